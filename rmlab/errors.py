@@ -1,0 +1,21 @@
+"""Errors that a user can mend: one clear line and an exit code, never a traceback."""
+
+
+class RmlabError(Exception):
+    """Something outside the program is wrong (data, store, machine); the message says what to do. Exit code 1."""
+
+    exit_code = 1
+
+
+class UsageError(RmlabError):
+    """The command was called wrongly (unknown name, value out of range). Exit code 2."""
+
+    exit_code = 2
+
+
+class DataError(RmlabError):
+    """A file or table does not hold what it has to hold; the message names file, place and value."""
+
+
+class StoreError(RmlabError):
+    """The tracking store cannot be opened, read or written."""

@@ -1,0 +1,52 @@
+"""The scores record: what every metric reads. Columns of one score table as arrays of one length N."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmlab.errors import DataError
+
+
+@dataclass(frozen=True)
+class Scores:
+    """N scored attempts.
+
+    task_id, policy, cluster: strings (policy "" where the table has none; cluster = task_id where it has none).
+    score: float in [0, 1], NaN = not scored. resolved: float 1, 0, NaN = unlabelled.
+    trajectory_id, source: strings, "" where absent; n_tokens: float, NaN where absent.
+    Raises DataError for a score outside [0, 1], unequal lengths, or a repeated trajectory_id.
+    """
+
+    task_id: NDArray[np.str_]
+    score: NDArray[np.float64]
+    resolved: NDArray[np.float64]
+    trajectory_id: NDArray[np.str_]
+    policy: NDArray[np.str_]
+    source: NDArray[np.str_]
+    cluster: NDArray[np.str_]
+    n_tokens: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        lengths = {name: len(getattr(self, name)) for name in self.__dataclass_fields__}
+        if len(set(lengths.values())) > 1:
+            raise DataError(f"columns of a score table differ in length: {lengths}")
+        outside = ~np.isnan(self.score) & ((self.score < 0) | (self.score > 1))
+        if outside.any():
+            row = int(np.flatnonzero(outside)[0])
+            raise DataError(f"row {row + 1} (task {self.task_id[row]}): score {self.score[row]} is outside [0, 1]. "
+                            "Scores are probabilities of `resolved`; map logits through a sigmoid first.")
+        labelled = self.resolved[~np.isnan(self.resolved)]
+        if not np.isin(labelled, (0.0, 1.0)).all():
+            raise DataError("column resolved must hold 0, 1, true, false or nothing")
+        named = self.trajectory_id[self.trajectory_id != ""]
+        names, counts = np.unique(named, return_counts=True)
+        if (counts > 1).any():
+            raise DataError(f"trajectory_id {names[counts > 1][0]} occurs {counts.max()} times: every attempt must be scored once")
+
+    def __len__(self) -> int:
+        return len(self.score)
+
+    def select(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> "Scores":
+        """The rows of a mask or of indices."""
+        return Scores(**{name: getattr(self, name)[rows] for name in self.__dataclass_fields__})

@@ -1,0 +1,28 @@
+"""What a verifier's language model looks like."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass
+class TokenizerConfig:
+    """Byte-level BPE trained on the supervised part. vocab_size counts the special tokens too."""
+
+    vocab_size: int = 2048
+
+
+@dataclass
+class ModelConfig:
+    """A Qwen3-shaped causal language model (transformers' Qwen3 classes) of random initialisation.
+
+    head_dim is free in Qwen3 (not hidden_size / heads). max_positions bounds the context in tokens.
+    """
+
+    name: str = "scratch"
+    hidden_size: int = 128
+    layers: int = 2
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 32
+    intermediate_size: int = 384
+    max_positions: int = 1024
+    tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)

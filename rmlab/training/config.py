@@ -1,0 +1,59 @@
+"""How a model is optimised, and where it runs. OptimizerConfig and TrainingConfig are hashed, RuntimeConfig is not."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Match(str, Enum):
+    """What a sweep over the amount of data holds still: passes over the data, or optimiser steps."""
+
+    epochs = "epochs"
+    steps = "steps"
+
+
+class Dtype(str, Enum):
+    """Arithmetic of training and scoring (bfloat16 = autocast over float32 weights)."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+
+
+@dataclass
+class OptimizerConfig:
+    """AdamW with linear warm-up and cosine decay to `final_fraction` of the peak."""
+
+    learning_rate: float = 1e-3
+    weight_decay: float = 0.01
+    beta1: float = 0.9
+    beta2: float = 0.95
+    epsilon: float = 1e-8
+    warmup_fraction: float = 0.1
+    final_fraction: float = 0.1
+    gradient_clip: float = 1.0
+
+
+@dataclass
+class TrainingConfig:
+    """batch_size: examples an optimiser step, split into micro-batches of at most micro_batch_size examples.
+
+    match=epochs: `epochs` passes over the chosen set. match=steps: as many steps as `epochs` passes over
+    `reference_scale` examples, whatever the set's size (the second arm of `data_scale`).
+    threads: CPU threads of this one run; a preset's value, never derived from how many runs go on at once.
+    """
+
+    epochs: float = 2.0
+    match: Match = Match.epochs
+    reference_scale: int = 2000
+    batch_size: int = 32
+    micro_batch_size: int = 32
+    dtype: Dtype = Dtype.float32
+    threads: int = 1
+
+
+@dataclass
+class RuntimeConfig:
+    """Where and how a run goes, nothing that changes its result. device: cpu, cuda, or auto (cuda where there is one)."""
+
+    device: str = "cpu"
+    checkpoint_seconds: float = 60.0
+    progress: bool = True
