@@ -57,14 +57,26 @@ def create(inherit: bool) -> None:
 
 
 def pip(*arguments: str) -> None:
-    command = [str(VENV / "bin" / "python"), "-m", "pip", "--disable-pip-version-check", "install", "--quiet", *arguments]
+    command = [
+        str(VENV / "bin" / "python"),
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "--quiet",
+        *arguments,
+    ]
     if subprocess.run(command).returncode:
-        sys.exit(f"setting up .venv failed at: pip install {' '.join(arguments)}\nMend what pip says above and run make again.")
+        sys.exit(
+            f"setting up .venv failed at: pip install {' '.join(arguments)}\nMend what pip says above and run make again."
+        )
 
 
 def main(extras: list[str]) -> None:
-    if sys.version_info < (3, 11):
-        sys.exit(f"rmlab needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}. Use make PYTHON=python3.12, say.")
+    if sys.version_info < (3, 11):  # noqa: UP036 (the one place that says so to an older Python)
+        sys.exit(
+            f"rmlab needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}. Use make PYTHON=python3.12, say."
+        )
     constraints = (ROOT / "constraints.txt").read_text()
     content = "\n".join([sys.version, sys.prefix, constraints, (ROOT / "pyproject.toml").read_text()])
     key = hashlib.sha256(content.encode()).hexdigest()
@@ -74,7 +86,10 @@ def main(extras: list[str]) -> None:
     extras = sorted(set(extras) | (set(stamp[1:]) if stamp and stamp[0] == key else set()))
     ready = usable_here(floors())
     if not stamp or stamp[0] != key:
-        print(f"Setting up .venv (Python {sys.version.split()[0]}{', with the packages of ' + sys.prefix if ready else ''}) ...", flush=True)
+        print(
+            f"Setting up .venv (Python {sys.version.split()[0]}{', with the packages of ' + sys.prefix if ready else ''}) ...",
+            flush=True,
+        )
         create(inherit=bool(ready))
     lock = [line for line in constraints.splitlines() if normalised(line.split("==")[0]) not in ready]
     pinned = VENV / "constraints.txt"

@@ -25,9 +25,11 @@ def atomic_path(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        raise RmlabError(f"{path} cannot be written: {error.strerror or error}. Choose another place or mend its rights.") from error
+        reason = error.strerror or error
+        raise RmlabError(f"{path} cannot be written: {reason}. Choose another place or mend its rights.") from error
     finally:
-        temporary.unlink(missing_ok=True)
+        if temporary.parent.is_dir():
+            temporary.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

@@ -43,8 +43,13 @@ def _terminal_bar(title: str, total: float, unit: str) -> "tuple[Progress, TaskI
             return Text(f"{speed:,.0f} {unit}/s")
 
     bar = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), RateColumn(), TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"), console=Console(stderr=True),
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        RateColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=Console(stderr=True),
     )
     return bar, bar.add_task(title, total=total, note="")
 
@@ -65,5 +70,8 @@ class _PlainLines:
         self.last = now
         rate = self.done / (now - self.start)
         left = (self.total - self.done) / rate if rate else float("inf")
-        print(f"{self.title}: {self.done:,.0f}/{self.total:,.0f} {self.unit}, {rate:,.0f} {self.unit}/s, {left:.0f} s left {note}".rstrip(),
-              file=sys.stderr, flush=True)
+        print(
+            f"{self.title}: {self.done:,.0f}/{self.total:,.0f} {self.unit}, {rate:,.0f} {self.unit}/s, {left:.0f} s left {note}".rstrip(),
+            file=sys.stderr,
+            flush=True,
+        )

@@ -34,15 +34,19 @@ class Scores:
         outside = ~np.isnan(self.score) & ((self.score < 0) | (self.score > 1))
         if outside.any():
             row = int(np.flatnonzero(outside)[0])
-            raise DataError(f"row {row + 1} (task {self.task_id[row]}): score {self.score[row]} is outside [0, 1]. "
-                            "Scores are probabilities of `resolved`; map logits through a sigmoid first.")
+            raise DataError(
+                f"row {row + 1} (task {self.task_id[row]}): score {self.score[row]} is outside [0, 1]. "
+                "Scores are probabilities of `resolved`; map logits through a sigmoid first."
+            )
         labelled = self.resolved[~np.isnan(self.resolved)]
         if not np.isin(labelled, (0.0, 1.0)).all():
             raise DataError("column resolved must hold 0, 1, true, false or nothing")
         named = self.trajectory_id[self.trajectory_id != ""]
         names, counts = np.unique(named, return_counts=True)
         if (counts > 1).any():
-            raise DataError(f"trajectory_id {names[counts > 1][0]} occurs {counts.max()} times: every attempt must be scored once")
+            raise DataError(
+                f"trajectory_id {names[counts > 1][0]} occurs {counts.max()} times: every attempt must be scored once"
+            )
 
     def __len__(self) -> int:
         return len(self.score)

@@ -91,7 +91,9 @@ def read_tasks(path: Path) -> tuple[list[Task], dict[str, str]]:
     try:
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0]}). Fetch or build it again.") from error
+        raise DataError(
+            f"{path} is not a readable Parquet file ({str(error).splitlines()[0]}). Fetch or build it again."
+        ) from error
     missing = [f.name for f in fields(Task) if f.name not in table.column_names]
     if missing:
         raise DataError(f"{path} has no column {missing[0]!r}: it is not a tasks file")
@@ -102,5 +104,7 @@ def read_tasks(path: Path) -> tuple[list[Task], dict[str, str]]:
         raise DataError(f"{path}: task_id {repeated[0]} occurs more than once. Build the file again.")
     stated = metadata.get("fingerprint")
     if stated is not None and stated != tasks_fingerprint(tasks):
-        raise DataError(f"{path}: its content does not match its fingerprint {stated}: the file was altered. Fetch or build it again.")
+        raise DataError(
+            f"{path}: its content does not match its fingerprint {stated}: the file was altered. Fetch or build it again."
+        )
     return tasks, metadata

@@ -51,7 +51,9 @@ class Trajectory:
 
     def __post_init__(self) -> None:
         if self.exit_status not in get_args(ExitStatus):
-            raise DataError(f"exit_status {self.exit_status!r} of {self.task_id}: it must be one of {', '.join(get_args(ExitStatus))}")
+            raise DataError(
+                f"exit_status {self.exit_status!r} of {self.task_id}: it must be one of {', '.join(get_args(ExitStatus))}"
+            )
         if self.split is not None and self.split not in PARTS:
             raise DataError(f"split {self.split!r} of {self.task_id}: it must be one of {', '.join(PARTS)}")
 

@@ -15,21 +15,23 @@ from rmlab.files import atomic_path
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.trajectories.record import Message, Part, Trajectory
 
-SCHEMA = pa.schema([
-    ("trajectory_id", pa.string()),
-    ("task_id", pa.string()),
-    ("cluster", pa.string()),
-    ("source", pa.string()),
-    ("policy", pa.string()),
-    ("attempt", pa.int32()),
-    ("messages", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
-    ("patch", pa.string()),
-    ("exit_status", pa.string()),
-    ("resolved", pa.bool_()),
-    ("label_source", pa.string()),
-    ("split", pa.string()),
-    ("extra", pa.string()),
-])
+SCHEMA = pa.schema(
+    [
+        ("trajectory_id", pa.string()),
+        ("task_id", pa.string()),
+        ("cluster", pa.string()),
+        ("source", pa.string()),
+        ("policy", pa.string()),
+        ("attempt", pa.int32()),
+        ("messages", pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))),
+        ("patch", pa.string()),
+        ("exit_status", pa.string()),
+        ("resolved", pa.bool_()),
+        ("label_source", pa.string()),
+        ("split", pa.string()),
+        ("extra", pa.string()),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -46,14 +48,20 @@ class TrajectorySet:
         counts = Counter(t.trajectory_id for t in self.trajectories)
         repeated = [name for name, n in counts.items() if n > 1]
         if repeated:
-            raise DataError(f"trajectory_id {repeated[0]} occurs {counts[repeated[0]]} times ({len(repeated)} ids are repeated): "
-                            "every attempt must be there once. Number the attempts or remove the copies.")
+            raise DataError(
+                f"trajectory_id {repeated[0]} occurs {counts[repeated[0]]} times ({len(repeated)} ids are repeated): "
+                "every attempt must be there once. Number the attempts or remove the copies."
+            )
 
     @cached_property
     def fingerprint(self) -> str:
         """Identity of the pool: contents, labels and parts, in no order. 16 hex digits."""
-        return fingerprint_lines(sorted(
-            "\t".join([t.trajectory_id, str(t.resolved), str(t.split), t.cluster, t.source]) for t in self.trajectories))
+        return fingerprint_lines(
+            sorted(
+                "\t".join([t.trajectory_id, str(t.resolved), str(t.split), t.cluster, t.source])
+                for t in self.trajectories
+            )
+        )
 
     def part(self, part: Part) -> "TrajectorySet":
         """The trajectories of one part."""
@@ -63,15 +71,26 @@ class TrajectorySet:
         return len(self.trajectories)
 
 
-def write_trajectories(path: Path, trajectories: Iterable[Trajectory], metadata: dict[str, str] | None = None) -> TrajectorySet:
+def write_trajectories(
+    path: Path, trajectories: Iterable[Trajectory], metadata: dict[str, str] | None = None
+) -> TrajectorySet:
     """Writes a set whole or not at all (zstd, sorted by part, task, policy, attempt) and returns it in file order."""
     ordered = sorted(trajectories, key=lambda t: (t.split or "", t.task_id, t.policy, t.attempt))
     pool = TrajectorySet(tuple(ordered), dict(metadata or {}))
     rows = [
         {
-            "trajectory_id": t.trajectory_id, "task_id": t.task_id, "cluster": t.cluster, "source": t.source, "policy": t.policy,
-            "attempt": t.attempt, "messages": [{"role": m.role, "content": m.content} for m in t.messages], "patch": t.patch,
-            "exit_status": t.exit_status, "resolved": t.resolved, "label_source": t.label_source, "split": t.split,
+            "trajectory_id": t.trajectory_id,
+            "task_id": t.task_id,
+            "cluster": t.cluster,
+            "source": t.source,
+            "policy": t.policy,
+            "attempt": t.attempt,
+            "messages": [{"role": m.role, "content": m.content} for m in t.messages],
+            "patch": t.patch,
+            "exit_status": t.exit_status,
+            "resolved": t.resolved,
+            "label_source": t.label_source,
+            "split": t.split,
             "extra": t.extra_json(),
         }
         for t in ordered
@@ -94,27 +113,43 @@ def read_trajectories(path: Path | str, parts: Sequence[Part] | None = None) -> 
     try:
         table = pq.read_table(path)
     except (pa.ArrowInvalid, OSError) as error:
-        raise DataError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0]}). Fetch or collect it again.") from error
+        raise DataError(
+            f"{path} is not a readable Parquet file ({str(error).splitlines()[0]}). Fetch or collect it again."
+        ) from error
     missing = [name for name in SCHEMA.names if name not in table.column_names]
     if missing:
-        raise DataError(f"{path} has no column {missing[0]!r}: it is not a trajectory set (columns: {', '.join(table.column_names)})")
+        raise DataError(
+            f"{path} has no column {missing[0]!r}: it is not a trajectory set (columns: {', '.join(table.column_names)})"
+        )
     trajectories = []
     for row in table.select(SCHEMA.names).to_pylist():
         trajectory = Trajectory(
-            task_id=row["task_id"], cluster=row["cluster"], source=row["source"], policy=row["policy"], attempt=row["attempt"],
-            messages=tuple(Message(m["role"], m["content"]) for m in row["messages"]), patch=row["patch"],
-            exit_status=row["exit_status"], resolved=row["resolved"], label_source=row["label_source"], split=row["split"],
+            task_id=row["task_id"],
+            cluster=row["cluster"],
+            source=row["source"],
+            policy=row["policy"],
+            attempt=row["attempt"],
+            messages=tuple(Message(m["role"], m["content"]) for m in row["messages"]),
+            patch=row["patch"],
+            exit_status=row["exit_status"],
+            resolved=row["resolved"],
+            label_source=row["label_source"],
+            split=row["split"],
             extra=json.loads(row["extra"] or "{}"),
         )
         if trajectory.trajectory_id != row["trajectory_id"]:
-            raise DataError(f"{path}: trajectory_id {row['trajectory_id']} is not the hash of its content ({trajectory.trajectory_id}): "
-                            "the file was altered. Fetch or collect it again.")
+            raise DataError(
+                f"{path}: trajectory_id {row['trajectory_id']} is not the hash of its content ({trajectory.trajectory_id}): "
+                "the file was altered. Fetch or collect it again."
+            )
         trajectories.append(trajectory)
     metadata = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items() if k != b"ARROW:schema"}
     stated = metadata.pop("fingerprint", None)
     pool = TrajectorySet(tuple(trajectories), metadata)
     if stated is not None and stated != pool.fingerprint:
-        raise DataError(f"{path}: fingerprint {pool.fingerprint} instead of {stated}: labels or parts were altered. Fetch or collect it again.")
+        raise DataError(
+            f"{path}: fingerprint {pool.fingerprint} instead of {stated}: labels or parts were altered. Fetch or collect it again."
+        )
     if parts is None:
         return pool
     return TrajectorySet(tuple(t for t in pool.trajectories if t.split in parts), metadata)

@@ -1,0 +1,62 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from rmlab.errors import RmlabError
+from rmlab.files import atomic_folder, atomic_path, write_text
+from rmlab.fingerprint import canonical_json, fingerprint
+
+
+def test_an_error_while_writing_leaves_the_old_file_and_nothing_else(tmp_path):
+    write_text(tmp_path / "a.txt", "old")
+    with pytest.raises(RuntimeError, match="half way"), atomic_path(tmp_path / "a.txt") as path:
+        path.write_text("new, but")
+        raise RuntimeError("half way")
+    assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("a.txt", "old")]
+
+
+def test_a_killed_writer_leaves_no_folder_that_looks_whole(tmp_path):
+    code = (
+        "import sys, time; from pathlib import Path; from rmlab.files import atomic_folder\n"
+        f"with atomic_folder(Path({str(tmp_path / 'checkpoint')!r})) as f:\n"
+        "    (f / 'half').write_text('x'); print('ready', flush=True); time.sleep(60)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "checkpoint").exists()
+
+
+def test_a_folder_is_replaced_whole(tmp_path):
+    for text in ("first", "second"):
+        with atomic_folder(tmp_path / "model") as folder:
+            (folder / "weights").write_text(text)
+    assert (tmp_path / "model" / "weights").read_text() == "second"
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(RmlabError, match="cannot be written"):
+        write_text(tmp_path / "file" / "below.txt", "x")
+
+
+def test_fingerprints_are_the_same_in_another_process_and_folder(tmp_path):
+    value = {"b": [1, 2.5, None, "ü"], "a": {"x": True}}
+    code = f"from rmlab.fingerprint import fingerprint; print(fingerprint({value!r}))"
+    environment = {**os.environ, "PYTHONHASHSEED": str(int(time.time()) % 1000)}
+    other = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=True
+    )
+    assert other.stdout.strip() == fingerprint(dict(reversed(value.items())))
+    assert len(fingerprint(value)) == 16
+
+
+def test_a_value_that_json_cannot_hold_has_no_fingerprint():
+    with pytest.raises(ValueError, match="Out of range"):
+        canonical_json(float("nan"))
