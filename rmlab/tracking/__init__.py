@@ -1,0 +1,9 @@
+"""Tracking: the only place that knows MLflow.
+
+config    where runs are tracked
+store     the store: one sqlite file or a server, opened safely by many processes at once
+origin    where a run comes from: commit, host, process
+run       writes one run: buffered metrics, artifacts, data sets, and `finished` as the last word
+query     reads runs back: finished cells, series, artifacts
+ui        the MLflow UI over the store
+"""

@@ -1,0 +1,148 @@
+"""Reads tracked runs back: which cells are finished, and what they measured."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmlab.errors import StoreError
+from rmlab.paths import runs_folder
+from rmlab.tracking.origin import HOST, PROCESS, is_alive
+from rmlab.tracking.run import FINISHED, KILLED, STATUS, RunLogger
+from rmlab.tracking.store import Store
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+SOURCE_RUN, CONFIG_HASH, CONTROL_HASH = "source_run", "config_hash", "control_hash"
+PAGE = 1000
+
+
+@dataclass(frozen=True)
+class TrackedRun:
+    """One run as the store has it. metrics: the last value of each. tags without MLflow's own (`mlflow.*`)."""
+
+    run_id: str
+    experiment_id: str
+    name: str
+    tags: dict[str, str]
+    params: dict[str, str]
+    metrics: dict[str, float]
+    started_ms: int
+    ended_ms: int | None
+    store: Store = field(repr=False, compare=False)
+
+    @property
+    def status(self) -> str:
+        """running, finished, failed or killed."""
+        return self.tags.get(STATUS, "")
+
+    def series(self, name: str) -> list[tuple[int, float]]:
+        """(step, value) of a metric in the order of steps; of a step that was logged twice, the later value."""
+        rows = self.store.call(lambda: self.store.client.get_metric_history(self.run_id, name))
+        return sorted({row.step: float(row.value) for row in sorted(rows, key=lambda row: row.timestamp)}.items())
+
+    def artifact(self, path: str) -> Path:
+        """A local path of an artifact (file or folder); fetched into the cache from a server. A run that reuses another has its artifacts.
+
+        Raises StoreError where the run has no such artifact.
+        """
+        owner = self.tags.get(SOURCE_RUN) or self.run_id
+        cache = runs_folder() / "cache" / "artifacts" / owner
+        if (cache / path).exists():
+            return cache / path
+        try:
+            if self.store.artifacts is None:
+                cache.mkdir(parents=True, exist_ok=True)
+            local = Path(self.store.client.download_artifacts(owner, path, str(cache) if self.store.artifacts is None else None))
+        except Exception as error:
+            raise StoreError(f"run {self.name} ({owner}) has no artifact {path!r} in {self.store.uri}: {str(error).splitlines()[0]}. "
+                             "Run the cell again (rmlab runs list shows what there is).") from error
+        if not local.exists():
+            raise StoreError(f"run {self.name} ({owner}) has no artifact {path!r} in {self.store.uri}: {local} is gone.")
+        return local
+
+
+def runs(store: Store, experiments: Sequence[str] | None = None, tags: Mapping[str, str] | None = None) -> list[TrackedRun]:
+    """Runs of the named experiments (None = all) that carry all these tags, newest first. One search.
+
+    Raises StoreError for an experiment that is not there.
+    """
+    client = store.client
+    known = {e.name: e.experiment_id for e in _all(store, lambda token: client.search_experiments(max_results=PAGE, page_token=token))}
+    missing = [name for name in experiments or () if name not in known]
+    if missing:
+        raise StoreError(f"there is no experiment {missing[0]!r} in {store.uri}; there are: {', '.join(sorted(known)) or 'none'}")
+    ids = [known[name] for name in experiments] if experiments is not None else list(known.values())
+    words = " and ".join(f"tags.`{name}` = '{_quoted(value)}'" for name, value in (tags or {}).items())
+    if not ids:
+        return []
+    found = _all(store, lambda token: client.search_runs(ids, words, max_results=PAGE, page_token=token))
+    return [_tracked(run, store) for run in found]
+
+
+def get_run(store: Store, run_id: str) -> TrackedRun:
+    """One run by its id. Raises StoreError where it is not there."""
+    return _tracked(store.call(lambda: store.client.get_run(run_id)), store)
+
+
+def finished_cells(store: Store, kind: str) -> dict[str, TrackedRun]:
+    """{config_hash: run} of every finished cell of a kind, whichever experiment has it.
+
+    Of several the one that did the work, else the earliest: so a reuse of a reuse names the origin.
+    """
+    cells: dict[str, TrackedRun] = {}
+    found = runs(store, tags={"kind": kind, STATUS: FINISHED})
+    for run in sorted(found, key=lambda run: (SOURCE_RUN in run.tags, run.started_ms)):
+        cells.setdefault(run.tags.get(CONFIG_HASH, ""), run)
+    cells.pop("", None)
+    return cells
+
+
+def close_stale(store: Store, found: Iterable[TrackedRun]) -> list[TrackedRun]:
+    """Marks as killed the runs among `found` that say `running` though their process on this host is dead; returns these.
+
+    A run of another host is left alone: only that host knows.
+    """
+    stale = [run for run in found
+             if run.status == "running" and is_alive(run.tags.get(HOST, ""), run.tags.get(PROCESS, "")) is False]
+    for run in stale:
+        RunLogger(store, run.run_id, run.experiment_id).tags({STATUS: KILLED})
+        store.call(partial(store.client.set_terminated, run.run_id, "KILLED"))
+    return stale
+
+
+def log_reuse(source: TrackedRun, experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
+    """Logs a run of its own for a cell that another run already finished: its parameters, metrics with steps, and `source_run`."""
+    store = source.store
+    origin = get_run(store, source.tags.get(SOURCE_RUN) or source.run_id)
+    keep = {k: v for k, v in origin.tags.items() if k not in {"sweep", "preset", "factor", "level", "arm", "kind", STATUS, HOST, PROCESS}}
+    with RunLogger.start(store, experiment, name, kind=origin.tags["kind"], params=origin.params,
+                         tags={**keep, **tags, SOURCE_RUN: origin.run_id}) as run:
+        for metric in origin.metrics:
+            rows = store.call(partial(store.client.get_metric_history, origin.run_id, metric))
+            run.replay((row.key, row.value, row.step, row.timestamp) for row in rows)
+    return get_run(store, run.run_id)
+
+
+def _all(store: Store, page: Callable[[str | None], Any]) -> list[Any]:
+    """Every entry of a paged search. page: token (None = first) -> page."""
+    found: list[Any] = []
+    token: str | None = None
+    while True:
+        answer = store.call(partial(page, token))
+        found.extend(answer)
+        token = answer.token
+        if not token:
+            return found
+
+
+def _quoted(value: str) -> str:
+    return value.replace("'", "''")
+
+
+def _tracked(run: "Run", store: Store) -> TrackedRun:
+    tags = {k: v for k, v in run.data.tags.items() if not k.startswith("mlflow.")}
+    return TrackedRun(run.info.run_id, run.info.experiment_id, run.info.run_name or run.info.run_id, tags, dict(run.data.params),
+                      dict(run.data.metrics), run.info.start_time, run.info.end_time, store)

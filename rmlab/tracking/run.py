@@ -1,0 +1,198 @@
+"""One tracked run, written so that it survives a crash and never counts as finished too early.
+
+Metrics are buffered and written in batches, every few seconds and at the end, after a crash too. The tag `status` says
+`finished` only when every metric and artifact is in the store; readers go by that tag alone.
+"""
+
+import re
+import time
+import traceback
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rmlab.errors import StoreError
+from rmlab.fingerprint import canonical_json
+from rmlab.tracking.origin import origin_tags
+from rmlab.tracking.store import Store
+
+STATUS, RUNNING, FINISHED, FAILED, KILLED = "status", "running", "finished", "failed", "killed"
+ERROR, TRACEBACK = "error", "traceback"
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-. :]*(/[A-Za-z0-9_][A-Za-z0-9_\-. :]*)*")
+BATCH = 1000
+FLUSH_SECONDS = 5.0
+LONGEST_PARAM, LONGEST_TAG = 250, 5000
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raises ValueError for a name of a metric or parameter that a store would refuse (in the middle of a run)."""
+    for name in names:
+        if not _NAME.fullmatch(name) or len(name) > 250:
+            raise ValueError(f"{name!r} cannot name a metric or parameter: letters, digits and _ - . : / or a space, at most 250, "
+                             "each part between slashes begins with a letter, a digit or _")
+
+
+@dataclass
+class RunLogger:
+    """Writes one run. Used as a context: it finishes the run at the end, or records the error that ended it.
+
+    A KeyboardInterrupt or SystemExit leaves the status `killed`, any other exception `failed` with its traceback (as tag and
+    as artifact `traceback.txt`); the exception goes on.
+    """
+
+    store: Store
+    run_id: str
+    experiment_id: str
+    history: list[tuple[str, float, int, int]] = field(default_factory=list)
+    """Every metric logged so far: (name, value, step, milliseconds). A checkpoint keeps it, `replay` gives it back."""
+    _written: int = 0
+    _last_flush: float = field(default_factory=time.monotonic)
+    _checked: set[str] = field(default_factory=set)
+
+    @classmethod
+    def start(cls, store: Store, experiment: str, name: str, *, kind: str, tags: Mapping[str, Any] | None = None,
+              params: Mapping[str, Any] | None = None, metrics: Iterable[str] = ()) -> "RunLogger":
+        """Opens a run of `kind` in an experiment (made where it is not there).
+
+        tags, params: short plain values (None is left out). metrics: names that will be logged, checked now.
+        Raises ValueError for a name that the store would refuse, StoreError where the run cannot be made.
+        """
+        check_names(metrics)
+        check_names(params or {})
+        check_names(tags or {})
+        experiment_id = store.experiment(experiment)
+        first = {"kind": kind, STATUS: RUNNING, **origin_tags(), **_texts(tags or {}, LONGEST_TAG)}
+        run = store.call(lambda: store.client.create_run(experiment_id, tags=first, run_name=name))
+        logger = cls(store, run.info.run_id, experiment_id)
+        try:
+            logger.params(params or {})
+        except BaseException as error:
+            logger.fail(error)
+            raise
+        return logger
+
+    def metric(self, name: str, value: float | None, step: int = 0) -> None:
+        """One value; None (undefined) is left out."""
+        self.metrics({name: value}, step)
+
+    def metrics(self, values: Mapping[str, float | None], step: int = 0) -> None:
+        """Values of one step, written with the next batch. None (undefined) is left out."""
+        new = values.keys() - self._checked
+        if new:
+            check_names(new)
+            self._checked |= new
+        now = int(time.time() * 1000)
+        self.history.extend((name, float(value), step, now) for name, value in values.items() if value is not None)
+        if time.monotonic() - self._last_flush > FLUSH_SECONDS:
+            self.flush()
+
+    def replay(self, history: Iterable[Iterable[Any]]) -> None:
+        """Takes over what a killed run had logged up to its checkpoint, so that this run's series are whole."""
+        rows = [(str(name), float(value), int(step), int(when)) for name, value, step, when in history]
+        check_names({name for name, *_ in rows})
+        self.history.extend(rows)
+
+    def flush(self) -> None:
+        """Writes what is buffered. Raises StoreError when the store stays busy; the buffer is kept then."""
+        from mlflow.entities import Metric
+
+        while self._written < len(self.history):
+            batch = self.history[self._written:self._written + BATCH]
+            rows = [Metric(name, value, when, step) for name, value, step, when in batch]
+            self.store.call(partial(self.store.client.log_batch, self.run_id, metrics=rows))
+            self._written += len(batch)
+        self._last_flush = time.monotonic()
+
+    def params(self, values: Mapping[str, Any]) -> None:
+        """Few short plain values (None is left out); a long one is refused: the whole configuration is an artifact."""
+        from mlflow.entities import Param
+
+        check_names(values)
+        texts = _texts(values)
+        for name, text in texts.items():
+            if len(text) > LONGEST_PARAM:
+                raise ValueError(f"parameter {name} has {len(text)} characters: log it as an artifact, parameters are short")
+        if texts:
+            rows = [Param(name, text) for name, text in texts.items()]
+            self.store.call(lambda: self.store.client.log_batch(self.run_id, params=rows))
+
+    def tags(self, values: Mapping[str, Any]) -> None:
+        """Sets tags, at once (None is left out)."""
+        from mlflow.entities import RunTag
+
+        check_names(values)
+        rows = [RunTag(name, text) for name, text in _texts(values, LONGEST_TAG).items()]
+        if rows:
+            self.store.call(lambda: self.store.client.log_batch(self.run_id, tags=rows))
+
+    def dataset(self, name: str, fingerprint: str, context: str, source: Mapping[str, Any],
+                profile: Mapping[str, Any] | None = None) -> None:
+        """Names a data set that this run reads.
+
+        context: what for (training, validation, evaluation). source: where it comes from. profile: counts.
+        """
+        from mlflow.entities import Dataset, DatasetInput, InputTag
+
+        data = Dataset(name=name, digest=fingerprint, source_type="code", source=canonical_json({"tags": _texts(source)}),
+                       profile=canonical_json(dict(profile or {})))
+        entry = DatasetInput(data, [InputTag("mlflow.data.context", context)])
+        self.store.call(lambda: self.store.client.log_inputs(self.run_id, datasets=[entry]))
+
+    def artifact(self, path: Path, folder: str | None = None) -> None:
+        """Copies a file, or a folder with all that is in it, into the run (into `folder`, default its top; a folder keeps its name)."""
+        client = self.store.client
+        if path.is_dir():
+            into = f"{folder}/{path.name}" if folder else path.name
+            self.store.call(lambda: client.log_artifacts(self.run_id, str(path), into))
+        else:
+            self.store.call(lambda: client.log_artifact(self.run_id, str(path), folder))
+
+    def text(self, name: str, text: str) -> None:
+        """An artifact of that name that holds the text."""
+        self.store.call(lambda: self.store.client.log_text(self.run_id, text, name))
+
+    def json(self, name: str, value: Any) -> None:
+        """An artifact of that name that holds the value as readable JSON."""
+        import json
+
+        self.text(name, json.dumps(value, indent=1, sort_keys=False, ensure_ascii=False, allow_nan=False) + "\n")
+
+    def finish(self) -> None:
+        """Flushes, then says `finished`, then closes. Raises StoreError where that cannot be written: the run is not finished then."""
+        self.flush()
+        self.tags({STATUS: FINISHED})
+        self.store.call(lambda: self.store.client.set_terminated(self.run_id, "FINISHED"))
+
+    def fail(self, error: BaseException) -> None:
+        """Flushes, records the error and closes. Where the store fails too, that is added to the error as a note."""
+        killed = isinstance(error, KeyboardInterrupt | SystemExit)
+        try:
+            self.flush()
+            whole = "".join(traceback.format_exception(error))
+            tags = {STATUS: KILLED} if killed else {
+                STATUS: FAILED, ERROR: f"{type(error).__name__}: {error}".splitlines()[0][:500], TRACEBACK: whole[-LONGEST_TAG:]}
+            if not killed:
+                self.text("traceback.txt", whole)
+            self.tags(tags)
+            self.store.call(lambda: self.store.client.set_terminated(self.run_id, "KILLED" if killed else "FAILED"))
+        except (StoreError, OSError) as second:
+            error.add_note(f"this could not be recorded in run {self.run_id}: {second}")
+
+    def __enter__(self) -> "RunLogger":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+        if error is None:
+            self.finish()
+        else:
+            self.fail(error)
+
+
+def _texts(values: Mapping[str, Any], longest: int | None = None) -> dict[str, str]:
+    """Plain values as the store holds them; None is left out; cut at `longest` characters."""
+    texts = {name: str(value) for name, value in values.items() if value is not None}
+    return {name: text[:longest] for name, text in texts.items()} if longest else texts

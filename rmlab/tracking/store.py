@@ -1,0 +1,233 @@
+"""The tracking store: one sqlite file in the runs folder, or any MLflow server.
+
+MLflow is imported on the first use of a store, never when this module is. Experiments and runs are always named by explicit
+ids through the client: nothing that the environment says (MLFLOW_RUN_ID, an active run) decides where a run goes.
+"""
+
+import contextlib
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from random import SystemRandom
+from typing import TYPE_CHECKING, TypeVar
+from urllib.parse import urlsplit
+
+from rmlab.errors import StoreError
+from rmlab.paths import runs_folder
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+SQLITE = "sqlite:///"
+TRAINING_VIEW = {"mlflow.experimentKind": "custom_model_development"}
+"""The tag with which the UI opens an experiment as model training, not as evaluation of agents."""
+
+Answer = TypeVar("Answer")
+_jitter = SystemRandom()  # never the seeded generators of a run: a retry must not change a result
+
+
+def default_uri() -> str:
+    """The project's own store: `mlflow.db` in the runs folder."""
+    return f"{SQLITE}{runs_folder() / 'mlflow.db'}"
+
+
+def quiet_environment() -> None:
+    """Settings that MLflow reads at import: no telemetry, no advice on the terminal."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    os.environ.setdefault("MLFLOW_DISABLE_AGENT_HINT", "true")
+
+
+@dataclass(frozen=True)
+class Store:
+    """An open store. uri: where runs are. artifacts: the folder of the sqlite store's artifacts, None for a server."""
+
+    uri: str
+    artifacts: Path | None
+    _experiments: dict[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def open(cls, uri: str | None = None) -> "Store":
+        """Opens a store and makes it where it is a sqlite file that is not there yet. uri: None = the project's own.
+
+        Any number of processes may open a new store at once: its tables are made by one of them under a file lock.
+        Raises StoreError where it cannot be reached or written.
+        """
+        uri = uri or default_uri()
+        if not uri.startswith(SQLITE):
+            return cls._server(uri)
+        database = Path(uri.removeprefix(SQLITE))
+        store = cls(uri, runs_folder() / "artifacts" if uri == default_uri() else database.parent / "artifacts")
+        _check_writable(database)
+        with _lock(database.with_name(f".{database.name}.lock")):
+            if not database.exists():
+                _create(database)
+        store._reach()
+        return store
+
+    @classmethod
+    def existing(cls, uri: str | None = None) -> "Store | None":
+        """The store where there is one, None where a local store was never made. Makes nothing."""
+        uri = uri or default_uri()
+        if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
+            return None
+        return cls.open(uri)
+
+    @classmethod
+    def _server(cls, uri: str) -> "Store":
+        scheme = urlsplit(uri).scheme
+        if scheme in ("", "file") or len(scheme) == 1:
+            raise StoreError(f"{uri!r} names a folder: MLflow's file store is retired. "
+                             "Use sqlite:////absolute/path/mlflow.db or a server's URL.")
+        if scheme in ("http", "https"):
+            _answers(uri)
+        store = cls(uri, None)
+        store._reach()
+        return store
+
+    def _reach(self) -> None:
+        """One real request, so that what is wrong with a store shows before work is done."""
+        self.call(lambda: self.client.search_experiments(max_results=1), patience=5.0)
+
+    @cached_property
+    def client(self) -> "MlflowClient":
+        """MLflow's client, bound to this store."""
+        quiet_environment()
+        import logging
+
+        from mlflow import MlflowClient
+
+        for noisy in ("mlflow", "alembic"):
+            logging.getLogger(noisy).setLevel(logging.WARNING)
+        try:
+            return MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
+        except Exception as error:
+            raise _store_error(self.uri, error) from error
+
+    def experiment(self, name: str) -> str:
+        """Id of the experiment of that name, made where there is none (by several processes at once, too)."""
+        if name in self._experiments:
+            return self._experiments[name]
+        if not name or "/" in name:
+            raise StoreError(f"{name!r} cannot name an experiment: the UI cuts names at a slash. Choose another name.")
+
+        def find_or_make() -> str:
+            found = self.client.get_experiment_by_name(name)
+            if found is None:
+                location = (self.artifacts / name).as_uri() if self.artifacts else None
+                with contextlib.suppress(_exists()):
+                    return str(self.client.create_experiment(name, artifact_location=location, tags=TRAINING_VIEW))
+                found = self.client.get_experiment_by_name(name)
+            if found is None or found.lifecycle_stage != "active":
+                raise StoreError(f"experiment {name!r} is deleted in {self.uri}. "
+                                 "Restore it (mlflow experiments restore) or use another store.")
+            if TRAINING_VIEW.items() - found.tags.items():
+                for key, value in TRAINING_VIEW.items():
+                    self.client.set_experiment_tag(found.experiment_id, key, value)
+            return str(found.experiment_id)
+
+        self._experiments[name] = self.call(find_or_make)
+        return self._experiments[name]
+
+    def call(self, request: Callable[[], Answer], patience: float = 60.0) -> Answer:
+        """Makes a request, again with growing, jittered pauses while the store is busy. patience: seconds in all.
+
+        Raises StoreError with the store's own words when it stays busy or refuses.
+        """
+        pause, deadline = 0.05, time.monotonic() + patience
+        while True:
+            try:
+                return request()
+            except StoreError:
+                raise
+            except Exception as error:
+                if not _is_busy(error) or time.monotonic() + pause > deadline:
+                    raise _store_error(self.uri, error) from error
+                time.sleep(pause * (0.5 + _jitter.random()))
+                pause = min(pause * 2, 5.0)
+
+
+def _exists() -> "type[Exception]":
+    from mlflow.exceptions import MlflowException
+
+    return MlflowException
+
+
+def _is_busy(error: BaseException) -> bool:
+    """Locked or momentarily unreachable, as against wrong."""
+    words = str(error).lower()
+    return any(sign in words for sign in (
+        "database is locked", "database table is locked", "deadlock", "could not serialize", "too many requests", "503",
+        "connection reset", "connection aborted", "timed out", "temporarily unavailable"))
+
+
+def _store_error(uri: str, error: BaseException) -> StoreError:
+    noise = ("[SQL", "[parameters", "(Background")
+    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(noise)]
+    reason = lines[0].strip() if lines else type(error).__name__
+    return StoreError(f"the tracking store {uri} does not work: {reason}. "
+                      "Check tracking.uri and the rights and space of the place it names.")
+
+
+def _cannot_write(database: Path, reason: str) -> StoreError:
+    return StoreError(f"the tracking store {database} cannot be written: {reason}. "
+                      "Mend its rights, or set RMLAB_RUNS or tracking.uri to another place.")
+
+
+def _check_writable(database: Path) -> None:
+    """Raises StoreError where the file or its folder cannot be written (sqlite writes a journal beside its file)."""
+    if not database.is_absolute():
+        raise StoreError(f"{SQLITE}{database} is relative to the folder a process happens to be in: "
+                         f"use {SQLITE}{database.absolute()}")
+    try:
+        database.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_write(database, f"{error.strerror or error} ({database.parent})") from error
+    if database.is_dir():
+        raise _cannot_write(database, "it is a folder")
+    for place in (database.parent, database):
+        if place.exists() and not os.access(place, os.W_OK):
+            raise _cannot_write(database, f"no right to write {place}")
+
+
+@contextlib.contextmanager
+def _lock(path: Path) -> Iterator[None]:
+    """Holds a file lock; the kernel frees it when the process ends, however it ends."""
+    try:
+        file = path.open("a")
+    except OSError as error:
+        raise _cannot_write(path, error.strerror or str(error)) from error
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _create(database: Path) -> None:
+    """Makes the tables in a file of another name and renames it: a kill in between leaves no half-made store."""
+    temporary = database.with_name(f".{database.name}.new")
+    temporary.unlink(missing_ok=True)
+    try:
+        client = Store(f"{SQLITE}{temporary}", None).client
+        client.search_experiments(max_results=1)
+        temporary.replace(database)
+    except StoreError:
+        raise
+    except Exception as error:
+        raise _store_error(f"{SQLITE}{database}", error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _answers(uri: str) -> None:
+    """A server that is not there is said at once; MLflow itself would try again for minutes."""
+    import socket
+
+    parts = urlsplit(uri)
+    address = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+    try:
+        socket.create_connection(address, timeout=5.0).close()
+    except OSError as error:
+        raise StoreError(f"no tracking server answers at {uri} ({error.strerror or error}). Start it, or set tracking.uri.") from error
