@@ -1,0 +1,17 @@
+"""Code that anyone wrote, run so that it can harm nothing: `with Sandbox(workers=2) as sandbox: sandbox.run(programs)`.
+
+records     programs, limits, results, outcomes
+pool        `Sandbox`: batches over worker processes, lost workers replaced
+worker      the worker process: the clock, the bounds on what comes back
+zygote      the bare process that each program's own process is forked from
+runner      what that process does: load, call, encode, write
+isolation   levels of isolation and how a worker reaches one
+modules     the part of the standard library that programs may import
+messages    the framing between these processes
+"""
+
+from rmlab.microswe.sandbox.modules import importable
+from rmlab.microswe.sandbox.pool import Sandbox, default_workers
+from rmlab.microswe.sandbox.records import Kind, Limits, Outcome, Program, Result
+
+__all__ = ["Kind", "Limits", "Outcome", "Program", "Result", "Sandbox", "default_workers", "importable"]

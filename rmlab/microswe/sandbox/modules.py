@@ -1,0 +1,39 @@
+"""The part of the standard library that a program may import: all of it is loaded before the doors close.
+
+A sandboxed process has no file system to import from, so what is not named here raises ModuleNotFoundError, at every
+level of isolation alike. `importable` answers for one name.
+"""
+
+import importlib
+import sys
+
+MODULES = (
+    "abc", "array", "ast", "base64", "binascii", "bisect", "builtins", "calendar", "cmath", "codecs", "collections",
+    "collections.abc", "colorsys", "contextlib", "copy", "copyreg", "csv", "dataclasses", "datetime", "decimal",
+    "difflib", "enum", "errno", "fnmatch", "fractions", "functools", "gc", "graphlib", "hashlib", "heapq", "html",
+    "html.entities", "inspect", "io", "ipaddress", "itertools", "json", "keyword", "linecache", "locale", "math",
+    "numbers", "operator", "os", "os.path", "pathlib", "pprint", "queue", "quopri", "random", "re", "reprlib", "sched",
+    "secrets", "shlex", "signal", "stat", "statistics", "string", "stringprep", "struct", "sys", "tempfile",
+    "textwrap", "threading", "time", "timeit", "token", "tokenize", "traceback", "types", "typing", "unicodedata",
+    "urllib.parse", "uuid", "warnings", "weakref", "zlib", "zoneinfo",
+    # what the above import while they run
+    "_strptime", "encodings.ascii", "encodings.latin_1", "encodings.utf_8", "encodings.utf_16", "encodings.utf_16_le",
+    "encodings.utf_16_be", "encodings.utf_32", "encodings.utf_32_le", "encodings.utf_32_be", "encodings.utf_8_sig",
+    "encodings.utf_7", "encodings.cp1252", "encodings.idna", "encodings.punycode", "encodings.hex_codec",
+    "encodings.base64_codec", "encodings.rot_13", "encodings.unicode_escape", "encodings.raw_unicode_escape",
+    "encodings.iso8859_1", "encodings.charmap",
+)  # fmt: skip
+
+
+def importable(name: str) -> bool:
+    """Whether a program can import the module of this (dotted) name."""
+    return name in MODULES or any(module.startswith(f"{name}.") for module in MODULES)
+
+
+def load_all() -> None:
+    """Imports every module that programs may use, then takes away the ways to find others."""
+    for name in MODULES:
+        importlib.import_module(name)
+    sys.path.clear()
+    sys.path_hooks.clear()
+    sys.path_importer_cache.clear()

@@ -1,0 +1,89 @@
+"""What goes into a sandbox and what comes out: programs, limits, results. Standard library only."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from rmlab.microswe import values
+
+Kind = Literal["value", "raised", "timeout", "memory", "unencodable", "killed", "invalid"]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one program may use. Whatever is over costs that program, never its neighbours.
+
+    call_seconds, program_seconds: wall clock of one call (loading the module included) and of all calls of a program.
+    batch_seconds: wall clock of one `Sandbox.run`; None = what its programs may use in sum, and 10 s.
+    memory_mb: address space above what the bare process has. file_kb: the longest file it may write.
+    output_chars: the longest encoded value. descriptors: open files.
+    """
+
+    call_seconds: float = 1.0
+    program_seconds: float = 4.0
+    batch_seconds: float | None = None
+    memory_mb: int = 512
+    file_kb: int = 1024
+    output_chars: int = values.CHARS
+    descriptors: int = 16
+
+
+@dataclass(frozen=True)
+class Program:
+    """One function to call.
+
+    context: imports and helpers, executed first. code: the function's text, executed after it in the same module.
+    entry: name of the function. inputs: Python source of argument tuples, e.g. "([1, 2], 3)".
+
+    Every call has a fresh module and freshly evaluated arguments, `random.seed(0)`, and string hashes of seed 0, so no
+    call sees what another left. An input sees the names of the context, and nan, inf, Fraction, Decimal, deque,
+    Counter, OrderedDict and defaultdict. Expected outputs have no place here: they never go to where the program runs.
+    """
+
+    context: str
+    code: str
+    entry: str
+    inputs: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Result:
+    """How one call ended. value: the encoded value, the exception's class name, or what is known about the end."""
+
+    kind: Kind
+    value: str = ""
+
+    @property
+    def encoded(self) -> str | None:
+        """The output in the encoding of `rmlab.microswe.values`; None where the call neither returned nor raised."""
+        if self.kind == "value":
+            return self.value
+        return values.raised(self.value) if self.kind == "raised" else None
+
+    def matches(self, expected: str) -> bool:
+        """Whether the call gave the expected encoded output, by type and value."""
+        encoded = self.encoded
+        return encoded is not None and values.same(encoded, expected)
+
+    def show(self, limit: int = 120) -> str:
+        """What an agent is shown: `7`, `raised TypeError`, `no value (timeout)`."""
+        encoded = self.encoded
+        return f"no value ({self.kind})" if encoded is None else values.show(encoded, limit)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How one program ended: one result per input, in order.
+
+    error: why it could not be called at all ("SyntaxError: line 2: ...", "no function `f`"); its results are then all
+    of the kind "invalid" (or "timeout", "memory", "killed" where loading it ended so). None otherwise.
+    broken: the sandbox failed, not the program (its worker was lost twice, or the batch's time was over before it ran):
+    such an outcome says nothing about the program and is no ground for a label.
+    """
+
+    results: tuple[Result, ...]
+    error: str | None = None
+    broken: bool = False
+
+    def passed(self, expected: tuple[str, ...]) -> bool:
+        """Whether every call gave its expected encoded output."""
+        return len(expected) == len(self.results) and all(r.matches(e) for r, e in zip(self.results, expected, strict=True))

@@ -1,0 +1,169 @@
+"""The worker process: takes programs from the parent, has each run in a process of its own, watches the clock.
+
+Started as a fresh interpreter with an empty environment, so that it is light and holds nothing of the parent's. It never
+runs a program itself; it reads what a program's process writes, bounds it, checks its form and passes it on.
+"""
+
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from typing import Any
+
+from rmlab.microswe import values
+from rmlab.microswe.sandbox import isolation
+from rmlab.microswe.sandbox.messages import receive, send
+from rmlab.microswe.sandbox.records import Limits
+from rmlab.microswe.sandbox.zygote import END, FORK, OUT_OF_MEMORY, STATUS
+
+_KINDS = {"V": "value", "R": "raised", "U": "unencodable", "M": "memory"}
+ORPHAN_SECONDS = 1.0  # how often an idle worker looks whether its parent is still there
+
+
+class _Ended(Exception):
+    """The program's process ended, or had to be ended, before its next result."""
+
+    def __init__(self, kind: str, detail: str = "") -> None:
+        super().__init__(kind, detail)
+        self.kind, self.detail = kind, detail
+
+
+class Supervisor:
+    """Runs programs one after another through the zygote on the other end of `control`."""
+
+    def __init__(self, control: socket.socket, limits: Limits) -> None:
+        self.control, self.limits = control, limits
+
+    def run(self, program: dict[str, Any]) -> dict[str, Any]:
+        """All results of one program. A call that ends its process costs itself: the rest go on in a new one."""
+        inputs: list[str] = program["inputs"]
+        results: list[tuple[str, str]] = []
+        error: str | None = None
+        deadline = time.monotonic() + self.limits.program_seconds
+        while error is None and (len(results) < len(inputs) or not inputs):
+            kind, error = self._run_process({**program, "inputs": inputs[len(results) :]}, results, deadline)
+            if error is None and time.monotonic() >= deadline:
+                kind = "timeout"
+                break
+            if not inputs:
+                break
+        missing = len(inputs) - len(results)
+        return {"error": error, "results": results + [(kind, error or "")] * missing}
+
+    def _run_process(self, message: dict[str, Any], results: list[tuple[str, str]], deadline: float) -> tuple[str, str | None]:
+        """Appends the results of one process; the kind of its end, and why the program could not be loaded, if so."""
+        ours, theirs = socket.socketpair()
+        with ours:
+            socket.send_fds(self.control, [FORK], [theirs.fileno()])
+            theirs.close()
+            lines = _Lines(ours, self.limits, deadline)
+            loaded = False
+            try:
+                lines.send(message)
+                kind, text = lines.next()
+                if kind == "E":
+                    return "memory" if text == "MemoryError" else "invalid", text[:200]
+                if kind != "L":
+                    raise _Ended("invalid", "not a result")
+                loaded = True
+                for _ in message["inputs"]:
+                    results.append(_checked(*lines.next()))
+                ended = _Ended("value")
+            except _Ended as early:
+                ended = early
+            finally:
+                status = self._end()
+        if ended.kind == "killed":
+            ended = _why(status)
+        if not loaded:
+            return ended.kind, f"{ended.kind} while the program was loaded"
+        if ended.kind != "value":
+            results.append((ended.kind, ended.detail))
+        return ended.kind, None
+
+    def _end(self) -> int:
+        self.control.sendall(END)
+        answer = self.control.recv(STATUS.size, socket.MSG_WAITALL)
+        if len(answer) < STATUS.size:
+            raise EOFError("the zygote is gone")
+        return int(STATUS.unpack(answer)[0])
+
+
+class _Lines:
+    """What a program's process writes, line by line, each within its time and length."""
+
+    def __init__(self, channel: socket.socket, limits: Limits, deadline: float) -> None:
+        self.channel, self.limits, self.deadline = channel, limits, deadline
+        self.data = b""
+
+    def send(self, message: dict[str, Any]) -> None:
+        self.channel.settimeout(self.limits.program_seconds)
+        try:
+            send(self.channel, message)
+        except TimeoutError:
+            raise _Ended("timeout") from None
+        except OSError:
+            raise _Ended("killed") from None
+
+    def next(self) -> tuple[str, str]:
+        end = min(time.monotonic() + self.limits.call_seconds, self.deadline)
+        while b"\n" not in self.data:
+            if len(self.data) > self.limits.output_chars + 256:
+                raise _Ended("invalid", "longer than its limit")
+            left = end - time.monotonic()
+            if left <= 0:
+                raise _Ended("timeout")
+            self.channel.settimeout(left)
+            try:
+                piece = self.channel.recv(1 << 16)
+            except TimeoutError:
+                raise _Ended("timeout") from None
+            except OSError:
+                piece = b""
+            if not piece:
+                raise _Ended("killed")
+            self.data += piece
+        line, _, self.data = self.data.partition(b"\n")
+        text = line.decode("ascii", "replace")
+        return text[:1], text[1:]
+
+
+def _checked(letter: str, text: str) -> tuple[str, str]:
+    """A result in its form, or "invalid": a program can write what it likes into its own channel."""
+    kind = _KINDS.get(letter, "invalid")
+    if kind == "value":
+        return (kind, text) if values.is_value(text) else ("invalid", "not an encoded value")
+    if kind == "raised":
+        return (kind, text) if text.isidentifier() and len(text) <= 100 else ("invalid", "not a class name")
+    return kind, text[:200]
+
+
+def _why(status: int) -> _Ended:
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        return _Ended("timeout" if number == signal.SIGXCPU else "killed", f"signal {number}")
+    code = os.WEXITSTATUS(status)
+    return _Ended("memory") if code == OUT_OF_MEMORY else _Ended("killed", f"exit status {code}")
+
+
+def main() -> None:
+    """Command line: one JSON object with `level` and `limits`; the parent's socket is descriptor 0."""
+    parent_pid = os.getppid()
+    options = json.loads(sys.argv[1])
+    limits = Limits(**options["limits"])
+    parent = socket.socket(fileno=os.dup(0))
+    control, report = isolation.start(options["level"], limits)
+    send(parent, report)
+    supervisor = Supervisor(control, limits)
+    while True:
+        ready, _, _ = select.select([parent], [], [], ORPHAN_SECONDS)
+        if os.getppid() != parent_pid:
+            return
+        if ready:
+            program = receive(parent)
+            if program is None:
+                return
+            send(parent, supervisor.run(program))

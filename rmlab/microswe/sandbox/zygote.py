@@ -1,0 +1,64 @@
+"""The bare process that programs are forked from. It sees no program, no input, no result: it forks and ends.
+
+Orders over its control socket, one byte each: `f` (with one socket attached) forks a process that runs a program over
+that socket; `e` ends whatever that process left and answers with its wait status.
+"""
+
+import os
+import signal
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import suppress
+
+from rmlab.microswe.sandbox.runner import run_program
+
+FORK, END = b"f", b"e"
+OUT_OF_MEMORY = 77  # exit status of a process that ran out of memory outside a call
+STATUS = struct.Struct("i")
+CHANNEL = 3
+
+
+def serve(control: socket.socket, lock: Callable[[], None], *, own_namespace: bool) -> None:
+    """Forks and ends programs until the worker closes the control socket. own_namespace: this is PID 1 of its own."""
+    child = 0
+    while True:
+        order, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+        if not order:
+            return
+        if order == FORK:
+            child = os.fork()
+            if not child:
+                _be_the_program(descriptors[0], lock)
+            os.close(descriptors[0])
+        else:
+            control.sendall(STATUS.pack(_end(child, own_namespace)))
+
+
+def _end(child: int, own_namespace: bool) -> int:
+    """Kills the program and all it started; the wait status of the program itself."""
+    with suppress(ProcessLookupError):
+        os.kill(-1 if own_namespace else child, signal.SIGKILL)
+    result = 0
+    while True:
+        try:
+            pid, status = os.waitpid(-1, 0)
+        except ChildProcessError:
+            return result
+        if pid == child:
+            result = status
+
+
+def _be_the_program(channel: int, lock: Callable[[], None]) -> None:
+    status = 1
+    leave = os._exit
+    try:
+        os.dup2(channel, CHANNEL)
+        os.closerange(CHANNEL + 1, 256)
+        os.setsid()
+        run_program(CHANNEL, lock)
+        status = 0
+    except MemoryError:
+        status = OUT_OF_MEMORY
+    finally:
+        leave(status)  # no atexit function, no finaliser, no flush
