@@ -1,0 +1,14 @@
+"""What a score table says of its verifier: exact metrics, their uncertainty, and the report that joins them.
+
+scores.py          the record that every metric reads: columns of one score table
+table.py           its labelled rows with the groups that metrics need: tasks, policies, clusters
+best_of_k.py       RM@k and pass@k, exact
+discrimination.py  AUC pooled, within tasks, between tasks
+calibration.py     ECE in its variants, MCE, Brier score and its decomposition, log loss
+recalibration.py   slope and intercept of the logistic recalibration
+noise_floor.py     the ECE that calibrated scores would show on the same table
+advantage.py       what group-relative advantages make of the scores
+resampled.py       all of these under weights of clusters, for many weightings at once
+uncertainty.py     cluster bootstrap and its intervals
+report.py          all of it as one object by the contract's names
+"""

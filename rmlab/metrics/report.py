@@ -1,0 +1,192 @@
+"""The report: every metric of one score table, by the names of the contract, with intervals.
+
+`rmlab evaluate --json` prints it, training runs track it, figures read it. Plain numbers, strings and None (undefined),
+so that it is JSON as it stands.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from rmlab.errors import DataError
+from rmlab.metrics import resampled
+from rmlab.metrics.advantage import advantage
+from rmlab.metrics.best_of_k import groups_at_k, pass_curve, rm_curve, rm_curve_across, sizes_of_k
+from rmlab.metrics.calibration import (
+    binned,
+    brier,
+    brier_decomposition,
+    ece,
+    ece_debiased,
+    log_loss,
+    mass_bin,
+    mce,
+    prior_corrected,
+    width_bin,
+)
+from rmlab.metrics.discrimination import discrimination
+from rmlab.metrics.noise_floor import noise_floor, noise_floor_task
+from rmlab.metrics.recalibration import recalibrate
+from rmlab.metrics.scores import Scores
+from rmlab.metrics.table import Floats, Table, table
+from rmlab.metrics.uncertainty import bootstrap, interval
+
+REPLICATES = 2000
+Report = dict[str, Any]
+
+
+def report(
+    scores: Scores, *, replicates: int = REPLICATES, seed: int = 0,
+    validation: Scores | None = None, training_prior: float | None = None,
+) -> Report:
+    """All metrics of a score table.
+
+    replicates, seed: of the cluster bootstrap; 0 replicates leave `ci95` empty.
+    validation: another score table of the same verifier: its resolved rate is the second prior of ece_prior_corrected.
+    training_prior: share of resolved examples in training, the first; without both ece_prior_corrected is null.
+
+    Raises DataError for an empty table or a task in two clusters.
+    """
+    if not len(scores):
+        raise DataError("the score table has no rows: there is nothing to evaluate")
+    rows = table(scores)
+    priors = _priors(training_prior, validation)
+    found: Report = {
+        "tasks": rows.tasks,
+        "trajectories": len(rows.label_N),
+        "unlabelled": rows.unlabelled,
+        "policies": rows.policies,
+        "clusters": rows.clusters,
+    }
+    found |= _rates(rows) | _best_of_k(rows) | _discrimination(rows) | _calibration(rows, priors) | _advantage(rows)
+    found["ci95"] = _intervals(found, rows, priors, replicates, seed)
+    found["replicates"], found["seed"] = replicates, seed
+    return found
+
+
+def is_miscalibrated(report: Report) -> bool | None:
+    """Whether the ECE is larger than calibrated scores show by chance on such a table (95th percentile of the task floor).
+
+    None where it is undefined.
+    """
+    if report["ece_width_10"] is None or report["ece_noise_floor_task_p95"] is None:
+        return None
+    return bool(report["ece_width_10"] > report["ece_noise_floor_task_p95"])
+
+
+def _priors(training_prior: float | None, validation: Scores | None) -> tuple[float, float] | None:
+    if training_prior is None or validation is None:
+        return None
+    labels = validation.resolved[~np.isnan(validation.resolved)]
+    return (training_prior, float(labels.mean())) if len(labels) else None
+
+
+def _rates(rows: Table) -> Report:
+    labelled = len(rows.label_N)
+    return {
+        "score_rate": len(rows.scored.label_N) / labelled if labelled else None,
+        "resolved_rate": float(rows.label_N.mean()) if labelled else None,
+    }
+
+
+def _best_of_k(rows: Table) -> Report:
+    k_J = sizes_of_k(rows.most_attempts)
+    across_J = sizes_of_k(rows.most_attempts_across)
+    return {
+        "pass_at_k": _by_k(k_J, pass_curve(rows, k_J)),
+        "rm_at_k": _by_k(k_J, rm_curve(rows, k_J)),
+        "tasks_at_k": _by_k(k_J, groups_at_k(rows.group_N, k_J)),
+        "rm_at_k_across": _by_k(across_J, rm_curve_across(rows, across_J)) if rows.policies > 1 else None,
+    }
+
+
+def _by_k(k_J: Sequence[int], value_J: Sequence[float]) -> dict[str, float]:
+    return {str(k): value for k, value in zip(k_J, value_J, strict=True)}
+
+
+def _discrimination(rows: Table) -> Report:
+    found = discrimination(rows)
+    return {
+        "auc_pooled": _number(found.pooled),
+        "auc_within_task": _number(found.within_task),
+        "auc_within_task_across": _number(found.within_task_across) if rows.policies > 1 else None,
+        "auc_between_tasks": _number(found.between_tasks),
+        "within_pair_share": _number(found.within_pair_share),
+        "mixed_tasks": found.mixed,
+        "within_pairs": found.pairs,
+    }
+
+
+def _calibration(rows: Table, priors: tuple[float, float] | None) -> Report:
+    score_N, label_N = rows.scored.score_N, rows.scored.label_N
+    ten = binned(score_N, label_N, width_bin(score_N, 10), 10)
+    corrected_N = None if priors is None else prior_corrected(score_N, *priors)
+    floor, floor_task = noise_floor(rows), noise_floor_task(rows)
+    parts = brier_decomposition(score_N, label_N)
+    logistic = recalibrate(score_N, label_N)
+    return {
+        "ece_width_10": _number(ece(ten)),
+        "ece_width_15": _number(ece(binned(score_N, label_N, width_bin(score_N, 15), 15))),
+        "ece_mass_10": _number(ece(binned(score_N, label_N, mass_bin(score_N, 10), 10))),
+        "ece_debiased": _number(ece_debiased(binned(score_N, label_N, mass_bin(score_N, 15), 15))),
+        "ece_prior_corrected":
+            None if corrected_N is None else _number(ece(binned(corrected_N, label_N, width_bin(corrected_N, 10), 10))),
+        "mce": _number(mce(ten)),
+        "ece_noise_floor": _number(floor.mean),
+        "ece_noise_floor_p95": _number(floor.p95),
+        "ece_noise_floor_task": _number(floor_task.mean),
+        "ece_noise_floor_task_p95": _number(floor_task.p95),
+        "task_effect_variance": _number(floor_task.task_variance),
+        "brier": _number(brier(score_N, label_N)),
+        "brier_miscalibration": _number(parts.miscalibration),
+        "brier_discrimination": _number(parts.discrimination),
+        "brier_uncertainty": _number(parts.uncertainty),
+        "log_loss": _number(log_loss(score_N, label_N)),
+        "calibration_slope": _number(logistic.slope),
+        "calibration_intercept": _number(logistic.intercept),
+    }
+
+
+def _advantage(rows: Table) -> Report:
+    found = advantage(rows)
+    return {
+        "advantage_cosine": _number(found.cosine),
+        "advantage_cosine_all": _number(found.cosine_all),
+        "advantage_noise_share": _number(found.noise_share),
+    }
+
+
+def _intervals(found: Report, rows: Table, priors: tuple[float, float] | None, replicates: int, seed: int) -> Report:
+    """{name: [low, high]}, curves nested by k; null where undefined or where there are not two clusters to resample."""
+    if not replicates or not len(rows.label_N):
+        return {}
+    parts = [resampled.row_means(rows), resampled.best_of_k(rows, sizes_of_k(rows.most_attempts)), resampled.within_tasks(rows),
+             resampled.sorted_rows(rows), resampled.width_bins(rows, priors), resampled.advantages(rows)]
+    if rows.policies > 1:
+        parts.append(resampled.best_of_k_across(rows, sizes_of_k(rows.most_attempts_across)))
+    values = bootstrap(resampled.joined(*parts), rows.clusters, replicates, seed)
+    intervals: Report = {}
+    for name in found:
+        if name not in values:
+            continue
+        if isinstance(found[name], dict):
+            intervals[name] = {k: _interval(name, estimate, values[name][:, j], rows.clusters)
+                               for j, (k, estimate) in enumerate(found[name].items())}
+        else:
+            intervals[name] = _interval(name, found[name], values[name], rows.clusters)
+    return intervals
+
+
+def _interval(name: str, estimate: float | None, value_R: Floats, clusters: int) -> list[float] | None:
+    if estimate is None or clusters < 2:
+        return None
+    ends = interval(name, estimate, value_R)
+    return None if ends is None else list(ends)
+
+
+def _number(value: float | Floats) -> float | None:
+    """A plain float; None for NaN, which JSON does not have."""
+    number = float(value)
+    return None if math.isnan(number) else number

@@ -1,0 +1,45 @@
+"""How far may a metric be off because these tasks were drawn and not others?
+
+Attempts at one task (and at near-copies of its function, or at one repository) stand or fall together, so whole
+clusters are resampled, never rows. Intervals are percentile intervals, except for calibration errors: their bootstrap
+is biased upwards (resampled bins are noisier), which basic intervals turn around.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from rmlab.metrics.resampled import Part, Values
+from rmlab.metrics.table import Floats
+
+BASIC = {"ece_width_10", "ece_width_15", "ece_mass_10", "ece_debiased", "ece_prior_corrected", "mce"}
+UNCUT = {"ece_debiased"}  # may be negative
+WEIGHTS_AT_ONCE = 1 << 21  # weights held in memory at once
+
+
+def cluster_weights(clusters: int, replicates: int, seed: int) -> Iterator[Floats]:
+    """How often each cluster is drawn when as many are drawn with replacement as there are: weight_RC, in chunks of R."""
+    rng = np.random.default_rng(seed)
+    chunk = max(1, WEIGHTS_AT_ONCE // max(clusters, 1))
+    for start in range(0, replicates, chunk):
+        size = min(chunk, replicates - start)
+        yield rng.multinomial(clusters, np.full(clusters, 1 / clusters), size=size).astype(float)
+
+
+def bootstrap(part: Part, clusters: int, replicates: int, seed: int) -> Values:
+    """Values of `replicates` resamples. Equal arguments give equal values, on any machine."""
+    chunks = [part(weight_RC) for weight_RC in cluster_weights(clusters, replicates, seed)]
+    return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+
+
+def interval(name: str, estimate: float, value_R: Floats) -> tuple[float, float] | None:
+    """95 % interval of one metric by its name's rule. Replicates where it is undefined are left out; None if all are,
+    or the estimate is."""
+    defined = value_R[~np.isnan(value_R)]
+    if not len(defined) or np.isnan(estimate):
+        return None
+    low, high = (float(q) for q in np.quantile(defined, [0.025, 0.975]))
+    if name not in BASIC:
+        return low, high
+    low, high = 2 * estimate - high, 2 * estimate - low
+    return (low, high) if name in UNCUT else (max(low, 0.0), max(high, 0.0))

@@ -1,0 +1,258 @@
+"""The score table on disk: what verifiers write, what `rmlab evaluate` and every figure read.
+
+CSV, JSONL or Parquet with task_id, score (empty or null = not scored), resolved (empty or null = unlabelled) and, where
+there, trajectory_id, policy, source, cluster, n_tokens. Other columns are left alone. Anything that is not what it has
+to be is one DataError with file, place and value: a table that is read wrongly gives numbers that look right.
+"""
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+
+from rmlab.errors import DataError, UsageError
+from rmlab.files import atomic_path
+from rmlab.metrics.scores import Scores
+
+COLUMNS = ("task_id", "trajectory_id", "policy", "source", "cluster", "score", "resolved", "n_tokens")
+REQUIRED = ("task_id", "score", "resolved")
+LABELS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0, "": math.nan}
+
+Row = tuple[str, dict[str, Any]]
+"""Where a row stands ("line 7") and its cells."""
+
+
+def read_score_table(path: Path | str) -> Scores:
+    """Reads and proves a score table; the format follows the suffix (.csv, .jsonl, .parquet).
+
+    Raises DataError with file, place and value for anything that is not a score table, UsageError for another suffix.
+    """
+    path = Path(path)
+    reader = _by_suffix(path)[0]
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: name the score table in it")
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file. `rmlab score` writes a score table.")
+    columns = _Columns(path)
+    try:
+        for place, cells in reader(path):
+            columns.add(place, cells)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not text in UTF-8 (byte {error.start}): is it another format than its suffix says?") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+    return columns.scores()
+
+
+def write_score_table(path: Path | str, scores: Scores) -> None:
+    """Writes a score table whole or not at all; the format follows the suffix. What is absent stays absent, numbers keep all digits."""
+    path = Path(path)
+    writer = _by_suffix(path)[1]
+    with atomic_path(path) as temporary:
+        writer(temporary, scores)
+
+
+@dataclass
+class _Columns:
+    """Rows so far, checked one by one so that a fault is named by its place."""
+
+    path: Path
+    rows: list[tuple[str, str, str, str, str, float, float, float]] = field(default_factory=list)
+    place_of: dict[str, str] = field(default_factory=dict)
+    cluster_of: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def add(self, place: str, cells: dict[str, Any]) -> None:
+        def fail(reason: str) -> NoReturn:
+            raise DataError(f"{self.path}, {place}: {reason}")
+
+        for name in REQUIRED:
+            if name not in cells:
+                fail(f"there is no {name!r} (there are: {', '.join(map(str, cells)) or 'none'}). A score table has {', '.join(REQUIRED)}.")
+        task = _text(cells, "task_id", fail) or fail("task_id is empty: every attempt belongs to a task")
+        trajectory, policy, source, cluster = (_text(cells, name, fail) for name in ("trajectory_id", "policy", "source", "cluster"))
+        if trajectory and self.place_of.setdefault(trajectory, place) != place:
+            fail(f"trajectory_id {trajectory} stands on {self.place_of[trajectory]} already: every attempt must be scored once")
+        known, where = self.cluster_of.setdefault(task, (cluster or task, place))
+        if known != (cluster or task):
+            fail(f"task {task} lies in cluster {cluster or task}, but in cluster {known} on {where}: "
+                 "all attempts at a task belong to one cluster")
+        self.rows.append((task, trajectory, policy, source, cluster or task, _score(cells["score"], fail), _label(cells["resolved"], fail),
+                          _tokens(cells.get("n_tokens"), fail)))
+
+    def scores(self) -> Scores:
+        if not self.rows:
+            raise DataError(f"{self.path} has no rows: there is nothing to evaluate")
+        task, trajectory, policy, source, cluster, score, resolved, tokens = zip(*self.rows, strict=True)
+        return Scores(
+            task_id=np.array(task), score=np.array(score, dtype=float), resolved=np.array(resolved, dtype=float),
+            trajectory_id=np.array(trajectory), policy=np.array(policy), source=np.array(source), cluster=np.array(cluster),
+            n_tokens=np.array(tokens, dtype=float),
+        )
+
+
+def _text(cells: dict[str, Any], name: str, fail: Callable[[str], NoReturn]) -> str:
+    value = cells.get(name)
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+            fail(f"{name} {value!r} holds characters that are no text")
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    fail(f"{name} {value!r} is not text")
+
+
+def _score(value: Any, fail: Callable[[str], NoReturn]) -> float:
+    number = _number(value, "score", "an attempt that was not scored has an empty cell (CSV) or null (JSONL, Parquet)", fail)
+    if number < 0 or number > 1:
+        fail(f"score {value} is outside [0, 1]. Scores are probabilities of `resolved`; map logits through a sigmoid first.")
+    return number
+
+
+def _tokens(value: Any, fail: Callable[[str], NoReturn]) -> float:
+    number = _number(value, "n_tokens", "a length that is not known has an empty cell (CSV) or null (JSONL, Parquet)", fail)
+    if number < 0 or number % 1 > 0:
+        fail(f"n_tokens {value} is not a number of tokens")
+    return number
+
+
+def _number(value: Any, name: str, absent: str, fail: Callable[[str], NoReturn]) -> float:
+    """A finite number, or NaN where the cell is empty. Text is taken from CSV cells only, where everything is text."""
+    if value is None or (isinstance(value, _Cell) and not value.strip()):
+        return math.nan
+    plain = value.isascii() and "_" not in value if isinstance(value, _Cell) else type(value) in (int, float)
+    try:
+        number = float(value) if plain else None
+    except (ValueError, OverflowError):
+        number = None
+    if number is None:
+        fail(f"{name} {str(value)[:80]!r} is not a number; {absent}")
+    if not math.isfinite(number):
+        fail(f"{name} is {value}: {absent}; a verifier that gave {value} is broken")
+    return number
+
+
+def _label(value: Any, fail: Callable[[str], NoReturn]) -> float:
+    text = "" if value is None else str(value).strip().lower()
+    if text not in LABELS:
+        fail(f"resolved {str(value)!r} must be true, false, 1, 0, or nothing for an attempt without a label")
+    return LABELS[text]
+
+
+class _Cell(str):
+    """The text of a CSV cell."""
+
+    __slots__ = ()
+
+
+def _read_csv(path: Path) -> Iterator[Row]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, strict=True)
+        try:
+            header = [name.strip() for name in next(reader, [])]
+            _check_columns(path, header)
+            for cells in reader:
+                if not cells:
+                    continue
+                if len(cells) != len(header):
+                    raise DataError(f"{path}, line {reader.line_num}: {len(cells)} cells under {len(header)} column names")
+                yield f"line {reader.line_num}", dict(zip(header, map(_Cell, cells), strict=True))
+        except csv.Error as error:
+            raise DataError(f"{path}, line {reader.line_num}: not readable as CSV ({error})") from error
+
+
+def _check_columns(path: Path, header: list[str]) -> None:
+    if not header:
+        raise DataError(f"{path} is empty: a score table has the columns {', '.join(REQUIRED)}")
+    for name in REQUIRED:
+        if name not in header:
+            shown = ", ".join(header) if all(column.isprintable() for column in header) else "nothing readable"
+            raise DataError(f"{path} has no column {name!r} (it has: {shown[:200]}). A score table has {', '.join(REQUIRED)}.")
+    repeated = [name for name in COLUMNS if header.count(name) > 1]
+    if repeated:
+        raise DataError(f"{path} has {header.count(repeated[0])} columns {repeated[0]!r}: remove all but one")
+
+
+def _read_jsonl(path: Path) -> Iterator[Row]:
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                cells = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise DataError(f"{path}, line {number}: not readable as JSON ({error}). JSONL has one object a line.") from error
+            if not isinstance(cells, dict):
+                raise DataError(f"{path}, line {number}: {type(cells).__name__} instead of an object. JSONL has one object a line.")
+            yield f"line {number}", cells
+
+
+def _read_parquet(path: Path) -> Iterator[Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+        _check_columns(path, file.schema_arrow.names)
+        start = 0
+        for batch in file.iter_batches(columns=[name for name in COLUMNS if name in file.schema_arrow.names]):
+            for number, cells in enumerate(batch.to_pylist(), start + 1):
+                yield f"row {number}", cells
+            start += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        reason = (str(error).splitlines() or ["damaged"])[0]
+        raise DataError(f"{path} is not a readable Parquet file ({reason}). Write or fetch it again.") from error
+
+
+def _plain_rows(scores: Scores) -> Iterator[dict[str, Any]]:
+    def absent(text: str) -> str | None:
+        return text or None
+
+    for i in range(len(scores)):
+        score, resolved, tokens = scores.score[i], scores.resolved[i], scores.n_tokens[i]
+        yield {
+            "task_id": str(scores.task_id[i]), "trajectory_id": absent(str(scores.trajectory_id[i])),
+            "policy": absent(str(scores.policy[i])), "source": absent(str(scores.source[i])), "cluster": str(scores.cluster[i]),
+            "score": None if np.isnan(score) else float(score), "resolved": None if np.isnan(resolved) else bool(resolved),
+            "n_tokens": None if np.isnan(tokens) else int(tokens),
+        }
+
+
+def _write_csv(path: Path, scores: Scores) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        for row in _plain_rows(scores):
+            label = row["resolved"]
+            writer.writerow(row | {"resolved": None if label is None else str(label).lower()})
+
+
+def _write_jsonl(path: Path, scores: Scores) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for row in _plain_rows(scores):
+            file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _write_parquet(path: Path, scores: Scores) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = {"score": pa.float64(), "resolved": pa.bool_(), "n_tokens": pa.int64()}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    pq.write_table(pa.Table.from_pylist(list(_plain_rows(scores)), schema=schema), path, compression="zstd")
+
+
+def _by_suffix(path: Path) -> tuple[Callable[[Path], Iterator[Row]], Callable[[Path, Scores], None]]:
+    formats: dict[str, tuple[Callable[[Path], Iterator[Row]], Callable[[Path, Scores], None]]] = {
+        ".csv": (_read_csv, _write_csv), ".jsonl": (_read_jsonl, _write_jsonl), ".ndjson": (_read_jsonl, _write_jsonl),
+        ".parquet": (_read_parquet, _write_parquet),
+    }
+    if path.suffix.lower() not in formats:
+        raise UsageError(f"{path}: a score table ends in .csv, .jsonl or .parquet, not in {path.suffix or 'no suffix'!r}")
+    return formats[path.suffix.lower()]
