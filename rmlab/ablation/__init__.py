@@ -1,0 +1,10 @@
+"""Ablation: one choice is varied, everything else is held still, and that is proven.
+
+apportionment   shares a total out by weight, house-monotone
+selection       the controlled choice of a training set, and its table
+pool            a trajectory file without its text: identity and counts in a moment
+factors         named choices and the configuration keys they own
+cells           config_hash and control_hash of a run
+sweeps          sweeps/NAME.yaml: what is asked, and the cells that answer it
+processes       one process a cell, W at once, that end when the parent does
+"""

@@ -21,7 +21,7 @@ PAGE = 1000
 
 @dataclass(frozen=True)
 class TrackedRun:
-    """One run as the store has it. metrics: the last value of each. tags without MLflow's own (`mlflow.*`)."""
+    """One run as the store has it. metrics: the last value of each. tags without MLflow's own (`mlflow.*`). Times in milliseconds."""
 
     run_id: str
     experiment_id: str
@@ -29,8 +29,8 @@ class TrackedRun:
     tags: dict[str, str]
     params: dict[str, str]
     metrics: dict[str, float]
-    started_ms: int
-    ended_ms: int | None
+    start_time: int
+    end_time: int | None
     store: Store = field(repr=False, compare=False)
 
     @property
@@ -94,7 +94,7 @@ def finished_cells(store: Store, kind: str) -> dict[str, TrackedRun]:
     """
     cells: dict[str, TrackedRun] = {}
     found = runs(store, tags={"kind": kind, STATUS: FINISHED})
-    for run in sorted(found, key=lambda run: (SOURCE_RUN in run.tags, run.started_ms)):
+    for run in sorted(found, key=lambda run: (SOURCE_RUN in run.tags, run.start_time)):
         cells.setdefault(run.tags.get(CONFIG_HASH, ""), run)
     cells.pop("", None)
     return cells

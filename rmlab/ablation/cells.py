@@ -1,0 +1,110 @@
+"""Which run is which: the two hashes of a cell.
+
+`config_hash` covers everything that can change a result and nothing else, so it is the same cold and warm, in another
+process and from another folder. `control_hash` leaves out what the declared factors own and the seed: cells that share it
+may stand on one line.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+from rmlab.ablation.factors import Factor
+from rmlab.errors import UsageError
+from rmlab.fingerprint import fingerprint
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+SEED = "seed"
+NOT_HASHED = ("tracking", "runtime", "data.path")
+"""Where a run is tracked, where it goes, and where its data lie: none of it changes a result."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """config_hash: of the run. control_hash: of what it shares with the runs it is compared with. parts: what was hashed."""
+
+    config_hash: str
+    control_hash: str
+    parts: Mapping[str, Any]
+
+
+def identify(
+    config: "DictConfig | Mapping[str, Any]",
+    *,
+    pool: str,
+    tokenizer: str,
+    semantics: Mapping[str, int],
+    factors: Iterable[Factor] = (),
+) -> Identity:
+    """Both hashes of a run.
+
+    config: the whole configuration with a key `seed`. pool: fingerprint of the pool (never of the chosen set, which follows
+    from pool, configuration and seed). tokenizer: of what defines the tokenizer. semantics: hand-bumped version of each
+    stage (render, train, score, ...). factors: the declared ones.
+    """
+    plain = _canonical(_plain(config))
+    for key in NOT_HASHED:
+        _remove(plain, key)
+    parts = {"config": plain, "pool": pool, "tokenizer": tokenizer, "semantics": dict(semantics)}
+    control = {**parts, "config": _copy(plain)}
+    _remove(control["config"], SEED)
+    for factor in factors:
+        for key in factor.owns:
+            _remove(control["config"], key)
+        if factor.owns_pool:
+            control.pop("pool", None)
+    return Identity(fingerprint(parts), fingerprint(control), parts)
+
+
+def tokenizer_identity(tokenizer: "DictConfig | Mapping[str, Any]", supervised: str, semantics: int) -> str:
+    """What defines a tokenizer of our own: its configuration, the part it is trained on, the trainer's version.
+
+    supervised: fingerprint of the pool's supervised part. No tokenizer is trained for it, so it is the same before and after.
+    """
+    return fingerprint({"tokenizer": _plain(tokenizer), "supervised": supervised, "semantics": semantics})
+
+
+def _canonical(plain: dict[str, Any]) -> dict[str, Any]:
+    """One form for settings that give the same run.
+
+    `training.reference_scale` says nothing unless steps are matched, and matching the steps of as many examples as there
+    are is what fixed epochs do: so the two arms of `data_scale` meet in one run at the scale of reference.
+    """
+    training, data = plain.get("training"), plain.get("data")
+    if not isinstance(training, dict) or not isinstance(data, dict) or "reference_scale" not in training:
+        return plain
+    if training.get("match") == "steps" and data.get("scale") == training["reference_scale"]:
+        training["match"] = "epochs"
+    if training.get("match") == "epochs":
+        training["reference_scale"] = None
+    return plain
+
+
+def _plain(config: "DictConfig | Mapping[str, Any]") -> dict[str, Any]:
+    """A resolved configuration as JSON holds it: enumerations by name, everything else as it is."""
+    from omegaconf import OmegaConf
+
+    if OmegaConf.is_config(config):
+        if missing := sorted(OmegaConf.missing_keys(config)):
+            raise UsageError(f"{missing[0]} has no value: set it, for example {missing[0]}=...")
+        config = cast("Mapping[str, Any]", OmegaConf.to_container(config, resolve=True, enum_to_str=True))
+    return {str(key): _copy(inner) for key, inner in config.items()}
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copy(inner) for key, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _remove(tree: dict[str, Any], key: str) -> None:
+    """Takes a dotted key out of a tree; one that is not there is no matter."""
+    *path, last = key.split(".")
+    for name in path:
+        inner = tree.get(name)
+        if not isinstance(inner, dict):
+            return
+        tree = inner
+    tree.pop(last, None)

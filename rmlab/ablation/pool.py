@@ -1,0 +1,67 @@
+"""A pool of trajectories without its text: enough to identify it and to see what a selection can fill, in a moment.
+
+A dry run and a hash need no more than these columns. The run itself reads the whole file and proves it.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rmlab.errors import DataError
+from rmlab.fingerprint import fingerprint_lines
+from rmlab.trajectories.record import PARTS, Part
+
+COLUMNS = ["trajectory_id", "cluster", "source", "policy", "resolved", "split"]
+
+
+@dataclass(frozen=True, slots=True)
+class PoolRow:
+    """One trajectory without its text."""
+
+    trajectory_id: str
+    cluster: str
+    source: str
+    policy: str
+    resolved: bool | None
+    split: Part | None
+
+
+@dataclass(frozen=True)
+class PoolIndex:
+    """The rows of one file and the identities of its parts, equal to those of the `TrajectorySet` read whole."""
+
+    rows: tuple[PoolRow, ...]
+
+    @property
+    def fingerprint(self) -> str:
+        """Identity of the pool, as `TrajectorySet.fingerprint`."""
+        return _fingerprint(self.rows)
+
+    def part(self, part: Part) -> str:
+        """Identity of one part, as `TrajectorySet.part(part).fingerprint`."""
+        return _fingerprint(tuple(row for row in self.rows if row.split == part))
+
+
+def _fingerprint(rows: tuple[PoolRow, ...]) -> str:
+    lines = ("\t".join([r.trajectory_id, str(r.resolved), str(r.split), r.cluster, r.source]) for r in rows)
+    return fingerprint_lines(sorted(lines))
+
+
+def read_index(path: Path | str) -> PoolIndex:
+    """Reads the index of a trajectory file. Raises DataError with file and reason."""
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file. `rmlab collect` writes one; data.path names it.")
+    try:
+        table = pq.read_table(path, columns=COLUMNS, use_threads=False)
+    except (pa.ArrowException, OSError) as error:
+        reason = str(error).splitlines()[0]
+        raise DataError(f"{path} is not a readable trajectory file ({reason}). Fetch or collect it again.") from error
+    if missing := [name for name in COLUMNS if name not in table.column_names]:
+        raise DataError(f"{path} has no column {missing[0]!r}: it is not a trajectory set")
+    rows = tuple(PoolRow(**row) for row in table.to_pylist())
+    if unknown := {row.split for row in rows} - {None, *PARTS}:
+        raise DataError(f"{path}: split {unknown.pop()!r} is none of {', '.join(PARTS)}")
+    return PoolIndex(rows)

@@ -1,0 +1,146 @@
+"""Programs by file path, and their configurations by Hydra: typed, and with one line for what is wrong.
+
+Hydra composes; it never runs anything here, so it writes no outputs/ or multirun/ folder.
+"""
+
+import difflib
+import importlib.util
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+from omegaconf import DictConfig, OmegaConf
+
+from rmlab.errors import UsageError
+from rmlab.paths import CONF, PROGRAMS, STARTER, runs_folder
+
+
+def register_resolvers() -> None:
+    """`${rmlab.starter:FILE}` and `${rmlab.runs:FILE}`: shipped data and the runs folder, wherever the clone lies."""
+    for name, folder in (("rmlab.starter", lambda: STARTER), ("rmlab.runs", runs_folder)):
+        OmegaConf.register_new_resolver(name, lambda *path, folder=folder: str(folder().joinpath(*path)), replace=True)
+
+
+@cache
+def load_program(name: str) -> ModuleType:
+    """The program `experiments/programs/NAME.py`, loaded once a process by its file's path. Loading registers its schema.
+
+    Raises UsageError where there is none.
+    """
+    path = PROGRAMS / f"{name}.py"
+    if not path.is_file():
+        there = sorted(p.stem for p in PROGRAMS.glob("*.py"))
+        raise UsageError(f"there is no program {name!r}{near(name, there)}; there are: {', '.join(there)}")
+    return load_file(path)
+
+
+def load_file(path: Path) -> ModuleType:
+    """A Python file as a module, by its path; nothing is added to the import path."""
+    module_name = f"rmlab_file.{path.parent.name}.{path.stem}"
+    specification = importlib.util.spec_from_file_location(module_name, path)
+    if specification is None or specification.loader is None:
+        raise UsageError(f"{path} is not a Python file")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[module_name] = module  # dataclasses look their own module up
+    try:
+        specification.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[module_name]
+        raise
+    return module
+
+
+def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
+    """The configuration of a program: `conf/PROGRAM.yaml` under the overrides, typed by the program's schema.
+
+    Raises UsageError, in one line, for an unknown key, group or value; near matches are named.
+    """
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.core.global_hydra import GlobalHydra
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
+    load_program(program)
+    register_resolvers()
+    if not (CONF / f"{program}.yaml").is_file():
+        raise UsageError(f"program {program!r} has no configuration ({CONF / f'{program}.yaml'})")
+    GlobalHydra.instance().clear()
+    with initialize_config_dir(str(CONF), version_base="1.3", job_name=program):
+        try:
+            config = hydra_compose(program, overrides=list(overrides))
+        except (HydraException, OmegaConfBaseException) as error:
+            try:
+                known = _keys(hydra_compose(program))
+            except (HydraException, OmegaConfBaseException):
+                known = []  # the shipped configuration itself is what is wrong: the message says how
+            raise UsageError(_one_line(error, program, known)) from error
+    _refuse_added_keys(config, program)
+    return config
+
+
+def _refuse_added_keys(config: DictConfig, program: str) -> None:
+    """Hydra's `+key=value` adds keys that no schema knows; nothing would read them."""
+    from dataclasses import fields, is_dataclass
+
+    def walk(node: DictConfig, path: str) -> None:
+        schema = OmegaConf.get_type(node)
+        known = {f.name for f in fields(schema)} if is_dataclass(schema) else None
+        for key in map(str, node):
+            name = f"{path}{key}"
+            if known is not None and key not in known:
+                raise UsageError(f"{program} has no key {name!r}{near(name, _keys(config))}. Take +{name}=... out.")
+            inner = node._get_node(key)
+            if isinstance(inner, DictConfig) and not inner._is_none() and not inner._is_interpolation():
+                walk(inner, f"{name}.")
+
+    walk(config, "")
+
+
+def _keys(config: DictConfig, path: str = "") -> list[str]:
+    """Dotted keys of a configuration, groups and leaves."""
+    found = []
+    for key in map(str, config):
+        found.append(f"{path}{key}")
+        inner = config._get_node(key)
+        if isinstance(inner, DictConfig) and not inner._is_none() and not inner._is_interpolation():
+            found += _keys(inner, f"{path}{key}.")
+    return found
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """` (did you mean X or Y?)`, empty where nothing is near. The last part of a dotted name counts most."""
+    names = list(known)
+    matches = difflib.get_close_matches(name, names, n=2, cutoff=0.7)
+    if not matches:
+        tails = {key.rsplit(".", 1)[-1]: key for key in reversed(names)}
+        matches = [tails[t] for t in difflib.get_close_matches(name.rsplit(".", 1)[-1], list(tails), n=2, cutoff=0.75)]
+    return f" (did you mean {' or '.join(matches)}?)" if matches else ""
+
+
+def _one_line(error: Exception, program: str, known: list[str]) -> str:
+    """Hydra's words in one line, with the near matches that Hydra does not name."""
+    text = str(error)
+    if found := re.search(r"Could not override '([^']+)'", text):
+        return f"{program} has no key {found[1]!r}{near(found[1], known)}. Its keys stand in conf/{program}.yaml and the groups it names."
+    if found := re.search(r"Could not find '([^']+)'", text):
+        group, _, choice = found[1].rpartition("/")
+        options = re.search(r"Available options in '[^']*':\s*(.*?)(?:Config search path|$)", text, re.DOTALL)
+        there = options[1].split() if options else []
+        return f"{group or program}={choice}: there is no such choice{near(choice, there)}; there are: {', '.join(there) or 'none'}"
+    if found := re.search(r"Error merging override (.*)", text):
+        reason = str(error.__cause__).splitlines()[0] if error.__cause__ else "it does not fit"
+        return f"{found[1].strip()}: {_lower(reason)}"
+    if found := re.search(r"(?:Error parsing override '(.*)'\n(.*))", text):
+        return f"{found[1]!r} is not an override: write KEY=VALUE, for example data.scale=500 ({found[2]})"
+    if found := re.search(r"Ambiguous value for argument '(.*)'", text):
+        return f"{found[1]}: one value at a time; a list is written KEY=[a,b]"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"{program}: {'; '.join(lines[:2])}"
+
+
+def _lower(sentence: str) -> str:
+    return sentence[:1].lower() + sentence[1:]
