@@ -15,6 +15,7 @@ class ModelConfig:
     """A Qwen3-shaped causal language model (transformers' Qwen3 classes) of random initialisation.
 
     head_dim is free in Qwen3 (not hidden_size / heads). max_positions bounds the context in tokens.
+    pretrained: a local folder with a model and its tokenizer; the fields of shape and `tokenizer` then say nothing.
     """
 
     name: str = "scratch"
@@ -26,3 +27,4 @@ class ModelConfig:
     intermediate_size: int = 384
     max_positions: int = 1024
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
+    pretrained: str | None = None

@@ -1,17 +1,20 @@
 """How a model is optimised, and where it runs. OptimizerConfig and TrainingConfig are hashed, RuntimeConfig is not."""
 
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
+
+SEMANTICS = 1
+"""Bumped when the same configuration and data train to another model; part of every config hash."""
 
 
-class Match(str, Enum):
+class Match(StrEnum):
     """What a sweep over the amount of data holds still: passes over the data, or optimiser steps."""
 
     epochs = "epochs"
     steps = "steps"
 
 
-class Dtype(str, Enum):
+class Dtype(StrEnum):
     """Arithmetic of training and scoring (bfloat16 = autocast over float32 weights)."""
 
     float32 = "float32"

@@ -1,0 +1,12 @@
+"""Verifiers: a language model reads one trajectory and answers YES or NO; its score is the softmax of the two.
+
+config        what a verifier reads and on what it is judged; the semantics versions of its stages
+prompt        the one renderer: trajectory to text
+leaks         no prompt holds the outcome that it asks for
+encoding      text to token ids, once a run; what does not fit the context
+answer        YES and NO are one token each, proven in context
+scoring       scores by batches of tokens
+verifier      model, tokenizer and how it is asked, as one folder
+score_table   score tables on disk
+baselines     what a score has to beat
+"""

@@ -1,10 +1,16 @@
 """What a verifier reads and on what it is judged."""
 
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import StrEnum
+
+from rmlab.training import config as training
+
+SEMANTICS: dict[str, int] = {"render": 1, "train": training.SEMANTICS, "score": 1}
+"""Hand-bumped, part of every config hash. render: the same trajectory becomes other text or ids; score: the same model
+gives the same prompt another score."""
 
 
-class OverLength(str, Enum):
+class OverLength(StrEnum):
     """What becomes of an attempt whose prompt does not fit the context: see design of `context_length`."""
 
     rank_last = "rank_last"
@@ -23,10 +29,10 @@ class PromptConfig:
 
 @dataclass
 class EvaluationConfig:
-    """tasks: evaluation tasks taken (in the order of SHA-256 of the task id; null = all) of each policy and all their attempts up to `attempts`.
+    """tasks: evaluation tasks taken of each policy, in the order of SHA-256 of the task id; null = all.
 
-    policies: names, empty = every policy that the part has. replicates: bootstrap replicates of the intervals.
-    batch_tokens: tokens scored at once.
+    attempts: at most so many of each task and policy, by number. policies: names, empty = every policy that the part has.
+    replicates: bootstrap replicates of the intervals. batch_tokens: padded tokens scored at once.
     """
 
     tasks: int | None = None

@@ -1,0 +1,55 @@
+"""Which examples does each optimiser step see? A plan that follows from the lengths and the seed alone.
+
+Every epoch shuffles all examples, cuts them into windows of a few batches, sorts each window by length and cuts it into
+batches: a batch then holds examples of like length (little padding), which examples meet is still random, and every
+example is seen once an epoch. The order of batches is shuffled again, so that length and learning rate are unrelated.
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from rmlab.errors import UsageError
+from rmlab.training.config import Match, TrainingConfig
+
+WINDOW_BATCHES = 16
+
+
+def total_steps(examples: int, config: TrainingConfig) -> int:
+    """Optimiser steps of a run over `examples` examples. match=steps: as many as for `reference_scale` examples."""
+    counted = config.reference_scale if config.match is Match.steps else examples
+    whole, part = divmod(config.epochs, 1)
+    steps = int(whole) * math.ceil(counted / config.batch_size) + math.ceil(round(part * counted) / config.batch_size)
+    if steps < 1:
+        raise UsageError(f"training.epochs={config.epochs} over {counted} examples makes no optimiser step: raise it")
+    return steps
+
+
+def plan_batches(lengths: Sequence[int], config: TrainingConfig, seed: int) -> list[list[int]]:
+    """Example indices of each optimiser step, in order of training; within a step sorted by length.
+
+    lengths: tokens of each example. The last epoch is cut where the steps are used up: by examples drawn at random under
+    match=epochs, between batches under match=steps.
+    """
+    steps = total_steps(len(lengths), config)
+    length_N = np.asarray(lengths)
+    plan: list[list[int]] = []
+    epoch = 0
+    while len(plan) < steps:
+        left = config.epochs - epoch
+        share = min(left, 1.0) if config.match is Match.epochs else 1.0
+        plan.extend(_epoch(length_N, share, config.batch_size, np.random.default_rng([seed, epoch])))
+        epoch += 1
+    return plan[:steps]
+
+
+def _epoch(length_N: np.ndarray, share: float, batch_size: int, rng: np.random.Generator) -> list[list[int]]:
+    order = rng.permutation(len(length_N))[: round(share * len(length_N))]
+    window = WINDOW_BATCHES * batch_size
+    batches = []
+    for start in range(0, len(order), window):
+        part = order[start : start + window]
+        part = part[np.argsort(length_N[part], kind="stable")]
+        batches += [part[i : i + batch_size].tolist() for i in range(0, len(part), batch_size)]
+    return [batches[i] for i in rng.permutation(len(batches))]

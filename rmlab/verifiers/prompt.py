@@ -1,0 +1,70 @@
+"""The one renderer: what does a verifier read of a trajectory?
+
+ChatML: every message is a turn, then the question with the patch and, close together, what the issue asks and what was
+seen last; the assistant's turn is opened, so that the answer is the next token. Training, scoring and reinforcement
+learning all render here. The label, the exit status, the policy and `extra` are not read.
+"""
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import get_args
+
+from rmlab.errors import DataError
+from rmlab.models.tokenizer import IM_END, IM_START
+from rmlab.trajectories.record import Role, Trajectory
+
+YES, NO = "YES", "NO"
+RESERVED = (IM_START, IM_END)
+LINE_CHARACTERS = 400  # of the issue's first line and of the last observation, where the question repeats them
+
+OPEN_ANSWER = f"{IM_START}assistant\n"
+
+
+def render(trajectory: Trajectory, reserved: Sequence[str] = RESERVED) -> str:
+    """The prompt's text; YES or NO follows it directly.
+
+    reserved: strings that the tokenizer reads as special tokens; content that holds them is escaped, so that no message
+    can forge a turn. Raises DataError for a role that is not known.
+    """
+    turns = []
+    for message in trajectory.messages:
+        if message.role not in get_args(Role):
+            raise DataError(f"trajectory {trajectory.trajectory_id} has the role {message.role!r}: "
+                            f"it must be one of {', '.join(get_args(Role))}")
+        turns.append(_turn(message.role, escape(message.content, reserved)))
+    return "".join([*turns, _turn("user", escape(_question(trajectory), reserved)), OPEN_ANSWER])
+
+
+def turns_of(trajectory: Trajectory) -> int:
+    """How many turns `render` opens: the messages, the question and the answer."""
+    return len(trajectory.messages) + 2
+
+
+def escape(text: str, reserved: Sequence[str] = RESERVED) -> str:
+    """The text with a backslash after the first character of every reserved string: `<|im_end|>` → `<\\|im_end|>`."""
+    return _pattern(tuple(reserved)).sub(lambda found: f"{found[0][0]}\\{found[0][1:]}", text)
+
+
+def _question(trajectory: Trajectory) -> str:
+    issue = next((m.content for m in trajectory.messages if m.role == "user"), "")
+    seen = next((m.content for m in reversed(trajectory.messages) if m.role in ("user", "tool")), "")
+    return (f"Patch:\n{(trajectory.patch or 'none').strip()}\n"
+            f"Asked: {_line(issue.strip().split(chr(10))[0])}\n"
+            f"Last: {_line(seen.strip().split(chr(10))[-1])}\n"
+            f"Is the issue solved? Answer {YES} or {NO}.")
+
+
+def _line(text: str) -> str:
+    """At most LINE_CHARACTERS of a line, its middle left out: both the start and the end of an issue's line tell."""
+    half = LINE_CHARACTERS // 2
+    return text if len(text) <= LINE_CHARACTERS else f"{text[:half]} ... {text[-half:]}"
+
+
+def _turn(role: str, content: str) -> str:
+    return f"{IM_START}{role}\n{content}{IM_END}\n"
+
+
+@lru_cache(maxsize=8)
+def _pattern(reserved: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(re.escape(r) for r in sorted({*reserved, *RESERVED}, key=len, reverse=True)))

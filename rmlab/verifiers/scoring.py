@@ -1,0 +1,76 @@
+"""What does a verifier say of attempts? Score = two-way softmax of the YES and NO logits, in float32.
+
+A score depends on its prompt alone: not on the batch it was in, on the padding, or on the order of the table.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rmlab.metrics.scores import Scores
+from rmlab.models.last_position import last_logits, pad_right
+from rmlab.progress import progress
+from rmlab.verifiers.answer import AnswerTokens
+from rmlab.verifiers.config import OverLength, PromptConfig
+from rmlab.verifiers.encoding import Encoded
+
+Autocast = Callable[[], AbstractContextManager[Any]]
+
+
+def score_ids(model: Any, prompts: Sequence[Sequence[int] | NDArray[np.int32]], answer: AnswerTokens, pad_id: int, *,
+              batch_tokens: int, autocast: Autocast = nullcontext, show: bool = False,
+              title: str = "score") -> NDArray[np.float64]:
+    """score_N of N prompts (token ids, none empty), each in [0, 1].
+
+    batch_tokens: padded tokens a batch may hold; a longer prompt makes a batch of its own. autocast: a context
+    for lower arithmetic, such as `Accelerator.autocast`.
+    """
+    score_N = np.full(len(prompts), np.nan)
+    device = next(model.parameters()).device
+    model.eval()
+    with torch.inference_mode(), progress(title, sum(map(len, prompts)), "tokens", show=show) as advance:
+        for rows in batches_by_tokens([len(p) for p in prompts], batch_tokens):
+            ids_BT, length_B = pad_right([prompts[i] for i in rows], pad_id)
+            with autocast():
+                logits_BV = last_logits(model, ids_BT.to(device), length_B.to(device))
+            score_N[rows] = torch.sigmoid(logits_BV[:, answer.yes] - logits_BV[:, answer.no]).cpu().double().numpy()
+            advance(int(length_B.sum()))
+    return score_N
+
+
+def batches_by_tokens(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+    """Indices in batches of like length whose padded size is at most `batch_tokens` (a longer one stands alone)."""
+    batches: list[list[int]] = []
+    for row in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        widest = lengths[batches[-1][0]] if batches else 0
+        if batches and widest * (len(batches[-1]) + 1) <= batch_tokens:
+            batches[-1].append(row)
+        else:
+            batches.append([row])
+    return batches
+
+
+def score_table(encoded: Sequence[Encoded], score_N: NDArray[np.float64], config: PromptConfig) -> Scores:
+    """The table of `encoded` in its order; score_N belongs to those that fit, NaN stands for the others.
+
+    Under over_length=drop those that do not fit are left out of the table (`unfit_counts` says how many).
+    """
+    scores = iter(score_N)
+    all_scores = [float("nan") if e.ids is None else float(next(scores)) for e in encoded]
+    rows = [(e, s) for e, s in zip(encoded, all_scores, strict=True)
+            if e.ids is not None or config.over_length is not OverLength.drop]
+    own = [e.trajectory for e, _ in rows]
+    return Scores(
+        task_id=np.array([t.task_id for t in own], dtype=np.str_),
+        score=np.array([s for _, s in rows], dtype=np.float64),
+        resolved=np.array([float("nan") if t.resolved is None else float(t.resolved) for t in own], dtype=np.float64),
+        trajectory_id=np.array([t.trajectory_id for t in own], dtype=np.str_),
+        policy=np.array([t.policy for t in own], dtype=np.str_),
+        source=np.array([t.source for t in own], dtype=np.str_),
+        cluster=np.array([t.cluster for t in own], dtype=np.str_),
+        n_tokens=np.array([e.n_tokens for e, _ in rows], dtype=np.float64),
+    )

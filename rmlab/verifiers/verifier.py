@@ -1,0 +1,94 @@
+"""A verifier: a language model, its tokenizer, and how it is asked. One folder when saved.
+
+verifier.json says with which renderer and scoring it was trained, what the answers' ids are and which tokenizer belongs
+to it; loading proves all of it, because a verifier that is asked otherwise than it was trained is a different verifier.
+"""
+
+import json
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rmlab.errors import DataError
+from rmlab.files import atomic_folder, write_text
+from rmlab.metrics.scores import Scores
+from rmlab.models.pretrained import load_model
+from rmlab.models.tokenizer import IM_END, Tokenizer, load_tokenizer
+from rmlab.trajectories.record import Trajectory
+from rmlab.verifiers import prompt, scoring
+from rmlab.verifiers.answer import AnswerTokens, prove_answers
+from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig
+from rmlab.verifiers.encoding import Encoded, encode
+
+FORMAT = 1
+RECORD = "verifier.json"
+ASKED = {stage: SEMANTICS[stage] for stage in ("render", "score")}
+
+
+@dataclass(frozen=True)
+class Verifier:
+    """model: a transformers causal language model on its device, in evaluation mode when it scores."""
+
+    model: Any
+    tokenizer: Tokenizer
+    prompt: PromptConfig
+    answer: AnswerTokens
+
+    def encode(self, trajectories: Sequence[Trajectory]) -> list[Encoded]:
+        """Prompts as this verifier reads them."""
+        return encode(trajectories, self.tokenizer, self.prompt)
+
+    def score(self, encoded: Sequence[Encoded], *, batch_tokens: int = 16384, autocast: scoring.Autocast = nullcontext, show: bool = False,
+              title: str = "score") -> Scores:
+        """The score table of encoded trajectories, in their order."""
+        score_N = scoring.score_ids(self.model, [e.ids for e in encoded if e.ids is not None], self.answer,
+                                    self.tokenizer.pad_id, batch_tokens=batch_tokens, autocast=autocast, show=show, title=title)
+        return scoring.score_table(encoded, score_N, self.prompt)
+
+
+def save_verifier(folder: Path, verifier: Verifier) -> None:
+    """Writes model (safetensors), tokenizer and verifier.json as one folder, whole or not at all."""
+    with atomic_folder(folder) as temporary:
+        verifier.model.save_pretrained(str(temporary), safe_serialization=True)
+        verifier.tokenizer.save(temporary)
+        record = {
+            "format": FORMAT,
+            "semantics": ASKED,
+            "prompt": {"max_tokens": verifier.prompt.max_tokens, "over_length": verifier.prompt.over_length.value},
+            "answer": asdict(verifier.answer),
+            "tokenizer": verifier.tokenizer.fingerprint,
+        }
+        write_text(temporary / RECORD, json.dumps(record, indent=1))
+
+
+def load_verifier(folder: Path) -> Verifier:
+    """A saved verifier, on the CPU. Raises DataError where a part is missing or does not belong to the others."""
+    folder = Path(folder)
+    try:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+        config = PromptConfig(int(record["prompt"]["max_tokens"]), OverLength(record["prompt"]["over_length"]))
+        answer = AnswerTokens(int(record["answer"]["yes"]), int(record["answer"]["no"]))
+        stated, semantics = record["tokenizer"], record["semantics"]
+    except FileNotFoundError as error:
+        raise DataError(f"{folder} holds no verifier ({RECORD} is missing). Name the model folder of a verifier run.") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{folder / RECORD} is not a verifier's record ({error!r})") from error
+    if record.get("format") != FORMAT or semantics != ASKED:
+        raise DataError(f"{folder} was trained with format {record.get('format')}, semantics {semantics}; this rmlab has {FORMAT}, "
+                        f"{ASKED}: it would ask it otherwise than it was trained. Train it again, or use the commit of its run.")
+    tokenizer = load_tokenizer(folder)
+    if tokenizer.fingerprint != stated:
+        raise DataError(f"{folder}: its tokenizer ({tokenizer.fingerprint}) is not the one it was trained with ({stated})")
+    opened = f"{IM_END}\n{prompt.OPEN_ANSWER}"
+    if prove_answers(tokenizer, [opened]) != answer:
+        raise DataError(f"{folder}: {prompt.YES} and {prompt.NO} have other ids than {answer}")
+    model = load_model(folder)
+    rows = int(model.get_input_embeddings().weight.shape[0])
+    if rows < tokenizer.size or not np.all(np.array([answer.yes, answer.no]) < rows):
+        raise DataError(f"{folder}: the model knows {rows} tokens, its tokenizer {tokenizer.size}: they do not belong together")
+    model.eval()
+    return Verifier(model, tokenizer, config, answer)

@@ -1,0 +1,152 @@
+"""Training: accumulation by label count, learning, exact resume after SIGKILL."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rmlab.errors import DataError, RmlabError
+from rmlab.models.config import ModelConfig
+from rmlab.models.last_position import last_logits, pad_right
+from rmlab.models.scratch import scratch_model
+from rmlab.paths import REPOSITORY
+from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
+from rmlab.training.device import accelerator, resolve_device
+from rmlab.training.supervised import Example, Trained, accumulate, train
+
+SHAPE = ModelConfig(hidden_size=16, layers=2, heads=2, kv_heads=2, head_dim=8, intermediate_size=24, max_positions=32)
+YES, NO = 1, 2
+QUIET = RuntimeConfig(progress=False)
+
+
+def examples(n: int) -> list[Example]:
+    """Is the token 5 among 4 to 12 tokens?"""
+    rng = np.random.default_rng(0)
+    made = []
+    for i in range(n):
+        ids = rng.integers(6, 20, size=int(rng.integers(4, 13)))
+        if i % 2:
+            ids[rng.integers(len(ids))] = 5
+        made.append(Example(ids.astype(np.int32), YES if i % 2 else NO))
+    return made
+
+
+def trained(checkpoint: Path | None = None, runtime: RuntimeConfig = QUIET, seed: int = 0,
+            training: TrainingConfig | None = None, n: int = 64) -> tuple[torch.nn.Module, Trained]:
+    model = scratch_model(SHAPE, 20, seed=0)
+    took = train(model, examples(n), 0, optimizer=OptimizerConfig(learning_rate=1e-2),
+                 training=training or TrainingConfig(epochs=3, batch_size=8, micro_batch_size=4), runtime=runtime, seed=seed,
+                 checkpoint=checkpoint)
+    return model, took
+
+
+def test_eight_by_one_is_two_by_four_is_one_by_eight() -> None:
+    batch = examples(8)
+    gradients = []
+    for micro in (1, 4, 8, 3):
+        model = scratch_model(SHAPE, 20, seed=0)
+        device = accelerator(TrainingConfig(), QUIET)
+        loss = accumulate(device.prepare(model), batch, 0, micro, device)
+        gradients.append((loss, [p.grad.clone() for p in model.parameters()]))
+    for loss, gradient in gradients[1:]:
+        assert loss == pytest.approx(gradients[0][0], abs=1e-6)
+        for a, b in zip(gradient, gradients[0][1], strict=True):
+            assert torch.allclose(a, b, atol=1e-6)
+
+
+def test_loss_is_the_mean_cross_entropy_over_the_vocabulary_at_the_last_token() -> None:
+    model, batch = scratch_model(SHAPE, 20, seed=0), examples(3)
+    device = accelerator(TrainingConfig(), QUIET)
+    by_hand = np.mean([
+        -torch.log_softmax(model(input_ids=torch.tensor([e.ids.tolist()])).logits[0, -1], -1)[e.target].item() for e in batch])
+    assert accumulate(model, batch, 0, 2, device) == pytest.approx(by_hand, abs=1e-5)
+
+
+def test_learns_and_reports_every_step() -> None:
+    model, took = trained(training=TrainingConfig(epochs=12, batch_size=8), n=128)
+    held_out = examples(200)[128:]
+    ids_BT, length_B = pad_right([e.ids for e in held_out], 0)
+    with torch.inference_mode():
+        said = last_logits(model, ids_BT, length_B).argmax(-1)
+    assert (said == torch.tensor([e.target for e in held_out])).float().mean() > 0.9
+    assert [row[0] for row in took.history] == list(range(1, 12 * 16 + 1))
+    assert took.tokens == 12 * sum(len(e.ids) for e in examples(128))
+    assert took.history[-1][1] < 0.3 < took.history[0][1]
+    assert not model.training
+
+
+def test_same_seed_same_weights_other_seed_other_weights() -> None:
+    first, second, other = (trained(seed=s)[0].state_dict() for s in (0, 0, 1))
+    assert all(torch.equal(first[k], second[k]) for k in first)
+    assert not all(torch.equal(first[k], other[k]) for k in first)
+
+
+def test_bfloat16_is_another_arithmetic_and_still_learns() -> None:
+    _, took = trained(training=TrainingConfig(epochs=3, batch_size=8, dtype=Dtype.bfloat16))
+    _, exact = trained(training=TrainingConfig(epochs=3, batch_size=8))
+    assert took.history[0][1] == pytest.approx(exact.history[0][1], abs=0.05)
+    assert took.history != exact.history
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+from rmlab.training.config import RuntimeConfig
+from tests.training.test_supervised import trained
+import rmlab.training.supervised as supervised
+save = supervised.save_checkpoint
+def announced(path, model, optimizer, state):
+    save(path, model, optimizer, state)
+    print(state["step"], flush=True)
+supervised.save_checkpoint = announced
+trained(Path(sys.argv[1]), RuntimeConfig(progress=False, checkpoint_seconds=0.0))
+"""
+
+
+def test_killed_and_resumed_is_bit_for_bit_the_unbroken_run(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint.safetensors"
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(checkpoint)], stdout=subprocess.PIPE, text=True,
+                               cwd=REPOSITORY)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if int(line) >= 7:
+            os.kill(process.pid, signal.SIGKILL)
+            break
+    assert process.wait() == -signal.SIGKILL
+    resumed, took = trained(checkpoint)
+    unbroken, whole = trained()
+    assert took.resumed_at >= 7
+    assert took.steps == whole.steps == 24
+    assert took.tokens == whole.tokens
+    assert [row[:3] for row in took.history] == [row[:3] for row in whole.history]
+    for (name, a), b in zip(resumed.named_parameters(), unbroken.parameters(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def test_a_checkpoint_of_another_run_or_a_broken_one_is_refused(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint.safetensors"
+    trained(checkpoint, RuntimeConfig(progress=False, checkpoint_seconds=0.0))
+    with pytest.raises(DataError, match="checkpoint of another run"):
+        trained(checkpoint, seed=1)
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-100])
+    with pytest.raises(DataError, match="not a readable checkpoint"):
+        trained(checkpoint)
+
+
+def test_divergence_and_missing_devices_are_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = scratch_model(SHAPE, 20, seed=0)
+    with torch.no_grad():
+        model.get_input_embeddings().weight.fill_(float("nan"))
+    with pytest.raises(RmlabError, match=r"diverged.*Lower optimizer\.learning_rate"):
+        train(model, examples(8), 0, optimizer=OptimizerConfig(), training=TrainingConfig(), runtime=QUIET, seed=0)
+    with pytest.raises(RmlabError, match=r"runtime\.device=tpu"):
+        resolve_device("tpu")
+    if not torch.cuda.is_available():
+        with pytest.raises(RmlabError, match="no CUDA device"):
+            resolve_device("cuda")
+        assert resolve_device("auto") == "cpu"

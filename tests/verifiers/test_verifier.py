@@ -1,0 +1,99 @@
+"""Scores do not depend on company; a saved verifier is the same verifier or is refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from rmlab.errors import DataError
+from rmlab.models.config import ModelConfig, TokenizerConfig
+from rmlab.models.scratch import scratch_model
+from rmlab.verifiers.answer import prove_answers
+from rmlab.verifiers.config import OverLength, PromptConfig
+from rmlab.verifiers.prompt import render
+from rmlab.verifiers.scoring import batches_by_tokens
+from rmlab.verifiers.tokens import verifier_tokenizer
+from rmlab.verifiers.verifier import Verifier, load_verifier, save_verifier
+from tests.verifiers.examples import episode, episodes
+
+
+@pytest.fixture(scope="module")
+def verifier() -> Verifier:
+    tokenizer = verifier_tokenizer(episodes(40, "supervised"), TokenizerConfig(400))
+    shape = ModelConfig(hidden_size=32, layers=2, heads=4, kv_heads=2, head_dim=8, intermediate_size=48)
+    answer = prove_answers(tokenizer, [render(t) for t in episodes(3)])
+    return Verifier(scratch_model(shape, tokenizer.size, 0), tokenizer, PromptConfig(max_tokens=300), answer)
+
+
+def test_scores_do_not_depend_on_batch_padding_or_order(verifier: Verifier) -> None:
+    pool = [episode(i, bool(i % 2), longer=i % 7 * 3) for i in range(30)]
+    encoded = verifier.encode(pool)
+    together = verifier.score(encoded)
+    alone = verifier.score(encoded, batch_tokens=1)
+    backwards = verifier.score(encoded[::-1])
+    assert np.ptp(together.score) > 1e-3
+    assert np.abs(together.score - alone.score).max() < 1e-6
+    assert np.abs(together.score - backwards.score[::-1]).max() < 1e-6
+    assert together.trajectory_id.tolist() == [t.trajectory_id for t in pool]
+
+
+def test_score_is_the_softmax_of_the_two_answers(verifier: Verifier) -> None:
+    encoded = verifier.encode([episode(3, True)])
+    assert encoded[0].ids is not None
+    logits = verifier.model(input_ids=torch.tensor([encoded[0].ids.tolist()])).logits[0, -1]
+    two = torch.softmax(logits[[verifier.answer.yes, verifier.answer.no]], -1)[0]
+    assert verifier.score(encoded).score[0] == pytest.approx(two.item(), abs=1e-6)
+
+
+def test_table_keeps_labels_lengths_and_what_does_not_fit(verifier: Verifier) -> None:
+    pool = [episode(1, True), episode(2, False, longer=400), episode(3, False)]
+    table = verifier.score(verifier.encode(pool))
+    assert np.isnan(table.score).tolist() == [False, True, False]
+    assert table.resolved.tolist() == [1.0, 0.0, 0.0]
+    assert table.n_tokens[1] > 400
+    assert table.cluster.tolist() == ["c1", "c2", "c3"]
+    dropping = Verifier(verifier.model, verifier.tokenizer, PromptConfig(300, OverLength.drop), verifier.answer)
+    assert dropping.score(dropping.encode(pool)).task_id.tolist() == ["hand/f1", "hand/f3"]
+    cutting = Verifier(verifier.model, verifier.tokenizer, PromptConfig(300, OverLength.truncate_middle), verifier.answer)
+    assert not np.isnan(cutting.score(cutting.encode(pool)).score).any()
+
+
+def test_batches_hold_their_budget_and_everything_once() -> None:
+    lengths = [5, 90, 7, 30, 200, 31, 6]
+    batches = batches_by_tokens(lengths, 95)
+    assert sorted(i for b in batches for i in b) == list(range(7))
+    assert all(max(lengths[i] for i in b) * len(b) <= 95 or len(b) == 1 for b in batches)
+    assert batches[0] == [4]
+    assert batches_by_tokens([], 95) == []
+
+
+def test_saved_and_loaded_scores_bit_for_bit(verifier: Verifier, tmp_path: Path) -> None:
+    save_verifier(tmp_path / "model", verifier)
+    loaded = load_verifier(tmp_path / "model")
+    pool = episodes(5)
+    assert np.array_equal(loaded.score(loaded.encode(pool)).score, verifier.score(verifier.encode(pool)).score)
+    assert (loaded.prompt, loaded.answer) == (verifier.prompt, verifier.answer)
+    assert not list((tmp_path / "model").glob("*.bin")), "nothing that has to be unpickled"
+
+
+@pytest.mark.parametrize(("change", "message"), [
+    (lambda r: r["semantics"].update(render=0), "it would ask it otherwise"),
+    (lambda r: r["answer"].update(yes=r["answer"]["no"], no=r["answer"]["yes"]), "have other ids"),
+    (lambda r: r.update(tokenizer="0" * 16), "is not the one it was trained with"),
+    (lambda r: r.pop("prompt"), "is not a verifier's record"),
+])
+def test_a_folder_whose_parts_do_not_belong_together_is_refused(verifier, tmp_path, change, message) -> None:
+    folder = tmp_path / "model"
+    save_verifier(folder, verifier)
+    record = json.loads((folder / "verifier.json").read_text())
+    change(record)
+    (folder / "verifier.json").write_text(json.dumps(record))
+    with pytest.raises(DataError, match=message):
+        load_verifier(folder)
+
+
+def test_a_folder_without_verifier_says_so(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"verifier\.json is missing"):
+        load_verifier(tmp_path)
