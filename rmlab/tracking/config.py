@@ -1,19 +1,37 @@
-"""Where runs are tracked."""
+"""Where runs are tracked, and what a sweep says of the run it launches."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 
 @dataclass
 class TrackingConfig:
     """uri: MLflow store; null = the project's own sqlite file in the runs folder. experiment: null = by the kind of run.
 
-    sweep, preset, factor, level, name: set by the sweeper; empty for a single run.
+    The rest is set by a sweep and empty for a single run. factors: every declared factor, the first is the one whose levels
+    are compared; arm: level of the second, "" in the first arm's stead where there is none. name: of the run.
     """
 
     uri: str | None = None
     experiment: str | None = None
     sweep: str = ""
     preset: str = ""
-    factor: str = ""
+    factors: list[str] = field(default_factory=list)
     level: str = ""
+    arm: str = ""
     name: str = ""
+
+
+def sweep_tags(tracking: "TrackingConfig | DictConfig") -> dict[str, str]:
+    """The tags by which a sweep's runs are found; what is empty is left out."""
+    tags = {
+        "sweep": tracking.sweep,
+        "preset": tracking.preset,
+        "factor": tracking.factors[0] if tracking.factors else "",
+        "level": tracking.level,
+        "arm": tracking.arm,
+    }
+    return {name: value for name, value in tags.items() if value}
