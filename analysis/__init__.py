@@ -1,0 +1,10 @@
+"""Figures and tables from tracked runs. One file a figure; each reads runs, never training code.
+
+tracked                       the runs of one sweep, grouped so that only comparable ones share a line
+style                         colours, sizes, file formats: what all figures have in common
+rm_at_k                       best of k over k, by level, with pass@k and the baselines
+discrimination_calibration    AUC (both) and ECE with its noise floors over the factor; the paper's values in a panel of their own
+reliability                   reliability diagrams with counts
+score_distributions           scores of resolved and unresolved attempts
+paper_reported.yaml           what the paper reports, for overlays
+"""

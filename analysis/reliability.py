@@ -1,0 +1,100 @@
+"""When a verifier says p, is p of it resolved? Reliability diagrams with counts, one column a level (last arm: epochs).
+
+Bins of equal width as in ece_width_10; all seeds of a level together; intervals by bootstrap over clusters.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from analysis import style
+from analysis.tracked import Cell, SweepRuns
+from rmlab.metrics.calibration import width_bin
+from rmlab.metrics.uncertainty import cluster_weights
+
+BINS = 10
+REPLICATES = 1000
+
+
+def draw(sweep: SweepRuns, out: Path) -> list[Path]:
+    """Draws reliability.{pdf,png,csv} into the sweep's folder below `out`."""
+    rows: list[dict[str, Any]] = []
+    arm = sweep.arms[0]
+    levels = [level for level in sweep.levels if sweep.at(level, arm)]
+    with style.figure(2, len(levels), 2.1, 1.9, sharex=True, sharey="row", height_ratios=[3, 1]) as (drawn, axes):
+        for column, level in enumerate(levels):
+            panel(axes[0, column], axes[1, column], sweep.at(level, arm), level, arm, rows)
+            axes[0, column].set_title(f"{sweep.factor} {level}")
+            axes[1, column].set_xlabel("score")
+        axes[0, 0].set_ylabel("resolved share")
+        axes[1, 0].set_ylabel("attempts")
+        axes[0, 0].legend(loc="upper left")
+        shown = f" Arm {arm}." if arm else ""
+        style.footnote(
+            drawn,
+            f"{sweep.note()}{shown}\nAll seeds together; bars: 95 % intervals (bootstrap over clusters); counts below.",
+        )
+        return style.save(drawn, sweep.folder(out), "reliability", rows)
+
+
+def panel(top: Any, bottom: Any, cells: list[Cell], level: str, arm: str, rows: list[dict[str, Any]]) -> None:
+    tables = [cell.scores for cell in cells]
+    score, label = (np.concatenate([getattr(t, name) for t in tables]) for name in ("score", "resolved"))
+    cluster = np.concatenate([t.cluster for t in tables])
+    used = ~np.isnan(score) & ~np.isnan(label)
+    score, label, cluster = score[used], label[used], cluster[used]
+    bin_N = width_bin(score, BINS)
+    count, mean_score, share, low, high = binned(score, label, cluster, bin_N)
+    top.plot([0, 1], [0, 1], color=style.REFERENCE, linestyle=":", linewidth=1, label="calibrated")
+    there = count > 0
+    top.errorbar(
+        mean_score[there],
+        share[there],
+        yerr=[np.maximum(share - low, 0)[there], np.maximum(high - share, 0)[there]],
+        color=style.RESOLVED,
+        marker="o",
+        markersize=3,
+        elinewidth=0.9,
+        capsize=1.5,
+        label="verifier",
+    )
+    ece = float(np.mean([c.report["ece_width_10"] for c in cells]))
+    top.text(0.97, 0.04, f"ECE {ece:.3f}", transform=top.transAxes, ha="right", fontsize=7)
+    top.set(xlim=(0, 1), ylim=(0, 1))
+    bottom.bar((np.arange(BINS) + 0.5) / BINS, count, width=0.9 / BINS, color="0.7")
+    rows += [
+        {
+            "arm": arm,
+            "level": level,
+            "bin": b,
+            "count": int(count[b]),
+            "mean_score": mean_score[b],
+            "resolved_share": share[b],
+            "low": low[b],
+            "high": high[b],
+        }
+        for b in np.flatnonzero(there)
+    ]
+
+
+def binned(
+    score_N: NDArray[np.float64], label_N: NDArray[np.float64], cluster_N: NDArray[np.str_], bin_N: NDArray[np.intp]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Count, mean score, resolved share and its 95 % interval of each of B bins (NaN where a bin is empty)."""
+    _, index_N = np.unique(cluster_N, return_inverse=True)
+    shape = (index_N.max() + 1, BINS)
+    count_CB, resolved_CB = np.zeros(shape), np.zeros(shape)
+    np.add.at(count_CB, (index_N, bin_N), 1.0)
+    np.add.at(resolved_CB, (index_N, bin_N), label_N)
+    count_B = count_CB.sum(0)
+    weight_RC = np.concatenate(list(cluster_weights(shape[0], REPLICATES, seed=0)))
+    with np.errstate(invalid="ignore"):
+        share_RB = (weight_RC @ resolved_CB) / (weight_RC @ count_CB)
+        mean_score_B = np.bincount(bin_N, score_N, BINS) / count_B
+        share_B = resolved_CB.sum(0) / count_B
+    low_B, high_B = np.full(BINS, np.nan), np.full(BINS, np.nan)
+    for b in np.flatnonzero(count_B):
+        low_B[b], high_B[b] = np.nanquantile(share_RB[:, b], [0.025, 0.975])
+    return count_B, mean_score_B, share_B, low_B, high_B

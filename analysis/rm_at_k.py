@@ -1,0 +1,88 @@
+"""How good is the attempt that a verifier picks from k, at each level of the factor?
+
+RM@k over k, one line a level; pass@k (a perfect verifier) above, pass@1 (any attempt) below, and the baselines that read
+no weights: a verifier that does not beat them has learned less than a rule.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis import style
+from analysis.tracked import SweepRuns, mean_over_seeds
+
+
+def draw(sweep: SweepRuns, out: Path) -> list[Path]:
+    """Draws rm_at_k.{pdf,png,csv} into the sweep's folder below `out`; one panel an arm."""
+    report = sweep.cells[0].report
+    ks = sorted(map(int, report["rm_at_k"]))
+    colours = style.level_colours(sweep.levels)
+    rows: list[dict[str, Any]] = []
+    with style.figure(1, len(sweep.arms), 4.6, 3.6, sharey=True) as (drawn, axes):
+        for axis, arm in zip(axes[0], sweep.arms, strict=True):
+            references(axis, sweep, ks, arm, rows)
+            for level in sweep.levels:
+                line(axis, sweep, level, arm, ks, colours[level], rows)
+            style.log_ticks(axis, ks)
+            axis.set_xlabel("k: attempts to choose from")
+            axis.set_title(f"Best of k by {sweep.factor}" + (f" ({arm})" if arm else ""))
+        axes[0, 0].set_ylabel("resolved share of the picked attempts")
+        drawn.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
+        style.footnote(
+            drawn,
+            f"{sweep.note()}\nLines: mean over seeds; bands: their 95 % intervals (bootstrap over clusters), averaged; dots: single seeds.",
+        )
+        return style.save(drawn, sweep.folder(out), "rm_at_k", rows)
+
+
+def line(
+    axis: Any, sweep: SweepRuns, level: str, arm: str, ks: list[int], colour: Any, rows: list[dict[str, Any]]
+) -> None:
+    cells = sweep.at(level, arm)
+    triples = [mean_over_seeds(cells, "rm_at_k", str(k)) for k in ks] if cells else []
+    if not triples or None in triples:
+        return
+    middle, low, high = np.array(triples, dtype=float).T
+    axis.plot(ks, middle, color=colour, label=f"{sweep.factor} {level}")
+    axis.fill_between(ks, low, high, color=colour, alpha=0.12, linewidth=0)
+    for cell in cells:
+        values = [cell.report["rm_at_k"][str(k)] for k in ks]
+        axis.plot(ks, values, ".", color=colour, markersize=2.5)
+        rows += [
+            {
+                "arm": arm,
+                "line": f"level {level}",
+                "seed": cell.seed,
+                "k": k,
+                "value": v,
+                "low": i[0],
+                "high": i[1],
+                "run_id": cell.run.run_id,
+            }
+            for k, v, i in zip(
+                ks, values, (cell.report["ci95"]["rm_at_k"][str(k)] or (None, None) for k in ks), strict=True
+            )
+        ]
+
+
+def references(axis: Any, sweep: SweepRuns, ks: list[int], arm: str, rows: list[dict[str, Any]]) -> None:
+    """pass@k, pass@1 and the baselines' own RM@k: equal for all cells, since they read the same attempts."""
+    cell = sweep.cells[0]
+    oracle = [cell.report["pass_at_k"][str(k)] for k in ks]
+    axis.plot(ks, oracle, color=style.REFERENCE, linestyle="--", label="pass@k (oracle)")
+    axis.axhline(oracle[0], color=style.REFERENCE, linestyle=":", label="pass@1 (random)")
+    rows += [{"arm": arm, "line": "pass@k", "k": k, "value": v} for k, v in zip(ks, oracle, strict=True)]
+    for name, (colour, dashes) in style.BASELINE_LOOK.items():
+        curve = cell.baselines.get(name, {}).get("rm_at_k")
+        if curve is None:
+            continue
+        axis.plot(
+            ks,
+            [curve[str(k)] for k in ks],
+            color=colour,
+            linestyle=dashes,
+            linewidth=1,
+            label=f"baseline: {name.replace('_', ' ')}",
+        )
+        rows += [{"arm": arm, "line": f"baseline {name}", "k": k, "value": curve[str(k)]} for k in ks]

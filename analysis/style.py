@@ -1,0 +1,102 @@
+"""What all figures share: one look, and three files each (PDF for the paper, PNG to look at, CSV that it is drawn from)."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmlab.files import atomic_path, write_text
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+RESOLVED, UNRESOLVED = "#0072B2", "#D55E00"  # Okabe and Ito: told apart with colour-blind eyes too
+REFERENCE = "0.45"  # grey of oracles, chance and other lines that no verifier drew
+BASELINE_LOOK = {
+    "last_value": ("black", "-."),
+    "shape": ("0.45", (0, (1, 1))),
+    "length": ("0.45", (0, (3, 1, 1, 1, 1, 1))),
+}
+"""Colour and dash of the baselines that curves show; the others stand in the table."""
+
+SETTINGS: Any = {
+    "font.size": 8,
+    "axes.titlesize": 9,
+    "axes.titleweight": "bold",
+    "axes.labelsize": 8,
+    "legend.fontsize": 7,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "0.92",
+    "grid.linewidth": 0.6,
+    "axes.axisbelow": True,
+    "lines.linewidth": 1.4,
+    "pdf.fonttype": 42,  # text stays text in the paper's PDF
+    "figure.constrained_layout.use": True,
+    "savefig.dpi": 160,
+}
+
+
+@contextmanager
+def figure(rows: int, columns: int, width: float, height: float, **options: Any) -> "Iterator[tuple[Figure, Any]]":
+    """A figure of rows × columns axes (always a 2-d array), closed when the block ends. width, height: inches of one panel."""
+    import matplotlib as mpl
+
+    mpl.use("Agg")
+    import matplotlib.pyplot as plt
+
+    with mpl.rc_context(SETTINGS):
+        drawn, axes = plt.subplots(rows, columns, figsize=(width * columns, height * rows), squeeze=False, **options)
+        try:
+            yield drawn, axes
+        finally:
+            plt.close(drawn)
+
+
+def level_colours(levels: Sequence[str]) -> dict[str, Any]:
+    """One colour a level, dark to light in the order given, never so light that it vanishes on white."""
+    import matplotlib as mpl
+
+    ramp = mpl.colormaps["viridis"]
+    return {level: ramp(0.85 * i / max(len(levels) - 1, 1)) for i, level in enumerate(levels)}
+
+
+def footnote(drawn: "Figure", text: str) -> None:
+    """A note below the panels: what was drawn from how much, and what the marks mean."""
+    drawn.supxlabel(text, fontsize=6.5, color="0.35", x=0.01, ha="left")
+
+
+def log_ticks(axes: "Axes", values: Sequence[float]) -> None:
+    """A logarithmic x axis with a tick at each value, written as a plain number."""
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(list(values), labels=[f"{value:g}" for value in values])
+    axes.minorticks_off()
+
+
+def save(drawn: "Figure", folder: Path, name: str, rows: Sequence[dict[str, Any]]) -> list[Path]:
+    """Writes NAME.pdf, NAME.png and NAME.csv, each whole or not at all; the same runs give the same bytes.
+
+    rows: what the figure is drawn from, one dict a drawn point.
+    """
+    paths = [folder / f"{name}.pdf", folder / f"{name}.png", folder / f"{name}.csv"]
+    for path, metadata in zip(paths, ({"CreationDate": None, "Creator": "rmlab"}, {"Software": "rmlab"}), strict=False):
+        with atomic_path(path) as temporary:
+            drawn.savefig(temporary, metadata=metadata)
+    write_text(paths[-1], csv_text(rows))
+    return paths
+
+
+def csv_text(rows: Sequence[dict[str, Any]]) -> str:
+    """Rows as CSV with the union of their columns in order of appearance; None is an empty cell."""
+    import csv
+    import io
+
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    out = io.StringIO()
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()

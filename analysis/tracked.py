@@ -1,0 +1,134 @@
+"""The finished verifier runs of one sweep at one preset, grouped so that only comparable runs ever share a line."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rmlab.metrics.scores import Scores
+from rmlab.tracking.query import TrackedRun
+from rmlab.verifiers.score_table import read_score_table
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One finished run: which level, which arm ("" where the sweep has one), which seed."""
+
+    run: TrackedRun
+    level: str
+    arm: str
+    seed: int
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """Metrics of the evaluation part by the contract's names."""
+        return self._json("report.json")
+
+    @cached_property
+    def baselines(self) -> dict[str, dict[str, Any]]:
+        """The same metrics of each baseline, or {"reason": why there is none}."""
+        return self._json("baselines.json")
+
+    @cached_property
+    def scores(self) -> Scores:
+        """The evaluation score table."""
+        return read_score_table(self.run.artifact("scores.parquet"))
+
+    def _json(self, name: str) -> dict[str, Any]:
+        loaded: dict[str, Any] = json.loads(self.run.artifact(name).read_text(encoding="utf-8"))
+        return loaded
+
+
+@dataclass(frozen=True)
+class SweepRuns:
+    """Cells of one sweep, preset and control_hash: everything but factor and seed is equal in them."""
+
+    sweep: str
+    preset: str
+    control_hash: str
+    factor: str
+    cells: tuple[Cell, ...]
+
+    @cached_property
+    def levels(self) -> list[str]:
+        """Levels in their natural order: numbers by size, words as they came."""
+        names = list(dict.fromkeys(cell.level for cell in self.cells))
+        try:
+            return sorted(names, key=float)
+        except ValueError:
+            return names
+
+    @cached_property
+    def arms(self) -> list[str]:
+        """Arms of the sweep in alphabetical order."""
+        return sorted({cell.arm for cell in self.cells})
+
+    @cached_property
+    def seeds(self) -> list[int]:
+        """Seeds that at least one cell has."""
+        return sorted({cell.seed for cell in self.cells})
+
+    def at(self, level: str, arm: str) -> list[Cell]:
+        """The cells of one level and arm, by seed."""
+        return sorted((c for c in self.cells if (c.level, c.arm) == (level, arm)), key=lambda c: c.seed)
+
+    def folder(self, out: Path) -> Path:
+        """Where this sweep's figures go: OUT/NAME/PRESET-CONTROLHASH."""
+        return out / self.sweep / f"{self.preset}-{self.control_hash}"
+
+    def note(self) -> str:
+        """What was drawn from how much, for the foot of a figure; says so where cells come from different commits."""
+        report = self.cells[0].report
+        commits = {cell.run.tags.get("commit", "") for cell in self.cells}
+        text = (
+            f"{self.sweep}, preset {self.preset}, control {self.control_hash}; micro-SWE evaluation part: {report['tasks']} tasks, "
+            f"{report['trajectories']} attempts; seeds {', '.join(map(str, self.seeds))}."
+        )
+        return text + (f" Cells come from {len(commits)} commits." if len(commits) > 1 else "")
+
+
+def group_runs(runs: Iterable[TrackedRun]) -> list[SweepRuns]:
+    """Groups finished verifier runs by sweep, preset and control_hash. The newest run of a cell stands for it."""
+    groups: dict[tuple[str, str, str, str], dict[tuple[str, str, int], Cell]] = defaultdict(dict)
+    for run in runs:
+        tags = run.tags
+        if tags.get("kind") != "verifier" or tags.get("status") != "finished" or not tags.get("sweep"):
+            continue
+        key = (tags["sweep"], tags["preset"], tags["control_hash"], tags["factor"])
+        cell = Cell(run, level=tags["level"], arm=tags.get("arm", ""), seed=int(run.params["seed"]))
+        kept = groups[key].get((cell.level, cell.arm, cell.seed))
+        if kept is None or kept.run.start_time <= run.start_time:
+            groups[key][cell.level, cell.arm, cell.seed] = cell
+    return [SweepRuns(*key, cells=tuple(cells.values())) for key, cells in sorted(groups.items())]
+
+
+def mean_over_seeds(cells: list[Cell], *path: str) -> tuple[float, float, float] | None:
+    """Mean of a reported value over the seeds, and the mean of their 95 % intervals' ends.
+
+    The mean interval is at least as wide as the interval of the mean, so it claims nothing that is not there.
+    None where no seed defines the value.
+    """
+    points, lows, highs = [], [], []
+    for cell in cells:
+        value, interval = _dig(cell.report, path), _dig(cell.report["ci95"], path)
+        if value is None:
+            continue
+        low, high = interval if interval is not None else (np.nan, np.nan)
+        points.append(value)
+        lows.append(low)
+        highs.append(high)
+    if not points:
+        return None
+    return float(np.mean(points)), float(np.mean(lows)), float(np.mean(highs))
+
+
+def _dig(tree: dict[str, Any], path: tuple[str, ...]) -> Any:
+    value: Any = tree
+    for name in path:
+        value = None if value is None else value.get(name)
+    return value

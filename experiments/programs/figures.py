@@ -1,0 +1,43 @@
+"""Regenerates figures from tracked runs: finds the sweeps in a store, draws every figure that fits, names the files."""
+
+import importlib
+from collections.abc import Sequence
+from pathlib import Path
+
+from rmlab.errors import RmlabError, UsageError
+from rmlab.paths import runs_folder
+
+FIGURES = ("rm_at_k", "discrimination_calibration", "reliability", "score_distributions")
+
+
+def main(names: Sequence[str] = (), source: str | None = None, out: Path | None = None) -> list[Path]:
+    """Draws figures and returns the files written.
+
+    names: sweeps (all figures of each) or figures (of every sweep); none = all of both. source: a store's URI or the path
+    of a sqlite file, default the project's own store. out: default `figures/` in the runs folder.
+    Raises UsageError for an unknown name, RmlabError where the store has no finished run to draw.
+    """
+    from analysis.tracked import group_runs
+    from rmlab.tracking.query import runs
+    from rmlab.tracking.run import FINISHED, STATUS
+    from rmlab.tracking.store import Store
+
+    store = Store.open(source)
+    groups = group_runs(runs(store, tags={"kind": "verifier", STATUS: FINISHED}))
+    if not groups:
+        raise RmlabError(
+            f"{store.uri} holds no finished run of a sweep. Launch one first, e.g. `rmlab sweep data_scale preset=smoke`."
+        )
+    sweeps = {group.sweep for group in groups}
+    unknown = [name for name in names if name not in sweeps and name not in FIGURES]
+    if unknown:
+        raise UsageError(
+            f"{unknown[0]!r} is neither a sweep in this store ({', '.join(sorted(sweeps))}) nor a figure ({', '.join(FIGURES)})"
+        )
+    chosen_sweeps = [n for n in names if n in sweeps] or sorted(sweeps)
+    chosen_figures = [n for n in names if n in FIGURES] or FIGURES
+    written = []
+    for group in (g for g in groups if g.sweep in chosen_sweeps):
+        for figure in chosen_figures:
+            written += importlib.import_module(f"analysis.{figure}").draw(group, out or runs_folder() / "figures")
+    return written
