@@ -1,17 +1,33 @@
 """Code that anyone wrote, run so that it can harm nothing: `with Sandbox(workers=2) as sandbox: sandbox.run(programs)`.
 
 records     programs, limits, results, outcomes
-pool        `Sandbox`: batches over worker processes, lost workers replaced
+pool        `Sandbox`: batches over worker processes, lost workers replaced; `isolation_level`
+process     a worker process as its parent holds it
 worker      the worker process: the clock, the bounds on what comes back
 zygote      the bare process that each program's own process is forked from
 runner      what that process does: load, call, encode, write
-isolation   levels of isolation and how a worker reaches one
 modules     the part of the standard library that programs may import
+isolation   levels of isolation and how a worker reaches one
+linux       namespaces, mounts and capabilities through ctypes
+seccomp     the system calls that programs may make
 messages    the framing between these processes
 """
 
+from rmlab.microswe.sandbox.isolation import LEVELS, IsolationLevel
 from rmlab.microswe.sandbox.modules import importable
-from rmlab.microswe.sandbox.pool import Sandbox, default_workers
+from rmlab.microswe.sandbox.pool import Sandbox, default_workers, isolation_level
 from rmlab.microswe.sandbox.records import Kind, Limits, Outcome, Program, Result
 
-__all__ = ["Kind", "Limits", "Outcome", "Program", "Result", "Sandbox", "default_workers", "importable"]
+__all__ = [
+    "LEVELS",
+    "IsolationLevel",
+    "Kind",
+    "Limits",
+    "Outcome",
+    "Program",
+    "Result",
+    "Sandbox",
+    "default_workers",
+    "importable",
+    "isolation_level",
+]

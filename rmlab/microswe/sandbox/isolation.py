@@ -1,41 +1,156 @@
-"""How far a program's process is shut off from the machine: the levels, and how a worker gets there."""
+"""How far a program is shut off from the machine: the levels, and how a worker gets to one.
 
+    namespaces   own user, mount, PID, network, IPC and host name space; an empty tmpfs as the only file system; PID 1 of
+                 its own, so that whatever a program leaves is killed with one call; seccomp besides, where there is a table
+    seccomp      the kernel's other means where namespaces are refused (a container's rules): only system calls of
+                 computing, so no file, socket, process, thread or signal; on the machine's own file system and ids
+    limits       resource limits alone: what neither Linux nor a known processor is. Not safe against malice
+
+At every level: rlimits, an empty environment, no descriptor but the result channel, root becomes nobody.
+A worker tries one level and fails as a whole where a step is refused: no level is reported that was not reached.
+"""
+
+import errno
 import gc
 import os
 import resource
+import signal
 import socket
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
-from rmlab.microswe.sandbox import modules
+from rmlab.microswe.sandbox import linux, modules, seccomp
 from rmlab.microswe.sandbox.records import Limits
 from rmlab.microswe.sandbox.zygote import serve
 
+LEVELS = ("namespaces", "seccomp", "limits")
+NAMESPACES = ("mount", "pid", "network", "ipc", "host name")
+NOBODY = 65534
+FOLDER_OPTIONS = "size=8m,nr_inodes=256,mode=0700"
+
+
+@dataclass(frozen=True)
+class IsolationLevel:
+    """What shuts programs off from this machine. A run records it; `str` is one line for people.
+
+    name: of LEVELS. namespaces: those that are new. seccomp: whether system calls are filtered. user: whose rights the
+    programs have. reasons: why each better level was not reached.
+    """
+
+    name: str
+    namespaces: tuple[str, ...]
+    seccomp: bool
+    user: str
+    reasons: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        means = [f"namespaces ({', '.join(self.namespaces)})"] * bool(self.namespaces) + ["seccomp"] * self.seccomp
+        text = f"{self.name}: {' + '.join([*means, 'rlimits'])}, as {self.user}"
+        return text + "".join(f"; no {reason}" for reason in self.reasons)
+
 
 def start(level: str, limits: Limits) -> tuple[socket.socket, dict[str, Any]]:
-    """Makes this worker's zygote; the control socket to it, and what isolation was reached."""
+    """Shuts this worker in and makes its zygote; the control socket to it, and the fields of the IsolationLevel.
+
+    Raises OSError, with the step in its words, where the level cannot be had; the process is then of no use.
+    """
     modules.load_all()
     null = os.open(os.devnull, os.O_RDWR)
-    for descriptor in (0, 1, 2):
-        os.dup2(null, descriptor)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
+    memory = _address_space() + limits.memory_mb * 2**20
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
+        file.write("500")  # where the machine runs out of memory, programs go first
+    caller = os.geteuid()
+    namespaces = _enter_namespaces() if level == "namespaces" else ()
+    with suppress(OSError):
+        _become_nobody()
+    call_filter = _give_up_rights(level) if linux.IS_LINUX else None
+    os.dup2(null, 2)
     os.close(null)
     ours, theirs = socket.socketpair()
-    lock = make_lock(limits)
+    lock = make_lock(limits, memory, call_filter, bound_to_parent=linux.IS_LINUX and not namespaces)
     gc.collect()
     gc.freeze()
     if not os.fork():
-        ours.close()
         try:
-            serve(theirs, lock, own_namespace=False)
+            ours.close()
+            if linux.IS_LINUX:
+                linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+            serve(theirs, lock, own_namespace=bool(namespaces))
         finally:
             os._exit(0)
     theirs.close()
-    return ours, {"level": level}
+    user = "the caller" if caller else "nobody" if os.geteuid() or "user" in namespaces else "root"
+    return ours, {"name": level, "namespaces": namespaces, "seccomp": call_filter is not None, "user": user}
 
 
-def make_lock(limits: Limits) -> Callable[[], None]:
-    """What a program's process does to itself before it touches the program."""
-    memory = _address_space() + limits.memory_mb * 2**20
+def _enter_namespaces() -> tuple[str, ...]:
+    """New namespaces and an empty root, as root by right or else through a user namespace; the names of what is new."""
+    if not linux.IS_LINUX:
+        raise OSError(errno.ENOSYS, "namespaces: only Linux has them")
+    if os.geteuid() == 0:
+        try:
+            linux.unshare(_flags())
+        except OSError:
+            with suppress(OSError):
+                _become_nobody()
+        else:
+            linux.mount("none", "/", None, linux.MS_REC | linux.MS_PRIVATE)  # or the next mount shows outside
+            _enter_empty_root(NOBODY)
+            _become_nobody()
+            return NAMESPACES
+    user, group = os.geteuid(), os.getegid()
+    linux.unshare(_flags() | linux.NEW_USER)
+    for name, text in (("setgroups", "deny"), ("uid_map", f"{NOBODY} {user} 1"), ("gid_map", f"{NOBODY} {group} 1")):
+        with open(f"/proc/self/{name}", "w") as file:  # noqa: PTH123
+            file.write(text)
+    _enter_empty_root(NOBODY)
+    return ("user", *NAMESPACES)
+
+
+def _flags() -> int:
+    return linux.NEW_MOUNT | linux.NEW_PID | linux.NEW_NET | linux.NEW_IPC | linux.NEW_UTS
+
+
+def _enter_empty_root(owner: int) -> None:
+    flags = linux.MS_NOSUID | linux.MS_NODEV | linux.MS_NOEXEC
+    linux.mount("none", "/tmp", "tmpfs", flags, f"{FOLDER_OPTIONS},uid={owner},gid={owner}")
+    linux.enter_root("/tmp")
+
+
+def _become_nobody() -> None:
+    """Root gives itself up for good; nobody else changes. Raises OSError where even root may not (no CAP_SETUID)."""
+    if os.geteuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+        if linux.IS_LINUX:
+            linux.prctl(linux.PR_SET_DUMPABLE, 1)  # as before, so that /proc/self stays this process's own
+
+
+def _give_up_rights(level: str) -> seccomp.Filter | None:
+    """No capability, nothing to gain by exec, nothing to see by ptrace; the filter for the programs of this level."""
+    linux.drop_capabilities()
+    linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+    linux.prctl(linux.PR_SET_DUMPABLE, 0)
+    if level == "limits":
+        return None
+    try:
+        seccomp.check()
+        return seccomp.Filter(files=level == "namespaces")
+    except OSError:
+        if level == "seccomp":
+            raise
+        return None
+
+
+def make_lock(
+    limits: Limits, memory: int, call_filter: seccomp.Filter | None, *, bound_to_parent: bool
+) -> Callable[[], None]:
+    """What a program's process does to itself before it touches the program. memory: bytes of address space."""
     seconds = int(limits.program_seconds) + 1
     bounds = (
         (resource.RLIMIT_CPU, (seconds, seconds + 1)),
@@ -49,11 +164,17 @@ def make_lock(limits: Limits) -> Callable[[], None]:
     def lock() -> None:
         for name, bound in bounds:
             resource.setrlimit(name, bound)
+        if bound_to_parent:
+            linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+        if call_filter is not None:
+            call_filter.install()
 
     return lock
 
 
 def _address_space() -> int:
-    """Bytes of address space that this process has now."""
+    """Bytes of address space that this process has now (0 where the system does not say)."""
+    if not linux.IS_LINUX:
+        return 0
     with open("/proc/self/statm") as file:  # noqa: PTH123
         return int(file.read().split()[0]) * resource.getpagesize()

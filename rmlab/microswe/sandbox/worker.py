@@ -155,8 +155,12 @@ def main() -> None:
     options = json.loads(sys.argv[1])
     limits = Limits(**options["limits"])
     parent = socket.socket(fileno=os.dup(0))
-    control, report = isolation.start(options["level"], limits)
-    send(parent, report)
+    try:
+        control, report = isolation.start(options["level"], limits)
+    except OSError as error:
+        send(parent, {"refused": str(error.strerror or error)})
+        return
+    send(parent, {"level": report})
     supervisor = Supervisor(control, limits)
     while True:
         ready, _, _ = select.select([parent], [], [], ORPHAN_SECONDS)

@@ -20,7 +20,10 @@ CHANNEL = 3
 
 
 def serve(control: socket.socket, lock: Callable[[], None], *, own_namespace: bool) -> None:
-    """Forks and ends programs until the worker closes the control socket. own_namespace: this is PID 1 of its own."""
+    """Forks and ends programs until the worker closes the control socket.
+
+    own_namespace: this is PID 1 of its own, and "/" is the programs' temporary folder, which is emptied after each.
+    """
     child = 0
     while True:
         order, descriptors, _, _ = socket.recv_fds(control, 1, 1)
@@ -32,7 +35,10 @@ def serve(control: socket.socket, lock: Callable[[], None], *, own_namespace: bo
                 _be_the_program(descriptors[0], lock)
             os.close(descriptors[0])
         else:
-            control.sendall(STATUS.pack(_end(child, own_namespace)))
+            status = _end(child, own_namespace)
+            if own_namespace:
+                empty("/")
+            control.sendall(STATUS.pack(status))
 
 
 def _end(child: int, own_namespace: bool) -> int:
@@ -47,6 +53,27 @@ def _end(child: int, own_namespace: bool) -> int:
             return result
         if pid == child:
             result = status
+
+
+def empty(folder: str) -> None:
+    """Removes all that is in the folder, whatever its rights or depth. Raises OSError where something stays."""
+    os.chmod(folder, 0o700)  # noqa: PTH101
+    if os.listdir(folder):  # noqa: PTH208
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        _empty(descriptor)
+        os.close(descriptor)
+
+
+def _empty(descriptor: int) -> None:
+    for name in os.listdir(descriptor):
+        try:
+            os.unlink(name, dir_fd=descriptor)
+        except IsADirectoryError:
+            os.chmod(name, 0o700, dir_fd=descriptor)
+            inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
+            _empty(inner)
+            os.close(inner)
+            os.rmdir(name, dir_fd=descriptor)
 
 
 def _be_the_program(channel: int, lock: Callable[[], None]) -> None:

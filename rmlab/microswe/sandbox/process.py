@@ -1,0 +1,91 @@
+"""A worker process as its parent holds it: start it, hand it a program, take the answer, end it."""
+
+import json
+import socket
+import subprocess
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from rmlab.errors import RmlabError
+from rmlab.microswe.sandbox.isolation import IsolationLevel
+from rmlab.microswe.sandbox.messages import receive, send
+from rmlab.microswe.sandbox.records import Limits
+from rmlab.paths import REPOSITORY
+
+START_SECONDS = 60.0
+ANSWER_SECONDS = 5.0  # to take or give one whole message
+_CODE = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from rmlab.microswe.sandbox.worker import main; main()"
+
+
+class LevelRefused(Exception):
+    """This machine does not allow the level; the message says which step it refused."""
+
+
+class Worker:
+    """One worker process, and the socket to it: a fresh interpreter, nothing of the parent's in it but that socket."""
+
+    def __init__(self, level: str, limits: Limits) -> None:
+        options = json.dumps({"level": level, "limits": asdict(limits)})
+        self.channel, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-S", "-s", "-P", "-B", "-c", _CODE, options],
+                stdin=theirs.fileno(),
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                env={"PYTHONHASHSEED": "0"},
+                cwd="/",
+                start_new_session=True,
+            )
+
+    def wait_until_ready(self) -> IsolationLevel:
+        """What isolation it reached. Raises LevelRefused; RmlabError where it ended for another reason."""
+        self.channel.settimeout(START_SECONDS)
+        try:
+            report = receive(self.channel)
+        except (OSError, ValueError):
+            report = None
+        if report is None:
+            self.process.kill()
+            assert self.process.stderr is not None
+            words = self.process.stderr.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
+            raise RmlabError(f"A sandbox worker did not start: {words[-1]}. `rmlab doctor` shows what this machine allows.")
+        if "refused" in report:
+            raise LevelRefused(report["refused"])
+        fields = report["level"]
+        return IsolationLevel(**{**fields, "namespaces": tuple(fields["namespaces"])})
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Hands it a program. Raises OSError where it is gone or does not listen."""
+        self.channel.settimeout(ANSWER_SECONDS)
+        send(self.channel, message)
+
+    def receive(self) -> dict[str, Any] | None:
+        """Its answer; None where it is gone or stuck in the middle of it."""
+        self.channel.settimeout(ANSWER_SECONDS)
+        try:
+            message = receive(self.channel)
+        except (OSError, ValueError):
+            return None
+        return None if message is None else dict(message)
+
+    def hang_up(self) -> None:
+        """Tells it to end, without waiting."""
+        self.channel.close()
+
+    def close(self) -> None:
+        """Ends it and waits; its zygote, and any program, end with it."""
+        self.hang_up()
+        try:
+            self.process.wait(2.0)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        if self.process.stderr is not None:
+            self.process.stderr.close()
+
+    def kill(self) -> None:
+        """Ends it at once."""
+        self.process.kill()
+        self.close()
