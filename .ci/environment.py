@@ -13,7 +13,6 @@ import os
 import re
 import subprocess
 import sys
-import sysconfig
 import venv
 from pathlib import Path
 
@@ -48,12 +47,13 @@ def usable_here(floor: dict[str, tuple[int, ...]]) -> set[str]:
 
 
 def create(inherit: bool) -> None:
-    builder = venv.EnvBuilder(clear=True, with_pip=True, system_site_packages=inherit, symlinks=True)
-    builder.create(VENV)
-    if inherit and sys.prefix != sys.base_prefix:  # this Python is itself an environment: its packages come by path
-        python = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        paths = {sysconfig.get_path("purelib"), sysconfig.get_path("platlib")}
-        (VENV / "lib" / python / "site-packages" / "inherited.pth").write_text("\n".join(sorted(paths)) + "\n")
+    """An empty environment; with `inherit` it also sees the packages of this Python, be that a system or an environment."""
+    venv.EnvBuilder(clear=True, with_pip=True, symlinks=True).create(VENV)
+    if inherit:
+        folders = [p for p in sys.path if Path(p).name in ("site-packages", "dist-packages")]
+        lines = [f"import site; site.addsitedir({folder!r})" for folder in folders]
+        own = VENV / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+        (own / "inherited.pth").write_text("\n".join(lines) + "\n")
 
 
 def pip(*arguments: str) -> None:
