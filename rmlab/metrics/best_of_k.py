@@ -32,6 +32,8 @@ def rm_at_k_of_groups(score_N: Floats, label_N: Floats, group_N: Codes, k_J: Seq
 
     score_N, label_N, group_N: N rows of G groups, all codes 0 .. G-1 in use, in any order. NaN score = not scored.
     """
+    if not len(score_N):
+        return np.zeros((0, len(k_J)))
     ranked_N = np.where(np.isnan(score_N), -np.inf, score_N)
     order = np.lexsort((ranked_N, group_N))
     group_N, ranked_N, label_N = group_N[order], ranked_N[order], label_N[order]

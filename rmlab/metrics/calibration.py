@@ -146,7 +146,9 @@ def brier_decomposition(score_N: Floats, label_N: Floats) -> Decomposition:
 
     if not len(score_N):
         return Decomposition(float("nan"), float("nan"), float("nan"))
-    calibrated_N = IsotonicRegression(y_min=0.0, y_max=1.0).fit_transform(score_N, label_N)
+    # Ranks instead of scores: the same regression, without scikit-learn's NaN where two scores differ by a rounding error.
+    rank_N = np.unique(score_N, return_inverse=True)[1]
+    calibrated_N = IsotonicRegression(y_min=0.0, y_max=1.0).fit_transform(rank_N, label_N)
     best = brier(np.clip(calibrated_N, 0.0, 1.0), label_N)
     rate = float(label_N.mean())
     uncertainty = rate * (1 - rate)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.interpolate import CubicSpline
 from scipy.optimize import brentq
 from scipy.special import expit
 
@@ -110,19 +111,15 @@ def _pair_products(value_N: Floats, task_N: Codes) -> float:
 
 def intercepts(mean_N: Floats, deviation: float) -> Floats:
     """a with E[σ(a + deviation·z)] = mean, z standard normal. mean_N: clipped to [1e-6, 1 - 1e-6]. Same shape."""
+    logit_N = logit(mean_N)
     if deviation == 0:
-        return logit(mean_N)
+        return logit_N
     node_Q, weight_Q = _normal_nodes(deviation)
-    # The mean rises with a, so a table of (a, logit of the mean) is inverted by interpolation and polished by Newton.
-    grid_A = np.linspace(-16.0, 16.0, 321) * np.sqrt(1 + deviation**2)
+    # The logit of the mean is a smooth, odd, rising function of a: a spline through its lower half inverts it to 1e-7.
+    grid_A = np.linspace(-16.0, 0.0, 321) * np.sqrt(1 + deviation**2)
     mean_A = expit(grid_A[:, None] + deviation * node_Q) @ weight_Q
-    known_N, inverse_N = np.unique(np.clip(mean_N, 1e-6, 1 - 1e-6), return_inverse=True)
-    intercept_N = np.interp(known_N, mean_A, grid_A)
-    for _ in range(3):
-        probability_NQ = expit(intercept_N[:, None] + deviation * node_Q)
-        slope_N = (probability_NQ * (1 - probability_NQ)) @ weight_Q
-        intercept_N = intercept_N - (probability_NQ @ weight_Q - known_N) / np.maximum(slope_N, 1e-12)
-    return np.asarray(intercept_N[inverse_N], dtype=float)
+    spline = CubicSpline(np.log(mean_A) - np.log1p(-mean_A), grid_A)
+    return np.asarray(-np.sign(logit_N) * spline(-np.abs(logit_N)), dtype=np.float64)
 
 
 def _normal_nodes(deviation: float) -> tuple[Floats, Floats]:

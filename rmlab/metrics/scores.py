@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from rmlab.errors import DataError
 
@@ -47,6 +47,25 @@ class Scores:
             raise DataError(
                 f"trajectory_id {names[counts > 1][0]} occurs {counts.max()} times: every attempt must be scored once"
             )
+
+    @classmethod
+    def of(
+        cls, task_id: ArrayLike, score: ArrayLike, resolved: ArrayLike, *, trajectory_id: ArrayLike | None = None,
+        policy: ArrayLike | None = None, source: ArrayLike | None = None, cluster: ArrayLike | None = None,
+        n_tokens: ArrayLike | None = None,
+    ) -> "Scores":
+        """A table of what is there; None = absent. Lists and arrays of N; None or NaN within score and resolved as in the record."""
+        task = np.asarray(task_id, dtype=np.str_)
+
+        def text(column: ArrayLike | None) -> NDArray[np.str_]:
+            return np.full(len(task), "", dtype=np.str_) if column is None else np.asarray(column, dtype=np.str_)
+
+        return cls(
+            task_id=task, score=np.asarray(score, dtype=np.float64), resolved=np.asarray(resolved, dtype=np.float64),
+            trajectory_id=text(trajectory_id), policy=text(policy), source=text(source),
+            cluster=task if cluster is None else text(cluster),
+            n_tokens=np.full(len(task), np.nan) if n_tokens is None else np.asarray(n_tokens, dtype=np.float64),
+        )
 
     def __len__(self) -> int:
         return len(self.score)

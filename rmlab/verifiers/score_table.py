@@ -226,10 +226,13 @@ def _plain_rows(scores: Scores) -> Iterator[dict[str, Any]]:
 
 def _write_csv(path: Path, scores: Scores) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        writer.writeheader()
+        plain = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        quoted = csv.DictWriter(file, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        plain.writeheader()
         for row in _plain_rows(scores):
             label = row["resolved"]
+            # A lone carriage return ends a line for readers, but csv quotes only what its own line end has.
+            writer = quoted if any(isinstance(cell, str) and "\r" in cell for cell in row.values()) else plain
             writer.writerow(row | {"resolved": None if label is None else str(label).lower()})
 
 
