@@ -7,10 +7,11 @@ import difflib
 import importlib.util
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
+from typing import Any, cast
 
 from omegaconf import DictConfig, OmegaConf
 
@@ -80,6 +81,15 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
             raise UsageError(_one_line(error, program, known)) from error
     _refuse_added_keys(config, program)
     return config
+
+
+def restore(program: str, plain: Mapping[str, Any]) -> DictConfig:
+    """A composed configuration again from its plain container, typed by the program's schema."""
+    from hydra.core.config_store import ConfigStore
+
+    load_program(program)
+    schema = ConfigStore.instance().load(f"{program}_schema.yaml").node
+    return cast(DictConfig, OmegaConf.merge(schema, OmegaConf.create(dict(plain))))
 
 
 def _refuse_added_keys(config: DictConfig, program: str) -> None:

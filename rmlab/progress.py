@@ -1,9 +1,13 @@
-"""One progress bar for everything that takes over a few seconds: count, rate, time left."""
+"""One progress bar for everything that takes over a few seconds: count, rate, time left.
+
+A process that works for another one (a cell of a sweep) reports to it instead of drawing.
+"""
 
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -16,13 +20,43 @@ class Advance(Protocol):
     def __call__(self, amount: float = 1, note: str = "") -> None: ...
 
 
+@dataclass(frozen=True)
+class Beat:
+    """How far something is. rate: units a second."""
+
+    title: str
+    done: float
+    total: float
+    unit: str
+    rate: float
+    note: str
+
+    @property
+    def seconds_left(self) -> float | None:
+        """Time left at this rate, None before there is one."""
+        return (self.total - self.done) / self.rate if self.rate else None
+
+
+_listener: Callable[[Beat], None] | None = None
+
+
+def report_to(listener: Callable[[Beat], None] | None) -> None:
+    """From now on every `progress` of this process tells `listener`, at most twice a second, and draws nothing."""
+    global _listener
+    _listener = listener
+
+
 @contextmanager
 def progress(title: str, total: float, unit: str, show: bool = True) -> Iterator[Advance]:
     """A bar on a terminal; on anything else (a log, CI) one plain line every 10 s, so that logs stay short.
 
     total: units in all. unit: what is counted ("tokens", "episodes"), shown as a rate per second.
     """
-    if not show:
+    if _listener is not None:
+        reporter = _Reporter(title, total, unit, _listener)
+        reporter.tell("")
+        yield reporter
+    elif not show:
         yield lambda amount=1, note="": None
     elif sys.stderr.isatty():
         bar, task = _terminal_bar(title, total, unit)
@@ -75,3 +109,23 @@ class _PlainLines:
             file=sys.stderr,
             flush=True,
         )
+
+
+class _Reporter:
+    EVERY_SECONDS = 0.5
+
+    def __init__(self, title: str, total: float, unit: str, listener: Callable[[Beat], None]):
+        self.title, self.total, self.unit, self.listener = title, total, unit, listener
+        self.done = 0.0
+        self.start = self.last = time.monotonic()
+
+    def __call__(self, amount: float = 1, note: str = "") -> None:
+        self.done += amount
+        if time.monotonic() - self.last >= self.EVERY_SECONDS:
+            self.tell(note)
+
+    def tell(self, note: str) -> None:
+        self.last = time.monotonic()
+        seconds = self.last - self.start
+        rate = self.done / seconds if seconds > 0 else 0.0
+        self.listener(Beat(self.title, self.done, self.total, self.unit, rate, note))

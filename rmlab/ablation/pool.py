@@ -4,6 +4,7 @@ A dry run and a hash need no more than these columns. The run itself reads the w
 """
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import pyarrow as pa
@@ -34,26 +35,36 @@ class PoolIndex:
 
     rows: tuple[PoolRow, ...]
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Identity of the pool, as `TrajectorySet.fingerprint`."""
-        return _fingerprint(self.rows)
+        return self._of(None)
 
     def part(self, part: Part) -> str:
         """Identity of one part, as `TrajectorySet.part(part).fingerprint`."""
-        return _fingerprint(tuple(row for row in self.rows if row.split == part))
+        return self._parts[part]
 
+    @cached_property
+    def _parts(self) -> dict[Part, str]:
+        return {part: self._of(part) for part in PARTS}
 
-def _fingerprint(rows: tuple[PoolRow, ...]) -> str:
-    lines = ("\t".join([r.trajectory_id, str(r.resolved), str(r.split), r.cluster, r.source]) for r in rows)
-    return fingerprint_lines(sorted(lines))
+    def _of(self, part: Part | None) -> str:
+        rows = (row for row in self.rows if part in (None, row.split))
+        return fingerprint_lines(
+            sorted("\t".join([r.trajectory_id, str(r.resolved), str(r.split), r.cluster, r.source]) for r in rows))
 
 
 def read_index(path: Path | str) -> PoolIndex:
-    """Reads the index of a trajectory file. Raises DataError with file and reason."""
+    """Reads the index of a trajectory file, once a process while the file stays as it is. Raises DataError with file and reason."""
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path}: there is no such file. `rmlab collect` writes one; data.path names it.")
+    state = path.stat()
+    return _read_index(path.resolve(), state.st_mtime_ns, state.st_size)
+
+
+@lru_cache(maxsize=4)
+def _read_index(path: Path, modified_ns: int, size: int) -> PoolIndex:
     try:
         table = pq.read_table(path, columns=COLUMNS, use_threads=False)
     except (pa.ArrowException, OSError) as error:

@@ -138,6 +138,15 @@ def select(
     return Selection(tuple(sorted(chosen, key=order)), table, unlabelled)
 
 
+def check_fill(pool: Iterable[Candidate], config: DataConfig, part: Part = "verifier") -> None:
+    """The error of `select`, without drawing and before lengths are known: for a quick look ahead."""
+    had = Counter((RESOLVED if r.resolved else UNRESOLVED, r.policy, r.source)
+                  for r in pool if r.split == part and r.resolved is not None)
+    plan = _plan(config, had)
+    if config.scale > plan.capacity:
+        raise DataError(_complaint(config, plan, had))
+
+
 def draw_order(seed: int, trajectory_id: str) -> bytes:
     """Where a row stands in the draw of a seed: SHA-256 of both."""
     return hashlib.sha256(f"{seed} {trajectory_id}".encode()).digest()

@@ -1,5 +1,6 @@
 """Reads tracked runs back: which cells are finished, and what they measured."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rmlab.errors import StoreError
 from rmlab.paths import runs_folder
 from rmlab.tracking.origin import HOST, PROCESS, is_alive
-from rmlab.tracking.run import FINISHED, KILLED, STATUS, RunLogger
+from rmlab.tracking.run import ERROR, FAILED, FINISHED, KILLED, RUNNING, STATUS, RunLogger
 from rmlab.tracking.store import Store
 
 if TYPE_CHECKING:
@@ -87,29 +88,48 @@ def get_run(store: Store, run_id: str) -> TrackedRun:
     return _tracked(store.call(lambda: store.client.get_run(run_id)), store)
 
 
-def finished_cells(store: Store, kind: str) -> dict[str, TrackedRun]:
-    """{config_hash: run} of every finished cell of a kind, whichever experiment has it.
+@dataclass(frozen=True)
+class CellRuns:
+    """The runs of every cell, by config_hash, over all experiments. finished, failed: one run a cell; all: every one of them."""
 
-    Of several the one that did the work, else the earliest: so a reuse of a reuse names the origin.
+    finished: dict[str, TrackedRun]
+    failed: dict[str, TrackedRun]
+    all: dict[str, list[TrackedRun]]
+
+
+def cell_runs(store: Store) -> CellRuns:
+    """What the store knows of cells, by one search.
+
+    Of several finished runs of a cell the one that did the work stands for it, else the earliest: so a reuse of a reuse
+    names the origin. A cell counts as failed when none of its runs is finished and the last that ended failed.
     """
-    cells: dict[str, TrackedRun] = {}
-    found = runs(store, tags={"kind": kind, STATUS: FINISHED})
-    for run in sorted(found, key=lambda run: (SOURCE_RUN in run.tags, run.start_time)):
-        cells.setdefault(run.tags.get(CONFIG_HASH, ""), run)
-    cells.pop("", None)
-    return cells
+    by_hash: dict[str, list[TrackedRun]] = defaultdict(list)
+    for run in runs(store):
+        if CONFIG_HASH in run.tags:
+            by_hash[run.tags[CONFIG_HASH]].append(run)
+    finished, failed = {}, {}
+    for key, found in by_hash.items():
+        whole = [run for run in found if run.status == FINISHED]
+        if whole:
+            finished[key] = min(whole, key=lambda run: (SOURCE_RUN in run.tags, run.start_time))
+        elif max(found, key=lambda run: run.start_time).status == FAILED:
+            failed[key] = max(found, key=lambda run: run.start_time)
+    return CellRuns(finished, failed, dict(by_hash))
 
 
-def close_stale(store: Store, found: Iterable[TrackedRun]) -> list[TrackedRun]:
-    """Marks as killed the runs among `found` that say `running` though their process on this host is dead; returns these.
+def close_stale(store: Store, found: Iterable[TrackedRun], error: str | None = None) -> list[TrackedRun]:
+    """Closes the runs among `found` that say `running` though their process on this host is dead; returns these.
 
-    A run of another host is left alone: only that host knows.
+    They are marked as killed, or as failed where an error is given. A run of another host is left alone: only that host
+    knows. A run that said `finished` and died before it could close is closed as finished.
     """
-    stale = [run for run in found
-             if run.status == "running" and is_alive(run.tags.get(HOST, ""), run.tags.get(PROCESS, "")) is False]
-    for run in stale:
-        RunLogger(store, run.run_id, run.experiment_id).tags({STATUS: KILLED})
-        store.call(partial(store.client.set_terminated, run.run_id, "KILLED"))
+    stale = []
+    for run in found:
+        if run.end_time is None and is_alive(run.tags.get(HOST, ""), run.tags.get(PROCESS, "")) is False:
+            status = run.status if run.status != RUNNING else KILLED if error is None else FAILED
+            RunLogger(store, run.run_id, run.experiment_id).tags({STATUS: status, ERROR: error})
+            store.call(partial(store.client.set_terminated, run.run_id, status.upper()))
+            stale.append(run)
     return stale
 
 
@@ -117,7 +137,8 @@ def log_reuse(source: TrackedRun, experiment: str, name: str, tags: Mapping[str,
     """Logs a run of its own for a cell that another run already finished: its parameters, metrics with steps, and `source_run`."""
     store = source.store
     origin = get_run(store, source.tags.get(SOURCE_RUN) or source.run_id)
-    keep = {k: v for k, v in origin.tags.items() if k not in {"sweep", "preset", "factor", "level", "arm", "kind", STATUS, HOST, PROCESS}}
+    own = {"sweep", "preset", "factor", "level", "arm", "kind", STATUS, HOST, PROCESS}
+    keep = {k: v for k, v in origin.tags.items() if k not in own}
     with RunLogger.start(store, experiment, name, kind=origin.tags["kind"], params=origin.params,
                          tags={**keep, **tags, SOURCE_RUN: origin.run_id}) as run:
         for metric in origin.metrics:

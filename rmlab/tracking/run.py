@@ -25,7 +25,7 @@ ERROR, TRACEBACK = "error", "traceback"
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-. :]*(/[A-Za-z0-9_][A-Za-z0-9_\-. :]*)*")
 BATCH = 1000
 FLUSH_SECONDS = 5.0
-LONGEST_PARAM, LONGEST_TAG = 250, 5000
+LONGEST_PARAM, LONGEST_TAG = 250, 7900
 
 
 def check_names(names: Iterable[str]) -> None:

@@ -5,10 +5,9 @@ ids through the client: nothing that the environment says (MLFLOW_RUN_ID, an act
 """
 
 import contextlib
-import fcntl
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
 from rmlab.errors import StoreError
+from rmlab.locks import exclusive
 from rmlab.paths import runs_folder
 
 if TYPE_CHECKING:
@@ -62,9 +62,10 @@ class Store:
         database = Path(uri.removeprefix(SQLITE))
         store = cls(uri, runs_folder() / "artifacts" if uri == default_uri() else database.parent / "artifacts")
         _check_writable(database)
-        with _lock(database.with_name(f".{database.name}.lock")):
-            if not database.exists():
-                _create(database)
+        if not database.exists():
+            with exclusive(database.with_name(f".{database.name}.lock"), f"the new tracking store {database}"):
+                if not database.exists():
+                    _create(database)
         store._reach()
         return store
 
@@ -191,18 +192,6 @@ def _check_writable(database: Path) -> None:
     for place in (database.parent, database):
         if place.exists() and not os.access(place, os.W_OK):
             raise _cannot_write(database, f"no right to write {place}")
-
-
-@contextlib.contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """Holds a file lock; the kernel frees it when the process ends, however it ends."""
-    try:
-        file = path.open("a")
-    except OSError as error:
-        raise _cannot_write(path, error.strerror or str(error)) from error
-    with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _create(database: Path) -> None:

@@ -1,0 +1,99 @@
+"""The table of a sweep: what was measured at each level, with intervals, and every baseline beside it."""
+
+import csv
+import io
+from typing import Any
+
+from analysis.tracked import Cell, SweepRuns, mean_over_seeds
+
+SCALARS = {"auc_within_task": "AUC within task", "auc_pooled": "AUC pooled", "ece_width_10": "ECE", "brier": "Brier"}
+Row = dict[str, Any]
+
+
+def largest_k(group: SweepRuns) -> str:
+    """The most attempts of which a verifier picks one, as RM@k is keyed."""
+    return max(group.cells[0].report["rm_at_k"], key=int)
+
+
+def rows(group: SweepRuns) -> list[Row]:
+    """One row an arm and level: mean over the seeds of each metric (`NAME`) and of its interval's ends (`NAME_low`, `NAME_high`)."""
+    k = largest_k(group)
+    found = []
+    for arm in group.arms:
+        for level in group.levels:
+            cells = group.at(level, arm)
+            if cells:
+                row: Row = {"arm": arm, "level": level, "seeds": len(cells), **_measured(cells, "rm_at_k", k, name=f"rm_at_{k}")}
+                for name in SCALARS:
+                    row |= _measured(cells, name, name=name)
+                row["ece_noise_floor_task_p95"] = _measured(cells, "ece_noise_floor_task_p95", name="p95")["p95"]
+                found.append(row)
+    return found
+
+
+def _measured(cells: list[Cell], *path: str, name: str) -> Row:
+    point, low, high = mean_over_seeds(cells, *path) or (None, None, None)
+    ends = (low, high) if low == low else (None, None)  # NaN: no interval was computed
+    return {name: point, f"{name}_low": ends[0], f"{name}_high": ends[1]}
+
+
+def as_csv(found: list[Row]) -> str:
+    """The rows as CSV, an undefined value empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(found[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(found)
+    return text.getvalue()
+
+
+def as_markdown(group: SweepRuns) -> str:
+    """The rows, the baselines under them, and in words which baselines the last level does not beat."""
+    k = largest_k(group)
+    names = {f"rm_at_{k}": f"RM@{k}", **SCALARS}
+    arms = len(group.arms) > 1
+    head = [*(["arm"] if arms else []), group.factor, "seeds", *names.values(), "ECE by chance (95 %)"]
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    found = rows(group)
+    for row in found:
+        values = [_with_interval(row, name) for name in names]
+        first = [*([row["arm"]] if arms else []), row["level"], str(row["seeds"])]
+        lines.append(f"| {' | '.join([*first, *values, _number(row['ece_noise_floor_task_p95'])])} |")
+    for name, report in group.cells[0].baselines.items():
+        rm_at_k = (report.get("rm_at_k") or {}).get(k)
+        values = [_number(rm_at_k), *(_number(report.get(metric)) for metric in SCALARS)]
+        if any(value != "" for value in values):
+            lines.append(f"| {' | '.join([*([''] if arms else []), f'*{name}*', '', *values, ''])} |")
+    return "\n".join([*lines, "", *unbeaten(group)]) + "\n"
+
+
+def unbeaten(group: SweepRuns) -> list[str]:
+    """A sentence for each metric: the baselines that the last level of the first arm is not above."""
+    k = largest_k(group)
+    level = group.levels[-1]
+    cells = group.at(level, group.arms[0])
+    sentences = []
+    for words, path in ((f"RM@{k}", ("rm_at_k", k)), ("AUC within task", ("auc_within_task",))):
+        measured = mean_over_seeds(cells, *path)
+        if measured is None:
+            continue
+        above = []
+        for name, report in group.cells[0].baselines.items():
+            value: Any = report
+            for key in path:
+                value = (value or {}).get(key)
+            if value is not None and value >= measured[0]:
+                above.append(f"{name} ({value:.3f})")
+        beaten = f"is not above {', '.join(above)}" if above else "is above every baseline"
+        sentences.append(f"- {words} at {group.factor}={level} ({measured[0]:.3f}) {beaten}.")
+    return sentences
+
+
+def _with_interval(row: Row, name: str) -> str:
+    if row[name] is None:
+        return ""
+    low, high = row[f"{name}_low"], row[f"{name}_high"]
+    return f"{row[name]:.3f}" + (f" [{low:.3f}, {high:.3f}]" if low is not None else "")
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"

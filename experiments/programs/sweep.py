@@ -1,0 +1,215 @@
+"""Sweep: launches or resumes `sweeps/NAME.yaml`, one process a cell, and shows what came out.
+
+    rmlab sweep data_scale preset=demo
+    rmlab sweep data_scale preset=smoke levels=[64,128] seeds=[0] --dry-run
+
+sweep file → cells and their hashes → which are finished, anywhere in the store → what all share is made once, every level
+is proven to be fillable → the rest run → summary run, table, figures. The same command again goes on where it stopped.
+"""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from omegaconf import OmegaConf
+
+from rmlab.ablation.pool import read_index
+from rmlab.ablation.selection import check_fill
+from rmlab.ablation.sweeps import Cell, SweepSpec, expand, read_sweep
+from rmlab.configuration import compose, load_program
+from rmlab.errors import RmlabError, UsageError
+from rmlab.fingerprint import fingerprint
+from rmlab.locks import exclusive
+from rmlab.paths import runs_folder
+from rmlab.tracking.store import Store
+
+if TYPE_CHECKING:
+    from analysis.tracked import SweepRuns
+    from rmlab.tracking.query import TrackedRun
+
+OnError = Literal["stop", "continue"]
+OF_THE_SWEEP = ("preset", "levels", "baseline", "seeds", "arms")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A sweep, its cells, and the command that makes the same again."""
+
+    spec: SweepSpec
+    cells: list[Cell]
+    command: str
+
+    @property
+    def uri(self) -> str | None:
+        """Of the tracking store, None = the project's own."""
+        uri: str | None = OmegaConf.select(self.cells[0].config, "tracking.uri")
+        return uri
+
+
+def main(
+    name: str,
+    arguments: Sequence[str] = (),
+    *,
+    dry_run: bool = False,
+    workers: int | None = None,
+    on_error: OnError = "stop",
+    retry_failed: bool = False,
+) -> None:
+    """Launches, resumes or (dry_run) only describes a sweep.
+
+    arguments: `preset=P`, `levels=[...]`, `seeds=[...]`, `arms=[...]`, `baseline=...` choose within the sweep file; anything
+    else overrides the program's configuration in every cell. workers: cells at once, default as many as the cores hold.
+    on_error: after a failed cell start no more, or go on. retry_failed: run again what failed before.
+    Raises UsageError for a wrong name or value, RmlabError for data that cannot fill a level and when cells failed.
+    """
+    if workers is not None and workers < 1:
+        raise UsageError(f"--workers {workers}: at least one cell runs at once")
+    given = [*(["--workers", str(workers)] if workers else []), *(["--on-error", on_error] if on_error != "stop" else [])]
+    plan = make_plan(name, arguments, shlex.join(["rmlab", "sweep", name, *arguments, *given]))
+    if dry_run:
+        print(description(plan, Store.existing(plan.uri)))
+        return
+    from rmlab.ablation.running import run_cells
+
+    store = Store.open(plan.uri)
+    lock = runs_folder() / "locks" / f"sweep-{plan.spec.name}-{plan.spec.preset}.lock"
+    with exclusive(lock, f"sweep {plan.spec.name} at preset {plan.spec.preset}", patience=0):
+        try:
+            outcome = run_cells(plan.cells, store, workers=workers or default_workers(plan.cells), on_error=on_error,
+                                retry_failed=retry_failed)
+        except KeyboardInterrupt:
+            print(f"\nStopped; finished cells stay finished. Go on with: {plan.command}", file=sys.stderr)
+            raise
+        show_results(plan, store)
+    if outcome.failed or outcome.left:
+        left = f", {len(outcome.left)} not started" if outcome.left else ""
+        raise RmlabError(f"{len(outcome.failed)} of {len(plan.cells)} cells failed ({', '.join(outcome.failed)}){left}. "
+                         f"Try them again with: {plan.command} --retry-failed")
+
+
+def make_plan(name: str, arguments: Sequence[str], command: str) -> Plan:
+    """Reads the sweep, composes its cells and looks ahead whether the data can fill them."""
+    changes, overrides = split_arguments(arguments)
+    spec = read_sweep(name, changes.pop("preset", None), changes)
+    cells = expand(spec, overrides, compose, load_program(spec.program).identity)
+    for cell in cells:
+        if "data" in cell.config:
+            check_fill(read_index(cell.config.data.path).rows, cell.config.data)
+    return Plan(spec, cells, command)
+
+
+def split_arguments(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+    """What chooses within the sweep file, and what overrides its cells."""
+    import yaml
+
+    changes: dict[str, Any] = {}
+    overrides = []
+    for text in arguments:
+        key, equals, value = text.partition("=")
+        if not equals or text.startswith("-"):
+            raise UsageError(f"{text!r} is not an override: write KEY=VALUE, for example data.label_ratio=2:1")
+        if key in OF_THE_SWEEP:
+            try:
+                changes[key] = yaml.safe_load(value)
+            except yaml.YAMLError:
+                raise UsageError(f"{text}: {key} is a value, or a list such as [1,2]") from None
+        else:
+            overrides.append(text)
+    return changes, overrides
+
+
+def default_workers(cells: Sequence[Cell]) -> int:
+    """As many cells at once as the usable cores hold at the threads that a cell has; one where cells may use a GPU."""
+    from rmlab.ablation.running import usable_cores
+
+    config = cells[0].config
+    if OmegaConf.select(config, "runtime.device") not in (None, "cpu"):
+        return 1
+    return max(1, usable_cores() // (OmegaConf.select(config, "training.threads") or 1))
+
+
+def description(plan: Plan, store: Store | None) -> str:
+    """What would run: question, cells and which of them are finished, cost. store: None = nothing was ever tracked."""
+    from rmlab.tracking.query import CellRuns, cell_runs
+
+    spec, cells = plan.spec, plan.cells
+    known = cell_runs(store) if store else CellRuns({}, {}, {})
+    lines = [spec.question, f"factor {spec.factor}, baseline {spec.baseline}, preset {spec.preset}, "
+             f"control {cells[0].identity.control_hash}", ""]
+    first: dict[str, str] = {}
+    for cell in cells:
+        key = cell.identity.config_hash
+        if key in known.finished:
+            state = f"finished (run {known.finished[key].run_id})"
+        elif key in first:
+            state = f"the same run as {first[key]}"
+        else:
+            state = f"failed: {known.failed[key].tags.get('error', '')}" if key in known.failed else "to run"
+        first.setdefault(key, cell.name)
+        lines.append(f"  {cell.name:<32} {key}  {state}")
+    to_run = [key for key in first if key not in known.finished]
+    cost = spec.cost.get(spec.preset)
+    lines += ["", f"{len(cells)} cells, {len(first) - len(to_run)} of {len(first)} runs finished, {len(to_run)} to run"]
+    if cost:
+        lines.append(f"cost of the whole sweep at this preset: {cost}")
+    return "\n".join(lines)
+
+
+def show_results(plan: Plan, store: Store) -> None:
+    """Writes the summary run and the figures of what is finished, and names them."""
+    from analysis.tracked import group_runs
+    from rmlab.tracking.query import runs
+    from rmlab.tracking.ui import address_hint
+
+    spec = plan.spec
+    found = runs(store, [spec.name], {"sweep": spec.name, "preset": spec.preset,
+                                      "control_hash": plan.cells[0].identity.control_hash, "status": "finished"})
+    names = {cell.name for cell in plan.cells}
+    groups = group_runs(run for run in found if run.name in names)
+    if not groups:
+        return
+    figures, text = summarise(plan, store, groups[0], found)
+    print(f"\n{spec.question}\n\n{text}")
+    print("figures:")
+    for path in figures:
+        print(f"  {path}")
+    print(f"table:\n  {groups[0].folder(runs_folder() / 'figures') / 'table.csv'}")
+    print(f"look at the runs:\n  rmlab ui\n  {address_hint(store, spec.name)}")
+
+
+def summarise(plan: Plan, store: Store, group: "SweepRuns", found: "Sequence[TrackedRun]") -> tuple[list[Path], str]:
+    """The one summary run of a sweep, preset and control hash: table, figures and a note. Drawn again only when cells changed.
+
+    Returns the figures' files and the table as Markdown.
+    """
+    from analysis import sweep_table
+    from rmlab.files import write_text
+    from rmlab.tracking.run import RunLogger
+
+    spec = plan.spec
+    folder = group.folder(runs_folder() / "figures")
+    text = sweep_table.as_markdown(group)
+    drawn_from = fingerprint(sorted(cell.run.run_id for cell in group.cells))
+    old = next((run for run in found if run.tags.get("kind") == "summary"), None)
+    figures = sorted(folder.glob("*.p*"))
+    if old is not None and old.tags.get("drawn_from") == drawn_from and figures:
+        return figures, text
+    load_program("figures").main([spec.name], source=store.uri)
+    write_text(folder / "table.csv", sweep_table.as_csv(sweep_table.rows(group)))
+    write_text(folder / "table.md", text)
+    note = f"{spec.question}\n\n{text}\n\n{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`"
+    tags = {"sweep": spec.name, "preset": spec.preset, "factor": spec.factor, "control_hash": group.control_hash}
+    logger = (RunLogger(store, old.run_id, old.experiment_id) if old else
+              RunLogger.start(store, spec.name, f"summary {spec.preset}", kind="summary", tags=tags))
+    with logger as run:
+        for path in sorted(folder.iterdir()):
+            run.artifact(path, "figures" if path.stem != "table" else None)
+        run.tags({"mlflow.note.content": note, "drawn_from": drawn_from, "cells": len(group.cells)})
+    return sorted(folder.glob("*.p*")), text
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2:])

@@ -1,0 +1,190 @@
+"""The `rmlab` command: it parses the line, loads the program by its file, and turns errors into one line and an exit code.
+
+Nothing heavy is imported before a command runs. 0 = success, 2 = called wrongly, 130 = interrupted, 1 = anything else.
+"""
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rmlab.errors import RmlabError
+
+app = typer.Typer(
+    name="rmlab",
+    help="Train verifiers of software-engineering agents under controlled conditions, and find out which choices matter.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+)
+tasks_app = typer.Typer(no_args_is_help=True, help="The micro-SWE tasks.")
+runs_app = typer.Typer(no_args_is_help=True, help="Tracked runs.")
+app.add_typer(tasks_app, name="tasks")
+app.add_typer(runs_app, name="runs")
+
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[OVERRIDE]...", help="KEY=VALUE of the configuration, or GROUP=CHOICE.", show_default=False)
+]
+
+
+class OnError(StrEnum):
+    """What a failed cell does to its sweep."""
+
+    stop = "stop"
+    cont = "continue"
+
+
+@app.command(epilog="Example: `rmlab sweep data_scale preset=smoke --workers 2`")
+def sweep(
+    name: Annotated[str, typer.Argument(help="A file of sweeps/, without .yaml.")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[preset=P] [OVERRIDE]...",
+            help="preset, levels, seeds, arms or baseline choose within the sweep; anything else is set in every cell.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the cells, which are finished, and the cost.")] = False,
+    workers: Annotated[
+        int | None, typer.Option(help="Cells at once. Default: as many as the cores hold; results do not depend on it.")
+    ] = None,
+    on_error: Annotated[OnError, typer.Option(help="After a failed cell: start no more, or go on with the rest.")] = OnError.stop,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run cells again that failed before.")] = False,
+) -> None:
+    """Launch a sweep, or go on with it where it stopped. Finished cells are never run again."""
+    _program("sweep").main(
+        name, arguments or [], dry_run=dry_run, workers=workers, on_error=on_error.value, retry_failed=retry_failed
+    )
+
+
+@app.command(epilog="Example: `rmlab collect output=runs/few.parquet parts.verifier.tasks=20 policy=[hasty]`")
+def collect(overrides: Overrides = None) -> None:
+    """Roll policies out in micro-SWE and write a trajectory set."""
+    _program("collect").main(overrides or [])
+
+
+@app.command(epilog="Example: `rmlab train preset=smoke data.scale=64 seed=1`")
+def train(overrides: Overrides = None) -> None:
+    """Train, score and report one verifier."""
+    _program("train_verifier").main(overrides or [])
+
+
+@app.command(epilog="Example: `rmlab score --model runs/model rmlab/starter/trajectories.parquet -o scores.parquet`")
+def score(
+    trajectories: Annotated[Path, typer.Argument(help="A trajectory set (Parquet).")],
+    model: Annotated[str, typer.Option("--model", "-m", help="A tracked run's id, or the folder of a model.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The score table to write (.parquet, .csv or .jsonl).")],
+) -> None:
+    """Score trajectories with a trained verifier."""
+    _program("score").main(model, trajectories, out)
+
+
+@app.command(epilog="Example: `rmlab evaluate scores.csv --json`")
+def evaluate(
+    scores: Annotated[Path, typer.Argument(help="A score table: CSV, JSONL or Parquet with task_id, score, resolved.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    trajectories: Annotated[
+        Path | None, typer.Option(help="The trajectories that it scores; adds the baselines that need no verifier.")
+    ] = None,
+) -> None:
+    """All metrics of a score table: selection, discrimination, calibration, what the gradient sees."""
+    _program("evaluate").main(scores, as_json, trajectories)
+
+
+@app.command(epilog="Example: `rmlab figures data_scale -o figures`")
+def figures(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Sweeps or figures; none = all.", show_default=False)
+    ] = None,
+    source: Annotated[str | None, typer.Option("--from", help="A store: URL or sqlite file. Default: the project's own.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder. Default: figures/ in the runs folder.")] = None,
+) -> None:
+    """Draw figures again from tracked runs: PDF, PNG and the CSV that each is drawn from."""
+    for path in _program("figures").main(names or [], source, out):
+        print(path)
+
+
+@tasks_app.command("build", epilog="Example: `rmlab tasks build seed=1`")
+def tasks_build(overrides: Overrides = None) -> None:
+    """Build the micro-SWE tasks file from installed packages (needs the extra `tasks`)."""
+    _program("build_tasks").main(overrides or [])
+
+
+@runs_app.command("list", epilog="Example: `rmlab runs list --sweep data_scale`")
+def runs_list(
+    sweep: Annotated[str | None, typer.Option(help="Only runs of this sweep.")] = None,
+    store: Annotated[str | None, typer.Option(help="A store: URL or sqlite URI. Default: the project's own.")] = None,
+) -> None:
+    """Tracked runs as a table, newest first."""
+    from rmlab.tracking.listing import show_runs
+
+    show_runs(store, sweep)
+
+
+@app.command(epilog="Example: `rmlab ui --port 5005`")
+def ui(
+    port: Annotated[int | None, typer.Option(help="Default: the first free one from 5000 on.")] = None,
+    store: Annotated[str | None, typer.Option(help="A sqlite URI. Default: the project's own store.")] = None,
+) -> None:
+    """Open the MLflow UI over the project's store, on 127.0.0.1."""
+    from rmlab.tracking.store import Store
+    from rmlab.tracking.ui import serve
+
+    serve(Store.open(store), port)
+
+
+@app.command(epilog="Example: `rmlab doctor`")
+def doctor() -> None:
+    """Say what works on this machine: packages, GPUs, store, sandbox, shipped data, disk."""
+    _program("doctor").main()
+
+
+def _program(name: str) -> Any:
+    from rmlab.configuration import load_program
+
+    return load_program(name)
+
+
+# typer carries click's exceptions, from click itself or from a copy of its own: taken by their place in the family.
+UsageProblem: type[Exception] = typer.BadParameter.__mro__[1]
+CommandProblem: type[Exception] = typer.BadParameter.__mro__[2]
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        code = app(standalone_mode=False)
+    except RmlabError as error:
+        code = _complain(str(error), error.exit_code)
+    except UsageProblem as error:
+        context: Any = getattr(error, "ctx", None)
+        if type(error).__name__ == "NoArgsIsHelpError":
+            print(context.get_help())
+            code = 2
+        else:
+            code = _complain(f"{_line(error)} (`{context.command_path} --help` shows how)", 2)
+    except CommandProblem as error:
+        code = _complain(_line(error), 1)
+    except (KeyboardInterrupt, typer.Abort):
+        code = _complain("interrupted", 130)
+    except BrokenPipeError:  # the reader (head, less) has seen enough
+        code = 1
+        sys.stderr.close()
+    sys.exit(code or 0)
+
+
+def _line(error: Any) -> str:
+    return " ".join(error.format_message().split())
+
+
+def _complain(line: str, code: int) -> int:
+    print(f"rmlab: {line}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    main()

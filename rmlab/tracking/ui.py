@@ -1,0 +1,118 @@
+"""The MLflow UI over a store, on this machine only, opened as model training."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+from rmlab.errors import RmlabError, UsageError
+from rmlab.tracking.store import Store, quiet_environment
+
+HOST, PORT = "127.0.0.1", 5000
+START_SECONDS = 120.0
+
+
+def experiment_address(base: str, experiment_id: str | None) -> str:
+    """Where the runs table of an experiment opens in the training view; without one, the list of experiments."""
+    if experiment_id is None:
+        return f"{base}/#/experiments?workflowType=machine_learning"
+    return f"{base}/#/experiments/{experiment_id}/runs?workflowType=machine_learning"
+
+
+def address_hint(store: Store, experiment: str) -> str:
+    """The address of an experiment at the default port, or at the server that the store is."""
+    base = store.uri.rstrip("/") if store.uri.startswith("http") else f"http://{HOST}:{PORT}"
+    return experiment_address(base, store.experiment(experiment))
+
+
+def choose_port(asked: int | None) -> int:
+    """The port asked for, or the first free one from 5000 on. Raises RmlabError where the one asked for is taken."""
+    if asked is not None:
+        if not 0 < asked < 65536:
+            raise UsageError(f"--port {asked}: a port is a number from 1 to 65535")
+        if not _is_free(asked):
+            raise RmlabError(f"port {asked} of {HOST} is taken. Choose another with --port, or leave it out for the next free one.")
+        return asked
+    for port in range(PORT, PORT + 100):
+        if _is_free(port):
+            return port
+    raise RmlabError(f"no port from {PORT} to {PORT + 99} is free. Name one with --port.")
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def serve(store: Store, port: int | None = None) -> None:
+    """Runs the UI until Ctrl-C (then every process of it ends) and prints the address of each experiment.
+
+    Raises RmlabError where the port is taken or the server does not start.
+    """
+    if store.artifacts is None:
+        raise UsageError(f"{store.uri} is a server with a UI of its own: open that address")
+    chosen = choose_port(port)
+    quiet_environment()
+    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store.uri, "--default-artifact-root",
+               store.artifacts.as_uri(), "--host", HOST, "--port", str(chosen), "--workers", "1"]
+    environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    log = store.artifacts.parent / "logs" / "ui.log"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    print(f"starting the MLflow UI over {store.uri} ...", file=sys.stderr, flush=True)
+    with log.open("w") as output:
+        server = subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
+    previous = signal.signal(signal.SIGTERM, _stop)
+    try:
+        base = f"http://{HOST}:{chosen}"
+        _await(server, base, str(log))
+        experiments = store.call(lambda: store.client.search_experiments(max_results=1000))
+        named = {e.name: e.experiment_id for e in experiments if e.name != "Default"}
+        for name, experiment_id in named.items() or {"experiments": None}.items():
+            print(f"{name:<20} {experiment_address(base, experiment_id)}")
+        print("Ctrl-C ends it.", flush=True)
+        server.wait()
+        raise RmlabError(f"the MLflow server ended by itself (exit code {server.returncode}). Its output: {log}")
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        _end(server)
+
+
+def _stop(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def _await(server: "subprocess.Popen[bytes]", base: str, log: str) -> None:
+    """Returns when the server answers."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if server.poll() is not None:
+            raise RmlabError(f"the MLflow server did not start (exit code {server.returncode}). Its output: {log}")
+        try:
+            with urllib.request.urlopen(f"{base}/health", timeout=2):
+                return
+        except (urllib.error.URLError, OSError):
+            time.sleep(0.2)
+    raise RmlabError(f"the MLflow server did not answer within {START_SECONDS:.0f} s. Its output: {log}")
+
+
+def _end(server: "subprocess.Popen[bytes]") -> None:
+    """Ends the server and every process of its session."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(server.pid, number)
+        except ProcessLookupError:
+            break
+        try:
+            server.wait(5)
+        except subprocess.TimeoutExpired:
+            continue
+    server.wait()
