@@ -10,6 +10,9 @@ def load_model(folder: Path) -> Any:
     """The model in float32 on the CPU. Raises DataError where the folder holds none that transformers itself knows."""
     import torch
     from transformers import AutoModelForCausalLM
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
 
     if not (folder / "config.json").is_file():
         raise DataError(f"{folder} holds no model (config.json is missing). Name a local folder with a model in safetensors; "

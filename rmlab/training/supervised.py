@@ -23,10 +23,10 @@ from rmlab.progress import progress
 from rmlab.training.batching import plan_batches
 from rmlab.training.checkpoint import load_checkpoint, save_checkpoint
 from rmlab.training.config import SEMANTICS, OptimizerConfig, RuntimeConfig, TrainingConfig
-from rmlab.training.device import accelerator
 from rmlab.training.schedule import learning_rate
 
-Log = Callable[[int, dict[str, float]], None]
+Log = Callable[[int, float, float, float], None]
+"""(step from 1, loss, learning rate, tokens/s) of one optimiser step."""
 
 
 @dataclass(frozen=True)
@@ -51,21 +51,24 @@ class Trained:
     history: tuple[tuple[int, float, float, float], ...]
 
 
-def train(model: Any, examples: Sequence[Example], pad_id: int, *, optimizer: OptimizerConfig, training: TrainingConfig,
-          runtime: RuntimeConfig, seed: int, checkpoint: Path | None = None, title: str = "train") -> Trained:
+def train(model: Any, examples: Sequence[Example], pad_id: int, device: Any, *, optimizer: OptimizerConfig, training: TrainingConfig,
+          runtime: RuntimeConfig, seed: int, checkpoint: Path | None = None, log: Log | None = None, title: str = "train") -> Trained:
     """Trains `model` in place (and leaves it on the device) and returns what it took.
 
-    examples: at least one; every one is seen once an epoch. checkpoint: file for exact resume, written when
-    `runtime.checkpoint_seconds` have gone by since the last; it stays when training ends, its owner removes it.
+    examples: at least one; every one is seen once an epoch. device: the run's Accelerator. checkpoint: file for exact resume,
+    written when `runtime.checkpoint_seconds` have gone by since the last; it stays when training ends, its owner removes it. log: is told
+    every step, those before a resume first.
     Raises RmlabError where the loss is no longer finite.
     """
-    device = accelerator(training, runtime)
     model, adam = device.prepare(model, _adam(model, optimizer))
     plan = plan_batches([len(e.ids) for e in examples], training, seed)
     run = _identity(model, examples, optimizer, training, seed)
     torch.manual_seed(seed)
     state = load_checkpoint(checkpoint, model, adam.optimizer, run) if checkpoint else None
     history = [tuple(row) for row in state["history"]] if state else []
+    if log:
+        for row in history:
+            log(*row)
     first, tokens = (state["step"], state["tokens"]) if state else (0, 0)
     started = saved = time.monotonic()
     total = sum(len(examples[i].ids) for batch in plan[first:] for i in batch)
@@ -88,6 +91,8 @@ def train(model: Any, examples: Sequence[Example], pad_id: int, *, optimizer: Op
             tokens += read
             now = time.monotonic()
             history.append((step + 1, loss, rate, read / max(now - before, 1e-9)))
+            if log:
+                log(*history[-1])
             advance(read, f"loss {loss:.3f}")
             if checkpoint and now - saved >= runtime.checkpoint_seconds and step + 1 < len(plan):
                 save_checkpoint(checkpoint, model, adam.optimizer,

@@ -3,10 +3,13 @@
 config        what a verifier reads and on what it is judged; the semantics versions of its stages
 prompt        the one renderer: trajectory to text
 leaks         no prompt holds the outcome that it asks for
-encoding      text to token ids, once a run; what does not fit the context
+tokens        the tokenizer of verifiers that start from nothing
+encoding      text to token ids, once for all cells; what does not fit the context
 answer        YES and NO are one token each, proven in context
 scoring       scores by batches of tokens
+material      what cells are made from: the pool proven, its parts as token ids
 verifier      model, tokenizer and how it is asked, as one folder
+judgement     score tables, reports and baselines of one verifier
 score_table   score tables on disk
-baselines     what a score has to beat
+baselines     what a score has to beat; majority and shape: two of them
 """

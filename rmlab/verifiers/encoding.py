@@ -1,20 +1,26 @@
 """Prompts as token ids, and what becomes of those that do not fit the context.
 
-Tokenised once a run: lengths decide who can be chosen before anything is chosen, and nothing is cut or dropped in silence.
+Tokenised once for all cells of a sweep: lengths decide who can be chosen before anything is chosen, and nothing is cut or
+dropped in silence.
 """
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from rmlab.errors import DataError
+from rmlab.files import atomic_path
+from rmlab.fingerprint import fingerprint, fingerprint_lines
 from rmlab.models.tokenizer import Tokenizer
 from rmlab.trajectories.record import Trajectory
-from rmlab.verifiers.config import OverLength, PromptConfig
+from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig
 from rmlab.verifiers.prompt import render, turns_of
+
+Ids = NDArray[np.int32]
 
 
 @dataclass(frozen=True)
@@ -26,37 +32,44 @@ class Encoded:
     """
 
     trajectory: Trajectory
-    ids: NDArray[np.int32] | None
+    ids: Ids | None
     n_tokens: int
 
 
-def encode(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig) -> list[Encoded]:
+def encode(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig, cache: Path | None = None) -> list[Encoded]:
     """Renders and tokenises, in order. The context (`max_tokens`) holds the prompt and its answer.
 
-    Raises DataError where a message forged a turn in spite of the escape (a tokenizer that normalises special tokens).
+    cache: folder that remembers the ids of this very sequence of trajectories. Raises DataError where a message forged a
+    turn in spite of the escape (a tokenizer that normalises special tokens).
     """
-    encoded = []
-    texts = [render(t, tokenizer.reserved) for t in trajectories]
-    for trajectory, ids in zip(trajectories, tokenizer.encode(texts), strict=True):
+    whole = _cached_ids(trajectories, tokenizer, cache) if cache else prompt_ids(trajectories, tokenizer)
+    front = 1 if tokenizer.hf.bos_token_id is not None else 0
+    return [Encoded(trajectory, fit(ids, config, front), len(ids)) for trajectory, ids in zip(trajectories, whole, strict=True)]
+
+
+def prompt_ids(trajectories: Sequence[Trajectory], tokenizer: Tokenizer) -> list[Ids]:
+    """The ids of each trajectory's whole prompt."""
+    found = tokenizer.encode([render(t, tokenizer.reserved) for t in trajectories])
+    for trajectory, ids in zip(trajectories, found, strict=True):
         if ids.count(tokenizer.start_id) != turns_of(trajectory):
             raise DataError(f"the prompt of {trajectory.trajectory_id} has {ids.count(tokenizer.start_id)} turns instead of "
                             f"{turns_of(trajectory)}: this tokenizer reads special tokens where there are none")
-        encoded.append(Encoded(trajectory, _fit(ids, tokenizer, config), len(ids)))
-    return encoded
+    return [np.array(ids, dtype=np.int32) for ids in found]
 
 
-def _fit(ids: list[int], tokenizer: Tokenizer, config: PromptConfig) -> NDArray[np.int32] | None:
+def fit(ids: Ids, config: PromptConfig, front: int = 0) -> Ids | None:
+    """The ids as a context of `max_tokens` holds them with their answer; None where they do not fit and are not cut.
+
+    front: ids at the start that are kept whatever is cut (the BOS).
+    """
     room = config.max_tokens - 1
-    kept: list[int] | None = ids
-    if len(ids) > room:
-        front = 1 if tokenizer.hf.bos_token_id is not None else 0
-        if config.over_length is OverLength.truncate_head:
-            kept = ids[:front] + ids[len(ids) - (room - front):]
-        elif config.over_length is OverLength.truncate_middle:
-            kept = ids[: room // 2] + ids[len(ids) - (room - room // 2):]
-        else:
-            kept = None
-    return None if kept is None else np.array(kept, dtype=np.int32)
+    if len(ids) <= room:
+        return ids
+    if config.over_length is OverLength.truncate_head:
+        return np.concatenate([ids[:front], ids[len(ids) - (room - front):]])
+    if config.over_length is OverLength.truncate_middle:
+        return np.concatenate([ids[: room // 2], ids[len(ids) - (room - room // 2):]])
+    return None
 
 
 def unfit_counts(encoded: Sequence[Encoded]) -> dict[str, int]:
@@ -67,3 +80,19 @@ def unfit_counts(encoded: Sequence[Encoded]) -> dict[str, int]:
 
 def _word(resolved: bool | None) -> str:
     return "unlabelled" if resolved is None else "resolved" if resolved else "unresolved"
+
+
+def _cached_ids(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, cache: Path) -> list[Ids]:
+    """`prompt_ids` from one file of the cache (all ids in a row, and where each prompt ends), written where it is not there.
+
+    A file that a kill or a full disk left unreadable cannot be: it is renamed into place whole.
+    """
+    which = fingerprint_lines(t.content_id for t in trajectories)
+    path = cache / f"{fingerprint([SEMANTICS['render'], tokenizer.fingerprint, which])}.npz"
+    if not path.is_file():
+        ids = prompt_ids(trajectories, tokenizer)
+        ends = np.cumsum([len(one) for one in ids], dtype=np.int64)
+        with atomic_path(path) as temporary:
+            np.savez(temporary, ids=np.concatenate(ids) if ids else np.zeros(0, np.int32), ends=ends)
+    with np.load(path, allow_pickle=False) as saved:
+        return np.split(saved["ids"], saved["ends"][:-1]) if len(saved["ends"]) else []

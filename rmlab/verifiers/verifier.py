@@ -52,6 +52,9 @@ class Verifier:
 
 def save_verifier(folder: Path, verifier: Verifier) -> None:
     """Writes model (safetensors), tokenizer and verifier.json as one folder, whole or not at all."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
     with atomic_folder(folder) as temporary:
         verifier.model.save_pretrained(str(temporary), safe_serialization=True)
         verifier.tokenizer.save(temporary)

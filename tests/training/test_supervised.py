@@ -17,7 +17,7 @@ from rmlab.models.scratch import scratch_model
 from rmlab.paths import REPOSITORY
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.training.device import accelerator, resolve_device
-from rmlab.training.supervised import Example, Trained, accumulate, train
+from rmlab.training.supervised import Example, Log, Trained, accumulate, train
 
 SHAPE = ModelConfig(hidden_size=16, layers=2, heads=2, kv_heads=2, head_dim=8, intermediate_size=24, max_positions=32)
 YES, NO = 1, 2
@@ -37,11 +37,11 @@ def examples(n: int) -> list[Example]:
 
 
 def trained(checkpoint: Path | None = None, runtime: RuntimeConfig = QUIET, seed: int = 0,
-            training: TrainingConfig | None = None, n: int = 64) -> tuple[torch.nn.Module, Trained]:
+            training: TrainingConfig | None = None, n: int = 64, log: Log | None = None) -> tuple[torch.nn.Module, Trained]:
     model = scratch_model(SHAPE, 20, seed=0)
-    took = train(model, examples(n), 0, optimizer=OptimizerConfig(learning_rate=1e-2),
-                 training=training or TrainingConfig(epochs=3, batch_size=8, micro_batch_size=4), runtime=runtime, seed=seed,
-                 checkpoint=checkpoint)
+    training = training or TrainingConfig(epochs=3, batch_size=8, micro_batch_size=4)
+    took = train(model, examples(n), 0, accelerator(training, runtime), optimizer=OptimizerConfig(learning_rate=1e-2),
+                 training=training, runtime=runtime, seed=seed, checkpoint=checkpoint, log=log)
     return model, took
 
 
@@ -118,11 +118,13 @@ def test_killed_and_resumed_is_bit_for_bit_the_unbroken_run(tmp_path: Path) -> N
             os.kill(process.pid, signal.SIGKILL)
             break
     assert process.wait() == -signal.SIGKILL
-    resumed, took = trained(checkpoint)
+    logged: list[int] = []
+    resumed, took = trained(checkpoint, log=lambda step, loss, rate, speed: logged.append(step))
     unbroken, whole = trained()
     assert took.resumed_at >= 7
     assert took.steps == whole.steps == 24
     assert took.tokens == whole.tokens
+    assert logged == list(range(1, 25))
     assert [row[:3] for row in took.history] == [row[:3] for row in whole.history]
     for (name, a), b in zip(resumed.named_parameters(), unbroken.parameters(), strict=True):
         assert torch.equal(a, b), name
@@ -143,7 +145,7 @@ def test_divergence_and_missing_devices_are_said(monkeypatch: pytest.MonkeyPatch
     with torch.no_grad():
         model.get_input_embeddings().weight.fill_(float("nan"))
     with pytest.raises(RmlabError, match=r"diverged.*Lower optimizer\.learning_rate"):
-        train(model, examples(8), 0, optimizer=OptimizerConfig(), training=TrainingConfig(), runtime=QUIET, seed=0)
+        train(model, examples(8), 0, accelerator(TrainingConfig(), QUIET), optimizer=OptimizerConfig(), training=TrainingConfig(), runtime=QUIET, seed=0)
     with pytest.raises(RmlabError, match=r"runtime\.device=tpu"):
         resolve_device("tpu")
     if not torch.cuda.is_available():

@@ -152,3 +152,15 @@ def test_leaks_are_found_in_turns_and_patch_but_not_in_the_issue(text: str, extr
             check_leaks([episode(2, False), leaking])
     issue = replace(base, messages=(Message("user", text), *base.messages[1:]))
     assert check_leaks([issue]) == 1
+
+
+def test_remembered_ids_are_the_same_ids(tokenizer, tmp_path) -> None:
+    pool = episodes(6)
+    fresh = encode(pool, tokenizer, PromptConfig())
+    for _ in range(2):
+        cached = encode(pool, tokenizer, PromptConfig(), tmp_path)
+        assert [e.ids.tolist() for e in cached] == [e.ids.tolist() for e in fresh]
+    assert len(list(tmp_path.iterdir())) == 1
+    encode(pool[::-1], tokenizer, PromptConfig(), tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2
+    assert encode([], tokenizer, PromptConfig(), tmp_path) == []

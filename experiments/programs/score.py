@@ -1,0 +1,58 @@
+"""`rmlab score`: the score table of trajectories under a trained verifier.
+
+    rmlab score --model RUN_OR_PATH trajectories.parquet -o scores.parquet
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmlab.errors import DataError
+from rmlab.paths import runs_folder
+from rmlab.trajectories.store import read_trajectories
+from rmlab.verifiers.leaks import check_leaks
+
+if TYPE_CHECKING:
+    from rmlab.metrics.scores import Scores
+
+
+def main(model: str, trajectories: Path, output: Path, *, part: str | None = None, device: str = "cpu", batch_tokens: int = 16384,
+         uri: str | None = None, show: bool = True) -> "Scores":
+    """Scores every trajectory of a set (or of one part) and writes the table; returns it.
+
+    model: an MLflow run id of a finished verifier run, or a folder with a saved verifier. output: .csv, .jsonl or .parquet.
+    uri: store of the run, None = the project's own. Raises DataError for an empty set, a prompt that holds its outcome or a
+    folder that is no verifier, StoreError for a run that is not there.
+    """
+    from rmlab.training.device import resolve_device
+    from rmlab.verifiers.encoding import unfit_counts
+    from rmlab.verifiers.score_table import write_score_table
+    from rmlab.verifiers.verifier import load_verifier
+
+    where = resolve_device(device)
+    pool = read_trajectories(trajectories)
+    chosen = [t for t in pool.trajectories if part is None or t.split == part]
+    if not chosen:
+        raise DataError(f"{trajectories} has no trajectories{f' of part {part!r}' if part else ''}: there is nothing to score")
+    check_leaks(chosen)
+    verifier = load_verifier(model_folder(model, uri))
+    verifier.model.to(where)
+    encoded = verifier.encode(chosen)
+    table = verifier.score(encoded, batch_tokens=batch_tokens, show=show)
+    write_score_table(output, table)
+    unfit = unfit_counts(encoded)
+    print(f"{output}: {len(table):,} attempts" + (f", {sum(unfit.values())} do not fit the context ({unfit})" if unfit else ""))
+    return table
+
+
+def model_folder(model: str, uri: str | None = None) -> Path:
+    """The folder of a saved verifier: itself, or the artifact `model` of a run."""
+    from rmlab.tracking.query import get_run
+    from rmlab.tracking.store import Store
+
+    folder = Path(model)
+    if folder.is_dir():
+        return folder / "model" if not (folder / "verifier.json").is_file() and (folder / "model").is_dir() else folder
+    store = Store.existing(uri)
+    if store is None:
+        raise DataError(f"--model {model}: there is no such folder, and no run either: {runs_folder()} has no store yet")
+    return get_run(store, model).artifact("model")

@@ -1,0 +1,145 @@
+"""Whole programs on a tiny model: train (killed and gone on), its record, and `rmlab score` of the same attempts."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from rmlab.configuration import compose, load_program
+from rmlab.errors import DataError, RmlabError, UsageError
+from rmlab.paths import CONF, REPOSITORY
+from rmlab.tracking.query import TrackedRun, get_run, runs
+from rmlab.tracking.store import Store
+from rmlab.trajectories.record import Message
+from rmlab.trajectories.store import write_trajectories
+from rmlab.verifiers.score_table import read_score_table
+from tests.verifiers.examples import episode, episodes
+
+PARTS = [*episodes(30, "supervised", 0, 1), *episodes(80, "verifier", 1000), *episodes(10, "validation", 2000, 4),
+         *episodes(12, "evaluation", 3000, 4)]
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pool") / "hand.parquet"
+    write_trajectories(path, PARTS, {"command": "by hand"})
+    return path
+
+
+def overrides(pool: Path, *more: str) -> list[str]:
+    return ["preset=smoke", f"data.path={pool}", "data.scale=96", "runtime.progress=false", *more]
+
+
+def trained(pool: Path, where: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> TrackedRun:
+    monkeypatch.setenv("RMLAB_RUNS", str(where))
+    run_id = load_program("train_verifier").main(overrides(pool, *more))
+    return get_run(Store.open(), run_id)
+
+
+@pytest.mark.parametrize("preset", sorted(p.stem for p in (CONF / "preset").glob("*.yaml")))
+def test_every_preset_composes(preset: str) -> None:
+    program = load_program("train_verifier")
+    config = compose("train_verifier", [f"preset={preset}"])
+    assert isinstance(program._settings(config), program.VerifierRun)
+
+
+@pytest.mark.parametrize("group", ["model", "optimizer", "training", "prompt", "evaluation", "data", "tracking", "runtime"])
+def test_every_choice_of_every_group_composes(group: str) -> None:
+    program = load_program("train_verifier")
+    for path in (CONF / group).glob("*.yaml"):
+        assert program._settings(compose("train_verifier", [f"{group}={path.stem}"]))
+
+
+def test_the_record_of_a_run_and_its_scores_again(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = compose("train_verifier", overrides(pool))
+    who = load_program("train_verifier").identity(config)
+    run = trained(pool, tmp_path, monkeypatch)
+    assert len(runs(Store.open())) == 1, "one run, no siblings"
+    assert run.status == "finished"
+    assert (run.tags["config_hash"], run.tags["control_hash"]) == (who.config_hash, who.control_hash)
+    assert load_program("train_verifier").identity(config) == who, "the same hash cold and warm"
+    assert run.params["seed"] == "0"
+    assert int(run.params["model_parameters"]) < 100_000
+
+    report = json.loads(run.artifact("report.json").read_text())
+    assert report["trajectories"] == 48
+    assert report["fit_rate"] == 1.0
+    assert report["ece_prior_corrected"] is not None, "both priors are known"
+    assert run.metrics["eval/auc_within_task"] == pytest.approx(report["auc_within_task"])
+    assert dict(run.series("eval/rm_at_k")) == pytest.approx({int(k): v for k, v in report["rm_at_k"].items()})
+    assert [step for step, _ in run.series("train/loss")] == [1, 2, 3, 4, 5, 6]
+    selection = json.loads(run.artifact("selection.json").read_text())
+    assert (selection["resolved"], selection["unresolved"]) == (48, 48)
+    baselines = json.loads(run.artifact("baselines.json").read_text())
+    assert baselines["last_value"]["auc_within_task"] == 1.0
+    assert json.loads(run.artifact("validation_report.json").read_text())["trajectories"] == 40
+    assert "scale: 96" in run.artifact("config.yaml").read_text()
+    assert not (tmp_path / "cells" / who.config_hash).exists(), "no checkpoint is left"
+
+    table = read_score_table(run.artifact("scores.parquet"))
+    for model in (run.run_id, str(run.artifact("model"))):
+        again = load_program("score").main(model, pool, tmp_path / "again.csv", part="evaluation", show=False)
+        assert again.trajectory_id.tolist() == table.trajectory_id.tolist()
+        assert np.abs(again.score - table.score).max() < 1e-6
+    assert np.abs(read_score_table(tmp_path / "again.csv").score - table.score).max() < 1e-6
+
+
+@pytest.mark.slow
+def test_killed_and_gone_on_gives_the_scores_of_an_unbroken_run(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = ("training.epochs=15",)
+    broken, whole = tmp_path / "broken", tmp_path / "whole"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "experiments.programs.train_verifier", *overrides(pool, *more, "runtime.checkpoint_seconds=0.2")],
+        cwd=REPOSITORY,
+        env={**os.environ, "RMLAB_RUNS": str(broken)}, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    while process.poll() is None and not list(broken.glob("cells/*/checkpoint.safetensors")):
+        time.sleep(0.01)
+    os.killpg(process.pid, signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL, "it was killed on its way"
+    monkeypatch.setenv("RMLAB_RUNS", str(broken))
+    first = runs(Store.open())
+    assert [run.status for run in first] == ["running"], "no half run counts as finished"
+    resumed = trained(pool, broken, monkeypatch, *more)
+    unbroken = trained(pool, whole, monkeypatch, *more)
+    a, b = (read_score_table(run.artifact("scores.parquet")) for run in (resumed, unbroken))
+    assert np.array_equal(a.score, b.score), "bit for bit"
+    assert resumed.series("train/loss") == unbroken.series("train/loss"), "the series is whole"
+    assert resumed.tags["config_hash"] == unbroken.tags["config_hash"]
+
+
+def test_prepare_says_what_cannot_run_before_anything_starts(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
+    program = load_program("train_verifier")
+    program.prepare([compose("train_verifier", overrides(pool, f"seed={s}")) for s in (0, 1)])
+    assert len(list((tmp_path / "cache" / "tokenizers").iterdir())) == 1
+    assert not (tmp_path / "mlflow.db").exists(), "nothing is tracked"
+    with pytest.raises(DataError, match=r"data\.scale=4000 cannot be filled"):
+        program.prepare([compose("train_verifier", overrides(pool, "data.scale=4000"))])
+    with pytest.raises(RmlabError, match=r"runtime\.device=cuda: torch sees no CUDA"):
+        program.prepare([compose("train_verifier", overrides(pool, "runtime=cuda"))])
+
+
+def test_bad_input_is_one_clear_line(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
+    with pytest.raises(UsageError, match=r"no key 'data\.scal'.*data\.scale"):
+        compose("train_verifier", ["data.scal=3"])
+    mixed, leaking = tmp_path / "mixed.parquet", tmp_path / "leaking.parquet"
+    write_trajectories(mixed, [*PARTS, episode(1000, True, part="rl", policy="other")])
+    with pytest.raises(DataError, match="lies in the parts rl and verifier"):
+        load_program("train_verifier").main(overrides(mixed))
+    leak = replace(episode(7000, True), messages=(*episode(7000, True).messages, Message("tool", "PASS_TO_PASS: all")))
+    write_trajectories(leaking, [*PARTS, leak])
+    with pytest.raises(DataError, match="1 of 279 prompts hold the outcome"):
+        load_program("train_verifier").main(overrides(leaking))
+    assert {run.status for run in runs(Store.open())} == {"failed"}
+    with pytest.raises(DataError, match=r"verifier\.json is missing"):
+        load_program("score").main(str(tmp_path), pool, tmp_path / "out.csv")
+    with pytest.raises(DataError, match="no trajectories of part 'rl'"):
+        load_program("score").main(str(tmp_path), pool, tmp_path / "out.csv", part="rl")
