@@ -155,9 +155,10 @@ def _valid(tree: Any, depth: int) -> bool:
         pairs = isinstance(payload, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in payload)
         return pairs and _valid(payload, depth + 1)
     try:
-        return bool(_scalar(tag, payload)) or True
+        _scalar(tag, payload)
     except (ValueError, TypeError, KeyError, ZeroDivisionError, InvalidOperation):
         return False
+    return True
 
 
 def _scalar(tag: str, payload: Any) -> Any:
@@ -211,10 +212,11 @@ def _same(a: Any, b: Any) -> bool:
         return False
     ((tag, x),) = a.items()
     y = b[tag]
-    if tag in _UNORDERED.values() or tag in _MAPPINGS.values():
+    if tag in _UNORDERED.values() or (tag in _MAPPINGS.values() and tag != "OrderedDict"):
         return _same_in_any_order(x, y)
     if tag == "Decimal":
-        return bool(x == y or Decimal(x) == Decimal(y))
+        p, q = Decimal(x), Decimal(y)
+        return bool(x == y if p.is_nan() or q.is_nan() else p == q)
     return _same(x, y)
 
 

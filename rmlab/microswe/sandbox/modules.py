@@ -1,21 +1,22 @@
 """The part of the standard library that a program may import: all of it is loaded before the doors close.
 
-A sandboxed process has no file system to import from, so what is not named here raises ModuleNotFoundError, at every
-level of isolation alike. `importable` answers for one name.
+A sandboxed process has no file system to import from, so what is not named here (nor loaded by what is) raises
+ModuleNotFoundError, at every level of isolation alike. `importable` answers for one name.
 """
 
 import importlib
 import sys
 
 MODULES = (
-    "abc", "array", "ast", "base64", "binascii", "bisect", "builtins", "calendar", "cmath", "codecs", "collections",
-    "collections.abc", "colorsys", "contextlib", "copy", "copyreg", "csv", "dataclasses", "datetime", "decimal",
-    "difflib", "enum", "errno", "fnmatch", "fractions", "functools", "gc", "graphlib", "hashlib", "heapq", "html",
-    "html.entities", "inspect", "io", "ipaddress", "itertools", "json", "keyword", "linecache", "locale", "math",
-    "numbers", "operator", "os", "os.path", "pathlib", "pprint", "queue", "quopri", "random", "re", "reprlib", "sched",
-    "secrets", "shlex", "signal", "stat", "statistics", "string", "stringprep", "struct", "sys", "tempfile",
-    "textwrap", "threading", "time", "timeit", "token", "tokenize", "traceback", "types", "typing", "unicodedata",
-    "urllib.parse", "uuid", "warnings", "weakref", "zlib", "zoneinfo",
+    "__future__", "abc", "array", "ast", "base64", "binascii", "bisect", "builtins", "calendar", "cmath", "codecs",
+    "collections", "collections.abc", "colorsys", "contextlib", "contextvars", "copy", "copyreg", "csv", "dataclasses",
+    "datetime", "decimal", "difflib", "dis", "enum", "errno", "fnmatch", "fractions", "functools", "gc", "genericpath",
+    "graphlib", "hashlib", "heapq", "html", "html.entities", "inspect", "io", "ipaddress", "itertools", "json",
+    "keyword", "linecache", "locale", "logging", "math", "ntpath", "numbers", "operator", "os", "os.path", "pathlib",
+    "pickle", "posixpath", "pprint", "queue", "quopri", "random", "re", "reprlib", "sched", "secrets", "shlex",
+    "signal", "stat", "statistics", "string", "stringprep", "struct", "sys", "tempfile", "textwrap", "threading",
+    "time", "timeit", "token", "tokenize", "traceback", "types", "typing", "unicodedata", "urllib.parse", "uuid",
+    "warnings", "weakref", "zlib", "zoneinfo",
     # what the above import while they run
     "_strptime", "encodings.ascii", "encodings.latin_1", "encodings.utf_8", "encodings.utf_16", "encodings.utf_16_le",
     "encodings.utf_16_be", "encodings.utf_32", "encodings.utf_32_le", "encodings.utf_32_be", "encodings.utf_8_sig",

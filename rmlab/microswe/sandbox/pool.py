@@ -78,9 +78,10 @@ class Sandbox:
 def _start(count: int, limits: Limits, levels: Sequence[str]) -> tuple[list[Worker], IsolationLevel]:
     reasons: list[str] = []
     for name in levels:
-        workers = [Worker(name, limits) for _ in range(count)]
+        workers: list[Worker] = []
         try:
-            levels_reached = [worker.wait_until_ready() for worker in workers]
+            workers += (Worker(name, limits) for _ in range(count))
+            reached = [worker.wait_until_ready() for worker in workers]
         except LevelRefused as refusal:
             reasons.append(f"{name} ({refusal})")
             for worker in workers:
@@ -90,7 +91,7 @@ def _start(count: int, limits: Limits, levels: Sequence[str]) -> tuple[list[Work
                 worker.kill()
             raise
         else:
-            return workers, replace(levels_reached[0], reasons=tuple(reasons))
+            return workers, replace(reached[0], reasons=tuple(reasons))
     raise RmlabError(f"No sandbox can be had on this machine: no {'; no '.join(reasons)}")
 
 

@@ -13,6 +13,7 @@ class Limits:
     """What one program may use. Whatever is over costs that program, never its neighbours.
 
     call_seconds, program_seconds: wall clock of one call (loading the module included) and of all calls of a program.
+    timeouts: after so many calls that ran out of time, the program's other calls are not run and count as the same.
     batch_seconds: wall clock of one `Sandbox.run`; None = what its programs may use in sum, and 10 s.
     memory_mb: address space above what the bare process has. file_kb: the longest file it may write.
     output_chars: the longest encoded value. descriptors: open files.
@@ -20,6 +21,7 @@ class Limits:
 
     call_seconds: float = 1.0
     program_seconds: float = 4.0
+    timeouts: int = 2
     batch_seconds: float | None = None
     memory_mb: int = 512
     file_kb: int = 1024

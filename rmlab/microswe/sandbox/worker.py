@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from rmlab.microswe import values
@@ -20,7 +21,34 @@ from rmlab.microswe.sandbox.records import Limits
 from rmlab.microswe.sandbox.zygote import END, FORK, OUT_OF_MEMORY, STATUS
 
 _KINDS = {"V": "value", "R": "raised", "U": "unencodable", "M": "memory"}
-ORPHAN_SECONDS = 1.0  # how often an idle worker looks whether its parent is still there
+ORPHAN_SECONDS = 1.0  # how often a worker looks whether its parent is still there
+
+
+class ParentGone(Exception):
+    """Nobody waits for an answer any more."""
+
+
+class _Parent:
+    """The process this worker works for: gone when its socket closes, or (a fork of it may hold that) its id changes."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self.channel, self.pid = channel, os.getppid()
+
+    def wait_for(self, channel: socket.socket | None, seconds: float) -> None:
+        """Waits until there is something to read from the channel (None: from the parent), at most so long.
+
+        Raises TimeoutError, or ParentGone where a program runs for a parent that has left.
+        """
+        end = time.monotonic() + seconds
+        channels = [self.channel] if channel is None else [channel, self.channel]
+        while True:
+            ready, _, _ = select.select(channels, [], [], min(max(end - time.monotonic(), 0), ORPHAN_SECONDS))
+            if os.getppid() != self.pid or (channel is not None and self.channel in ready):
+                raise ParentGone
+            if ready:
+                return
+            if time.monotonic() >= end:
+                raise TimeoutError
 
 
 class _Ended(Exception):
@@ -34,24 +62,23 @@ class _Ended(Exception):
 class Supervisor:
     """Runs programs one after another through the zygote on the other end of `control`."""
 
-    def __init__(self, control: socket.socket, limits: Limits) -> None:
-        self.control, self.limits = control, limits
+    def __init__(self, control: socket.socket, parent: _Parent, limits: Limits) -> None:
+        self.control, self.parent, self.limits = control, parent, limits
 
     def run(self, program: dict[str, Any]) -> dict[str, Any]:
         """All results of one program. A call that ends its process costs itself: the rest go on in a new one."""
         inputs: list[str] = program["inputs"]
         results: list[tuple[str, str]] = []
-        error: str | None = None
         deadline = time.monotonic() + self.limits.program_seconds
-        while error is None and (len(results) < len(inputs) or not inputs):
+        while True:
             kind, error = self._run_process({**program, "inputs": inputs[len(results) :]}, results, deadline)
-            if error is None and time.monotonic() >= deadline:
-                kind = "timeout"
-                break
-            if not inputs:
-                break
-        missing = len(inputs) - len(results)
-        return {"error": error, "results": results + [(kind, error or "")] * missing}
+            missing = len(inputs) - len(results)
+            if error is not None:
+                return {"error": None if results else error, "results": results + [(kind, error)] * missing}
+            if not missing:
+                return {"error": None, "results": results}
+            if time.monotonic() >= deadline or [kind for kind, _ in results].count("timeout") >= self.limits.timeouts:
+                return {"error": None, "results": results + [("timeout", "not run")] * missing}
 
     def _run_process(self, message: dict[str, Any], results: list[tuple[str, str]], deadline: float) -> tuple[str, str | None]:
         """Appends the results of one process; the kind of its end, and why the program could not be loaded, if so."""
@@ -59,7 +86,7 @@ class Supervisor:
         with ours:
             socket.send_fds(self.control, [FORK], [theirs.fileno()])
             theirs.close()
-            lines = _Lines(ours, self.limits, deadline)
+            lines = _Lines(ours, self.parent, self.limits, deadline)
             loaded = False
             try:
                 lines.send(message)
@@ -95,12 +122,12 @@ class Supervisor:
 class _Lines:
     """What a program's process writes, line by line, each within its time and length."""
 
-    def __init__(self, channel: socket.socket, limits: Limits, deadline: float) -> None:
-        self.channel, self.limits, self.deadline = channel, limits, deadline
+    def __init__(self, channel: socket.socket, parent: _Parent, limits: Limits, deadline: float) -> None:
+        self.channel, self.parent, self.limits, self.deadline = channel, parent, limits, deadline
         self.data = b""
 
     def send(self, message: dict[str, Any]) -> None:
-        self.channel.settimeout(self.limits.program_seconds)
+        self.channel.settimeout(max(self.deadline - time.monotonic(), 0.001))
         try:
             send(self.channel, message)
         except TimeoutError:
@@ -113,11 +140,8 @@ class _Lines:
         while b"\n" not in self.data:
             if len(self.data) > self.limits.output_chars + 256:
                 raise _Ended("invalid", "longer than its limit")
-            left = end - time.monotonic()
-            if left <= 0:
-                raise _Ended("timeout")
-            self.channel.settimeout(left)
             try:
+                self.parent.wait_for(self.channel, end - time.monotonic())
                 piece = self.channel.recv(1 << 16)
             except TimeoutError:
                 raise _Ended("timeout") from None
@@ -151,23 +175,22 @@ def _why(status: int) -> _Ended:
 
 def main() -> None:
     """Command line: one JSON object with `level` and `limits`; the parent's socket is descriptor 0."""
-    parent_pid = os.getppid()
+    os.environ.clear()
     options = json.loads(sys.argv[1])
     limits = Limits(**options["limits"])
-    parent = socket.socket(fileno=os.dup(0))
+    parent = _Parent(socket.socket(fileno=os.dup(0)))
     try:
         control, report = isolation.start(options["level"], limits)
     except OSError as error:
-        send(parent, {"refused": str(error.strerror or error)})
+        send(parent.channel, {"refused": str(error.strerror or error)})
         return
-    send(parent, {"level": report})
-    supervisor = Supervisor(control, limits)
-    while True:
-        ready, _, _ = select.select([parent], [], [], ORPHAN_SECONDS)
-        if os.getppid() != parent_pid:
-            return
-        if ready:
-            program = receive(parent)
-            if program is None:
-                return
-            send(parent, supervisor.run(program))
+    send(parent.channel, {"level": report})
+    supervisor = Supervisor(control, parent, limits)
+    with suppress(ParentGone):
+        while True:
+            with suppress(TimeoutError):
+                parent.wait_for(None, ORPHAN_SECONDS)
+                program = receive(parent.channel)
+                if program is None:
+                    return
+                send(parent.channel, supervisor.run(program))

@@ -1,0 +1,190 @@
+"""Batches: order, workers that die, time that is over, the parent's end."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import psutil
+import pytest
+
+from rmlab.microswe.sandbox import Limits, Program, Sandbox, importable
+from rmlab.microswe.sandbox.modules import MODULES
+from rmlab.paths import REPOSITORY
+
+SLOW = "import time\ndef f(n):\n    time.sleep(n % 5 / 100)\n    return n"
+
+
+def alive(process: psutil.Process) -> bool:
+    """Neither gone nor a zombie."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox(workers=2, limits=Limits(call_seconds=1.0, memory_mb=128)) as opened:
+        yield opened
+
+
+def shown(sandbox, code, *inputs, context="", entry="f"):
+    (outcome,) = sandbox.run([Program(context, code, entry, inputs)])
+    return [result.show() for result in outcome.results]
+
+
+def test_outcomes_keep_the_order_of_the_programs(sandbox):
+    outcomes = sandbox.run([Program("", SLOW, "f", (f"({n},)", f"({n + 1},)")) for n in range(60)])
+    assert [[r.value for r in outcome.results] for outcome in outcomes] == [[str(n), str(n + 1)] for n in range(60)]
+    assert sandbox.run([]) == []
+
+
+def test_programs_that_cannot_be_called(sandbox):
+    codes = ["def f(:", "x = 1", "f = 1", "raise KeyError", "def f(): return 1", "import no_such_module\ndef f(): pass"]
+    outcomes = sandbox.run([Program("", code, "f", ("()", "()")) for code in codes])
+    assert [o.error for o in outcomes] == [
+        "SyntaxError: line 1: invalid syntax", "no function `f`", "no function `f`", "KeyError", None, "ModuleNotFoundError",
+    ]  # fmt: skip
+    assert [r.kind for r in outcomes[0].results] == ["invalid", "invalid"]
+    assert not any(outcome.broken for outcome in outcomes)
+    assert sandbox.run([Program("", "def f(): return 1", "f", ())])[0].results == ()
+
+
+def test_calls_do_not_see_what_another_call_left(sandbox):
+    code = """
+seen = []
+def f(x, kept=[]):
+    seen.append(x)
+    kept.append(x)
+    x.append(0)
+    return seen, kept, random.random(), hash('a')
+"""
+    first, second = shown(sandbox, code, "([1],)", "([1],)", context="import random")
+    assert first == second
+    assert first.startswith("([[1, 0]], [[1, 0]], 0.8444218515250481, ")
+
+
+def test_string_hashes_and_so_the_order_of_sets_are_the_same_in_every_worker(sandbox):
+    outcomes = sandbox.run([Program("", "def f():\n    return list({'a', 'b', 'c', 'd', 'e'})", "f", ("()",))] * 20)
+    assert len({outcome.results[0].value for outcome in outcomes}) == 1
+
+
+def test_inputs_see_the_context_but_not_the_code(sandbox):
+    context = "class Point:\n    def __init__(self, x): self.x = x\nsize = 3"
+    assert shown(sandbox, "size = 4\ndef f(p, n): return p.x, n, size", "(Point(2), size)", context=context) == ["(2, 3, 4)"]
+    assert shown(sandbox, "def f(*xs): return list(xs)", "(nan, -inf, Fraction(1, 2), deque([1]))") == [
+        "[nan, -inf, Fraction(1, 2), deque([1])]"
+    ]
+    assert shown(sandbox, "def f(x): return x", "(no_such_name,)") == ["raised NameError"]
+
+
+def test_decorators_that_look_their_module_up(sandbox):
+    context = "from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass P:\n    x: int = 1"
+    assert shown(sandbox, "def f(): return P(3).x", "()", context=context) == ["3"]
+
+
+def test_every_module_that_is_promised_can_be_imported_and_used(sandbox):
+    lines = "\n".join(f"import {name}" for name in MODULES if not name.startswith("encodings"))
+    code = """
+def f():
+    year = datetime.datetime.strptime('2020', '%Y').year
+    return 'é'.encode('utf-16-be'), 'a'.encode('idna'), year, statistics.mean([1, 2])
+"""
+    assert shown(sandbox, code, "()", context=lines) == ["(b'\\x00\\xe9', b'a', 2020, 1.5)"]
+    assert [importable(name) for name in ("collections.abc", "os.path", "urllib", "numpy")] == [True, True, True, False]
+
+
+def test_nothing_of_the_parent_is_in_the_process(sandbox):
+    torch = pytest.importorskip("torch")
+    assert torch.ones(1).item() == 1.0
+    with Sandbox(workers=1) as fresh:
+        code = "import sys\ndef f():\n    return [n for n in ('torch', 'numpy', 'pytest', 'pyarrow') if n in sys.modules], sys.path"
+        assert shown(fresh, code, "()") == ["([], [])"]
+
+
+def test_a_worker_that_died_is_replaced():
+    with Sandbox(workers=2) as sandbox:
+        old = [worker.process.pid for worker in sandbox.workers]
+        os.kill(old[0], signal.SIGKILL)
+        outcomes = sandbox.run([Program("", SLOW, "f", (f"({n},)",)) for n in range(10)])
+        assert [outcome.results[0].value for outcome in outcomes] == [str(n) for n in range(10)]
+        assert [worker.process.pid == pid for worker, pid in zip(sandbox.workers, old, strict=True)] == [False, True]
+
+
+@pytest.mark.parametrize(("kills", "kind"), [(1, "value"), (2, "killed")])
+def test_the_program_of_a_worker_that_dies_is_tried_once_more(kills, kind):
+    first = Program("", "import time\ndef f():\n    time.sleep(0.3)\n    return 1", "f", ("()",))
+    programs = [first, *[Program("", SLOW, "f", ("(1,)",))] * 5]
+    with Sandbox(workers=1) as sandbox:
+
+        def kill() -> None:
+            gone: set[int] = set()
+            while len(gone) < kills:
+                pid = sandbox.workers[0].process.pid
+                if pid not in gone and len(psutil.Process(pid).children(recursive=True)) == 2:  # a program is running
+                    os.kill(pid, signal.SIGKILL)
+                    gone.add(pid)
+                time.sleep(0.01)
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        outcomes = sandbox.run(programs)
+        thread.join()
+    assert outcomes[0].results[0].kind == kind
+    assert outcomes[0].broken == (kind == "killed")
+    assert [outcome.results[0].value for outcome in outcomes[1:]] == ["1"] * 5
+
+
+def test_a_batch_that_is_out_of_time_ends():
+    with Sandbox(workers=2, limits=Limits(call_seconds=5, program_seconds=5, batch_seconds=0.5)) as sandbox:
+        start = time.monotonic()
+        fine = Program("", "def f(): return 1", "f", ("()",))
+        outcomes = sandbox.run([fine, *[Program("", "import time\ndef f(): time.sleep(4)", "f", ("()",))] * 4])
+        assert time.monotonic() - start < 2.5
+        assert [(o.results[0].kind, o.broken) for o in outcomes] == [("value", False)] + [("timeout", True)] * 4
+        assert sandbox.run([fine])[0].results[0].value == "1"
+
+
+def test_wrong_use_says_so():
+    with pytest.raises(ValueError, match="workers=0: at least 1"):
+        Sandbox(workers=0)
+    with pytest.raises(ValueError, match="at_most='jail': one of namespaces, seccomp, limits"):
+        Sandbox(at_most="jail")
+    sandbox = Sandbox(workers=1)
+    sandbox.close()
+    sandbox.close()
+    with pytest.raises(ValueError, match="closed"):
+        sandbox.run([])
+
+
+@pytest.mark.parametrize("end", ["kill -9", "exception"])
+def test_the_parents_end_ends_workers_and_programs(end):
+    code = f"""
+import os, signal, sys, threading
+sys.path.insert(0, {str(REPOSITORY)!r})
+from rmlab.microswe.sandbox import Limits, Program, Sandbox
+sandbox = Sandbox(workers=2, limits=Limits(call_seconds=60, program_seconds=60))
+print(*(worker.process.pid for worker in sandbox.workers), flush=True)
+sys.stdin.readline()
+threading.Timer(0.5, lambda: os.kill(os.getpid(), {"signal.SIGKILL" if end == "kill -9" else "signal.SIGINT"})).start()
+sandbox.run([Program("", "def f():\\n    while True: pass", "f", ("()",))] * 2)
+"""
+    pipe = subprocess.PIPE
+    parent = subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+    workers = [psutil.Process(int(word)) for word in parent.stdout.readline().split()]
+    parent.stdin.write("go\n")
+    parent.stdin.flush()
+    time.sleep(0.3)
+    family = workers + [process for worker in workers for process in worker.children(recursive=True)]
+    assert len(family) == 6
+    assert parent.wait(30) != 0
+    deadline = time.monotonic() + 10
+    while any(map(alive, family)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    left = [process for process in family if alive(process)]
+    for process in left:
+        process.kill()
+    assert not left
