@@ -12,7 +12,7 @@ Row = dict[str, Any]
 
 def largest_k(group: SweepRuns) -> str:
     """The most attempts of which a verifier picks one, as RM@k is keyed."""
-    return max(group.cells[0].report["rm_at_k"], key=int)
+    return str(max(group.cells[0].report["rm_at_k"], key=int))
 
 
 def rows(group: SweepRuns) -> list[Row]:

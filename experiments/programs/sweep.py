@@ -24,6 +24,7 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.locks import exclusive
 from rmlab.paths import runs_folder
+from rmlab.tracking.heads import cell_runs
 from rmlab.tracking.store import Store
 
 if TYPE_CHECKING:
@@ -133,10 +134,8 @@ def default_workers(cells: Sequence[Cell]) -> int:
 
 def description(plan: Plan, store: Store | None) -> str:
     """What would run: question, cells and which of them are finished, cost. store: None = nothing was ever tracked."""
-    from rmlab.tracking.query import CellRuns, cell_runs
-
     spec, cells = plan.spec, plan.cells
-    known = cell_runs(store) if store else CellRuns({}, {}, {})
+    known = cell_runs(store)
     lines = [spec.question, f"factor {spec.factor}, baseline {spec.baseline}, preset {spec.preset}, "
              f"control {cells[0].identity.control_hash}", ""]
     first: dict[str, str] = {}

@@ -6,7 +6,7 @@ may stand on one line.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from rmlab.ablation.factors import Factor
@@ -23,11 +23,15 @@ NOT_HASHED = ("tracking", "runtime", "data.path")
 
 @dataclass(frozen=True)
 class Identity:
-    """config_hash: of the run. control_hash: of what it shares with the runs it is compared with. parts: what was hashed."""
+    """config_hash: of the run. control_hash: of what it shares with the runs it is compared with.
+
+    control, parts: what was hashed for the latter and for the former, to show in which key two runs differ.
+    """
 
     config_hash: str
     control_hash: str
-    parts: Mapping[str, Any]
+    control: Mapping[str, Any] = field(repr=False)
+    parts: Mapping[str, Any] = field(repr=False)
 
 
 def identify(
@@ -44,18 +48,19 @@ def identify(
     from pool, configuration and seed). tokenizer: of what defines the tokenizer. semantics: hand-bumped version of each
     stage (render, train, score, ...). factors: the declared ones.
     """
-    plain = _canonical(_plain(config))
+    plain = _plain(config)
     for key in NOT_HASHED:
         _remove(plain, key)
-    parts = {"config": plain, "pool": pool, "tokenizer": tokenizer, "semantics": dict(semantics)}
-    control = {**parts, "config": _copy(plain)}
-    _remove(control["config"], SEED)
+    inputs = {"pool": pool, "tokenizer": tokenizer, "semantics": dict(semantics)}
+    parts = {"config": _canonical(plain), **inputs}
+    control: dict[str, Any] = {"config": plain, **inputs}
+    _remove(plain, SEED)
     for factor in factors:
         for key in factor.owns:
-            _remove(control["config"], key)
+            _remove(plain, key)
         if factor.owns_pool:
             control.pop("pool", None)
-    return Identity(fingerprint(parts), fingerprint(control), parts)
+    return Identity(fingerprint(parts), fingerprint(control), control, parts)
 
 
 def tokenizer_identity(tokenizer: "DictConfig | Mapping[str, Any]", supervised: str, semantics: int) -> str:
@@ -66,12 +71,13 @@ def tokenizer_identity(tokenizer: "DictConfig | Mapping[str, Any]", supervised: 
     return fingerprint({"tokenizer": _plain(tokenizer), "supervised": supervised, "semantics": semantics})
 
 
-def _canonical(plain: dict[str, Any]) -> dict[str, Any]:
-    """One form for settings that give the same run.
+def _canonical(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy in one form for settings that give the same run.
 
     `training.reference_scale` says nothing unless steps are matched, and matching the steps of as many examples as there
     are is what fixed epochs do: so the two arms of `data_scale` meet in one run at the scale of reference.
     """
+    plain: dict[str, Any] = _copy(config)
     training, data = plain.get("training"), plain.get("data")
     if not isinstance(training, dict) or not isinstance(data, dict) or "reference_scale" not in training:
         return plain

@@ -66,7 +66,8 @@ def read_index(path: Path | str) -> PoolIndex:
 @lru_cache(maxsize=4)
 def _read_index(path: Path, modified_ns: int, size: int) -> PoolIndex:
     try:
-        table = pq.read_table(path, columns=COLUMNS, use_threads=False)
+        with pq.ParquetFile(path) as file:  # read_table would import pandas
+            table = file.read(columns=COLUMNS, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0]
         raise DataError(f"{path} is not a readable trajectory file ({reason}). Fetch or collect it again.") from error

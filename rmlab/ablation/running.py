@@ -16,7 +16,8 @@ from rmlab.ablation.sweeps import Cell, plain
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.paths import runs_folder
 from rmlab.tracking.config import sweep_tags
-from rmlab.tracking.query import CONTROL_HASH, CellRuns, cell_runs, close_stale, log_reuse
+from rmlab.tracking.heads import CONTROL_HASH, CellRuns, cell_runs
+from rmlab.tracking.query import close_stale, log_reuse
 from rmlab.tracking.store import Store
 
 OnError = Literal["stop", "continue"]
@@ -106,7 +107,7 @@ class _Sweep:
         for cell in self.of_hash[key]:
             if (cell.sweep.name, cell.sweep.preset, cell.name) not in there:
                 tags = {**sweep_tags(cell.config.tracking), CONTROL_HASH: cell.identity.control_hash}
-                log_reuse(known.finished[key], cell.sweep.name, cell.name, tags)
+                log_reuse(self.store, known.finished[key], cell.sweep.name, cell.name, tags)
                 self.board.note(cell.name, "reused")
 
 

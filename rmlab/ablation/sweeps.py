@@ -227,12 +227,10 @@ def check_control(cells: Sequence[Cell]) -> None:
     """Raises RmlabError, naming a key, where two cells differ in more than their declared factors and seed."""
     for cell in cells[1:]:
         if cell.identity.control_hash != cells[0].identity.control_hash:
-            differing = _difference(cells[0].identity.parts, cell.identity.parts)
-            owned = {key for f in cell.sweep.factors for key in f.owns} | {SEED}
-            loose = [key for key in differing if not any(key == f"config.{o}" or key.startswith(f"config.{o}.") for o in owned)]
+            differing = _difference(cells[0].identity.control, cell.identity.control)
             raise RmlabError(
-                f"{cells[0].name} and {cell.name} differ in {', '.join(loose) or 'what their factors own'}, which "
-                f"{' and '.join(f.name for f in cell.sweep.factors)} do not own: the sweep would not be controlled. "
+                f"{cells[0].name} and {cell.name} differ in {', '.join(differing)}, which no declared factor "
+                f"({', '.join(f.name for f in cell.sweep.factors)}) owns: the sweep would not be controlled. "
                 "Take it out of the levels, or declare the factor that owns it.")
 
 

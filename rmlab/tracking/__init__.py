@@ -4,6 +4,8 @@ config    where runs are tracked
 store     the store: one sqlite file or a server, opened safely by many processes at once
 origin    where a run comes from: commit, host, process
 run       writes one run: buffered metrics, artifacts, data sets, and `finished` as the last word
-query     reads runs back: finished cells, series, artifacts
+heads     names and tags of runs, quickly: which cells are finished
+query     reads runs back: metrics, series, artifacts; closes what died, logs what is reused
+listing   runs as a table
 ui        the MLflow UI over the store
 """

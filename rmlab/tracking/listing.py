@@ -2,7 +2,8 @@
 
 import time
 
-from rmlab.tracking.query import SOURCE_RUN, runs
+from rmlab.tracking.heads import SOURCE_RUN
+from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 
 SHOWN = {"eval/auc_within_task": "AUC within", "eval/auc_pooled": "AUC", "eval/ece_width_10": "ECE", "eval/rm_at_k": "RM@most"}

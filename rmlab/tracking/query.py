@@ -1,43 +1,33 @@
-"""Reads tracked runs back: which cells are finished, and what they measured."""
+"""Reads tracked runs back: what they measured, and their artifacts; closes what died, logs what is reused."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from rmlab.errors import StoreError
 from rmlab.paths import runs_folder
+from rmlab.tracking.heads import SOURCE_RUN, RunHead
 from rmlab.tracking.origin import HOST, PROCESS, is_alive
-from rmlab.tracking.run import ERROR, FAILED, FINISHED, KILLED, RUNNING, STATUS, RunLogger
+from rmlab.tracking.run import ERROR, FAILED, KILLED, RUNNING, STATUS, RunLogger
 from rmlab.tracking.store import Store
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-SOURCE_RUN, CONFIG_HASH, CONTROL_HASH = "source_run", "config_hash", "control_hash"
 PAGE = 1000
 
 
 @dataclass(frozen=True)
-class TrackedRun:
-    """One run as the store has it. metrics: the last value of each. tags without MLflow's own (`mlflow.*`). Times in milliseconds."""
+class TrackedRun(RunHead):
+    """One run as the store has it. metrics: the last value of each."""
 
-    run_id: str
-    experiment_id: str
-    name: str
-    tags: dict[str, str]
     params: dict[str, str]
     metrics: dict[str, float]
-    start_time: int
-    end_time: int | None
+    artifact_uri: str
     store: Store = field(repr=False, compare=False)
-
-    @property
-    def status(self) -> str:
-        """running, finished, failed or killed."""
-        return self.tags.get(STATUS, "")
 
     def series(self, name: str) -> list[tuple[int, float]]:
         """(step, value) of a metric in the order of steps; of a step that was logged twice, the later value."""
@@ -45,24 +35,29 @@ class TrackedRun:
         return sorted({row.step: float(row.value) for row in sorted(rows, key=lambda row: row.timestamp)}.items())
 
     def artifact(self, path: str) -> Path:
-        """A local path of an artifact (file or folder); fetched into the cache from a server. A run that reuses another has its artifacts.
+        """A local path of an artifact (file or folder), fetched into the cache from a server. What reuses a run has its artifacts.
 
         Raises StoreError where the run has no such artifact.
         """
-        owner = self.tags.get(SOURCE_RUN) or self.run_id
-        cache = runs_folder() / "cache" / "artifacts" / owner
-        if (cache / path).exists():
-            return cache / path
-        try:
-            if self.store.artifacts is None:
-                cache.mkdir(parents=True, exist_ok=True)
-            local = Path(self.store.client.download_artifacts(owner, path, str(cache) if self.store.artifacts is None else None))
-        except Exception as error:
-            raise StoreError(f"run {self.name} ({owner}) has no artifact {path!r} in {self.store.uri}: {str(error).splitlines()[0]}. "
-                             "Run the cell again (rmlab runs list shows what there is).") from error
+        owner = get_run(self.store, self.tags[SOURCE_RUN]) if SOURCE_RUN in self.tags else self
+        at_hand = owner.artifact_uri.startswith("file:")
+        local = Path(unquote(urlsplit(owner.artifact_uri).path)) / path if at_hand else owner._fetched(path)
         if not local.exists():
-            raise StoreError(f"run {self.name} ({owner}) has no artifact {path!r} in {self.store.uri}: {local} is gone.")
+            raise owner._missing(path, f"{local} is gone")
         return local
+
+    def _fetched(self, path: str) -> Path:
+        cache = runs_folder() / "cache" / "artifacts" / self.run_id
+        if not (cache / path).exists():
+            cache.mkdir(parents=True, exist_ok=True)
+            try:
+                self.store.client.download_artifacts(self.run_id, path, str(cache))
+            except Exception as error:
+                raise self._missing(path, str(error).splitlines()[0]) from error
+        return cache / path
+
+    def _missing(self, path: str, reason: str) -> StoreError:
+        return StoreError(f"run {self.name} ({self.run_id}) has no artifact {path!r} in {self.store.uri}: {reason}")
 
 
 def runs(store: Store, experiments: Sequence[str] | None = None, tags: Mapping[str, str] | None = None) -> list[TrackedRun]:
@@ -88,36 +83,7 @@ def get_run(store: Store, run_id: str) -> TrackedRun:
     return _tracked(store.call(lambda: store.client.get_run(run_id)), store)
 
 
-@dataclass(frozen=True)
-class CellRuns:
-    """The runs of every cell, by config_hash, over all experiments. finished, failed: one run a cell; all: every one of them."""
-
-    finished: dict[str, TrackedRun]
-    failed: dict[str, TrackedRun]
-    all: dict[str, list[TrackedRun]]
-
-
-def cell_runs(store: Store) -> CellRuns:
-    """What the store knows of cells, by one search.
-
-    Of several finished runs of a cell the one that did the work stands for it, else the earliest: so a reuse of a reuse
-    names the origin. A cell counts as failed when none of its runs is finished and the last that ended failed.
-    """
-    by_hash: dict[str, list[TrackedRun]] = defaultdict(list)
-    for run in runs(store):
-        if CONFIG_HASH in run.tags:
-            by_hash[run.tags[CONFIG_HASH]].append(run)
-    finished, failed = {}, {}
-    for key, found in by_hash.items():
-        whole = [run for run in found if run.status == FINISHED]
-        if whole:
-            finished[key] = min(whole, key=lambda run: (SOURCE_RUN in run.tags, run.start_time))
-        elif max(found, key=lambda run: run.start_time).status == FAILED:
-            failed[key] = max(found, key=lambda run: run.start_time)
-    return CellRuns(finished, failed, dict(by_hash))
-
-
-def close_stale(store: Store, found: Iterable[TrackedRun], error: str | None = None) -> list[TrackedRun]:
+def close_stale(store: Store, found: Iterable[RunHead], error: str | None = None) -> list[RunHead]:
     """Closes the runs among `found` that say `running` though their process on this host is dead; returns these.
 
     They are marked as killed, or as failed where an error is given. A run of another host is left alone: only that host
@@ -133,9 +99,8 @@ def close_stale(store: Store, found: Iterable[TrackedRun], error: str | None = N
     return stale
 
 
-def log_reuse(source: TrackedRun, experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
+def log_reuse(store: Store, source: RunHead, experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
     """Logs a run of its own for a cell that another run already finished: its parameters, metrics with steps, and `source_run`."""
-    store = source.store
     origin = get_run(store, source.tags.get(SOURCE_RUN) or source.run_id)
     own = {"sweep", "preset", "factor", "level", "arm", "kind", STATUS, HOST, PROCESS}
     keep = {k: v for k, v in origin.tags.items() if k not in own}
@@ -165,5 +130,7 @@ def _quoted(value: str) -> str:
 
 def _tracked(run: "Run", store: Store) -> TrackedRun:
     tags = {k: v for k, v in run.data.tags.items() if not k.startswith("mlflow.")}
-    return TrackedRun(run.info.run_id, run.info.experiment_id, run.info.run_name or run.info.run_id, tags, dict(run.data.params),
-                      dict(run.data.metrics), run.info.start_time, run.info.end_time, store)
+    return TrackedRun(
+        run_id=run.info.run_id, experiment_id=run.info.experiment_id, name=run.info.run_name or run.info.run_id, tags=tags,
+        start_time=run.info.start_time, end_time=run.info.end_time, params=dict(run.data.params), metrics=dict(run.data.metrics),
+        artifact_uri=run.info.artifact_uri, store=store)

@@ -39,6 +39,7 @@ def quiet_environment() -> None:
     """Settings that MLflow reads at import: no telemetry, no advice on the terminal."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_DISABLE_AGENT_HINT", "true")
+    os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Store:
         if not uri.startswith(SQLITE):
             return cls._server(uri)
         database = Path(uri.removeprefix(SQLITE))
-        store = cls(uri, runs_folder() / "artifacts" if uri == default_uri() else database.parent / "artifacts")
+        store = cls(uri, database.parent / "artifacts")
         _check_writable(database)
         if not database.exists():
             with exclusive(database.with_name(f".{database.name}.lock"), f"the new tracking store {database}"):
@@ -71,11 +72,12 @@ class Store:
 
     @classmethod
     def existing(cls, uri: str | None = None) -> "Store | None":
-        """The store where there is one, None where a local store was never made. Makes nothing."""
+        """The store, not yet reached, where there is one; None where a local store was never made. Makes nothing."""
         uri = uri or default_uri()
-        if uri.startswith(SQLITE) and not Path(uri.removeprefix(SQLITE)).exists():
-            return None
-        return cls.open(uri)
+        if not uri.startswith(SQLITE):
+            return cls._server(uri)
+        database = Path(uri.removeprefix(SQLITE))
+        return cls(uri, database.parent / "artifacts") if database.exists() else None
 
     @classmethod
     def _server(cls, uri: str) -> "Store":
