@@ -1,0 +1,127 @@
+"""Collect: rolls policies out in micro-SWE and writes a trajectory set, labelled by hidden tests.
+
+    rmlab collect output=runs/mine.parquet policy=[careful,hasty] parts.evaluation.tasks=50
+
+Deterministic by seed, whatever the workers and the batch.
+"""
+
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+import rmlab
+from rmlab.configuration import compose, load_program
+from rmlab.errors import UsageError
+from rmlab.fingerprint import fingerprint
+from rmlab.microswe.episode import EnvironmentConfig
+from rmlab.microswe.loading import LoadedTasks, load_tasks
+from rmlab.microswe.sandbox import Sandbox
+from rmlab.microswe.task import Task
+from rmlab.paths import REPOSITORY
+from rmlab.policies.config import ScriptedConfig
+from rmlab.policies.rollout import Planned, plan, rollout
+from rmlab.policies.scripted import ScriptedPolicy
+from rmlab.progress import progress
+from rmlab.trajectories.record import PARTS
+from rmlab.trajectories.store import TrajectorySet, write_trajectories
+
+
+@dataclass
+class PartConfig:
+    """What is collected of one part. policies: names, empty = all. tasks: null = all. attempts: of each policy at each task."""
+
+    policies: list[str] = field(default_factory=list)
+    tasks: int | None = None
+    attempts: int = 1
+
+
+@dataclass
+class CollectConfig:
+    """tasks, output: paths (relative to the clone). policy: name -> script. batch: attempts under way at once."""
+
+    tasks: str = MISSING
+    output: str = MISSING
+    environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
+    policy: dict[str, ScriptedConfig] = field(default_factory=dict)
+    parts: dict[str, PartConfig] = field(default_factory=dict)
+    seed: int = 0
+    workers: int = 2
+    batch: int = 1024
+    progress: bool = True
+
+
+ConfigStore.instance().store(name="collect_schema", node=CollectConfig)
+
+
+def main(overrides: Sequence[str]) -> TrajectorySet:
+    """Composes `conf/collect.yaml` with the overrides and collects."""
+    return run(compose("collect", list(overrides)), command=shlex.join(["rmlab", "collect", *overrides]))
+
+
+def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
+    """Collects what the configuration asks for, writes the set and says what is in it. Raises UsageError for unknown names."""
+    settings = cast(CollectConfig, OmegaConf.to_object(config))
+    if not settings.policy:
+        raise UsageError("no policy is configured: name some, e.g. policy=[careful,hasty]")
+    with Sandbox(settings.workers) as sandbox:
+        loaded = load_tasks(REPOSITORY / settings.tasks, sandbox)
+        for reason, sources in loaded.left_out.items():
+            print(f"left out: {sum(sources.values())} tasks ({reason}): {sources}", file=sys.stderr)
+        planned = planned_attempts(loaded, settings)
+        policies = {name: ScriptedPolicy(name, script) for name, script in settings.policy.items()}
+        with progress("collecting", len(planned), "episodes", settings.progress) as advance:
+            trajectories = rollout(planned, policies, sandbox, settings.environment, settings.seed, settings.batch, advance)
+    pool = write_trajectories(REPOSITORY / settings.output, trajectories, {
+        "command": command, "seed": str(settings.seed), "tasks_fingerprint": loaded.fingerprint, "rmlab_version": rmlab.__version__,
+        "environment": settings.environment.evidence.value,
+    })
+    print(summary(pool, REPOSITORY / settings.output))
+    return pool
+
+
+def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[Planned]:
+    """Every attempt that is to be made, part by part and task by task."""
+    planned: list[Planned] = []
+    for name, part in settings.parts.items():
+        if name not in PARTS:
+            raise UsageError(f"parts.{name}: there is no such part; the parts are {', '.join(PARTS)}")
+        tasks = choose(loaded.part(name), part.tasks, settings.seed)
+        if part.tasks is not None and len(tasks) < part.tasks:
+            raise UsageError(f"parts.{name}.tasks={part.tasks} cannot be filled: {len(tasks)} tasks of that part hold here. "
+                             "Lower it, or set it to null for all.")
+        planned += plan(tasks, part.policies or sorted(settings.policy), part.attempts)
+    return planned
+
+
+def choose(tasks: Sequence[Task], number: int | None, seed: int) -> list[Task]:
+    """So many tasks in an order drawn by seed: one of every cluster before the second of any; all where number is null."""
+    drawn = sorted(tasks, key=lambda t: fingerprint([seed, t.task_id]))
+    seen: Counter[str] = Counter()
+    ranked = []
+    for task in drawn:
+        ranked.append((seen[task.cluster], task))
+        seen[task.cluster] += 1
+    ordered = [task for _, task in sorted(ranked, key=lambda pair: pair[0])]
+    return ordered if number is None else ordered[:number]
+
+
+def summary(pool: TrajectorySet, path: Path) -> str:
+    """What a set holds: trajectories and resolved rate by part and policy, and the file's size and fingerprint."""
+    lines = [f"{path}: {len(pool):,} trajectories, {path.stat().st_size / 1e6:.2f} MB, fingerprint {pool.fingerprint}"]
+    groups = Counter((t.split, t.policy) for t in pool.trajectories)
+    for (part, policy), n in sorted(groups.items(), key=str):
+        labels = [t.resolved for t in pool.trajectories if (t.split, t.policy) == (part, policy) and t.resolved is not None]
+        rate = sum(labels) / len(labels) if labels else float("nan")
+        lines.append(f"  {part} {policy}: {n:,} trajectories, {rate:.3f} resolved, {n - len(labels)} unlabelled")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    load_program("collect").main(sys.argv[1:])

@@ -1,0 +1,211 @@
+"""One attempt at a task, turn by turn: what the agent sees, what is executed, and whether the hidden tests pass at the end.
+
+An episode executes nothing itself. `needs` says which program has to run next and `receive` takes what came of it;
+where nothing is needed, `act` takes the agent's next action. So thousands of episodes go in lock-step through one
+sandbox, and the same episode serves scripts, language models and reinforcement learning.
+
+    user       median([1, 3, 2]) should return 2 but got 3
+               1 def median(xs):
+               2     return xs[len(xs) // 2]
+    assistant  edit 2: return sorted(xs)[len(xs) // 2]
+    user       ok
+    assistant  run
+    user       got 2
+    assistant  submit
+    user       final got 2
+
+`run` shows a value and never says whether it is right. The last message is the environment's own: under the evidence
+`final` it shows the value of the program at the end, submitted or not, so that no policy can hide it; under `voluntary`
+it is left out. An unfinished attempt never submitted; its program is tested all the same. An error of the environment
+(not of the program) is retried, then the attempt ends as `error`, without a label.
+"""
+
+import ast
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rmlab.microswe import grammar
+from rmlab.microswe.sandbox import Outcome, Program
+from rmlab.microswe.task import Task
+from rmlab.microswe.values import show
+from rmlab.trajectories.record import ExitStatus, Message, Trajectory
+
+SHOULD, GOT, FINAL = " should return ", "got ", "final "
+BUT = f" but {GOT}"
+
+
+class Evidence(StrEnum):
+    """Whether the end of every episode shows the public call's value, or only an agent's own runs do."""
+
+    final = "final"
+    voluntary = "voluntary"
+
+
+@dataclass
+class EnvironmentConfig:
+    """evidence: see Evidence. max_turns: actions an attempt has. retries: how often a failure of the sandbox is tried again."""
+
+    evidence: Evidence = Evidence.final
+    max_turns: int = 6
+    retries: int = 2
+
+
+class Episode:
+    """A state machine over one task. `code` is the present program, `messages` the conversation up to now.
+
+    Until it is `done`, exactly one of two things can happen: a program is executed (`needs` is not None), or the agent
+    acts.
+    """
+
+    def __init__(self, task: Task, environment: EnvironmentConfig):
+        self.task = task
+        self.environment = environment
+        self.code = task.code
+        self.messages: list[Message] = []
+        self.turns = 0
+        self.exit_status: ExitStatus | None = None
+        self.resolved: bool | None = None
+        self.public_passed: bool | None = None
+        self._failures = 0
+        self.needs: Program | None = public_program(task, task.code)
+
+    @property
+    def done(self) -> bool:
+        """True when the label is known, or was given up on."""
+        return self.exit_status is not None and self.needs is None
+
+    def receive(self, outcome: Outcome) -> None:
+        """Takes the outcome of the program that `needs` named. Raises RuntimeError where none was needed."""
+        if self.needs is None:
+            raise RuntimeError(f"{self.task.task_id}: an outcome came though no program was needed")
+        if broken(outcome):
+            self._failures += 1
+            if self._failures > self.environment.retries:
+                self._give_up()
+            return
+        self._failures = 0
+        shown = describe(outcome)
+        self.needs = None
+        if not self.messages:
+            self._say("user", issue(self.task, shown))
+        elif self.exit_status is None:
+            self._say("user", shown)
+            self._count_turn()
+        else:
+            expected = [self.task.outputs[i] for i in hidden_order(self.task)]
+            self.public_passed = passes(outcome, expected[:1])
+            self.resolved = passes(outcome, expected)
+            if self.environment.evidence is Evidence.final:
+                self._say("user", FINAL + shown)
+
+    def act(self, text: str) -> None:
+        """Takes the agent's next message. Raises RuntimeError where the episode is over or waits for an outcome."""
+        if self.needs is not None or self.exit_status is not None:
+            raise RuntimeError(f"{self.task.task_id}: it is not the agent's turn")
+        self._say("assistant", text)
+        try:
+            action = grammar.parse(text)
+            if isinstance(action, grammar.Edit):
+                self.code = grammar.apply(self.code, action)
+        except grammar.UnreadableAction as error:
+            self._say("user", f"error: {error}")
+            self._count_turn()
+            return
+        if isinstance(action, grammar.Run):
+            self.needs = public_program(self.task, self.code)
+        elif isinstance(action, grammar.Submit):
+            self._end("submitted")
+        else:
+            self._say("user", "ok")
+            self._count_turn()
+
+    def trajectory(self, policy: str, attempt: int) -> Trajectory:
+        """The record of a finished episode. Raises RuntimeError before that."""
+        if not self.done or self.exit_status is None:
+            raise RuntimeError(f"{self.task.task_id}: the episode is not over")
+        task = self.task
+        return Trajectory(
+            task_id=task.task_id, cluster=task.cluster, source=task.source, policy=policy, attempt=attempt,
+            messages=tuple(self.messages), patch=grammar.patch(task.code, self.code), exit_status=self.exit_status,
+            resolved=self.resolved, label_source=None if self.resolved is None else "hidden tests", split=task.part,
+            extra={"operators": list(task.operators), "lines": list(task.lines), "public_share": round(task.public_share, 4),
+                   "public_passed": self.public_passed},
+        )
+
+    def _say(self, role: str, content: str) -> None:
+        self.messages.append(Message("assistant" if role == "assistant" else "user", content))
+
+    def _count_turn(self) -> None:
+        self.turns += 1
+        if self.turns >= self.environment.max_turns:
+            self._end("unfinished")
+
+    def _end(self, status: ExitStatus) -> None:
+        self.exit_status = status
+        self.needs = hidden_program(self.task, self.code)
+
+    def _give_up(self) -> None:
+        self.needs = None
+        self.exit_status = "error"
+        if not self.messages:
+            self._say("user", issue(self.task, "no value"))
+
+
+def call(task: Task, arguments: str) -> str:
+    """A call as one would write it: the entry's name and the arguments of the tuple's source. `f(x)` from "(x,)"."""
+    parsed = ast.parse(arguments, mode="eval").body
+    parts = parsed.elts if isinstance(parsed, ast.Tuple) else [parsed]
+    return f"{task.entry}({', '.join(ast.unparse(part) for part in parts)})"
+
+
+def issue(task: Task, shown: str) -> str:
+    """The first message: the failing public call, what it should return and what it did, and the numbered program."""
+    return f"{call(task, task.public_input)}{SHOULD}{show(task.public_output)}{BUT}{shown.removeprefix(GOT)}\n{grammar.numbered(task.code)}"
+
+
+def expected_value(messages: Sequence[Message]) -> str | None:
+    """What the issue says the public call should return, as text; None where the conversation is no micro-SWE episode."""
+    if not messages or SHOULD not in (first := messages[0].content.split("\n", 1)[0]):
+        return None
+    return first.rsplit(BUT, 1)[0].rsplit(SHOULD, 1)[1]
+
+
+def last_value(messages: Sequence[Message]) -> str | None:
+    """What the last execution in the conversation showed, as text; None where nothing was executed since the issue."""
+    for message in reversed(messages[1:]):
+        shown = message.content.removeprefix(FINAL)
+        if message.role == "user" and shown.startswith(GOT):
+            return shown.removeprefix(GOT)
+    return None
+
+
+def hidden_order(task: Task) -> list[int]:
+    """Indices of the hidden tests as they are run: the public call first, so that its value is there at every end."""
+    return [task.public, *(i for i in range(len(task.inputs)) if i != task.public)]
+
+
+def public_program(task: Task, code: str) -> Program:
+    """The public call alone: what `run` executes."""
+    return Program(task.context, code, task.entry, (task.public_input,))
+
+
+def hidden_program(task: Task, code: str) -> Program:
+    """All hidden tests."""
+    return Program(task.context, code, task.entry, tuple(task.inputs[i] for i in hidden_order(task)))
+
+
+def broken(outcome: Outcome) -> bool:
+    """Whether the sandbox failed rather than the program: a worker lost twice, or the batch's time over before its turn."""
+    return (outcome.error in ("the worker was lost twice", "the batch's time was over")
+            and all(result.value == outcome.error and result.kind in ("killed", "timeout") for result in outcome.results))
+
+
+def passes(outcome: Outcome, expected: Sequence[str]) -> bool:
+    """Whether the first len(expected) calls all gave the expected outputs."""
+    return outcome.error is None and all(r.matches(e) for r, e in zip(outcome.results, expected, strict=False))
+
+
+def describe(outcome: Outcome) -> str:
+    """What an agent is shown of the first call: `got 7`, `got raised TypeError`, `got SyntaxError: line 2: ...`."""
+    return GOT + (outcome.error if outcome.error is not None else outcome.results[0].show())

@@ -1,0 +1,63 @@
+"""How a scripted policy is described: four choices that make its behaviour, and the numbers that go with them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Search(StrEnum):
+    """Which line it turns to when it does not see the bug."""
+
+    top_down = "top_down"  # from the first line downwards, skipping some
+    suspicious = "suspicious"  # the more ways a line could be wrong, the sooner
+    random = "random"  # any line
+    operators = "operators"  # suspicious lines, and there one kind of change after the other, in a fixed order
+
+
+class Runs(StrEnum):
+    """When it looks at the public call's value."""
+
+    never = "never"
+    first = "first"  # before its first edit and after every edit
+    after_edit = "after_edit"
+    sometimes = "sometimes"  # before and after edits, by a coin
+
+
+class Reacts(StrEnum):
+    """What it does when a value is not the expected one."""
+
+    stay = "stay"  # writes the same line again
+    move = "move"  # leaves the edit in place and turns to another line
+    revert = "revert"  # puts the line back, then turns to another line
+
+
+class Stops(StrEnum):
+    """What makes it submit."""
+
+    match = "match"  # the expected value was shown
+    patience = "patience"  # it has made as many edits as it meant to
+    random = "random"  # a coin after every edit
+
+
+@dataclass
+class ScriptedConfig:
+    """A script's behaviour. All numbers but patience are probabilities.
+
+    eye: it turns to the line that holds the bug, whatever its search would do. hand: on that line it writes the right
+    repair; by task it varies evenly over hand ± spread / 2 (some bugs are plain to every script, some to none).
+    patience: most edits it means to make. doubt: it edits once more though the expected value was shown. haste: it
+    submits though another value was shown (stops=match), or at the coin (stops=random). lingers: it runs again instead
+    of submitting, each time anew. slips: a message is not in the grammar.
+    """
+
+    search: Search = Search.suspicious
+    runs: Runs = Runs.after_edit
+    reacts: Reacts = Reacts.stay
+    stops: Stops = Stops.match
+    eye: float = 0.6
+    hand: float = 0.5
+    spread: float = 0.8
+    patience: int = 2
+    doubt: float = 0.2
+    haste: float = 0.3
+    lingers: float = 0.15
+    slips: float = 0.03

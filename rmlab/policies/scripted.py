@@ -1,0 +1,155 @@
+"""Scripted policies: agents that search, run, react and stop in ways that a configuration names.
+
+Each attempt is a generator of messages: it yields what it says and reads the answers from the episode. Its randomness
+is the attempt's own.
+"""
+
+import random
+from collections.abc import Generator, Sequence
+from functools import lru_cache
+
+from rmlab.fingerprint import fingerprint
+from rmlab.microswe.episode import Episode, expected_value, last_value
+from rmlab.microswe.grammar import Edit, Run, Submit, write
+from rmlab.microswe.task import Task
+from rmlab.policies.config import Reacts, Runs, ScriptedConfig, Search, Stops
+from rmlab.policies.knowledge import Knowledge
+from rmlab.policies.policy import Attempt
+
+SLIPS = ("edit line {line}: {code}", "I would change line {line}", "test", "run()", "submit it", "edit {code}")
+HARDEST, EASIEST = 0.02, 0.98  # no bug is plain to a script, or hidden from it, for certain
+
+
+class ScriptedPolicy:
+    """A policy that plays a script. name: how its trajectories are called."""
+
+    def __init__(self, name: str, config: ScriptedConfig):
+        self.name = name
+        self.config = config
+
+    def act(self, attempts: Sequence[Attempt]) -> list[str]:
+        """The scripts' next messages; a script goes on where it stopped."""
+        return [self._next(attempt) for attempt in attempts]
+
+    def _next(self, attempt: Attempt) -> str:
+        if attempt.memory is None:
+            attempt.memory = _Script(attempt.episode, self.config, attempt.rng).messages()
+        return str(next(attempt.memory))
+
+
+@lru_cache(maxsize=4096)
+def _knowledge(task: Task) -> Knowledge:
+    return Knowledge(task)
+
+
+def skill(config: ScriptedConfig, task: Task) -> float:
+    """The chance that a script at the right line writes the right repair: the same for every attempt at a task."""
+    ease = int(fingerprint(["ease", task.task_id])[:8], 16) / 0xFFFFFFFF
+    return min(max(config.hand + config.spread * (ease - 0.5), HARDEST), EASIEST)
+
+
+class _Script:
+    """One attempt. `line`: where it edited last; `edits`: how many edits it has made."""
+
+    def __init__(self, episode: Episode, config: ScriptedConfig, rng: random.Random):
+        self.episode = episode
+        self.config = config
+        self.rng = rng
+        self.knowledge = _knowledge(episode.task)
+        self.hand = skill(config, episode.task)
+        self.line: int | None = None
+        self.edits = 0
+        self.means_to_make = rng.randint(1, config.patience)
+        self.tried: set[Edit] = set()
+        self.cursor = 0
+
+    def messages(self) -> Generator[str, None, None]:
+        """The whole attempt; the episode ends it."""
+        if self.config.runs is Runs.first or self._sometimes():
+            yield from self._say(Run())
+        while True:
+            yield from self._edit()
+            looked = self.config.runs in (Runs.first, Runs.after_edit) or self._sometimes()
+            if looked:
+                yield from self._say(Run())
+            if self._content(looked):
+                break
+        while self._chance(self.config.lingers):
+            yield from self._say(Run())
+        while True:
+            yield from self._say(Submit())
+
+    def _edit(self) -> Generator[str, None, None]:
+        reacts = self.config.reacts
+        if self.line is not None and reacts is Reacts.revert and self._chance(0.5):
+            before = self.episode.task.code.split("\n")[self.line - 1].strip()
+            yield from self._say(Edit(self.line, before))
+            self.line = None
+        if reacts is not Reacts.stay:
+            self.line = None
+        edit = self._propose()
+        self.tried.add(edit)
+        self.line = edit.line
+        self.edits += 1
+        yield from self._say(edit)
+
+    def _say(self, action: Edit | Run | Submit) -> Generator[str, None, None]:
+        if self._chance(self.config.slips):
+            edit = action if isinstance(action, Edit) else Edit(self.line or 1, "pass")
+            yield self.rng.choice(SLIPS).format(line=edit.line, code=edit.code)
+        yield write(action)
+
+    def _content(self, looked: bool) -> bool:
+        """Whether it wants to submit now. looked: it has just seen the public call's value."""
+        config = self.config
+        if config.stops is Stops.random:
+            return self._chance(config.haste)
+        if config.stops is Stops.patience or not looked:
+            return self.edits >= self.means_to_make
+        if last_value(self.episode.messages) == expected_value(self.episode.messages):
+            return not self._chance(config.doubt)
+        return self.edits >= self.means_to_make and self._chance(config.haste)
+
+    def _propose(self) -> Edit:
+        repairs = {edit.line: edit for edit in self.knowledge.repairs(self.episode.code)}
+        line = self.line if self.line is not None and not self._chance(0.3) else self._turn_to(list(repairs))
+        if line in repairs and self._chance(self.hand):
+            return repairs[line]
+        return self._plausible(line) or self._plausible(self._turn_to([])) or self._same_again(line)
+
+    def _turn_to(self, buggy: list[int]) -> int:
+        """The line that it looks at next."""
+        if buggy and self._chance(self.config.eye):
+            return self.rng.choice(buggy)
+        suspicion = self.knowledge.suspicion or {1: 1}
+        lines = list(suspicion)
+        if self.config.search is Search.top_down:
+            self.cursor += 1 + self.rng.randrange(2)
+            return lines[(self.cursor - 1) % len(lines)]
+        if self.config.search is Search.random:
+            return self.rng.choice(lines)
+        return self.rng.choices(lines, list(suspicion.values()))[0]
+
+    def _plausible(self, line: int) -> Edit | None:
+        """A wrong edit of a line that was not tried yet; None where there is none."""
+        siblings, variations = ([text for text in texts if Edit(line, text) not in self.tried]
+                                for texts in self.knowledge.wrong(self.episode.code, line))
+        texts = siblings if siblings and (not variations or self._chance(0.5)) else variations
+        if not texts:
+            return None
+        if self.config.search is Search.operators:
+            rank = 0
+            while self._chance(0.5):
+                rank += 1
+            return Edit(line, texts[rank % len(texts)])
+        return Edit(line, self.rng.choice(texts))
+
+    def _same_again(self, line: int) -> Edit:
+        """The line as it stands: what is written when nothing else comes to mind."""
+        return Edit(line, self.episode.code.split("\n")[line - 1].strip())
+
+    def _sometimes(self) -> bool:
+        return self.config.runs is Runs.sometimes and self._chance(0.5)
+
+    def _chance(self, probability: float) -> bool:
+        return self.rng.random() < probability

@@ -1,0 +1,97 @@
+import pytest
+
+from rmlab.microswe.episode import EnvironmentConfig, Episode, Evidence, call, expected_value, last_value
+from rmlab.microswe.sandbox import Sandbox
+from rmlab.microswe.task import Task
+from rmlab.trajectories.record import Message
+
+CODE = "def middle(xs):\n    ys = sorted(xs)\n    return ys[0]"
+TASK = Task(
+    task_id="hand/middle/0", function_id="hand.middle", package="hand", source="hand", cluster="c", part="verifier", entry="middle",
+    context="import math", original=CODE.replace("ys[0]", "ys[len(ys) // 2]"), code=CODE, lines=(3,), operators=("index",),
+    inputs=("([5],)", "([3, 1, 2],)", "([2, 9, 4, 7, 5],)"), outputs=("5", "2", "5"), public=1, public_share=0.5,
+)
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox(1) as sandbox:
+        yield sandbox
+
+
+def play(sandbox, actions, task=TASK, **environment):
+    episode = Episode(task, EnvironmentConfig(**environment))
+    actions = iter(actions)
+    while not episode.done:
+        if episode.needs is not None:
+            episode.receive(sandbox.run([episode.needs])[0])
+        else:
+            episode.act(next(actions))
+    return episode.trajectory("hand", 0)
+
+
+def contents(trajectory):
+    return [m.content for m in trajectory.messages]
+
+
+def test_a_right_repair_is_resolved_and_its_value_is_shown(sandbox):
+    t = play(sandbox, ["run", "edit 3: return ys[len(ys) // 2]", "run", "submit"])
+    assert contents(t) == [
+        "middle([3, 1, 2]) should return 2 but got 1\n1 def middle(xs):\n2     ys = sorted(xs)\n3     return ys[0]",
+        "run", "got 1", "edit 3: return ys[len(ys) // 2]", "ok", "run", "got 2", "submit", "final got 2"]
+    assert (t.resolved, t.exit_status, t.label_source, t.split) == (True, "submitted", "hidden tests", "verifier")
+    assert t.patch == "3- return ys[0]\n3+ return ys[len(ys) // 2]"
+    assert t.extra["public_passed"] is True
+
+
+def test_a_weak_public_call_does_not_make_it_resolved(sandbox):
+    t = play(sandbox, ["edit 3: return ys[1]", "submit"])
+    assert (t.resolved, t.extra["public_passed"], contents(t)[-1]) == (False, True, "final got 2")
+
+
+def test_voluntary_evidence_leaves_out_only_the_last_message(sandbox):
+    shown = play(sandbox, ["edit 3: return ys[1]", "submit"])
+    hidden = play(sandbox, ["edit 3: return ys[1]", "submit"], evidence=Evidence.voluntary)
+    assert hidden.messages == shown.messages[:-1]
+    assert hidden.resolved == shown.resolved
+
+
+def test_out_of_turns_is_unfinished_and_tested_all_the_same(sandbox):
+    t = play(sandbox, ["edit 3: return ys[len(ys) // 2]", *["run"] * 5])
+    assert (t.exit_status, t.resolved) == ("unfinished", True)
+    assert contents(t)[-2:] == ["got 2", "final got 2"]
+    assert sum(m.role == "assistant" for m in t.messages) == 6
+
+
+def test_unreadable_actions_cost_turns_and_are_answered(sandbox):
+    t = play(sandbox, ["fix it", "edit 9: x = 1", "submit"], max_turns=3)
+    assert contents(t)[2] == "error: say one of: edit N: code | run | submit"
+    assert contents(t)[4] == "error: there is no line 9: lines are 1 to 3"
+    assert (t.exit_status, t.resolved, t.patch) == ("submitted", False, "")
+
+
+def test_an_edit_that_does_not_compile_is_shown_at_the_next_run(sandbox):
+    t = play(sandbox, ["edit 3: return ys[", "run", "submit"])
+    assert contents(t)[4].startswith("got SyntaxError")
+    assert t.resolved is False
+
+
+def test_the_program_cannot_act_out_of_turn(sandbox):
+    episode = Episode(TASK, EnvironmentConfig())
+    with pytest.raises(RuntimeError, match="not the agent's turn"):
+        episode.act("run")
+
+
+def test_calls_are_written_as_calls():
+    assert call(TASK, "([1],)") == "middle([1])"
+    assert call(TASK, "(1, 'a, b')") == "middle(1, 'a, b')"
+    assert call(TASK, "()") == "middle()"
+
+
+def test_reads_the_values_back():
+    first = Message("user", "f(' should return 1 but got 2') should return ' but ' but got 3\n1 def f(x):")
+    assert expected_value([first]) == "' but '"
+    assert last_value([first]) is None
+    assert last_value([first, Message("assistant", "run"), Message("user", "got 4"), Message("user", "ok")]) == "4"
+    assert last_value([first, Message("user", "got 4"), Message("user", "final got raised KeyError")]) == "raised KeyError"
+    assert expected_value([Message("user", "please fix the bug")]) is None

@@ -1,0 +1,103 @@
+import random
+from collections import Counter
+
+import pytest
+
+from rmlab.configuration import compose
+from rmlab.microswe.episode import EnvironmentConfig
+from rmlab.microswe.grammar import apply
+from rmlab.microswe.sandbox import Sandbox
+from rmlab.microswe.task import read_tasks
+from rmlab.paths import CONF, STARTER
+from rmlab.policies.config import Runs, ScriptedConfig, Stops
+from rmlab.policies.knowledge import Knowledge
+from rmlab.policies.rollout import plan, rollout
+from rmlab.policies.scripted import ScriptedPolicy, skill
+from rmlab.verifiers.shape import pattern
+
+
+@pytest.fixture(scope="module")
+def tasks():
+    return random.Random(0).sample([t for t in read_tasks(STARTER / "tasks.parquet")[0] if t.part == "validation"], 6)
+
+
+@pytest.fixture(scope="module")
+def played(tasks):
+    """Every configured policy, four attempts at each of six tasks."""
+    from omegaconf import OmegaConf
+
+    scripts = OmegaConf.to_object(compose("collect", []))
+    policies = {name: ScriptedPolicy(name, script) for name, script in scripts.policy.items()}
+    with Sandbox(2) as sandbox:
+        found = rollout(plan(tasks, sorted(policies), 4), policies, sandbox, EnvironmentConfig(), seed=3)
+    return scripts.policy, found
+
+
+def test_every_policy_file_is_configured_and_there_are_at_least_four(played):
+    scripts, _ = played
+    assert set(scripts) == {path.stem for path in (CONF / "policy").glob("*.yaml")}
+    assert len(scripts) >= 4
+    behaviours = {(s.search, s.runs, s.reacts, s.stops) for s in scripts.values()}
+    assert len(behaviours) == len(scripts)
+
+
+def test_behaviour_is_what_the_configuration_says(played):
+    scripts, found = played
+    for name, script in scripts.items():
+        patterns = [pattern(t) for t in found if t.policy == name]
+        assert all(1 <= len(p) <= 6 for p in patterns)
+        if script.runs is Runs.never:
+            assert not any("R" in p for p in patterns)
+        if script.runs is Runs.first:
+            assert all(p.lstrip("?")[0] == "R" for p in patterns)
+        if script.stops is Stops.patience:
+            assert max(p.count("E") for p in patterns) <= script.patience
+
+
+def test_attempts_at_a_task_differ_and_both_labels_occur(played):
+    _, found = played
+    groups = Counter((t.task_id, t.policy) for t in found)
+    distinct = Counter((task, policy) for task, policy, _ in {(t.task_id, t.policy, t.content_id) for t in found})
+    assert sum(distinct.values()) > 0.6 * sum(groups.values())
+    assert {t.resolved for t in found} == {True, False}
+    assert {t.exit_status for t in found} <= {"submitted", "unfinished"}
+
+
+def test_the_label_and_the_operators_are_never_said(played):
+    _, found = played
+    words = {word for t in found for m in t.messages if m.role == "user" for word in m.content.split("\n")[0].split()[:1]}
+    assert not words & {"resolved", "passed", "failed", "PASS", "FAIL"}
+
+
+def test_batch_and_workers_change_nothing(tasks):
+    policies = {"p": ScriptedPolicy("p", ScriptedConfig())}
+    planned = plan(tasks[:3], ["p"], 3)
+    with Sandbox(1) as one, Sandbox(2) as two:
+        first = rollout(planned, policies, one, EnvironmentConfig(), seed=1, batch=2)
+        second = rollout(planned, policies, two, EnvironmentConfig(), seed=1)
+        other_seed = rollout(planned, policies, two, EnvironmentConfig(), seed=2)
+    assert first == second
+    assert first != other_seed
+    assert [(t.task_id, t.attempt) for t in first] == [(p.task.task_id, p.number) for p in planned]
+
+
+def test_repairs_make_the_original_and_wrong_edits_do_not(tasks):
+    for task in tasks:
+        known = Knowledge(task)
+        code = task.code
+        for edit in known.repairs(code):
+            code = apply(code, edit)
+        assert code == task.original
+        for line in task.lines:
+            now = task.code.split("\n")[line - 1].strip()
+            for texts in known.wrong(task.code, line):
+                assert now not in texts
+                assert task.original.split("\n")[line - 1].strip() not in texts
+
+
+def test_skill_is_the_same_for_all_attempts_and_differs_between_tasks(tasks):
+    config = ScriptedConfig(hand=0.5, spread=0.8)
+    skills = [skill(config, task) for task in tasks]
+    assert skills == [skill(config, task) for task in tasks]
+    assert len(set(skills)) == len(tasks)
+    assert all(0.1 <= s <= 0.9 for s in skills)
