@@ -1,0 +1,74 @@
+"""Build tasks: makes the micro-SWE tasks file from the functions of installed packages (the extra `tasks`).
+
+    rmlab tasks build output=runs/tasks.parquet
+    rmlab tasks build output=runs/random.parquet public_call=random
+
+Done once: the file is shipped and carried, not built again on another machine. Deterministic by seed on one Python.
+"""
+
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+import rmlab
+from rmlab.configuration import compose
+from rmlab.errors import UsageError
+from rmlab.microswe.build import BuildConfig, Built, build
+from rmlab.microswe.functions import SOURCES
+from rmlab.microswe.task import write_tasks
+from rmlab.paths import REPOSITORY
+
+
+@dataclass
+class BuildTasksConfig(BuildConfig):
+    """output: path, from the repository's root where it is relative."""
+
+    output: str = MISSING
+
+
+ConfigStore.instance().store(name="build_tasks_schema", node=BuildTasksConfig)
+
+
+def main(overrides: Sequence[str]) -> Built:
+    """Composes `conf/build_tasks.yaml` with the overrides and builds."""
+    return run(compose("build_tasks", list(overrides)), command=shlex.join(["rmlab", "tasks", "build", *overrides]))
+
+
+def run(config: DictConfig, command: str = "rmlab tasks build") -> Built:
+    """Builds what the configuration asks for, writes the file and says what is in it. Raises UsageError for unknown names."""
+    settings = OmegaConf.to_object(config)
+    assert isinstance(settings, BuildTasksConfig)
+    for key, names in (("sources", settings.sources), ("withheld", [settings.withheld] if settings.withheld else [])):
+        for name in names:
+            if name not in SOURCES:
+                raise UsageError(f"{key}: there is no source {name!r}; the sources are {', '.join(SOURCES)}")
+    built = build(settings)
+    path = REPOSITORY / settings.output
+    write_tasks(path, built.tasks, {"command": command, "rmlab_version": rmlab.__version__, **built.metadata})
+    print(summary(built, path))
+    return built
+
+
+def summary(built: Built, path: Path) -> str:
+    """What a tasks file holds, by part and source."""
+    counts = json.loads(built.metadata["counts"])
+    largest = counts["largest_cluster"]
+    lines = [f"{path}: {len(built.tasks):,} tasks, {path.stat().st_size / 1e6:.2f} MB",
+             f"  {counts['functions']} functions in {counts['clusters']} clusters, the largest of {largest['functions']} ({largest['name']})",
+             f"  at least {float(built.metadata['share_threshold']):.0%} of the other wrong edits satisfy the weakest call; "
+             f"{counts['two_bugs']} tasks have two bugs; {built.metadata['withheld'] or 'nothing'} is withheld for evaluation"]
+    for part, by_source in counts["by_part"].items():
+        lines.append(f"  {part}: {sum(by_source.values()):,} tasks of {counts['functions_by_part'][part]} functions, {by_source}")
+    for source, reasons in counts["left_out"].items():
+        lines.append(f"  left out of {source}: " + ", ".join(f"{n} {reason}" for reason, n in list(reasons.items())[:6]))
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,163 @@
+"""Running candidates: do they have inputs, are they deterministic, and what does each mutant of them give?
+
+Everything runs in the sandbox. An original is run twice, in two sandboxes whose processes share no memory layout, and
+must give the same outputs both times.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+from rmlab.microswe.examples import examples
+from rmlab.microswe.functions import Collection, Function
+from rmlab.microswe.guesses import guesses, sample
+from rmlab.microswe.inputs import choose, variations
+from rmlab.microswe.operators import Mutant, mutants
+from rmlab.microswe.public_call import Outputs
+from rmlab.microswe.sandbox import Limits, Outcome, Program, Sandbox
+from rmlab.progress import progress
+
+T = TypeVar("T")
+LIMITS = Limits(call_seconds=0.25, program_seconds=0.5, memory_mb=256)
+"""Short: thousands of mutants loop for ever."""
+TRIED = 40
+SAMPLES_OF_A_GUESS = 4
+BATCH = 512
+MOST_OF_A_LINE, MOST_OF_A_FUNCTION = 12, 90
+
+
+@dataclass(frozen=True)
+class Tested:
+    """A function with its tests. guessed: no example was found, the inputs come from guesses."""
+
+    function: Function
+    inputs: tuple[str, ...]
+    expected: tuple[str, ...]
+    guessed: bool
+
+    def program(self, code: str) -> Program:
+        """Another text in the function's place, on its inputs."""
+        return Program(self.function.context, code, self.function.entry, self.inputs)
+
+
+@dataclass(frozen=True)
+class Edit:
+    """One mutant and its outputs; where one agrees with the expected output, it is that very text. names: of what it raises."""
+
+    mutant: Mutant
+    outputs: Outputs
+    raises: frozenset[str]
+
+
+def tested_functions(collection: Collection, seed: int, workers: int, show: bool) -> tuple[list[Tested], dict[str, Counter[str]]]:
+    """The functions that have inputs and are deterministic, in order, and by source how many are not."""
+    left_out = {source: Counter(counts) for source, counts in collection.left_out.items()}
+    found: dict[str, Tested] = {}
+    with Sandbox(workers, LIMITS) as sandbox:
+        known = {f.function_id: examples(f, collection.tests) for f in collection.functions}
+        rngs = {f.function_id: random.Random(f"{seed} {f.function_id}") for f in collection.functions}
+        with_examples = [f for f in collection.functions if known[f.function_id]]
+        sources = [tuple(variations(known[f.function_id], TRIED, rngs[f.function_id])) for f in with_examples]
+        _settle(found, with_examples, sources, sandbox, "trying examples", show, guessed=False)
+
+        rest = [f for f in collection.functions if f.function_id not in found and guesses(f)]
+        tries = [[sample(kinds, SAMPLES_OF_A_GUESS, rngs[f.function_id]) for kinds in guesses(f)] for f in rest]
+        outcomes = _run([_original(f, tuple(s for group in t for s in group)) for f, t in zip(rest, tries, strict=True)], sandbox, "trying guesses", show)
+        best = [_best(t, outcome) for t, outcome in zip(tries, outcomes, strict=True)]
+        taken = [(f, guesses(f)[b]) for f, b in zip(rest, best, strict=True) if b is not None]
+        sources = [tuple(sample(kinds, TRIED, rngs[f.function_id])) for f, kinds in taken]
+        _settle(found, [f for f, _ in taken], sources, sandbox, "trying guessed inputs", show, guessed=True)
+
+    candidates = [found[f.function_id] for f in collection.functions if f.function_id in found]
+    with Sandbox(workers, LIMITS) as other:  # another process tree: other addresses, nothing left over
+        again = _run([t.program(t.function.code) for t in candidates], other, "running again", show)
+    kept = []
+    for tested, outcome in zip(candidates, again, strict=True):
+        if tuple(r.encoded for r in outcome.results) == tested.expected:
+            kept.append(tested)
+        else:
+            left_out[tested.function.source]["not deterministic"] += 1
+    for function in collection.functions:
+        if function.function_id not in found:
+            left_out[function.source]["no inputs"] += 1
+    return kept, left_out
+
+
+def _settle(found: dict[str, Tested], functions: Sequence[Function], sources: Sequence[tuple[str, ...]], sandbox: Sandbox,
+            title: str, show: bool, guessed: bool) -> None:
+    outcomes = _run([_original(f, s) for f, s in zip(functions, sources, strict=True)], sandbox, title, show)
+    for function, tried, outcome in zip(functions, sources, outcomes, strict=True):
+        chosen = choose(tried, outcome.results, function.code)
+        if chosen is not None:
+            found[function.function_id] = Tested(function, tuple(i for i, _ in chosen), tuple(o for _, o in chosen), guessed)
+
+
+def _original(function: Function, inputs: tuple[str, ...]) -> Program:
+    return Program(function.context, function.code, function.entry, inputs)
+
+
+def _best(tries: Sequence[Sequence[str]], outcome: Outcome) -> int | None:
+    """The guess under which the function returned most often and most differently; None where none did."""
+    scores = []
+    at = 0
+    for group in tries:
+        results = outcome.results[at: at + len(group)]
+        at += len(group)
+        returned = [r.value for r in results if r.kind == "value"]
+        scores.append((len(returned) + 2 * len(set(returned))) if 2 * len(returned) > len(group) else 0)
+    top = max(scores, default=0)
+    return scores.index(top) if top > 0 else None
+
+
+def all_edits(tested: Sequence[Tested], seed: int, workers: int, show: bool) -> dict[str, list[Edit]]:
+    """Function id to a balanced draw of its mutants, each with its outputs."""
+    drawn = {t.function.function_id: drawn_mutants(t.function, seed) for t in tested}
+    pairs = [(t, m) for t in tested for m in drawn[t.function.function_id]]
+    found: dict[str, list[Edit]] = {t.function.function_id: [] for t in tested}
+    for (t, mutant), outputs, raises in zip(pairs, *run_edits([(t, m.code) for t, m in pairs], workers, "running mutants", show), strict=True):
+        found[t.function.function_id].append(Edit(mutant, outputs, raises))
+    return found
+
+
+def run_edits(texts: Sequence[tuple[Tested, str]], workers: int, title: str, show: bool) -> tuple[list[Outputs], list[frozenset[str]]]:
+    """The outputs of each text on its function's inputs, and the names of the exceptions among them."""
+    with Sandbox(workers, LIMITS) as sandbox:
+        outcomes = _run([t.program(code) for t, code in texts], sandbox, title, show)
+    outputs = [tuple(e if r.matches(e) else r.encoded for r, e in zip(o.results, t.expected, strict=True))
+               for (t, _), o in zip(texts, outcomes, strict=True)]
+    return outputs, [frozenset(r.value for r in o.results if r.kind == "raised") for o in outcomes]
+
+
+def drawn_mutants(function: Function, seed: int) -> list[Mutant]:
+    """At most MOST_OF_A_LINE mutants of a line, the operators taking turns, and MOST_OF_A_FUNCTION, whole lines at a time."""
+    rng = random.Random(f"{seed} mutants {function.function_id}")
+    by_line: dict[int, list[Mutant]] = {}
+    for mutant in mutants(function.code):
+        by_line.setdefault(mutant.line, []).append(mutant)
+    drawn: list[Mutant] = []
+    for line in rng.sample(sorted(by_line), len(by_line)):
+        if len(drawn) < MOST_OF_A_FUNCTION:
+            drawn += in_turns(rng.sample(by_line[line], len(by_line[line])), lambda m: m.operator)[:MOST_OF_A_LINE]
+    return sorted(drawn[:MOST_OF_A_FUNCTION], key=lambda m: m.line)
+
+
+def in_turns(items: Sequence[T], kind: Callable[[T], str]) -> list[T]:
+    """The first of each kind, then the second of each, and so on; within a kind, the order given."""
+    seen: Counter[str] = Counter()
+    ranked = []
+    for item in items:
+        ranked.append((seen[kind(item)], item))
+        seen[kind(item)] += 1
+    return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
+
+
+def _run(programs: Sequence[Program], sandbox: Sandbox, title: str, show: bool) -> list[Outcome]:
+    outcomes: list[Outcome] = []
+    with progress(title, len(programs), "programs", show) as advance:
+        for start in range(0, len(programs), BATCH):
+            batch = programs[start: start + BATCH]
+            outcomes += sandbox.run(batch)
+            advance(len(batch))
+    return outcomes
