@@ -28,14 +28,15 @@ METRICS = {
 }
 
 
-def main(scores: Path, as_json: bool, trajectories: Path | None = None) -> None:
+def main(scores: Path, as_json: bool, trajectories: Path | None = None, validation: Path | None = None) -> None:
     """Prints the report of a score table.
 
     as_json: exactly one JSON object on stdout instead of tables. trajectories: a trajectory set that holds the scored
-    attempts; adds `baselines`. Raises DataError for a table or set that is not one.
+    attempts; adds `baselines`. validation: a score table of the same verifier on other tasks; adds `post_hoc`.
+    Raises DataError for a table or set that is not one.
     """
     table = read_score_table(scores)
-    found = report(table)
+    found = report(table, validation=None if validation is None else read_score_table(validation))
     if trajectories is not None:
         found["baselines"] = _baselines(table, trajectories)
     if as_json:
@@ -68,9 +69,12 @@ def _show(path: Path, found: Report) -> None:
     policies = f" of {found['policies']} policies (grouped values: per policy, averaged)" if found["policies"] > 1 else ""
     console.print(f"[bold]{escape(str(path))}[/bold]: {found['trajectories']:,} labelled attempts{policies} at {found['tasks']:,} tasks, "
                   f"{scored} scored, {resolved} resolved; {found['unlabelled']:,} unlabelled left out")
-    console.print(f"Intervals: 95 %, {found['replicates']:,} resamples of {found['clusters']:,} clusters, seed {found['seed']}", style="dim")
+    console.print(f"Intervals: 95 %, {found['replicates']:,} resamples of {found['clusters']:,} clusters, seed {found['seed']}",
+                  style="dim")
     console.print(_curve_table(found))
     console.print(_metric_table(found))
+    if found["post_hoc"] is not None:
+        console.print(_post_hoc_table(found))
     if "baselines" in found:
         console.print(_baseline_table(found))
 
@@ -133,6 +137,16 @@ def _notes(found: Report) -> dict[str, str]:
         notes["ece_width_10"] = (f"miscalibrated: 95 % of calibrated scores stay below {floor}" if verdict
                                  else f"not shown to be miscalibrated: calibrated scores reach {floor}")
     return notes
+
+
+def _post_hoc_table(found: Report) -> "Table":
+    shown = _table("Calibrated on validation")
+    for name in ("", "ECE, 10 bins", "95 %", "Brier score", "log loss"):
+        shown.add_column(name, justify="right" if name else "left", no_wrap=True)
+    for name, values in {"before": found, **found["post_hoc"]}.items():
+        shown.add_row(name, _number(values["ece_width_10"]), _interval(values["ci95"].get("ece_width_10")), _number(values["brier"]),
+                      _number(values["log_loss"]))
+    return shown
 
 
 def _baseline_table(found: Report) -> "Table":

@@ -6,9 +6,12 @@ best_of_k.py       RM@k and pass@k, exact
 discrimination.py  AUC pooled, within tasks, between tasks
 calibration.py     ECE in its variants, MCE, Brier score and its decomposition, log loss
 recalibration.py   slope and intercept of the logistic recalibration
+posthoc.py         calibrators fitted on validation: temperature, Platt, isotonic
 noise_floor.py     the ECE that calibrated scores would show on the same table
 advantage.py       what group-relative advantages make of the scores
 resampled.py       all of these under weights of clusters, for many weightings at once
 uncertainty.py     cluster bootstrap and its intervals
 report.py          all of it as one object by the contract's names
+compare.py         two score tables on the same trajectories: the cluster swap test
+sweep_levels.py    two levels of a sweep, several seeds each
 """

@@ -54,7 +54,7 @@ def _boundary(value_N: Floats, label_N: Floats) -> float | None:
 def fit_logistic(value_N: Floats, label_N: Floats) -> tuple[float, float]:
     """Maximum-likelihood intercept and slope of label on one value, by Newton steps that are halved until they help.
 
-    The classes must overlap: see recalibrate.
+    label_N: 0, 1, or between (soft labels). Hard classes must overlap: see recalibrate.
     """
     design_N2 = np.column_stack([np.ones(len(value_N)), value_N])
 

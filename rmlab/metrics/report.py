@@ -6,6 +6,7 @@ so that it is JSON as it stands.
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,7 @@ from rmlab.metrics.calibration import (
 )
 from rmlab.metrics.discrimination import discrimination
 from rmlab.metrics.noise_floor import noise_floor, noise_floor_task
+from rmlab.metrics.posthoc import CALIBRATORS
 from rmlab.metrics.recalibration import recalibrate
 from rmlab.metrics.scores import Scores
 from rmlab.metrics.table import Floats, Table, table
@@ -44,7 +46,8 @@ def report(
     """All metrics of a score table.
 
     replicates, seed: of the cluster bootstrap; 0 replicates leave `ci95` empty.
-    validation: another score table of the same verifier: its resolved rate is the second prior of ece_prior_corrected.
+    validation: another score table of the same verifier, of other tasks: post-hoc calibrators are fitted on it, and its
+        resolved rate is the second prior of ece_prior_corrected.
     training_prior: share of resolved examples in training, the first; without both ece_prior_corrected is null.
 
     Raises DataError for an empty table or a task in two clusters.
@@ -61,6 +64,7 @@ def report(
         "clusters": rows.clusters,
     }
     found |= _rates(rows) | _best_of_k(rows) | _discrimination(rows) | _calibration(rows, priors) | _advantage(rows)
+    found["post_hoc"] = None if validation is None else _post_hoc(rows, table(validation).scored, replicates, seed)
     found["ci95"] = _intervals(found, rows, priors, replicates, seed)
     found["replicates"], found["seed"] = replicates, seed
     return found
@@ -158,15 +162,35 @@ def _advantage(rows: Table) -> Report:
     }
 
 
+def _post_hoc(rows: Table, validation: Table, replicates: int, seed: int) -> Report | None:
+    """{calibrator: {parameters, ece_width_10, brier, log_loss, ci95}} after calibration; None without a validation row."""
+    if not len(validation.label_N):
+        return None
+    after: Report = {}
+    for name, fit in CALIBRATORS.items():
+        calibrator = fit(validation.score_N, validation.label_N)
+        calibrated = replace(rows.scored, score_N=calibrator.apply(rows.scored.score_N))
+        score_N, label_N = calibrated.score_N, calibrated.label_N
+        values: Report = {
+            "ece_width_10": _number(ece(binned(score_N, label_N, width_bin(score_N, 10), 10))),
+            "brier": _number(brier(score_N, label_N)),
+            "log_loss": _number(log_loss(score_N, label_N)),
+        }
+        drawn: resampled.Values = {}
+        if replicates and rows.clusters > 1:
+            drawn = bootstrap(resampled.joined(calibrated, (resampled.width_bins, resampled.row_means)), rows.clusters, replicates, seed)
+        ends = {key: _interval(key, values[key], drawn[key], rows.clusters) for key in values if drawn}
+        after[name] = {"parameters": calibrator.parameters, **values, "ci95": ends}
+    return after
+
+
 def _intervals(found: Report, rows: Table, priors: tuple[float, float] | None, replicates: int, seed: int) -> Report:
     """{name: [low, high]}, curves nested by k; null where undefined or where there are not two clusters to resample."""
     if not replicates or not len(rows.label_N):
         return {}
-    parts = [resampled.row_means(rows), resampled.best_of_k(rows, sizes_of_k(rows.most_attempts)), resampled.within_tasks(rows),
-             resampled.sorted_rows(rows), resampled.width_bins(rows, priors), resampled.advantages(rows)]
-    if rows.policies > 1:
-        parts.append(resampled.best_of_k_across(rows, sizes_of_k(rows.most_attempts_across)))
-    values = bootstrap(resampled.joined(*parts), rows.clusters, replicates, seed)
+    corrected = [lambda rows: resampled.prior_corrected_bins(rows, *priors)] if priors else []
+    makers = [*resampled.ALL, *corrected]
+    values = bootstrap(resampled.joined(rows, makers), rows.clusters, replicates, seed)
     intervals: Report = {}
     for name in found:
         if name not in values:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from rmlab.metrics.advantage import centred, cosine_all
-from rmlab.metrics.best_of_k import pass_at_k_of_groups, rm_at_k_of_groups
+from rmlab.metrics.best_of_k import pass_at_k_of_groups, rm_at_k_of_groups, sizes_of_k
 from rmlab.metrics.calibration import (
     Bins,
     binned,
@@ -35,13 +35,6 @@ Part = Callable[[Floats], Values]
 ROWS_AT_ONCE = 1 << 18  # rows × weightings that one pass over the sorted rows holds in memory
 
 
-def joined(*parts: Part) -> Part:
-    """One part that gives the values of several."""
-    def values(weight_RC: Floats) -> Values:
-        return {name: value for part in parts for name, value in part(weight_RC).items()}
-    return values
-
-
 def row_means(table: Table) -> Part:
     """score_rate, resolved_rate, brier, log_loss."""
     rows = table.scored
@@ -56,8 +49,9 @@ def row_means(table: Table) -> Part:
     return values
 
 
-def best_of_k(table: Table, k_J: Sequence[int]) -> Part:
-    """rm_at_k and pass_at_k as curves."""
+def best_of_k(table: Table) -> Part:
+    """rm_at_k and pass_at_k as curves over the sizes of k up to the most attempts."""
+    k_J = sizes_of_k(table.most_attempts)
     value_GJ2 = np.stack([rm_at_k_of_groups(table.score_N, table.label_N, table.group_N, k_J),
                           pass_at_k_of_groups(table.label_N, table.group_N, k_J)], axis=-1)
     value_CPJ2 = _per_cluster(table, value_GJ2)
@@ -72,8 +66,11 @@ def best_of_k(table: Table, k_J: Sequence[int]) -> Part:
     return values
 
 
-def best_of_k_across(table: Table, k_J: Sequence[int]) -> Part:
-    """rm_at_k_across as a curve."""
+def best_of_k_across(table: Table) -> Part:
+    """rm_at_k_across as a curve over the sizes of k up to the most attempts at a task; nothing where there is one policy."""
+    if table.policies < 2:
+        return lambda weight_RC: {}
+    k_J = sizes_of_k(table.most_attempts_across)
     value_TJ = rm_at_k_of_groups(table.score_N, table.label_N, table.task_N, k_J)
     value_CJ = np.stack([sum_by(table.cluster_T, column_T, table.clusters) for column_T in value_TJ.T], axis=-1)
     tasks_C = np.bincount(table.cluster_T, minlength=table.clusters).astype(float)
@@ -112,25 +109,27 @@ def advantages(table: Table) -> Part:
     return values
 
 
-def width_bins(table: Table, priors: tuple[float, float] | None = None) -> Part:
-    """ece_width_10, ece_width_15, mce and, with priors (training, validation), ece_prior_corrected."""
-    rows = table.scored
-
-    def sums(score_N: Floats, bins: int) -> Floats:
-        bin_N = rows.cluster_N * bins + width_bin(score_N, bins)
-        flat = binned(score_N, rows.label_N, bin_N, rows.clusters * bins)
-        return np.array([flat.count, flat.score, flat.label]).reshape(3, rows.clusters, bins)
-
-    ten_SCB, fifteen_SCB = sums(rows.score_N, 10), sums(rows.score_N, 15)
-    corrected_SCB = None if priors is None else sums(prior_corrected(rows.score_N, *priors), 10)
+def width_bins(table: Table) -> Part:
+    """ece_width_10, ece_width_15, mce."""
+    ten_SCB, fifteen_SCB = (_width_sums(table.scored, table.scored.score_N, bins) for bins in (10, 15))
 
     def values(weight_RC: Floats) -> Values:
-        ten = Bins(*(weight_RC @ ten_SCB))
-        found = {"ece_width_10": ece(ten), "ece_width_15": ece(Bins(*(weight_RC @ fifteen_SCB))), "mce": mce(ten)}
-        if corrected_SCB is not None:
-            found["ece_prior_corrected"] = ece(Bins(*(weight_RC @ corrected_SCB)))
-        return found
+        ten, fifteen = Bins(*(weight_RC @ ten_SCB)), Bins(*(weight_RC @ fifteen_SCB))
+        return {"ece_width_10": ece(ten), "ece_width_15": ece(fifteen), "mce": mce(ten)}
     return values
+
+
+def prior_corrected_bins(table: Table, prior_train: float, prior_validation: float) -> Part:
+    """ece_prior_corrected."""
+    rows = table.scored
+    ten_SCB = _width_sums(rows, prior_corrected(rows.score_N, prior_train, prior_validation), 10)
+    return lambda weight_RC: {"ece_prior_corrected": ece(Bins(*(weight_RC @ ten_SCB)))}
+
+
+def _width_sums(rows: Table, score_N: Floats, bins: int) -> Floats:
+    """Rows, scores and labels of each cluster and equal-width bin, shape (3, C, B)."""
+    flat = binned(score_N, rows.label_N, rows.cluster_N * bins + width_bin(score_N, bins), rows.clusters * bins)
+    return np.array([flat.count, flat.score, flat.label]).reshape(3, rows.clusters, bins)
 
 
 def sorted_rows(table: Table) -> Part:
@@ -151,6 +150,19 @@ def sorted_rows(table: Table) -> Part:
         won_within, within = (weight_RC @ within_C2).T
         return found | {"auc_pooled": ratio(won, pairs), "auc_between_tasks": ratio(won - won_within, pairs - within),
                         "within_pair_share": ratio(within, pairs)}
+    return values
+
+
+ALL: tuple[Callable[[Table], Part], ...] = (
+    row_means, best_of_k, best_of_k_across, within_tasks, sorted_rows, width_bins, advantages)
+
+
+def joined(table: Table, makers: Sequence[Callable[[Table], Part]] = ALL) -> Part:
+    """One part that gives the values of several."""
+    parts = [make(table) for make in makers]
+
+    def values(weight_RC: Floats) -> Values:
+        return {name: value for part in parts for name, value in part(weight_RC).items()}
     return values
 
 

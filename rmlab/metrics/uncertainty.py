@@ -32,9 +32,9 @@ def bootstrap(part: Part, clusters: int, replicates: int, seed: int) -> Values:
     return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
 
 
-def interval(name: str, estimate: float, value_R: Floats) -> tuple[float, float] | None:
+def interval(name: str, estimate: float, value_R: Floats, *, difference: bool = False) -> tuple[float, float] | None:
     """95 % interval of one metric by its name's rule. Replicates where it is undefined are left out; None if all are,
-    or the estimate is."""
+    or the estimate is. difference: of the metric between two tables, which may be negative."""
     defined = value_R[~np.isnan(value_R)]
     if not len(defined) or np.isnan(estimate):
         return None
@@ -42,4 +42,4 @@ def interval(name: str, estimate: float, value_R: Floats) -> tuple[float, float]
     if name not in BASIC:
         return low, high
     low, high = 2 * estimate - high, 2 * estimate - low
-    return (low, high) if name in UNCUT else (max(low, 0.0), max(high, 0.0))
+    return (low, high) if difference or name in UNCUT else (max(low, 0.0), max(high, 0.0))

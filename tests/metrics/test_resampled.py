@@ -14,11 +14,7 @@ PRIORS = (0.3, 0.6)
 
 
 def all_parts(rows):
-    parts = [resampled.row_means(rows), resampled.best_of_k(rows, sizes_of_k(rows.most_attempts)), resampled.within_tasks(rows),
-             resampled.sorted_rows(rows), resampled.width_bins(rows, PRIORS), resampled.advantages(rows)]
-    if rows.policies > 1:
-        parts.append(resampled.best_of_k_across(rows, sizes_of_k(rows.most_attempts_across)))
-    return resampled.joined(*parts)
+    return resampled.joined(rows, [*resampled.ALL, lambda rows: resampled.prior_corrected_bins(rows, *PRIORS)])
 
 
 def really_resampled(scores, weights):

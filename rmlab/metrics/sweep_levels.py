@@ -1,0 +1,177 @@
+"""Do two levels of a sweep differ, or only their seeds, or only these tasks?
+
+Each level was trained with S seeds and scored on the same trajectories; seeds are paired with those of the baseline. The
+mean difference varies for three reasons that a referee asks for: other seeds, other tasks, and seeds that do well on
+other tasks (counted once, not twice). Fewer than 3 seeds: no test.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy import stats
+
+from rmlab.errors import DataError
+from rmlab.metrics import resampled
+from rmlab.metrics.compare import aligned
+from rmlab.metrics.resampled import Values
+from rmlab.metrics.scores import Scores
+from rmlab.metrics.table import Floats, table
+from rmlab.metrics.uncertainty import bootstrap
+
+FAMILY = ("rm_at_k", "auc_within_task", "ece_width_10")  # RM@k at the most attempts
+LEAST_SEEDS = 3
+LEVEL = 0.05  # of all tests here
+REPLICATES = 2000
+
+
+@dataclass(frozen=True)
+class LevelTest:
+    """One metric at one level against the baseline.
+
+    difference: level - baseline, mean over seeds. error: its standard error, of degrees degrees of freedom. ci95: by t.
+    p: two-sided; p_holm: the same after Holm's correction over the sweep's family, levels × metrics.
+    All but the difference are None where there is no test (fewer than 3 seeds, or nothing varies), which `reason` says.
+    """
+
+    level: str
+    metric: str
+    seeds: int
+    difference: float | None
+    error: float | None = None
+    degrees: float | None = None
+    ci95: tuple[float, float] | None = None
+    p: float | None = None
+    p_holm: float | None = None
+    reason: str = ""
+
+    @property
+    def shown(self) -> bool:
+        """Whether a difference is shown; if not, "no difference shown" is all that may be said."""
+        return self.p_holm is not None and self.p_holm <= LEVEL
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Where the variance of a mean difference over S seeds comes from.
+
+    seed_S: differences by seed. by_clusters: bootstrap variance of their mean. interaction: the part of it that other
+    seeds would show too. clusters: how many were resampled.
+    """
+
+    seed_S: Floats
+    by_clusters: float
+    interaction: float
+    clusters: int
+
+
+def compare_levels(
+    baseline: Sequence[Scores], levels: Mapping[str, Sequence[Scores]], *, replicates: int = REPLICATES, seed: int = 0,
+) -> list[LevelTest]:
+    """Tests every level but the baseline on RM@k (k = most attempts), within-task AUC and ECE (10 bins).
+
+    baseline, levels: one score table a seed, the same seeds in the same order, all on the same trajectories.
+    replicates, seed: of the cluster bootstrap, which draws the same clusters for all tables.
+
+    Raises DataError where the numbers of seeds or the trajectories differ.
+    """
+    for name, tables in levels.items():
+        if len(tables) != len(baseline):
+            raise DataError(f"level {name} has {len(tables)} seeds and the baseline {len(baseline)}: seeds are compared in pairs")
+    if not baseline or not levels:
+        return []
+    seeds = len(baseline)
+    if seeds < LEAST_SEEDS:
+        replicates = 0
+    known = [_Seed.of(aligned(baseline[0], scores), replicates, seed) for scores in baseline]
+    tests: list[LevelTest] = []
+    spreads: dict[str, dict[str, Spread]] = {metric: {} for metric in FAMILY}
+    for level, tables in levels.items():
+        found = [_Seed.of(aligned(baseline[0], scores), replicates, seed) for scores in tables]
+        for metric in FAMILY:
+            seed_S = np.array([f.estimate[metric] - k.estimate[metric] for f, k in zip(found, known, strict=True)])
+            mean = float(seed_S.mean())
+            reason = ""
+            if np.isnan(mean):
+                reason = "undefined"
+            elif seeds < LEAST_SEEDS:
+                reason = f"no test: {seeds} of at least {LEAST_SEEDS} seeds"
+            else:
+                drawn_SR = np.stack([f.drawn[metric] - k.drawn[metric] for f, k in zip(found, known, strict=True)])
+                spreads[metric][level] = _spread(seed_S, drawn_SR, known[0].clusters)
+            tests.append(LevelTest(level, metric, seeds, None if np.isnan(mean) else mean, reason=reason))
+    tested = [_tested(test, spreads[test.metric]) if test.level in spreads[test.metric] else test for test in tests]
+    return holm(tested)
+
+
+@dataclass(frozen=True)
+class _Seed:
+    """Estimate and bootstrap values of the family's metrics of one table."""
+
+    estimate: dict[str, float]
+    drawn: Values
+    clusters: int
+
+    @classmethod
+    def of(cls, scores: Scores, replicates: int, seed: int) -> "_Seed":
+        rows = table(scores)
+        part = resampled.joined(rows, (resampled.best_of_k, resampled.within_tasks, resampled.width_bins))
+        point = part(np.ones((1, rows.clusters)))
+        drawn = bootstrap(part, rows.clusters, replicates, seed) if replicates else {}
+        return cls({name: float(_at_most_attempts(point[name])[0]) for name in FAMILY},
+                   {name: _at_most_attempts(drawn[name]) for name in FAMILY if drawn}, rows.clusters)
+
+
+def _at_most_attempts(values: Floats) -> Floats:
+    last: Floats = values[:, -1] if values.ndim == 2 else values
+    return last
+
+
+def _spread(seed_S: Floats, drawn_SR: Floats, clusters: int) -> Spread:
+    defined_R = ~np.isnan(drawn_SR).any(axis=0)
+    drawn_SR = drawn_SR[:, defined_R]
+    seeds = len(seed_S)
+    mean_R = drawn_SR.mean(axis=0)
+    interaction = (drawn_SR - mean_R).var(axis=1, ddof=1).sum() / (seeds * (seeds - 1))
+    return Spread(seed_S, float(mean_R.var(ddof=1)), float(interaction), clusters)
+
+
+def _tested(test: LevelTest, spreads: Mapping[str, Spread]) -> LevelTest:
+    """t test with Satterthwaite's degrees of freedom; the variance of seeds is pooled over levels where they are alike."""
+    mine = spreads[test.level]
+    variance, degrees_seeds = seed_variance([spread.seed_S for spread in spreads.values()], mine.seed_S)
+    by_seeds = variance / len(mine.seed_S)
+    by_tasks = max(mine.by_clusters - mine.interaction, 0.0)
+    total = by_seeds + by_tasks
+    if not total > 0 or test.difference is None:
+        return replace(test, reason="no test: nothing varies")
+    degrees = total**2 / (by_seeds**2 / degrees_seeds + by_tasks**2 / max(mine.clusters - 1, 1))
+    error = float(np.sqrt(total))
+    half = float(stats.t.ppf(0.975, degrees)) * error
+    p = float(2 * stats.t.sf(abs(test.difference) / error, degrees))
+    return replace(test, error=error, degrees=float(degrees), ci95=(test.difference - half, test.difference + half), p=p)
+
+
+def seed_variance(levels_LS: Sequence[Floats], own_S: Floats) -> tuple[float, float]:
+    """Variance of the difference between seeds, and its degrees of freedom.
+
+    levels_LS: differences from the baseline by level and seed; own_S: those of the level that is tested. Pooled over levels
+    unless Bartlett's test says at 5 % that they are not alike. All levels share the baseline's seeds, so that their
+    differences correlate by 1/2 and their variances by 1/4: L levels are worth L / (1 + (L - 1)/4) of one.
+    """
+    degrees, count = len(own_S) - 1.0, len(levels_LS)
+    varying = [level_S for level_S in levels_LS if level_S.var() > 0]  # equal seeds are chance where RM@k takes few values
+    if len(varying) > 1 and stats.bartlett(*varying).pvalue < LEVEL:
+        return float(own_S.var(ddof=1)), degrees
+    return float(np.mean([level_S.var(ddof=1) for level_S in levels_LS])), degrees * count / (1 + (count - 1) / 4)
+
+
+def holm(tests: Sequence[LevelTest]) -> list[LevelTest]:
+    """Holm's correction over the tests that have a p value, in the order given."""
+    ranked = sorted((i for i, test in enumerate(tests) if test.p is not None), key=lambda i: tests[i].p or 0.0)
+    corrected = list(tests)
+    largest = 0.0
+    for rank, i in enumerate(ranked):
+        largest = max(largest, min(1.0, (tests[i].p or 0.0) * (len(ranked) - rank)))
+        corrected[i] = replace(tests[i], p_holm=largest)
+    return corrected

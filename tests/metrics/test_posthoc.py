@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.special import expit
+from sklearn.isotonic import IsotonicRegression
+
+from rmlab.metrics.calibration import logit
+from rmlab.metrics.posthoc import CALIBRATORS, isotonic, platt, temperature
+from rmlab.metrics.report import report
+from rmlab.metrics.scores import Scores
+
+
+def overconfident(n, seed, factor=3.0, shift=0.0):
+    """Scores whose logit is `factor` times the true one, and `shift` off."""
+    rng = np.random.default_rng(seed)
+    truth = rng.normal(0, 1, n)
+    return expit(factor * truth + shift), (rng.random(n) < expit(truth)).astype(float)
+
+
+def test_parameters_are_found_again():
+    score, label = overconfident(100_000, 0)
+    assert temperature(score, label).parameters["temperature"] == pytest.approx(3.0, rel=0.05)
+    score, label = overconfident(100_000, 1, shift=1.5)
+    fitted = platt(score, label).parameters
+    assert fitted["slope"] == pytest.approx(1 / 3, rel=0.05)
+    assert fitted["intercept"] == pytest.approx(-0.5, abs=0.05)
+
+
+def test_isotonic_is_scikit_learn():
+    score, label = overconfident(500, 2)
+    expected = IsotonicRegression(out_of_bounds="clip").fit(score, label).predict(np.linspace(0, 1, 50))
+    assert isotonic(score, label).apply(np.linspace(0, 1, 50)) == pytest.approx(expected, abs=1e-9)
+
+
+scores = st.one_of(st.sampled_from([0.0, 1.0, 0.9999999999999999]), st.floats(0, 1))
+
+
+@given(st.lists(st.tuples(scores, st.booleans()), min_size=1, max_size=12), st.sampled_from(sorted(CALIBRATORS)))
+def test_results_are_probabilities_in_the_same_order_for_anything(rows, name):
+    score, label = (np.array(column, dtype=float) for column in zip(*rows, strict=True))
+    calibrator = CALIBRATORS[name](score, label)
+    grid = np.linspace(0, 1, 30)
+    after = calibrator.apply(grid)
+    assert (after >= 0).all()
+    assert (after <= 1).all()
+    rising = np.diff(after)
+    # only Platt's slope may be negative, where the scores are the wrong way round
+    assert (rising >= -1e-12).all() or (name == "platt" and (rising <= 1e-12).all())
+    assert len(calibrator.apply(np.zeros(0))) == 0
+
+
+def test_one_score_or_separable_classes_stay_finite():
+    assert platt(np.array([0.2, 0.8]), np.array([0.0, 1.0])).apply(np.array([0.8]))[0] == pytest.approx(2 / 3, abs=1e-6)
+    assert platt(np.array([0.4] * 8), np.array([1.0] * 2 + [0] * 6)).apply(np.array([0.4]))[0] == pytest.approx(
+        (2 * 3 / 4 + 6 / 8) / 8, abs=1e-6)
+    assert 0.01 <= temperature(np.array([0.2, 0.8]), np.array([0.0, 1.0])).parameters["temperature"] < 0.05    # as cold as counts
+    assert logit(temperature(np.array([0.5]), np.array([1.0])).apply(np.array([0.5])))[0] == 0.0
+
+
+def test_the_report_has_before_and_after():
+    def scores(seed):
+        score, label = overconfident(1500, seed)
+        return Scores.of([f"{seed}-{i // 10}" for i in range(1500)], score, label)
+
+    found = report(scores(0), replicates=100, validation=scores(1))
+    for name in ("temperature", "platt", "isotonic"):
+        after = found["post_hoc"][name]
+        for metric in ("ece_width_10", "brier", "log_loss"):
+            assert after[metric] < found[metric]
+            low, high = after["ci95"][metric]
+            assert low <= high
+    assert found["post_hoc"]["temperature"]["parameters"]["temperature"] == pytest.approx(3.0, rel=0.2)
+    assert report(scores(0), replicates=0)["post_hoc"] is None

@@ -1,0 +1,124 @@
+import numpy as np
+import pytest
+from scipy import stats
+
+from rmlab.errors import DataError
+from rmlab.metrics.scores import Scores
+from rmlab.metrics.sweep_levels import (
+    LevelTest,
+    Spread,
+    _spread,
+    _tested,
+    compare_levels,
+    holm,
+    seed_variance,
+)
+
+
+def sweep(seed, levels=1, seeds=3, tasks=40, attempts=6, seed_effect=0.5, interaction=0.5, gain=0.0):
+    """Baseline and levels: score tables of one set of labels, with effects of tasks, seeds and tasks × seeds on the score's slope."""
+    rng = np.random.default_rng(seed)
+    task = np.repeat(np.arange(tasks), attempts)
+    label = (rng.random(len(task)) < rng.random(tasks)[task]).astype(float)
+    task_effect, shared = rng.normal(0, 0.7, tasks), rng.normal(0, 0.7, len(task))
+    names = [f"t{t:03d}" for t in task]
+
+    def table(extra):
+        slope = 1 + extra + rng.normal(0, seed_effect) + task_effect + rng.normal(0, interaction, tasks)
+        linear = slope[task] * (label - 0.5) + shared + rng.normal(0, 0.5, len(task))
+        return Scores.of(names, 1 / (1 + np.exp(-linear)), label)
+
+    return [table(0.0) for _ in range(seeds)], {f"level {i}": [table(gain) for _ in range(seeds)] for i in range(levels)}
+
+
+def test_fewer_than_three_seeds_is_no_test():
+    baseline, levels = sweep(0, seeds=2)
+    found = compare_levels(baseline, levels)
+    assert [test.metric for test in found] == ["rm_at_k", "auc_within_task", "ece_width_10"]
+    for test in found:
+        assert test.p is None
+        assert test.p_holm is None
+        assert test.difference is not None
+        assert test.reason == "no test: 2 of at least 3 seeds"
+        assert not test.shown
+
+
+def test_a_level_that_is_the_baseline_does_not_differ():
+    baseline, _ = sweep(1)
+    found = compare_levels(baseline, {"same": baseline}, replicates=50)
+    assert {(test.difference, test.reason) for test in found} == {(0.0, "no test: nothing varies")}
+
+
+def test_a_clear_gain_is_shown_with_its_interval():
+    baseline, levels = sweep(2, seeds=4, levels=2, seed_effect=0.1, gain=2.0)
+    found = {(test.level, test.metric): test for test in compare_levels(baseline, levels, replicates=300)}
+    test = found["level 0", "auc_within_task"]
+    assert test.shown
+    assert 0 < test.ci95[0] < test.difference < test.ci95[1]
+    assert test.p <= test.p_holm
+
+
+def test_without_an_interaction_variances_are_those_by_hand():
+    # two clusters weightings drawn, three seeds whose differences move alike: interaction 0
+    drawn = np.array([[0.1, 0.3, 0.2], [0.2, 0.4, 0.3], [0.3, 0.5, 0.4]])
+    spread = _spread(np.array([0.2, 0.3, 0.4]), drawn, clusters=10)
+    assert spread.interaction == pytest.approx(0.0)
+    assert spread.by_clusters == pytest.approx(0.01)
+    test = _tested(LevelTest("l", "m", 3, 0.3), {"l": spread})
+    total = 0.01 / 3 + 0.01
+    assert test.error == pytest.approx(np.sqrt(total))
+    assert test.degrees == pytest.approx(total**2 / ((0.01 / 3) ** 2 / 2 + 0.01**2 / 9))
+    assert test.p == pytest.approx(2 * stats.t.sf(0.3 / np.sqrt(total), test.degrees))
+
+
+def test_what_other_seeds_would_show_too_is_not_counted_twice():
+    # independent differences: by_clusters is all interaction, only the seeds' variance is left
+    rng = np.random.default_rng(0)
+    drawn = rng.normal(0, 0.1, (3, 20_000))
+    spread = _spread(np.array([0.0, 0.1, -0.1]), drawn, clusters=10)
+    assert spread.by_clusters == pytest.approx(0.01 / 3, rel=0.05)
+    assert spread.interaction == pytest.approx(0.01 / 3, rel=0.05)
+
+
+def test_variance_is_pooled_over_levels_that_are_alike():
+    alike = [np.array([0.0, 1.0, 2.0]), np.array([1.0, 2.0, 4.0])]
+    variance, degrees = seed_variance(alike, alike[0])
+    assert variance == pytest.approx((1 + 7 / 3) / 2)
+    assert degrees == pytest.approx(2 * 2 / 1.25)
+    unlike = [np.array([0.0, 0.001, 0.002]), np.array([0.0, 10.0, 20.0])]
+    assert seed_variance(unlike, unlike[0]) == (pytest.approx(1e-6), 2.0)
+    assert seed_variance(alike[:1], alike[0]) == (1.0, 2.0)
+    equal = [np.array([0.5, 0.5, 0.5]), alike[0]]
+    assert seed_variance(equal, equal[0]) == (pytest.approx(0.5), pytest.approx(2 * 2 / 1.25))
+
+
+def test_holm_by_hand():
+    def test(p):
+        return LevelTest("l", "m", 3, 0.1, p=p)
+
+    found = holm([test(0.04), test(None), test(0.01), test(0.03)])
+    assert [t.p_holm for t in found] == [pytest.approx(0.06), None, pytest.approx(0.03), pytest.approx(0.06)]
+    assert [t.shown for t in found] == [False, False, True, False]
+
+
+def test_levels_of_other_seeds_or_trajectories_are_refused():
+    baseline, levels = sweep(3)
+    with pytest.raises(DataError, match="level x has 2 seeds and the baseline 3"):
+        compare_levels(baseline, {"x": levels["level 0"][:2]})
+    other = sweep(4)[0]
+    with pytest.raises(DataError, match="only tables on the same trajectories"):
+        compare_levels(baseline, {"x": other})
+    assert compare_levels(baseline, {}) == []
+
+
+def test_one_level_uses_its_own_seeds_only():
+    spread = Spread(np.array([0.1, 0.2, 0.3]), 0.0, 0.0, 10)
+    assert _tested(LevelTest("l", "m", 3, 0.2), {"l": spread}).degrees == pytest.approx(2.0)
+
+
+@pytest.mark.slow
+def test_sweeps_without_a_difference_are_rejected_as_often_as_said():
+    """400 A/A sweeps with effects of task, seed and task × seed: 3 to 7.5 % of the tests at 5 %."""
+    p = [test.p for seed in range(400) for test in compare_levels(*sweep(seed, levels=1, tasks=30), replicates=200)
+         if test.metric == "auc_within_task"]
+    assert 0.03 <= np.mean(np.array(p) <= 0.05) <= 0.075
