@@ -154,11 +154,11 @@ def make_lock(
     seconds = int(limits.program_seconds) + 1
     bounds = (
         (resource.RLIMIT_CPU, (seconds, seconds + 1)),
-        (resource.RLIMIT_AS, (memory, memory)),
         (resource.RLIMIT_FSIZE, (limits.file_kb * 1024, limits.file_kb * 1024)),
         (resource.RLIMIT_NOFILE, (limits.descriptors, limits.descriptors)),
         (resource.RLIMIT_NPROC, (0, 0)),
         (resource.RLIMIT_CORE, (0, 0)),
+        *([(resource.RLIMIT_AS, (memory, memory))] if linux.IS_LINUX else []),
     )
 
     def lock() -> None:

@@ -18,7 +18,8 @@ MODULES = (
     "time", "timeit", "token", "tokenize", "traceback", "types", "typing", "unicodedata", "urllib.parse", "uuid",
     "warnings", "weakref", "zlib", "zoneinfo",
     # what the above import while they run
-    "_strptime", "encodings.ascii", "encodings.latin_1", "encodings.utf_8", "encodings.utf_16", "encodings.utf_16_le",
+    "_colorize", "_pylong", "_strptime", "annotationlib",
+    "encodings.ascii", "encodings.latin_1", "encodings.utf_8", "encodings.utf_16", "encodings.utf_16_le",
     "encodings.utf_16_be", "encodings.utf_32", "encodings.utf_32_le", "encodings.utf_32_be", "encodings.utf_8_sig",
     "encodings.utf_7", "encodings.cp1252", "encodings.idna", "encodings.punycode", "encodings.hex_codec",
     "encodings.base64_codec", "encodings.rot_13", "encodings.unicode_escape", "encodings.raw_unicode_escape",
@@ -34,7 +35,8 @@ def importable(name: str) -> bool:
 def load_all() -> None:
     """Imports every module that programs may use, then takes away the ways to find others."""
     for name in MODULES:
-        importlib.import_module(name)
+        if name.partition(".")[0] in sys.stdlib_module_names:  # some came with a later Python
+            importlib.import_module(name)
     sys.path.clear()
     sys.path_hooks.clear()
     sys.path_importer_cache.clear()

@@ -8,6 +8,8 @@ The process was forked from a bare one, holds one socket, reads its program from
 Nothing in this process knows an expected output, another program, or the way to another program's results.
 """
 
+import __future__
+
 import builtins
 import json
 import os
@@ -33,6 +35,7 @@ INPUT_NAMES = {
     "defaultdict": defaultdict,
 }
 NAME = "program"
+FUTURES = sum(getattr(__future__, name).compiler_flag for name in __future__.all_feature_names)
 
 
 def _receive(channel: int) -> Any:
@@ -69,7 +72,8 @@ class _Module:
 
     def __init__(self, context: str, code: str, entry: str) -> None:
         self.context: CodeType = compile(context, "<context>", "exec", dont_inherit=True)
-        self.code: CodeType = compile(code, "<program>", "exec", dont_inherit=True)
+        futures = self.context.co_flags & FUTURES  # one module: `from __future__` in the context holds for both
+        self.code: CodeType = compile(code, "<program>", "exec", flags=futures, dont_inherit=True)
         self.entry = entry
 
     def load(self, argument: CodeType | None) -> tuple[Any, Any]:

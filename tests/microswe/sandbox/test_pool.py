@@ -86,14 +86,21 @@ def test_decorators_that_look_their_module_up(sandbox):
     assert shown(sandbox, "def f(): return P(3).x", "()", context=context) == ["3"]
 
 
+def test_what_the_context_takes_from_the_future_holds_for_the_code(sandbox):
+    assert shown(sandbox, "def f(x: no_such_name): return x", "(1,)", context="from __future__ import annotations") == ["1"]
+    assert shown(sandbox, "def f(x: no_such_name): return x", "(1,)") == ["no value (invalid)"]
+
+
 def test_every_module_that_is_promised_can_be_imported_and_used(sandbox):
-    lines = "\n".join(f"import {name}" for name in MODULES if not name.startswith("encodings"))
+    here = [name for name in MODULES if name.partition(".")[0] in sys.stdlib_module_names]
+    lines = "\n".join(f"import {name}" for name in here if not name.startswith("encodings"))
     code = """
 def f():
     year = datetime.datetime.strptime('2020', '%Y').year
-    return 'é'.encode('utf-16-be'), 'a'.encode('idna'), year, statistics.mean([1, 2])
+    sys.set_int_max_str_digits(0)
+    return 'é'.encode('utf-16-be'), 'a'.encode('idna'), year, statistics.mean([1, 2]), int('9' * 9000) % 10
 """
-    assert shown(sandbox, code, "()", context=lines) == ["(b'\\x00\\xe9', b'a', 2020, 1.5)"]
+    assert shown(sandbox, code, "()", context=lines) == ["(b'\\x00\\xe9', b'a', 2020, 1.5, 9)"]
     assert [importable(name) for name in ("collections.abc", "os.path", "urllib", "numpy")] == [True, True, True, False]
 
 
