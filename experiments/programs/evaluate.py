@@ -20,7 +20,9 @@ METRICS = {
     "Discrimination": {"auc_within_task": "AUC within task", "auc_between_tasks": "AUC between tasks", "auc_pooled": "AUC pooled"},
     "Calibration": {
         "ece_width_10": "ECE, 10 bins", "ece_width_15": "ECE, 15 bins", "ece_mass_10": "ECE, 10 equal-mass bins",
-        "ece_debiased": "ECE², debiased", "ece_prior_corrected": "ECE, prior corrected", "mce": "MCE", "brier": "Brier score",
+        "ece_debiased": "ECE², debiased", "ece_prior_corrected": "ECE, prior corrected",
+        "ece_confidence": "ECE of max(s, 1 - s)", "mce": "MCE",
+        "brier": "Brier score",
         "log_loss": "log loss", "calibration_slope": "slope", "calibration_intercept": "intercept"},
     "What the gradient sees": {
         "advantage_cosine": "advantage cosine", "advantage_cosine_all": "the same, all groups",

@@ -1,7 +1,7 @@
 """Calibration: does a score of 0.7 mean that 70 % of such attempts are resolved?
 
-Everything is about the positive class: the score is compared with the rate of resolved attempts, not the larger of
-(s, 1 - s) with the rate of right answers. Scored and labelled rows only. Binned sums carry bins on the last axis, so
+Everything but top_label is about the positive class: the score is compared with the rate of resolved attempts, not the
+larger of (s, 1 - s) with the rate of right answers. Scored and labelled rows only. Binned sums carry bins on the last axis, so
 that one formula serves a table and a thousand resamples of it.
 """
 
@@ -58,6 +58,14 @@ def ece(bins: Bins) -> Floats:
     total = bins.total
     error: Floats = np.divide(np.abs(bins.score - bins.label).sum(axis=-1), total, out=np.full_like(total, np.nan), where=total > 0)
     return error
+
+
+def top_label(score_N: Floats, label_N: Floats) -> tuple[Floats, Floats]:
+    """Confidence max(s, 1 - s) and whether the likelier answer was right (0.5 says resolved).
+
+    Some tools call the ECE of these two "binary ECE"; here it is `ece_confidence`, and every other ECE is of the positive class.
+    """
+    return np.maximum(score_N, 1 - score_N), ((score_N >= 0.5) == (label_N > 0)).astype(float)
 
 
 def mce(bins: Bins) -> Floats:

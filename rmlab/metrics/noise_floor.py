@@ -20,7 +20,7 @@ from rmlab.metrics.table import Codes, Floats, Table, sum_by
 
 DRAWS = 1000
 BINS = 10
-CHUNK = 50  # draws held in memory at once
+ROWS_AT_ONCE = 1 << 20  # rows × draws held in memory at once
 LARGEST_DEVIATION = 10.0  # of the task effect on the logit: beyond it labels of a task are all but equal
 
 
@@ -53,10 +53,11 @@ def noise_floor_task(table: Table) -> NoiseFloor:
     deviation = float(np.sqrt(variance))
     _, task_N = np.unique(rows.task_N, return_inverse=True)
     intercept_N = intercepts(rows.score_N, deviation)
-    rng = np.random.default_rng(0)
+    # Two streams, so that the labels' draws are those of the plain floor.
+    rng, effects = np.random.default_rng(0), np.random.default_rng([0, 1])
 
     def draw(draws: int) -> NDArray[np.bool_]:
-        effect_DT = rng.normal(0.0, deviation, (draws, int(task_N.max()) + 1))
+        effect_DT = effects.normal(0.0, deviation, (draws, int(task_N.max()) + 1))
         return np.asarray(rng.random((draws, len(task_N))) < expit(intercept_N + effect_DT[:, task_N]))
 
     floor = _floor(rows.score_N, draw)
@@ -71,8 +72,9 @@ def _floor(score_N: Floats, draw: Callable[[int], NDArray[np.bool_]]) -> NoiseFl
     member_NB[np.arange(len(score_N)), bin_N] = 1.0
     count_B, score_B = np.bincount(bin_N, minlength=BINS).astype(float), sum_by(bin_N, score_N, BINS)
     errors = []
-    for start in range(0, DRAWS, CHUNK):
-        label_DB = (draw(min(CHUNK, DRAWS - start)).astype(np.float32) @ member_NB).astype(float)
+    chunk = max(1, ROWS_AT_ONCE // len(score_N))
+    for start in range(0, DRAWS, chunk):
+        label_DB = (draw(min(chunk, DRAWS - start)).astype(np.float32) @ member_NB).astype(float)
         errors.append(ece(Bins(np.broadcast_to(count_B, label_DB.shape), np.broadcast_to(score_B, label_DB.shape), label_DB)))
     error_D = np.concatenate(errors)
     return NoiseFloor(float(error_D.mean()), float(np.quantile(error_D, 0.95)))

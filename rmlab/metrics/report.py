@@ -25,6 +25,7 @@ from rmlab.metrics.calibration import (
     mass_bin,
     mce,
     prior_corrected,
+    top_label,
     width_bin,
 )
 from rmlab.metrics.discrimination import discrimination
@@ -126,6 +127,7 @@ def _discrimination(rows: Table) -> Report:
 def _calibration(rows: Table, priors: tuple[float, float] | None) -> Report:
     score_N, label_N = rows.scored.score_N, rows.scored.label_N
     ten = binned(score_N, label_N, width_bin(score_N, 10), 10)
+    confidence_N, right_N = top_label(score_N, label_N)
     corrected_N = None if priors is None else prior_corrected(score_N, *priors)
     floor, floor_task = noise_floor(rows), noise_floor_task(rows)
     parts = brier_decomposition(score_N, label_N)
@@ -137,6 +139,7 @@ def _calibration(rows: Table, priors: tuple[float, float] | None) -> Report:
         "ece_debiased": _number(ece_debiased(binned(score_N, label_N, mass_bin(score_N, 15), 15))),
         "ece_prior_corrected":
             None if corrected_N is None else _number(ece(binned(corrected_N, label_N, width_bin(corrected_N, 10), 10))),
+        "ece_confidence": _number(ece(binned(confidence_N, right_N, width_bin(confidence_N, 10), 10))),
         "mce": _number(mce(ten)),
         "ece_noise_floor": _number(floor.mean),
         "ece_noise_floor_p95": _number(floor.p95),
@@ -189,7 +192,7 @@ def _intervals(found: Report, rows: Table, priors: tuple[float, float] | None, r
     if not replicates or not len(rows.label_N):
         return {}
     corrected = [lambda rows: resampled.prior_corrected_bins(rows, *priors)] if priors else []
-    makers = [*resampled.ALL, *corrected]
+    makers = [*resampled.ALL, resampled.recalibrations, *corrected]
     values = bootstrap(resampled.joined(rows, makers), rows.clusters, replicates, seed)
     intervals: Report = {}
     for name in found:

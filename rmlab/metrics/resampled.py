@@ -3,7 +3,8 @@
 A bootstrap replicate gives each cluster the number of times it was drawn; copies of one task count as different tasks.
 Most metrics are functions of sums over clusters, so a thousand replicates are one matrix product; pooled AUC and
 equal-mass bins take one pass over the sorted rows. Each value equals the definition (best_of_k.py, discrimination.py,
-calibration.py, advantage.py) on the table that is really resampled: the tests compare them.
+calibration.py, advantage.py) on the table that is really resampled, the recalibration's coefficients nearly: the tests
+compare them.
 
 Axes: R weightings, C clusters, P policies, J sizes of k, N rows.
 """
@@ -20,11 +21,14 @@ from rmlab.metrics.calibration import (
     ece,
     ece_debiased,
     log_loss_rows,
+    logit,
     mce,
     prior_corrected,
+    top_label,
     width_bin,
 )
 from rmlab.metrics.discrimination import pairs_in_groups
+from rmlab.metrics.recalibration import recalibrate
 from rmlab.metrics.table import Codes, Floats, Table, mean_where_defined, ratio, sum_by
 
 Values = dict[str, Floats]
@@ -110,25 +114,47 @@ def advantages(table: Table) -> Part:
 
 
 def width_bins(table: Table) -> Part:
-    """ece_width_10, ece_width_15, mce."""
-    ten_SCB, fifteen_SCB = (_width_sums(table.scored, table.scored.score_N, bins) for bins in (10, 15))
+    """ece_width_10, ece_width_15, mce, ece_confidence."""
+    rows = table.scored
+    ten_SCB, fifteen_SCB = (_width_sums(rows, rows.score_N, rows.label_N, bins) for bins in (10, 15))
+    confidence_SCB = _width_sums(rows, *top_label(rows.score_N, rows.label_N), 10)
 
     def values(weight_RC: Floats) -> Values:
-        ten, fifteen = Bins(*(weight_RC @ ten_SCB)), Bins(*(weight_RC @ fifteen_SCB))
-        return {"ece_width_10": ece(ten), "ece_width_15": ece(fifteen), "mce": mce(ten)}
+        ten, fifteen, confidence = (Bins(*(weight_RC @ sum_SCB)) for sum_SCB in (ten_SCB, fifteen_SCB, confidence_SCB))
+        return {"ece_width_10": ece(ten), "ece_width_15": ece(fifteen), "mce": mce(ten), "ece_confidence": ece(confidence)}
     return values
 
 
 def prior_corrected_bins(table: Table, prior_train: float, prior_validation: float) -> Part:
     """ece_prior_corrected."""
     rows = table.scored
-    ten_SCB = _width_sums(rows, prior_corrected(rows.score_N, prior_train, prior_validation), 10)
+    ten_SCB = _width_sums(rows, prior_corrected(rows.score_N, prior_train, prior_validation), rows.label_N, 10)
     return lambda weight_RC: {"ece_prior_corrected": ece(Bins(*(weight_RC @ ten_SCB)))}
 
 
-def _width_sums(rows: Table, score_N: Floats, bins: int) -> Floats:
+def recalibrations(table: Table) -> Part:
+    """calibration_intercept, calibration_slope: one Newton step from the table's own fit, not a fit for every weighting.
+
+    So it holds for weightings near 1 (a bootstrap), not for 0 and 1 (a comparison).
+    """
+    rows = table.scored
+    fit = recalibrate(rows.score_N, rows.label_N)
+    logit_N, spread_N = logit(rows.score_N), fit.fitted_N * (1 - fit.fitted_N)
+    residual_N = rows.label_N - fit.fitted_N
+    sum_C5 = np.column_stack([sum_by(rows.cluster_N, value_N, rows.clusters) for value_N in (
+        spread_N, spread_N * logit_N, spread_N * logit_N**2, residual_N, residual_N * logit_N)])
+
+    def values(weight_RC: Floats) -> Values:
+        h00, h01, h11, g0, g1 = (weight_RC @ sum_C5).T
+        determinant = h00 * h11 - h01**2
+        return {"calibration_intercept": fit.intercept + ratio(h11 * g0 - h01 * g1, determinant),
+                "calibration_slope": fit.slope + ratio(h00 * g1 - h01 * g0, determinant)}
+    return values
+
+
+def _width_sums(rows: Table, score_N: Floats, label_N: Floats, bins: int) -> Floats:
     """Rows, scores and labels of each cluster and equal-width bin, shape (3, C, B)."""
-    flat = binned(score_N, rows.label_N, rows.cluster_N * bins + width_bin(score_N, bins), rows.clusters * bins)
+    flat = binned(score_N, label_N, rows.cluster_N * bins + width_bin(score_N, bins), rows.clusters * bins)
     return np.array([flat.count, flat.score, flat.label]).reshape(3, rows.clusters, bins)
 
 
@@ -155,6 +181,7 @@ def sorted_rows(table: Table) -> Part:
 
 ALL: tuple[Callable[[Table], Part], ...] = (
     row_means, best_of_k, best_of_k_across, within_tasks, sorted_rows, width_bins, advantages)
+"""The exact ones."""
 
 
 def joined(table: Table, makers: Sequence[Callable[[Table], Part]] = ALL) -> Part:

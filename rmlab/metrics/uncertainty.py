@@ -12,7 +12,7 @@ import numpy as np
 from rmlab.metrics.resampled import Part, Values
 from rmlab.metrics.table import Floats
 
-BASIC = {"ece_width_10", "ece_width_15", "ece_mass_10", "ece_debiased", "ece_prior_corrected", "mce"}
+BASIC = {"ece_width_10", "ece_width_15", "ece_mass_10", "ece_debiased", "ece_prior_corrected", "ece_confidence", "mce"}
 UNCUT = {"ece_debiased"}  # may be negative
 WEIGHTS_AT_ONCE = 1 << 21  # weights held in memory at once
 

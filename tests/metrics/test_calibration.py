@@ -17,6 +17,7 @@ from rmlab.metrics.calibration import (
     mass_bin,
     mce,
     prior_corrected,
+    top_label,
     width_bin,
 )
 
@@ -72,6 +73,22 @@ def test_ece_by_hand():
     found = binned(score, label, width_bin(score, 10), 10)
     assert ece(found) == pytest.approx((2 * 0.275 + 0.05) / 3)
     assert mce(found) == pytest.approx(0.275)
+
+
+def test_the_two_readings_of_binary_ece_are_told_apart():
+    # .2 unresolved and .9 unresolved: positive class |.2 - 0|, |.9 - 0|; top label: .8 right, .9 wrong
+    score, label = np.array([0.2, 0.9]), np.array([0.0, 0.0])
+    confidence, right = top_label(score, label)
+    assert confidence == pytest.approx([0.8, 0.9])
+    assert right.tolist() == [1.0, 0.0]
+    assert ece(binned(score, label, width_bin(score, 10), 10)) == pytest.approx((0.2 + 0.9) / 2)
+    assert ece(binned(confidence, right, width_bin(confidence, 10), 10)) == pytest.approx((0.2 + 0.9) / 2)
+    score, label = np.array([0.5, 0.5]), np.array([1.0, 0.0])
+    assert ece(binned(*top_label(score, label), width_bin(score, 10), 10)) == 0.0
+    assert top_label(score, label)[1].tolist() == [1.0, 0.0]
+    score, label = np.array([0.2, 0.2, 0.8, 0.8]), np.array([0.0, 0.0, 1.0, 0.0])
+    assert ece(binned(score, label, width_bin(score, 10), 10)) == pytest.approx((2 * 0.2 + 2 * 0.3) / 4)
+    assert ece(binned(*top_label(score, label), width_bin(top_label(score, label)[0], 10), 10)) == pytest.approx(0.05)
 
 
 def test_debiased_by_hand():

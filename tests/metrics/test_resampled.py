@@ -11,6 +11,7 @@ from rmlab.metrics.scores import Scores
 from rmlab.metrics.table import table
 
 PRIORS = (0.3, 0.6)
+NEARLY = {"calibration_slope", "calibration_intercept"}
 
 
 def all_parts(rows):
@@ -59,6 +60,19 @@ def test_every_metric_equals_its_definition_on_the_resampled_table(make_scores, 
             else:
                 value = expected[name]
                 assert values[r] == pytest.approx(float("nan") if value is None else value, abs=1e-9, nan_ok=True), (name, r)
+
+
+def test_the_recalibration_is_nearly_that_of_the_resampled_table(make_scores):
+    scores = make_scores(5, tasks=150, ties=False)
+    rows = table(scores)
+    weights = np.random.default_rng(0).multinomial(rows.clusters, np.full(rows.clusters, 1 / rows.clusters), size=40).astype(float)
+    weights[0] = 1.0
+    found = resampled.recalibrations(rows)(weights)
+    for name in NEARLY:
+        refitted = np.array([report(really_resampled(scores, weight), replicates=0)[name] for weight in weights])
+        assert found[name][0] == pytest.approx(refitted[0], abs=1e-9)
+        assert found[name] == pytest.approx(refitted, abs=0.5 * refitted.std())
+        assert found[name].std() == pytest.approx(refitted.std(), rel=0.15)
 
 
 def test_chunks_of_weightings_give_the_same(make_scores, monkeypatch):
