@@ -16,37 +16,55 @@ from analysis.tracked import Cell, SweepRuns, mean_over_seeds
 PAPER = Path(__file__).parent / "paper_reported.yaml"
 AUCS = {"auc_within_task": ("#0072B2", "AUC within task"), "auc_pooled": ("#CC79A7", "AUC pooled")}
 FLOORS = {"ece_noise_floor": ("0.6", "noise floor"), "ece_noise_floor_task": ("0.35", "noise floor with task effect")}
-DASHES = ("-", "--", ":")
+ECE = ("#009E73", "ECE (10 bins of equal width)")
 
 
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     """Draws discrimination_calibration.{pdf,png,csv} into the sweep's folder below `out`."""
     reported = paper_points(sweep.factor)
     rows: list[dict[str, Any]] = []
-    with style.figure(1, 3 if reported else 2, 3.7, 3.4) as (drawn, axes):
-        position = positions(axes[0, 0], axes[0, 1], sweep)
-        for arm, dash in zip(sweep.arms, DASHES, strict=False):
-            for metric, (colour, name) in AUCS.items():
-                series(axes[0, 0], sweep, arm, metric, position, colour, dash, name, rows)
-            series(
-                axes[0, 1], sweep, arm, "ece_width_10", position, "#009E73", dash, "ECE (10 bins of equal width)", rows
-            )
-            floors(axes[0, 1], sweep, arm, position, dash, rows)
-        baselines(axes[0, 0], sweep.cells[0], rows)
-        axes[0, 0].axhline(0.5, color=style.REFERENCE, linestyle=":", linewidth=1)
-        axes[0, 0].set(title="Discrimination", ylabel="AUC", xlabel=sweep.factor)
-        axes[0, 1].set(title="Calibration", ylabel="ECE", xlabel=sweep.factor)
-        axes[0, 1].set_ylim(bottom=0)
-        for axis in axes[0, :2]:
-            axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.16), ncols=2 if len(sweep.arms) > 1 else 1)
+    with style.figure(1, 3 if reported else 2, 3.4, 3.6) as (drawn, axes):
+        left, right = axes[0, :2]
+        place = positions(left, right, sweep)
+        for arm, dash in zip(sweep.arms, style.DASHES, strict=False):
+            for metric, (colour, _) in AUCS.items():
+                series(left, sweep, arm, metric, place, colour, dash, rows)
+            series(right, sweep, arm, "ece_width_10", place, ECE[0], dash, rows)
+        floors(right, sweep, sweep.arms[0], place, rows)
+        baselines(left, sweep.cells[0], rows)
+        left.axhline(0.5, color=style.REFERENCE, linestyle=":", linewidth=1)
+        left.set(title="Discrimination", ylabel="AUC", xlabel=sweep.factor)
+        right.set(title="Calibration", ylabel="ECE", xlabel=sweep.factor)
+        right.set_ylim(bottom=0)
         if reported:
             paper_panel(axes[0, 2], reported, rows)
+        drawn.legend(handles=legend_entries(sweep), loc="outside upper center", ncols=5)
+        shown = f" (arm {sweep.arms[0]})" if len(sweep.arms) > 1 else ""
         style.footnote(
             drawn,
             f"{sweep.note()}\nLines: mean over seeds; bars: their 95 % intervals (bootstrap over clusters), averaged; dots: single seeds. "
-            "Floors: mean, with the 95th percentile as the upper edge of the band.",
+            f"Noise floors{shown}: mean, and the 95th percentile as the upper edge of the band.",
         )
         return style.save(drawn, sweep.folder(out), "discrimination_calibration", rows)
+
+
+def legend_entries(sweep: SweepRuns) -> list[Any]:
+    """What each colour and dash means, once for all panels."""
+    from matplotlib.lines import Line2D
+
+    solid = [*AUCS.values(), ECE, *FLOORS.values()]
+    entries = [Line2D([], [], color=colour, label=name) for colour, name in solid]
+    entries += [
+        Line2D([], [], color=colour, linestyle=dashes, label=f"within task: {name.replace('_', ' ')}")
+        for name, (colour, dashes) in style.BASELINE_LOOK.items()
+        if "auc_within_task" in sweep.cells[0].baselines.get(name, {})
+    ]
+    if len(sweep.arms) > 1:
+        entries += [
+            Line2D([], [], color="0.2", linestyle=d, label=f"arm {a}")
+            for a, d in zip(sweep.arms, style.DASHES, strict=False)
+        ]
+    return entries
 
 
 def positions(left: Any, right: Any, sweep: SweepRuns) -> dict[str, float]:
@@ -70,13 +88,11 @@ def series(
     place: dict[str, float],
     colour: str,
     dash: str,
-    name: str,
     rows: list[dict[str, Any]],
 ) -> None:
     levels = [level for level in sweep.levels if sweep.at(level, arm)]
     summary = {level: mean_over_seeds(sweep.at(level, arm), metric) for level in levels}
     shown = {level: triple for level, triple in summary.items() if triple is not None}
-    label = f"{name} ({arm})" if len(sweep.arms) > 1 else name
     axis.errorbar(
         [place[level] for level in shown],
         [m for m, _, _ in shown.values()],
@@ -87,12 +103,11 @@ def series(
         markersize=3.5,
         elinewidth=0.9,
         capsize=2,
-        label=label,
     )
     for level in levels:
         for cell in sweep.at(level, arm):
             value, interval = cell.report[metric], cell.report["ci95"].get(metric) or (None, None)
-            axis.plot(place[level] * 1.06, value, ".", color=colour, markersize=3, alpha=0.7)
+            axis.plot(place[level] * 1.04, value, ".", color=colour, markersize=3, alpha=0.7)
             rows.append(
                 {
                     "panel": metric,
@@ -107,10 +122,8 @@ def series(
             )
 
 
-def floors(
-    axis: Any, sweep: SweepRuns, arm: str, place: dict[str, float], dash: str, rows: list[dict[str, Any]]
-) -> None:
-    for name, (colour, label) in FLOORS.items():
+def floors(axis: Any, sweep: SweepRuns, arm: str, place: dict[str, float], rows: list[dict[str, Any]]) -> None:
+    for name, (colour, _) in FLOORS.items():
         points = []
         for level in sweep.levels:
             defined = [c for c in sweep.at(level, arm) if c.report[name] is not None]
@@ -120,15 +133,8 @@ def floors(
                 rows.append({"panel": name, "arm": arm, "level": level, "value": mean, "high": top})
         if points:
             x, mean_y, top_y = zip(*points, strict=True)
-            axis.plot(
-                x,
-                mean_y,
-                color=colour,
-                linestyle=dash,
-                linewidth=0.8,
-                label=f"{label} ({arm})" if len(sweep.arms) > 1 else label,
-            )
-            axis.fill_between(x, mean_y, top_y, color=colour, alpha=0.15, linewidth=0)
+            axis.plot(x, mean_y, color=colour, linewidth=0.8)
+            axis.fill_between(x, mean_y, top_y, color=colour, alpha=0.2, linewidth=0)
 
 
 def baselines(axis: Any, cell: Cell, rows: list[dict[str, Any]]) -> None:
@@ -136,34 +142,28 @@ def baselines(axis: Any, cell: Cell, rows: list[dict[str, Any]]) -> None:
     for name, (colour, dashes) in style.BASELINE_LOOK.items():
         value = cell.baselines.get(name, {}).get("auc_within_task")
         if value is not None:
-            axis.axhline(
-                value, color=colour, linestyle=dashes, linewidth=0.9, label=f"within task: {name.replace('_', ' ')}"
-            )
+            axis.axhline(value, color=colour, linestyle=dashes, linewidth=0.9)
             rows.append({"panel": "auc_within_task", "level": f"baseline {name}", "value": value})
 
 
 def paper_points(factor: str) -> list[dict[str, Any]]:
     """The paper's ECE by number of samples, as reported; empty for factors it gives no such series for."""
-    points = yaml.safe_load(PAPER.read_text(encoding="utf-8")).get(factor, []) if factor == "data_scale" else []
-    return [p for p in points if isinstance(p, dict) and "ece" in p]
+    reported = yaml.safe_load(PAPER.read_text(encoding="utf-8"))
+    return [point for point in reported["data_scale"]["points"] if "ece" in point] if factor == "data_scale" else []
 
 
 def paper_panel(axis: Any, points: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
     axis.plot([p["samples"] for p in points], [p["ece"] for p in points], "s", color="black", markersize=4)
     for point in points:
         axis.annotate(
-            f"{point['ece']:.3f}", (point["samples"], point["ece"]), textcoords="offset points", xytext=(6, 4)
+            f"{point['ece']:.3f}",
+            (point["samples"], point["ece"]),
+            textcoords="offset points",
+            xytext=(0, 6),
+            ha="center",
         )
         rows.append({"panel": "paper reported ECE", "level": point["samples"], "value": point["ece"]})
     axis.set_xscale("log")
-    axis.set_ylim(0, 0.6)
-    axis.set(title="As the paper reports", xlabel="training samples", ylabel="ECE")
-    axis.text(
-        0.02,
-        0.98,
-        "SWE-RM (arXiv 2512.21919), SWE-bench Verified,\n30B-A3B; values by public notes.\nOther tasks and policies: not comparable.",
-        transform=axis.transAxes,
-        va="top",
-        fontsize=6.5,
-        color="0.35",
-    )
+    axis.set(title="As the paper reports", xlabel="training samples", ylabel="ECE", ylim=(0, 0.6), xlim=(200, 250_000))
+    source = "SWE-RM (arXiv 2512.21919),\nSWE-bench Verified, 30B-A3B;\nvalues by public notes. Other tasks\nand policies: not comparable."
+    axis.text(0.97, 0.9, source, transform=axis.transAxes, va="top", ha="right", fontsize=6.5, color="0.35")

@@ -31,7 +31,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         drawn.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
         style.footnote(
             drawn,
-            f"{sweep.note()}\nLines: mean over seeds; bands: their 95 % intervals (bootstrap over clusters), averaged; dots: single seeds.",
+            f"{sweep.note()}\nLines: mean over seeds; bars: their 95 % intervals (bootstrap over clusters), averaged; dots: single seeds.",
         )
         return style.save(drawn, sweep.folder(out), "rm_at_k", rows)
 
@@ -44,11 +44,13 @@ def line(
     if not triples or None in triples:
         return
     middle, low, high = np.array(triples, dtype=float).T
-    axis.plot(ks, middle, color=colour, label=f"{sweep.factor} {level}")
-    axis.fill_between(ks, low, high, color=colour, alpha=0.12, linewidth=0)
+    offset = sweep.levels.index(level) - (len(sweep.levels) - 1) / 2
+    x = np.array(ks) * 2 ** (0.07 * offset)  # side by side, so that bars of different levels do not hide each other
+    whiskers = np.maximum([middle - low, high - middle], 0)
+    axis.errorbar(x, middle, yerr=whiskers, color=colour, elinewidth=0.8, label=f"{sweep.factor} {level}")
     for cell in cells:
         values = [cell.report["rm_at_k"][str(k)] for k in ks]
-        axis.plot(ks, values, ".", color=colour, markersize=2.5)
+        axis.plot(x, values, ".", color=colour, markersize=3)
         rows += [
             {
                 "arm": arm,

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+DASHES: Any = ("-", "--", ":")  # of the arms of a sweep
 RESOLVED, UNRESOLVED = "#0072B2", "#D55E00"  # Okabe and Ito: told apart with colour-blind eyes too
 REFERENCE = "0.45"  # grey of oracles, chance and other lines that no verifier drew
-BASELINE_LOOK = {
+BASELINE_LOOK: dict[str, tuple[str, Any]] = {
     "last_value": ("black", "-."),
     "shape": ("0.45", (0, (1, 1))),
     "length": ("0.45", (0, (3, 1, 1, 1, 1, 1))),
@@ -65,8 +66,12 @@ def level_colours(levels: Sequence[str]) -> dict[str, Any]:
 
 
 def footnote(drawn: "Figure", text: str) -> None:
-    """A note below the panels: what was drawn from how much, and what the marks mean."""
-    drawn.supxlabel(text, fontsize=6.5, color="0.35", x=0.01, ha="left")
+    """A note below the panels, wrapped to the figure's width: what was drawn from how much, and what the marks mean."""
+    import textwrap
+
+    characters = int(drawn.get_figwidth() / 0.047)  # at the size below
+    lines = [line for part in text.split("\n") for line in textwrap.wrap(part, characters)]
+    drawn.supxlabel("\n".join(lines), fontsize=6.5, color="0.35", x=0.01, ha="left")
 
 
 def log_ticks(axes: "Axes", values: Sequence[float]) -> None:

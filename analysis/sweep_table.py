@@ -23,7 +23,12 @@ def rows(group: SweepRuns) -> list[Row]:
         for level in group.levels:
             cells = group.at(level, arm)
             if cells:
-                row: Row = {"arm": arm, "level": level, "seeds": len(cells), **_measured(cells, "rm_at_k", k, name=f"rm_at_{k}")}
+                row: Row = {
+                    "arm": arm,
+                    "level": level,
+                    "seeds": len(cells),
+                    **_measured(cells, "rm_at_k", k, name=f"rm_at_{k}"),
+                }
                 for name in SCALARS:
                     row |= _measured(cells, name, name=name)
                 row["ece_noise_floor_task_p95"] = _measured(cells, "ece_noise_floor_task_p95", name="p95")["p95"]
