@@ -33,9 +33,9 @@ def read_score_table(path: Path | str) -> Scores:
     Raises DataError with file, place and value for anything that is not a score table, UsageError for another suffix.
     """
     path = Path(path)
-    reader = _by_suffix(path)[0]
     if path.is_dir():
         raise DataError(f"{path} is a folder: name the score table in it")
+    reader = _by_suffix(path)[0]
     if not path.is_file():
         raise DataError(f"{path}: there is no such file. `rmlab score` writes a score table.")
     columns = _Columns(path)
@@ -257,5 +257,5 @@ def _by_suffix(path: Path) -> tuple[Callable[[Path], Iterator[Row]], Callable[[P
         ".parquet": (_read_parquet, _write_parquet),
     }
     if path.suffix.lower() not in formats:
-        raise UsageError(f"{path}: a score table ends in .csv, .jsonl or .parquet, not in {path.suffix or 'no suffix'!r}")
+        raise UsageError(f"{path}: a score table ends in .csv, .jsonl or .parquet, not in {path.suffix or 'nothing'}")
     return formats[path.suffix.lower()]
