@@ -17,7 +17,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 import rmlab
-from rmlab.configuration import compose
+from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
 from rmlab.microswe.build import BuildConfig, Built, build
 from rmlab.microswe.functions import SOURCES
@@ -59,16 +59,18 @@ def summary(built: Built, path: Path) -> str:
     """What a tasks file holds, by part and source."""
     counts = json.loads(built.metadata["counts"])
     largest = counts["largest_cluster"]
-    lines = [f"{path}: {len(built.tasks):,} tasks, {path.stat().st_size / 1e6:.2f} MB",
-             f"  {counts['functions']} functions in {counts['clusters']} clusters, the largest of {largest['functions']} ({largest['name']})",
-             f"  at least {float(built.metadata['share_threshold']):.0%} of the other wrong edits satisfy the weakest call; "
-             f"{counts['two_bugs']} tasks have two bugs; {built.metadata['withheld'] or 'nothing'} is withheld for evaluation"]
+    share, withheld = float(built.metadata["share_threshold"]), built.metadata["withheld"] or "nothing"
+    lines = [f"{path}: {len(built.tasks):,} tasks, {path.stat().st_size / 1e6:.2f} MB, {counts['two_bugs']} with two bugs",
+             f"  {counts['functions']} functions in {counts['clusters']} clusters, the largest of {largest['functions']}: "
+             f"{largest['name']}",
+             f"  at least {share:.0%} of the other wrong edits satisfy the weakest call; withheld for evaluation: {withheld}"]
     for part, by_source in counts["by_part"].items():
-        lines.append(f"  {part}: {sum(by_source.values()):,} tasks of {counts['functions_by_part'][part]} functions, {by_source}")
+        functions = counts["functions_by_part"][part]
+        lines.append(f"  {part}: {sum(by_source.values()):,} tasks of {functions} functions, {by_source}")
     for source, reasons in counts["left_out"].items():
         lines.append(f"  left out of {source}: " + ", ".join(f"{n} {reason}" for reason, n in list(reasons.items())[:6]))
     return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    load_program("build_tasks").main(sys.argv[1:])  # the copy whose schema `compose` knows

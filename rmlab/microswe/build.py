@@ -11,15 +11,17 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import pairwise
 
 from rmlab.errors import DataError
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.clusters import clusters
-from rmlab.microswe.functions import SOURCES, collect_functions, versions
+from rmlab.microswe.functions import SOURCES, Collection, collect_functions, versions
 from rmlab.microswe.parts import SHARES, deal
 from rmlab.microswe.public_call import Outputs, PublicCall, choose
 from rmlab.microswe.task import Task
-from rmlab.microswe.trial import Edit, Tested, all_edits, in_turns, run_edits, tested_functions
+from rmlab.microswe.trial import Edit, Tested, all_edits, run_edits, tested_functions
+from rmlab.microswe.turns import in_turns
 from rmlab.microswe.values import show
 from rmlab.trajectories.record import Part
 
@@ -40,8 +42,9 @@ class BuildConfig:
     sources: families to build from. withheld: the family that stands in evaluation only. public_call: which call the
     issue shows; it changes nothing else, the tasks are the same ones. least_share: of the other wrong edits that satisfy
     the weakest call, for a task to be kept; lowered to the largest share that leaves `fewest_tasks`. most_functions: of
-    a family; most_of_a_function: tasks. two_bugs: share of tasks with two changed lines, at most. longest_call:
-    characters of the issue's first line. workers change the time only.
+    a family; most_of_a_function: tasks, at most `most_crashes` of them with an exception in the public call. two_bugs:
+    share of tasks with two changed lines, at most. longest_call: characters of the call, what it should return and what
+    it got. workers change the time only.
     """
 
     seed: int = 0
@@ -52,6 +55,7 @@ class BuildConfig:
     fewest_tasks: int = 2000
     most_functions: int = 260
     most_of_a_function: int = 9
+    most_crashes: int = 2
     two_bugs: float = 0.10
     longest_call: int = 120
     workers: int = 2
@@ -70,6 +74,11 @@ class Bug:
     public: PublicCall
 
     @property
+    def crashes(self) -> bool:
+        """Whether the public call raises."""
+        return (self.outputs[self.public.index] or "").startswith('{"raised"')
+
+    @property
     def order(self) -> str:
         """A draw that is the same on every machine."""
         return fingerprint([self.tested.function.function_id, self.code])
@@ -84,8 +93,13 @@ class Built:
 
 
 def build(config: BuildConfig) -> Built:
-    """Builds the tasks. Raises DataError where packages are missing or nothing is left."""
-    collection = collect_functions(tuple(config.sources))
+    """Builds the tasks from installed packages. Raises DataError where one is missing or nothing is left."""
+    built = build_from(collect_functions(tuple(config.sources), config.progress), config)
+    return Built(built.tasks, {**built.metadata, "versions": json.dumps(versions())})
+
+
+def build_from(collection: Collection, config: BuildConfig) -> Built:
+    """Builds the tasks from functions that were collected before. Raises DataError where nothing is left."""
     tested, left_out = tested_functions(collection, config.seed, config.workers, config.progress)
     tested = _drawn_functions(tested, config)
     edits = all_edits(tested, config.seed, config.workers, config.progress)
@@ -138,7 +152,7 @@ def _double_bugs(single: Sequence[Bug], edits: Mapping[str, Sequence[Edit]], con
         by_function[bug.tested.function.function_id].append(bug)
     texts: list[tuple[Bug, Bug, str]] = []
     for bugs in by_function.values():
-        pairs = [(a, b) for a, b in zip(bugs, bugs[1:], strict=False) if a.lines != b.lines]
+        pairs = [(a, b) for a, b in pairwise(bugs) if a.lines != b.lines]
         for a, b in pairs[:3]:
             a, b = sorted((a, b), key=lambda bug: bug.lines)
             text = a.code.split("\n")
@@ -170,6 +184,8 @@ def _capped(bugs: Sequence[Bug], config: BuildConfig) -> list[Bug]:
     double: list[Bug] = []
     for own in by_function.values():
         distinct = list({(b.lines, b.outputs): b for b in reversed(own)}.values())[::-1]
+        crashes = [b for b in distinct if b.crashes]
+        distinct = [b for b in distinct if b not in crashes[config.most_crashes:]]
         ones = in_turns(in_turns([b for b in distinct if len(b.lines) == 1], lambda b: str(b.lines)), lambda b: b.operators[0])
         twos = [b for b in distinct if len(b.lines) == 2]
         single += ones[: config.most_of_a_function - bool(twos)]
@@ -185,7 +201,11 @@ def _tasks(bugs: Sequence[Bug], edits: Mapping[str, Sequence[Edit]], config: Bui
     for bug in bugs:
         sizes[bug.tested.function.source][cluster_of[bug.tested.function.function_id]] += 1
     parts = deal(sizes, config.withheld, config.seed)
-    return [_task(bug, cluster_of[bug.tested.function.function_id], parts, edits[bug.tested.function.function_id], config) for bug in bugs], cluster_of
+    tasks = []
+    for bug in bugs:
+        own = bug.tested.function.function_id
+        tasks.append(_task(bug, cluster_of[own], parts, edits[own], config))
+    return tasks, cluster_of
 
 
 def _task(bug: Bug, cluster: str, parts: Mapping[str, Part], edits: Sequence[Edit], config: BuildConfig) -> Task:
@@ -208,7 +228,8 @@ def _metadata(tasks: Sequence[Task], cluster_of: Mapping[str, str], share: float
     sizes = Counter(cluster_of.values())
     largest, most = min(sizes.items(), key=lambda pair: (-pair[1], pair[0]))
     counts = {
-        "tasks": len(tasks), "functions": len(cluster_of), "clusters": len(sizes), "largest_cluster": {"name": largest, "functions": most},
+        "tasks": len(tasks), "functions": len(cluster_of), "clusters": len(sizes),
+        "largest_cluster": {"name": largest, "functions": most},
         "tasks_of_largest_cluster": sum(t.cluster == largest for t in tasks),
         "by_part": {part: Counter(t.source for t in tasks if t.part == part) for part in SHARES},
         "functions_by_part": {part: len({t.function_id for t in tasks if t.part == part}) for part in SHARES},
@@ -216,5 +237,7 @@ def _metadata(tasks: Sequence[Task], cluster_of: Mapping[str, str], share: float
         "operators": Counter(name for t in tasks for name in t.operators),
         "left_out": {source: dict(counts.most_common()) for source, counts in left_out.items()},
     }
-    return {"seed": str(config.seed), "versions": json.dumps(versions()), "withheld": config.withheld, "public_call": config.public_call.value,
-            "least_share": str(config.least_share), "share_threshold": f"{share:.6g}", "counts": json.dumps(counts)}
+    return {
+        "seed": str(config.seed), "withheld": config.withheld, "public_call": config.public_call.value,
+        "least_share": str(config.least_share), "share_threshold": f"{share:.6g}", "counts": json.dumps(counts),
+    }

@@ -11,17 +11,19 @@ from copy import deepcopy
 
 from rmlab.microswe.functions import Function
 
-SAFE_NAMES = frozenset(
-    "abs all any bool bytearray bytes chr complex dict divmod enumerate filter float frozenset int isinstance iter len list "
-    "map max min next object ord pow range repr reversed round set slice sorted str sum tuple zip ValueError TypeError "
-    "KeyError IndexError nan inf Fraction Decimal deque Counter OrderedDict defaultdict".split())
+_SAFE = (
+    "abs all any bool bytearray bytes chr complex dict divmod enumerate filter float frozenset int isinstance iter len "
+    "list map max min next object ord pow range repr reversed round set slice sorted str sum tuple zip ValueError TypeError "
+    "KeyError IndexError nan inf Fraction Decimal deque Counter OrderedDict defaultdict")
+SAFE_NAMES = frozenset(_SAFE.split())
 """What an argument may refer to: harmless builtins and the names that the sandbox gives to inputs."""
 
 _STAND_INS = {
     "add": "lambda a, b: a + b", "sub": "lambda a, b: a - b", "mul": "lambda a, b: a * b", "neg": "lambda x: -x",
     "eq": "lambda a, b: a == b", "lt": "lambda a, b: a < b", "gt": "lambda a, b: a > b", "identity": "lambda x: x",
     "inc": "lambda x: x + 1", "dec": "lambda x: x - 1", "double": "lambda x: 2 * x", "iseven": "lambda x: x % 2 == 0",
-    "even": "lambda x: x % 2 == 0", "odd": "lambda x: x % 2 == 1", "isodd": "lambda x: x % 2 == 1", "truediv": "lambda a, b: a / b",
+    "even": "lambda x: x % 2 == 0", "odd": "lambda x: x % 2 == 1", "isodd": "lambda x: x % 2 == 1",
+    "truediv": "lambda a, b: a / b",
     "is_even": "lambda x: x % 2 == 0", "is_odd": "lambda x: x % 2 == 1", "ZZ": "int", "S": "int", "Integer": "int",
 }
 """Names that documentation uses without defining them, as plain Python that means the same to these functions."""
@@ -75,17 +77,17 @@ def _calls(body: Iterable[ast.stmt], entry: str, known: Known) -> Iterator[tuple
     """Calls of `entry` in order, each with what the plain names are known to stand for there."""
     known = dict(known)
     for statement in body:
-        if isinstance(statement, ast.FunctionDef) and len(statement.body) == 1 and isinstance(statement.body[0], ast.Return) \
-                and statement.body[0].value is not None and not statement.decorator_list:
-            arguments = deepcopy(statement.args)
-            for a in ast.walk(arguments):
-                if isinstance(a, ast.arg):
-                    a.annotation = None
-            known[statement.name] = ast.Lambda(arguments, statement.body[0].value)
+        match statement:
+            case ast.FunctionDef(name=name, args=arguments, body=[ast.Return(value=ast.expr() as value)], decorator_list=[]):
+                arguments = deepcopy(arguments)
+                for a in ast.walk(arguments):
+                    if isinstance(a, ast.arg):
+                        a.annotation = None
+                known[name] = ast.Lambda(arguments, value)
         for node in ast.walk(statement) if not isinstance(statement, (ast.FunctionDef, ast.ClassDef)) else ():
-            if isinstance(node, ast.Call) and (
-                    (isinstance(node.func, ast.Name) and node.func.id == entry) or (isinstance(node.func, ast.Attribute) and node.func.attr == entry)):
-                yield node, known
+            match node:
+                case ast.Call(func=ast.Name(id=name) | ast.Attribute(attr=name)) if name == entry:
+                    yield node, known
         match statement:
             case ast.Assign(targets=[ast.Name(id=name)], value=value):
                 known[name] = value
@@ -116,7 +118,7 @@ class _Substitute(ast.NodeTransformer):
             return node
         if node.id in self.known and self.depth < 4:
             self.depth += 1
-            changed = self.visit(deepcopy(self.known[node.id]))
+            changed: ast.AST = self.visit(deepcopy(self.known[node.id]))
             self.depth -= 1
             return changed
         if node.id in _STAND_INS:
@@ -149,7 +151,8 @@ def _arguments(call: ast.Call, signature: ast.arguments, known: Known) -> str | 
 def stands_alone(source: str) -> bool:
     """Whether an argument tuple refers to nothing but literals, its own lambdas and SAFE_NAMES."""
     tree = ast.parse(source, mode="eval")
-    bound = {n.arg for n in ast.walk(tree) if isinstance(n, ast.arg)} | {
-        n.id for n in ast.walk(tree) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return all(n.id in SAFE_NAMES or n.id in bound for n in ast.walk(tree) if isinstance(n, ast.Name)) and not any(
-        isinstance(n, ast.Attribute) and n.attr.startswith("_") for n in ast.walk(tree))
+    nodes = list(ast.walk(tree))
+    bound = {n.arg for n in nodes if isinstance(n, ast.arg)}
+    bound |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    known = all(n.id in SAFE_NAMES or n.id in bound for n in nodes if isinstance(n, ast.Name))
+    return known and not any(isinstance(n, ast.Attribute) and n.attr.startswith("_") for n in nodes)

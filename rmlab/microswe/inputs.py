@@ -12,6 +12,7 @@ from copy import deepcopy
 
 from rmlab.microswe.examples import LONGEST
 from rmlab.microswe.sandbox import Result
+from rmlab.microswe.turns import in_turns
 
 FEWEST, MOST = 8, 16
 """Inputs a function has in the end."""
@@ -23,25 +24,22 @@ _ADDRESS = re.compile(r"0x[0-9a-f]{6,}")
 def choose(sources: Sequence[str], results: Sequence[Result], code: str) -> list[tuple[str, str]] | None:
     """Inputs with their encoded outputs, FEWEST to MOST of those that were tried; None where they do not test enough.
 
-    First those whose output is new, in the order given, then others. An exception counts as an output where the function
-    raises it itself, at most MOST_RAISING times. Left out: long outputs, memory addresses. None also where all but one
-    or two outputs are alike.
+    Outputs take turns, so that a rare one is not crowded out. An exception counts as an output where the function raises
+    it itself, at most MOST_RAISING times. Left out: long outputs, memory addresses, endless iterators. None also where
+    more than three quarters of the outputs are alike.
     """
-    new: list[tuple[str, str]] = []
-    seen_before: list[tuple[str, str]] = []
-    outputs: set[str] = set()
+    usable: list[tuple[str, str]] = []
     raising = 0
     for source, result in zip(sources, results, strict=True):
         output = result.encoded
         if output is None or len(output) > LONGEST_OUTPUT or _ADDRESS.search(output) or output.startswith('{"endless"'):
             continue
         if result.kind == "raised":
-            raising += 1
-            if raising > MOST_RAISING or not re.search(rf"\braise {result.value}\b", code):
+            if raising == MOST_RAISING or not re.search(rf"\braise {result.value}\b", code):
                 continue
-        (seen_before if output in outputs else new).append((source, output))
-        outputs.add(output)
-    chosen = [*new, *seen_before][:MOST]
+            raising += 1
+        usable.append((source, output))
+    chosen = in_turns(usable, lambda pair: pair[1])[:MOST]
     values = [output for _, output in chosen]
     if len(chosen) < FEWEST or len(set(values)) < 2 or max(map(values.count, set(values))) > 0.75 * len(values):
         return None
@@ -115,7 +113,8 @@ def _varied(node: ast.expr, rng: random.Random) -> ast.expr:
         i, j = rng.sample(range(len(items)), 2)
         items[i], items[j] = items[j], items[i]
     elif items and isinstance(items[0], (ast.Constant, ast.UnaryOp)):
-        items.insert(rng.randrange(len(items) + 1), _varied(rng.choice([i for i in items if isinstance(i, (ast.Constant, ast.UnaryOp))]), rng))
+        literals = [item for item in items if isinstance(item, (ast.Constant, ast.UnaryOp))]
+        items.insert(rng.randrange(len(items) + 1), _varied(rng.choice(literals), rng))
     elif len(items) > 1:
         items.reverse()
     if isinstance(node, ast.Set) and not items:

@@ -1,7 +1,7 @@
 """Which texts are one small mistake away from this function? Every mutant differs from it in exactly one line.
 
-The same operators make the bugs of tasks, propose a scripted agent's repairs, and say how weak a public call is: most
-of them can be undone by another (`<` and `<=`, `n` and `n - 1`), so a bug's repair is nearly always among the mutants.
+The same operators make the bugs of tasks, propose a scripted agent's repairs, and say how weak a public call is. Most
+can be undone by another (`<` and `<=`, `n` and `n - 1`); what was taken away (a statement, a call, a term) cannot.
 """
 
 import ast
@@ -120,8 +120,6 @@ def _head_parts(statement: ast.stmt) -> Iterator[ast.AST]:
 
 def _changed_lines(statement: ast.stmt, variables: tuple[str, ...], strings: list[str], is_elif: bool) -> Iterator[tuple[str, str]]:
     """(operator, the new line without its indentation), one for each mistake in the statement or its head."""
-    for operator, replaced in _other_statements(statement, variables):
-        yield operator, ast.unparse(ast.fix_missing_locations(replaced))
     if isinstance(statement, (ast.If, ast.While)):
         old = statement.test
         statement.test = negated(old)
@@ -132,6 +130,8 @@ def _changed_lines(statement: ast.stmt, variables: tuple[str, ...], strings: lis
             _put(holder, field, place, new)
             yield operator, _render(statement, is_elif)
         _put(holder, field, place, node)
+    for operator, replaced in _other_statements(statement, variables):
+        yield operator, ast.unparse(ast.fix_missing_locations(replaced))
 
 
 def _put(holder: ast.AST, field: str, place: int | None, node: ast.AST) -> None:

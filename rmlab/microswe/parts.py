@@ -10,7 +10,7 @@ from fractions import Fraction
 from rmlab.fingerprint import fingerprint
 from rmlab.trajectories.record import Part
 
-SHARES: dict[Part, float] = {"supervised": 0.24, "verifier": 0.38, "validation": 0.06, "rl": 0.17, "evaluation": 0.15}
+SHARES: dict[Part, float] = {"supervised": 0.22, "verifier": 0.38, "validation": 0.06, "rl": 0.16, "evaluation": 0.18}
 """Share of the tasks of every source that is not withheld."""
 
 
@@ -20,7 +20,7 @@ def deal(sizes: Mapping[str, Mapping[str, int]], withheld: str, seed: int, share
     sizes: source -> cluster -> tasks. A cluster that reaches over several sources counts where most of its tasks are,
     and goes to evaluation where any of them is withheld. withheld: a source, or "" for none. Deterministic by seed.
     """
-    parts: dict[str, Part] = {cluster: "evaluation" for cluster in sizes.get(withheld, {})}
+    parts: dict[str, Part] = dict.fromkeys(sizes.get(withheld, {}), "evaluation")
     home: dict[str, str] = {}
     total: dict[str, int] = {}
     for source, clusters in sizes.items():
@@ -32,7 +32,7 @@ def deal(sizes: Mapping[str, Mapping[str, int]], withheld: str, seed: int, share
         names = [c for c in home if home[c] == source and c not in parts]
         # large clusters first: the small ones that follow even the shares out
         names.sort(key=lambda c: (-total[c] // 24, fingerprint([seed, c])))
-        dealt: dict[Part, Fraction] = {part: Fraction(0) for part in shares}
+        dealt: dict[Part, Fraction] = dict.fromkeys(shares, Fraction(0))
         for cluster in names:
             part = min(shares, key=lambda p: (dealt[p] + total[cluster] / 2) / Fraction(shares[p]))
             dealt[part] += total[cluster]

@@ -46,8 +46,6 @@ def choose(bug: Outputs, edits: Sequence[Outputs], expected: Outputs, lengths: S
     if len(wrong) < FEWEST_OTHERS or not candidates:
         return None
     share = shares(wrong, expected, candidates)
-    if kind == "random":
-        index = random.Random(str(seed)).choice(candidates)
-    else:
-        index = min(candidates, key=lambda i: (-share[i], lengths[i], i))
+    weakest = min(candidates, key=lambda i: (-share[i], lengths[i], i))
+    index = random.Random(str(seed)).choice(candidates) if kind == "random" else weakest
     return PublicCall(index, share[index])

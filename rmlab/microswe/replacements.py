@@ -19,27 +19,31 @@ COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,),
 }
 ARITHMETIC: dict[type[ast.operator], tuple[type[ast.operator], ...]] = {
-    ast.Add: (ast.Sub, ast.Mult), ast.Sub: (ast.Add,), ast.Mult: (ast.Add, ast.FloorDiv), ast.Div: (ast.FloorDiv, ast.Mult),
-    ast.FloorDiv: (ast.Mod, ast.Mult, ast.Div), ast.Mod: (ast.FloorDiv,), ast.Pow: (ast.Mult,),
+    ast.Add: (ast.Sub, ast.Mult), ast.Sub: (ast.Add,), ast.Mult: (ast.Add, ast.FloorDiv),
+    ast.Div: (ast.FloorDiv, ast.Mult), ast.FloorDiv: (ast.Mod, ast.Mult, ast.Div), ast.Mod: (ast.FloorDiv,), ast.Pow: (ast.Mult,),
     ast.LShift: (ast.RShift,), ast.RShift: (ast.LShift,), ast.BitAnd: (ast.BitOr,), ast.BitOr: (ast.BitAnd, ast.BitXor),
     ast.BitXor: (ast.BitOr, ast.BitAnd),
 }
-ORDERED = (ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.LShift, ast.RShift)
+_BOUNDED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq)
+_NEVER_NUMBERS = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict)
+ORDERED = (ast.Add, ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.LShift, ast.RShift)
 
 _CONFUSED = (
     "min max", "any all", "sum len max", "sorted reversed", "append extend", "pop popleft", "appendleft extendleft",
     "strip lstrip rstrip", "startswith endswith", "upper lower title", "find rfind", "index rindex", "split rsplit",
     "partition rpartition", "keys values items", "islower isupper", "isdigit isalpha isalnum", "ceil floor",
     "union intersection difference symmetric_difference", "issubset issuperset", "add discard", "ljust rjust center",
-    "bisect_left bisect_right", "takewhile dropwhile", "filter filterfalse", "zip zip_longest", "removeprefix removesuffix",
-    "nlargest nsmallest", "combinations permutations", "int float round", "abs int", "setdefault get", "list set", "tuple list",
+    "bisect_left bisect_right", "takewhile dropwhile", "filter filterfalse", "zip zip_longest",
+    "removeprefix removesuffix", "nlargest nsmallest", "combinations permutations", "int float round", "abs int",
+    "setdefault get", "list set", "tuple list",
     "map filter", "update setdefault", "most_common elements", "bin oct hex", "chr str",
 )
 _FUNCTIONS: dict[str, list[str]] = {}
-for _group in _CONFUSED:
-    for _name in _group.split():
-        _FUNCTIONS.setdefault(_name, []).extend(n for n in _group.split() if n != _name)
-_WRAPPERS = {"abs", "sorted", "set", "int", "reversed", "list", "tuple", "str", "len", "float", "max", "min", "sum", "bool", "iter"}
+for _alike in map(str.split, _CONFUSED):
+    for _one in _alike:
+        _FUNCTIONS.setdefault(_one, []).extend(other for other in _alike if other != _one)
+_WRAPPERS = {"abs", "sorted", "set", "int", "reversed", "list", "tuple", "str", "len", "float", "max", "min", "sum",
+             "bool", "iter"}
 _WRAPPER_METHODS = {"strip", "lower", "upper", "copy", "lstrip", "rstrip"}
 _MOST_VARIABLES = 3
 
@@ -59,8 +63,9 @@ def integer(node: ast.AST | None) -> int | None:
     """The value of an integer literal with or without a minus sign; None for anything else."""
     if isinstance(node, ast.Constant) and type(node.value) is int:
         return node.value
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant) and type(node.operand.value) is int:
-        return -node.operand.value
+    match node:
+        case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(value))) if not isinstance(value, bool):
+            return -value
     return None
 
 
@@ -92,12 +97,12 @@ def replacements(node: ast.expr, variables: Sequence[str], strings: Sequence[str
     if handler is not None:
         yield from handler(node)
     elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-        yield from _name(node, variables)
+        yield from _variable(node, variables)
     elif isinstance(node, ast.Constant):
         yield from _constant(node, strings)
 
 
-def _name(node: ast.Name, variables: Sequence[str]) -> Iterator[Replacement]:
+def _variable(node: ast.Name, variables: Sequence[str]) -> Iterator[Replacement]:
     if node.id not in variables:
         return
     own = variables.index(node.id)
@@ -124,10 +129,10 @@ def _compare(node: ast.Compare) -> Iterator[Replacement]:
     for i, op in enumerate(node.ops):
         for other in COMPARISONS[type(op)]:
             yield "comparison", ast.Compare(node.left, [*node.ops[:i], other(), *node.ops[i + 1:]], node.comparators)
-        if isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq)) and integer(node.comparators[i]) is None \
-                and not isinstance(node.comparators[i], (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict)):
+        bound = node.comparators[i]
+        if isinstance(op, _BOUNDED) and integer(bound) is None and not isinstance(bound, _NEVER_NUMBERS):
             for amount in (1, -1):
-                changed = [*node.comparators[:i], plus(node.comparators[i], amount), *node.comparators[i + 1:]]
+                changed = [*node.comparators[:i], plus(bound, amount), *node.comparators[i + 1:]]
                 yield "boundary", ast.Compare(node.left, node.ops, changed)
     if len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
         yield "swapped_operands", ast.Compare(node.comparators[0], node.ops, [node.left])
@@ -140,7 +145,7 @@ def _binary(node: ast.BinOp) -> Iterator[Replacement]:
         yield "arithmetic", ast.BinOp(node.left, other(), node.right)
     yield "missing_term", node.left
     yield "missing_term", node.right
-    if isinstance(node.op, ORDERED) or isinstance(node.op, ast.Add):
+    if isinstance(node.op, ORDERED):
         yield "swapped_operands", ast.BinOp(node.right, node.op, node.left)
 
 
@@ -195,16 +200,23 @@ def _slices(s: ast.Slice) -> Iterator[ast.Slice]:
 
 
 def _call(node: ast.Call) -> Iterator[Replacement]:
-    name = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    for other in _FUNCTIONS.get(name, ()):
-        func: Any = ast.Name(other, ast.Load()) if isinstance(node.func, ast.Name) else ast.Attribute(node.func.value, other, ast.Load())  # type: ignore[union-attr]  # a name or an attribute, by the line above
+    name = ""
+    match node.func:
+        case ast.Name(id=name):
+            swaps: list[ast.expr] = [ast.Name(other, ast.Load()) for other in _FUNCTIONS.get(name, ())]
+        case ast.Attribute(value=owner, attr=name):
+            swaps = [ast.Attribute(owner, other, ast.Load()) for other in _FUNCTIONS.get(name, ())]
+        case _:
+            swaps = []
+    for func in swaps:
         yield "function_swap", ast.Call(func, node.args, node.keywords)
     plain = not any(isinstance(a, ast.Starred) for a in node.args)
     if name == "range" and plain and not node.keywords:
         yield from (("range_bounds", ast.Call(node.func, args, [])) for args in _ranges(node.args))
     elif plain:
         for i in range(len(node.args) - 1):
-            yield "swapped_arguments", ast.Call(node.func, [*node.args[:i], node.args[i + 1], node.args[i], *node.args[i + 2:]], node.keywords)
+            swapped = [*node.args[:i], node.args[i + 1], node.args[i], *node.args[i + 2:]]
+            yield "swapped_arguments", ast.Call(node.func, swapped, node.keywords)
         if len(node.args) > 1:
             yield "missing_argument", ast.Call(node.func, node.args[:-1], node.keywords)
     for i in range(len(node.keywords)):

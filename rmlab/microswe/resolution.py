@@ -7,21 +7,24 @@ reason. What a name means is decided by the first binding at the top of its modu
 
 import ast
 import builtins
+import re
 import symtable
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-SAFE_MODULES = frozenset(
+_SAFE_MODULES = (
     "abc array base64 binascii bisect calendar cmath collections collections.abc copy dataclasses decimal enum fractions "
     "functools heapq html itertools keyword math numbers operator re statistics string struct textwrap types "
-    "unicodedata".split())
+    "unicodedata")
+SAFE_MODULES = frozenset(_SAFE_MODULES.split())
 """Modules of the standard library that a function may use: no files, no clock, no chance, no processes."""
 
-UNSAFE_NAMES = frozenset(
-    "__import__ breakpoint compile delattr dir eval exec exit globals hash help id input locals memoryview object open "
-    "print quit setattr super vars __file__ __name__ __builtins__".split()) - {"object"}
+_UNSAFE_NAMES = (
+    "__import__ breakpoint compile delattr dir eval exec exit globals hash help id input locals memoryview open print "
+    "quit setattr super vars __file__ __name__ __builtins__")
+UNSAFE_NAMES = frozenset(_UNSAFE_NAMES.split())
 LARGEST_CLASS = 4  # statements in a helper class
 _BUILTINS = frozenset(dir(builtins))
 
@@ -51,8 +54,8 @@ class Module:
         found: dict[str, ast.stmt] = {}
         assigned: list[str] = []
         for statement in _top_level(self.tree.body):
-            if isinstance(statement, ast.FunctionDef) and any(ast.unparse(d).endswith("overload") for d in statement.decorator_list):
-                continue
+            if isinstance(statement, ast.FunctionDef) and any("overload" in ast.unparse(d) for d in statement.decorator_list):
+                continue  # the one without the decorator is the function
             for name in _bound_names(statement):
                 if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
                     assigned.append(name)
@@ -72,12 +75,13 @@ def _top_level(body: list[ast.stmt]) -> list[ast.stmt]:
     """Statements of a module's top, those of the first branch of try and if among them (not of TYPE_CHECKING)."""
     found: list[ast.stmt] = []
     for statement in body:
-        if isinstance(statement, ast.Try):
-            found += _top_level(statement.body)
-        elif isinstance(statement, ast.If) and "TYPE_CHECKING" not in ast.unparse(statement.test) and "__name__" not in ast.unparse(statement.test):
-            found += _top_level(statement.body)
-        else:
-            found.append(statement)
+        match statement:
+            case ast.Try(body=inner):
+                found += _top_level(inner)
+            case ast.If(test=test, body=inner) if not re.search("TYPE_CHECKING|__name__", ast.unparse(test)):
+                found += _top_level(inner)
+            case _:
+                found.append(statement)
     return found
 
 
@@ -103,8 +107,9 @@ def free_names(text: str) -> set[str]:
     """
     free: set[str] = set()
     table = symtable.symtable(text, "text", "exec")
-    free |= {s.get_name() for s in table.get_symbols() if s.is_referenced() and not s.is_assigned() and not s.is_imported()}
-    own = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
+    symbols = table.get_symbols()
+    own = {s.get_name() for s in symbols if s.is_assigned() or s.is_imported()}
+    free |= {s.get_name() for s in symbols if s.is_referenced()} - own
     stack = list(table.get_children())
     while stack:
         scope = stack.pop()
@@ -195,8 +200,8 @@ class Resolver:
         if isinstance(statement, ast.ImportFrom) and depth < 6:
             source = self.modules.get(absolute(statement, module))
             alias = next(a for a in statement.names if (a.asname or a.name) == name)
-            if source is not None and source.package == module.package and source is not module and (
-                    statement.level or source.name not in SAFE_MODULES):
+            followed = statement.level or (source is not None and source.name not in SAFE_MODULES)
+            if source is not None and source.package == module.package and source is not module and followed:
                 found = self._find(alias.name, source, depth + 1)
                 if found[0] is None:
                     raise Unusable("needs a module of its package")
@@ -261,4 +266,12 @@ class _Plain(ast.NodeTransformer):
 
     @staticmethod
     def _strip(node: ast.FunctionDef | ast.ClassDef) -> None:
-        node.body = [s for s in node.body if not (isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) and isinstance(s.value.value, str))]
+        node.body = [s for s in node.body if not _is_text(s)]
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    """A docstring, or a string that stands for a comment."""
+    match statement:
+        case ast.Expr(value=ast.Constant(value=str())):
+            return True
+    return False

@@ -6,9 +6,8 @@ must give the same outputs both times.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from rmlab.microswe.examples import examples
 from rmlab.microswe.functions import Collection, Function
@@ -17,15 +16,15 @@ from rmlab.microswe.inputs import choose, variations
 from rmlab.microswe.operators import Mutant, mutants
 from rmlab.microswe.public_call import Outputs
 from rmlab.microswe.sandbox import Limits, Outcome, Program, Sandbox
+from rmlab.microswe.turns import in_turns
 from rmlab.progress import progress
 
-T = TypeVar("T")
-LIMITS = Limits(call_seconds=0.25, program_seconds=0.5, memory_mb=256)
-"""Short: thousands of mutants loop for ever."""
+LIMITS = Limits(call_seconds=0.25, program_seconds=0.35, memory_mb=256)
+"""Short: a thousand mutants loop for ever. The functions need milliseconds, so that a busy machine moves few verdicts."""
 TRIED = 40
 SAMPLES_OF_A_GUESS = 4
 BATCH = 512
-MOST_OF_A_LINE, MOST_OF_A_FUNCTION = 12, 90
+MOST_OF_A_LINE, MOST_OF_A_FUNCTION, MOST_OF_A_WHILE = 12, 90, 45
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,8 @@ def tested_functions(collection: Collection, seed: int, workers: int, show: bool
 
         rest = [f for f in collection.functions if f.function_id not in found and guesses(f)]
         tries = [[sample(kinds, SAMPLES_OF_A_GUESS, rngs[f.function_id]) for kinds in guesses(f)] for f in rest]
-        outcomes = _run([_original(f, tuple(s for group in t for s in group)) for f, t in zip(rest, tries, strict=True)], sandbox, "trying guesses", show)
+        programs = [_original(f, tuple(s for group in t for s in group)) for f, t in zip(rest, tries, strict=True)]
+        outcomes = _run(programs, sandbox, "trying guesses", show)
         best = [_best(t, outcome) for t, outcome in zip(tries, outcomes, strict=True)]
         taken = [(f, guesses(f)[b]) for f, b in zip(rest, best, strict=True) if b is not None]
         sources = [tuple(sample(kinds, TRIED, rngs[f.function_id])) for f, kinds in taken]
@@ -116,7 +116,8 @@ def all_edits(tested: Sequence[Tested], seed: int, workers: int, show: bool) -> 
     drawn = {t.function.function_id: drawn_mutants(t.function, seed) for t in tested}
     pairs = [(t, m) for t in tested for m in drawn[t.function.function_id]]
     found: dict[str, list[Edit]] = {t.function.function_id: [] for t in tested}
-    for (t, mutant), outputs, raises in zip(pairs, *run_edits([(t, m.code) for t, m in pairs], workers, "running mutants", show), strict=True):
+    ran = run_edits([(t, m.code) for t, m in pairs], workers, "running mutants", show)
+    for (t, mutant), outputs, raises in zip(pairs, *ran, strict=True):
         found[t.function.function_id].append(Edit(mutant, outputs, raises))
     return found
 
@@ -131,26 +132,20 @@ def run_edits(texts: Sequence[tuple[Tested, str]], workers: int, title: str, sho
 
 
 def drawn_mutants(function: Function, seed: int) -> list[Mutant]:
-    """At most MOST_OF_A_LINE mutants of a line, the operators taking turns, and MOST_OF_A_FUNCTION, whole lines at a time."""
+    """At most MOST_OF_A_LINE mutants of a line, the operators taking turns, and MOST_OF_A_FUNCTION, whole lines at a time.
+
+    MOST_OF_A_WHILE where the function has a `while`: most endless mutants come from there, and each costs its full time.
+    """
+    most = MOST_OF_A_WHILE if "while " in function.code else MOST_OF_A_FUNCTION
     rng = random.Random(f"{seed} mutants {function.function_id}")
     by_line: dict[int, list[Mutant]] = {}
     for mutant in mutants(function.code):
         by_line.setdefault(mutant.line, []).append(mutant)
     drawn: list[Mutant] = []
     for line in rng.sample(sorted(by_line), len(by_line)):
-        if len(drawn) < MOST_OF_A_FUNCTION:
+        if len(drawn) < most:
             drawn += in_turns(rng.sample(by_line[line], len(by_line[line])), lambda m: m.operator)[:MOST_OF_A_LINE]
-    return sorted(drawn[:MOST_OF_A_FUNCTION], key=lambda m: m.line)
-
-
-def in_turns(items: Sequence[T], kind: Callable[[T], str]) -> list[T]:
-    """The first of each kind, then the second of each, and so on; within a kind, the order given."""
-    seen: Counter[str] = Counter()
-    ranked = []
-    for item in items:
-        ranked.append((seen[kind(item)], item))
-        seen[kind(item)] += 1
-    return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
+    return sorted(drawn[:most], key=lambda m: m.line)
 
 
 def _run(programs: Sequence[Program], sandbox: Sandbox, title: str, show: bool) -> list[Outcome]:
