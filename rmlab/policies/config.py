@@ -44,6 +44,8 @@ class ScriptedConfig:
 
     eye: it turns to the line that holds the bug, whatever its search would do. hand: on that line it writes the right
     repair; by task it varies evenly over hand ± spread / 2 (some bugs are plain to every script, some to none).
+    habit: of the wrong edits of a line it takes the most tempting one, else the next, and so on (which are tempting is the
+    task's, so attempts repeat mistakes as those of language models do, and the most frequent patch is not simply right).
     patience: most edits it means to make. doubt: it edits once more though the expected value was shown. haste: it
     submits though another value was shown (stops=match), or at the coin (stops=random). lingers: it runs again instead
     of submitting, each time anew. slips: a message is not in the grammar.
@@ -56,6 +58,7 @@ class ScriptedConfig:
     eye: float = 0.6
     hand: float = 0.5
     spread: float = 0.8
+    habit: float = 0.5
     patience: int = 2
     doubt: float = 0.2
     haste: float = 0.3

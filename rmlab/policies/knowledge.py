@@ -11,6 +11,7 @@ A right repair is one small change away from the buggy line; so are variations, 
 are drawn, so that neither the size of an edit nor its kind gives the label away.
 """
 
+import hashlib
 from collections import Counter
 from functools import cached_property, lru_cache
 
@@ -41,12 +42,21 @@ class Knowledge:
         pairs = zip(code.split("\n"), self.original, strict=True)
         return [Edit(n, right.strip()) for n, (now, right) in enumerate(pairs, 1) if now != right]
 
-    def wrong(self, code: str, line: int) -> tuple[list[str], list[str]]:
-        """Siblings and variations of a line: other texts than the present and the right one, in the operators' order."""
-        known = {code.split("\n")[line - 1].strip(), self.original[line - 1].strip()}
-        siblings = [text for text in _alternatives(self.task.original, line) if text not in known]
-        variations = [text for text in _alternatives(code, line) if text not in known]
-        return siblings, variations
+    def wrong(self, code: str, line: int, by_operator: bool = False) -> tuple[list[str], list[str]]:
+        """Siblings and variations of a line, without the right text. Siblings may hold the present one.
+
+        Most tempting first (an order that is the task's own), or in the operators' order.
+        """
+        right = self.original[line - 1].strip()
+        both = ([text for text in _alternatives(self.task.original, line) if text != right],
+                [text for text in _alternatives(code, line) if text != right])
+        if not by_operator:
+            for texts in both:
+                texts.sort(key=lambda text: self._temptation(line, text))
+        return both
+
+    def _temptation(self, line: int, text: str) -> bytes:
+        return hashlib.sha256(f"{self.task.task_id}\n{line}\n{text}".encode()).digest()
 
     @cached_property
     def suspicion(self) -> dict[int, int]:

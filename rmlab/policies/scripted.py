@@ -60,7 +60,8 @@ class _Script:
         self.line: int | None = None
         self.edits = 0
         self.means_to_make = rng.randint(1, config.patience)
-        self.tried: set[Edit] = set()
+        lines = enumerate(episode.task.code.split("\n"), 1)
+        self.ruled_out = {Edit(n, text.strip()) for n, text in lines}  # a line of the issue's program is no repair of it
         self.cursor = 0
 
     def messages(self) -> Generator[str, None, None]:
@@ -88,7 +89,6 @@ class _Script:
         if reacts is not Reacts.stay:
             self.line = None
         edit = self._propose()
-        self.tried.add(edit)
         self.line = edit.line
         self.edits += 1
         yield from self._say(edit)
@@ -102,20 +102,24 @@ class _Script:
     def _content(self, looked: bool) -> bool:
         """Whether it wants to submit now. looked: it has just seen the public call's value."""
         config = self.config
+        matched = looked and last_value(self.episode.messages) == expected_value(self.episode.messages)
+        if looked and not matched and self.line is not None:
+            self.ruled_out.add(Edit(self.line, self._text(self.line)))
         if config.stops is Stops.random:
             return self._chance(config.haste)
         if config.stops is Stops.patience or not looked:
             return self.edits >= self.means_to_make
-        if last_value(self.episode.messages) == expected_value(self.episode.messages):
+        if matched:
             return not self._chance(config.doubt)
         return self.edits >= self.means_to_make and self._chance(config.haste)
 
     def _propose(self) -> Edit:
-        repairs = {edit.line: edit for edit in self.knowledge.repairs(self.episode.code)}
-        line = self.line if self.line is not None and not self._chance(0.3) else self._turn_to(list(repairs))
-        if line in repairs and self._chance(self.hand):
-            return repairs[line]
-        return self._plausible(line) or self._plausible(self._turn_to([])) or self._same_again(line)
+        """The next edit. Where it has not seen a line fail, it may write it once more as it stands, right or wrong."""
+        buggy = [edit.line for edit in self.knowledge.repairs(self.episode.code)]
+        line = self.line if self.line is not None and not self._chance(0.3) else self._turn_to(buggy)
+        if line in (*buggy, *self.episode.task.lines) and self._chance(self.hand):
+            return Edit(line, self.knowledge.original[line - 1].strip())
+        return self._plausible(line) or self._plausible(self._turn_to([])) or Edit(line, self._text(line))
 
     def _turn_to(self, buggy: list[int]) -> int:
         """The line that it looks at next."""
@@ -131,22 +135,20 @@ class _Script:
         return self.rng.choices(lines, list(suspicion.values()))[0]
 
     def _plausible(self, line: int) -> Edit | None:
-        """A wrong edit of a line that was not tried yet; None where there is none."""
-        siblings, variations = ([text for text in texts if Edit(line, text) not in self.tried]
-                                for texts in self.knowledge.wrong(self.episode.code, line))
+        """A wrong edit of a line that is not ruled out, the more tempting the likelier; None where there is none."""
+        by_operator = self.config.search is Search.operators
+        siblings, variations = ([text for text in texts if Edit(line, text) not in self.ruled_out]
+                                for texts in self.knowledge.wrong(self.episode.code, line, by_operator))
         texts = siblings if siblings and (not variations or self._chance(0.5)) else variations
         if not texts:
             return None
-        if self.config.search is Search.operators:
-            rank = 0
-            while self._chance(0.5):
-                rank += 1
-            return Edit(line, texts[rank % len(texts)])
-        return Edit(line, self.rng.choice(texts))
+        rank = 0
+        while self._chance(1 - self.config.habit):
+            rank += 1
+        return Edit(line, texts[rank % len(texts)])
 
-    def _same_again(self, line: int) -> Edit:
-        """The line as it stands: what is written when nothing else comes to mind."""
-        return Edit(line, self.episode.code.split("\n")[line - 1].strip())
+    def _text(self, line: int) -> str:
+        return self.episode.code.split("\n")[line - 1].strip()
 
     def _sometimes(self) -> bool:
         return self.config.runs is Runs.sometimes and self._chance(0.5)
