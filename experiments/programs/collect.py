@@ -38,8 +38,19 @@ class PartConfig:
     """What is collected of one part. policies: names, empty = all. tasks: null = all. attempts: of each policy at each task."""
 
     policies: list[str] = field(default_factory=list)
-    tasks: int | None = None
+    tasks: int | None = 0
     attempts: int = 1
+
+
+@dataclass
+class PartsConfig:
+    """The five parts; nothing is collected of a part unless it is said."""
+
+    supervised: PartConfig = field(default_factory=PartConfig)
+    verifier: PartConfig = field(default_factory=PartConfig)
+    validation: PartConfig = field(default_factory=PartConfig)
+    rl: PartConfig = field(default_factory=PartConfig)
+    evaluation: PartConfig = field(default_factory=PartConfig)
 
 
 @dataclass
@@ -50,7 +61,7 @@ class CollectConfig:
     output: str = MISSING
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     policy: dict[str, ScriptedConfig] = field(default_factory=dict)
-    parts: dict[str, PartConfig] = field(default_factory=dict)
+    parts: PartsConfig = field(default_factory=PartsConfig)
     seed: int = 0
     workers: int = 2
     batch: int = 1024
@@ -89,9 +100,8 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
 def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[Planned]:
     """Every attempt that is to be made, part by part and task by task."""
     planned: list[Planned] = []
-    for name, part in settings.parts.items():
-        if name not in PARTS:
-            raise UsageError(f"parts.{name}: there is no such part; the parts are {', '.join(PARTS)}")
+    for name in PARTS:
+        part: PartConfig = getattr(settings.parts, name)
         tasks = choose(loaded.part(name), part.tasks, settings.seed)
         if part.tasks is not None and len(tasks) < part.tasks:
             raise UsageError(f"parts.{name}.tasks={part.tasks} cannot be filled: {len(tasks)} tasks of that part hold here. "

@@ -6,14 +6,20 @@ and shape (the last three fitted on validation). Selectors without a score: majo
 Where the columns of a baseline are missing, it stands there as null with a reason.
 """
 
+import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rmlab.files import write_text
+from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
+from rmlab.metrics.report import report
 from rmlab.metrics.scores import Scores
 from rmlab.microswe.episode import expected_value, last_value
+from rmlab.paths import runs_folder
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet
 from rmlab.verifiers.majority import majority_at_k
@@ -63,14 +69,29 @@ def score_baselines(evaluation: TrajectorySet, validation: TrajectorySet | None)
 
 def baseline_report(evaluation: TrajectorySet, validation: TrajectorySet | None = None, *, replicates: int = 2000,
                     seed: int = 0) -> dict[str, dict[str, Any]]:
-    """name -> all metrics of `rmlab.metrics.report` (majority: rm_at_k, its standard errors, pass_at_k), or {"reason": ...}."""
-    from rmlab.metrics.report import report
+    """name -> all metrics of `rmlab.metrics.report` (majority: rm_at_k, its standard errors, pass_at_k), or {"reason": ...}.
 
+    All cells of a sweep ask for the same numbers, so they are kept in the cache folder, by trajectories, arguments and the
+    text of everything that computes them.
+    """
+    cache = runs_folder() / "cache" / f"baselines-{_identity(evaluation, validation, replicates, seed)}.json"
+    if cache.is_file():
+        return dict(json.loads(cache.read_text(encoding="utf-8")))
     found: dict[str, dict[str, Any]] = {}
     for name, scores in score_baselines(evaluation, validation).items():
         found[name] = report(scores, replicates=replicates, seed=seed) if isinstance(scores, Scores) else dict(scores)
     found["majority"] = _majority(evaluation.trajectories, found["random"], seed)
+    write_text(cache, json.dumps(found, indent=1))
     return found
+
+
+def _identity(evaluation: TrajectorySet, validation: TrajectorySet | None, replicates: int, seed: int) -> str:
+    package = Path(__file__).parent.parent
+    code = [*sorted((package / "metrics").glob("*.py")), *(Path(__file__).with_name(f"{n}.py") for n in ("baselines", "majority", "shape")),
+            *(package / "microswe" / f"{n}.py" for n in ("episode", "grammar"))]
+    passed = fingerprint_lines(str(t.extra.get("public_passed")) for t in sorted(evaluation.trajectories, key=lambda t: t.trajectory_id))
+    return fingerprint([evaluation.fingerprint, validation.fingerprint if validation is not None else None, passed, replicates, seed,
+                        [file_fingerprint(path) for path in code]])
 
 
 def _last_value(rows: Sequence[Trajectory]) -> Scores | Reason:

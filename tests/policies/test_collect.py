@@ -1,11 +1,15 @@
 import pytest
+from omegaconf import OmegaConf
 
-from rmlab.configuration import load_program
+from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
+from rmlab.microswe.episode import Evidence
+from rmlab.microswe.task import read_tasks, tasks_fingerprint, write_tasks
+from rmlab.paths import CONF, STARTER
 from rmlab.trajectories.store import read_trajectories
 
-SMALL = ["policy=[hasty,careful]", "~parts.supervised", "~parts.verifier", "~parts.evaluation", "parts.validation.tasks=3",
-         "parts.validation.attempts=2", "progress=false"]
+SMALL = ["policy=[hasty,careful]", "parts.supervised.tasks=0", "parts.verifier.tasks=0", "parts.evaluation.tasks=0",
+         "parts.validation.tasks=3", "parts.validation.attempts=2", "progress=false"]
 
 
 @pytest.fixture(scope="module")
@@ -13,15 +17,29 @@ def collect():
     return load_program("collect")
 
 
-def test_writes_a_labelled_set_that_names_its_origin(collect, tmp_path, capsys):
+@pytest.fixture(scope="module")
+def tasks():
+    return [t for t in read_tasks(STARTER / "tasks.parquet")[0] if t.part == "validation"][::10]
+
+
+@pytest.fixture
+def small(tmp_path, monkeypatch, tasks):
+    """Overrides for a small collection from a few tasks, with a runs folder of its own."""
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
+    write_tasks(tmp_path / "tasks.parquet", tasks, {})
+    return [*SMALL, f"tasks={tmp_path / 'tasks.parquet'}"]
+
+
+def test_writes_a_labelled_set_that_names_its_origin(collect, tmp_path, tasks, small, capsys):
     path = tmp_path / "few.parquet"
-    pool = collect.main([*SMALL, f"output={path}", "seed=5"])
+    pool = collect.main([*small, f"output={path}", "seed=5"])
     back = read_trajectories(path)
     assert back.fingerprint == pool.fingerprint
     assert len(back) == 3 * 2 * 2
     assert {t.split for t in back.trajectories} == {"validation"}
     assert all(t.resolved is not None and t.cluster and t.source for t in back.trajectories)
     assert back.metadata["seed"] == "5"
+    assert back.metadata["tasks_fingerprint"] == tasks_fingerprint(tasks)
     assert back.metadata["command"].startswith("rmlab collect")
     assert set(back.metadata) == {"command", "seed", "tasks_fingerprint", "rmlab_version", "environment"}
     assert "validation hasty: 6 trajectories" in capsys.readouterr().out
@@ -29,24 +47,28 @@ def test_writes_a_labelled_set_that_names_its_origin(collect, tmp_path, capsys):
 
 @pytest.mark.parametrize(("override", "words"), [
     ("parts.validation.tasks=100000", r"parts.validation.tasks=100000 cannot be filled: \d+ tasks"),
-    ("+parts.training={tasks: 1}", "parts.training: there is no such part; the parts are supervised"),
+    ("parts.training.tasks=1", "training"),
     ("parts.validation.policies=[nobody]", "policy 'nobody' is not configured: there are careful, hasty"),
     ("policy.hasty.speed=3", "speed"),
     ("policy.hasty.search=sideways", "sideways"),
 ])
-def test_wrong_settings_end_in_one_line(collect, tmp_path, override, words):
+def test_wrong_settings_end_in_one_line(collect, tmp_path, small, override, words):
     with pytest.raises(UsageError, match=words) as raised:
-        collect.main([*SMALL, f"output={tmp_path / 'x.parquet'}", override])
+        collect.main([*small, f"output={tmp_path / 'x.parquet'}", override])
     assert "\n" not in str(raised.value)
 
 
 def test_tasks_are_drawn_one_of_every_cluster_first(collect):
-    from rmlab.microswe.task import read_tasks
-    from rmlab.paths import STARTER
-
     tasks = [t for t in read_tasks(STARTER / "tasks.parquet")[0] if t.part == "verifier"]
     clusters = len({t.cluster for t in tasks})
     chosen = collect.choose(tasks, clusters, seed=0)
     assert len({t.cluster for t in chosen}) == clusters
     assert chosen == collect.choose(list(reversed(tasks)), clusters, seed=0)
     assert collect.choose(tasks, None, seed=1)[:5] != chosen[:5]
+
+
+def test_every_environment_composes():
+    for path in (CONF / "environment").glob("*.yaml"):
+        environment = OmegaConf.to_object(compose("collect", [f"environment={path.stem}"])).environment
+        assert environment.max_turns == 6
+        assert environment.evidence == {"default": Evidence.final, "voluntary": Evidence.voluntary}[path.stem]

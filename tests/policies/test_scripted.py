@@ -4,12 +4,12 @@ from collections import Counter
 import pytest
 
 from rmlab.configuration import compose
-from rmlab.microswe.episode import EnvironmentConfig
+from rmlab.microswe.episode import EnvironmentConfig, expected_value
 from rmlab.microswe.grammar import apply
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import read_tasks
 from rmlab.paths import CONF, STARTER
-from rmlab.policies.config import Runs, ScriptedConfig, Stops
+from rmlab.policies.config import Reacts, Runs, ScriptedConfig, Stops
 from rmlab.policies.knowledge import Knowledge
 from rmlab.policies.rollout import plan, rollout
 from rmlab.policies.scripted import ScriptedPolicy, skill
@@ -89,10 +89,22 @@ def test_repairs_make_the_original_and_wrong_edits_do_not(tasks):
             code = apply(code, edit)
         assert code == task.original
         for line in task.lines:
-            now = task.code.split("\n")[line - 1].strip()
             for texts in known.wrong(task.code, line):
-                assert now not in texts
                 assert task.original.split("\n")[line - 1].strip() not in texts
+
+
+def test_a_script_that_looks_never_repeats_what_it_saw_fail(played):
+    scripts, found = played
+    for t in found:
+        if scripts[t.policy].runs is not Runs.after_edit or scripts[t.policy].reacts is not Reacts.stay:
+            continue
+        wanted, written, failed = expected_value(t.messages), "", set()
+        for message in t.messages[1:]:
+            if message.content.startswith("edit "):
+                written = message.content
+                assert written not in failed
+            elif message.content.startswith("got ") and message.content != f"got {wanted}":
+                failed.add(written)
 
 
 def test_skill_is_the_same_for_all_attempts_and_differs_between_tasks(tasks):

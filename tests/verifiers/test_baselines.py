@@ -1,12 +1,20 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from rmlab.metrics.scores import Scores
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import TrajectorySet
+from rmlab.verifiers import baselines
 from rmlab.verifiers.baselines import baseline_report, score_baselines
 from rmlab.verifiers.majority import majority_at_k
 from rmlab.verifiers.shape import features, pattern
+
+
+@pytest.fixture(autouse=True)
+def _own_runs_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
 
 
 def attempt(task, n, resolved, shown="2", patch="", actions=("run", "submit"), policy="p", expected="2", split="evaluation"):
@@ -72,6 +80,15 @@ def test_shape_finds_a_label_that_shape_gives_away():
     assert given["shape"]["auc_pooled"] == 1.0  # one run = resolved, by construction
     assert given["random"]["auc_pooled"] == 0.5
     assert given["oracle"]["rm_at_k"] == given["oracle"]["pass_at_k"]
+
+
+def test_the_report_is_computed_once_and_again_for_other_labels(monkeypatch):
+    first = baseline_report(EVALUATION, VALIDATION, replicates=20)
+    assert first["last_value"]["trajectories"] == 5
+    monkeypatch.setattr(baselines, "report", None)  # a second computation would fail
+    assert baseline_report(EVALUATION, VALIDATION, replicates=20) == first
+    with pytest.raises(TypeError):
+        baseline_report(pool(*(replace(t, resolved=True) for t in EVALUATION.trajectories)), VALIDATION, replicates=20)
 
 
 def test_majority_on_one_task_by_hand():
