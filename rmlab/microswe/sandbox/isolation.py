@@ -133,11 +133,15 @@ def _become_nobody() -> None:
 
 def _give_up_rights(level: str) -> seccomp.Filter | None:
     """No capability, nothing to gain by exec, nothing to see by ptrace; the filter for the programs of this level."""
+    if level == "limits":
+        with suppress(OSError):  # as far as it goes: this level promises none of it
+            linux.drop_capabilities()
+            linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
+            linux.prctl(linux.PR_SET_DUMPABLE, 0)
+        return None
     linux.drop_capabilities()
     linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
-    if level == "limits":
-        return None
     try:
         seccomp.check()
         return seccomp.Filter(files=level == "namespaces")
@@ -152,24 +156,32 @@ def make_lock(
 ) -> Callable[[], None]:
     """What a program's process does to itself before it touches the program. memory: bytes of address space."""
     seconds = int(limits.program_seconds) + 1
-    bounds = (
-        (resource.RLIMIT_CPU, (seconds, seconds + 1)),
-        (resource.RLIMIT_FSIZE, (limits.file_kb * 1024, limits.file_kb * 1024)),
-        (resource.RLIMIT_NOFILE, (limits.descriptors, limits.descriptors)),
-        (resource.RLIMIT_NPROC, (0, 0)),
-        (resource.RLIMIT_CORE, (0, 0)),
-        *([(resource.RLIMIT_AS, (memory, memory))] if linux.IS_LINUX else []),
-    )
+    wanted = {
+        resource.RLIMIT_CPU: (seconds, seconds + 1),
+        resource.RLIMIT_FSIZE: (limits.file_kb * 1024,) * 2,
+        resource.RLIMIT_NOFILE: (limits.descriptors,) * 2,
+        resource.RLIMIT_NPROC: (0, 0),
+        resource.RLIMIT_CORE: (0, 0),
+    }
+    if linux.IS_LINUX:
+        wanted[resource.RLIMIT_AS] = (memory, memory)
+    bounds = [(name, _within_own(name, soft), _within_own(name, hard)) for name, (soft, hard) in wanted.items()]
 
     def lock() -> None:
-        for name, bound in bounds:
-            resource.setrlimit(name, bound)
+        for name, soft, hard in bounds:
+            resource.setrlimit(name, (soft, hard))
         if bound_to_parent:
             linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
         if call_filter is not None:
             call_filter.install()
 
     return lock
+
+
+def _within_own(name: int, bound: int) -> int:
+    """The bound, or this process's own where that is tighter: no one may raise it."""
+    _, own = resource.getrlimit(name)
+    return bound if own == resource.RLIM_INFINITY else min(bound, own)
 
 
 def _address_space() -> int:

@@ -125,6 +125,13 @@ def test_as_an_ordinary_user():
     assert said.stdout.startswith(LEVELS[:2])
 
 
+def test_a_caller_with_tight_limits_of_its_own():
+    code = "import resource\nfor name, n in (('FSIZE', 1000), ('NOFILE', 64), ('CPU', 3), ('AS', 2**31)):\n"
+    code += "    resource.setrlimit(getattr(resource, 'RLIMIT_' + name), (n, n))\n"
+    said = subprocess.run([sys.executable, "-c", code + PROBE], cwd=REPOSITORY, capture_output=True, text=True)
+    assert said.returncode == 0, said.stderr
+
+
 def test_the_filter_refuses_foreign_architectures_and_all_that_is_not_listed():
     code = seccomp.assemble(0xC000003E, [0, 1], 72)
 
