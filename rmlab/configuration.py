@@ -27,14 +27,14 @@ def register_resolvers() -> None:
 
 @cache
 def load_program(name: str) -> ModuleType:
-    """The program `experiments/programs/NAME.py`, loaded once a process by its file's path. Loading registers its schema.
+    """The program `experiments/programs/NAME.py`, or the file that `name` is the path of (*.py).
 
-    Raises UsageError where there is none.
+    Loaded once a process by its file's path, which registers its schema. Raises UsageError where there is none.
     """
-    path = PROGRAMS / f"{name}.py"
+    path = Path(name) if name.endswith(".py") else PROGRAMS / f"{name}.py"
     if not path.is_file():
         there = sorted(p.stem for p in PROGRAMS.glob("*.py"))
-        raise UsageError(f"there is no program {name!r}{near(name, there)}; there are: {', '.join(there)}")
+        raise UsageError(f"there is no program {name!r}{near(name, there)}; there are: {', '.join(there)}, or any file *.py")
     return load_file(path)
 
 
@@ -57,7 +57,8 @@ def load_file(path: Path) -> ModuleType:
 def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
     """The configuration of a program: `conf/PROGRAM.yaml` under the overrides, typed by the program's schema.
 
-    Raises UsageError, in one line, for an unknown key, group or value; near matches are named.
+    A program that is named by its path has its `conf/` beside it. Raises UsageError, in one line, for an unknown key, group or
+    value; near matches are named.
     """
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
@@ -67,20 +68,40 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
 
     load_program(program)
     register_resolvers()
-    if not (CONF / f"{program}.yaml").is_file():
-        raise UsageError(f"program {program!r} has no configuration ({CONF / f'{program}.yaml'})")
+    stem = Path(program).stem
+    folder = Path(program).absolute().parent / "conf" if program.endswith(".py") else CONF
+    if not (folder / f"{stem}.yaml").is_file():
+        raise UsageError(f"program {stem!r} has no configuration ({folder / f'{stem}.yaml'})")
+    asked = list(overrides)
     GlobalHydra.instance().clear()
-    with initialize_config_dir(str(CONF), version_base="1.3", job_name=program):
-        try:
-            config = hydra_compose(program, overrides=list(overrides))
-        except (HydraException, OmegaConfBaseException) as error:
+    with initialize_config_dir(str(folder), version_base="1.3", job_name=stem):
+        while True:
             try:
-                known = _keys(hydra_compose(program))
-            except (HydraException, OmegaConfBaseException):
-                known = []  # the shipped configuration itself is what is wrong: the message says how
-            raise UsageError(_one_line(error, program, known)) from error
-    _refuse_added_keys(config, program)
+                config = hydra_compose(stem, overrides=asked)
+                break
+            except (HydraException, OmegaConfBaseException) as error:
+                try:
+                    base = hydra_compose(stem)
+                except (HydraException, OmegaConfBaseException):
+                    base = OmegaConf.create()  # the shipped configuration itself is what is wrong: the message says how
+                if (opened := _opened(asked, str(error), base)) is None:
+                    raise UsageError(_one_line(error, stem, _keys(base))) from error
+                asked = opened
+    _refuse_added_keys(config, stem)
     return config
+
+
+def _opened(overrides: list[str], error: str, base: DictConfig) -> list[str] | None:
+    """The overrides again where Hydra refused a new name in a mapping of free names (`data.policies={careful: 2}`), else None."""
+    found = re.search(r"Could not override '([^']+)'", error)
+    if found is None:
+        return None
+    key = found[1]
+    for name in (key, key.rpartition(".")[0]):
+        node = OmegaConf.select(base, name) if name else None
+        if isinstance(node, DictConfig) and OmegaConf.get_type(node) is dict and any(text.startswith(f"{key}=") for text in overrides):
+            return [f"++{text}" if text.startswith(f"{key}=") else text for text in overrides]
+    return None
 
 
 def restore(program: str, plain: Mapping[str, Any]) -> DictConfig:
@@ -88,7 +109,7 @@ def restore(program: str, plain: Mapping[str, Any]) -> DictConfig:
     from hydra.core.config_store import ConfigStore
 
     load_program(program)
-    schema = ConfigStore.instance().load(f"{program}_schema.yaml").node
+    schema = ConfigStore.instance().load(f"{Path(program).stem}_schema.yaml").node
     return cast(DictConfig, OmegaConf.merge(schema, OmegaConf.create(dict(plain))))
 
 
@@ -99,8 +120,8 @@ def _refuse_added_keys(config: DictConfig, program: str) -> None:
     def walk(node: DictConfig, path: str) -> None:
         schema = OmegaConf.get_type(node)
         known = {f.name for f in fields(schema)} if is_dataclass(schema) else None
-        for key in map(str, node):
-            name = f"{path}{key}"
+        for key in node:
+            name = f"{path}{key!s}"
             if known is not None and key not in known:
                 raise UsageError(f"{program} has no key {name!r}{near(name, _keys(config))}. Take +{name}=... out.")
             inner = node._get_node(key)
@@ -113,11 +134,11 @@ def _refuse_added_keys(config: DictConfig, program: str) -> None:
 def _keys(config: DictConfig, path: str = "") -> list[str]:
     """Dotted keys of a configuration, groups and leaves."""
     found = []
-    for key in map(str, config):
-        found.append(f"{path}{key}")
+    for key in config:
+        found.append(f"{path}{key!s}")
         inner = config._get_node(key)
         if isinstance(inner, DictConfig) and not inner._is_none() and not inner._is_interpolation():
-            found += _keys(inner, f"{path}{key}.")
+            found += _keys(inner, f"{path}{key!s}.")
     return found
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from omegaconf import OmegaConf
 
 from rmlab.ablation.pool import read_index
-from rmlab.ablation.selection import check_fill
+from rmlab.ablation.selection import DataConfig, check_fill
 from rmlab.ablation.sweeps import Cell, SweepSpec, expand, read_sweep
 from rmlab.configuration import compose, load_program
 from rmlab.errors import RmlabError, UsageError
@@ -97,7 +97,7 @@ def make_plan(name: str, arguments: Sequence[str], command: str) -> Plan:
     spec = read_sweep(name, changes.pop("preset", None), changes)
     cells = expand(spec, overrides, compose, load_program(spec.program).identity)
     for cell in cells:
-        if "data" in cell.config:
+        if OmegaConf.get_type(cell.config, "data") is DataConfig:
             check_fill(read_index(cell.config.data.path).rows, cell.config.data)
     return Plan(spec, cells, command)
 

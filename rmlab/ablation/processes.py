@@ -29,15 +29,13 @@ HEAVY = [
     "transformers.models.auto.modeling_auto",
     "accelerate",
     "safetensors.torch",
-    "mlflow",
+    "rmlab.tracking.preload",
     "scipy.stats",
     "sklearn.isotonic",
     "sklearn.linear_model",
     "hydra",
-    "rmlab.configuration",
-    "rmlab.ablation.processes",
 ]
-"""What the fork server imports; a module that is not installed is passed over."""
+"""What a program needs that does not say otherwise (`PRELOAD`); a module that is not installed is passed over."""
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """OpenBLAS starts its threads when it is imported; they would not live on in the forked processes."""
@@ -87,14 +85,15 @@ class _Running:
 
 
 def run_jobs(jobs: Sequence[Job], workers: int, may_start: Callable[[], bool] = lambda: True,
-             tick_seconds: float = 0.5) -> Iterator[Event | None]:
+             preload: Sequence[str] = HEAVY, tick_seconds: float = 0.5) -> Iterator[Event | None]:
     """Runs jobs in their order, at most `workers` at once, and yields what happens (None at every quiet tick).
 
-    may_start: asked before each start; once it says no, what runs is awaited and nothing new begins. When the generator is
-    closed or an exception passes through it (Ctrl-C), the running processes are ended: asked first, then killed.
+    preload: modules that the fork server imports when it starts (with the first job of this process). may_start: asked before
+    each start; once it says no, what runs is awaited and nothing new begins. When the generator is closed or an exception
+    passes through it (Ctrl-C), the running processes are ended: asked first, then killed.
     """
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(HEAVY)
+    context.set_forkserver_preload([*preload, __name__])
     for name, value in ONE_THREAD.items():
         os.environ.setdefault(name, value)
     waiting, running = list(jobs), list[_Running]()

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from rmlab.ablation.board import Board, CellState
-from rmlab.ablation.processes import Event, Job, run_jobs
+from rmlab.ablation.processes import HEAVY, Event, Job, run_jobs
 from rmlab.ablation.sweeps import Cell, plain
+from rmlab.configuration import load_program
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.paths import runs_folder
 from rmlab.tracking.config import sweep_tags
@@ -55,8 +56,9 @@ def run_cells(
                 sweep.log_reuses(key, known)
         if missing:
             first = sorted((sweep.of_hash[key][0] for key in missing), key=_cost, reverse=True)
-            _prepare(first, board)
-            for event in run_jobs([_job(cell) for cell in first], workers, sweep.may_start):
+            preload = getattr(load_program(cells[0].sweep.program), "PRELOAD", HEAVY)
+            _prepare(first, board, preload)
+            for event in run_jobs([_job(cell) for cell in first], workers, sweep.may_start, preload):
                 sweep.take(event)
         left = [c.name for key in missing if key not in sweep.started for c in sweep.of_hash[key]]
     return Outcome(sweep.ran, sweep.failed, left)
@@ -131,12 +133,12 @@ def _cost(cell: Cell) -> float:
         return 0.0
 
 
-def _prepare(cells: Sequence[Cell], board: Board) -> None:
+def _prepare(cells: Sequence[Cell], board: Board, preload: Sequence[str]) -> None:
     """Makes what all cells share, once, in a process of its own; the first that is wrong is raised before any cell starts."""
     job = Job("prepare", cells[0].sweep.program, "prepare", tuple(plain(c.config) for c in cells),
               log=runs_folder() / "logs" / f"prepare-{cells[0].sweep.name}-{cells[0].sweep.preset}.log", many=True)
     board.say("preparing what the cells share ...")
-    for event in run_jobs([job], 1):
+    for event in run_jobs([job], 1, preload=preload):
         if event is not None and event.state == "failed":
             if event.trace:
                 board.say(event.trace)

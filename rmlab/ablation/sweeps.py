@@ -95,16 +95,17 @@ def cell_name(spec: SweepSpec, level: str, arm: str, seed: int) -> str:
     return " ".join([f"{spec.factor}={level}", *([arm] if arm != main else []), f"s{seed}"])
 
 
-def read_sweep(name: str, preset: str | None = None, changes: Mapping[str, Any] | None = None, folder: Path = SWEEPS) -> SweepSpec:
-    """Reads `sweeps/NAME.yaml` at a preset.
+def read_sweep(name: str, preset: str | None = None, changes: Mapping[str, Any] | None = None) -> SweepSpec:
+    """Reads `sweeps/NAME.yaml`, or the file that `name` is the path of (*.yaml), at a preset.
 
     preset: None = demo, else the first one that the file has. changes: levels, baseline, seeds, arms that replace the file's.
     Raises UsageError, in one line, for a name or preset that is not there and for a file that does not say what it has to.
     """
-    there = sorted(path.stem for path in folder.glob("*.yaml"))
-    if name not in there:
-        raise UsageError(f"there is no sweep {name!r}{near(name, there)}; there are: {', '.join(there) or 'none'} (in {folder})")
-    path = folder / f"{name}.yaml"
+    path = Path(name) if name.endswith(".yaml") else SWEEPS / f"{name}.yaml"
+    if not path.is_file():
+        there = sorted(p.stem for p in SWEEPS.glob("*.yaml"))
+        raise UsageError(f"there is no sweep {name!r}{near(name, there)}; there are: {', '.join(there)}, or any file *.yaml")
+    name = path.stem
     raw = _mapping(path)
     presets = raw.pop("presets", None)
     if not isinstance(presets, dict) or not presets:
@@ -124,6 +125,8 @@ def read_sweep(name: str, preset: str | None = None, changes: Mapping[str, Any] 
     values = _typed(SweepSpec, {"name": name, "preset": preset, **raw}, str(path))
     if arms:
         values["arms"] = Arms(**_typed(Arms, arms, f"{path}, arms"))
+    if values["program"].endswith(".py"):
+        values["program"] = str((path.parent / values["program"]).resolve())
     spec = SweepSpec(**values)
     _check(spec, path)
     return spec

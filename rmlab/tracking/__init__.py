@@ -6,6 +6,7 @@ origin    where a run comes from: commit, host, process
 run       writes one run: buffered metrics, artifacts, data sets, and `finished` as the last word
 heads     names and tags of runs, quickly: which cells are finished
 query     reads runs back: metrics, series, artifacts; closes what died, logs what is reused
+preload   what a fork server imports
 listing   runs as a table
 ui        the MLflow UI over the store
 """

@@ -70,7 +70,8 @@ def serve(store: Store, port: int | None = None) -> None:
     print(f"starting the MLflow UI over {store.uri} ...", file=sys.stderr, flush=True)
     with log.open("w") as output:
         server = subprocess.Popen(command, env=environment, stdout=output, stderr=output, start_new_session=True)
-    previous = signal.signal(signal.SIGTERM, _stop)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
     try:
         base = f"http://{HOST}:{chosen}"
         _await(server, base, str(log))
@@ -82,7 +83,6 @@ def serve(store: Store, port: int | None = None) -> None:
         server.wait()
         raise RmlabError(f"the MLflow server ended by itself (exit code {server.returncode}). Its output: {log}")
     finally:
-        signal.signal(signal.SIGTERM, previous)
         _end(server)
 
 

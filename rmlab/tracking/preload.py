@@ -1,0 +1,10 @@
+"""Imported by a fork server before any run exists: MLflow and the mapping of its sqlite store, which each run would pay for anew."""
+
+from rmlab.tracking.store import quiet_environment
+
+quiet_environment()
+
+import mlflow.store.tracking.sqlalchemy_store  # noqa: E402, F401
+from sqlalchemy.orm import configure_mappers  # noqa: E402
+
+configure_mappers()

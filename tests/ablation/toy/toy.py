@@ -1,0 +1,90 @@
+"""A program that a sweep can run in milliseconds, and that misbehaves when asked to."""
+
+import os
+import signal
+import time
+from dataclasses import dataclass, field
+
+from hydra.core.config_store import ConfigStore
+
+from rmlab.ablation.cells import identify
+from rmlab.ablation.factors import find_factors
+from rmlab.errors import DataError
+from rmlab.paths import runs_folder
+from rmlab.progress import progress
+from rmlab.tracking.config import TrackingConfig, sweep_tags
+from rmlab.tracking.run import RunLogger
+from rmlab.tracking.store import Store
+
+
+@dataclass
+class ToyData:
+    scale: int = 1
+    ratio: str = "1:1"
+
+
+@dataclass
+class ToyTraining:
+    match: str = "epochs"
+    reference_scale: int = 2
+    threads: int = 1
+
+
+@dataclass
+class ToyRun:
+    """seconds: a run takes. trouble: what happens at a level: error, data, exit, kill; at level 0: prepare fails."""
+
+    seed: int = 0
+    data: ToyData = field(default_factory=ToyData)
+    training: ToyTraining = field(default_factory=ToyTraining)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    seconds: float = 0.0
+    trouble: dict[int, str] = field(default_factory=dict)
+
+
+PRELOAD = ["rmlab.tracking.preload", "hydra"]
+ConfigStore.instance().store(name="toy_schema", node=ToyRun)
+
+
+def identity(config):
+    return identify(config, pool="pool", tokenizer="none", semantics={"toy": 1}, factors=find_factors(config.tracking.factors))
+
+
+def prepare(configs):
+    if 0 in configs[0].trouble:
+        raise DataError("data.scale=3 cannot be filled: two are there. Lower data.scale.")
+    ledger("prepared", len(configs))
+
+
+def run(config):
+    who = identity(config)
+    tags = {**sweep_tags(config.tracking), "config_hash": who.config_hash, "control_hash": who.control_hash}
+    with RunLogger.start(Store.open(), config.tracking.experiment, config.tracking.name, kind="toy", tags=tags,
+                         params={"seed": config.seed}) as logger:
+        ledger("start", who.config_hash, os.getpid())
+        print("hello from", config.tracking.name)
+        with progress(config.tracking.name, 10, "steps") as advance:
+            for step in range(10):
+                logger.metrics({"train/loss": 1 / (step + 1)}, step)
+                time.sleep(config.seconds / 10)
+                advance(1)
+        trouble(config.trouble.get(config.data.scale))
+        logger.metrics({"eval/auc_pooled": 0.5 + config.seed / 10})
+    ledger("end", who.config_hash, os.getpid())
+    return logger.run_id
+
+
+def trouble(kind):
+    if kind == "error":
+        raise RuntimeError("this cell has no luck")
+    if kind == "data":
+        raise DataError("this cell has no data. Get some.")
+    if kind == "exit":
+        os._exit(7)
+    if kind == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def ledger(*words):
+    with (runs_folder() / "ledger").open("a") as file:
+        file.write(" ".join(map(str, words)) + "\n")

@@ -1,0 +1,242 @@
+"""`rmlab sweep` as a user meets it: real processes, a real store, kills in the middle."""
+
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from rmlab.paths import REPOSITORY
+from rmlab.tracking.heads import cell_runs
+from rmlab.tracking.query import runs
+from rmlab.tracking.store import Store
+
+TOY = str(REPOSITORY / "tests" / "ablation" / "toy" / "toy_scale.yaml")
+
+
+@pytest.fixture(scope="module")
+def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("empty") / "mlflow.db"
+    Store.open(f"sqlite:///{path}")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path, request: pytest.FixtureRequest) -> Path:
+    """The runs folder, with an empty store but in the first test."""
+    folder = tmp_path / "runs"
+    monkeypatch.setenv("RMLAB_RUNS", str(folder))
+    if "second_launch" not in request.node.name:
+        folder.mkdir()
+        shutil.copy(empty_database, folder / "mlflow.db")
+    return folder
+
+
+def launch(*arguments: str, **more) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-m", "rmlab.cli", "sweep", *arguments], cwd=REPOSITORY, env=dict(os.environ), text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **more)
+
+
+def sweep(*arguments: str) -> tuple[int, str, str]:
+    process = launch(*arguments)
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, err
+
+
+def ledger(where: Path) -> Counter:
+    """How often each cell started and ended, by the cells' own word."""
+    text = (where / "ledger").read_text() if (where / "ledger").exists() else ""
+    return Counter(tuple(line.split()[:2]) for line in text.splitlines())
+
+
+def until(holds: Callable[[], bool], process: subprocess.Popen, seconds: float = 120.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def ended(where: Path) -> Counter:
+    return Counter(key for (word, key), n in ledger(where).items() if word == "end" for _ in range(n))
+
+
+def test_a_sweep_runs_each_cell_once_and_a_second_launch_runs_none(where: Path) -> None:
+    code, out, _ = sweep(TOY, "--dry-run")
+    assert code == 0
+    assert "12 cells, 0 of 10 runs finished, 10 to run" in out
+    assert "the same run as data_scale=2 s0" in out
+    assert not where.exists(), "a dry run makes nothing"
+
+    code, out, err = sweep(TOY, "--workers", "2")
+    assert code == 0, err
+    assert sorted(ended(where).values()) == [1] * 10
+    assert ("prepared", "10") in ledger(where)
+    found = runs(Store.open(), ["toy_scale"])
+    assert len(found) == 12, "one run a cell, no siblings"
+    assert {run.status for run in found} == {"finished"}
+    reused = {run.name: run for run in found if "source_run" in run.tags}
+    assert set(reused) == {"data_scale=2 steps s0", "data_scale=2 steps s1"}
+    assert reused["data_scale=2 steps s1"].metrics["eval/auc_pooled"] == pytest.approx(0.6)
+    assert reused["data_scale=2 steps s1"].tags["arm"] == "steps"
+    assert len({run.tags["control_hash"] for run in found}) == 1
+    assert all(len(run.series("train/loss")) == 10 for run in found)
+
+    started = time.monotonic()
+    code, _, err = sweep(TOY)
+    assert code == 0, err
+    assert time.monotonic() - started < 30
+    assert sorted(ended(where).values()) == [1] * 10
+    assert len(runs(Store.open(), ["toy_scale"])) == 12
+    code, out, _ = sweep(TOY, "--dry-run")
+    assert "10 of 10 runs finished, 0 to run" in out
+
+    # Another sweep of another name that asks for a finished cell reuses it.
+    other = where / "other_name.yaml"
+    other.write_text(Path(TOY).read_text().replace("toy.py", str(Path(TOY).parent / "toy.py")))
+    code, _, err = sweep(str(other), "preset=one_arm", "levels=[1]", "baseline=1")
+    assert code == 0, err
+    assert sorted(ended(where).values()) == [1] * 10
+    [zero, one] = sorted(runs(Store.open(), ["other_name"]), key=lambda run: run.name)
+    assert (zero.name, one.name) == ("data_scale=1 s0", "data_scale=1 s1")
+    assert {"source_run", "config_hash"} <= set(zero.tags)
+    assert zero.tags["sweep"] == "other_name"
+
+
+def test_kill_9_of_the_whole_group_at_random_moments_then_the_same_command(where: Path) -> None:
+    rng = random.Random(0)
+    arguments = (TOY, "seconds=0.4", "--workers", "2")
+    kills = 0
+    for _ in range(4):
+        process = launch(*arguments)
+        time.sleep(rng.uniform(1.0, 6.0))
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            kills += 1
+        process.communicate()
+    code, _, err = sweep(*arguments)
+    assert code == 0, err
+    assert kills > 0
+    # A cell may have ended and been killed before it could say so; none that said `finished` ran again.
+    known = cell_runs(Store.open())
+    assert len(known.finished) == 10
+    finished = [run for run in runs(Store.open(), ["toy_scale"]) if run.status == "finished"]
+    assert Counter(run.name for run in finished) == Counter(dict.fromkeys((run.name for run in finished), 1))
+    assert len(finished) == 12
+    assert all(len(run.series("train/loss")) == 10 for run in finished)
+    assert {run.status for run in runs(Store.open(), ["toy_scale"])} <= {"finished", "killed"}
+    assert all(run.end_time is not None for run in runs(Store.open(), ["toy_scale"]))
+
+
+@pytest.mark.parametrize("whom", ["parent alone", "ctrl-c"])
+def test_children_end_with_their_parent(where: Path, whom: str) -> None:
+    process = launch(TOY, "seconds=60", "--workers", "2")
+    until(lambda: sum(word == "start" for word, _ in ledger(where)) == 2, process)
+    family = psutil.Process(process.pid).children(recursive=True)
+    assert len(family) >= 3
+    if whom == "ctrl-c":
+        os.killpg(process.pid, signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert "Go on with: rmlab sweep" in err
+        assert "Traceback" not in err
+    else:
+        process.kill()
+        process.wait()
+    deadline = time.monotonic() + 15
+    while any(alive(p) for p in family) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not [p for p in family if alive(p)]
+    assert not cell_runs(Store.open()).finished
+    if whom == "ctrl-c":
+        assert {run.status for run in runs(Store.open(), ["toy_scale"])} == {"killed"}
+
+
+def alive(process: psutil.Process) -> bool:
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+def test_failed_cells_are_shown_and_tracked_and_fail_alone(where: Path) -> None:
+    troubles = {2: "RuntimeError: this cell has no luck", 3: "DataError: this cell has no data. Get some.",
+                4: "the process ended with exit code 7 before its work was done",
+                5: "the process was killed (signal 9): out of memory, or by hand"}
+    code, _, err = sweep(TOY, "preset=one_arm", "levels=[1,2,3,4,5]", "seeds=[0]", "trouble={2:error,3:data,4:exit,5:kill}",
+                         "--on-error", "continue")
+    assert code == 1
+    last = err.strip().splitlines()[-1]
+    assert last.startswith("rmlab: 4 of 5 cells failed (")
+    assert last.endswith("--on-error continue --retry-failed")
+    by_name = {run.name: run for run in runs(Store.open(), ["toy_scale"])}
+    assert by_name.pop("data_scale=1 s0").status == "finished"
+    for level, words in troubles.items():
+        run = by_name[f"data_scale={level} s0"]
+        assert (run.status, run.tags["error"]) == ("failed", words)
+        assert words.removeprefix("DataError: ") in err
+        assert run.end_time is not None
+    assert err.count("Traceback (most recent call last)") == 1, "what says it in one line needs no traceback"
+    assert "no luck" in by_name["data_scale=2 s0"].artifact("traceback.txt").read_text()
+
+
+def test_a_failed_cell_stops_the_sweep_and_is_retried_only_when_asked(where: Path) -> None:
+    arguments = (TOY, "preset=one_arm", "seeds=[0]", "trouble={3:error}", "--workers", "1")
+    code, _, err = sweep(*arguments)
+    assert code == 1
+    assert "1 of 3 cells failed (data_scale=3 s0), 2 not started" in err
+    code, out, _ = sweep(*arguments, "--dry-run")
+    assert "failed: RuntimeError: this cell has no luck" in out
+    code, _, err = sweep(*arguments)
+    assert code == 1, "what failed is still not there"
+    starts = Counter({key: n for (word, key), n in ledger(where).items() if word == "start"})
+    assert sorted(starts.values()) == [1, 1, 1], "the other two ran, the failed one did not again"
+    code, _, err = sweep(*arguments, "--retry-failed")
+    assert code == 1
+    starts = Counter({key: n for (word, key), n in ledger(where).items() if word == "start"})
+    assert sorted(starts.values()) == [1, 1, 2]
+
+
+def test_nothing_starts_when_what_all_share_is_wrong(where: Path) -> None:
+    code, _, err = sweep(TOY, "trouble={0:broken}")
+    assert code == 1
+    assert err.strip().splitlines()[-1] == "rmlab: data.scale=3 cannot be filled: two are there. Lower data.scale."
+    assert not ledger(where)
+
+
+def test_two_launches_of_one_sweep(where: Path) -> None:
+    first = launch(TOY, "preset=one_arm", "seconds=3", "seeds=[0]", "--workers", "1")
+    until(lambda: any(word == "start" for word, _ in ledger(where)), first)
+    code, _, err = sweep(TOY, "preset=one_arm", "seconds=3", "seeds=[0]")
+    assert code == 1
+    assert re.search(r"rmlab: sweep toy_scale at preset one_arm is held by process \d+ on \S+ since .*\. Wait until it ends", err)
+    assert first.wait(120) == 0
+    assert sorted(ended(where).values()) == [1, 1, 1]
+    first.communicate()
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), [
+    (["nope"], 2, "there is no sweep 'nope'"),
+    ([TOY, "preset=nope"], 2, "has no preset 'nope'"),
+    ([TOY, "data.scal=1"], 2, "no key 'data.scal' (did you mean data.scale?)"),
+    ([TOY, "data.scale=1"], 2, "is what data_scale varies"),
+    ([TOY, "seconds=long"], 2, "seconds=long"),
+    ([TOY, "levels=[9"], 2, "levels is a value, or a list"),
+    ([TOY, "levels=[]"], 2, "levels=[] must be a list"),
+    ([TOY, "+extra=1"], 2, "no key 'extra'"),
+    ([TOY, "just_a_word"], 2, "is not an override"),
+    ([TOY, "--workers", "0"], 2, "at least one cell"),
+    ([TOY, "tracking.uri=sqlite:////proc/x/mlflow.db"], 1, "cannot be written"),
+])
+def test_bad_input_is_one_line(arguments: list[str], code: int, words: str) -> None:
+    found, _, err = sweep(*arguments)
+    assert found == code
+    assert words in err
+    assert err.startswith("rmlab: ")
+    assert len(err.strip().splitlines()) == 1

@@ -1,0 +1,190 @@
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from rmlab.paths import REPOSITORY
+from rmlab.tracking import run as run_module
+from rmlab.tracking.heads import cell_runs, run_heads
+from rmlab.tracking.query import close_stale, get_run, log_reuse, runs
+from rmlab.tracking.run import RunLogger, check_names
+from rmlab.tracking.store import Store
+
+
+def finished(store: Store, name: str, config_hash: str, experiment: str = "data_scale", **tags: str) -> str:
+    with RunLogger.start(store, experiment, name, kind="verifier", params={"seed": 0, "data_scale": 2000},
+                         tags={"config_hash": config_hash, "sweep": experiment, **tags}) as run:
+        run.metrics({"eval/auc_pooled": 0.8})
+        run.metric("eval/rm_at_k", 0.2, 1)
+        run.metric("eval/rm_at_k", 0.3, 8)
+        run.json("report.json", {"auc_pooled": 0.8})
+    return run.run_id
+
+
+def test_what_goes_in_comes_out(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "weights.txt").write_text("w")
+    with RunLogger.start(store, "data_scale", "data_scale=2000 s1", kind="verifier", params={"seed": 1, "left_out": None},
+                         tags={"sweep": "data_scale", "empty": None}, metrics=["train/loss"]) as run:
+        for step in range(2500):  # more than one batch
+            run.metrics({"train/loss": 1 / (step + 1), "undefined": None}, step)
+        run.artifact(tmp_path / "model")
+        run.text("note.txt", "hello")
+        run.dataset("starter", "a" * 16, "training", {"path": "trajectories.parquet"}, {"trajectories": 2000})
+        run.tags({"later": 3})
+    [found] = runs(store, ["data_scale"], {"sweep": "data_scale"})
+    assert (found.name, found.status, found.params) == ("data_scale=2000 s1", "finished", {"seed": "1"})
+    series = found.series("train/loss")
+    assert [step for step, _ in series] == list(range(2500))
+    assert series[2499][1] == pytest.approx(1 / 2500)
+    assert found.series("undefined") == []
+    assert (found.artifact("model") / "weights.txt").read_text() == "w"
+    assert found.artifact("note.txt").read_text() == "hello"
+    assert found.tags["later"] == "3"
+    assert len(found.tags["commit"].split("+")[0]) == 40
+    whole = store.client.get_run(found.run_id)
+    assert whole.info.status == "FINISHED"
+    assert whole.inputs.dataset_inputs[0].dataset.digest == "a" * 16
+    assert [i.dataset.name for i in whole.inputs.dataset_inputs] == ["starter"]
+
+
+@pytest.mark.parametrize("name", ["eval/rm@8", "auc (within)", "a,b", "a//b", "/a", "..", "a/../b", "", "x" * 251, "ünï"])
+def test_a_name_that_a_store_would_refuse_is_refused_before_the_run_starts(store: Store, name: str) -> None:
+    with pytest.raises(ValueError, match="cannot name a metric"):
+        RunLogger.start(store, "data_scale", "r", kind="verifier", metrics=["fine", name])
+    assert run_heads(store) == []
+
+
+def test_our_names_are_names_that_mlflow_takes() -> None:
+    from mlflow.utils.validation import _validate_metric_name
+
+    for name in ["eval/rm_at_k", "train/tokens_per_second", "eval/ece_width_10", "a.b-c d:e"]:
+        check_names([name])
+        _validate_metric_name(name)
+
+
+def test_an_error_is_recorded_with_its_traceback_and_what_was_measured(store: Store) -> None:
+    with pytest.raises(ZeroDivisionError), RunLogger.start(store, "data_scale", "r", kind="verifier") as run:
+        run.metrics({"train/loss": 2.0}, 7)
+        _ = 1 / 0
+    found = get_run(store, run.run_id)
+    assert (found.status, store.client.get_run(run.run_id).info.status) == ("failed", "FAILED")
+    assert found.tags["error"] == "ZeroDivisionError: division by zero"
+    assert "1 / 0" in found.tags["traceback"]
+    assert "ZeroDivisionError" in found.artifact("traceback.txt").read_text()
+    assert found.series("train/loss") == [(7, 2.0)]
+
+
+def test_an_interruption_is_no_failure(store: Store) -> None:
+    with pytest.raises(KeyboardInterrupt), RunLogger.start(store, "data_scale", "r", kind="verifier") as run:
+        raise KeyboardInterrupt
+    assert (get_run(store, run.run_id).status, store.client.get_run(run.run_id).info.status) == ("killed", "KILLED")
+
+
+def test_a_long_parameter_is_refused(store: Store) -> None:
+    with pytest.raises(ValueError, match="parameters are short"):
+        RunLogger.start(store, "data_scale", "r", kind="verifier", params={"everything": "x" * 300})
+
+
+def test_metrics_are_written_while_the_run_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "FLUSH_SECONDS", 0.05)
+    with RunLogger.start(store, "data_scale", "r", kind="verifier") as run:
+        run.metrics({"train/loss": 1.0}, 0)
+        time.sleep(0.1)
+        run.metrics({"train/loss": 0.5}, 1)
+        assert get_run(store, run.run_id).series("train/loss") == [(0, 1.0), (1, 0.5)]
+        assert get_run(store, run.run_id).status == "running"
+
+
+def test_a_resumed_run_has_the_whole_series(store: Store) -> None:
+    with RunLogger.start(store, "data_scale", "before", kind="verifier") as before:
+        before.metrics({"train/loss": 1.0}, 0)
+        history = json.loads(json.dumps(before.history))
+    with RunLogger.start(store, "data_scale", "after", kind="verifier") as after:
+        after.replay(history)
+        after.metrics({"train/loss": 0.5}, 1)
+    assert get_run(store, after.run_id).series("train/loss") == [(0, 1.0), (1, 0.5)]
+
+
+def test_a_locked_store_is_waited_for(store: Store, tmp_path: Path) -> None:
+    run = RunLogger.start(store, "data_scale", "r", kind="verifier")
+    blocker = sqlite3.connect(tmp_path / "mlflow.db", check_same_thread=False)
+    blocker.execute("BEGIN EXCLUSIVE")
+    threading.Timer(1.0, blocker.rollback).start()
+    run.metrics({"train/loss": 1.0})
+    run.finish()
+    assert get_run(store, run.run_id).metrics == {"train/loss": 1.0}
+
+
+KILLED_IN_THE_MIDDLE = """
+import os, signal, sys
+from rmlab.tracking.run import RunLogger
+from rmlab.tracking.store import Store
+run = RunLogger.start(Store.open(), "data_scale", "r", kind="verifier", tags={"config_hash": "abc"})
+run.metrics({"train/loss": 1.0}); run.flush()
+if sys.argv[1] == "after":
+    run.tags({"status": "finished"})
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("when", "status"), [("before", "killed"), ("after", "finished")])
+def test_a_killed_run_is_closed_and_only_counts_when_it_had_said_finished(store: Store, when: str, status: str) -> None:
+    process = subprocess.run([sys.executable, "-c", KILLED_IN_THE_MIDDLE, when], cwd=REPOSITORY, env=dict(os.environ), check=False)
+    assert process.returncode == -signal.SIGKILL
+    assert ("abc" in cell_runs(store).finished) == (when == "after")
+    with RunLogger.start(store, "data_scale", "alive", kind="verifier") as alive:
+        [closed] = close_stale(store, run_heads(store))
+        assert get_run(store, alive.run_id).status == "running"
+    found = get_run(store, closed.run_id)
+    assert (found.status, store.client.get_run(closed.run_id).info.status) == (status, status.upper())
+    assert ("abc" in cell_runs(store).finished) == (when == "after")
+
+
+def test_a_run_of_another_host_is_left_alone(store: Store) -> None:
+    run = RunLogger.start(store, "data_scale", "r", kind="verifier", tags={"host": "elsewhere", "process": "1@1.00"})
+    assert close_stale(store, run_heads(store)) == []
+    assert get_run(store, run.run_id).status == "running"
+
+
+def test_a_reuse_is_a_run_of_its_own_with_all_metrics_and_the_artifacts_of_its_source(store: Store) -> None:
+    source = finished(store, "data_scale=2000 s0", "abc", level="2000", preset="demo")
+    reuse = log_reuse(store, cell_runs(store).finished["abc"], "label_ratio", "label_ratio=1:1 s0",
+                      {"sweep": "label_ratio", "level": "1:1", "control_hash": "other"})
+    assert (reuse.tags["source_run"], reuse.status, reuse.tags["config_hash"]) == (source, "finished", "abc")
+    assert (reuse.tags["sweep"], reuse.tags["level"], reuse.tags["control_hash"]) == ("label_ratio", "1:1", "other")
+    assert "preset" not in reuse.tags
+    assert reuse.series("eval/rm_at_k") == [(1, 0.2), (8, 0.3)]
+    assert json.loads(reuse.artifact("report.json").read_text()) == {"auc_pooled": 0.8}
+    again = log_reuse(store, reuse, "third", "t", {})
+    assert again.tags["source_run"] == source
+    assert cell_runs(store).finished["abc"].run_id == source
+    assert len(cell_runs(store).all["abc"]) == 3
+
+
+def test_failed_cells_are_those_that_no_run_finished(store: Store) -> None:
+    for key in ("bad", "mended"):
+        with pytest.raises(RuntimeError), RunLogger.start(store, "data_scale", "r", kind="verifier", tags={"config_hash": key}):
+            raise RuntimeError("out of luck")
+    finished(store, "r", "mended")
+    known = cell_runs(store)
+    assert (set(known.failed), set(known.finished)) == ({"bad"}, {"mended"})
+    assert known.failed["bad"].tags["error"] == "RuntimeError: out of luck"
+
+
+def test_heads_by_sql_are_what_mlflow_says(store: Store) -> None:
+    finished(store, "one", "a")
+    finished(store, "two", "b", "other")
+    gone = finished(store, "deleted", "c")
+    store.client.delete_run(gone)
+    by_mlflow = {(r.run_id, r.experiment_id, r.name, r.start_time, r.end_time, tuple(sorted(r.tags.items()))) for r in runs(store)}
+    assert {(h.run_id, h.experiment_id, h.name, h.start_time, h.end_time, tuple(sorted(h.tags.items())))
+            for h in run_heads(store)} == by_mlflow
+    assert len(by_mlflow) == 2

@@ -1,0 +1,107 @@
+import multiprocessing
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rmlab.errors import StoreError
+from rmlab.paths import REPOSITORY
+from rmlab.tracking.heads import run_heads
+from rmlab.tracking.query import runs
+from rmlab.tracking.run import RunLogger
+from rmlab.tracking.store import Store, default_uri
+
+
+def one_run(name: str) -> None:
+    with RunLogger.start(Store.open(), "shared", name, kind="verifier") as run:
+        for step in range(5):
+            run.metrics({"train/loss": 1.0 / (step + 1)}, step)
+            run.flush()
+
+
+def test_eight_processes_open_a_store_that_is_not_there_and_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "new"))
+    import mlflow  # noqa: F401  (once, before the processes are forked; nothing of it is used here)
+
+    context = multiprocessing.get_context("fork")
+    processes = [context.Process(target=one_run, args=(f"r{i}",)) for i in range(8)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 8
+    found = runs(Store.open(), ["shared"])
+    assert sorted(run.name for run in found) == [f"r{i}" for i in range(8)]
+    assert {run.status for run in found} == {"finished"}
+    assert all(len(run.series("train/loss")) == 5 for run in found)
+
+
+def test_an_experiment_opens_as_model_training_and_is_made_once(store: Store) -> None:
+    first = store.experiment("data_scale")
+    assert Store.open().experiment("data_scale") == first
+    assert store.client.get_experiment(first).tags["mlflow.experimentKind"] == "custom_model_development"
+    with pytest.raises(StoreError, match="cannot name an experiment"):
+        store.experiment("a/b")
+
+
+def test_the_environment_decides_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_RUN_ID", "f" * 32)
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "elsewhere")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "sqlite:////nowhere/mlflow.db")
+    with RunLogger.start(Store.open(), "here", "run", kind="verifier"):
+        pass
+    [run] = runs(store)
+    assert run.experiment_id == store.experiment("here")
+
+
+def test_an_older_schema_or_another_file_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").write_text("not a database, whatever its name says" * 100)
+    with pytest.raises(StoreError, match=r"does not work: .*not a database") as caught:
+        Store.open(f"sqlite:///{tmp_path / 'mlflow.db'}")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(StoreError, match="cannot be read"):
+        run_heads(Store.existing(f"sqlite:///{tmp_path / 'mlflow.db'}"))
+
+
+@pytest.mark.parametrize(
+    ("uri", "words"),
+    [
+        ("sqlite:////etc/passwd/mlflow.db", "cannot be written: .*/etc/passwd"),
+        ("sqlite:////proc/rmlab/mlflow.db", "cannot be written"),
+        ("sqlite:///relative.db", "relative to the folder"),
+        ("./mlruns", "names a folder: MLflow's file store is retired"),
+        ("file:///tmp/mlruns", "names a folder"),
+    ],
+)
+def test_a_store_that_cannot_be_written_is_one_clear_line(uri: str, words: str) -> None:
+    with pytest.raises(StoreError, match=words) as caught:
+        Store.open(uri)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_in_the_way(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").mkdir()
+    with pytest.raises(StoreError, match="it is a folder"):
+        Store.open(f"sqlite:///{tmp_path / 'mlflow.db'}")
+
+
+def test_a_server_that_is_not_there_is_said_at_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        with pytest.raises(StoreError, match="no tracking server answers"):
+            Store.open(f"http://127.0.0.1:{taken.getsockname()[1]}")
+
+
+def test_looking_makes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "none"))
+    assert Store.existing() is None
+    assert not (tmp_path / "none").exists()
+    assert default_uri() == f"sqlite:///{tmp_path / 'none' / 'mlflow.db'}"
+
+
+def test_importing_the_package_imports_no_mlflow() -> None:
+    code = ("import sys, rmlab.tracking.store, rmlab.tracking.run, rmlab.tracking.query, rmlab.tracking.heads, rmlab.tracking.ui; "
+            "assert not {'mlflow', 'torch', 'pandas'} & set(sys.modules)")
+    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
