@@ -91,6 +91,28 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
     return config
 
 
+def with_values(config: DictConfig, overrides: Sequence[str]) -> DictConfig | None:
+    """A composed configuration with plain values set, as composing it anew would; None where that needs composing (a group).
+
+    Raises UsageError for a value of the wrong type.
+    """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from omegaconf.errors import OmegaConfBaseException
+
+    changed = config.copy()
+    for override in OverridesParser.create().parse_overrides(list(overrides)):
+        key, value = override.key_or_group, override.value()
+        if override.is_sweep_override() or override.is_add() or override.is_delete() or override.package is not None:
+            return None
+        if isinstance(OmegaConf.select(config, key), DictConfig | None):  # a group, a mapping, or nothing that is there
+            return None
+        try:
+            OmegaConf.update(changed, key, value)
+        except OmegaConfBaseException as error:
+            raise UsageError(f"{override.input_line}: {_lower(str(error).splitlines()[0])}") from error
+    return changed
+
+
 def _opened(overrides: list[str], error: str, base: DictConfig) -> list[str] | None:
     """The overrides again where Hydra refused a new name in a mapping of free names (`data.policies={careful: 2}`), else None."""
     found = re.search(r"Could not override '([^']+)'", error)

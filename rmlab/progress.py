@@ -56,6 +56,7 @@ def progress(title: str, total: float, unit: str, show: bool = True) -> Iterator
         reporter = _Reporter(title, total, unit, _listener)
         reporter.tell("")
         yield reporter
+        reporter.tell("")
     elif not show:
         yield lambda amount=1, note="": None
     elif sys.stderr.isatty():

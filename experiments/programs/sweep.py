@@ -96,9 +96,10 @@ def make_plan(name: str, arguments: Sequence[str], command: str) -> Plan:
     changes, overrides = split_arguments(arguments)
     spec = read_sweep(name, changes.pop("preset", None), changes)
     cells = expand(spec, overrides, compose, load_program(spec.program).identity)
-    for cell in cells:
-        if OmegaConf.get_type(cell.config, "data") is DataConfig:
-            check_fill(read_index(cell.config.data.path).rows, cell.config.data)
+    if OmegaConf.get_type(cells[0].config, "data") is DataConfig:
+        choices = {str(cell.config.data): cell.config.data for cell in cells}  # seeds ask for the same
+        for data in choices.values():
+            check_fill(read_index(data.path).rows, data)
     return Plan(spec, cells, command)
 
 
@@ -184,7 +185,7 @@ def summarise(plan: Plan, store: Store, group: "SweepRuns", found: "Sequence[Tra
 
     Returns the figures' files and the table as Markdown.
     """
-    from analysis import sweep_table
+    from analysis import style, sweep_table
     from rmlab.files import write_text
     from rmlab.tracking.run import RunLogger
 
@@ -197,7 +198,7 @@ def summarise(plan: Plan, store: Store, group: "SweepRuns", found: "Sequence[Tra
     if old is not None and old.tags.get("drawn_from") == drawn_from and figures:
         return figures, text
     load_program("figures").main([spec.name], source=store.uri)
-    write_text(folder / "table.csv", sweep_table.as_csv(sweep_table.rows(group)))
+    write_text(folder / "table.csv", style.csv_text(sweep_table.rows(group)))
     write_text(folder / "table.md", text)
     note = f"{spec.question}\n\n{text}\n\n{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`"
     tags = {"sweep": spec.name, "preset": spec.preset, "factor": spec.factor, "control_hash": group.control_hash}

@@ -77,7 +77,7 @@ class Board:
             self._last = time.monotonic()
             for line in self.lines.values():
                 if line.state == "running":
-                    self.say(f"    {line.name}: {time.monotonic() - line.began:.0f} s, {' '.join(_columns(line)[1:])}".rstrip(" ,"))
+                    self.say(f"    {line.name}: {time.monotonic() - line.began:.0f} s; {', '.join(filter(None, _columns(line)))}")
 
     def _table(self) -> "RenderableType":
         from rich.table import Table
@@ -104,6 +104,8 @@ def _columns(line: Line) -> list[str]:
     if line.state != "running" or beat is None:
         return ["", "", "", ""]
     title = beat.title if beat.title != line.name else "training"
-    share = f"{beat.done / beat.total:4.0%}" if beat.total else ""
+    if beat.total and beat.done >= beat.total:
+        return [f"{title} done", "", "", ""]
+    share = f"{beat.done / beat.total:.0%}" if beat.total else ""
     left = "" if beat.seconds_left is None else f"{beat.seconds_left:.0f} s left"
     return [f"{title} {share}", f"{beat.rate:,.0f} {beat.unit}/s" if beat.rate else "", left, beat.note]

@@ -73,7 +73,7 @@ def _read_index(path: Path, modified_ns: int, size: int) -> PoolIndex:
         raise DataError(f"{path} is not a readable trajectory file ({reason}). Fetch or collect it again.") from error
     if missing := [name for name in COLUMNS if name not in table.column_names]:
         raise DataError(f"{path} has no column {missing[0]!r}: it is not a trajectory set")
-    rows = tuple(PoolRow(**row) for row in table.to_pylist())
+    rows = tuple(map(PoolRow, *(table.column(name).to_pylist() for name in COLUMNS)))
     if unknown := {row.split for row in rows} - {None, *PARTS}:
         raise DataError(f"{path}: split {unknown.pop()!r} is none of {', '.join(PARTS)}")
     return PoolIndex(rows)

@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 
 from rmlab.ablation.cells import SEED, Identity
 from rmlab.ablation.factors import Factor, find_factors
-from rmlab.configuration import near
+from rmlab.configuration import near, with_values
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import SWEEPS
 
@@ -200,20 +200,21 @@ def refuse_owned_overrides(spec: SweepSpec, overrides: Sequence[str]) -> None:
 
 def expand(spec: SweepSpec, overrides: Sequence[str], compose: Callable[[str, Sequence[str]], DictConfig],
            identity: Callable[[DictConfig], Identity]) -> list[Cell]:
-    """The cells of a sweep: main arm first, then by level, seeds innermost. Composed once a level.
+    """The cells of a sweep: main arm first, then by level, seeds innermost. Composed once, or once a level that chooses a group.
 
     overrides: the user's, after those of the preset. compose, identity: the program's.
     Raises UsageError for a wrong override, RmlabError where the cells do not share their control hash.
     """
     refuse_owned_overrides(spec, overrides)
     declared = spec.factors
+    common = compose(spec.program, [*spec.overrides, *overrides])
+    if "tracking" not in common or SEED not in common:
+        raise UsageError(f"program {spec.program!r} cannot be swept: its configuration has no keys seed and tracking")
     cells = []
     for arm in spec.arm_levels:
         for level in spec.levels:
             set_level = declared[0].overrides(level) + (declared[1].overrides(arm) if spec.arms else [])
-            base = compose(spec.program, [*spec.overrides, *overrides, *set_level])
-            if "tracking" not in base or SEED not in base:
-                raise UsageError(f"program {spec.program!r} cannot be swept: its configuration has no keys seed and tracking")
+            base = with_values(common, set_level) or compose(spec.program, [*spec.overrides, *overrides, *set_level])
             for seed in spec.seeds:
                 config = base.copy()
                 with open_dict(config):

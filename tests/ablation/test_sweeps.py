@@ -1,3 +1,4 @@
+import time
 from pathlib import Path
 
 import pytest
@@ -53,14 +54,30 @@ def test_what_a_sweep_varies_is_not_to_be_overridden() -> None:
 
 def test_cells_that_differ_in_more_than_their_factors_are_refused() -> None:
     spec = read_sweep(str(TOY), "one_arm")
-    sneaky = {1: "data.ratio=1:1", 2: "data.ratio=4:1", 3: "data.ratio=1:1"}
+    identity = load_program(spec.program).identity
 
-    def careless(program, overrides):
-        level = next(int(text.split("=")[1]) for text in overrides if text.startswith("data.scale="))
-        return compose(program, [*overrides, sneaky[level]])
+    def careless(config):  # as if a level brought something else along
+        changed = config.copy()
+        changed.data.ratio = "4:1" if config.data.scale == 2 else "1:1"
+        return identity(changed)
 
     with pytest.raises(RmlabError, match=r"differ in config\.data\.ratio, which no declared factor \(data_scale, match\) owns"):
-        expand(spec, [], careless, load_program(spec.program).identity)
+        expand(spec, [], compose, careless)
+
+
+def test_a_level_is_set_as_composing_it_would() -> None:
+    spec = read_sweep("data_scale", "demo")
+    program = load_program(spec.program)
+    for cell in expand(spec, [], compose, program.identity):
+        whole = compose(spec.program, [*spec.overrides, f"data.scale={cell.level}", f"training.match={cell.arm}", f"seed={cell.seed}"])
+        whole.tracking = cell.config.tracking
+        assert cell.config == whole
+
+
+def test_a_thousand_cells_take_seconds() -> None:
+    started = time.process_time()
+    assert len(cells(levels=list(range(1, 26)), baseline=1, seeds=list(range(20)))) == 1000
+    assert time.process_time() - started < 6
 
 
 @pytest.mark.parametrize(
