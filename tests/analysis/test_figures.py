@@ -1,0 +1,99 @@
+"""Figures from a real store: score tables of known quality, tracked as a verifier run tracks them."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from analysis import discrimination_calibration, sweep_table
+from analysis.tracked import group_runs
+from rmlab.configuration import load_program
+from rmlab.errors import RmlabError, UsageError
+from rmlab.metrics.report import report
+from rmlab.metrics.scores import Scores
+from rmlab.tracking.query import runs
+from rmlab.tracking.run import RunLogger
+from rmlab.tracking.store import Store
+from rmlab.verifiers.score_table import write_score_table
+
+FIGURES = ("rm_at_k", "discrimination_calibration", "reliability", "score_distributions")
+
+
+def score_table(quality, seed):
+    """20 tasks × 4 attempts; a higher quality parts resolved from unresolved further."""
+    rng = np.random.default_rng(seed)
+    label = rng.random(80) < 0.5
+    logit = quality * (label - 0.5) + rng.normal(size=80)
+    return Scores.of(np.repeat([f"t{i}" for i in range(20)], 4), 1 / (1 + np.exp(-logit)), label)
+
+
+def track(store, folder, level, seed, quality, *, arm="", control="c0", commit="a"):
+    scores = score_table(quality, seed)
+    write_score_table(folder / "scores.parquet", scores)
+    tags = {"sweep": "data_scale", "preset": "smoke", "factor": "data_scale", "level": level, "arm": arm,
+            "config_hash": f"{level}{seed}{arm}", "control_hash": control, "commit": commit}
+    with RunLogger.start(store, "data_scale", f"data_scale={level} s{seed}", kind="verifier", tags=tags, params={"seed": seed}) as run:
+        run.json("report.json", report(scores, replicates=100))
+        run.json("baselines.json", {"last_value": report(score_table(1.0, 99), replicates=0), "shape": {"reason": "none"}})
+        run.artifact(folder / "scores.parquet")
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch):
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
+    return Store.open(None)
+
+
+def test_every_figure_is_drawn_with_its_data_and_twice_alike(store, tmp_path):
+    for seed in (0, 1):
+        track(store, tmp_path, "100", seed, 0.5)
+        track(store, tmp_path, "1000", seed, 3.0)
+    draw = load_program("figures").main
+    paths = draw(["data_scale"])
+    folder = tmp_path / "runs" / "figures" / "data_scale" / "smoke-c0"
+    assert sorted(p.name for p in folder.iterdir()) == sorted(f"{n}.{e}" for n in FIGURES for e in ("pdf", "png", "csv"))
+    first = {p.name: p.read_bytes() for p in paths}
+    assert {p.name: p.read_bytes() for p in draw([], out=tmp_path / "again")} == first
+
+    found = {run.name: json.loads(run.artifact("report.json").read_text()) for run in runs(store, tags={"kind": "verifier"})}
+    drawn = [row for row in csv.DictReader((folder / "rm_at_k.csv").open()) if row["line"] == "level 1000" and row["seed"] == "1"]
+    assert [float(row["value"]) for row in drawn] == list(found["data_scale=1000 s1"]["rm_at_k"].values())
+    counted = [row for row in csv.DictReader((folder / "reliability.csv").open()) if row["level"] == "100"]
+    assert sum(int(row["count"]) for row in counted) == 2 * 80
+
+
+def test_runs_under_other_control_never_share_a_figure(store, tmp_path):
+    track(store, tmp_path, "100", 0, 1.0)
+    track(store, tmp_path, "100", 1, 1.0, control="c1")
+    load_program("figures").main(["rm_at_k"])
+    folder = tmp_path / "runs" / "figures" / "data_scale"
+    assert sorted(p.name for p in folder.iterdir()) == ["smoke-c0", "smoke-c1"]
+    assert [p.name for p in (folder / "smoke-c0").iterdir() if p.suffix == ".csv"] == ["rm_at_k.csv"]
+
+
+def test_arms_levels_and_commits_are_told_apart(store, tmp_path):
+    track(store, tmp_path, "1000", 0, 1.0, arm="epochs")
+    track(store, tmp_path, "200", 0, 1.0, arm="steps", commit="b")
+    [group] = group_runs(runs(store, tags={"kind": "verifier"}))
+    assert group.levels == ["200", "1000"]  # by size, not as words
+    assert group.arms == ["epochs", "steps"]
+    assert "2 commits" in group.note()
+    assert discrimination_calibration.draw(group, tmp_path / "out")
+    assert [row["arm"] for row in sweep_table.rows(group)] == ["epochs", "steps"]
+
+
+def test_the_table_says_which_baselines_are_not_beaten(store, tmp_path):
+    track(store, tmp_path, "100", 0, 0.0)
+    [group] = group_runs(runs(store, tags={"kind": "verifier"}))
+    text = sweep_table.as_markdown(group)
+    assert "is not above last_value" in text
+    assert "| *last_value* |" in text
+
+
+def test_what_cannot_be_drawn_is_named(store, tmp_path):
+    with pytest.raises(RmlabError, match="no finished run of a sweep"):
+        load_program("figures").main()
+    track(store, tmp_path, "100", 0, 1.0)
+    with pytest.raises(UsageError, match="'data_scal' is neither a sweep"):
+        load_program("figures").main(["data_scal"])
