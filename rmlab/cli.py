@@ -73,14 +73,16 @@ def train(overrides: Overrides = None) -> None:
     _program("train_verifier").main(overrides or [])
 
 
-@app.command(epilog="Example: `rmlab score --model runs/model rmlab/starter/trajectories.parquet -o scores.parquet`")
+@app.command(epilog="Example: `rmlab score --model RUN_ID rmlab/starter/trajectories.parquet -o scores.parquet --part validation`")
 def score(
     trajectories: Annotated[Path, typer.Argument(help="A trajectory set (Parquet).")],
     model: Annotated[str, typer.Option("--model", "-m", help="A tracked run's id, or the folder of a model.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The score table to write (.parquet, .csv or .jsonl).")],
+    part: Annotated[str | None, typer.Option(help="Only this part, e.g. evaluation. Default: everything.")] = None,
+    device: Annotated[str, typer.Option(help="cpu, cuda, or auto (cuda where there is one).")] = "cpu",
 ) -> None:
     """Score trajectories with a trained verifier."""
-    _program("score").main(model, trajectories, out)
+    _program("score").main(model, trajectories, out, part=part, device=device)
 
 
 @app.command(epilog="Example: `rmlab evaluate scores.csv --json`")
@@ -90,9 +92,22 @@ def evaluate(
     trajectories: Annotated[
         Path | None, typer.Option(help="The trajectories that it scores; adds the baselines that need no verifier.")
     ] = None,
+    validation: Annotated[
+        Path | None, typer.Option(help="A score table of other tasks to fit temperature, Platt and isotonic on.")
+    ] = None,
 ) -> None:
     """All metrics of a score table: selection, discrimination, calibration, what the gradient sees."""
-    _program("evaluate").main(scores, as_json, trajectories)
+    _program("evaluate").main(scores, as_json, trajectories, validation)
+
+
+@app.command(epilog="Example: `rmlab compare runs/a.parquet runs/b.parquet`")
+def compare(
+    a: Annotated[str, typer.Argument(help="A score table, or a tracked run's id.")],
+    b: Annotated[str, typer.Argument(help="Another on the same trajectories.")],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Paired comparison of two runs or score tables: differences, intervals, and whether chance explains them."""
+    _program("compare").main(a, b, as_json)
 
 
 @app.command(epilog="Example: `rmlab figures data_scale -o figures`")
@@ -132,9 +147,10 @@ def ui(
 ) -> None:
     """Open the MLflow UI over the project's store, on 127.0.0.1."""
     from rmlab.tracking.store import Store
-    from rmlab.tracking.ui import serve
+    from rmlab.tracking.ui import choose_port, serve
 
-    serve(Store.open(store), port)
+    chosen = choose_port(port)
+    serve(Store.open(store), chosen)
 
 
 @app.command(epilog="Example: `rmlab doctor`")

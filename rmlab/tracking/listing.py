@@ -4,7 +4,7 @@ import time
 
 from rmlab.tracking.heads import SOURCE_RUN
 from rmlab.tracking.query import runs
-from rmlab.tracking.store import Store
+from rmlab.tracking.store import Store, default_uri
 
 SHOWN = {"eval/auc_within_task": "AUC within", "eval/auc_pooled": "AUC", "eval/ece_width_10": "ECE", "eval/rm_at_k": "RM@most"}
 
@@ -14,12 +14,14 @@ def show_runs(uri: str | None, sweep: str | None) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    store = Store.open(uri)
-    found = runs(store, tags={"sweep": sweep} if sweep else None)
+    store = Store.existing(uri)
+    found = runs(store, tags={"sweep": sweep} if sweep else None) if store else []
     if not found:
-        print(f"no runs{f' of sweep {sweep}' if sweep else ''} in {store.uri}")
+        print(f"no runs{f' of sweep {sweep}' if sweep else ''} in {uri or default_uri()}")
         return
-    table = Table("run", "kind", "status", "preset", *SHOWN.values(), "minutes", "started", "id", box=None)
+    table = Table(box=None)
+    for name in ("run", "kind", "status", "preset", *SHOWN.values(), "minutes", "started", "id"):
+        table.add_column(name, no_wrap=True)
     for run in found:
         status = f"{run.status} (reused)" if SOURCE_RUN in run.tags else run.status
         minutes = f"{(run.end_time - run.start_time) / 60_000:.1f}" if run.end_time else ""
@@ -27,4 +29,6 @@ def show_runs(uri: str | None, sweep: str | None) -> None:
         started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.start_time / 1000))
         table.add_row(run.name, run.tags.get("kind", ""), status, run.tags.get("preset", ""), *values, minutes, started, run.run_id)
     console = Console(highlight=False)
-    console.print(table, soft_wrap=not console.is_terminal)
+    if not console.is_terminal:  # for a pipe: nothing cut
+        console.width = 1000
+    console.print(table, soft_wrap=True)

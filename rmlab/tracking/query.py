@@ -80,7 +80,20 @@ def runs(store: Store, experiments: Sequence[str] | None = None, tags: Mapping[s
 
 def get_run(store: Store, run_id: str) -> TrackedRun:
     """One run by its id. Raises StoreError where it is not there."""
-    return _tracked(store.call(lambda: store.client.get_run(run_id)), store)
+    from mlflow.exceptions import MlflowException
+
+    def ask() -> "Run | None":
+        try:
+            return store.client.get_run(run_id)
+        except MlflowException as error:
+            if error.error_code in ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE"):
+                return None
+            raise
+
+    found = store.call(ask)
+    if found is None or found.info.lifecycle_stage != "active":
+        raise StoreError(f"there is no run {run_id!r} in {store.uri}. `rmlab runs list` shows those that are there.")
+    return _tracked(found, store)
 
 
 def close_stale(store: Store, found: Iterable[RunHead], error: str | None = None) -> list[RunHead]:

@@ -53,17 +53,16 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def serve(store: Store, port: int | None = None) -> None:
+def serve(store: Store, port: int) -> None:
     """Runs the UI until Ctrl-C (then every process of it ends) and prints the address of each experiment.
 
-    Raises RmlabError where the port is taken or the server does not start.
+    Raises RmlabError where the server does not start.
     """
     if store.artifacts is None:
         raise UsageError(f"{store.uri} is a server with a UI of its own: open that address")
-    chosen = choose_port(port)
     quiet_environment()
     command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store.uri, "--default-artifact-root",
-               store.artifacts.as_uri(), "--host", HOST, "--port", str(chosen), "--workers", "1"]
+               store.artifacts.as_uri(), "--host", HOST, "--port", str(port), "--workers", "1"]
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     log = store.artifacts.parent / "logs" / "ui.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -73,7 +72,7 @@ def serve(store: Store, port: int | None = None) -> None:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, _stop)
     try:
-        base = f"http://{HOST}:{chosen}"
+        base = f"http://{HOST}:{port}"
         _await(server, base, str(log))
         experiments = store.call(lambda: store.client.search_experiments(max_results=1000))
         named = {e.name: e.experiment_id for e in experiments if e.name != "Default"}

@@ -30,7 +30,7 @@ def test_a_port_that_is_taken_is_said_and_the_next_free_one_is_chosen() -> None:
 
 def test_a_server_store_has_its_own_ui() -> None:
     with pytest.raises(UsageError, match="a server with a UI of its own"):
-        serve(Store("http://127.0.0.1:5000", None))
+        serve(Store("http://127.0.0.1:5000", None), 5000)
 
 
 @pytest.mark.slow

@@ -1,0 +1,118 @@
+"""The `rmlab` command as a user meets it: help, exit codes, one line for what is wrong."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import typer
+
+from rmlab.cli import app
+from rmlab.paths import REPOSITORY
+
+CASES = REPOSITORY / "tests" / "data" / "metric_cases"
+
+
+@pytest.fixture(autouse=True)
+def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
+    return tmp_path / "runs"
+
+
+def rmlab(*arguments: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "rmlab.cli", *arguments], cwd=cwd, env={**os.environ, "COLUMNS": "120"},
+                          capture_output=True, text=True, check=False, timeout=300)
+
+
+def commands(group: object = None, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    group = group or typer.main.get_command(app)
+    found = []
+    for name, command in group.commands.items():
+        found += commands(command, (*path, name)) if hasattr(command, "commands") else [(*path, name)]
+    return found
+
+
+@pytest.mark.parametrize("command", commands(), ids=" ".join)
+def test_every_command_has_help_with_an_example(command: tuple[str, ...]) -> None:
+    answer = rmlab(*command, "--help")
+    assert answer.returncode == 0
+    assert f"Example: rmlab {' '.join(command)}" in answer.stdout
+
+
+def test_help_imports_nothing_heavy_and_works_anywhere(tmp_path: Path) -> None:
+    code = ("import sys; sys.argv = ['rmlab', 'sweep', '--help']\n"
+            "from rmlab.cli import main\n"
+            "try: main()\n"
+            "except SystemExit as end: assert not end.code\n"
+            "assert not {'torch', 'transformers', 'mlflow', 'pandas', 'numpy', 'hydra', 'matplotlib'} & set(sys.modules)")
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, check=True,
+                   stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), [
+    (["swep"], 2, "No such command 'swep'. Did you mean 'sweep'?"),
+    (["sweep"], 2, "Missing argument 'name'"),
+    (["sweep", "nope"], 2, "there is no sweep 'nope'; there are: data_scale"),
+    (["sweep", "data_scale", "--on-error", "panic"], 2, "Invalid value for '--on-error'"),
+    (["sweep", "data_scale", "levels=[2,900000]", "baseline=2"], 1, "data.scale=900000 cannot be filled: "),
+    (["sweep", "data_scale", "data.path=/nowhere.parquet"], 1, "/nowhere.parquet: there is no such file"),
+    (["train", "data.scal=1"], 2, "did you mean data.scale?"),
+    (["train", "preset=smoke", "data.path=/nowhere.parquet"], 1, "/nowhere.parquet: there is no such file"),
+    (["train", "preset=smoke", "tracking.uri=sqlite:////proc/x/mlflow.db"], 1, "cannot be written"),
+    (["evaluate", "/nowhere.csv"], 1, "/nowhere.csv"),
+    (["compare", "a.csv", "b.csv"], 2, "a.csv: there is no such file, and no run either"),
+    (["score", "x.parquet", "--model", "m"], 2, "Missing option '--out'"),
+    (["ui", "--port", "70000"], 2, "a port is a number from 1 to 65535"),
+    (["figures", "--from", "sqlite:////proc/x/mlflow.db"], 1, "/proc/x"),
+])
+def test_bad_input_is_one_line_and_an_exit_code(arguments: list[str], code: int, words: str) -> None:
+    answer = rmlab(*arguments)
+    assert answer.returncode == code, answer.stderr
+    assert words in answer.stderr
+    assert answer.stderr.startswith("rmlab: ")
+    assert len(answer.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["tasks"], ["runs"]])
+def test_without_a_command_there_is_help(arguments: list[str]) -> None:
+    answer = rmlab(*arguments)
+    assert answer.returncode == 2
+    assert "Usage" in answer.stdout
+    assert not answer.stderr
+
+
+def test_a_score_table_from_another_folder(tmp_path: Path) -> None:
+    table = tmp_path / "scores.csv"
+    table.write_text("task_id,score,resolved\na,0.9,1\na,0.1,0\nb,0.4,1\nb,0.6,0\n")
+    answer = rmlab("evaluate", "scores.csv", "--json", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout)["auc_within_task"] == 0.5
+    answer = rmlab("compare", "scores.csv", str(table), "--json", cwd=tmp_path)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout)["metrics"]["auc_within_task"]["difference"] == 0.0
+    assert "auc_within_task" in rmlab("compare", "scores.csv", str(table), cwd=tmp_path).stdout
+
+
+def test_an_unexpected_error_keeps_its_traceback(tmp_path: Path) -> None:
+    code = ("import rmlab.cli as cli\nimport sys\nsys.argv = ['rmlab', 'doctor']\n"
+            "cli._program = lambda name: 1 / 0\ncli.main()")
+    answer = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert answer.returncode == 1
+    assert "ZeroDivisionError" in answer.stderr
+    assert "Traceback" in answer.stderr
+
+
+def test_runs_are_listed(where: Path) -> None:
+    from rmlab.tracking.run import RunLogger
+    from rmlab.tracking.store import Store
+
+    assert "no runs in" in rmlab("runs", "list").stdout
+    with RunLogger.start(Store.open(), "data_scale", "data_scale=2000 s1", kind="verifier", tags={"sweep": "data_scale"}) as run:
+        run.metrics({"eval/auc_within_task": 0.7654})
+    answer = rmlab("runs", "list", "--sweep", "data_scale")
+    assert answer.returncode == 0
+    for words in ("data_scale=2000 s1", "finished", "0.765", run.run_id):
+        assert words in answer.stdout
+    assert "no runs of sweep other" in rmlab("runs", "list", "--sweep", "other").stdout

@@ -1,0 +1,93 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rmlab.configuration import compose, load_file, load_program, near, restore, with_values
+from rmlab.errors import UsageError
+from rmlab.paths import REPOSITORY, STARTER
+from rmlab.verifiers.config import OverLength
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("data.scal=3", r"train_verifier has no key 'data.scal' \(did you mean data.scale\?\)"),
+        ("optimiser.learning_rate=1", r"no key 'optimiser.learning_rate' \(did you mean optimizer.learning_rate"),
+        ("modle=scratch", r"no key 'modle' \(did you mean model"),
+        ("model=scrach", r"model=scrach: there is no such choice \(did you mean scratch"),
+        ("data.scale=many", "data.scale=many: value 'many' of type 'str' could not be converted to Integer"),
+        ("data.scale=null", "data.scale=null: field 'data.scale' is not Optional"),
+        ("training.match=forever", "training.match=forever: invalid value 'forever', expected one of"),
+        ("seed", "'seed' is not an override: write KEY=VALUE"),
+        ("seed=1,2", "seed=1,2: one value at a time"),
+        ("seed=[1", "train_verifier: "),
+        ("+extra=1", "no key 'extra'"),
+        ("+data.extra=1", "no key 'data.extra'"),
+        ("~data.scale", "data.scale"),
+    ],
+)
+def test_a_wrong_override_is_one_line(override: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        load_program("train_verifier").identity(compose("train_verifier", [override]))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_mapping_of_free_names_takes_new_names() -> None:
+    assert dict(compose("train_verifier", ["data.policies={careful: 2, hasty: 1}"]).data.policies) == {"careful": 2.0, "hasty": 1.0}
+    assert dict(compose("train_verifier", ["data.policies.careful=2"]).data.policies) == {"careful": 2.0}
+    with pytest.raises(UsageError, match="could not be converted to Float"):
+        compose("train_verifier", ["data.policies={careful: much}"])
+
+
+def test_paths_are_where_the_clone_is_and_nothing_is_written_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert compose("train_verifier").data.path == str(STARTER / "trajectories.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_configuration_travels_as_plain_values() -> None:
+    from rmlab.ablation.sweeps import plain
+
+    config = compose("train_verifier", ["prompt.over_length=drop", "seed=3"])
+    again = restore("train_verifier", plain(config))
+    assert again == config
+    assert again.prompt.over_length is OverLength.drop
+
+
+def test_values_are_set_as_composing_would_and_groups_are_left_to_it() -> None:
+    base = compose("train_verifier")
+    values = ["data.scale=7", "training.match=steps"]
+    assert with_values(base, values) == compose("train_verifier", values)
+    assert with_values(base, ["model=tiny"]) is None
+    assert with_values(base, ["data.scale=7", "preset=smoke"]) is None
+    assert with_values(base, ["nothing.like_this=1"]) is None
+    with pytest.raises(UsageError, match=r"data\.scale=x: value"):
+        with_values(base, ["data.scale=x"])
+
+
+def test_a_program_by_name_or_path() -> None:
+    assert load_program("train_verifier") is load_program("train_verifier")
+    with pytest.raises(UsageError, match=r"no program 'train_verifer' \(did you mean train_verifier\?\)"):
+        load_program("train_verifer")
+    with pytest.raises(UsageError, match=r"no program '/nowhere\.py'"):
+        load_program("/nowhere.py")
+
+
+def test_a_file_that_fails_to_load_leaves_nothing_behind(tmp_path: Path) -> None:
+    (tmp_path / "broken.py").write_text("raise RuntimeError('no')")
+    with pytest.raises(RuntimeError):
+        load_file(tmp_path / "broken.py")
+    assert not [name for name in sys.modules if name.endswith(".broken")]
+
+
+def test_near_names() -> None:
+    assert near("scal", ["data.scale", "seed"]) == " (did you mean data.scale?)"
+    assert near("zzz", ["data.scale"]) == ""
+
+
+def test_composing_imports_nothing_heavy() -> None:
+    code = ("import sys; from rmlab.configuration import compose; compose('train_verifier'); "
+            "heavy = {'torch', 'transformers', 'mlflow', 'pandas', 'sklearn', 'matplotlib'} & set(sys.modules); assert not heavy, heavy")
+    subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
