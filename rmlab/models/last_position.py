@@ -1,8 +1,9 @@
 """Logits behind the last real token of right-padded sequences, and only there.
 
-The head of a small model is a large share of its arithmetic (hidden × vocabulary a token), so it is applied to one
-position a sequence. Under causal attention no real token sees the padding behind it: right padding needs no mask, and
-attention takes its fast path.
+A verifier reads one position a sequence, so the head (hidden × vocabulary a token) is applied there alone, and so is the last
+layer: of the other positions it needs keys and values only. With two layers this halves the arithmetic; the numbers are the
+model's own but for rounding. Under causal attention no real token sees the padding behind it: right padding needs no mask,
+and attention takes its fast path.
 """
 
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.functional import scaled_dot_product_attention
 
 
 def pad_right(sequences: Sequence[Sequence[int] | NDArray[np.int32]], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -27,7 +29,51 @@ def last_logits(model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor) -> tor
 
     model: a transformers causal language model. ids_BT: right-padded; length_B: real tokens of each row.
     """
-    hidden_BTH = model.get_decoder()(input_ids=ids_BT, use_cache=False).last_hidden_state
-    last_BH = hidden_BTH[torch.arange(len(length_B), device=hidden_BTH.device), length_B - 1]
+    decoder = model.get_decoder()
+    last_B = length_B - 1
+    if _is_plain_qwen3(decoder):
+        last_BH = _last_hidden(decoder, ids_BT, last_B)
+    else:
+        hidden_BTH = decoder(input_ids=ids_BT, use_cache=False).last_hidden_state
+        last_BH = hidden_BTH[torch.arange(len(last_B), device=hidden_BTH.device), last_B]
     logits_BV: torch.Tensor = model.get_output_embeddings()(last_BH)
     return logits_BV.float()
+
+
+def _is_plain_qwen3(decoder: Any) -> bool:
+    """Whether every layer is Qwen3's own with full attention: what `_last_hidden` knows how to shorten."""
+    from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
+
+    return type(decoder) is Qwen3Model and set(decoder.config.layer_types or ()) == {"full_attention"}
+
+
+def _last_hidden(decoder: Any, ids_BT: torch.Tensor, last_B: torch.Tensor) -> torch.Tensor:
+    """hidden_BH of a Qwen3 decoder at position last_B of each row, after its final norm."""
+    hidden_BTH = decoder.embed_tokens(ids_BT)
+    position_1T = torch.arange(ids_BT.shape[1], device=ids_BT.device)[None]
+    cosine_1TD, sine_1TD = decoder.rotary_emb(hidden_BTH, position_1T)
+    *layers, final = decoder.layers
+    for layer in layers:
+        hidden_BTH = layer(hidden_BTH, attention_mask=None, position_ids=position_1T,
+                           position_embeddings=(cosine_1TD, sine_1TD))
+    row_B = torch.arange(len(last_B), device=ids_BT.device)
+    normed_BTH, attention = final.input_layernorm(hidden_BTH), final.self_attn
+    shape = (*ids_BT.shape, -1, attention.head_dim)
+    key_BKTD = _rotated(attention.k_norm(attention.k_proj(normed_BTH).view(shape)), cosine_1TD[:, :, None], sine_1TD[:, :, None])
+    value_BKTD = attention.v_proj(normed_BTH).view(shape).transpose(1, 2)
+    query = attention.q_norm(attention.q_proj(normed_BTH[row_B, last_B]).view(len(last_B), 1, -1, attention.head_dim))
+    query_BQ1D = _rotated(query, cosine_1TD[0, last_B][:, None, None], sine_1TD[0, last_B][:, None, None])
+    seen_B11T = (position_1T <= last_B[:, None])[:, None, None]
+    mixed_BQ1D = scaled_dot_product_attention(query_BQ1D, key_BKTD.to(query_BQ1D.dtype), value_BKTD, attn_mask=seen_B11T,
+                                              scale=attention.scaling, enable_gqa=key_BKTD.shape[1] != query_BQ1D.shape[1])
+    last_BH = hidden_BTH[row_B, last_B] + attention.o_proj(mixed_BQ1D.flatten(1))
+    last_BH = last_BH + final.mlp(final.post_attention_layernorm(last_BH))
+    normed_BH: torch.Tensor = decoder.norm(last_BH)
+    return normed_BH
+
+
+def _rotated(states_BTKD: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
+    """Heads with rotary positions applied, as (batch, heads, positions, size)."""
+    first, second = states_BTKD.chunk(2, dim=-1)
+    turned = states_BTKD * cosine + torch.cat([-second, first], dim=-1) * sine
+    return turned.transpose(1, 2)

@@ -12,7 +12,7 @@ def load_model(folder: Path) -> Any:
     from transformers import AutoModelForCausalLM
     from transformers.utils import logging
 
-    logging.disable_progress_bar()
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers does not type it
 
     if not (folder / "config.json").is_file():
         raise DataError(f"{folder} holds no model (config.json is missing). Name a local folder with a model in safetensors; "

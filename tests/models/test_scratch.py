@@ -1,5 +1,7 @@
 """First weights follow from seed and shape alone; logits behind the last token do not see the padding."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -52,3 +54,28 @@ def test_impossible_shapes_and_missing_folders_are_named(tmp_path) -> None:
         scratch_model(ModelConfig(heads=3, kv_heads=2), 100, 0)
     with pytest.raises(DataError, match=r"config\.json is missing"):
         load_model(tmp_path)
+
+
+def test_the_short_last_layer_is_the_models_own_in_value_and_gradient() -> None:
+    generator = torch.Generator().manual_seed(0)
+    ids_BT, length_B = pad_right([torch.randint(0, 100, (n,), generator=generator).tolist() for n in (9, 33, 1)], 99)
+    for shape in (SHAPE, replace(SHAPE, layers=1, kv_heads=4), replace(SHAPE, layers=3, head_dim=16)):
+        gradients = []
+        for short in (True, False):
+            model = scratch_model(shape, 100, seed=0)
+            whole = model(input_ids=ids_BT).logits[torch.arange(3), length_B - 1]
+            logits_BV = last_logits(model, ids_BT, length_B) if short else whole
+            logits_BV.square().sum().backward()
+            gradients.append([logits_BV.detach(), *(p.grad for p in model.parameters())])
+        for ours, theirs in zip(*gradients, strict=True):
+            assert torch.allclose(ours, theirs, atol=2e-5 * float(theirs.abs().max()))
+
+
+def test_another_architecture_takes_the_models_own_path() -> None:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=50, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
+                                         num_attention_heads=2)).eval()
+    ids_BT, length_B = pad_right([[1, 2, 3], [4]], 0)
+    with torch.inference_mode():
+        assert torch.allclose(last_logits(model, ids_BT, length_B)[1], model(input_ids=torch.tensor([[4]])).logits[0, -1], atol=1e-5)
