@@ -224,12 +224,13 @@ _PLAIN_DECORATORS = {"lru_cache", "cache", "functools.lru_cache", "functools.cac
 _MARKS = {"public"}  # decorators that only register a name
 
 
-def normalise(statement: ast.stmt) -> str:
+def normalise(statement: ast.stmt, in_place: bool = False) -> str:
     """A definition's plain text: no docstrings, comments or annotations, formatted by `ast.unparse`.
 
+    in_place: takes them out of the statement itself, which is half the work.
     Raises Unusable for decorators whose effect is not known, for async and for empty bodies.
     """
-    plain = _Plain().visit(deepcopy(statement))
+    plain = _Plain().visit(statement if in_place else deepcopy(statement))
     return ast.unparse(ast.fix_missing_locations(plain))
 
 

@@ -23,6 +23,7 @@ from rmlab.progress import progress
 from rmlab.training.batching import plan_batches
 from rmlab.training.checkpoint import load_checkpoint, save_checkpoint
 from rmlab.training.config import SEMANTICS, OptimizerConfig, RuntimeConfig, TrainingConfig
+from rmlab.training.optimizer import adamw
 from rmlab.training.schedule import learning_rate
 
 Log = Callable[[int, float, float, float], None]
@@ -60,7 +61,7 @@ def train(model: Any, examples: Sequence[Example], pad_id: int, device: Any, *, 
     every step, those before a resume first.
     Raises RmlabError where the loss is no longer finite.
     """
-    model, adam = device.prepare(model, _adam(model, optimizer))
+    model, adam = device.prepare(model, adamw(model, optimizer))
     plan = plan_batches([len(e.ids) for e in examples], training, seed)
     run = _identity(model, examples, optimizer, training, seed)
     torch.manual_seed(seed)
@@ -118,15 +119,6 @@ def accumulate(model: Any, batch: Sequence[Example], pad_id: int, micro_batch_si
         device.backward(loss)
         total += float(loss.detach())
     return total
-
-
-def _adam(model: Any, config: OptimizerConfig) -> torch.optim.Optimizer:
-    """AdamW; norms (one-dimensional weights) do not decay."""
-    matrices = [p for p in model.parameters() if p.ndim > 1]
-    norms = [p for p in model.parameters() if p.ndim <= 1]
-    return torch.optim.AdamW(
-        [{"params": matrices, "weight_decay": config.weight_decay}, {"params": norms, "weight_decay": 0.0}],
-        lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=True)
 
 
 def _identity(model: Any, examples: Sequence[Example], optimizer: OptimizerConfig, training: TrainingConfig, seed: int) -> str:

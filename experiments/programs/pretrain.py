@@ -1,0 +1,217 @@
+"""Pretrain: a small base model on unlabelled text, once; verifiers then start from it (model=starter).
+
+    rmlab collect output=runs/pretraining/episodes.parquet seed=1 parts.supervised.tasks=null ...   (rmlab/starter/README.md)
+    rmlab pretrain only_corpus=true
+    rmlab pretrain model=base_128x3 runtime=cuda training.compile=true
+
+corpus → tokenizer → rows → training → a model folder with its tokenizer, what made it (base.json) and its log (log.json).
+Where the corpus file is not there it is built first, which needs the extra `tasks`; a built file is carried to a machine with a GPU.
+"""
+
+import json
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+import rmlab
+from rmlab.configuration import compose, load_program
+from rmlab.errors import RmlabError, UsageError
+from rmlab.files import atomic_folder, write_text
+from rmlab.models.config import ModelConfig
+from rmlab.models.tokenizer import Tokenizer, train_tokenizer
+from rmlab.paths import REPOSITORY
+from rmlab.pretraining.corpus import Corpus, CorpusConfig, Kind, build_corpus, read_corpus, write_corpus
+from rmlab.tracking.config import TrackingConfig
+from rmlab.training.config import OptimizerConfig, RuntimeConfig
+from rmlab.training.language_config import LanguageConfig
+from rmlab.verifiers.prompt import NO, OPEN_ANSWER, YES
+
+if TYPE_CHECKING:
+    from rmlab.tracking.run import RunLogger
+    from rmlab.training.language import Pretrained
+    from rmlab.training.packing import Rows
+
+EXPERIMENT, KIND = "pretraining", "pretrain"
+TOKENIZER_CHARACTERS = 6_000_000  # of each kind of document
+POINTS = 200  # of each series in log.json
+
+
+@dataclass
+class PretrainConfig:
+    """corpus, output: file and folder, from the repository's root where they are relative.
+
+    only_corpus: ends when the corpus is there. tracked: log to MLflow too; a machine without it takes false, and log.json beside
+    the model holds the same. text: what the corpus is built from, where its file is not there.
+    """
+
+    corpus: str = MISSING
+    output: str = MISSING
+    seed: int = 0
+    only_corpus: bool = False
+    tracked: bool = True
+    text: CorpusConfig = field(default_factory=CorpusConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    training: LanguageConfig = field(default_factory=LanguageConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+
+
+ConfigStore.instance().store(name="pretrain_schema", node=PretrainConfig)
+
+
+def main(overrides: Sequence[str]) -> Path | None:
+    """Composes `conf/pretrain.yaml` with the overrides and pretrains."""
+    return run(compose("pretrain", list(overrides)), command=shlex.join(["rmlab", "pretrain", *overrides]))
+
+
+def run(config: DictConfig, command: str = "rmlab pretrain") -> Path | None:
+    """Trains one base model and returns its folder; None where only the corpus was asked for.
+
+    Raises an RmlabError for a missing package, file or device, or a loss that is no longer finite.
+    """
+    settings = OmegaConf.to_object(config)
+    assert isinstance(settings, PretrainConfig)
+    if settings.model.pretrained:
+        raise UsageError(f"model={settings.model.name} is a pretrained model: a base starts from nothing, for example model=base_128x3")
+    corpus = the_corpus(settings)
+    if settings.only_corpus:
+        return None
+    with ExitStack() as stack:
+        logger = stack.enter_context(_start(settings, corpus)) if settings.tracked else None
+        tokenizer = base_tokenizer(corpus, settings.model)
+        model, took = pretrain(corpus, tokenizer, settings, logger.metrics if logger else None)
+        folder = REPOSITORY / settings.output
+        save(folder, model, tokenizer, took, _record(corpus, tokenizer, model, took, settings, command))
+        if logger:
+            logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+            logger.params({"seed": settings.seed, "model_parameters": model.num_parameters(), "tokens": took.tokens})
+            logger.artifact(folder)
+    _say(folder, took, model)
+    return folder
+
+
+def the_corpus(settings: PretrainConfig) -> Corpus:
+    """The corpus file, built first where it is not there."""
+    path = REPOSITORY / settings.corpus
+    if not path.is_file():
+        write_corpus(path, build_corpus(settings.text, REPOSITORY, settings.runtime.progress))
+    corpus = read_corpus(path)
+    print(f"{path}: {len(corpus.documents):,} documents, {path.stat().st_size / 1e6:.1f} MB, fingerprint {corpus.fingerprint}, "
+          f"{corpus.metadata['counts']}")
+    return corpus
+
+
+def base_tokenizer(corpus: Corpus, model: ModelConfig) -> Tokenizer:
+    """BPE over as much of every kind; both answers are among the texts, so that each becomes one token behind its turn."""
+    texts: list[str] = []
+    for kind in Kind:
+        room = TOKENIZER_CHARACTERS
+        for document in corpus.of(kind):
+            texts.append(document.text)
+            room -= len(document.text)
+            if room < 0:
+                break
+    answers = [OPEN_ANSWER + answer for answer in (YES, NO) for _ in range(len(texts) // 10 + 2)]
+    return train_tokenizer([*texts, *answers], model.tokenizer)
+
+
+def pretrain(corpus: Corpus, tokenizer: Tokenizer, settings: PretrainConfig,
+             metrics: Callable[..., None] | None) -> "tuple[Any, Pretrained]":
+    """The trained model and what it took."""
+    from rmlab.models.scratch import scratch_model
+    from rmlab.training.language import train_language_model
+
+    if settings.training.context > settings.model.max_positions:
+        raise RmlabError(f"training.context={settings.training.context} is longer than model.max_positions={settings.model.max_positions}")
+    rows, held_out = packed(corpus, tokenizer, settings.training)
+    print(f"{len(rows):,} rows of {settings.training.context}, {rows.tokens:,} tokens an epoch; vocabulary {tokenizer.size}")
+    model = scratch_model(settings.model, tokenizer.size, settings.seed)
+    every = max(settings.training.tokens // settings.training.batch_tokens // 10 // POINTS, 1) * 10
+
+    def log(step: int, values: dict[str, float]) -> None:
+        if metrics and (step % every == 0 or not any(name.startswith("train/") for name in values)):
+            metrics(values, step)
+
+    took = train_language_model(model, rows, held_out, config=settings.training, optimizer=settings.optimizer, runtime=settings.runtime,
+                                seed=settings.seed, log=log)
+    return model, took
+
+
+def packed(corpus: Corpus, tokenizer: Tokenizer, config: LanguageConfig) -> "tuple[Rows, dict[str, Rows]]":
+    """Rows to read, and the held-out rows by kind: the first documents of each, which are a sample by hash.
+
+    Code and repairs end with the padding id, so that a model learns where they end. Episodes do not: what follows them is
+    an answer, which no text gives.
+    """
+    from rmlab.training.packing import pack
+
+    read: list[list[int]] = []
+    held_out: dict[str, Rows] = {}
+    for kind in Kind:
+        end = [] if kind is Kind.episode else [tokenizer.pad_id]
+        ids = [one + end for one in tokenizer.encode([d.text for d in corpus.of(kind)])]
+        kept = round(config.held_out * len(ids))
+        if kept:
+            held_out[kind.value] = pack(ids[:kept], config.context, tokenizer.pad_id)
+        read += ids[kept:]
+    return pack(read, config.context, tokenizer.pad_id), held_out
+
+
+def save(folder: Path, model: Any, tokenizer: Tokenizer, took: "Pretrained", record: dict[str, Any]) -> None:
+    """Writes the model folder whole or not at all: weights in bfloat16, tokenizer, base.json, log.json."""
+    import torch
+
+    every = max(len(took.history) // POINTS, 1)
+    history = [row for i, row in enumerate(took.history) if i % every == 0 or "train/loss" not in row]
+    with atomic_folder(folder) as temporary:
+        model.to(torch.bfloat16).save_pretrained(str(temporary))
+        tokenizer.save(temporary)
+        write_text(temporary / "base.json", json.dumps(record, indent=1) + "\n")
+        write_text(temporary / "log.json", json.dumps(history) + "\n")
+
+
+def _record(corpus: Corpus, tokenizer: Tokenizer, model: Any, took: "Pretrained", settings: PretrainConfig, command: str) -> dict[str, Any]:
+    """Everything that names this model: where it comes from, and what it took."""
+    import torch
+    import transformers
+
+    made_from = {name: json.loads(corpus.metadata[name]) for name in ("versions", "episodes", "counts", "left_out")}
+    return {
+        "command": command, "seed": settings.seed, "rmlab_version": rmlab.__version__,
+        "corpus_fingerprint": corpus.fingerprint, "tasks_fingerprint": corpus.metadata["tasks_fingerprint"], "corpus": made_from,
+        "tokenizer_fingerprint": tokenizer.fingerprint, "vocabulary": tokenizer.size, "parameters": model.num_parameters(),
+        "steps": took.steps, "tokens": took.tokens, "seconds": round(took.seconds, 1), "ended_by": took.ended_by,
+        "held_out_loss": {kind: round(loss, 4) for kind, loss in took.loss.items()},
+        "device": took.device, "torch": torch.__version__, "transformers": transformers.__version__,
+        "model": asdict(settings.model), "optimizer": asdict(settings.optimizer), "training": asdict(settings.training),
+    }
+
+
+def _start(settings: PretrainConfig, corpus: Corpus) -> "RunLogger":
+    from rmlab.tracking.run import RunLogger
+    from rmlab.tracking.store import Store
+
+    name = settings.tracking.name or f"{settings.model.name} s{settings.seed}"
+    logger = RunLogger.start(Store.open(settings.tracking.uri), settings.tracking.experiment or EXPERIMENT, name, kind=KIND,
+                             tags={"dataset": corpus.fingerprint})
+    logger.dataset(Path(settings.corpus).stem, corpus.fingerprint, "training", {"path": Path(settings.corpus).name},
+                   {"documents": len(corpus.documents)})
+    return logger
+
+
+def _say(folder: Path, took: "Pretrained", model: Any) -> None:
+    losses = ", ".join(f"{kind} {loss:.3f}" for kind, loss in took.loss.items())
+    print(f"{folder}: {model.num_parameters():,} parameters, {took.steps} steps, {took.tokens:,} tokens in {took.seconds:.0f} s "
+          f"({took.tokens / max(took.seconds, 1e-9):,.0f} tokens/s, {took.device}), ended by {took.ended_by}\n  held-out loss: {losses}")
+
+
+if __name__ == "__main__":
+    load_program("pretrain").main(sys.argv[1:])  # the copy whose schema `compose` knows

@@ -1,0 +1,123 @@
+"""Which code does the starter base read? Functions and methods of installed, pinned packages, as plain text.
+
+Plain = no docstrings, comments, annotations or decorators, formatted by `ast.unparse`: as tasks show their functions.
+Tests are left out (they hold calls and values of functions that tasks are made from), and so is what does not parse.
+"""
+
+import ast
+import importlib.metadata
+import importlib.util
+import re
+import sys
+import sysconfig
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rmlab.errors import DataError
+from rmlab.microswe.resolution import Unusable, normalise
+
+STDLIB = "stdlib"
+PACKAGES: tuple[str, ...] = (
+    STDLIB, "algorithms", "boltons", "funcy", "more_itertools", "pydash", "sympy", "toolz",
+    "PIL", "_pytest", "aiohttp", "alembic", "anyio", "attr", "click", "dateutil", "docker", "fontTools", "fsspec", "git",
+    "graphql", "gunicorn", "huey", "hydra", "hypothesis", "jinja2", "joblib", "mako", "markdown_it", "matplotlib",
+    "mpmath", "mypy", "narwhals", "networkx", "numpy", "omegaconf", "optuna", "packaging", "pandas", "pyasn1", "pycparser",
+    "pygments", "pyparsing", "requests", "rich", "scipy", "sklearn", "sortedcontainers", "sqlalchemy", "sqlparse", "starlette",
+    "tqdm", "typer", "urllib3", "werkzeug", "yaml",
+)
+"""Import names. torch and transformers are not among them: a machine may have its own builds of those."""
+
+FEWEST_LINES, MOST_LINES, MOST_CHARACTERS = 3, 40, 1500
+_NOT_READ = re.compile(r"(^|/)(tests?|testing|idlelib|tkinter|lib2to3|turtledemo|ensurepip|site-packages|benchmarks?|bench|vendor|"
+                       r"_vendor|_vendored_packages|externals?|protos?)(/|$)|(^|/)(test_|conftest)|_pb2")
+
+
+@dataclass(frozen=True)
+class Code:
+    """A function: its syntax tree as it is in `text`, without what the plain text leaves out."""
+
+    text: str
+    tree: ast.FunctionDef
+
+
+def functions(packages: Iterable[str], left_out: Counter[str]) -> Iterator[Code]:
+    """Every function and method of the packages, each text once, in the order of packages and files.
+
+    left_out: counts what is not taken, by reason. Raises DataError where a package is not installed.
+    """
+    seen: set[str] = set()
+    for package in packages:
+        for path in _files(package):
+            try:
+                tree = ast.parse(path.read_text(encoding="utf-8", errors="replace"))
+            except (SyntaxError, ValueError):
+                left_out["a module that does not parse"] += 1
+                continue
+            for statement in _definitions(tree):
+                code = _plain(statement, left_out)
+                if code is None:
+                    continue
+                if code.text in seen:
+                    left_out["repeated"] += 1
+                    continue
+                seen.add(code.text)
+                yield code
+
+
+def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Import name to the version of the distribution that it comes from, and Python's own."""
+    distributions = importlib.metadata.packages_distributions()
+    found = {"python": sys.version.split()[0]}
+    for package in packages:
+        if package != STDLIB:
+            names = distributions.get(package)
+            if not names:
+                raise DataError(f"the package {package} is not installed: the text is built with the pinned set and the extra `tasks` "
+                                "(pip install -c constraints.txt -e '.[dev,tasks]')")
+            found[package] = importlib.metadata.version(sorted(names)[0])
+    return found
+
+
+def _definitions(tree: ast.Module | ast.ClassDef) -> Iterator[ast.FunctionDef]:
+    """Functions of a module and methods of its classes; what is nested in a function stays in it."""
+    for statement in tree.body:
+        if isinstance(statement, ast.FunctionDef):
+            yield statement
+        elif isinstance(statement, ast.ClassDef):
+            yield from _definitions(statement)
+
+
+def _plain(statement: ast.FunctionDef, left_out: Counter[str]) -> Code | None:
+    if (statement.end_lineno or 0) - statement.lineno > 10 * MOST_LINES:
+        left_out["too long"] += 1
+        return None
+    for node in ast.walk(statement):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            node.decorator_list = []
+    try:
+        text = normalise(statement, in_place=True)
+        tree = ast.parse(text).body[0]
+    except (Unusable, SyntaxError) as reason:  # unparsed text may not parse: a lone surrogate, a nested f-string
+        left_out[str(reason) if isinstance(reason, Unusable) else "its plain text does not parse"] += 1
+        return None
+    lines = text.count("\n") + 1
+    if not FEWEST_LINES <= lines <= MOST_LINES or len(text) > MOST_CHARACTERS:
+        left_out["too short" if lines < FEWEST_LINES else "too long"] += 1
+        return None
+    assert isinstance(tree, ast.FunctionDef)
+    return Code(text, tree)
+
+
+def _files(package: str) -> list[Path]:
+    if package == STDLIB:
+        folder = Path(sysconfig.get_paths()["stdlib"])
+    else:
+        spec = importlib.util.find_spec(package)
+        if spec is None or spec.origin is None:
+            raise DataError(f"the package {package} is not installed: the text is built with the pinned set and the extra `tasks`")
+        if not spec.submodule_search_locations:
+            return [Path(spec.origin)]
+        folder = Path(next(iter(spec.submodule_search_locations)))
+    return [p for p in sorted(folder.rglob("*.py")) if not _NOT_READ.search(p.relative_to(folder).as_posix())]

@@ -1,0 +1,24 @@
+"""How long, how wide and in which arithmetic a base model reads its corpus."""
+
+from dataclasses import dataclass
+
+from rmlab.training.config import Dtype
+
+
+@dataclass
+class LanguageConfig:
+    """tokens: next tokens asked for in all, over as many epochs as that takes; max_minutes ends training sooner.
+
+    context: tokens of a row. batch_tokens: of a step, a multiple of the context. held_out: share of the documents that is not
+    read. evaluations: how often their loss is taken. compile: by torch, which pays from some ten million tokens on.
+    """
+
+    tokens: int = 800_000_000
+    max_minutes: float = 8.0
+    context: int = 768
+    batch_tokens: int = 196_608
+    held_out: float = 0.01
+    evaluations: int = 10
+    compile: bool = False
+    dtype: Dtype = Dtype.bfloat16
+    threads: int = 2

@@ -1,0 +1,86 @@
+"""Packing keeps every token and asks for each next one once; a base model learns what it reads."""
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rmlab.errors import UsageError
+from rmlab.models.config import ModelConfig
+from rmlab.models.scratch import scratch_model
+from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig
+from rmlab.training.language import train_language_model
+from rmlab.training.language_config import LanguageConfig
+from rmlab.training.packing import IGNORED, pack
+
+PAD = 0
+SHAPE = ModelConfig(hidden_size=32, layers=2, heads=2, kv_heads=2, head_dim=16, intermediate_size=64)
+CONFIG = LanguageConfig(tokens=8000, context=16, batch_tokens=128, evaluations=2, dtype=Dtype.float32, max_minutes=1.0, threads=1)
+CPU = RuntimeConfig(device="cpu", progress=False)
+
+
+@given(st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=40), min_size=1, max_size=30), st.integers(4, 16))
+def test_every_next_token_is_asked_for_once(documents, context):
+    rows = pack(documents, context, PAD)
+    asked = rows.target_RT != IGNORED
+    pairs = sorted(zip(rows.ids_RT[asked].tolist(), rows.target_RT[asked].tolist(), strict=True))
+    assert pairs == sorted(pair for d in documents for pair in pairwise(d))
+    assert rows.tokens == sum(len(d) - 1 for d in documents)
+
+
+@given(st.lists(st.lists(st.integers(1, 99), min_size=1, max_size=8), min_size=1, max_size=40))
+def test_documents_that_fit_are_whole_and_no_two_rows_would_fit_in_one(documents):
+    rows = pack(documents, 8, PAD)
+    filled = sorted((row != PAD).sum() for row in rows.ids_RT)
+    assert sum(filled) == sum(map(len, documents))
+    assert len(filled) < 2 or filled[0] + filled[1] > 8
+
+
+def test_a_row_by_hand():
+    rows = pack([[5, 6], [1, 2, 3, 4]], 7, PAD)
+    assert rows.ids_RT.tolist() == [[1, 2, 3, 4, 5, 6, PAD]]
+    assert rows.target_RT.tolist() == [[2, 3, 4, IGNORED, 6, IGNORED, IGNORED]]
+
+
+def cycles(n, seed):
+    """Documents that count upwards in a circle of ten: the next token follows from the last."""
+    starts = np.random.default_rng(seed).integers(0, 10, n)
+    return [[1 + (int(s) + i) % 10 for i in range(15)] for s in starts]
+
+
+ROWS = pack(cycles(50, 0), 16, PAD)
+
+
+def test_it_learns_what_it_reads_and_says_so_on_held_out_rows():
+    model = scratch_model(SHAPE, 16, seed=0)
+    seen = []
+    found = train_language_model(
+        model, pack(cycles(200, 0), 16, PAD), {"cycle": pack(cycles(20, 1), 16, PAD)}, config=CONFIG, runtime=CPU, seed=0,
+        optimizer=OptimizerConfig(learning_rate=1e-2), log=lambda step, values: seen.append(values))
+    assert found.loss["cycle"] < 0.1 < math.log(16)
+    assert found.ended_by == "tokens"
+    assert CONFIG.tokens <= found.tokens <= CONFIG.tokens + 128
+    assert sum("held_out/loss_cycle" in values for values in seen) >= 2
+    rates = [row["train/learning_rate"] for row in found.history if "train/learning_rate" in row]
+    assert rates[-1] < 0.2 * max(rates)
+
+
+def test_the_same_seed_trains_the_same_model_and_minutes_end_it():
+    models = [scratch_model(SHAPE, 16, seed=0) for _ in range(2)]
+    short = LanguageConfig(**{**vars(CONFIG), "tokens": 1000})
+    for model in models:
+        train_language_model(model, ROWS, {}, config=short, optimizer=OptimizerConfig(), runtime=CPU, seed=3)
+    one, two = (dict(m.named_parameters()) for m in models)
+    assert all(bool((one[name] == two[name]).all()) for name in one)
+    endless = LanguageConfig(**{**vars(CONFIG), "tokens": 10**12, "max_minutes": 0.01})
+    found = train_language_model(models[0], ROWS, {}, config=endless, optimizer=OptimizerConfig(), runtime=CPU, seed=0)
+    assert found.ended_by == "minutes"
+
+
+def test_a_batch_that_the_corpus_cannot_fill_is_refused():
+    wide = LanguageConfig(**{**vars(CONFIG), "batch_tokens": 12800})
+    with pytest.raises(UsageError, match=r"batch_tokens=12800 .* the corpus has \d+ rows"):
+        train_language_model(scratch_model(SHAPE, 16, seed=0), ROWS, {}, runtime=CPU, seed=0, optimizer=OptimizerConfig(), config=wide)
