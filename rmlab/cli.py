@@ -73,6 +73,12 @@ def train(overrides: Overrides = None) -> None:
     _program("train_verifier").main(overrides or [])
 
 
+@app.command(epilog="Example: `rmlab pretrain model=base_128x3 runtime=cuda training.compile=true`")
+def pretrain(overrides: Overrides = None) -> None:
+    """Train the base model that small verifiers start from, on unlabelled text."""
+    _program("pretrain").main(overrides or [])
+
+
 @app.command(epilog="Example: `rmlab score --model RUN_ID rmlab/starter/trajectories.parquet -o scores.parquet --part validation`")
 def score(
     trajectories: Annotated[Path, typer.Argument(help="A trajectory set (Parquet).")],
