@@ -79,8 +79,9 @@ def identity(config: DictConfig) -> Identity:
 
 
 def prepare(configs: Sequence[DictConfig]) -> None:
-    """Makes tokenizers and token ids once for all cells. Raises an RmlabError where a device or an example is missing."""
+    """Makes tokenizers, token ids and baselines once for all cells. Raises an RmlabError where a device or an example is missing."""
     from rmlab.training.device import resolve_device
+    from rmlab.verifiers.baselines import baseline_report
 
     made: dict[str, Material] = {}
     for config in configs:
@@ -88,7 +89,8 @@ def prepare(configs: Sequence[DictConfig]) -> None:
         resolve_device(settings.runtime.device)
         key = fingerprint([settings.data.path, asdict(settings.model), asdict(settings.prompt), asdict(settings.evaluation)])
         if key not in made:
-            made[key] = _material(settings)
+            made[key] = ready = _material(settings)
+            baseline_report(ready.judged, ready.pool.part("validation"), replicates=settings.evaluation.replicates)
         choose(made[key], settings)
 
 

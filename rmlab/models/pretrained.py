@@ -10,9 +10,8 @@ def load_model(folder: Path) -> Any:
     """The model in float32 on the CPU. Raises DataError where the folder holds none that transformers itself knows."""
     import torch
     from transformers import AutoModelForCausalLM
-    from transformers.utils import logging
 
-    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers does not type it
+    no_bars()
 
     if not (folder / "config.json").is_file():
         raise DataError(f"{folder} holds no model (config.json is missing). Name a local folder with a model in safetensors; "
@@ -25,3 +24,10 @@ def load_model(folder: Path) -> Any:
                         "architecture that this transformers knows.") from error
     model.config.use_cache = False
     return model
+
+
+def no_bars() -> None:
+    """No progress bars of transformers' own: reading or writing one small file needs none."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers does not type it

@@ -29,13 +29,14 @@ class PromptConfig:
 
 @dataclass
 class EvaluationConfig:
-    """tasks: evaluation tasks taken of each policy, in the order of SHA-256 of the task id; null = all.
+    """tasks, validation_tasks: tasks scored of these parts, in the order of SHA-256 of the task id; null = all.
 
     attempts: at most so many of each task and policy, by number. policies: names, empty = every policy that the part has.
     replicates: bootstrap replicates of the intervals. batch_tokens: padded tokens scored at once.
     """
 
     tasks: int | None = None
+    validation_tasks: int | None = None
     attempts: int = 16
     policies: list[str] = field(default_factory=list)
     replicates: int = 2000

@@ -6,7 +6,6 @@ from typing import Any
 
 from rmlab.metrics.report import Report, report
 from rmlab.metrics.scores import Scores
-from rmlab.trajectories.store import TrajectorySet
 from rmlab.verifiers.baselines import baseline_report
 from rmlab.verifiers.config import EvaluationConfig
 from rmlab.verifiers.encoding import Encoded
@@ -39,6 +38,5 @@ def judge(verifier: Verifier, material: Material, training_prior: float, config:
     evaluation = scored(material.evaluation, "scoring evaluation")
     found = report(evaluation, replicates=config.replicates, validation=validation, training_prior=training_prior)
     found["fit_rate"] = sum(e.ids is not None for e in material.evaluation) / len(material.evaluation)
-    judged = TrajectorySet(tuple(e.trajectory for e in material.evaluation), material.pool.metadata)
-    baselines = baseline_report(judged, material.pool.part("validation"), replicates=config.replicates)
+    baselines = baseline_report(material.judged, material.pool.part("validation"), replicates=config.replicates)
     return Results(evaluation, found, validation, report(validation, replicates=config.replicates) if validation else None, baselines)

@@ -21,13 +21,18 @@ READ: tuple[Part, ...] = ("supervised", "verifier", "validation", "evaluation")
 
 @dataclass(frozen=True)
 class Material:
-    """pool: the whole file. verifier, validation: these parts; evaluation: the attempts that are judged."""
+    """pool: the whole file. verifier: that part; validation, evaluation: the attempts of these parts that are scored."""
 
     pool: TrajectorySet
     tokenizer: Tokenizer
     verifier: list[Encoded]
     validation: list[Encoded]
     evaluation: list[Encoded]
+
+    @property
+    def judged(self) -> TrajectorySet:
+        """The attempts of `evaluation`, as a set."""
+        return TrajectorySet(tuple(e.trajectory for e in self.evaluation), self.pool.metadata)
 
 
 def read_material(path: Path, model: ModelConfig, prompt: PromptConfig, evaluation: EvaluationConfig, cache: Path) -> Material:
@@ -43,7 +48,8 @@ def read_material(path: Path, model: ModelConfig, prompt: PromptConfig, evaluati
         tokenizer = load_tokenizer(Path(model.pretrained))
     else:
         tokenizer = verifier_tokenizer(read.part("supervised").trajectories, model.tokenizer, cache / "tokenizers")
-    judged = evaluated(read.part("evaluation").trajectories, evaluation)
+    judged = evaluated(read.part("evaluation").trajectories, evaluation, evaluation.tasks)
+    watched = evaluated(read.part("validation").trajectories, evaluation, evaluation.validation_tasks)
     if not judged:
         raise DataError(f"{path} has no evaluation attempts of {' or '.join(evaluation.policies) or 'any policy'}: nothing can be "
                         "judged on it. Collect some, or change evaluation.policies.")
@@ -51,13 +57,12 @@ def read_material(path: Path, model: ModelConfig, prompt: PromptConfig, evaluati
     def encoded(trajectories: Sequence[Trajectory]) -> list[Encoded]:
         return encode(trajectories, tokenizer, prompt, cache / "token_ids")
 
-    return Material(pool, tokenizer, encoded(read.part("verifier").trajectories), encoded(read.part("validation").trajectories),
-                    encoded(judged))
+    return Material(pool, tokenizer, encoded(read.part("verifier").trajectories), encoded(watched), encoded(judged))
 
 
-def evaluated(trajectories: Sequence[Trajectory], config: EvaluationConfig) -> list[Trajectory]:
-    """The attempts that are judged: so many tasks in the order of SHA-256 of their ids, so many attempts of each policy."""
+def evaluated(trajectories: Sequence[Trajectory], config: EvaluationConfig, number: int | None) -> list[Trajectory]:
+    """The attempts that are scored: so many tasks (None = all) in the order of SHA-256 of their ids, so many attempts of each policy."""
     taken = [t for t in trajectories if t.attempt < config.attempts and (not config.policies or t.policy in config.policies)]
     tasks = sorted({t.task_id for t in taken}, key=lambda name: hashlib.sha256(name.encode()).digest())
-    kept = set(tasks[: config.tasks])
+    kept = set(tasks[:number])
     return [t for t in taken if t.task_id in kept]

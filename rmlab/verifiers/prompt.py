@@ -1,8 +1,9 @@
 """The one renderer: what does a verifier read of a trajectory?
 
-ChatML: every message is a turn, then the question with the patch and, close together, what the issue asks and what was
-seen last; the assistant's turn is opened, so that the answer is the next token. Training, scoring and reinforcement
-learning all render here. The label, the exit status, the policy and `extra` are not read.
+ChatML: every message is a turn, then one turn repeats close together what the issue asks, what was seen last and what was
+changed, and asks; the assistant's turn is opened, so that the answer is the next token. The patch stands last: that order
+is worth 0.04 of within-task AUC to a small model of random start (experiments/studies/verifier_recipe.md). Training, scoring
+and reinforcement learning all render here. The label, the exit status, the policy and `extra` are not read.
 """
 
 import re
@@ -49,9 +50,9 @@ def escape(text: str, reserved: Sequence[str] = RESERVED) -> str:
 def _question(trajectory: Trajectory) -> str:
     issue = next((m.content for m in trajectory.messages if m.role == "user"), "")
     seen = next((m.content for m in reversed(trajectory.messages) if m.role in ("user", "tool")), "")
-    return (f"Patch:\n{(trajectory.patch or 'none').strip()}\n"
-            f"Asked: {_line(issue.strip().split(chr(10))[0])}\n"
+    return (f"Asked: {_line(issue.strip().split(chr(10))[0])}\n"
             f"Last: {_line(seen.strip().split(chr(10))[-1])}\n"
+            f"Patch:\n{(trajectory.patch or 'none').strip()}\n"
             f"Is the issue solved? Answer {YES} or {NO}.")
 
 

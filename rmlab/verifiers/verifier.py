@@ -16,7 +16,7 @@ import numpy as np
 from rmlab.errors import DataError
 from rmlab.files import atomic_folder, write_text
 from rmlab.metrics.scores import Scores
-from rmlab.models.pretrained import load_model
+from rmlab.models.pretrained import load_model, no_bars
 from rmlab.models.tokenizer import IM_END, Tokenizer, load_tokenizer
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers import prompt, scoring
@@ -52,9 +52,7 @@ class Verifier:
 
 def save_verifier(folder: Path, verifier: Verifier) -> None:
     """Writes model (safetensors), tokenizer and verifier.json as one folder, whole or not at all."""
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
+    no_bars()
     with atomic_folder(folder) as temporary:
         verifier.model.save_pretrained(str(temporary), safe_serialization=True)
         verifier.tokenizer.save(temporary)

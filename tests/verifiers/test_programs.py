@@ -79,7 +79,7 @@ def test_the_record_of_a_run_and_its_scores_again(pool: Path, tmp_path: Path, mo
     assert (selection["resolved"], selection["unresolved"]) == (48, 48)
     baselines = json.loads(run.artifact("baselines.json").read_text())
     assert baselines["last_value"]["auc_within_task"] == 1.0
-    assert json.loads(run.artifact("validation_report.json").read_text())["trajectories"] == 40
+    assert json.loads(run.artifact("validation_report.json").read_text())["trajectories"] == 24
     assert "scale: 96" in run.artifact("config.yaml").read_text()
     assert not (tmp_path / "cells" / who.config_hash).exists(), "no checkpoint is left"
 

@@ -33,8 +33,8 @@ def test_the_prompt_word_for_word() -> None:
         "<|im_start|>user\nedited line 2<|im_end|>\n"
         "<|im_start|>assistant\nsubmit<|im_end|>\n"
         "<|im_start|>user\nfinal got 11<|im_end|>\n"
-        "<|im_start|>user\nPatch:\n-2     return x\n+    return 2 * x + 3\n"
-        "Asked: f(4) should return 11 but got 4\nLast: final got 11\n"
+        "<|im_start|>user\nAsked: f(4) should return 11 but got 4\nLast: final got 11\n"
+        "Patch:\n-2     return x\n+    return 2 * x + 3\n"
         "Is the issue solved? Answer YES or NO.<|im_end|>\n<|im_start|>assistant\n")
 
 
@@ -77,7 +77,7 @@ def test_unknown_role_and_missing_patch() -> None:
 def test_long_lines_are_repeated_in_part() -> None:
     long = replace(episode(1, True), messages=(Message("user", "start " + "x" * 2000 + " end\ncode"),))
     assert "Asked: start x" in render(long)
-    assert "x end\nLast: code\n" in render(long)
+    assert "x end\nLast: code\nPatch:\n" in render(long)
     assert len(render(long)) < 2000 + 700
 
 
