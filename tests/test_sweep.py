@@ -240,3 +240,47 @@ def test_bad_input_is_one_line(arguments: list[str], code: int, words: str) -> N
     assert words in err
     assert err.startswith("rmlab: ")
     assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_real_verifiers_killed_at_a_random_moment_and_gone_on_with(where: Path, tmp_path: Path) -> None:
+    from rmlab.trajectories.store import write_trajectories
+    from tests.verifiers.examples import episodes
+
+    parts = [*episodes(30, "supervised", 0, 1), *episodes(120, "verifier", 1000), *episodes(10, "validation", 2000, 4),
+             *episodes(12, "evaluation", 3000, 4)]
+    write_trajectories(tmp_path / "hand.parquet", parts)
+    arguments = ("data_scale", "preset=smoke", f"data.path={tmp_path / 'hand.parquet'}", "--workers", "2")
+    process = launch(*arguments)
+    until(lambda: len(list((where / "locks").glob("cell-*.lock"))) > 0, process)
+    time.sleep(random.Random(1).uniform(0, 3))
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    done_before = {run.run_id for run in runs(Store.open()) if run.status == "finished"}
+
+    code, out, err = sweep(*arguments)
+    assert code == 0, err
+    found = runs(Store.open(), ["data_scale"])
+    verifiers = [run for run in found if run.tags["kind"] == "verifier" and run.status == "finished"]
+    names = ["data_scale=128 s0", "data_scale=128 steps s0", "data_scale=64 s0", "data_scale=64 steps s0"]
+    assert sorted(run.name for run in verifiers) == names
+    assert done_before <= {run.run_id for run in verifiers}
+    assert {run.status for run in found} <= {"finished", "killed"}
+    by_name = {run.name: run for run in verifiers}
+    assert by_name["data_scale=128 steps s0"].tags["source_run"] == by_name["data_scale=128 s0"].run_id
+    assert {run.series("eval/rm_at_k")[0][0] for run in verifiers} == {1}
+    [summary] = [run for run in found if run.tags["kind"] == "summary"]
+    assert "| steps | 64 | 1 |" in summary.artifact("table.md").read_text()
+    assert summary.artifact("table.csv").read_text().count("\n") == 5
+    for words in ("rm_at_k.pdf", "rm_at_k.png", "table.csv", "rmlab ui", "/#/experiments/"):
+        assert words in out
+    figures = {path: path.stat().st_mtime_ns for path in (where / "figures").rglob("*.p*")}
+    assert figures
+
+    started = time.monotonic()
+    code, again, err = sweep(*arguments)
+    assert code == 0, err
+    assert time.monotonic() - started < 30
+    assert again == out
+    assert len(runs(Store.open(), ["data_scale"])) == len(found), "nothing trained, the summary run is the same one"
+    assert {path: path.stat().st_mtime_ns for path in figures} == figures

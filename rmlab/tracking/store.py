@@ -26,6 +26,12 @@ SQLITE = "sqlite:///"
 TRAINING_VIEW = {"mlflow.experimentKind": "custom_model_development"}
 """The tag with which the UI opens an experiment as model training, not as evaluation of agents."""
 
+BUSY = (
+    "database is locked", "database table is locked", "unique constraint", "duplicate key", "duplicate entry", "deadlock",
+    "could not serialize", "too many requests", "503", "connection reset", "connection aborted", "timed out",
+    "temporarily unavailable")
+"""Signs of a store that is momentarily busy, in the words of sqlite, PostgreSQL, MySQL and HTTP."""
+
 Answer = TypeVar("Answer")
 _jitter = SystemRandom()  # never the seeded generators of a run: a retry must not change a result
 
@@ -160,11 +166,9 @@ def _exists() -> "type[Exception]":
 
 
 def _is_busy(error: BaseException) -> bool:
-    """Locked or momentarily unreachable, as against wrong."""
+    """Locked, momentarily unreachable, or beaten by another writer of the same row (MLflow looks, then inserts a data set)."""
     words = str(error).lower()
-    return any(sign in words for sign in (
-        "database is locked", "database table is locked", "deadlock", "could not serialize", "too many requests", "503",
-        "connection reset", "connection aborted", "timed out", "temporarily unavailable"))
+    return any(sign in words for sign in BUSY)
 
 
 def _store_error(uri: str, error: BaseException) -> StoreError:

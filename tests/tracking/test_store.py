@@ -3,6 +3,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,28 @@ def test_eight_processes_open_a_store_that_is_not_there_and_lose_nothing(tmp_pat
     assert sorted(run.name for run in found) == [f"r{i}" for i in range(8)]
     assert {run.status for run in found} == {"finished"}
     assert all(len(run.series("train/loss")) == 5 for run in found)
+
+
+def same_data(name: str, all_at_once: Any) -> None:
+    with RunLogger.start(Store.open(), "shared", name, kind="verifier") as run:
+        for number in range(4):
+            all_at_once.wait()
+            run.dataset(f"set{number}", "0" * 16, "training", {"path": "pool.parquet"})
+
+
+def test_a_data_set_that_four_processes_log_at_once(store: Store) -> None:
+    """MLflow looks for the data set, then inserts it: without another try, all but one of them fail."""
+    store.experiment("shared")
+    context = multiprocessing.get_context("fork")
+    barrier = context.Barrier(4)
+    processes = [context.Process(target=same_data, args=(f"r{i}", barrier)) for i in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    inputs = [store.client.get_run(run.run_id).inputs.dataset_inputs for run in runs(store)]
+    assert [len(of_run) for of_run in inputs] == [4] * 4
 
 
 def test_an_experiment_opens_as_model_training_and_is_made_once(store: Store) -> None:
