@@ -4,7 +4,10 @@ errors         what a user can mend, and the exit code it ends with
 paths          where the repository, its shipped data and its results are
 fingerprint    canonical JSON and the hashes that identify configurations and data
 files          writes that are either whole or absent
+locks          file locks that end with their process
 progress       one progress bar for everything that takes over a few seconds
+configuration  programs by file path, and their configurations by Hydra
+cli            the `rmlab` command
 """
 
 __version__ = "0.1.0"

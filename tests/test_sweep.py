@@ -95,6 +95,7 @@ def test_a_sweep_runs_each_cell_once_and_a_second_launch_runs_none(where: Path) 
     code, _, err = sweep(TOY)
     assert code == 0, err
     assert time.monotonic() - started < 30
+    assert "every cell was finished already: nothing was trained" in err
     assert sorted(ended(where).values()) == [1] * 10
     assert len(runs(Store.open(), ["toy_scale"])) == 12
     code, out, _ = sweep(TOY, "--dry-run")

@@ -84,6 +84,8 @@ def main(
         except KeyboardInterrupt:
             print(f"\nStopped; finished cells stay finished. Go on with: {plan.command}", file=sys.stderr)
             raise
+        if not (outcome.ran or outcome.failed or outcome.left):
+            print("every cell was finished already: nothing was trained", file=sys.stderr)
         show_results(plan, store)
     if outcome.failed or outcome.left:
         left = f", {len(outcome.left)} not started" if outcome.left else ""
