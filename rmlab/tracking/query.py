@@ -41,10 +41,16 @@ class TrackedRun(RunHead):
         """
         owner = get_run(self.store, self.tags[SOURCE_RUN]) if SOURCE_RUN in self.tags else self
         at_hand = owner.artifact_uri.startswith("file:")
-        local = Path(unquote(urlsplit(owner.artifact_uri).path)) / path if at_hand else owner._fetched(path)
+        local = owner._folder() / path if at_hand else owner._fetched(path)
         if not local.exists():
             raise owner._missing(path, f"{local} is gone")
         return local
+
+    def _folder(self) -> Path:
+        """The artifacts of a local store: where they were written, or beside the store where both were moved."""
+        written = Path(unquote(urlsplit(self.artifact_uri).path))
+        moved = self.store.artifacts.joinpath(*written.parts[-3:]) if self.store.artifacts else written
+        return written if written.exists() else moved
 
     def _fetched(self, path: str) -> Path:
         cache = runs_folder() / "cache" / "artifacts" / self.run_id

@@ -41,6 +41,12 @@ def default_uri() -> str:
     return f"{SQLITE}{runs_folder() / 'mlflow.db'}"
 
 
+def _as_uri(uri: str | None) -> str:
+    if uri and Path(uri).is_file():
+        return f"{SQLITE}{Path(uri).resolve()}"
+    return uri or default_uri()
+
+
 def quiet_environment() -> None:
     """Settings that MLflow reads at import: no telemetry, no advice on the terminal."""
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -58,12 +64,13 @@ class Store:
 
     @classmethod
     def open(cls, uri: str | None = None) -> "Store":
-        """Opens a store and makes it where it is a sqlite file that is not there yet. uri: None = the project's own.
+        """Opens a store and makes it where it is a sqlite file that is not there yet.
 
-        Any number of processes may open a new store at once: its tables are made by one of them under a file lock.
+        uri: None = the project's own; the path of a sqlite file that is there will do. Any number of processes may open a new
+        store at once: its tables are made by one of them under a file lock.
         Raises StoreError where it cannot be reached or written.
         """
-        uri = uri or default_uri()
+        uri = _as_uri(uri)
         if not uri.startswith(SQLITE):
             return cls._server(uri)
         database = Path(uri.removeprefix(SQLITE))
@@ -79,7 +86,7 @@ class Store:
     @classmethod
     def existing(cls, uri: str | None = None) -> "Store | None":
         """The store, not yet reached, where there is one; None where a local store was never made. Makes nothing."""
-        uri = uri or default_uri()
+        uri = _as_uri(uri)
         if not uri.startswith(SQLITE):
             return cls._server(uri)
         database = Path(uri.removeprefix(SQLITE))

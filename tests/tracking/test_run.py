@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from rmlab.errors import StoreError
 from rmlab.paths import REPOSITORY
 from rmlab.tracking import run as run_module
 from rmlab.tracking.heads import cell_runs, run_heads
@@ -167,6 +168,18 @@ def test_a_reuse_is_a_run_of_its_own_with_all_metrics_and_the_artifacts_of_its_s
     assert again.tags["source_run"] == source
     assert cell_runs(store).finished["abc"].run_id == source
     assert len(cell_runs(store).all["abc"]) == 3
+
+
+def test_a_store_that_was_moved_still_has_its_artifacts(store: Store, tmp_path: Path) -> None:
+    finished(store, "one", "abc")
+    moved = tmp_path / "moved here"
+    moved.mkdir()
+    for name in ("mlflow.db", "artifacts"):
+        (tmp_path / name).rename(moved / name)
+    [run] = runs(Store.open(str(moved / "mlflow.db")))
+    assert run.artifact("report.json").is_relative_to(moved)
+    with pytest.raises(StoreError, match=r"has no artifact 'other\.json'"):
+        run.artifact("other.json")
 
 
 def test_failed_cells_are_those_that_no_run_finished(store: Store) -> None:
