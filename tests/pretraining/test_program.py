@@ -1,0 +1,73 @@
+"""A base from a corpus of a few hundred documents, start to end, with MLflow and without."""
+
+import json
+from dataclasses import replace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from rmlab.configuration import load_program
+from rmlab.errors import UsageError
+from rmlab.models.pretrained import load_model
+from rmlab.models.tokenizer import load_tokenizer
+from rmlab.pretraining.corpus import Corpus, Document, Kind, write_corpus
+from rmlab.tracking.store import Store
+from rmlab.verifiers.prompt import OPEN_ANSWER
+
+FEW = ["model=tiny", "training.tokens=12000", "training.context=64", "training.batch_tokens=512", "training.held_out=0.05",
+       "training.dtype=float32", "training.evaluations=2", "runtime=cpu", "runtime.progress=false"]
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch):
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
+    documents = [Document(Kind.code, f"def f{i}(x):\n    return x + {i}") for i in range(150)]
+    documents += [Document(Kind.episode, f"<|im_start|>user\nf({i}) should return {i}<|im_end|>\n{OPEN_ANSWER}") for i in range(150)]
+    metadata = {"versions": "{}", "tasks_fingerprint": "0", "episodes": "[]", "counts": "{}", "left_out": "{}"}
+    made = Corpus(tuple(documents), metadata)
+    write_corpus(tmp_path / "pretraining" / "corpus.parquet", made)
+    return made
+
+
+def test_a_folder_with_weights_tokenizer_and_record(corpus, tmp_path):
+    folder = load_program("pretrain").main([*FEW, "tracked=false"])
+    assert folder == tmp_path / "pretraining" / "tiny"
+    record, log = (json.loads((folder / f"{name}.json").read_text()) for name in ("base", "log"))
+    assert record["corpus_fingerprint"] == corpus.fingerprint
+    assert record["command"].startswith("rmlab pretrain model=tiny")
+    assert 12_000 <= record["tokens"] <= 12_512
+    assert set(record["held_out_loss"]) == {"code", "episode"}
+    first, last = (next(row["train/loss"] for row in order if "train/loss" in row) for order in (log, log[::-1]))
+    assert last < first
+    assert {tensor.dtype for tensor in load_file(folder / "model.safetensors").values()} == {torch.bfloat16}
+    model, tokenizer = load_model(folder), load_tokenizer(folder)
+    assert model.get_input_embeddings().weight.shape[0] == tokenizer.size == record["vocabulary"]
+    assert tokenizer.fingerprint == record["tokenizer_fingerprint"]
+    assert not (tmp_path / "mlflow.db").exists()
+
+
+def test_episodes_do_not_ask_what_follows_them(corpus):
+    program = load_program("pretrain")
+    config = replace(program.LanguageConfig(), context=64, held_out=0.0)
+    tokenizer = program.base_tokenizer(corpus, program.ModelConfig())
+    rows, _ = program.packed(corpus, tokenizer, config)
+    behind = tokenizer.encode([OPEN_ANSWER])[0]
+    for ids, target in zip(rows.ids_RT, rows.target_RT, strict=True):
+        for at in range(len(behind) - 1, len(ids)):
+            if ids[at - len(behind) + 1 : at + 1].tolist() == behind:
+                assert target[at] < 0
+
+
+def test_a_tracked_run_holds_the_model(corpus):
+    load_program("pretrain").main(FEW)
+    (run,) = Store.open(None).client.search_runs([Store.open(None).experiment("pretraining")])
+    assert run.data.tags["status"] == "finished"
+    assert run.data.tags["dataset"] == corpus.fingerprint
+    assert {"train/loss", "train/tokens_per_second", "held_out/loss_code"} <= set(run.data.metrics)
+    assert "tiny" in {a.path for a in Store.open(None).client.list_artifacts(run.info.run_id)}
+
+
+def test_a_pretrained_model_is_no_start(corpus):
+    with pytest.raises(UsageError, match="model=starter is a pretrained model"):
+        load_program("pretrain").main(["model=starter"])
