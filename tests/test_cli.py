@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -104,11 +105,14 @@ def test_an_unexpected_error_keeps_its_traceback(tmp_path: Path) -> None:
     assert "Traceback" in answer.stderr
 
 
-def test_runs_are_listed(where: Path) -> None:
+def test_runs_are_listed(where: Path, empty_database: Path) -> None:
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
 
     assert "no runs in" in rmlab("runs", "list").stdout
+    assert not where.exists()
+    where.mkdir()
+    shutil.copy(empty_database, where / "mlflow.db")
     with RunLogger.start(Store.open(), "data_scale", "data_scale=2000 s1", kind="verifier", tags={"sweep": "data_scale"}) as run:
         run.metrics({"eval/auc_within_task": 0.7654})
     answer = rmlab("runs", "list", "--sweep", "data_scale")

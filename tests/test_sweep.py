@@ -23,13 +23,6 @@ from rmlab.tracking.store import Store
 TOY = str(REPOSITORY / "tests" / "ablation" / "toy" / "toy_scale.yaml")
 
 
-@pytest.fixture(scope="module")
-def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = tmp_path_factory.mktemp("empty") / "mlflow.db"
-    Store.open(f"sqlite:///{path}")
-    return path
-
-
 @pytest.fixture(autouse=True)
 def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path, request: pytest.FixtureRequest) -> Path:
     """The runs folder, with an empty store but in the first test."""
