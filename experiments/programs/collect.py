@@ -24,7 +24,6 @@ from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import Task
-from rmlab.paths import REPOSITORY
 from rmlab.policies.config import ScriptedConfig
 from rmlab.policies.rollout import Planned, plan, rollout
 from rmlab.policies.scripted import ScriptedPolicy
@@ -55,7 +54,7 @@ class PartsConfig:
 
 @dataclass
 class CollectConfig:
-    """tasks, output: paths (relative to the clone). policy: name -> script. batch: attempts under way at once."""
+    """tasks, output: paths. policy: name -> script. batch: attempts under way at once."""
 
     tasks: str = MISSING
     output: str = MISSING
@@ -82,18 +81,18 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
     if not settings.policy:
         raise UsageError("no policy is configured: name some, e.g. policy=[careful,hasty]")
     with Sandbox(settings.workers) as sandbox:
-        loaded = load_tasks(REPOSITORY / settings.tasks, sandbox)
+        loaded = load_tasks(Path(settings.tasks), sandbox)
         for reason, sources in loaded.left_out.items():
             print(f"left out: {sum(sources.values())} tasks ({reason}): {sources}", file=sys.stderr)
         planned = planned_attempts(loaded, settings)
         policies = {name: ScriptedPolicy(name, script) for name, script in settings.policy.items()}
         with progress("collecting", len(planned), "episodes", settings.progress) as advance:
             trajectories = rollout(planned, policies, sandbox, settings.environment, settings.seed, settings.batch, advance)
-    pool = write_trajectories(REPOSITORY / settings.output, trajectories, {
+    pool = write_trajectories(Path(settings.output), trajectories, {
         "command": command, "seed": str(settings.seed), "tasks_fingerprint": loaded.fingerprint, "rmlab_version": rmlab.__version__,
         "environment": settings.environment.evidence.value,
     })
-    print(summary(pool, REPOSITORY / settings.output))
+    print(summary(pool, Path(settings.output)))
     return pool
 
 
@@ -102,11 +101,20 @@ def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[Plann
     planned: list[Planned] = []
     for name in PARTS:
         part: PartConfig = getattr(settings.parts, name)
+        if part.tasks == 0:
+            continue
+        unknown = set(part.policies) - set(settings.policy)
+        if unknown:
+            raise UsageError(f"parts.{name}.policies names {sorted(unknown)[0]}, which is not configured (there are "
+                             f"{', '.join(sorted(settings.policy))}). Add it to policy=[...], or set parts.{name}.policies=[] for all, "
+                             f"or parts.{name}.tasks=0 for none.")
         tasks = choose(loaded.part(name), part.tasks, settings.seed)
         if part.tasks is not None and len(tasks) < part.tasks:
             raise UsageError(f"parts.{name}.tasks={part.tasks} cannot be filled: {len(tasks)} tasks of that part hold here. "
                              "Lower it, or set it to null for all.")
         planned += plan(tasks, part.policies or sorted(settings.policy), part.attempts)
+    if not planned:
+        raise UsageError("nothing is to be collected: every part has tasks=0 or attempts=0. Set e.g. parts.verifier.tasks=20.")
     return planned
 
 

@@ -47,8 +47,10 @@ def test_writes_a_labelled_set_that_names_its_origin(collect, tmp_path, tasks, s
 
 @pytest.mark.parametrize(("override", "words"), [
     ("parts.validation.tasks=100000", r"parts.validation.tasks=100000 cannot be filled: \d+ tasks"),
+    ("policy=[hasty]", "parts.validation.policies names careful, .* set parts.validation.policies=.. for all"),
+    ("parts.validation.attempts=0", "nothing is to be collected"),
     ("parts.training.tasks=1", "training"),
-    ("parts.validation.policies=[nobody]", "policy 'nobody' is not configured: there are careful, hasty"),
+    ("parts.validation.policies=[nobody]", "names nobody, which is not configured .there are careful, hasty"),
     ("policy.hasty.speed=3", "speed"),
     ("policy.hasty.search=sideways", "sideways"),
 ])
