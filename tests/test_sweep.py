@@ -204,6 +204,17 @@ def test_nothing_starts_when_what_all_share_is_wrong(where: Path) -> None:
     assert not ledger(where)
 
 
+def test_a_cell_that_became_another_run_since_the_plan_does_not_start(where: Path) -> None:
+    arguments = (TOY, "preset=one_arm", "levels=[1,2]", "seeds=[0]", "trouble={0:change}", "--on-error", "continue")
+    code, _, err = sweep(*arguments)
+    assert code == 1
+    assert err.count("code or data changed since. Give the command again") == 2
+    assert not [word for word, _ in ledger(where) if word == "start"]
+    code, _, err = sweep(*arguments)
+    assert code == 0, err
+    assert sorted(word for word, _ in ledger(where)) == ["end", "end", "prepared", "start", "start"]
+
+
 def test_two_launches_of_one_sweep(where: Path) -> None:
     first = launch(TOY, "preset=one_arm", "seconds=3", "seeds=[0]", "--workers", "1")
     until(lambda: any(word == "start" for word, _ in ledger(where)), first)

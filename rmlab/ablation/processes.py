@@ -49,7 +49,8 @@ class Job:
     """A function of a program, run on some configurations in a process of its own.
 
     name: shown. program, function: what runs; it gets one configuration, or the list of them where `many`. configs: plain
-    containers of resolved configurations. lock: held while it runs. log: file that takes what it prints.
+    containers of resolved configurations. lock: held while it runs. log: file that takes what it prints. planned: config_hash
+    that its configuration had when the sweep was planned; it must have it still when it runs.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Job:
     log: Path
     lock: Path | None = None
     many: bool = False
+    planned: str | None = None
 
 
 @dataclass(frozen=True)
@@ -199,8 +201,14 @@ def _work(job: Job, pipe: Connection, environment: dict[str, str]) -> None:
 def _call(job: Job) -> Any:
     from rmlab.configuration import load_program, restore
 
-    function = getattr(load_program(job.program), job.function)
+    program = load_program(job.program)
+    function = getattr(program, job.function)
     configs = [restore(job.program, plain) for plain in job.configs]
+    if job.planned is not None:
+        now = program.identity(configs[0]).config_hash
+        if now != job.planned:
+            raise RmlabError(f"{job.name} is now another run ({now}) than when the sweep was planned ({job.planned}): "
+                             "code or data changed since. Give the command again; finished cells of this state stay finished.")
     return function(configs) if job.many else function(*configs)
 
 

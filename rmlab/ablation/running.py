@@ -122,7 +122,7 @@ def _job(cell: Cell) -> Job:
     key = cell.identity.config_hash
     folder = runs_folder()
     return Job(cell.name, cell.sweep.program, "run", (plain(cell.config),), log=folder / "logs" / f"{key}.log",
-               lock=folder / "locks" / f"cell-{key}.lock")
+               lock=folder / "locks" / f"cell-{key}.lock", planned=key)
 
 
 def _cost(cell: Cell) -> float:

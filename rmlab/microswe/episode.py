@@ -68,6 +68,7 @@ class Episode:
         self.resolved: bool | None = None
         self.public_passed: bool | None = None
         self._failures = 0
+        self._shown_last = ""
         self.needs: Program | None = public_program(task, task.code)
 
     @property
@@ -92,12 +93,15 @@ class Episode:
         elif self.exit_status is None:
             self._say("user", shown)
             self._count_turn()
+        elif self.public_passed is None:
+            self._shown_last = shown
+            self.public_passed = passes(outcome, (self.task.public_output,))
+            if self.public_passed:
+                self.needs = hidden_program(self.task, self.code)
+            else:  # the public call is one of the hidden tests: the others can change nothing
+                self._close(False)
         else:
-            expected = [self.task.outputs[i] for i in hidden_order(self.task)]
-            self.public_passed = passes(outcome, expected[:1])
-            self.resolved = passes(outcome, expected)
-            if self.environment.evidence is Evidence.final:
-                self._say("user", FINAL + shown)
+            self._close(passes(outcome, self.task.outputs))
 
     def act(self, text: str) -> None:
         """Takes the agent's next message. Raises RuntimeError where the episode is over or waits for an outcome."""
@@ -143,7 +147,12 @@ class Episode:
 
     def _end(self, status: ExitStatus) -> None:
         self.exit_status = status
-        self.needs = hidden_program(self.task, self.code)
+        self.needs = public_program(self.task, self.code)
+
+    def _close(self, resolved: bool) -> None:
+        self.resolved = resolved
+        if self.environment.evidence is Evidence.final:
+            self._say("user", FINAL + self._shown_last)
 
     def _give_up(self) -> None:
         self.needs = None
@@ -180,11 +189,6 @@ def last_value(messages: Sequence[Message]) -> str | None:
     return None
 
 
-def hidden_order(task: Task) -> list[int]:
-    """Indices of the hidden tests as they are run: the public call first, so that its value is there at every end."""
-    return [task.public, *(i for i in range(len(task.inputs)) if i != task.public)]
-
-
 def public_program(task: Task, code: str) -> Program:
     """The public call alone: what `run` executes."""
     return Program(task.context, code, task.entry, (task.public_input,))
@@ -192,7 +196,7 @@ def public_program(task: Task, code: str) -> Program:
 
 def hidden_program(task: Task, code: str) -> Program:
     """All hidden tests."""
-    return Program(task.context, code, task.entry, tuple(task.inputs[i] for i in hidden_order(task)))
+    return Program(task.context, code, task.entry, task.inputs)
 
 
 def broken(outcome: Outcome) -> bool:
@@ -201,11 +205,16 @@ def broken(outcome: Outcome) -> bool:
             and all(result.value == outcome.error and result.kind in ("killed", "timeout") for result in outcome.results))
 
 
-def passes(outcome: Outcome, expected: Sequence[str]) -> bool:
-    """Whether the first len(expected) calls all gave the expected outputs."""
-    return outcome.error is None and all(r.matches(e) for r, e in zip(outcome.results, expected, strict=False))
+def passes(outcome: Outcome, expected: tuple[str, ...]) -> bool:
+    """Whether every call gave its expected output."""
+    return outcome.error is None and outcome.passed(expected)
 
 
 def describe(outcome: Outcome) -> str:
-    """What an agent is shown of the first call: `got 7`, `got raised TypeError`, `got SyntaxError: line 2: ...`."""
+    """What an agent is shown of the first call: `got 7`, `got raised TypeError`, `got SyntaxError: line 2: ...`.
+
+    Which limit a program hits first is a race (a list that grows without end), so every limit is shown alike.
+    """
+    if outcome.results[0].kind in ("timeout", "memory", "killed"):
+        return f"{GOT}no value (over the limits)"
     return GOT + (outcome.error if outcome.error is not None else outcome.results[0].show())

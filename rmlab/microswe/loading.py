@@ -14,7 +14,7 @@ from pathlib import Path
 from rmlab.errors import DataError, RmlabError
 from rmlab.files import write_text
 from rmlab.fingerprint import file_fingerprint
-from rmlab.microswe.episode import broken, hidden_order, hidden_program, passes
+from rmlab.microswe.episode import broken, hidden_program, passes
 from rmlab.microswe.sandbox import Outcome, Program, Sandbox
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint
 from rmlab.paths import runs_folder
@@ -68,10 +68,9 @@ def prove(tasks: Sequence[Task], sandbox: Sandbox) -> dict[str, str]:
     outcomes = _run(list(dict.fromkeys(programs)), sandbox)
     verdicts: dict[str, str] = {}
     for i, task in enumerate(tasks):
-        expected = [task.outputs[n] for n in hidden_order(task)]
-        if not passes(outcomes[programs[2 * i]], expected):
+        if not passes(outcomes[programs[2 * i]], task.outputs):
             verdicts[task.task_id] = NOT_REPRODUCED
-        elif passes(outcomes[programs[2 * i + 1]], expected):
+        elif passes(outcomes[programs[2 * i + 1]], task.outputs):
             verdicts[task.task_id] = PASSES
     return verdicts
 

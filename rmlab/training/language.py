@@ -73,7 +73,8 @@ def train_language_model(
     per_row = rows.tokens / len(rows)
     with progress("pretraining", config.tokens, "tokens", show=runtime.progress) as advance:
         for batch_B in _batches(len(rows), batch_rows, seed):
-            done = max(found.tokens / config.tokens, (time.monotonic() - started) / (60 * config.max_minutes))
+            minutes = (time.monotonic() - started) / 60 if found.steps else 0.0
+            done = max(found.tokens / config.tokens, minutes / config.max_minutes)
             if done >= 1:
                 break
             rate = learning_rate(int(done * SCHEDULE_POINTS), SCHEDULE_POINTS, optimizer)
@@ -87,6 +88,9 @@ def train_language_model(
             adam.step()
             adam.zero_grad(set_to_none=True)
             found.steps += 1
+            if found.steps == 1:  # the first one compiles: time is taken from here
+                float(loss.detach())
+                started = told = time.monotonic()
             found.tokens += round(per_row * batch_rows)
             advance(round(per_row * batch_rows), "")
             if found.steps % LOSS_EVERY == 0:

@@ -7,7 +7,8 @@ from rmlab.training.config import Dtype
 
 @dataclass
 class LanguageConfig:
-    """tokens: next tokens asked for in all, over as many epochs as that takes; max_minutes ends training sooner.
+    """tokens: next tokens asked for in all, over as many epochs as that takes; max_minutes (behind the
+    first step, which compiles) ends training sooner.
 
     context: tokens of a row. batch_tokens: of a step, a multiple of the context. held_out: share of the documents that is not
     read. evaluations: how often their loss is taken. compile: by torch, which pays from some ten million tokens on.

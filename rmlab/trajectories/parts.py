@@ -14,5 +14,6 @@ def check_parts(trajectories: Iterable[Trajectory]) -> None:
             parts_of.setdefault(trajectory.cluster, set()).add(trajectory.split)
     mixed = sorted(cluster for cluster, parts in parts_of.items() if len(parts) > 1)
     if mixed:
-        raise DataError(f"cluster {mixed[0]} lies in the parts {' and '.join(sorted(parts_of[mixed[0]]))} ({len(mixed)} clusters are mixed): "
+        parts = " and ".join(sorted(parts_of[mixed[0]]))
+        raise DataError(f"cluster {mixed[0]} lies in the parts {parts} ({len(mixed)} clusters are mixed): "
                         "what a verifier learns from would be what it is judged on. Split the pool by cluster again.")

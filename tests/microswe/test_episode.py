@@ -76,6 +76,13 @@ def test_an_edit_that_does_not_compile_is_shown_at_the_next_run(sandbox):
     assert t.resolved is False
 
 
+@pytest.mark.parametrize("endless", ["edit 3: while True: pass", "edit 2: ys = [xs.extend(xs) for _ in range(99)]"])
+def test_every_limit_is_shown_alike_because_which_comes_first_is_a_race(sandbox, endless):
+    t = play(sandbox, [endless, "run", "submit"])
+    assert contents(t)[4] == "got no value (over the limits)"
+    assert (t.resolved, t.extra["public_passed"]) == (False, False)
+
+
 def test_the_program_cannot_act_out_of_turn(sandbox):
     episode = Episode(TASK, EnvironmentConfig())
     with pytest.raises(RuntimeError, match="not the agent's turn"):

@@ -145,7 +145,8 @@ def test_divergence_and_missing_devices_are_said(monkeypatch: pytest.MonkeyPatch
     with torch.no_grad():
         model.get_input_embeddings().weight.fill_(float("nan"))
     with pytest.raises(RmlabError, match=r"diverged.*Lower optimizer\.learning_rate"):
-        train(model, examples(8), 0, accelerator(TrainingConfig(), QUIET), optimizer=OptimizerConfig(), training=TrainingConfig(), runtime=QUIET, seed=0)
+        train(model, examples(8), 0, accelerator(TrainingConfig(), QUIET), optimizer=OptimizerConfig(), training=TrainingConfig(),
+              runtime=QUIET, seed=0)
     with pytest.raises(RmlabError, match=r"runtime\.device=tpu"):
         resolve_device("tpu")
     if not torch.cuda.is_available():

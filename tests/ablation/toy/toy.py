@@ -32,7 +32,7 @@ class ToyTraining:
 
 @dataclass
 class ToyRun:
-    """seconds: a run takes. trouble: what happens at a level: error, data, exit, kill; at level 0: prepare fails."""
+    """seconds: a run takes. trouble: what happens at a level: error, data, exit, kill; at level 0: prepare fails, or changes the pool."""
 
     seed: int = 0
     data: ToyData = field(default_factory=ToyData)
@@ -47,11 +47,14 @@ ConfigStore.instance().store(name="toy_schema", node=ToyRun)
 
 
 def identity(config):
-    return identify(config, pool="pool", tokenizer="none", semantics={"toy": 1}, factors=find_factors(config.tracking.factors))
+    changed = runs_folder() / "pool"
+    return identify(config, pool=changed.read_text() if changed.exists() else "pool", tokenizer="none", semantics={"toy": 1}, factors=find_factors(config.tracking.factors))
 
 
 def prepare(configs):
-    if 0 in configs[0].trouble:
+    if configs[0].trouble.get(0) == "change":
+        (runs_folder() / "pool").write_text("another pool")
+    elif 0 in configs[0].trouble:
         raise DataError("data.scale=3 cannot be filled: two are there. Lower data.scale.")
     ledger("prepared", len(configs))
 
