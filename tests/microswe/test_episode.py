@@ -1,7 +1,7 @@
 import pytest
 
 from rmlab.microswe.episode import EnvironmentConfig, Episode, Evidence, call, expected_value, last_value
-from rmlab.microswe.sandbox import Sandbox
+from rmlab.microswe.sandbox import Limits, Sandbox
 from rmlab.microswe.task import Task
 from rmlab.trajectories.record import Message
 
@@ -102,3 +102,20 @@ def test_reads_the_values_back():
     assert last_value([first, Message("assistant", "run"), Message("user", "got 4"), Message("user", "ok")]) == "4"
     assert last_value([first, Message("user", "got 4"), Message("user", "final got raised KeyError")]) == "raised KeyError"
     assert expected_value([Message("user", "please fix the bug")]) is None
+
+
+def test_a_failing_sandbox_is_tried_again_and_then_ends_without_a_label(sandbox):
+    with Sandbox(1, Limits(batch_seconds=0.0)) as failing:
+        episode = Episode(TASK, EnvironmentConfig(retries=2))
+        episode.receive(failing.run([episode.needs])[0])
+        assert episode.messages == []
+        episode.receive(sandbox.run([episode.needs])[0])
+        episode.act("submit")
+        for _ in range(2):
+            episode.receive(failing.run([episode.needs])[0])
+            assert not episode.done
+        episode.receive(failing.run([episode.needs])[0])
+        t = episode.trajectory("hand", 0)
+        assert (t.exit_status, t.resolved, t.label_source) == ("error", None, None)
+        assert contents(t)[-1] == "submit"
+        assert contents(play(failing, []))[0].startswith("middle([3, 1, 2]) should return 2 but got no value\n")

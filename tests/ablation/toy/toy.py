@@ -32,7 +32,7 @@ class ToyTraining:
 
 @dataclass
 class ToyRun:
-    """seconds: a run takes. trouble: what happens at a level: error, data, exit, kill; at level 0: prepare fails, or changes the pool."""
+    """seconds: a run takes. trouble: what happens at a level (error, data, exit, kill); level 0: prepare fails or changes the pool."""
 
     seed: int = 0
     data: ToyData = field(default_factory=ToyData)
@@ -48,7 +48,8 @@ ConfigStore.instance().store(name="toy_schema", node=ToyRun)
 
 def identity(config):
     changed = runs_folder() / "pool"
-    return identify(config, pool=changed.read_text() if changed.exists() else "pool", tokenizer="none", semantics={"toy": 1}, factors=find_factors(config.tracking.factors))
+    pool = changed.read_text() if changed.exists() else "pool"
+    return identify(config, pool=pool, tokenizer="none", semantics={"toy": 1}, factors=find_factors(config.tracking.factors))
 
 
 def prepare(configs):
