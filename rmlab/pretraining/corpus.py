@@ -29,6 +29,9 @@ from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import read_trajectories
 from rmlab.verifiers.prompt import render
 
+NO_VALUE = "got no value ("
+"""Of a program that ran into a limit, among others: a busy machine may show it where another shows a value."""
+
 
 class Kind(StrEnum):
     """Where a document comes from."""
@@ -148,6 +151,8 @@ def _episodes(trajectories: Sequence[Trajectory], tasks: Iterable[Task], forbidd
             alike[task.task_id] = forbidden.found(task.original) or forbidden.found(task.code)
         if alike[task.task_id]:
             left_out["an episode at a near copy of a held-out function"] += 1
+        elif any(NO_VALUE in message.content for message in trajectory.messages):
+            left_out["an episode that ran into a limit, or showed what has no text"] += 1
         else:
             texts.append(render(trajectory))
     return texts
