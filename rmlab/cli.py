@@ -61,7 +61,7 @@ def sweep(
     )
 
 
-@app.command(epilog="Example: `rmlab collect output=runs/few.parquet parts.verifier.tasks=20 policy=[hasty]`")
+@app.command(epilog="Example: `rmlab collect output=runs/few.parquet parts.verifier.tasks=20 parts.evaluation.tasks=0`")
 def collect(overrides: Overrides = None) -> None:
     """Roll policies out in micro-SWE and write a trajectory set."""
     _program("collect").main(overrides or [])

@@ -3,7 +3,7 @@
     rmlab tasks build output=runs/tasks.parquet
     rmlab tasks build output=runs/random.parquet public_call=random
 
-Done once: the file is shipped and carried, not built again on another machine. Deterministic by seed on one Python.
+Done once: the file is shipped and carried, not built again. Deterministic by seed but for programs that a time limit ends.
 """
 
 import json

@@ -9,9 +9,10 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
@@ -28,8 +29,14 @@ from rmlab.policies.config import ScriptedConfig
 from rmlab.policies.rollout import Planned, plan, rollout
 from rmlab.policies.scripted import ScriptedPolicy
 from rmlab.progress import progress
+from rmlab.tracking.config import TrackingConfig
 from rmlab.trajectories.record import PARTS
 from rmlab.trajectories.store import TrajectorySet, write_trajectories
+
+if TYPE_CHECKING:
+    from rmlab.tracking.run import RunLogger
+
+EXPERIMENT, KIND = "collections", "collection"
 
 
 @dataclass
@@ -54,7 +61,7 @@ class PartsConfig:
 
 @dataclass
 class CollectConfig:
-    """tasks, output: paths. policy: name -> script. batch: attempts under way at once."""
+    """tasks, output: paths. policy: name -> script. batch: attempts under way at once. tracked: log to MLflow too."""
 
     tasks: str = MISSING
     output: str = MISSING
@@ -65,6 +72,8 @@ class CollectConfig:
     workers: int = 2
     batch: int = 1024
     progress: bool = True
+    tracked: bool = True
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
 ConfigStore.instance().store(name="collect_schema", node=CollectConfig)
@@ -86,14 +95,43 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
             print(f"left out: {sum(sources.values())} tasks ({reason}): {sources}", file=sys.stderr)
         planned = planned_attempts(loaded, settings)
         policies = {name: ScriptedPolicy(name, script) for name, script in settings.policy.items()}
-        with progress("collecting", len(planned), "episodes", settings.progress) as advance:
-            trajectories = rollout(planned, policies, sandbox, settings.environment, settings.seed, settings.batch, advance)
-    pool = write_trajectories(Path(settings.output), trajectories, {
-        "command": command, "seed": str(settings.seed), "tasks_fingerprint": loaded.fingerprint, "rmlab_version": rmlab.__version__,
-        "environment": settings.environment.evidence.value,
-    })
+        with _start(settings) if settings.tracked else nullcontext() as logger:
+            with progress("collecting", len(planned), "episodes", settings.progress) as advance:
+                trajectories = rollout(planned, policies, sandbox, settings.environment, settings.seed, settings.batch, advance)
+            pool = write_trajectories(Path(settings.output), trajectories, {
+                "command": command, "seed": str(settings.seed), "tasks_fingerprint": loaded.fingerprint,
+                "rmlab_version": rmlab.__version__, "environment": settings.environment.evidence.value,
+            })
+            if logger is not None:
+                _log(logger, pool, loaded, settings, str(sandbox.isolation))
+                logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
     print(summary(pool, Path(settings.output)))
     return pool
+
+
+def _start(settings: CollectConfig) -> "RunLogger":
+    from rmlab.tracking.run import RunLogger
+    from rmlab.tracking.store import Store
+
+    name = settings.tracking.name or f"{Path(settings.output).stem} s{settings.seed}"
+    return RunLogger.start(Store.open(settings.tracking.uri), settings.tracking.experiment or EXPERIMENT, name, kind=KIND,
+                           params={"seed": settings.seed, "policies": len(settings.policy)})
+
+
+def _log(logger: "RunLogger", pool: TrajectorySet, loaded: LoadedTasks, settings: CollectConfig, isolation: str) -> None:
+    """What was read, what came out, and how well the code that policies wrote was kept in."""
+    left_out = sum(sum(sources.values()) for sources in loaded.left_out.values())
+    logger.dataset(Path(settings.tasks).stem, loaded.fingerprint, "collection", {"path": Path(settings.tasks).name},
+                   {"tasks": len(loaded.tasks), "left_out": left_out})
+    logger.tags({"dataset": pool.fingerprint, "isolation": isolation})
+    logger.metrics({"collect/trajectories": len(pool), "collect/resolved_rate": resolved_rate(pool)})
+    logger.artifact(Path(settings.output))
+
+
+def resolved_rate(pool: TrajectorySet) -> float | None:
+    """Share of the labelled attempts that are resolved; None where there are none."""
+    labels = [t.resolved for t in pool.trajectories if t.resolved is not None]
+    return sum(labels) / len(labels) if labels else None
 
 
 def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[Planned]:

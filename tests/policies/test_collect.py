@@ -6,10 +6,12 @@ from rmlab.errors import UsageError
 from rmlab.microswe.episode import Evidence
 from rmlab.microswe.task import read_tasks, tasks_fingerprint, write_tasks
 from rmlab.paths import CONF, STARTER
+from rmlab.tracking.query import runs
+from rmlab.tracking.store import Store
 from rmlab.trajectories.store import read_trajectories
 
 SMALL = ["policy=[hasty,careful]", "parts.supervised.tasks=0", "parts.verifier.tasks=0", "parts.evaluation.tasks=0",
-         "parts.validation.tasks=3", "parts.validation.attempts=2", "progress=false"]
+         "parts.validation.tasks=3", "parts.validation.attempts=2", "progress=false", "tracked=false"]
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +34,7 @@ def small(tmp_path, monkeypatch, tasks):
 
 def test_writes_a_labelled_set_that_names_its_origin(collect, tmp_path, tasks, small, capsys):
     path = tmp_path / "few.parquet"
-    pool = collect.main([*small, f"output={path}", "seed=5"])
+    pool = collect.main([*small, f"output={path}", "seed=5", "tracked=true"])
     back = read_trajectories(path)
     assert back.fingerprint == pool.fingerprint
     assert len(back) == 3 * 2 * 2
@@ -43,6 +45,12 @@ def test_writes_a_labelled_set_that_names_its_origin(collect, tmp_path, tasks, s
     assert back.metadata["command"].startswith("rmlab collect")
     assert set(back.metadata) == {"command", "seed", "tasks_fingerprint", "rmlab_version", "environment"}
     assert "validation hasty: 6 trajectories" in capsys.readouterr().out
+    [run] = runs(Store.open(), ["collections"])
+    assert run.status == "finished"
+    assert run.tags["dataset"] == pool.fingerprint
+    assert run.tags["isolation"]
+    assert run.metrics["collect/trajectories"] == 12
+    assert run.artifact("few.parquet").read_bytes() == path.read_bytes()
 
 
 @pytest.mark.parametrize(("override", "words"), [
