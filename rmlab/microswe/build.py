@@ -2,8 +2,8 @@
 
     functions ──run──▶ tested functions ──mutate, run──▶ edits ──public call──▶ bugs ──threshold, cap──▶ tasks in parts
 
-Deterministic by seed on one Python and one set of package versions, but for programs that a time limit ends. A built file is carried to other machines, never
-built again there: another Python has other sources.
+Deterministic by seed on one Python and one set of package versions, but for programs that a time limit ends. A built file
+is carried to other machines, never built again there: another Python has other sources.
 """
 
 import json
