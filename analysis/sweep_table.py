@@ -13,9 +13,13 @@ def largest_k(group: SweepRuns) -> str:
     return str(max(group.cells[0].report["rm_at_k"], key=int))
 
 
+def shown_k(group: SweepRuns) -> list[str]:
+    """The k of the table: 8, where there are so many attempts, and the most."""
+    return list(dict.fromkeys([k for k in group.cells[0].report["rm_at_k"] if k == "8"] + [largest_k(group)]))
+
+
 def rows(group: SweepRuns) -> list[Row]:
     """One row an arm and level: mean over the seeds of each metric (`NAME`) and of its interval's ends (`NAME_low`, `NAME_high`)."""
-    k = largest_k(group)
     found = []
     for arm in group.arms:
         for level in group.levels:
@@ -25,8 +29,9 @@ def rows(group: SweepRuns) -> list[Row]:
                     "arm": arm,
                     "level": level,
                     "seeds": len(cells),
-                    **_measured(cells, "rm_at_k", k, name=f"rm_at_{k}"),
                 }
+                for k in shown_k(group):
+                    row |= _measured(cells, "rm_at_k", k, name=f"rm_at_{k}")
                 for name in SCALARS:
                     row |= _measured(cells, name, name=name)
                 row["ece_noise_floor_task_p95"] = _measured(cells, "ece_noise_floor_task_p95", name="p95")["p95"]
@@ -42,8 +47,8 @@ def _measured(cells: list[Cell], *path: str, name: str) -> Row:
 
 def as_markdown(group: SweepRuns) -> str:
     """The rows, the baselines under them, and in words which baselines the last level does not beat."""
-    k = largest_k(group)
-    names = {f"rm_at_{k}": f"RM@{k}", **SCALARS}
+    ks = shown_k(group)
+    names = {**{f"rm_at_{k}": f"RM@{k}" for k in ks}, **SCALARS}
     arms = len(group.arms) > 1
     head = [*(["arm"] if arms else []), group.factor, "seeds", *names.values(), "ECE by chance (95 %)"]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
@@ -53,8 +58,8 @@ def as_markdown(group: SweepRuns) -> str:
         first = [*([row["arm"]] if arms else []), row["level"], str(row["seeds"])]
         lines.append(f"| {' | '.join([*first, *values, _number(row['ece_noise_floor_task_p95'])])} |")
     for name, report in group.cells[0].baselines.items():
-        rm_at_k = (report.get("rm_at_k") or {}).get(k)
-        values = [_number(rm_at_k), *(_number(report.get(metric)) for metric in SCALARS)]
+        curve = report.get("rm_at_k") or {}
+        values = [*(_number(curve.get(k)) for k in ks), *(_number(report.get(metric)) for metric in SCALARS)]
         if any(value != "" for value in values):
             lines.append(f"| {' | '.join([*([''] if arms else []), f'*{name}*', '', *values, ''])} |")
     return "\n".join([*lines, "", *unbeaten(group)]) + "\n"
@@ -65,11 +70,11 @@ def unbeaten(group: SweepRuns) -> list[str]:
 
     The oracle, which picks a resolved attempt wherever there is one, is a bound and no baseline to beat.
     """
-    k = largest_k(group)
     level = group.levels[-1]
     cells = group.at(level, group.arms[0])
     sentences = []
-    for words, path in ((f"RM@{k}", ("rm_at_k", k)), ("AUC within task", ("auc_within_task",))):
+    curve = [(f"RM@{k}", ("rm_at_k", k)) for k in shown_k(group)]
+    for words, path in (*curve, ("AUC within task", ("auc_within_task",))):
         measured = mean_over_seeds(cells, *path)
         if measured is None:
             continue
