@@ -217,6 +217,8 @@ def _same(a: Any, b: Any) -> bool:
     if tag == "Decimal":
         p, q = Decimal(x), Decimal(y)
         return bool(x == y if p.is_nan() or q.is_nan() else p == q)
+    if tag == "range":  # equal where they hold the same numbers: range(0, 0) and range(0, -1)
+        return range(*map(_integer, x)) == range(*map(_integer, y))
     return _same(x, y)
 
 

