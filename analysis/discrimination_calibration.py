@@ -42,7 +42,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         shown = f" (arm {sweep.arms[0]})" if len(sweep.arms) > 1 else ""
         style.footnote(
             drawn,
-            f"{sweep.note()}\nLines: mean over seeds; bars: their 95 % intervals (bootstrap over clusters), averaged; dots: single seeds. "
+            f"{sweep.note()}\nLines: mean over seeds; bars: their 95 % intervals over tasks, averaged; dots: single seeds. "
             f"Noise floors{shown}: mean, and the 95th percentile as the upper edge of the band.",
         )
         return style.save(drawn, sweep.folder(out), "discrimination_calibration", rows)

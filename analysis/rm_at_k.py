@@ -31,7 +31,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         drawn.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
         style.footnote(
             drawn,
-            f"{sweep.note()}\nLines: mean over seeds; bars: their 95 % intervals (bootstrap over clusters), averaged; dots: single seeds.",
+            f"{sweep.note()}\nLines: mean over seeds; bars: their 95 % intervals over tasks, averaged; dots: single seeds.",
         )
         return style.save(drawn, sweep.folder(out), "rm_at_k", rows)
 

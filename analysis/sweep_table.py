@@ -83,9 +83,9 @@ def unbeaten(group: SweepRuns) -> list[str]:
             value: Any = report
             for key in path:
                 value = (value or {}).get(key)
-            if name != "oracle" and value is not None and value >= measured[0]:
+            if name != "oracle" and value is not None and not value < measured[1]:  # the interval's lower end
                 above.append(f"{name} ({value:.3f})")
-        beaten = f"is not above {', '.join(above)}" if above else "is above every baseline"
+        beaten = f"is not shown to be above {', '.join(above)}" if above else "lies above every baseline with its whole interval"
         sentences.append(f"- {words} at {group.factor}={level} ({measured[0]:.3f}) {beaten}.")
     return sentences
 

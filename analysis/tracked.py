@@ -110,8 +110,8 @@ def group_runs(runs: Iterable[TrackedRun]) -> list[SweepRuns]:
 def mean_over_seeds(cells: list[Cell], *path: str) -> tuple[float, float, float] | None:
     """Mean of a reported value over the seeds, and the mean of their 95 % intervals' ends.
 
-    The mean interval is at least as wide as the interval of the mean, so it claims nothing that is not there.
-    None where no seed defines the value.
+    The interval says how far the evaluation tasks may move a seed's value; how far seeds differ is not in it (the figures show
+    seeds as dots). None where no seed defines the value.
     """
     points, lows, highs = [], [], []
     for cell in cells:

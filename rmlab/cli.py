@@ -79,12 +79,12 @@ def pretrain(overrides: Overrides = None) -> None:
     _program("pretrain").main(overrides or [])
 
 
-@app.command(epilog="Example: `rmlab score --model RUN_ID rmlab/starter/trajectories.parquet -o scores.parquet --part validation`")
+@app.command(epilog="Example: `rmlab score --model RUN_ID rmlab/starter/trajectories.parquet -o scores.parquet`")
 def score(
     trajectories: Annotated[Path, typer.Argument(help="A trajectory set (Parquet).")],
     model: Annotated[str, typer.Option("--model", "-m", help="A tracked run's id, or the folder of a model.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The score table to write (.parquet, .csv or .jsonl).")],
-    part: Annotated[str | None, typer.Option(help="Only this part, e.g. evaluation. Default: everything.")] = None,
+    part: Annotated[str | None, typer.Option(help="A part, or all. Default: evaluation where the set has parts.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto (cuda where there is one).")] = "cpu",
 ) -> None:
     """Score trajectories with a trained verifier."""

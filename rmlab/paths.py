@@ -7,7 +7,6 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 CONF = REPOSITORY / "conf"
 SWEEPS = REPOSITORY / "sweeps"
 PROGRAMS = REPOSITORY / "experiments" / "programs"
-ANALYSIS = REPOSITORY / "analysis"
 STARTER = REPOSITORY / "rmlab" / "starter"
 
 

@@ -57,7 +57,9 @@ def _baselines(table: Scores, path: Path) -> dict[str, Any]:
     if len(evaluation) < len(table):
         raise DataError(f"{path} holds {len(evaluation)} of the {len(table)} scored attempts (by trajectory_id): "
                         "name the trajectories that the table was made from")
-    baselines: dict[str, Any] = baseline_report(TrajectorySet(evaluation, pool.metadata), pool.part("validation"))
+    judged = {t.cluster for t in evaluation}
+    apart = tuple(t for t in pool.part("validation").trajectories if t.cluster not in judged)  # never fitted on what is judged
+    baselines: dict[str, Any] = baseline_report(TrajectorySet(evaluation, pool.metadata), TrajectorySet(apart, pool.metadata))
     return baselines
 
 

@@ -3,9 +3,13 @@
 import importlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import runs_folder
+
+if TYPE_CHECKING:
+    from analysis.tracked import SweepRuns
 
 FIGURES = ("rm_at_k", "discrimination_calibration", "reliability", "score_distributions")
 
@@ -36,8 +40,10 @@ def main(names: Sequence[str] = (), source: str | None = None, out: Path | None 
         )
     chosen_sweeps = [n for n in names if n in sweeps] or sorted(sweeps)
     chosen_figures = [n for n in names if n in FIGURES] or FIGURES
-    written = []
-    for group in (g for g in groups if g.sweep in chosen_sweeps):
-        for figure in chosen_figures:
-            written += importlib.import_module(f"analysis.{figure}").draw(group, out or runs_folder() / "figures")
-    return written
+    chosen = [group for group in groups if group.sweep in chosen_sweeps]
+    return [path for group in chosen for path in draw(group, out or runs_folder() / "figures", chosen_figures)]
+
+
+def draw(group: "SweepRuns", out: Path, figures: Sequence[str] = FIGURES) -> list[Path]:
+    """Draws figures of one group of comparable runs into its folder below `out`; returns the files."""
+    return [path for figure in figures for path in importlib.import_module(f"analysis.{figure}").draw(group, out)]

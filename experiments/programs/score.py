@@ -1,24 +1,30 @@
 """`rmlab score`: the score table of trajectories under a trained verifier.
 
     rmlab score --model RUN_OR_PATH trajectories.parquet -o scores.parquet
+
+A set that has parts is scored on its evaluation part unless another is named: a verifier was trained on the others.
 """
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rmlab.errors import DataError
+from rmlab.errors import DataError, UsageError
 from rmlab.paths import runs_folder
+from rmlab.trajectories.record import PARTS
 from rmlab.trajectories.store import read_trajectories
 from rmlab.verifiers.leaks import check_leaks
 
 if TYPE_CHECKING:
     from rmlab.metrics.scores import Scores
 
+ALL = "all"
+
 
 def main(model: str, trajectories: Path, output: Path, *, part: str | None = None, device: str = "cpu", batch_tokens: int = 16384,
          uri: str | None = None, show: bool = True) -> "Scores":
-    """Scores every trajectory of a set (or of one part) and writes the table; returns it.
+    """Scores trajectories of a set and writes the table; returns it.
 
+    part: a part, or `all`; None = evaluation where the set has parts, else all.
     model: an MLflow run id of a finished verifier run, or a folder with a saved verifier. output: .csv, .jsonl or .parquet.
     uri: store of the run, None = the project's own. Raises DataError for an empty set, a prompt that holds its outcome or a
     folder that is no verifier, StoreError for a run that is not there.
@@ -28,11 +34,15 @@ def main(model: str, trajectories: Path, output: Path, *, part: str | None = Non
     from rmlab.verifiers.score_table import write_score_table
     from rmlab.verifiers.verifier import load_verifier
 
+    if part not in (None, ALL, *PARTS):
+        raise UsageError(f"--part {part}: it is one of {', '.join(PARTS)}, or {ALL}")
     where = resolve_device(device)
     pool = read_trajectories(trajectories)
-    chosen = [t for t in pool.trajectories if part is None or t.split == part]
+    if part is None:
+        part = "evaluation" if any(t.split is not None for t in pool.trajectories) else ALL
+    chosen = [t for t in pool.trajectories if part == ALL or t.split == part]
     if not chosen:
-        raise DataError(f"{trajectories} has no trajectories{f' of part {part!r}' if part else ''}: there is nothing to score")
+        raise DataError(f"{trajectories} has no trajectories of part {part}: name another with --part, or --part {ALL}")
     check_leaks(chosen)
     verifier = load_verifier(model_folder(model, uri))
     verifier.model.to(where)
@@ -40,7 +50,8 @@ def main(model: str, trajectories: Path, output: Path, *, part: str | None = Non
     table = verifier.score(encoded, batch_tokens=batch_tokens, show=show)
     write_score_table(output, table)
     unfit = unfit_counts(encoded)
-    print(f"{output}: {len(table):,} attempts" + (f", {sum(unfit.values())} do not fit the context ({unfit})" if unfit else ""))
+    cut = f", {sum(unfit.values())} do not fit the context ({unfit})" if unfit else ""
+    print(f"{output}: {len(table):,} attempts (part: {part}){cut}")
     return table
 
 

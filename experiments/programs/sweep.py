@@ -167,11 +167,11 @@ def show_results(plan: Plan, store: Store) -> None:
     from rmlab.tracking.ui import address_hint
 
     spec = plan.spec
-    found = runs(store, [spec.name], {"sweep": spec.name, "preset": spec.preset,
-                                      "control_hash": plan.cells[0].identity.control_hash, "status": "finished"})
-    names = {cell.name for cell in plan.cells}
-    groups = group_runs(run for run in found if run.name in names)
+    found = runs(store, None, {"sweep": spec.name, "preset": spec.preset,
+                               "control_hash": plan.cells[0].identity.control_hash, "status": "finished"})
+    groups = group_runs(found)
     if not groups:
+        print("no cell is finished yet: there is nothing to show")
         return
     figures, text = summarise(plan, store, groups[0], found)
     print(f"\n{spec.question}\n\n{text}")
@@ -199,7 +199,7 @@ def summarise(plan: Plan, store: Store, group: "SweepRuns", found: "Sequence[Tra
     figures = sorted(folder.glob("*.p*"))
     if old is not None and old.tags.get("drawn_from") == drawn_from and figures:
         return figures, text
-    load_program("figures").main([spec.name], source=store.uri)
+    load_program("figures").draw(group, runs_folder() / "figures")
     write_text(folder / "table.csv", style.csv_text(sweep_table.rows(group)))
     write_text(folder / "table.md", text)
     note = f"{spec.question}\n\n{text}\n\n{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`"

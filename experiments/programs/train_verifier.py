@@ -29,7 +29,7 @@ from rmlab.models import tokenizer as tokenizers
 from rmlab.models.config import ModelConfig
 from rmlab.paths import runs_folder
 from rmlab.tracking.config import TrackingConfig, sweep_tags
-from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig
+from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig, canonical
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet
 from rmlab.verifiers.config import SEMANTICS, EvaluationConfig, PromptConfig
@@ -154,13 +154,14 @@ def fit(ready: "Material", chosen: Selection[Trajectory], settings: VerifierRun,
     logger.params({"model_parameters": sum(p.numel() for p in model.parameters())})
     ids = {e.trajectory.trajectory_id: e.ids for e in ready.verifier}
     examples = [Example(ids[t.trajectory_id], answer.target(bool(t.resolved))) for t in chosen.chosen]  # type: ignore[arg-type]  # chosen ones fit
-    every = max(total_steps(len(examples), settings.training) // POINTS, 1)
+    training = canonical(settings.training, settings.data.scale)
+    every = max(total_steps(len(examples), training) // POINTS, 1)
 
     def log(step: int, loss: float, rate: float, speed: float) -> None:
         if step % every == 0 or step == 1:
             logger.metrics({"train/loss": loss, "train/learning_rate": rate, "train/tokens_per_second": speed}, step)
 
-    took = train(model, examples, ready.tokenizer.pad_id, device, optimizer=settings.optimizer, training=settings.training,
+    took = train(model, examples, ready.tokenizer.pad_id, device, optimizer=settings.optimizer, training=training,
                  runtime=settings.runtime, seed=settings.seed, checkpoint=cell / "checkpoint.safetensors", log=log,
                  title=settings.tracking.name or "training")
     logger.metrics({"train/steps": took.steps, "train/tokens": took.tokens, "train/seconds": took.seconds})

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from rmlab.ablation.factors import Factor
 from rmlab.errors import UsageError
 from rmlab.fingerprint import fingerprint
+from rmlab.training.config import Match, TrainingConfig, canonical
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -73,19 +74,14 @@ def tokenizer_identity(tokenizer: "DictConfig | Mapping[str, Any]", supervised: 
 
 
 def _canonical(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy in one form for settings that give the same run.
-
-    `training.reference_scale` says nothing unless steps are matched, and matching the steps of as many examples as there
-    are is what fixed epochs do: so the two arms of `data_scale` meet in one run at the scale of reference.
-    """
+    """A copy with `training` in its canonical form (`rmlab.training.config.canonical`), by which it is trained as well."""
     plain: dict[str, Any] = _copy(config)
     training, data = plain.get("training"), plain.get("data")
     if not isinstance(training, dict) or not isinstance(data, dict) or "reference_scale" not in training:
         return plain
-    if training.get("match") == "steps" and data.get("scale") == training["reference_scale"]:
-        training["match"] = "epochs"
-    if training.get("match") == "epochs":
-        training["reference_scale"] = None
+    given = TrainingConfig(epochs=training.get("epochs", 1), match=Match(training["match"]), reference_scale=training["reference_scale"])
+    one = canonical(given, data["scale"])
+    training |= {"match": one.match.value, "reference_scale": one.reference_scale or None}
     return plain
 
 

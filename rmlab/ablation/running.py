@@ -105,9 +105,10 @@ class _Sweep:
 
     def log_reuses(self, key: str, known: CellRuns) -> None:
         """Gives every cell of a finished hash a finished run of its own name in its own sweep."""
-        there = {(r.tags.get("sweep"), r.tags.get("preset"), r.name) for r in known.all[key] if r.status == "finished"}
+        there = {(r.tags.get("sweep"), r.tags.get("preset"), r.tags.get(CONTROL_HASH), r.name)
+                 for r in known.all[key] if r.status == "finished"}
         for cell in self.of_hash[key]:
-            if (cell.sweep.name, cell.sweep.preset, cell.name) not in there:
+            if (cell.sweep.name, cell.sweep.preset, cell.identity.control_hash, cell.name) not in there:
                 tags = {**sweep_tags(cell.config.tracking), CONTROL_HASH: cell.identity.control_hash}
                 log_reuse(self.store, known.finished[key], cell.sweep.name, cell.name, tags)
                 self.board.note(cell.name, "reused")

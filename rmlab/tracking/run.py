@@ -48,7 +48,7 @@ class RunLogger:
     run_id: str
     experiment_id: str
     history: list[tuple[str, float, int, int]] = field(default_factory=list)
-    """Every metric logged so far: (name, value, step, milliseconds). A checkpoint keeps it, `replay` gives it back."""
+    """Every metric logged so far: (name, value, step, milliseconds). `replay` writes such rows again."""
     _written: int = 0
     _last_flush: float = field(default_factory=time.monotonic)
     _checked: set[str] = field(default_factory=set)

@@ -4,7 +4,6 @@ MLflow is imported on the first use of a store, never when this module is. Exper
 ids through the client: nothing that the environment says (MLFLOW_RUN_ID, an active run) decides where a run goes.
 """
 
-import contextlib
 import os
 import time
 from collections.abc import Callable
@@ -134,8 +133,11 @@ class Store:
             found = self.client.get_experiment_by_name(name)
             if found is None:
                 location = (self.artifacts / name).as_uri() if self.artifacts else None
-                with contextlib.suppress(_exists()):
+                try:
                     return str(self.client.create_experiment(name, artifact_location=location, tags=TRAINING_VIEW))
+                except Exception as error:
+                    if getattr(error, "error_code", None) != "RESOURCE_ALREADY_EXISTS":
+                        raise  # busy, say: `call` tries again
                 found = self.client.get_experiment_by_name(name)
             if found is None or found.lifecycle_stage != "active":
                 raise StoreError(f"experiment {name!r} is deleted in {self.uri}. "
@@ -164,12 +166,6 @@ class Store:
                     raise _store_error(self.uri, error) from error
                 time.sleep(pause * (0.5 + _jitter.random()))
                 pause = min(pause * 2, 5.0)
-
-
-def _exists() -> "type[Exception]":
-    from mlflow.exceptions import MlflowException
-
-    return MlflowException
 
 
 def _is_busy(error: BaseException) -> bool:

@@ -54,6 +54,6 @@ def load_checkpoint(path: Path, model: Any, optimizer: torch.optim.Optimizer, ru
             parameter.copy_(tensors[f"weight/{name}"])
             kept = {m: tensors[f"{m}/{name}"] for m in MOMENTS if f"{m}/{name}" in tensors}
             if kept:
-                optimizer.state[parameter] = {m: t if m == "step" else t.to(parameter.device) for m, t in kept.items()}
+                optimizer.state[parameter] = {m: t.to(parameter.device) for m, t in kept.items()}  # the fused step is there too
     torch.set_rng_state(tensors["rng"])
     return state

@@ -1,6 +1,6 @@
 """How a model is optimised, and where it runs. OptimizerConfig and TrainingConfig are hashed, RuntimeConfig is not."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 SEMANTICS = 1
@@ -51,6 +51,18 @@ class TrainingConfig:
     micro_batch_size: int = 32
     dtype: Dtype = Dtype.float32
     threads: int = 1
+
+
+def canonical(training: TrainingConfig, scale: int) -> TrainingConfig:
+    """One form for settings that give the same run over `scale` examples.
+
+    `reference_scale` says nothing unless steps are matched (it becomes 0), and matching the steps of as many examples as there
+    are is what whole passes do: so the two arms of `data_scale` meet in one run at the scale of reference.
+    """
+    match = training.match
+    if match is Match.steps and scale == training.reference_scale and training.epochs == int(training.epochs):
+        match = Match.epochs
+    return replace(training, match=match, reference_scale=training.reference_scale if match is Match.steps else 0)
 
 
 @dataclass

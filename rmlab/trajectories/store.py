@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -109,10 +110,10 @@ def read_trajectories(path: Path | str, parts: Sequence[Part] | None = None) -> 
     """
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"{path}: there is no such file. `rmlab collect` or `rmlab import` writes one.")
+        raise DataError(f"{path}: there is no such file. `rmlab collect` writes one.")
     try:
         table = pq.read_table(path)
-    except (pa.ArrowInvalid, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise DataError(
             f"{path} is not a readable Parquet file ({str(error).splitlines()[0]}). Fetch or collect it again."
         ) from error
@@ -122,21 +123,11 @@ def read_trajectories(path: Path | str, parts: Sequence[Part] | None = None) -> 
             f"{path} has no column {missing[0]!r}: it is not a trajectory set (columns: {', '.join(table.column_names)})"
         )
     trajectories = []
-    for row in table.select(SCHEMA.names).to_pylist():
-        trajectory = Trajectory(
-            task_id=row["task_id"],
-            cluster=row["cluster"],
-            source=row["source"],
-            policy=row["policy"],
-            attempt=row["attempt"],
-            messages=tuple(Message(m["role"], m["content"]) for m in row["messages"]),
-            patch=row["patch"],
-            exit_status=row["exit_status"],
-            resolved=row["resolved"],
-            label_source=row["label_source"],
-            split=row["split"],
-            extra=json.loads(row["extra"] or "{}"),
-        )
+    for number, row in enumerate(table.select(SCHEMA.names).to_pylist(), 1):
+        try:
+            trajectory = _trajectory(row)
+        except (TypeError, ValueError, DataError) as error:
+            raise DataError(f"{path}, row {number}: {error}. Fetch or collect it again.") from error
         if trajectory.trajectory_id != row["trajectory_id"]:
             raise DataError(
                 f"{path}: trajectory_id {row['trajectory_id']} is not the hash of its content ({trajectory.trajectory_id}): "
@@ -153,3 +144,22 @@ def read_trajectories(path: Path | str, parts: Sequence[Part] | None = None) -> 
     if parts is None:
         return pool
     return TrajectorySet(tuple(t for t in pool.trajectories if t.split in parts), metadata)
+
+
+def _trajectory(row: dict[str, Any]) -> Trajectory:
+    """One row of the file as a record. Raises TypeError, ValueError or DataError where it is none."""
+    extra = json.loads(row["extra"] or "{}")
+    texts = ("task_id", "cluster", "source", "policy", "exit_status")
+    empty = [name for name in (*texts, "attempt", "messages") if row[name] is None]
+    if empty:
+        raise ValueError(f"{empty[0]} is null")
+    return Trajectory(
+        **{name: row[name] for name in texts},
+        attempt=row["attempt"],
+        messages=tuple(Message(m["role"], m["content"]) for m in row["messages"]),
+        patch=row["patch"],
+        resolved=row["resolved"],
+        label_source=row["label_source"],
+        split=row["split"],
+        extra=extra,
+    )

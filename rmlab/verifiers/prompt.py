@@ -2,7 +2,7 @@
 
 ChatML: every message is a turn, then one turn repeats close together what the issue asks, what was seen last and what was
 changed, and asks; the assistant's turn is opened, so that the answer is the next token. The patch stands last: that order
-is worth 0.04 of within-task AUC to a small model of random start (experiments/studies/verifier_recipe.md). Training, scoring
+is worth 0.04 of within-task AUC to a small model of random start (experiments/studies/verifier_recipe). Training, scoring
 and reinforcement learning all render here. The label, the exit status, the policy and `extra` are not read.
 """
 

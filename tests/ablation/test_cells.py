@@ -10,6 +10,7 @@ from rmlab.ablation.factors import Factor, find_factors
 from rmlab.ablation.pool import read_index
 from rmlab.errors import DataError, UsageError
 from rmlab.paths import REPOSITORY
+from rmlab.training.config import Match, TrainingConfig, canonical
 from rmlab.trajectories.record import PARTS
 from rmlab.trajectories.store import read_trajectories, write_trajectories
 from tests.verifiers.examples import episodes
@@ -67,6 +68,15 @@ def test_matched_steps_at_the_scale_of_reference_are_fixed_epochs() -> None:
     at_reference = {"data": {"scale": 2000}}
     assert hashes({**at_reference, "training": {"match": "steps"}})[0] == hashes(at_reference)[0]
     assert hashes({"training": {"match": "steps"}})[0] != hashes()[0]
+    half = {**at_reference, "training": {"epochs": 1.5}}
+    cut = {**at_reference, "training": {"epochs": 1.5, "match": "steps"}}
+    assert hashes(half)[0] != hashes(cut)[0], "half an epoch and a plan that is cut off take other batches"
+
+
+def test_what_is_hashed_alike_is_trained_alike() -> None:
+    steps = TrainingConfig(match=Match.steps, reference_scale=2000)
+    assert canonical(steps, 2000) == canonical(TrainingConfig(reference_scale=4000), 2000)
+    assert canonical(steps, 1000) == steps
 
 
 def test_a_value_that_is_missing_has_no_hash() -> None:

@@ -60,6 +60,14 @@ def test_baselines_stand_beside_where_the_trajectories_are_given(evaluate, capsy
     assert baselines["oracle"]["auc_within_task"] == 1.0
     assert baselines["random"]["auc_within_task"] == 0.5
     assert "reason" in baselines["policy_likelihood"]
+    assert baselines["shape"]["rm_at_k"]
+    path.write_text("\n".join(json.dumps({"task_id": t.task_id, "trajectory_id": t.trajectory_id, "policy": "p", "score": 0.5,
+                                          "resolved": t.resolved}) for t in pool.trajectories))
+    evaluate(path, True, tmp_path / "pool.parquet")
+    baselines = json.loads(capsys.readouterr().out)["baselines"]
+    assert "reason" in baselines["shape"], "nothing is fitted on the tasks that it is judged on"
+    path.write_text("\n".join(json.dumps({"task_id": t.task_id, "trajectory_id": t.trajectory_id, "policy": "p", "score": 0.5,
+                                          "resolved": t.resolved}) for t in judged))
     evaluate(path, False, tmp_path / "pool.parquet")
     assert "Without a verifier" in capsys.readouterr().out
     write_trajectories(tmp_path / "other.parquet", pool.trajectories[:3])

@@ -128,3 +128,19 @@ def test_importing_the_package_imports_no_mlflow() -> None:
     code = ("import sys, rmlab.tracking.store, rmlab.tracking.run, rmlab.tracking.query, rmlab.tracking.heads, rmlab.tracking.ui; "
             "assert not {'mlflow', 'torch', 'pandas'} & set(sys.modules)")
     subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
+
+
+def test_a_store_that_is_busy_while_an_experiment_is_made_is_asked_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlflow.exceptions import MlflowException
+
+    make, tries = store.client.create_experiment, []
+
+    def busy_once(*arguments: Any, **named: Any) -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            raise MlflowException("(sqlite3.OperationalError) database is locked")
+        return str(make(*arguments, **named))
+
+    monkeypatch.setattr(store.client, "create_experiment", busy_once)
+    assert store.experiment("fresh")
+    assert len(tries) == 2

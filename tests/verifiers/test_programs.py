@@ -85,7 +85,7 @@ def test_the_record_of_a_run_and_its_scores_again(pool: Path, tmp_path: Path, mo
 
     table = read_score_table(run.artifact("scores.parquet"))
     for model in (run.run_id, str(run.artifact("model"))):
-        again = load_program("score").main(model, pool, tmp_path / "again.csv", part="evaluation", show=False)
+        again = load_program("score").main(model, pool, tmp_path / "again.csv", show=False)
         assert again.trajectory_id.tolist() == table.trajectory_id.tolist()
         assert np.abs(again.score - table.score).max() < 1e-6
     assert np.abs(read_score_table(tmp_path / "again.csv").score - table.score).max() < 1e-6
@@ -141,5 +141,7 @@ def test_bad_input_is_one_clear_line(pool: Path, tmp_path: Path, monkeypatch: py
     assert {run.status for run in runs(Store.open())} == {"failed"}
     with pytest.raises(DataError, match=r"verifier\.json is missing"):
         load_program("score").main(str(tmp_path), pool, tmp_path / "out.csv")
-    with pytest.raises(DataError, match="no trajectories of part 'rl'"):
+    with pytest.raises(DataError, match="no trajectories of part rl: name another"):
         load_program("score").main(str(tmp_path), pool, tmp_path / "out.csv", part="rl")
+    with pytest.raises(UsageError, match="--part train: it is one of supervised"):
+        load_program("score").main(str(tmp_path), pool, tmp_path / "out.csv", part="train")
