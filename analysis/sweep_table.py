@@ -85,8 +85,8 @@ def unbeaten(group: SweepRuns) -> list[str]:
                 value = (value or {}).get(key)
             if name != "oracle" and value is not None and not value < measured[1]:  # the interval's lower end
                 above.append(f"{name} ({value:.3f})")
-        beaten = f"is not shown to be above {', '.join(above)}" if above else "lies above every baseline with its whole interval"
-        sentences.append(f"- {words} at {group.factor}={level} ({measured[0]:.3f}) {beaten}.")
+        beaten = f"its interval does not lie above {', '.join(above)}" if above else "its interval lies above every baseline"
+        sentences.append(f"- {words} at {group.factor}={level} ({measured[0]:.3f}): {beaten} (unpaired).")
     return sentences
 
 
