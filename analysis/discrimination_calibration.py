@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from analysis import style
+from analysis import style, sweep_table
 from analysis.tracked import Cell, SweepRuns, mean_over_seeds
 
 PAPER = Path(__file__).parent / "paper_reported.yaml"
@@ -43,7 +43,8 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         style.footnote(
             drawn,
             f"{sweep.note()}\nLines: mean over seeds; bars: their 95 % intervals over tasks, averaged; dots: single seeds. "
-            f"Noise floors{shown}: mean, and the 95th percentile as the upper edge of the band.",
+            f"Noise floors{shown}: mean, and the 95th percentile as the upper edge of the band.\n"
+            + " ".join(sweep_table.unbeaten_auc(sweep)),
         )
         return style.save(drawn, sweep.folder(out), "discrimination_calibration", rows)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis import style
+from analysis import style, sweep_table
 from analysis.tracked import SweepRuns, mean_over_seeds
 
 
@@ -29,10 +29,9 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
             axis.set_title(f"Best of k by {sweep.factor}" + (f" ({arm})" if arm else ""))
         axes[0, 0].set_ylabel("resolved share of the picked attempts")
         drawn.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
-        style.footnote(
-            drawn,
-            f"{sweep.note()}\nLines: mean over seeds; bars: their 95 % intervals over tasks, averaged; dots: single seeds.",
-        )
+        unbeaten = " ".join(sweep_table.unbeaten_at_k(sweep))
+        marks = "Lines: mean over seeds; bars: their 95 % intervals over tasks, averaged; dots: single seeds."
+        style.footnote(drawn, f"{sweep.note()}\n{marks}\n{unbeaten}")
         return style.save(drawn, sweep.folder(out), "rm_at_k", rows)
 
 

@@ -16,6 +16,7 @@ RESOLVED, UNRESOLVED = "#0072B2", "#D55E00"  # Okabe and Ito: told apart with co
 REFERENCE = "0.45"  # grey of oracles, chance and other lines that no verifier drew
 BASELINE_LOOK: dict[str, tuple[str, Any]] = {
     "last_value": ("black", "-."),
+    "majority": ("black", (0, (4, 1))),
     "shape": ("0.45", (0, (1, 1))),
     "length": ("0.45", (0, (3, 1, 1, 1, 1, 1))),
 }

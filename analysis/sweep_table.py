@@ -62,32 +62,38 @@ def as_markdown(group: SweepRuns) -> str:
         values = [*(_number(curve.get(k)) for k in ks), *(_number(report.get(metric)) for metric in SCALARS)]
         if any(value != "" for value in values):
             lines.append(f"| {' | '.join([*([''] if arms else []), f'*{name}*', '', *values, ''])} |")
-    return "\n".join([*lines, "", *unbeaten(group)]) + "\n"
+    sentences = [f"- {text}" for text in (*unbeaten_at_k(group), *unbeaten_auc(group))]
+    return "\n".join([*lines, "", *sentences]) + "\n"
 
 
-def unbeaten(group: SweepRuns) -> list[str]:
-    """A sentence for each metric: the baselines that the last level of the first arm is not above.
+def unbeaten_at_k(group: SweepRuns) -> list[str]:
+    """A sentence for each k of the table: the baselines that the last level of the first arm is not above."""
+    return [text for k in shown_k(group) if (text := _unbeaten(group, f"RM@{k}", "rm_at_k", k))]
 
-    The oracle, which picks a resolved attempt wherever there is one, is a bound and no baseline to beat.
-    """
+
+def unbeaten_auc(group: SweepRuns) -> list[str]:
+    """The same of the within-task AUC; empty where it is undefined."""
+    text = _unbeaten(group, "AUC within task", "auc_within_task")
+    return [text] if text else []
+
+
+def _unbeaten(group: SweepRuns, words: str, *path: str) -> str:
+    """The oracle, which picks a resolved attempt wherever there is one, is a bound and no baseline to beat."""
     level = group.levels[-1]
-    cells = group.at(level, group.arms[0])
-    sentences = []
-    curve = [(f"RM@{k}", ("rm_at_k", k)) for k in shown_k(group)]
-    for words, path in (*curve, ("AUC within task", ("auc_within_task",))):
-        measured = mean_over_seeds(cells, *path)
-        if measured is None:
-            continue
-        above = []
-        for name, report in group.cells[0].baselines.items():
-            value: Any = report
-            for key in path:
-                value = (value or {}).get(key)
-            if name != "oracle" and value is not None and not value < measured[1]:  # the interval's lower end
-                above.append(f"{name} ({value:.3f})")
-        beaten = f"its interval does not lie above {', '.join(above)}" if above else "its interval lies above every baseline"
-        sentences.append(f"- {words} at {group.factor}={level} ({measured[0]:.3f}): {beaten} (unpaired).")
-    return sentences
+    measured = mean_over_seeds(group.at(level, group.arms[0]), *path)
+    if measured is None:
+        return ""
+    above = []
+    for name, report in group.cells[0].baselines.items():
+        value: Any = report
+        for key in path:
+            value = (value or {}).get(key)
+        if name != "oracle" and value is not None and not value < measured[1]:  # the interval's lower end
+            above.append(f"{name.replace('_', ' ')} ({value:.3f})")
+    beaten = (
+        f"its interval does not lie above {', '.join(above)}" if above else "its interval lies above every baseline"
+    )
+    return f"{words} at {group.factor}={level} ({measured[0]:.3f}): {beaten} (unpaired)."
 
 
 def _with_interval(row: Row, name: str) -> str:

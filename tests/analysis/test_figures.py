@@ -87,7 +87,7 @@ def test_the_table_says_which_baselines_are_not_beaten(store, tmp_path):
     track(store, tmp_path, "100", 0, 0.0)
     [group] = group_runs(runs(store, tags={"kind": "verifier"}))
     text = sweep_table.as_markdown(group)
-    assert "its interval does not lie above last_value" in text
+    assert "its interval does not lie above last value" in text
     assert "| *last_value* |" in text
 
 

@@ -167,7 +167,7 @@ def f(n):
                     setattr(module, key, lambda *a, **k: '42')
     return n
 """
-    attack(code, "(1,)", "(2,)")
+    assert len(attack(code, "(1,)", "(2,)").results) == 2  # `attack` proves the neighbours' results
 
 
 def test_results_written_by_the_program_stay_in_its_own_outcome(box, attack):
