@@ -24,7 +24,7 @@ demo: setup
 	@$(BIN)/rmlab sweep data_scale preset=demo
 
 test:
-	@$(SETUP) dev
+	@$(SETUP) dev tasks
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint:

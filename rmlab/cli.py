@@ -10,6 +10,8 @@ from typing import Annotated, Any
 
 import typer
 
+from rmlab.commands import runs, tasks
+from rmlab.commands.common import Overrides, program
 from rmlab.errors import RmlabError
 
 app = typer.Typer(
@@ -20,15 +22,8 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
-tasks_app = typer.Typer(no_args_is_help=True, help="The micro-SWE tasks.")
-runs_app = typer.Typer(no_args_is_help=True, help="Tracked runs.")
-app.add_typer(tasks_app, name="tasks")
-app.add_typer(runs_app, name="runs")
-
-Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[OVERRIDE]...", help="KEY=VALUE of the configuration, or GROUP=CHOICE.", show_default=False)
-]
-
+app.add_typer(runs.app, name="runs")
+app.add_typer(tasks.app, name="tasks")
 
 class OnError(StrEnum):
     """What a failed cell does to its sweep."""
@@ -56,7 +51,7 @@ def sweep(
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run cells again that failed before.")] = False,
 ) -> None:
     """Launch a sweep, or go on with it where it stopped. Finished cells are never run again."""
-    _program("sweep").main(
+    program("sweep").main(
         name, arguments or [], dry_run=dry_run, workers=workers, on_error=on_error.value, retry_failed=retry_failed
     )
 
@@ -64,19 +59,19 @@ def sweep(
 @app.command(epilog="Example: `rmlab collect output=runs/few.parquet parts.verifier.tasks=20 parts.evaluation.tasks=0`")
 def collect(overrides: Overrides = None) -> None:
     """Roll policies out in micro-SWE and write a trajectory set."""
-    _program("collect").main(overrides or [])
+    program("collect").main(overrides or [])
 
 
 @app.command(epilog="Example: `rmlab train preset=smoke data.scale=64 seed=1`")
 def train(overrides: Overrides = None) -> None:
     """Train, score and report one verifier."""
-    _program("train_verifier").main(overrides or [])
+    program("train_verifier").main(overrides or [])
 
 
 @app.command(epilog="Example: `rmlab pretrain model=base_128x3 runtime=cuda training.compile=true`")
 def pretrain(overrides: Overrides = None) -> None:
     """Train the base model that small verifiers start from, on unlabelled text."""
-    _program("pretrain").main(overrides or [])
+    program("pretrain").main(overrides or [])
 
 
 @app.command(epilog="Example: `rmlab score --model RUN_ID rmlab/starter/trajectories.parquet -o scores.parquet`")
@@ -88,7 +83,7 @@ def score(
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto (cuda where there is one).")] = "cpu",
 ) -> None:
     """Score trajectories with a trained verifier."""
-    _program("score").main(model, trajectories, out, part=part, device=device)
+    program("score").main(model, trajectories, out, part=part, device=device)
 
 
 @app.command(epilog="Example: `rmlab evaluate scores.csv --json`")
@@ -103,7 +98,7 @@ def evaluate(
     ] = None,
 ) -> None:
     """All metrics of a score table: selection, discrimination, calibration, what the gradient sees."""
-    _program("evaluate").main(scores, as_json, trajectories, validation)
+    program("evaluate").main(scores, as_json, trajectories, validation)
 
 
 @app.command(epilog="Example: `rmlab compare runs/a.parquet runs/b.parquet`")
@@ -113,7 +108,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Paired comparison of two runs or score tables: differences, intervals, and whether chance explains them."""
-    _program("compare").main(a, b, as_json)
+    program("compare").main(a, b, as_json)
 
 
 @app.command(epilog="Example: `rmlab figures data_scale -o figures`")
@@ -125,25 +120,8 @@ def figures(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder. Default: figures/ in the runs folder.")] = None,
 ) -> None:
     """Draw figures again from tracked runs: PDF, PNG and the CSV that each is drawn from."""
-    for path in _program("figures").main(names or [], source, out):
+    for path in program("figures").main(names or [], source, out):
         print(path)
-
-
-@tasks_app.command("build", epilog="Example: `rmlab tasks build seed=1`")
-def tasks_build(overrides: Overrides = None) -> None:
-    """Build the micro-SWE tasks file from installed packages (needs the extra `tasks`)."""
-    _program("build_tasks").main(overrides or [])
-
-
-@runs_app.command("list", epilog="Example: `rmlab runs list --sweep data_scale`")
-def runs_list(
-    sweep: Annotated[str | None, typer.Option(help="Only runs of this sweep.")] = None,
-    store: Annotated[str | None, typer.Option(help="A store: URL or sqlite URI. Default: the project's own.")] = None,
-) -> None:
-    """Tracked runs as a table, newest first."""
-    from rmlab.tracking.listing import show_runs
-
-    show_runs(store, sweep)
 
 
 @app.command(epilog="Example: `rmlab ui --port 5005`")
@@ -162,13 +140,7 @@ def ui(
 @app.command(epilog="Example: `rmlab doctor`")
 def doctor() -> None:
     """Say what works on this machine: packages, GPUs, store, sandbox, shipped data, disk."""
-    _program("doctor").main()
-
-
-def _program(name: str) -> Any:
-    from rmlab.configuration import load_program
-
-    return load_program(name)
+    program("doctor").main()
 
 
 # typer carries click's exceptions, from click itself or from a copy of its own: taken by their place in the family.

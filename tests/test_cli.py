@@ -98,7 +98,7 @@ def test_a_score_table_from_another_folder(tmp_path: Path) -> None:
 
 def test_an_unexpected_error_keeps_its_traceback(tmp_path: Path) -> None:
     code = ("import rmlab.cli as cli\nimport sys\nsys.argv = ['rmlab', 'doctor']\n"
-            "cli._program = lambda name: 1 / 0\ncli.main()")
+            "cli.program = lambda name: 1 / 0\ncli.main()")
     answer = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert answer.returncode == 1
     assert "ZeroDivisionError" in answer.stderr

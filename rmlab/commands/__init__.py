@@ -1,0 +1,6 @@
+"""Groups of commands, one file a noun; `rmlab/cli.py` joins them. Nothing heavy is imported before a command runs.
+
+    common   what they share: overrides on the line, programs by name
+    runs     tracked runs
+    tasks    the micro-SWE tasks
+"""
