@@ -1,0 +1,120 @@
+"""What does a language model's attempt look like to whoever trains on it? The records and the protocol of rollouts.
+
+    engine = LanguageEngine(model, tokenizer, sandbox, environment, EngineConfig(slots=512))   # rmlab.policies.language_engine
+    rollouts = engine.rollout(plan(tasks, ["policy"], attempts=8), Sampling(temperature=1.0), seed=step)
+    ...                                       # an optimiser step on `model`
+    engine.refresh()                          # the engine acts with the new weights from here on
+
+Collection, evaluation and reinforcement learning all roll out through `Engine.rollout`. Start the sandbox before torch is
+imported: its workers are forked from this process. A training step takes the ids as they were sampled, never the text
+again: another tokenisation of the same text is another sequence.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmlab.policies.rollout import Planned
+from rmlab.progress import Advance
+from rmlab.trajectories.record import Trajectory
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How the next token is taken. temperature: 0 = the likeliest (greedy), else tokens ~ softmax(logits / temperature).
+
+    max_action_tokens: after so many tokens of one message without its end, the message is taken as it stands.
+    """
+
+    temperature: float = 1.0
+    max_action_tokens: int = 64
+
+
+@dataclass
+class EngineConfig:
+    """How attempts are laid out on the device; with float32 nothing here changes a result but for rounding.
+
+    slots: attempts that are decoded at once. capacity: tokens that one conversation may have (the static cache holds
+    slots × capacity). prefill_rows: conversations that read at once. burst: tokens between two looks at who has finished.
+    overlap: programs run while others are decoded; null = on CUDA only (off, a run on a CPU repeats itself bit by bit).
+    graphs: decode by CUDA graphs; null = on CUDA. dtype: of the weights that act and of the cache (float32 or bfloat16).
+    """
+
+    slots: int = 64
+    capacity: int = 640
+    prefill_rows: int = 64
+    burst: int = 8
+    overlap: bool | None = None
+    graphs: bool | None = None
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """One finished attempt and the very tokens that it was made of.
+
+    trajectory: messages, patch, exit_status ("submitted", "unfinished", "error"), resolved (True, False; None only for
+    "error", an environment failure: never reward it), attempt number, task_id, cluster, source. The environment's last
+    message (`final got 7`) stands in the messages and not in the tokens: the policy never reads it.
+
+    ids_T: the whole conversation, from the first token of the issue's turn to the last token that the policy said.
+    own_T: True where the token was said by the policy: the words of its messages and the <|im_end|> behind them where it
+    said that itself. Everything else (issue, observations, turn markers) is masked from every loss.
+    logprob_T: natural logarithm of the probability with which the token at position t was drawn, given ids_T[:t], under
+    the distribution that was sampled from (softmax(logits / temperature); at temperature 0, softmax(logits)); 0 where
+    own_T is False. Compare with `rmlab.training.policy_loss.token_logprobs` on the same ids and temperature.
+    truncated: the conversation outgrew the engine's capacity, and the policy could say no more.
+    """
+
+    trajectory: Trajectory
+    ids_T: NDArray[np.int32]
+    own_T: NDArray[np.bool_]
+    logprob_T: NDArray[np.float32]
+    truncated: bool = False
+
+    @property
+    def own_tokens(self) -> int:
+        """Tokens that the policy said."""
+        return int(self.own_T.sum())
+
+
+@dataclass
+class EngineSeconds:
+    """Where the time of rollouts went since it was last reset, and how much was done in it.
+
+    execution: waiting for programs while nothing could be decoded (programs that ran beside decoding cost none).
+    """
+
+    prefill: float = 0.0
+    decoding: float = 0.0
+    execution: float = 0.0
+    other: float = 0.0
+    own_tokens: int = 0
+    read_tokens: int = 0
+    programs: int = 0
+    counts: dict[str, int] = field(default_factory=dict)
+
+
+class Engine(Protocol):
+    """Plays attempts with one language model.
+
+    seconds: where time went; set it to EngineSeconds() to start over.
+    """
+
+    seconds: EngineSeconds
+
+    def rollout(self, planned: Sequence[Planned], sampling: Sampling, seed: int, advance: Advance | None = None) -> list[Rollout]:
+        """One Rollout for each planned attempt, in the order of the plan.
+
+        Each attempt draws from a random stream of its own (seed, task, policy name, number), so that it does not depend on
+        its neighbours but for rounding: ask for the same plan with another seed to sample anew. `planned` comes from
+        `rmlab.policies.rollout.plan`; the policy's name is how the trajectories are called.
+        """
+        ...
+
+    def refresh(self) -> None:
+        """Takes the weights of the model again that it was made with (after an optimiser step)."""
+        ...
