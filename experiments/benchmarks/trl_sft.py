@@ -1,0 +1,242 @@
+"""How fast does a verifier train on a CPU beside TRL's SFTTrainer, and are the losses the same?
+
+    pip install -c constraints.txt trl
+    python experiments/benchmarks/trl_sft.py [--examples 1024] [--repeats 5] [--threads 1]
+
+One process, one model (scratch, the same first weights), one choice of rendered examples, one optimiser, schedule, batch and
+number of threads; the arms take turns, so that a busy moment meets them all. Counted are real tokens of prompts, no padding,
+over the time from the end of the first step to the end of the last. `ours` is `rmlab.training.supervised.train` as it is; the
+arms below it switch one thing of it off each. TRL gets the answer as the one label of each example (all others -100).
+"""
+
+import argparse
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from omegaconf import OmegaConf
+
+from rmlab.configuration import compose, load_file, load_program
+from rmlab.models import last_position
+from rmlab.models.scratch import scratch_model
+from rmlab.paths import runs_folder
+from rmlab.training import batching, supervised
+from rmlab.training.batching import plan_batches
+from rmlab.training.config import RuntimeConfig
+from rmlab.training.device import accelerator
+from rmlab.training.optimizer import adamw
+from rmlab.training.schedule import learning_rate
+from rmlab.training.supervised import Example
+from rmlab.verifiers.answer import prove_answers
+from rmlab.verifiers.material import read_material
+from rmlab.verifiers.prompt import render
+
+
+@dataclass(frozen=True)
+class Job:
+    """What every arm trains: the examples, the shipped settings, and a vocabulary to make the model for."""
+
+    examples: list[Example]
+    pad_id: int
+    vocabulary: int
+    settings: Any
+    tokenizer: Any
+
+    def model(self) -> Any:
+        """A new model with the same first weights each time."""
+        return scratch_model(self.settings.model, self.vocabulary, seed=0)
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Tokens a second without the first step, seconds of the whole call, and the loss of every step."""
+
+    speed: float
+    seconds: float
+    losses: list[float]
+
+
+def read_job(examples: int, threads: int) -> Job:
+    """The demo's verifier at so many examples (a multiple of the batch), one pass."""
+    program = load_program("train_verifier")
+    settings: Any = OmegaConf.to_object(compose("train_verifier", [
+        "preset=demo", "model=scratch", f"data.scale={examples}", "training.epochs=1.0", f"training.threads={threads}"]))
+    ready = read_material(Path(settings.data.path), settings.model, settings.prompt, settings.evaluation, runs_folder() / "cache")
+    chosen = program.choose(ready, settings).chosen
+    answer = prove_answers(ready.tokenizer, [render(t, ready.tokenizer.reserved) for t in chosen])
+    ids = {e.trajectory.trajectory_id: e.ids for e in ready.verifier}
+    rows = [Example(ids[t.trajectory_id], answer.target(bool(t.resolved))) for t in chosen]  # type: ignore[arg-type]  # chosen ones fit
+    return Job(rows, ready.tokenizer.pad_id, ready.tokenizer.size, settings, ready.tokenizer)
+
+
+def ours(job: Job) -> Timed:
+    """One pass of our own loop."""
+    s = job.settings
+    ends: list[float] = []
+    model, device = job.model(), accelerator(s.training, s.runtime)
+    started = time.perf_counter()
+    took = supervised.train(model, job.examples, job.pad_id, device, optimizer=s.optimizer, training=s.training,
+                            runtime=RuntimeConfig(progress=False), seed=0, log=lambda *_: ends.append(time.perf_counter()))
+    seconds = time.perf_counter() - started
+    first = sum(len(job.examples[i].ids) for i in plan_batches([len(e.ids) for e in job.examples], s.training, 0)[0])
+    return Timed((took.tokens - first) / (ends[-1] - ends[0]), seconds, [row[1] for row in took.history])
+
+
+def trl(job: Job, sampling: str) -> Timed:
+    """One pass of SFTTrainer. sampling: of transformers (random, group_by_length), or `ours` for our very batches."""
+    from datasets import Dataset
+    from transformers import TrainerCallback
+    from transformers.trainer_callback import PrinterCallback
+    from trl.trainer.sft_config import SFTConfig
+    from trl.trainer.sft_trainer import SFTTrainer
+
+    s, examples = job.settings, job.examples
+    if sampling == "ours":
+        plan = plan_batches([len(e.ids) for e in examples], s.training, 0)
+        examples = [examples[i] for batch in plan for i in batch]
+    rows = Dataset.from_dict({
+        "input_ids": [[*map(int, e.ids), e.target] for e in examples],
+        "labels": [[-100] * len(e.ids) + [e.target] for e in examples],
+    })
+    torch.set_num_threads(s.training.threads)
+    steps = len(examples) // s.training.batch_size
+    model = job.model()
+    optimizer = adamw(model, s.optimizer)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: learning_rate(min(step, steps - 1), steps, s.optimizer) / s.optimizer.learning_rate)
+    ends: list[float] = []
+    seen: list[int] = []
+
+    class Ends(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            ends.append(time.perf_counter())
+            seen.append(int(trainer._total_train_tokens))
+
+    with tempfile.TemporaryDirectory() as folder:
+        config = SFTConfig(
+            output_dir=folder, use_cpu=True, bf16=False, gradient_checkpointing=False, packing=False, max_length=None, seed=0,
+            per_device_train_batch_size=s.training.micro_batch_size, num_train_epochs=1, logging_steps=1, save_strategy="no",
+            gradient_accumulation_steps=s.training.batch_size // s.training.micro_batch_size, report_to="none", disable_tqdm=True,
+            max_grad_norm=s.optimizer.gradient_clip, train_sampling_strategy="sequential" if sampling == "ours" else sampling)
+        trainer = SFTTrainer(model=model, args=config, train_dataset=rows, processing_class=job.tokenizer.hf,
+                             optimizers=(optimizer, schedule), callbacks=[Ends()])
+        trainer.remove_callback(PrinterCallback)
+        started = time.perf_counter()
+        trainer.train()
+        seconds = time.perf_counter() - started
+    if seen[-1] != (there := sum(len(e.ids) + 1 for e in examples)):
+        raise SystemExit(f"SFTTrainer read {seen[-1]} tokens, the examples have {there}: not the same work")
+    rest = seen[-1] - seen[0] - (steps - 1) * s.training.batch_size  # its sequences hold the answer too
+    return Timed(rest / (ends[-1] - ends[0]), seconds, [row["loss"] for row in trainer.state.log_history if "loss" in row])
+
+
+@contextmanager
+def put_back(module: Any, name: str, common: Any) -> Iterator[None]:
+    """Our loop with one thing of it done as it is done commonly."""
+    own = getattr(module, name)
+    setattr(module, name, common)
+    try:
+        yield
+    finally:
+        setattr(module, name, own)
+
+
+def all_logits(model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor) -> torch.Tensor:
+    """The model's own forward pass: the head on every position, the last layer too; then the one that counts is taken."""
+    return model(input_ids=ids_BT).logits[torch.arange(len(length_B)), length_B - 1].float()  # type: ignore[no-any-return]
+
+
+def unfused(model: Any, config: Any) -> torch.optim.Optimizer:
+    """Our optimiser with torch's default implementation (foreach)."""
+    groups = adamw(model, config).param_groups
+    return torch.optim.AdamW([{"params": g["params"], "weight_decay": g["weight_decay"]} for g in groups],
+                             lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon)
+
+
+def arms(job: Job) -> dict[str, Callable[[], Timed]]:
+    """Name to one measurement."""
+    def switched(*switches: Callable[[], Any]) -> Callable[[], Timed]:
+        def measure() -> Timed:
+            with ExitStack() as stack:
+                for switch in switches:
+                    stack.enter_context(switch())
+                return ours(job)
+        return measure
+
+    by_hand = {
+        "no length buckets": lambda: put_back(batching, "WINDOW_BATCHES", 1),
+        "last layer everywhere": lambda: put_back(last_position, "_is_plain_qwen3", lambda decoder: False),
+        "head everywhere too": lambda: put_back(supervised, "last_logits", all_logits),
+        "AdamW not fused": lambda: put_back(supervised, "adamw", unfused),
+    }
+    whole = replace(job, settings=replace(job.settings, training=replace(
+        job.settings.training, micro_batch_size=job.settings.training.batch_size)))
+    return {
+        "ours": lambda: ours(job),
+        **{f"ours, {name}": switched(switch) for name, switch in by_hand.items()},
+        "ours, none of these": switched(*by_hand.values()),
+        "ours, no micro-batches": lambda: ours(whole),
+        "TRL": lambda: trl(job, "random"),
+        "TRL, group_by_length": lambda: trl(job, "group_by_length"),
+        "TRL, our batches": lambda: trl(job, "ours"),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--examples", type=int, default=1024, help="a multiple of the batch size (32)")
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    options = parser.parse_args()
+    job = read_job(options.examples, options.threads)
+    if options.examples % job.settings.training.batch_size:
+        raise SystemExit(f"--examples must be a multiple of {job.settings.training.batch_size}")
+    import transformers
+    import trl as library
+
+    print(f"{load_file(Path(__file__).with_name('execution.py')).processor()}, {options.threads} thread(s), load before "
+          f"{os.getloadavg()[0]:.1f}, Python {platform.python_version()}, torch {torch.__version__}, "
+          f"transformers {transformers.__version__}, trl {library.__version__}")
+    print(f"{options.examples} examples, {sum(len(e.ids) for e in job.examples):,} tokens, {options.repeats} repeats, taking turns\n")
+    todo = arms(job)
+    found: dict[str, list[Timed]] = {name: [] for name in todo}
+    for turn in range(options.repeats):
+        names = list(todo)
+        for name in names if turn % 2 == 0 else names[::-1]:
+            found[name].append(todo[name]())
+    print(table(found))
+    print("\n" + agreement(found["ours"][0].losses, found["TRL, our batches"][0].losses))
+
+
+def table(found: Mapping[str, Sequence[Timed]]) -> str:
+    """Medians with the least and the most, and how many times `TRL`'s speed."""
+    base = statistics.median(t.speed for t in found["TRL"])
+    rows = ["| arm | tokens/s, median (least - most) | of TRL's | whole call |", "|---|---|---|---|"]
+    for name, times in found.items():
+        speeds = sorted(t.speed for t in times)
+        rows.append(f"| {name} | {statistics.median(speeds):,.0f} ({speeds[0]:,.0f} - {speeds[-1]:,.0f}) | "
+                    f"{statistics.median(speeds) / base:.2f} | {statistics.median(t.seconds for t in times):.1f} s |")
+    return "\n".join(rows)
+
+
+def agreement(a: Sequence[float], b: Sequence[float]) -> str:
+    """How far two series of losses are apart. Raises SystemExit where they are not one computation."""
+    if len(a) != len(b):
+        raise SystemExit(f"{len(a)} and {len(b)} steps: the arms did not do the same")
+    apart = [abs(x - y) for x, y in zip(a, b, strict=True)]
+    if apart[0] > 1e-5 or max(apart) > 0.02:
+        raise SystemExit(f"the losses differ: {apart[0]:.2g} at the first step, up to {max(apart):.2g}")
+    return (f"losses of `ours` and `TRL, our batches` differ by {apart[0]:.1g} at the first step and at most {max(apart):.1g} "
+            f"in {len(a)} steps")
+
+
+if __name__ == "__main__":
+    main()
