@@ -1,0 +1,159 @@
+"""Decoding in slots: which token comes next in each of many conversations that start, stop and read at different times.
+
+A slot holds one conversation: its ids, how far they are read, and the random numbers of its own that its tokens are drawn
+with. A token is the first one at which the cumulated probability exceeds the number that belongs to its position, so what
+is drawn depends on the conversation and not on its neighbours, the device's random state or the order of slots.
+"""
+
+import copy
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from rmlab.models.generation_cache import CachedDecoder
+
+SPAN = 64  # positions that are looked at are a multiple of this
+NARROWEST = 8  # as few slots are decoded at once, or twice, four times, ... as many
+
+
+class SlotDecoder:
+    """Slots of one model on one device.
+
+    model: the weights that are trained, anywhere. dtype: of the weights that act; where the model's own lie in the same
+    arithmetic on the same device they act themselves, else a copy does that `refresh` renews. stop_id: ends a message.
+    graphs: decode by CUDA graphs.
+    """
+
+    def __init__(self, model: Any, slots: int, capacity: int, stop_id: int, device: str, dtype: torch.dtype, graphs: bool):
+        self.source, self.graphs, self.slots, self.capacity, self.stop_id = model, graphs, slots, capacity, stop_id
+        weight = model.get_input_embeddings().weight
+        self.device = torch.device(device)
+        as_it_is = weight.dtype == dtype and weight.device.type == self.device.type
+        self.acting: Any = model if as_it_is else copy.deepcopy(model).to(device=self.device, dtype=dtype).eval()
+        self.cached = CachedDecoder(self.acting, slots, capacity)
+        self.ids_BS = torch.zeros((slots, capacity + 1), dtype=torch.int64, device=self.device)
+        self.logprob_BS = torch.zeros((slots, capacity + 1), device=self.device)
+        self.uniform_BS = torch.zeros((slots, capacity + 1), device=self.device)
+        self.position_B = torch.zeros(slots, dtype=torch.int64, device=self.device)  # the last known token; it is not read yet
+        self.last_B = torch.zeros(slots, dtype=torch.int64, device=self.device)  # where the message ends at the latest
+        self.active_B = torch.zeros(slots, dtype=torch.bool, device=self.device)
+        self.temperature = torch.ones((), device=self.device)
+        self._captured: dict[tuple[int, int, bool], torch.cuda.CUDAGraph] = {}
+        self._pool: Any = None
+
+    @torch.no_grad()
+    def refresh(self) -> None:
+        """Takes the trained weights again. The copy is written in place: captured graphs go on to hold."""
+        if self.acting is self.source:
+            return
+        for mine, theirs in zip(self.acting.parameters(), self.source.parameters(), strict=True):
+            mine.copy_(theirs)
+
+    @torch.inference_mode()
+    def put(self, slot_N: Sequence[int], known_N: Sequence[Sequence[int]], uniform_NS: Sequence[NDArray[np.float32]]) -> None:
+        """Opens conversations in slots with the random numbers of each (one a position). known: tokens of the prompt."""
+        rows = torch.tensor(slot_N, device=self.device)
+        self.uniform_BS[rows] = torch.from_numpy(np.stack(uniform_NS)).to(self.device)
+        self.position_B[rows] = 0
+        self.tell(slot_N, [0] * len(slot_N), known_N)
+
+    @torch.inference_mode()
+    def tell(self, slot_N: Sequence[int], end_N: Sequence[int], told_N: Sequence[Sequence[int]]) -> None:
+        """Appends tokens to conversations of `end` tokens each and reads all but the last, which the next step reads."""
+        longest = max(len(told) for told in told_N)
+        ids_NT = np.zeros((len(slot_N), longest), dtype=np.int64)
+        place_NT = np.full((len(slot_N), longest), self.capacity, dtype=np.int64)
+        for n, (end, told) in enumerate(zip(end_N, told_N, strict=True)):
+            ids_NT[n, : len(told)] = told
+            place_NT[n, : len(told)] = np.arange(end, end + len(told))
+        rows = torch.tensor(slot_N, device=self.device)
+        self.ids_BS[rows[:, None], torch.from_numpy(place_NT).to(self.device)] = torch.from_numpy(ids_NT).to(self.device)
+        start_N = self.position_B[rows]
+        total_N = torch.tensor([end + len(told) for end, told in zip(end_N, told_N, strict=True)], device=self.device)
+        first = [max(end - 1, 0) for end in end_N]  # the last token that was said is not read yet
+        width = max(end + len(told) - 1 - begin for end, told, begin in zip(end_N, told_N, first, strict=True))
+        self.position_B[rows] = total_N - 1
+        if width < 1:
+            return
+        column_NT = (start_N[:, None] + torch.arange(width, device=self.device)).clamp(max=self.capacity)
+        span = _rounded(max(end + len(told) for end, told in zip(end_N, told_N, strict=True)), self.capacity)
+        self.cached.read(self.ids_BS[rows].gather(1, column_NT), rows, start_N, total_N - 1 - start_N, span)
+
+    @torch.inference_mode()
+    def ask(self, slot_N: Sequence[int], last_N: Sequence[int]) -> None:
+        """Lets slots speak, up to the position `last` at most."""
+        rows = torch.tensor(slot_N, device=self.device)
+        self.last_B[rows] = torch.tensor(last_N, device=self.device)
+        self.active_B[rows] = True
+
+    @torch.inference_mode()
+    def decode(self, steps: int, highest_slot: int, farthest: int, temperature: float) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """Draws `steps` tokens in every slot that speaks; returns active_B and position_B behind them.
+
+        highest_slot: of those that speak. farthest: the largest position among them now. temperature 0: the likeliest token.
+        """
+        width = min(max(NARROWEST, 1 << highest_slot.bit_length()), self.slots)
+        span = _rounded(farthest + steps + 1, self.capacity)
+        self.temperature.fill_(temperature or 1.0)
+        for _ in range(steps):
+            self._step(width, span, temperature == 0)
+        return self.active_B.cpu().numpy(), self.position_B.cpu().numpy()
+
+    @torch.inference_mode()
+    def said(self, slot_N: Sequence[int], first: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        """ids_NT and logprob_NT of slots at the positions from `first` up to `end` (not included)."""
+        rows = torch.tensor(slot_N, device=self.device)
+        return self.ids_BS[rows, first:end].cpu().numpy(), self.logprob_BS[rows, first:end].cpu().numpy()
+
+    def _step(self, width: int, span: int, greedy: bool) -> None:
+        if not self.graphs:
+            self._draw(width, span, greedy)
+            return
+        key = (width, span, greedy)
+        if key not in self._captured:
+            self._captured[key] = self._capture(*key)
+        self._captured[key].replay()
+
+    def _capture(self, width: int, span: int, greedy: bool) -> torch.cuda.CUDAGraph:
+        """One step as a graph. While it warms up no slot speaks: a step then changes nothing."""
+        active_B = self.active_B.clone()
+        self.active_B.fill_(False)
+        side = torch.cuda.Stream()  # type: ignore[no-untyped-call]  # torch does not type it
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(2):
+                self._draw(width, span, greedy)
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=self._pool):
+            self._draw(width, span, greedy)
+        self._pool = self._pool or graph.pool()
+        self.active_B.copy_(active_B)
+        return graph
+
+    def _draw(self, width: int, span: int, greedy: bool) -> None:
+        """One token in each of the first `width` slots; those that do not speak keep everything as it is."""
+        position_W, active_W, ids_WS = self.position_B[:width], self.active_B[:width], self.ids_BS[:width]
+        logprob_WS = self.logprob_BS[:width]
+        logits_WV = self.cached.step(ids_WS.gather(1, position_W[:, None])[:, 0], position_W, span)
+        next_W1 = position_W[:, None] + 1
+        logprob_WV = torch.log_softmax(logits_WV / self.temperature, dim=-1)
+        if greedy:
+            token_W1 = logits_WV.argmax(-1, keepdim=True)
+        else:
+            reached_WV = logprob_WV.exp().cumsum(-1)
+            drawn_W1 = self.uniform_BS[:width].gather(1, next_W1) * reached_WV[:, -1:]
+            token_W1 = torch.searchsorted(reached_WV, drawn_W1, right=True).clamp(max=logits_WV.shape[1] - 1)
+        speaks_W1 = active_W[:, None]
+        ids_WS.scatter_(1, next_W1, torch.where(speaks_W1, token_W1, ids_WS.gather(1, next_W1)))
+        logprob_W1 = torch.where(speaks_W1, logprob_WV.gather(1, token_W1), logprob_WS.gather(1, next_W1))
+        logprob_WS.scatter_(1, next_W1, logprob_W1)
+        position_W += active_W
+        active_W &= (token_W1[:, 0] != self.stop_id) & (position_W < self.last_B[:width])
+
+
+def _rounded(span: int, capacity: int) -> int:
+    return min(-(-span // SPAN) * SPAN, capacity + 1)

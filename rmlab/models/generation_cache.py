@@ -1,0 +1,113 @@
+"""A Qwen3 or Llama decoder over a static cache of keys and values: many conversations, each at a position of its own.
+
+transformers' caches advance all rows together; conversations of an agent do not, they stop, read and go on one by one. The
+weights and modules are the model's own, only attention is written here, so what it computes is the model's but for rounding.
+"""
+
+from typing import Any
+
+import torch
+from torch.nn.functional import scaled_dot_product_attention
+
+from rmlab.errors import DataError, UsageError
+
+SUPPORTED = ("Qwen3Model", "LlamaModel")
+
+
+class CachedDecoder:
+    """The decoder of `model` with room for `slots` conversations of `capacity` tokens.
+
+    model: a causal language model whose weights lie on the device and in the arithmetic that it shall act with. One position
+    more than `capacity` is kept for padding to be written to. Raises DataError for an architecture whose attention is another
+    one, UsageError where the model has fewer positions.
+    """
+
+    def __init__(self, model: Any, slots: int, capacity: int):
+        decoder, config = model.get_decoder(), model.config
+        full = set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
+        if type(decoder).__name__ not in SUPPORTED or not full:
+            raise DataError(f"rollouts know the decoders {' and '.join(SUPPORTED)} with full attention, not {type(decoder).__name__}")
+        if capacity > config.max_position_embeddings:
+            raise UsageError(f"capacity={capacity}: the model has {config.max_position_embeddings} positions. Lower the engine's capacity.")
+        self.model, self.decoder, self.capacity = model, decoder, capacity
+        weight = decoder.embed_tokens.weight
+        attention = decoder.layers[0].self_attn
+        self.head_dim = int(attention.head_dim)
+        self.kv_heads = attention.k_proj.out_features // self.head_dim
+        self.groups = attention.q_proj.out_features // attention.k_proj.out_features  # query heads that share a key head
+        shape = (len(decoder.layers), slots, self.kv_heads, capacity + 1, self.head_dim)
+        self.keys_LBKSD = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
+        self.values_LBKSD = torch.zeros_like(self.keys_LBKSD)
+        position_1S = torch.arange(capacity + 1, device=weight.device)[None]
+        with torch.no_grad():
+            cosine_1SD, sine_1SD = decoder.rotary_emb(weight[:1][None], position_1S)
+        self.cosine_SD, self.sine_SD = cosine_1SD[0].contiguous(), sine_1SD[0].contiguous()
+        self.position_S = position_1S[0]
+
+    def read(self, ids_NT: torch.Tensor, row_N: torch.Tensor, start_N: torch.Tensor, length_N: torch.Tensor, span: int) -> None:
+        """Reads length_N tokens in each of the slots row_N from position start_N on. ids_NT is right-padded.
+
+        span: positions that are looked at, at least the largest start + length.
+        """
+        offset_T = torch.arange(ids_NT.shape[1], device=ids_NT.device)
+        position_NT = torch.where(offset_T < length_N[:, None], start_N[:, None] + offset_T, self.capacity)  # padding: the spare position
+        seen_N1TS = self.position_S[:span] <= position_NT[:, None, :, None]
+        hidden_NTH = self.decoder.embed_tokens(ids_NT)
+        cosine, sine = self.cosine_SD[position_NT][:, :, None], self.sine_SD[position_NT][:, :, None]
+        for number, layer in enumerate(self.decoder.layers):
+            query_NTQD, key_NTKD, value_NTKD = self._projected(layer, hidden_NTH, cosine, sine)
+            keys_BKSD, values_BKSD = self.keys_LBKSD[number], self.values_LBKSD[number]
+            keys_BKSD[row_N[:, None], :, position_NT] = key_NTKD
+            values_BKSD[row_N[:, None], :, position_NT] = value_NTKD
+            key_NQSD = keys_BKSD[row_N, :, :span].repeat_interleave(self.groups, 1)
+            value_NQSD = values_BKSD[row_N, :, :span].repeat_interleave(self.groups, 1)
+            mixed_NQTD = scaled_dot_product_attention(query_NTQD.transpose(1, 2), key_NQSD, value_NQSD, attn_mask=seen_N1TS,
+                                                      scale=layer.self_attn.scaling)
+            hidden_NTH = self._finished(layer, hidden_NTH, mixed_NQTD.transpose(1, 2).flatten(2))
+
+    def step(self, ids_W: torch.Tensor, position_W: torch.Tensor, span: int) -> torch.Tensor:
+        """Reads one token in each of the first W slots, at position_W, and returns the logits_WV (float32) of the next.
+
+        Shapes alone decide what is computed, so that a CUDA graph can hold it. span: as in `read`.
+        """
+        width = len(ids_W)
+        row_W = torch.arange(width, device=ids_W.device)
+        unseen_W11S = (self.position_S[:span] > position_W[:, None])[:, None, None]
+        hidden_W1H = self.decoder.embed_tokens(ids_W[:, None])
+        cosine, sine = self.cosine_SD[position_W][:, None, None], self.sine_SD[position_W][:, None, None]
+        for number, layer in enumerate(self.decoder.layers):
+            query_W1QD, key_W1KD, value_W1KD = self._projected(layer, hidden_W1H, cosine, sine)
+            keys_BKSD, values_BKSD = self.keys_LBKSD[number], self.values_LBKSD[number]
+            keys_BKSD[row_W, :, position_W] = key_W1KD[:, 0]
+            values_BKSD[row_W, :, position_W] = value_W1KD[:, 0]
+            # the query heads of one key head are the rows of one product: keys are read once, not once a query head
+            query_WKGD = query_W1QD.view(width, self.kv_heads, self.groups, self.head_dim) * layer.self_attn.scaling
+            score_WKGS = (query_WKGD @ keys_BKSD[:width, :, :span].transpose(2, 3)).float()
+            share_WKGS = score_WKGS.masked_fill(unseen_W11S, float("-inf")).softmax(-1).to(query_WKGD.dtype)
+            mixed_WKGD = share_WKGS @ values_BKSD[:width, :, :span]
+            hidden_W1H = self._finished(layer, hidden_W1H, mixed_WKGD.flatten(1)[:, None])
+        logits_WV: torch.Tensor = self.model.get_output_embeddings()(self.decoder.norm(hidden_W1H)[:, 0])
+        return logits_WV.float()
+
+    def _projected(self, layer: Any, hidden_BTH: torch.Tensor, cosine: torch.Tensor,
+                   sine: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Rotated queries and keys, and values, as (rows, tokens, heads, size)."""
+        attention = layer.self_attn
+        normed_BTH = layer.input_layernorm(hidden_BTH)
+        shape = (*hidden_BTH.shape[:2], -1, self.head_dim)
+        query, key = attention.q_proj(normed_BTH).view(shape), attention.k_proj(normed_BTH).view(shape)
+        if hasattr(attention, "q_norm"):  # Qwen3
+            query, key = attention.q_norm(query), attention.k_norm(key)
+        return _rotated(query, cosine, sine), _rotated(key, cosine, sine), attention.v_proj(normed_BTH).view(shape)
+
+    @staticmethod
+    def _finished(layer: Any, hidden_BTH: torch.Tensor, mixed_BTA: torch.Tensor) -> torch.Tensor:
+        """The layer's output, given what attention mixed (heads side by side)."""
+        hidden_BTH = hidden_BTH + layer.self_attn.o_proj(mixed_BTA)
+        output_BTH: torch.Tensor = hidden_BTH + layer.mlp(layer.post_attention_layernorm(hidden_BTH))
+        return output_BTH
+
+
+def _rotated(states_BTKD: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
+    first, second = states_BTKD.chunk(2, dim=-1)
+    return states_BTKD * cosine + torch.cat([-second, first], dim=-1) * sine

@@ -1,0 +1,161 @@
+"""Demonstrations: what a policy is taught of attempts of mixed quality.
+
+Whole conversations are read, the loss lies on right actions alone. From the conversation, its label and its last program,
+without a look at the task:
+
+    edit     right where the attempt was resolved, the edit changed the program, and the line became what it is in the program
+             that the tests passed: a repair, or a line put back that was changed by mistake
+    run      right where it showed a program whose value had not been shown yet, whatever became of the attempt
+    submit   right where the attempt was resolved
+
+Everything else (wrong edits, a value looked at twice, giving up, what is no action) is context: the policy learns what to do
+after its mistakes without learning to make them.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmlab.errors import DataError
+from rmlab.microswe import grammar
+from rmlab.models.tokenizer import IM_END, IM_START
+from rmlab.policies.language_prompt import PolicyPrompt
+from rmlab.trajectories.record import Trajectory
+
+WRONG = "wrong"
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """ids_T: what is read. taught_T: True where the loss lies; never at the first position."""
+
+    ids_T: NDArray[np.int32]
+    taught_T: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Lessons:
+    """lessons: those that hold a right action and fit. actions: how many are taught, by kind, and how many are not (`wrong`).
+
+    left_out: reason -> attempts.
+    """
+
+    lessons: tuple[Lesson, ...]
+    actions: dict[str, int]
+    left_out: dict[str, int]
+
+
+def judge(trajectory: Trajectory) -> list[str]:
+    """Of each message of the agent in order: "edit", "run" or "submit" where it is right, "wrong" where it is not.
+
+    Raises DataError where the conversation is no micro-SWE episode.
+    """
+    before = program(trajectory)
+    actions = [_parsed(m.content) for m in trajectory.messages if m.role == "assistant"]
+    after, known = before, []
+    for action in actions:
+        known.append(after)  # the program before each action
+        after = _applied(after, action)
+    final = after.split("\n")
+    shown = {before}  # the issue shows what the first program gives
+    verdicts = []
+    for action, code in zip(actions, known, strict=True):
+        if isinstance(action, grammar.Edit):
+            changed = _applied(code, action)
+            mends = changed != code and changed.split("\n")[action.line - 1] == final[action.line - 1]
+            verdicts.append("edit" if mends and trajectory.resolved else WRONG)
+        elif isinstance(action, grammar.Run):
+            verdicts.append(WRONG if code in shown else "run")
+            shown.add(code)
+        else:
+            verdicts.append("submit" if isinstance(action, grammar.Submit) and trajectory.resolved else WRONG)
+    return verdicts
+
+
+def program(trajectory: Trajectory) -> str:
+    """The program that the issue shows. Raises DataError where the first message numbers none."""
+    lines = trajectory.messages[0].content.split("\n") if trajectory.messages else []
+    # what the issue says may itself run over lines: the program is the longest tail that is numbered 1, 2, ...
+    for start in range(1, len(lines)):
+        numbered = lines[start:]
+        if all(line.startswith(f"{n} ") or line == str(n) for n, line in enumerate(numbered, 1)):
+            return "\n".join(line[len(str(n)) + 1:] for n, line in enumerate(numbered, 1))
+    raise DataError(f"trajectory {trajectory.trajectory_id} is no micro-SWE episode: its first message shows no numbered program. "
+                    "Demonstrations come from `rmlab collect`.")
+
+
+def lessons(trajectories: Iterable[Trajectory], prompt: PolicyPrompt, capacity: int) -> Lessons:
+    """What is taught of each attempt, in order. capacity: tokens that a lesson may have.
+
+    The environment's last message (`final got 7`) is not read: a policy never sees it.
+    """
+    made: list[Lesson] = []
+    actions: Counter[str] = Counter()
+    left_out: Counter[str] = Counter()
+    for trajectory in trajectories:
+        verdicts = judge(trajectory)
+        if all(verdict == WRONG for verdict in verdicts):
+            left_out["no right action"] += 1
+            continue
+        lesson = _lesson(trajectory, verdicts, prompt)
+        if len(lesson.ids_T) > capacity:
+            left_out[f"over {capacity} tokens"] += 1
+            continue
+        made.append(lesson)
+        actions.update(verdicts)
+    return Lessons(tuple(made), dict(sorted(actions.items())), dict(sorted(left_out.items())))
+
+
+def repair_lessons(texts: Iterable[str], prompt: PolicyPrompt, capacity: int) -> list[Lesson]:
+    """Repairs of a pretraining corpus as lessons: the numbered program is read, the edit is taught. Longer ones are left out."""
+    made = []
+    for text in texts:
+        shown, _, edit = text.removesuffix(f"{IM_END}\n").partition(f"{IM_END}\n{IM_START}assistant\n")
+        if not edit:
+            raise DataError(f"{text[:60]!r} is no repair: it holds no turn of the assistant")
+        read = prompt.tokenizer.encode([f"{shown}{IM_END}\n{IM_START}assistant\n"])[0]
+        said = prompt.message(edit, escaped=True)
+        if len(read) + len(said) <= capacity:
+            made.append(_joined([(read, False), (said, True)]))
+    return made
+
+
+def _lesson(trajectory: Trajectory, verdicts: Sequence[str], prompt: PolicyPrompt) -> Lesson:
+    pieces: list[tuple[list[int], bool]] = []
+    remaining = iter(verdicts)
+    for message in trajectory.messages[: _last_said(trajectory) + 1]:
+        if message.role == "assistant":
+            pieces.append((prompt.message(message.content), next(remaining) != WRONG))
+        else:
+            pieces.append((prompt.observation(message.content) if pieces else prompt.issue(message.content), False))
+    return _joined(pieces)
+
+
+def _last_said(trajectory: Trajectory) -> int:
+    return max(i for i, message in enumerate(trajectory.messages) if message.role == "assistant")
+
+
+def _joined(pieces: Sequence[tuple[Sequence[int], bool]]) -> Lesson:
+    ids = [one for piece, _ in pieces for one in piece]
+    taught = [right for piece, right in pieces for _ in piece]
+    return Lesson(np.array(ids, dtype=np.int32), np.array(taught, dtype=np.bool_))
+
+
+def _parsed(text: str) -> grammar.Action | None:
+    try:
+        return grammar.parse(text)
+    except grammar.UnreadableAction:
+        return None
+
+
+def _applied(code: str, action: grammar.Action | None) -> str:
+    """The program after an action; an edit that cannot be made changes nothing."""
+    if not isinstance(action, grammar.Edit):
+        return code
+    try:
+        return grammar.apply(code, action)
+    except grammar.UnreadableAction:
+        return code

@@ -1,0 +1,32 @@
+"""What probability does a model give to the tokens of a conversation? The one forward pass of policy training.
+
+Positions whose probability is not wanted cost no head: with a vocabulary of 50,000 the head of every position would take
+more memory than everything else.
+"""
+
+from typing import Any
+
+import torch
+from torch.nn.functional import cross_entropy
+
+
+def token_logprobs(model: Any, ids_BT: torch.Tensor, wanted_BT: torch.Tensor, temperature: float = 1.0,
+                   entropy: bool = False) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """logprob_BT (float32, natural logarithm): of the token at position t given those before it; 0 where it is not wanted.
+
+    model: a transformers causal language model; gradients flow. ids_BT: right-padded, so causal attention needs no mask.
+    wanted_BT: bool; its first column must be False (nothing comes before it). temperature: as tokens were sampled; 0 counts
+    as 1. entropy: the second value is entropy_BT in nats, without gradient, 0 where not wanted; else None.
+    """
+    hidden_BTH = model.get_decoder()(input_ids=ids_BT, use_cache=False).last_hidden_state
+    row_N, column_N = wanted_BT.nonzero(as_tuple=True)
+    logits_NV = model.get_output_embeddings()(hidden_BTH[row_N, column_N - 1]).float() / (temperature or 1.0)
+    logprob_N = -cross_entropy(logits_NV, ids_BT[row_N, column_N], reduction="none")
+    logprob_BT = torch.zeros(ids_BT.shape, device=ids_BT.device).index_put((row_N, column_N), logprob_N)
+    if not entropy:
+        return logprob_BT, None
+    with torch.no_grad():
+        share_NV = torch.log_softmax(logits_NV.detach(), dim=-1)
+        entropy_N = -(share_NV.exp() * share_NV).sum(-1)
+        entropy_BT = torch.zeros(ids_BT.shape, device=ids_BT.device).index_put((row_N, column_N), entropy_N)
+    return logprob_BT, entropy_BT
