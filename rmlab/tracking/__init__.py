@@ -5,6 +5,7 @@ store     the store: one sqlite file or a server, opened safely by many processe
 origin    where a run comes from: commit, host, process
 run       writes one run: buffered metrics, artifacts, data sets, and `finished` as the last word
 heads     names and tags of runs, quickly: which cells are finished
+leases    who is at work on a cell, on any host that shares the store
 query     reads runs back: metrics, series, artifacts; closes what died, logs what is reused
 preload   what a fork server imports
 listing   runs as a table

@@ -13,6 +13,7 @@ class TrackingConfig:
 
     The rest is set by a sweep and empty for a single run. factors: every declared factor, the first is the one whose levels
     are compared; arm: level of the second, "" in the first arm's stead where there is none. name: of the run.
+    replaces: ids of finished runs of the same configuration that this one takes the place of; else a finished one is not done again.
     """
 
     uri: str | None = None
@@ -23,6 +24,7 @@ class TrackingConfig:
     level: str = ""
     arm: str = ""
     name: str = ""
+    replaces: list[str] = field(default_factory=list)
 
 
 def sweep_tags(tracking: "TrackingConfig | DictConfig") -> dict[str, str]:

@@ -1,20 +1,26 @@
 """Heads of runs: names, times and tags, which say what a cell's state is. No metrics, so it is quick for any number of runs.
 
-A sqlite store is read by SQL (its tables `runs` and `tags`): importing MLflow alone takes a second, and its search loads every
-metric of every run. A server is asked through MLflow.
+A store that is a database is read by SQL (its tables `runs` and `tags`): MLflow's search loads every metric of every run, and
+for sqlite importing MLflow alone takes a second. A server is asked through MLflow.
 """
 
 import contextlib
 import sqlite3
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rmlab.errors import StoreError
 from rmlab.tracking.run import FAILED, FINISHED, STATUS
 from rmlab.tracking.store import SQLITE, Store
 
-SOURCE_RUN, CONFIG_HASH, CONTROL_HASH = "source_run", "config_hash", "control_hash"
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+SOURCE_RUN, CONFIG_HASH, CONTROL_HASH, REPLACES = "source_run", "config_hash", "control_hash", "replaces"
 BUSY_SECONDS = 30.0
 
 
@@ -31,7 +37,7 @@ class RunHead:
 
     @property
     def status(self) -> str:
-        """running, finished, failed or killed."""
+        """running, finished, failed, killed, or replaced (finished, and another run took its place)."""
         return self.tags.get(STATUS, "")
 
 
@@ -56,35 +62,84 @@ def cell_runs(store: Store | None) -> CellRuns:
             by_hash[head.tags[CONFIG_HASH]].append(head)
     finished, failed = {}, {}
     for key, found in by_hash.items():
-        whole = [head for head in found if head.status == FINISHED]
-        last = max(found, key=lambda head: head.start_time)
-        if whole:
-            finished[key] = min(whole, key=lambda head: (SOURCE_RUN in head.tags, head.start_time))
-        elif last.status == FAILED:
+        whole = finished_run(found)
+        if whole is not None:
+            finished[key] = whole
+        elif (last := max(found, key=lambda head: head.start_time)).status == FAILED:
             failed[key] = last
     return CellRuns(finished, failed, dict(by_hash))
 
 
+def finished_run(runs: Iterable[RunHead]) -> RunHead | None:
+    """The run that stands for a cell among its runs; None where none is finished. What a finished run replaces does not count."""
+    whole = [head for head in runs if head.status == FINISHED]
+    replaced = {run_id for head in whole for run_id in head.tags.get(REPLACES, "").split()}
+    left = [head for head in whole if head.run_id not in replaced and head.tags.get(SOURCE_RUN) not in replaced]
+    return min(left, key=lambda head: (SOURCE_RUN in head.tags, head.start_time), default=None)
+
+
+def runs_of(store: Store, config_hash: str) -> list[RunHead]:
+    """Every run of one cell."""
+    if store.uri.startswith("http"):
+        from rmlab.tracking.query import runs
+
+        return list(runs(store, tags={CONFIG_HASH: config_hash}))
+    return _by_sql(store, config_hash)
+
+
 def run_heads(store: Store) -> list[RunHead]:
-    """Every run of a store that is not deleted. Raises StoreError where the store cannot be read."""
-    if store.uri.startswith(SQLITE):
-        return _by_sql(Path(store.uri.removeprefix(SQLITE)))
-    from rmlab.tracking.query import runs
+    """Every run of a store that is not deleted, newest first. Raises StoreError where the store cannot be read."""
+    if store.uri.startswith("http"):
+        from rmlab.tracking.query import runs
 
-    return [RunHead(r.run_id, r.experiment_id, r.name, r.tags, r.start_time, r.end_time) for r in runs(store)]
+        return [RunHead(r.run_id, r.experiment_id, r.name, r.tags, r.start_time, r.end_time) for r in runs(store)]
+    return _by_sql(store)
 
 
-def _by_sql(database: Path) -> list[RunHead]:
+def _by_sql(store: Store, config_hash: str | None = None) -> list[RunHead]:
+    """Tracebacks are long and are not read."""
+    where = "" if config_hash is None else (
+        f" AND run_uuid IN (SELECT run_uuid FROM tags WHERE key = '{CONFIG_HASH}' AND value = '{_hexadecimal(config_hash)}')")
+    about, said = _ask(
+        store,
+        f"SELECT run_uuid, experiment_id, name, start_time, end_time FROM runs WHERE lifecycle_stage = 'active'{where} "
+        "ORDER BY start_time DESC, run_uuid",
+        f"SELECT run_uuid, key, value FROM tags WHERE key NOT LIKE 'mlflow.%' AND key <> 'traceback'{where}")
     tags: dict[str, dict[str, str]] = defaultdict(dict)
+    for run_id, key, value in said:
+        tags[run_id][key] = value
+    return [RunHead(run_id, str(experiment), name or run_id, tags[run_id], start, end)
+            for run_id, experiment, name, start, end in about]
+
+
+def _ask(store: Store, *questions: str) -> list[Sequence[Any]]:
+    """The rows of each SELECT. Runs come before tags: a run that is made in between has its tags, one that is listed has them all."""
+    if not store.uri.startswith(SQLITE):
+        from sqlalchemy import text
+
+        def ask() -> list[Sequence[Any]]:
+            with _engine(store.uri).connect() as connection:
+                return [connection.execute(text(question)).fetchall() for question in questions]
+
+        return store.call(ask)
+    database = Path(store.uri.removeprefix(SQLITE))
     try:
         # Not read-only: after a kill the next reader rolls the journal back, which a read-only one may not.
         with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=rw", uri=True, timeout=BUSY_SECONDS)) as connection:
-            for run_id, key, value in connection.execute("SELECT run_uuid, key, value FROM tags WHERE key NOT LIKE 'mlflow.%'"):
-                tags[run_id][key] = value
-            rows = connection.execute(
-                "SELECT run_uuid, experiment_id, name, start_time, end_time FROM runs WHERE lifecycle_stage = 'active' "
-                "ORDER BY start_time DESC, run_uuid").fetchall()
+            return [connection.execute(question).fetchall() for question in questions]
     except sqlite3.Error as error:
         raise StoreError(f"the tracking store {database} cannot be read: {error}. Is it an MLflow database?") from error
-    return [RunHead(run_id, str(experiment), name or run_id, tags[run_id], start, end)
-            for run_id, experiment, name, start, end in rows]
+
+
+@cache
+def _engine(uri: str) -> "Engine":
+    import sqlalchemy
+
+    return sqlalchemy.create_engine(uri, poolclass=sqlalchemy.pool.NullPool)
+
+
+def _hexadecimal(text: str) -> str:
+    """A hash as it may stand in SQL. Raises ValueError for anything else."""
+    if not text.isalnum():
+        raise ValueError(f"{text!r} is no hash")
+    return text

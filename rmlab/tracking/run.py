@@ -7,19 +7,24 @@ Metrics are buffered and written in batches, every few seconds and at the end, a
 import re
 import time
 import traceback
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rmlab.errors import StoreError
 from rmlab.fingerprint import canonical_json
 from rmlab.tracking.origin import origin_tags
 from rmlab.tracking.store import Store
 
+if TYPE_CHECKING:
+    from rmlab.tracking.leases import Keeper
+
 STATUS, RUNNING, FINISHED, FAILED, KILLED = "status", "running", "finished", "failed", "killed"
+REPLACED = "replaced"
+"""Finished, and another run took its place since."""
 ERROR, TRACEBACK = "error", "traceback"
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-. :]*(/[A-Za-z0-9_][A-Za-z0-9_\-. :]*)*")
@@ -52,22 +57,34 @@ class RunLogger:
     _written: int = 0
     _last_flush: float = field(default_factory=time.monotonic)
     _checked: set[str] = field(default_factory=set)
+    _keeper: "Keeper | None" = None
 
     @classmethod
     def start(cls, store: Store, experiment: str, name: str, *, kind: str, tags: Mapping[str, Any] | None = None,
-              params: Mapping[str, Any] | None = None, metrics: Iterable[str] = ()) -> "RunLogger":
+              params: Mapping[str, Any] | None = None, metrics: Iterable[str] = (), once: bool = False,
+              replaces: Sequence[str] = ()) -> "RunLogger":
         """Opens a run of `kind` in an experiment (made where it is not there).
 
         tags, params: short plain values (None is left out). metrics: names that will be logged, checked now.
-        Raises ValueError for a name that the store would refuse, StoreError where the run cannot be made.
+        once: the run does the cell of its tag `config_hash`, which nobody else may do meanwhile or has done: it holds a lease.
+        replaces: ids of finished runs that do not count for that, because this one takes their place.
+        Raises ValueError for a name that the store would refuse, StoreError where the run cannot be made; with `once`
+        rmlab.tracking.leases.Held where another process is at work on the cell and Done where it is finished.
         """
         check_names(metrics)
         check_names(params or {})
         check_names(tags or {})
+        from rmlab.tracking import leases
+
         experiment_id = store.experiment(experiment)
         first = {"kind": kind, STATUS: RUNNING, **origin_tags(), **_texts(tags or {}, LONGEST_TAG)}
+        if once:
+            first |= leases.lease_tags() | ({"replaces": " ".join(replaces)} if replaces else {})
         run = store.call(lambda: store.client.create_run(experiment_id, tags=first, run_name=name))
         logger = cls(store, run.info.run_id, experiment_id)
+        if once:
+            leases.claim(store, logger.run_id, first["config_hash"], replaces)
+            logger._keeper = leases.Keeper(store, logger.run_id)
         try:
             logger.params(params or {})
         except BaseException as error:
@@ -164,12 +181,16 @@ class RunLogger:
     def finish(self) -> None:
         """Flushes, then says `finished`, then closes. Raises StoreError where that cannot be written: the run is not finished then."""
         self.flush()
+        if self._keeper:
+            self._keeper.stop()
         self.tags({STATUS: FINISHED})
         self.store.call(lambda: self.store.client.set_terminated(self.run_id, "FINISHED"))
 
     def fail(self, error: BaseException) -> None:
         """Flushes, records the error and closes. Where the store fails too, that is added to the error as a note."""
         killed = isinstance(error, KeyboardInterrupt | SystemExit)
+        if self._keeper:
+            self._keeper.stop()
         try:
             self.flush()
             whole = "".join(traceback.format_exception(error))
