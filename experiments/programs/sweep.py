@@ -18,6 +18,7 @@ from omegaconf import OmegaConf
 
 from rmlab.ablation.pool import read_index
 from rmlab.ablation.selection import DataConfig, check_fill
+from rmlab.ablation.sweep_files import plain_yaml
 from rmlab.ablation.sweeps import Cell, SweepSpec, expand, read_sweep
 from rmlab.configuration import compose, load_program
 from rmlab.errors import RmlabError, UsageError
@@ -117,7 +118,7 @@ def split_arguments(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]
             raise UsageError(f"{text!r} is not an override: write KEY=VALUE, for example data.label_ratio=2:1")
         if key in OF_THE_SWEEP:
             try:
-                changes[key] = yaml.safe_load(value)
+                changes[key] = plain_yaml(value)
             except yaml.YAMLError:
                 raise UsageError(f"{text}: {key} is a value, or a list such as [1,2]") from None
         else:

@@ -5,6 +5,7 @@ selection       the controlled choice of a training set, and its table
 pool            a trajectory file without its text: identity and counts in a moment
 factors         named choices and the configuration keys they own
 cells           config_hash and control_hash of a run
-sweeps          sweeps/NAME.yaml: what is asked, and the cells that answer it
+sweep_files     sweeps/NAME.yaml: what is asked, which levels, and what their names mean
+sweeps          the cells that answer it
 processes       one process a cell, W at once, that end when the parent does
 """

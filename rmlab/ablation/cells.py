@@ -62,6 +62,8 @@ def identify(
             _remove(plain, key)
         if factor.owns_pool:
             control.pop("pool", None)
+        if factor.owns_tokenizer:
+            control.pop("tokenizer", None)
     return Identity(fingerprint(parts), fingerprint(control), control, parts)
 
 

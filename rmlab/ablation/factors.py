@@ -13,7 +13,8 @@ from rmlab.errors import UsageError
 class Factor:
     """owns: keys of the configuration (a key owns what is below it). sets: overrides that set a level, `{level}` in its place.
 
-    owns_pool: its levels change the pool of trajectories or their labels, so the pool's fingerprint is its own too.
+    No `sets`: every level has a name, and the sweep file says what it means. owns_pool, owns_tokenizer: its levels change the
+    pool of trajectories or their labels, or what turns text into ids, so that fingerprint is its own too.
     """
 
     name: str
@@ -21,10 +22,15 @@ class Factor:
     sets: tuple[str, ...]
     about: str
     owns_pool: bool = False
+    owns_tokenizer: bool = False
 
     def overrides(self, level: str | int | float) -> list[str]:
-        """What sets the configuration to a level."""
+        """What sets the configuration to a level that the sweep file does not name."""
         return [text.format(level=level) for text in self.sets]
+
+    def owns_key(self, key: str) -> bool:
+        """Whether a dotted key is one of its own, or lies below one."""
+        return any(key == owned or key.startswith(f"{owned}.") for owned in self.owns)
 
 
 FACTORS = {
@@ -32,6 +38,12 @@ FACTORS = {
     for factor in (
         Factor("data_scale", ("data.scale",), ("data.scale={level}",), "training examples"),
         Factor("match", ("training.match",), ("training.match={level}",), "what stays equal when the amount of data varies"),
+        Factor("label_ratio", ("data.label_ratio",), ("data.label_ratio={level}",), "resolved:unresolved at a fixed total"),
+        Factor("policy_mixture", ("data.policies",), (), "whose attempts a verifier learns from"),
+        Factor("source_composition", ("data.sources",), (), "the families of tasks that a verifier learns from"),
+        Factor("architecture", ("model",), ("model={level}",), "shape, experts and first weights of the model", owns_tokenizer=True),
+        Factor("context_length", ("prompt.max_tokens", "data.refilter"), ("prompt.max_tokens={level}",), "tokens that a verifier reads"),
+        Factor("over_length", ("prompt.over_length",), ("prompt.over_length={level}",), "what becomes of attempts that do not fit"),
     )
 }
 
