@@ -6,8 +6,10 @@ best_of_k.py       RM@k and pass@k, exact
 discrimination.py  AUC pooled, within tasks, between tasks
 calibration.py     ECE in its variants, MCE, Brier score and its decomposition, log loss
 recalibration.py   slope and intercept of the logistic recalibration
-posthoc.py         calibrators fitted on validation: temperature, Platt, isotonic
+posthoc.py         calibrators fitted on validation or other folds: temperature, Platt, isotonic
 noise_floor.py     the ECE that calibrated scores would show on the same table
+risk_coverage.py   errors of a verifier that may abstain: risk-coverage curves and the area under them
+hybrid_selection.py  picks by tests, by score, and by both, exact
 advantage.py       what group-relative advantages make of the scores
 resampled.py       all of these under weights of clusters, for many weightings at once
 uncertainty.py     cluster bootstrap and its intervals

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from rmlab.errors import DataError
-from rmlab.metrics import resampled
+from rmlab.metrics import resampled, risk_coverage
 from rmlab.metrics.advantage import advantage
 from rmlab.metrics.best_of_k import groups_at_k, pass_curve, rm_curve, rm_curve_across, sizes_of_k
 from rmlab.metrics.calibration import (
@@ -30,7 +30,7 @@ from rmlab.metrics.calibration import (
 )
 from rmlab.metrics.discrimination import discrimination
 from rmlab.metrics.noise_floor import noise_floor, noise_floor_task
-from rmlab.metrics.posthoc import CALIBRATORS
+from rmlab.metrics.posthoc import CALIBRATORS, calibrated_across, calibrated_on, fold_of_clusters
 from rmlab.metrics.recalibration import recalibrate
 from rmlab.metrics.scores import Scores
 from rmlab.metrics.table import Floats, Table, table
@@ -42,7 +42,7 @@ Report = dict[str, Any]
 
 def report(
     scores: Scores, *, replicates: int = REPLICATES, seed: int = 0,
-    validation: Scores | None = None, training_prior: float | None = None,
+    validation: Scores | None = None, training_prior: float | None = None, folds: int = 0,
 ) -> Report:
     """All metrics of a score table.
 
@@ -50,6 +50,7 @@ def report(
     validation: another score table of the same verifier, of other tasks: post-hoc calibrators are fitted on it, and its
         resolved rate is the second prior of ece_prior_corrected.
     training_prior: share of resolved examples in training, the first; without both ece_prior_corrected is null.
+    folds: without validation, calibrators are fitted on the other folds of this table's clusters (at least 2; 0 = not at all).
 
     Raises DataError for an empty table or a task in two clusters.
     """
@@ -64,8 +65,10 @@ def report(
         "policies": rows.policies,
         "clusters": rows.clusters,
     }
-    found |= _rates(rows) | _best_of_k(rows) | _discrimination(rows) | _calibration(rows, priors) | _advantage(rows)
-    found["post_hoc"] = None if validation is None else _post_hoc(rows, table(validation).scored, replicates, seed)
+    found |= _rates(rows) | _best_of_k(rows) | _discrimination(rows) | _calibration(rows, priors) | _risk(rows) | _advantage(rows)
+    apart = None if validation is None else table(validation).scored
+    found["post_hoc"] = _post_hoc(rows, apart, folds, replicates, seed)
+    found["post_hoc_fitted_on"] = None if not found["post_hoc"] else f"{folds} folds" if apart is None else "validation"
     found["ci95"] = _intervals(found, rows, priors, replicates, seed)
     found["replicates"], found["seed"] = replicates, seed
     return found
@@ -165,14 +168,29 @@ def _advantage(rows: Table) -> Report:
     }
 
 
-def _post_hoc(rows: Table, validation: Table, replicates: int, seed: int) -> Report | None:
-    """{calibrator: {parameters, ece_width_10, brier, log_loss, ci95}} after calibration; None without a validation row."""
-    if not len(validation.label_N):
+def _risk(rows: Table) -> Report:
+    found: Report = {}
+    for name, curve in {"": risk_coverage.of_attempts(rows), "_picks": risk_coverage.of_picks(rows)}.items():
+        found[f"aurc{name}"] = _number(curve.aurc)
+        found[f"aurc{name}_excess"] = _number(curve.excess)
+        found[f"risk_coverage{name}"] = {f"{share:g}": _number(risk) for share, risk in
+                                         zip(risk_coverage.COVERAGES, curve.at(), strict=True)}
+    return found
+
+
+def _post_hoc(rows: Table, validation: Table | None, folds: int, replicates: int, seed: int) -> Report | None:
+    """{calibrator: {parameters, ece_width_10, brier, log_loss, ci95}} after calibration; None where there is nothing to fit on."""
+    scored = rows.scored
+    fold_N = fold_of_clusters(rows.clusters, max(folds, 1))[scored.cluster_N]
+    if not len(validation.label_N if validation is not None else scored.label_N) or (validation is None and len(np.unique(fold_N)) < 2):
         return None
     after: Report = {}
     for name, fit in CALIBRATORS.items():
-        calibrator = fit(validation.score_N, validation.label_N)
-        calibrated = replace(rows.scored, score_N=calibrator.apply(rows.scored.score_N))
+        if validation is not None:
+            after_N, parameters = calibrated_on(fit, (validation.score_N, validation.label_N), scored.score_N)
+        else:
+            after_N, parameters = calibrated_across(fit, scored.score_N, scored.label_N, fold_N)
+        calibrated = replace(scored, score_N=after_N)
         score_N, label_N = calibrated.score_N, calibrated.label_N
         values: Report = {
             "ece_width_10": _number(ece(binned(score_N, label_N, width_bin(score_N, 10), 10))),
@@ -183,7 +201,7 @@ def _post_hoc(rows: Table, validation: Table, replicates: int, seed: int) -> Rep
         if replicates and rows.clusters > 1:
             drawn = bootstrap(resampled.joined(calibrated, (resampled.width_bins, resampled.row_means)), rows.clusters, replicates, seed)
         ends = {key: _interval(key, values[key], drawn[key], rows.clusters) for key in values if drawn}
-        after[name] = {"parameters": calibrator.parameters, **values, "ci95": ends}
+        after[name] = {"parameters": parameters, **values, "ci95": ends}
     return after
 
 

@@ -29,6 +29,7 @@ from rmlab.metrics.calibration import (
 )
 from rmlab.metrics.discrimination import pairs_in_groups
 from rmlab.metrics.recalibration import recalibrate
+from rmlab.metrics.risk_coverage import aurc_of_weighted, picks
 from rmlab.metrics.table import Codes, Floats, Table, mean_where_defined, ratio, sum_by
 
 Values = dict[str, Floats]
@@ -179,8 +180,30 @@ def sorted_rows(table: Table) -> Part:
     return values
 
 
+def confidence_order(table: Table) -> Part:
+    """aurc, aurc_picks: passes over attempts and picks from the most confident on."""
+    rows = table.scored
+    confidence_N, right_N = top_label(rows.score_N, rows.label_N)
+    best_G, picked_G, scored_G = picks(table)
+    curves = {"aurc": (confidence_N, 1 - right_N, rows.cluster_N),
+              "aurc_picks": (best_G[scored_G], 1 - picked_G[scored_G], table.cluster_G[scored_G])}
+
+    def aurc(weight_RC: Floats, confidence_N: Floats, error_N: Floats, cluster_N: Codes) -> Floats:
+        order = np.argsort(-confidence_N, kind="stable")
+        error_N, cluster_N = error_N[order], cluster_N[order]
+        edge_E = np.r_[np.flatnonzero(np.r_[True, np.diff(confidence_N[order]) != 0]), len(order)] if len(order) else np.zeros(1, dtype=int)
+        size = max(1, ROWS_AT_ONCE // max(len(order), 1))
+        found = []
+        for i in range(0, len(weight_RC), size):
+            weight_RN = weight_RC[i:i + size][:, cluster_N]
+            found.append(aurc_of_weighted(_below(weight_RN, edge_E), _below(weight_RN * error_N, edge_E)))
+        return np.concatenate(found)
+
+    return lambda weight_RC: {name: aurc(weight_RC, *columns) for name, columns in curves.items()}
+
+
 ALL: tuple[Callable[[Table], Part], ...] = (
-    row_means, best_of_k, best_of_k_across, within_tasks, sorted_rows, width_bins, advantages)
+    row_means, best_of_k, best_of_k_across, within_tasks, sorted_rows, width_bins, confidence_order, advantages)
 """The exact ones."""
 
 

@@ -1,8 +1,9 @@
 """The score table on disk: what verifiers write, what `rmlab evaluate` and every figure read.
 
-CSV, JSONL or Parquet with task_id, score (empty or null = not scored), resolved (empty or null = unlabelled) and, where
-there, trajectory_id, policy, source, cluster, n_tokens. Other columns are left alone. Anything that is not what it has
-to be is one DataError with file, place and value: a table that is read wrongly gives numbers that look right.
+CSV, JSONL, JSON or Parquet with task_id, score (empty or null = not scored), resolved (empty or null = unlabelled) and,
+where there, trajectory_id, policy, source, cluster, n_tokens; score_table_columns.py reads tables with other names. Other
+columns are left alone. Anything that is not what it has to be is one DataError with file, place and value: a table that is
+read wrongly gives numbers that look right.
 """
 
 import csv
@@ -14,45 +15,63 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rmlab.errors import DataError, UsageError
 from rmlab.files import atomic_path
 from rmlab.metrics.scores import Scores
+from rmlab.verifiers.score_table_columns import COLUMNS, TESTS, ColumnNames, Reader
+from rmlab.verifiers.score_table_files import Cell, rows_of
 
-COLUMNS = ("task_id", "trajectory_id", "policy", "source", "cluster", "score", "resolved", "n_tokens")
-REQUIRED = ("task_id", "score", "resolved")
 LABELS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0, "": math.nan}
 
-Row = tuple[str, dict[str, Any]]
-"""Where a row stands ("line 7") and its cells."""
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """A score table as it was read.
+
+    regression_N, reproduction_N: results of tests, one a row, NaN = not run; None where the table has no such columns.
+    notes: what was found on the way (which token gave the score, lists in cells), a line each.
+    """
+
+    scores: Scores
+    regression_N: NDArray[np.float64] | None = None
+    reproduction_N: NDArray[np.float64] | None = None
+    notes: tuple[str, ...] = ()
 
 
 def read_score_table(path: Path | str) -> Scores:
-    """Reads and proves a score table; the format follows the suffix (.csv, .jsonl, .parquet).
+    """Reads and proves a score table whose columns have the names above; the format follows the suffix.
 
     Raises DataError with file, place and value for anything that is not a score table, UsageError for another suffix.
     """
+    return read_table(path).scores
+
+
+def read_table(path: Path | str, names: ColumnNames | None = None) -> ScoreTable:
+    """The same for a table whose columns have other names. Raises as read_score_table."""
     path = Path(path)
-    if path.is_dir():
-        raise DataError(f"{path} is a folder: name the score table in it")
-    reader = _by_suffix(path)[0]
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file. `rmlab score` writes a score table.")
-    columns = _Columns(path)
-    try:
-        for place, cells in reader(path):
-            columns.add(place, cells)
-    except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not text in UTF-8 (byte {error.start}): is it another format than its suffix says?") from error
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
-    return columns.scores()
+    names = names or ColumnNames()
+    wanted = names.wanted()
+    reader, columns = Reader(names), _Columns(path)
+    for place, cells in rows_of(path, wanted):
+        def fail(reason: str, place: str = place) -> NoReturn:
+            raise DataError(f"{path}, {place}: {reason}")
+
+        for where, attempt in reader.attempts(place, cells, fail):
+            columns.add(where, attempt)
+    scores = columns.scores()
+    reader.check(str(path))
+    tests = {role: np.array(columns.tests[role]) if role in names.named else None for role in TESTS}
+    return ScoreTable(scores, tests["regression"], tests["reproduction"], (*wanted.notes, *reader.notes()))
 
 
 def write_score_table(path: Path | str, scores: Scores) -> None:
     """Writes a score table whole or not at all; the format follows the suffix. What is absent stays absent, numbers keep all digits."""
     path = Path(path)
-    writer = _by_suffix(path)[1]
+    writer = WRITERS.get(path.suffix.lower())
+    if writer is None:
+        raise UsageError(f"{path}: a score table ends in .csv, .jsonl or .parquet, not in {path.suffix or 'nothing'}")
     with atomic_path(path) as temporary:
         writer(temporary, scores)
 
@@ -65,14 +84,12 @@ class _Columns:
     rows: list[tuple[str, str, str, str, str, float, float, float]] = field(default_factory=list)
     place_of: dict[str, str] = field(default_factory=dict)
     cluster_of: dict[str, tuple[str, str]] = field(default_factory=dict)
+    tests: dict[str, list[float]] = field(default_factory=lambda: {role: [] for role in TESTS})
 
     def add(self, place: str, cells: dict[str, Any]) -> None:
         def fail(reason: str) -> NoReturn:
             raise DataError(f"{self.path}, {place}: {reason}")
 
-        for name in REQUIRED:
-            if name not in cells:
-                fail(f"there is no {name!r} (there are: {', '.join(map(str, cells)) or 'none'}). A score table has {', '.join(REQUIRED)}.")
         task = _text(cells, "task_id", fail) or fail("task_id is empty: every attempt belongs to a task")
         trajectory, policy, source, cluster = (_text(cells, name, fail) for name in ("trajectory_id", "policy", "source", "cluster"))
         if trajectory and self.place_of.setdefault(trajectory, place) != place:
@@ -83,6 +100,8 @@ class _Columns:
                  "all attempts at a task belong to one cluster")
         self.rows.append((task, trajectory, policy, source, cluster or task, _score(cells["score"], fail), _label(cells["resolved"], fail),
                           _tokens(cells.get("n_tokens"), fail)))
+        for role, values in self.tests.items():
+            values.append(_number(cells.get(role), role, "an attempt without test results has an empty cell (CSV) or null", fail))
 
     def scores(self) -> Scores:
         if not self.rows:
@@ -124,9 +143,9 @@ def _tokens(value: Any, fail: Callable[[str], NoReturn]) -> float:
 
 def _number(value: Any, name: str, absent: str, fail: Callable[[str], NoReturn]) -> float:
     """A finite number, or NaN where the cell is empty. Text is taken from CSV cells only, where everything is text."""
-    if value is None or (isinstance(value, _Cell) and not value.strip()):
+    if value is None or (isinstance(value, Cell) and not value.strip()):
         return math.nan
-    plain = value.isascii() and "_" not in value if isinstance(value, _Cell) else type(value) in (int, float)
+    plain = value.isascii() and "_" not in value if isinstance(value, Cell) else type(value) in (int, float)
     try:
         number = float(value) if plain else None
     except (ValueError, OverflowError):
@@ -143,71 +162,6 @@ def _label(value: Any, fail: Callable[[str], NoReturn]) -> float:
     if text not in LABELS:
         fail(f"resolved {str(value)!r} must be true, false, 1, 0, or nothing for an attempt without a label")
     return LABELS[text]
-
-
-class _Cell(str):
-    """The text of a CSV cell."""
-
-    __slots__ = ()
-
-
-def _read_csv(path: Path) -> Iterator[Row]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, strict=True)
-        try:
-            header = [name.strip() for name in next(reader, [])]
-            _check_columns(path, header)
-            for cells in reader:
-                if not cells:
-                    continue
-                if len(cells) != len(header):
-                    raise DataError(f"{path}, line {reader.line_num}: {len(cells)} cells under {len(header)} column names")
-                yield f"line {reader.line_num}", dict(zip(header, map(_Cell, cells), strict=True))
-        except csv.Error as error:
-            raise DataError(f"{path}, line {reader.line_num}: not readable as CSV ({error})") from error
-
-
-def _check_columns(path: Path, header: list[str]) -> None:
-    if not header:
-        raise DataError(f"{path} is empty: a score table has the columns {', '.join(REQUIRED)}")
-    for name in REQUIRED:
-        if name not in header:
-            shown = ", ".join(header) if all(column.isprintable() for column in header) else "nothing readable"
-            raise DataError(f"{path} has no column {name!r} (it has: {shown[:200]}). A score table has {', '.join(REQUIRED)}.")
-    repeated = [name for name in COLUMNS if header.count(name) > 1]
-    if repeated:
-        raise DataError(f"{path} has {header.count(repeated[0])} columns {repeated[0]!r}: remove all but one")
-
-
-def _read_jsonl(path: Path) -> Iterator[Row]:
-    with path.open(encoding="utf-8-sig") as file:
-        for number, line in enumerate(file, 1):
-            if not line.strip():
-                continue
-            try:
-                cells = json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise DataError(f"{path}, line {number}: not readable as JSON ({error}). JSONL has one object a line.") from error
-            if not isinstance(cells, dict):
-                raise DataError(f"{path}, line {number}: {type(cells).__name__} instead of an object. JSONL has one object a line.")
-            yield f"line {number}", cells
-
-
-def _read_parquet(path: Path) -> Iterator[Row]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        file = pq.ParquetFile(path)
-        _check_columns(path, file.schema_arrow.names)
-        start = 0
-        for batch in file.iter_batches(columns=[name for name in COLUMNS if name in file.schema_arrow.names]):
-            for number, cells in enumerate(batch.to_pylist(), start + 1):
-                yield f"row {number}", cells
-            start += batch.num_rows
-    except (pa.ArrowException, OSError) as error:
-        reason = (str(error).splitlines() or ["damaged"])[0]
-        raise DataError(f"{path} is not a readable Parquet file ({reason}). Write or fetch it again.") from error
 
 
 def _plain_rows(scores: Scores) -> Iterator[dict[str, Any]]:
@@ -251,11 +205,5 @@ def _write_parquet(path: Path, scores: Scores) -> None:
     pq.write_table(pa.Table.from_pylist(list(_plain_rows(scores)), schema=schema), path, compression="zstd")
 
 
-def _by_suffix(path: Path) -> tuple[Callable[[Path], Iterator[Row]], Callable[[Path, Scores], None]]:
-    formats: dict[str, tuple[Callable[[Path], Iterator[Row]], Callable[[Path, Scores], None]]] = {
-        ".csv": (_read_csv, _write_csv), ".jsonl": (_read_jsonl, _write_jsonl), ".ndjson": (_read_jsonl, _write_jsonl),
-        ".parquet": (_read_parquet, _write_parquet),
-    }
-    if path.suffix.lower() not in formats:
-        raise UsageError(f"{path}: a score table ends in .csv, .jsonl or .parquet, not in {path.suffix or 'nothing'}")
-    return formats[path.suffix.lower()]
+WRITERS: dict[str, Callable[[Path, Scores], None]] = {
+    ".csv": _write_csv, ".jsonl": _write_jsonl, ".ndjson": _write_jsonl, ".parquet": _write_parquet}

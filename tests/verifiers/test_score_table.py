@@ -179,7 +179,7 @@ def test_places_that_hold_no_table(tmp_path):
         read_score_table(tmp_path / "folder.csv")
     with pytest.raises(DataError, match="there is no such file"):
         read_score_table(tmp_path / "absent.csv")
-    with pytest.raises(UsageError, match=r"ends in .csv, .jsonl or .parquet, not in .xlsx"):
+    with pytest.raises(UsageError, match=r"ends in .csv, .jsonl, .json or .parquet, not in .xlsx"):
         read_score_table(tmp_path / "scores.xlsx")
     with pytest.raises(UsageError, match="not in nothing"):
         write_score_table(tmp_path / "scores", Scores.of(["t"], [0.5], [1]))

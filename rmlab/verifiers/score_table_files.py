@@ -1,0 +1,179 @@
+"""Rows of a table in a file: CSV, JSONL, JSON, Parquet. What the columns mean is not known here.
+
+A JSON file may hold a list of records, records by their key (which then is the column `key`), lists by column, or one of
+these under one name beside other things (`{"rows": [...], "auroc": 0.9}`).
+"""
+
+import csv
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rmlab.errors import DataError, UsageError
+
+KEY = "key"
+
+Row = tuple[str, dict[str, Any]]
+"""Where a row stands ("line 7") and its cells."""
+
+
+class Cell(str):
+    """The text of a CSV cell."""
+
+    __slots__ = ()
+
+
+@dataclass
+class Wanted:
+    """required: columns without which the file is no table. task: the one of them for which the key of a record can stand.
+    read: all that are looked at. hint: what to do where one is missing. notes: what was found on the way that a reader of the
+    numbers should know."""
+
+    required: Sequence[str]
+    task: str
+    read: Sequence[str]
+    hint: str
+    notes: list[str] = field(default_factory=list)
+
+    def check(self, path: Path, header: Sequence[str], place: str = "") -> None:
+        """Raises DataError where a required column is missing or a column that is read stands there twice."""
+        for name in self.required:
+            if name not in header and not (name == self.task and KEY in header):
+                shown = (", ".join(header) if all(column.isprintable() for column in header) else "nothing readable")[:200] or "none"
+                raise DataError(f"{path}, {place}: there is no {name!r} (there are: {shown}). {self.hint}" if place else
+                                f"{path} has no column {name!r} (it has: {shown}). {self.hint}")
+        repeated = [name for name in self.read if header.count(name) > 1]
+        if repeated:
+            raise DataError(f"{path} has {header.count(repeated[0])} columns {repeated[0]!r}: remove all but one")
+
+
+def rows_of(path: Path, wanted: Wanted) -> Iterator[Row]:
+    """The rows of a table with their places. Raises DataError with file, place and value, UsageError for another suffix."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder: name the score table in it")
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise UsageError(f"{path}: a score table ends in .csv, .jsonl, .json or .parquet, not in {path.suffix or 'nothing'}")
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file. `rmlab score` writes a score table.")
+    try:
+        yield from reader(path, wanted)
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not text in UTF-8 (byte {error.start}): is it another format than its suffix says?") from error
+    except OSError as error:
+        raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
+
+
+def _read_csv(path: Path, wanted: Wanted) -> Iterator[Row]:
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.reader(file, strict=True)
+        try:
+            header = [name.strip() for name in next(reader, [])]
+            if not header:
+                raise DataError(f"{path} is empty: a table begins with the names of its columns")
+            wanted.check(path, header)
+            for cells in reader:
+                if not cells:
+                    continue
+                if len(cells) != len(header):
+                    raise DataError(f"{path}, line {reader.line_num}: {len(cells)} cells under {len(header)} column names")
+                yield f"line {reader.line_num}", dict(zip(header, map(Cell, cells), strict=True))
+        except csv.Error as error:
+            raise DataError(f"{path}, line {reader.line_num}: not readable as CSV ({error})") from error
+
+
+def _read_jsonl(path: Path, wanted: Wanted) -> Iterator[Row]:
+    with path.open(encoding="utf-8-sig") as file:
+        for number, line in enumerate(file, 1):
+            if not line.strip():
+                continue
+            try:
+                cells = json.loads(line)
+            except (ValueError, RecursionError) as error:
+                raise DataError(f"{path}, line {number}: not readable as JSON ({error}). JSONL has one object a line.") from error
+            if not isinstance(cells, dict):
+                raise DataError(f"{path}, line {number}: {type(cells).__name__} instead of an object. JSONL has one object a line.")
+            wanted.check(path, list(cells), f"line {number}")
+            yield f"line {number}", cells
+
+
+def load_json(path: Path) -> Any:
+    """A whole JSON file. Raises DataError where it is none."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8-sig"))
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not text in UTF-8 (byte {error.start}): is it another format than its suffix says?") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not readable as JSON ({error})") from error
+
+
+def _read_json(path: Path, wanted: Wanted) -> Iterator[Row]:
+    for place, cells in _records(path, load_json(path), wanted):
+        wanted.check(path, list(cells), place)
+        yield place, cells
+
+
+def _records(path: Path, value: Any, wanted: Wanted) -> Iterator[Row]:
+    if isinstance(value, list):
+        yield from _listed(path, value, "record")
+    elif not isinstance(value, dict):
+        raise DataError(f"{path} holds {type(value).__name__} instead of a list of records or records by their key")
+    elif all(isinstance(value.get(name), list | dict) for name in wanted.required):
+        yield from _by_column(path, value, wanted)
+    elif value and all(isinstance(record, dict) for record in value.values()):
+        for key, record in value.items():
+            yield f"record {key[:80]!r}", {KEY: key} | record
+    else:
+        inner = [name for name, records in value.items() if isinstance(records, list) and records and isinstance(records[0], dict)
+                 and all(column in records[0] for column in wanted.required)]
+        if len(inner) != 1:
+            shown = ", ".join(value)
+            raise DataError(f"{path} has {len(inner) or 'no'} lists of records with {', '.join(wanted.required)} (it has: "
+                            f"{shown[:200] if shown.isprintable() else 'nothing readable'}). {wanted.hint}")
+        wanted.notes.append(f"records are those of {inner[0]!r}")
+        yield from _listed(path, value[inner[0]], f"{inner[0]}, record")
+
+
+def _listed(path: Path, records: list[Any], what: str) -> Iterator[Row]:
+    for number, record in enumerate(records, 1):
+        if not isinstance(record, dict):
+            raise DataError(f"{path}, {what} {number}: {type(record).__name__} instead of an object")
+        yield f"{what} {number}", record
+
+
+def _by_column(path: Path, value: dict[str, Any], wanted: Wanted) -> Iterator[Row]:
+    """Lists by column, or values by index by column, as data frames are written."""
+    columns = {name: value[name] for name in wanted.read if isinstance(value.get(name), list | dict)}
+    lengths = {name: len(cells) for name, cells in columns.items()}
+    if len(set(lengths.values())) > 1 or len({type(cells) for cells in columns.values()}) > 1:
+        raise DataError(f"{path}: its columns differ in length or kind: {lengths}")
+    first = next(iter(columns.values()))
+    for number, index in enumerate(first if isinstance(first, dict) else range(len(first)), 1):
+        try:
+            yield f"record {number}", {name: cells[index] for name, cells in columns.items()}
+        except KeyError as error:
+            raise DataError(f"{path}, record {number}: a column has no entry {str(index)[:80]!r}") from error
+
+
+def _read_parquet(path: Path, wanted: Wanted) -> Iterator[Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+        names = list(file.schema_arrow.names)
+        wanted.check(path, names)
+        start = 0
+        for batch in file.iter_batches(columns=[name for name in wanted.read if name in names]):
+            for number, cells in enumerate(batch.to_pylist(), start + 1):
+                yield f"row {number}", cells
+            start += batch.num_rows
+    except (pa.ArrowException, OSError) as error:
+        reason = (str(error).splitlines() or ["damaged"])[0]
+        raise DataError(f"{path} is not a readable Parquet file ({reason}). Write or fetch it again.") from error
+
+
+READERS: dict[str, Callable[[Path, Wanted], Iterator[Row]]] = {
+    ".csv": _read_csv, ".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".json": _read_json, ".parquet": _read_parquet}
