@@ -49,10 +49,16 @@ def sweep(
     ] = None,
     on_error: Annotated[OnError, typer.Option(help="After a failed cell: start no more, or go on with the rest.")] = OnError.stop,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run cells again that failed before.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Run finished cells again; the new runs take their place.")] = False,
+    redo_before: Annotated[
+        str | None, typer.Option(help="Run cells again that began before this time: goes on with an interrupted --force.")
+    ] = None,
+    rerun_stale: Annotated[bool, typer.Option("--rerun-stale", help="Run cells again that another commit finished.")] = False,
 ) -> None:
-    """Launch a sweep, or go on with it where it stopped. Finished cells are never run again."""
+    """Launch a sweep, or go on with it where it stopped. Finished cells are not run again unless asked."""
     program("sweep").main(
-        name, arguments or [], dry_run=dry_run, workers=workers, on_error=on_error.value, retry_failed=retry_failed
+        name, arguments or [], dry_run=dry_run, workers=workers, on_error=on_error.value, retry_failed=retry_failed,
+        force=force, redo_before=redo_before, rerun_stale=rerun_stale,
     )
 
 
@@ -63,15 +69,24 @@ def collect(overrides: Overrides = None) -> None:
 
 
 @app.command(epilog="Example: `rmlab train preset=smoke data.scale=64 seed=1`")
-def train(overrides: Overrides = None) -> None:
-    """Train, score and report one verifier."""
-    program("train_verifier").main(overrides or [])
+def train(
+    overrides: Overrides = None,
+    force: Annotated[bool, typer.Option("--force", help="Train though this configuration is finished.")] = False,
+) -> None:
+    """Train, score and report one verifier. One that is finished, or being trained, is not trained a second time."""
+    program("train_verifier").main(overrides or [], force)
 
 
 @app.command(epilog="Example: `rmlab pretrain model=base_128x3 runtime=cuda training.compile=true`")
 def pretrain(overrides: Overrides = None) -> None:
     """Train the base model that small verifiers start from, on unlabelled text."""
     program("pretrain").main(overrides or [])
+
+
+@app.command("warm-start", epilog="Example: `rmlab warm-start model=path model.pretrained=FOLDER runtime=cuda engine=cuda`")
+def warm_start(overrides: Overrides = None) -> None:
+    """Teach a language model to act in micro-SWE from demonstrations, and measure it on held-out tasks."""
+    program("train_policy").main(overrides or [])
 
 
 @app.command(epilog="Example: `rmlab score --model RUN_ID rmlab/starter/trajectories.parquet -o scores.parquet`")
@@ -86,19 +101,31 @@ def score(
     program("score").main(model, trajectories, out, part=part, device=device)
 
 
-@app.command(epilog="Example: `rmlab evaluate scores.csv --json`")
+@app.command(epilog="Example: `rmlab evaluate scores.csv --columns score=final_probe,resolved=label,task_id=iid --html report.html`")
 def evaluate(
-    scores: Annotated[Path, typer.Argument(help="A score table: CSV, JSONL or Parquet with task_id, score, resolved.")],
+    scores: Annotated[list[Path], typer.Argument(
+        help="A score table (CSV, JSONL, JSON, Parquet) with task_id, score, resolved; or reports of a test harness, one attempt each.")],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    columns: Annotated[list[str] | None, typer.Option(
+        help="ROLE=COLUMN,... of a table with other names: task_id, score, resolved (COLUMN==VALUE: that value is resolved), policy, "
+             "...; logprobs, or yes_logprob and no_logprob, make a score; regression and reproduction are test results.")] = None,
     trajectories: Annotated[
-        Path | None, typer.Option(help="The trajectories that it scores; adds the baselines that need no verifier.")
+        Path | None, typer.Option(help="The trajectories that it scores; adds the baselines that read them.")
     ] = None,
     validation: Annotated[
-        Path | None, typer.Option(help="A score table of other tasks to fit temperature, Platt and isotonic on.")
+        Path | None, typer.Option(help="A score table of other tasks to fit temperature, Platt and isotonic on. Default: its own folds.")
     ] = None,
+    training_prior: Annotated[
+        float | None, typer.Option(help="Share of resolved examples in training: with --validation, the prior-corrected ECE.")
+    ] = None,
+    incomplete: Annotated[
+        str, typer.Option(help="What a task is that a report lists as incomplete: unresolved or unlabelled.")
+    ] = "unresolved",
+    html: Annotated[Path | None, typer.Option(help="A page to write: figures, intervals, worst errors; it loads nothing.")] = None,
 ) -> None:
     """All metrics of a score table: selection, discrimination, calibration, what the gradient sees."""
-    program("evaluate").main(scores, as_json, trajectories, validation)
+    program("evaluate").main(scores, as_json, trajectories, validation, columns=columns or [], training_prior=training_prior,
+                             incomplete=incomplete, html=html)
 
 
 @app.command(epilog="Example: `rmlab compare runs/a.parquet runs/b.parquet`")
@@ -116,7 +143,7 @@ def figures(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Sweeps or figures; none = all.", show_default=False)
     ] = None,
-    source: Annotated[str | None, typer.Option("--from", help="A store: URL or sqlite file. Default: the project's own.")] = None,
+    source: Annotated[str | None, typer.Option("--from", help="A store's URL or file, or a bundle. Default: the project's own.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder. Default: figures/ in the runs folder.")] = None,
 ) -> None:
     """Draw figures again from tracked runs: PDF, PNG and the CSV that each is drawn from."""

@@ -1,6 +1,7 @@
 """Collect: rolls policies out in micro-SWE and writes a trajectory set, labelled by hidden tests.
 
     rmlab collect output=runs/mine.parquet policy=[careful,hasty] parts.evaluation.tasks=50
+    rmlab collect output=runs/mine.parquet policy=[careful,language] language.language.model=FOLDER parts.verifier.tasks=50
 
 Deterministic by seed, whatever the workers and the batch.
 """
@@ -26,11 +27,12 @@ from rmlab.microswe.loading import LoadedTasks, load_tasks
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import Task
 from rmlab.policies.config import ScriptedConfig
+from rmlab.policies.language import LanguagePolicyConfig, play
 from rmlab.policies.rollout import Planned, plan, rollout
 from rmlab.policies.scripted import ScriptedPolicy
-from rmlab.progress import progress
+from rmlab.progress import Advance, progress
 from rmlab.tracking.config import TrackingConfig
-from rmlab.trajectories.record import PARTS
+from rmlab.trajectories.record import PARTS, Trajectory
 from rmlab.trajectories.store import TrajectorySet, write_trajectories
 
 if TYPE_CHECKING:
@@ -61,12 +63,22 @@ class PartsConfig:
 
 @dataclass
 class CollectConfig:
-    """tasks, output: paths. policy: name -> script. batch: attempts under way at once. tracked: log to MLflow too."""
+    """tasks, output: paths. policy: name -> script; language: name -> language model (conf/policy holds both kinds).
+
+    batch: scripted attempts under way at once. tracked: log to MLflow too.
+    """
 
     tasks: str = MISSING
     output: str = MISSING
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     policy: dict[str, ScriptedConfig] = field(default_factory=dict)
+    language: dict[str, LanguagePolicyConfig] = field(default_factory=dict)
+
+    @property
+    def names(self) -> list[str]:
+        """Of all policies, sorted."""
+        return sorted([*self.policy, *self.language])
+
     parts: PartsConfig = field(default_factory=PartsConfig)
     seed: int = 0
     workers: int = 2
@@ -87,17 +99,18 @@ def main(overrides: Sequence[str]) -> TrajectorySet:
 def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
     """Collects what the configuration asks for, writes the set and says what is in it. Raises UsageError for unknown names."""
     settings = cast(CollectConfig, OmegaConf.to_object(config))
-    if not settings.policy:
+    if not settings.names:
         raise UsageError("no policy is configured: name some, e.g. policy=[careful,hasty]")
+    if both := set(settings.policy) & set(settings.language):
+        raise UsageError(f"{sorted(both)[0]} is the name of a script and of a language model: give one of them another name")
     with Sandbox(settings.workers) as sandbox:
         loaded = load_tasks(Path(settings.tasks), sandbox)
         for reason, sources in loaded.left_out.items():
             print(f"left out: {sum(sources.values())} tasks ({reason}): {sources}", file=sys.stderr)
         planned = planned_attempts(loaded, settings)
-        policies = {name: ScriptedPolicy(name, script) for name, script in settings.policy.items()}
         with _start(settings) if settings.tracked else nullcontext() as logger:
             with progress("collecting", len(planned), "episodes", settings.progress) as advance:
-                trajectories = rollout(planned, policies, sandbox, settings.environment, settings.seed, settings.batch, advance)
+                trajectories = attempts_of(planned, sandbox, settings, advance)
             pool = write_trajectories(Path(settings.output), trajectories, {
                 "command": command, "seed": str(settings.seed), "tasks_fingerprint": loaded.fingerprint,
                 "rmlab_version": rmlab.__version__, "environment": settings.environment.evidence.value,
@@ -109,13 +122,24 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
     return pool
 
 
+def attempts_of(planned: Sequence[Planned], sandbox: Sandbox, settings: CollectConfig, advance: Advance) -> list[Trajectory]:
+    """Plays what is planned: scripts all together, language models one after the other."""
+    scripts = {name: ScriptedPolicy(name, script) for name, script in settings.policy.items()}
+    played = rollout([p for p in planned if p.policy in scripts], scripts, sandbox, settings.environment, settings.seed,
+                     settings.batch, advance)
+    for name, model in settings.language.items():
+        if mine := [p for p in planned if p.policy == name]:
+            played += play(model, mine, sandbox, settings.environment, settings.seed, advance)
+    return played
+
+
 def _start(settings: CollectConfig) -> "RunLogger":
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
 
     name = settings.tracking.name or f"{Path(settings.output).stem} s{settings.seed}"
     return RunLogger.start(Store.open(settings.tracking.uri), settings.tracking.experiment or EXPERIMENT, name, kind=KIND,
-                           params={"seed": settings.seed, "policies": len(settings.policy)})
+                           params={"seed": settings.seed, "policies": len(settings.names)})
 
 
 def _log(logger: "RunLogger", pool: TrajectorySet, loaded: LoadedTasks, settings: CollectConfig, isolation: str) -> None:
@@ -141,16 +165,16 @@ def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[Plann
         part: PartConfig = getattr(settings.parts, name)
         if part.tasks == 0:
             continue
-        unknown = set(part.policies) - set(settings.policy)
+        unknown = set(part.policies) - set(settings.names)
         if unknown:
             raise UsageError(f"parts.{name}.policies names {sorted(unknown)[0]}, which is not configured (there are "
-                             f"{', '.join(sorted(settings.policy))}). Add it to policy=[...], or set parts.{name}.policies=[] for all, "
+                             f"{', '.join(settings.names)}). Add it to policy=[...], or set parts.{name}.policies=[] for all, "
                              f"or parts.{name}.tasks=0 for none.")
         tasks = choose(loaded.part(name), part.tasks, settings.seed)
         if part.tasks is not None and len(tasks) < part.tasks:
             raise UsageError(f"parts.{name}.tasks={part.tasks} cannot be filled: {len(tasks)} tasks of that part hold here. "
                              "Lower it, or set it to null for all.")
-        planned += plan(tasks, part.policies or sorted(settings.policy), part.attempts)
+        planned += plan(tasks, part.policies or settings.names, part.attempts)
     if not planned:
         raise UsageError("nothing is to be collected: every part has tasks=0 or attempts=0. Set e.g. parts.verifier.tasks=20.")
     return planned

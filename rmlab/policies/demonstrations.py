@@ -21,11 +21,12 @@ from numpy.typing import NDArray
 
 from rmlab.errors import DataError
 from rmlab.microswe import grammar
-from rmlab.models.tokenizer import IM_END, IM_START
-from rmlab.policies.language_prompt import PolicyPrompt
+from rmlab.models.tokenizer import IM_END
+from rmlab.policies.language_prompt import OPEN, PolicyPrompt
 from rmlab.trajectories.record import Trajectory
 
 WRONG = "wrong"
+TURN = f"{IM_END}\n{OPEN}"
 
 
 @dataclass(frozen=True)
@@ -109,18 +110,15 @@ def lessons(trajectories: Iterable[Trajectory], prompt: PolicyPrompt, capacity: 
     return Lessons(tuple(made), dict(sorted(actions.items())), dict(sorted(left_out.items())))
 
 
-def repair_lessons(texts: Iterable[str], prompt: PolicyPrompt, capacity: int) -> list[Lesson]:
-    """Repairs of a pretraining corpus as lessons: the numbered program is read, the edit is taught. Longer ones are left out."""
-    made = []
-    for text in texts:
-        shown, _, edit = text.removesuffix(f"{IM_END}\n").partition(f"{IM_END}\n{IM_START}assistant\n")
-        if not edit:
-            raise DataError(f"{text[:60]!r} is no repair: it holds no turn of the assistant")
-        read = prompt.tokenizer.encode([f"{shown}{IM_END}\n{IM_START}assistant\n"])[0]
-        said = prompt.message(edit, escaped=True)
-        if len(read) + len(said) <= capacity:
-            made.append(_joined([(read, False), (said, True)]))
-    return made
+def repair_lessons(texts: Sequence[str], prompt: PolicyPrompt, capacity: int) -> list[Lesson]:
+    """Repairs of a corpus as lessons: the numbered program is read, the edit is taught. Those over `capacity` tokens are left out."""
+    halves = [text.removesuffix(f"{IM_END}\n").partition(TURN) for text in texts]
+    if wrong := next((text for text, (_, turn, _) in zip(texts, halves, strict=True) if not turn), None):
+        raise DataError(f"{wrong[:60]!r} is no repair: it holds no turn of the assistant")
+    read = prompt.begun([f"{shown}{TURN}" for shown, _, _ in halves])
+    said = prompt.ended([edit for _, _, edit in halves])
+    pairs = zip(read, said, strict=True)
+    return [_joined([(shown, False), (edit, True)]) for shown, edit in pairs if len(shown) + len(edit) <= capacity]
 
 
 def _lesson(trajectory: Trajectory, verdicts: Sequence[str], prompt: PolicyPrompt) -> Lesson:

@@ -30,9 +30,17 @@ class PolicyPrompt:
         """What follows a message: the end of its turn (ended: the policy said <|im_end|> itself), the answer, the next turn's start."""
         return self._ids(f"{'' if ended else IM_END}\n{IM_START}user\n{self._escaped(content)}{IM_END}\n{OPEN}")
 
-    def message(self, content: str, escaped: bool = False) -> list[int]:
-        """A message as a policy says it, with the <|im_end|> that ends it. escaped: the content is so already."""
-        return [*self._ids(content if escaped else self._escaped(content)), self.stop_id]
+    def message(self, content: str) -> list[int]:
+        """A message as a policy says it, with the <|im_end|> that ends it."""
+        return [*self._ids(self._escaped(content)), self.stop_id]
+
+    def begun(self, texts: Sequence[str]) -> list[list[int]]:
+        """Many beginnings of conversations that are rendered and escaped already."""
+        return self.tokenizer.encode(texts)
+
+    def ended(self, texts: Sequence[str]) -> list[list[int]]:
+        """Many messages that are escaped already, each with its <|im_end|>."""
+        return [[*ids[self._front:], self.stop_id] for ids in self.tokenizer.encode(texts)]
 
     def text(self, ids: Sequence[int]) -> str:
         """The message that a policy said, without the <|im_end|> behind it."""

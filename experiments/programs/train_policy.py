@@ -1,0 +1,279 @@
+"""Warm start: teaches a language model to act in micro-SWE from demonstrations of mixed quality.
+
+    rmlab warm-start model=path model.pretrained=FOLDER demonstrations.paths=[runs/demonstrations.parquet]
+
+base model → demonstrations of the supervised part (and repairs of a corpus) → imitation, the loss on right actions → pass@1 on
+held-out tasks, sampled and greedy → a model folder with policy.json. The folder is a policy for `rmlab collect policy=[language]`
+and the start of `rmlab rl`.
+"""
+
+import json
+import shlex
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+import rmlab
+from rmlab.configuration import compose, load_program
+from rmlab.errors import DataError, UsageError
+from rmlab.files import atomic_folder, write_text
+from rmlab.fingerprint import fingerprint, fingerprint_lines
+from rmlab.microswe.episode import EnvironmentConfig
+from rmlab.microswe.loading import LoadedTasks, load_tasks
+from rmlab.microswe.sandbox import Sandbox
+from rmlab.microswe.task import Task, read_tasks
+from rmlab.models.config import ModelConfig
+from rmlab.policies.demonstrations import Lesson, lessons, repair_lessons
+from rmlab.policies.engine import EngineConfig, Sampling
+from rmlab.policies.rollout import plan
+from rmlab.policies.success import Success, success
+from rmlab.progress import progress
+from rmlab.tracking.config import TrackingConfig
+from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig
+from rmlab.trajectories.store import TrajectorySet, read_trajectories
+
+if TYPE_CHECKING:
+    from rmlab.models.tokenizer import Tokenizer
+    from rmlab.policies.language_engine import LanguageEngine
+    from rmlab.tracking.run import RunLogger
+    from rmlab.training.policy import Imitated
+
+EXPERIMENT, KIND = "policies", "warm_start"
+SHARD = "15MB"  # of the saved weights: files of this size travel
+
+
+@dataclass
+class DemonstrationsConfig:
+    """paths: trajectory sets, whose supervised part is learned from. most: attempts, drawn by seed; null = all.
+
+    repeat: how often each stands in an epoch, beside repairs that stand there once. capacity: tokens of a conversation.
+    """
+
+    paths: list[str] = field(default_factory=list)
+    most: int | None = None
+    repeat: int = 1
+    capacity: int = 640
+
+
+@dataclass
+class RepairsConfig:
+    """corpus: of pretraining, whose functions are broken. each: repairs of a function; 0 = none, and no corpus is read."""
+
+    corpus: str = ""
+    each: int = 0
+
+
+@dataclass
+class HeldOutConfig:
+    """What is measured. tasks: of each part, null = all that hold, 0 = nothing is measured. attempts: sampled ones at a task."""
+
+    parts: list[str] = field(default_factory=lambda: ["validation", "rl"])
+    tasks: int | None = None
+    attempts: int = 4
+    temperature: float = 1.0
+    max_action_tokens: int = 64
+
+
+@dataclass
+class TrainPolicyConfig:
+    """tasks, output: file and folder. workers: of the sandbox. compiled: the decoder, by torch.compile. tracked: log to MLflow."""
+
+    tasks: str = MISSING
+    output: str = MISSING
+    seed: int = 0
+    workers: int = 2
+    compiled: bool = False
+    tracked: bool = True
+    demonstrations: DemonstrationsConfig = field(default_factory=DemonstrationsConfig)
+    repairs: RepairsConfig = field(default_factory=RepairsConfig)
+    held_out: HeldOutConfig = field(default_factory=HeldOutConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+
+
+ConfigStore.instance().store(name="train_policy_schema", node=TrainPolicyConfig)
+
+
+def main(overrides: Sequence[str]) -> Path:
+    """Composes `conf/train_policy.yaml` with the overrides and trains."""
+    return run(compose("train_policy", list(overrides)), command=shlex.join(["rmlab", "warm-start", *overrides]))
+
+
+def run(config: DictConfig, command: str = "rmlab warm-start") -> Path:
+    """Trains and measures one policy and returns its folder.
+
+    Raises an RmlabError where the base, the demonstrations or the device are missing, or the loss is no longer finite.
+    """
+    settings = OmegaConf.to_object(config)
+    assert isinstance(settings, TrainPolicyConfig)
+    if not settings.model.pretrained:
+        raise UsageError(f"model={settings.model.name} has no weights: a policy starts from a pretrained model, for example "
+                         "model=path model.pretrained=FOLDER (rmlab pretrain writes one)")
+    pools = [read_trajectories(path) for path in settings.demonstrations.paths]
+    texts = corpus_repairs(settings)  # forks, and so does the sandbox: before torch is imported
+    with ExitStack() as stack:
+        sandbox = stack.enter_context(Sandbox(settings.workers))
+        loaded = load_tasks(Path(settings.tasks), sandbox)
+        logger = stack.enter_context(_start(settings, pools)) if settings.tracked else None
+        model, tokenizer = the_base(Path(settings.model.pretrained))
+        taught, counts = material(pools, texts, tokenizer, settings)
+        took = teach(model, taught, tokenizer, settings, logger)
+        record = _record(pools, counts, took, model, tokenizer, loaded, settings, command)
+        measured = measure(model, tokenizer, loaded, sandbox, settings)
+        record["held_out"] = {name: asdict(found) for name, found in measured.items()}
+        folder = Path(settings.output)
+        save(folder, model, tokenizer, record, took)
+        if logger:
+            logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+            logger.params({"seed": settings.seed, "model_parameters": model.num_parameters(), "lessons": len(taught)})
+            logger.metrics({k: v for name, found in measured.items() for k, v in found.metrics(f"held_out_{name}").items()})
+            logger.artifact(folder)
+    print(f"{folder}: {model.num_parameters():,} parameters, {took.steps} steps, {took.tokens:,} tokens in {took.seconds:.0f} s "
+          f"({took.tokens_per_second:,.0f} tokens/s)")
+    return folder
+
+
+def the_base(folder: Path) -> "tuple[Any, Tokenizer]":
+    """The model that learns, in float32 on the CPU, and its tokenizer."""
+    from rmlab.models.pretrained import load_model
+    from rmlab.models.tokenizer import load_tokenizer
+
+    return load_model(folder), load_tokenizer(folder)
+
+
+def corpus_repairs(settings: TrainPolicyConfig) -> list[str]:
+    """Repairs drawn from the functions of the corpus, none of them a near copy of a held-out function."""
+    if not settings.repairs.each:
+        return []
+    from rmlab.policies.demonstrations_repairs import drawn_repairs
+    from rmlab.pretraining.corpus import Kind, read_corpus
+    from rmlab.pretraining.near_copies import held_out_functions
+
+    codes = [document.text for document in read_corpus(Path(settings.repairs.corpus)).of(Kind.code)]
+    tasks, _ = read_tasks(Path(settings.tasks))
+    with progress("repairs", len(codes), "functions", settings.runtime.progress) as advance:
+        return drawn_repairs(codes, held_out_functions(tasks), settings.repairs.each, settings.seed, settings.workers, advance)
+
+
+def material(pools: Sequence[TrajectorySet], texts: Sequence[str], tokenizer: "Tokenizer",
+             settings: TrainPolicyConfig) -> tuple[list[Lesson], dict[str, Any]]:
+    """What is taught, and how much of what was left out. Only attempts of the supervised part are learned from."""
+    from rmlab.policies.language_prompt import PolicyPrompt
+
+    config, prompt = settings.demonstrations, PolicyPrompt(tokenizer)
+    attempts = [t for pool in pools for t in pool.trajectories if t.split == "supervised"]
+    others = Counter(str(t.split) for pool in pools for t in pool.trajectories if t.split != "supervised")
+    if not attempts:
+        raise DataError(f"{', '.join(config.paths) or 'demonstrations.paths'}: no attempt of the supervised part is there to learn from")
+    attempts = sorted(attempts, key=lambda t: fingerprint([settings.seed, t.trajectory_id]))[: config.most]
+    found = lessons(attempts, prompt, config.capacity)
+    repaired = repair_lessons(texts, prompt, config.capacity)
+    counts = {"attempts": len(attempts), "lessons": len(found.lessons), "actions": found.actions, "left_out": found.left_out,
+              "of_other_parts": dict(sorted(others.items())), "repairs": len(repaired), "repairs_too_long": len(texts) - len(repaired)}
+    print(f"demonstrations: {json.dumps(counts)}")
+    return [*list(found.lessons) * config.repeat, *repaired], counts
+
+
+def teach(model: Any, taught: Sequence[Lesson], tokenizer: "Tokenizer", settings: TrainPolicyConfig,
+          logger: "RunLogger | None") -> "Imitated":
+    """Imitation; the model stays on the CPU in the end."""
+    from rmlab.training.policy import imitate
+
+    def log(step: int, loss: float, rate: float, speed: float) -> None:
+        if logger:
+            logger.metrics({"train/loss": loss, "train/learning_rate": rate, "train/tokens_per_second": speed}, step)
+
+    return imitate(model, taught, tokenizer.pad_id, optimizer=settings.optimizer, training=settings.training,
+                   runtime=settings.runtime, seed=settings.seed, compiled=settings.compiled, log=log)
+
+
+def measure(model: Any, tokenizer: "Tokenizer", loaded: LoadedTasks, sandbox: Sandbox, settings: TrainPolicyConfig) -> dict[str, Success]:
+    """pass@1 on held-out tasks by name: PART_sampled, PART_greedy."""
+    from rmlab.policies.language_engine import LanguageEngine
+    from rmlab.training.device import resolve_device
+
+    config, found = settings.held_out, {}
+    if config.tasks == 0:
+        return {}
+    device = resolve_device(settings.runtime.device)
+    engine = LanguageEngine(model, tokenizer, sandbox, settings.environment, settings.engine, device)
+    for part in config.parts:
+        chosen = held_out_tasks(loaded, part, config.tasks, settings.seed)
+        for name, temperature, attempts in (("sampled", config.temperature, config.attempts), ("greedy", 0.0, 1)):
+            sampling = Sampling(temperature, config.max_action_tokens)
+            found[f"{part}_{name}"] = _measured(engine, chosen, attempts, sampling, settings)
+            print(f"{part}, {name}: {found[f'{part}_{name}']}")
+    return found
+
+
+def held_out_tasks(loaded: LoadedTasks, part: str, number: int | None, seed: int) -> list[Task]:
+    """Tasks of a part, drawn by seed. Raises UsageError for the supervised part, an unknown one, or too few."""
+    tasks = [task for task in loaded.tasks if task.part == part]
+    if part == "supervised" or len(tasks) < (number or 1):
+        raise UsageError(f"held_out.parts={part}, held_out.tasks={number}: {len(tasks)} tasks of that part hold here, and the "
+                         "supervised part is learned from. Choose among validation, rl, verifier, evaluation.")
+    return sorted(tasks, key=lambda task: fingerprint([seed, task.task_id]))[:number]
+
+
+def _measured(engine: "LanguageEngine", tasks: Sequence[Task], attempts: int, sampling: Sampling, settings: TrainPolicyConfig) -> Success:
+    planned = plan(tasks, [settings.model.name], attempts)
+    with progress("held out", len(planned), "episodes", settings.runtime.progress) as advance:
+        rollouts = engine.rollout(planned, sampling, settings.seed, advance)
+    return success([rollout.trajectory for rollout in rollouts])
+
+
+def save(folder: Path, model: Any, tokenizer: "Tokenizer", record: dict[str, Any], took: "Imitated") -> None:
+    """Writes the model folder whole or not at all: weights in bfloat16 in files that travel, tokenizer, policy.json, log.json."""
+    import torch
+
+    with atomic_folder(folder) as temporary:
+        model.to(torch.bfloat16).save_pretrained(str(temporary), max_shard_size=SHARD)
+        tokenizer.save(temporary)
+        write_text(temporary / "policy.json", json.dumps(record, indent=1) + "\n")
+        write_text(temporary / "log.json", json.dumps(took.history) + "\n")
+
+
+def _record(pools: Sequence[TrajectorySet], counts: dict[str, Any], took: "Imitated", model: Any, tokenizer: "Tokenizer",
+            loaded: LoadedTasks, settings: TrainPolicyConfig, command: str) -> dict[str, Any]:
+    """Everything that names this policy: what it learned from, and what that took."""
+    import torch
+    import transformers
+
+    return {
+        "command": command, "seed": settings.seed, "rmlab_version": rmlab.__version__, "base": settings.model.pretrained,
+        "demonstrations": [pool.fingerprint for pool in pools], "counts": counts, "tasks_fingerprint": loaded.fingerprint,
+        "tokenizer_fingerprint": tokenizer.fingerprint, "parameters": model.num_parameters(),
+        "steps": took.steps, "tokens": took.tokens, "taught_tokens": took.taught_tokens, "seconds": round(took.seconds, 1),
+        "tokens_per_second": round(took.tokens_per_second), "torch": torch.__version__, "transformers": transformers.__version__,
+        "device": torch.cuda.get_device_name() if torch.cuda.is_available() and settings.runtime.device != "cpu" else "cpu",
+        "optimizer": asdict(settings.optimizer), "training": asdict(settings.training), "environment": asdict(settings.environment),
+    }
+
+
+def _start(settings: TrainPolicyConfig, pools: Sequence[TrajectorySet]) -> "RunLogger":
+    from rmlab.tracking.run import RunLogger
+    from rmlab.tracking.store import Store
+
+    name = settings.tracking.name or f"{settings.model.name} s{settings.seed}"
+    dataset = fingerprint_lines(pool.fingerprint for pool in pools)
+    logger = RunLogger.start(Store.open(settings.tracking.uri), settings.tracking.experiment or EXPERIMENT, name, kind=KIND,
+                             tags={"dataset": dataset})
+    logger.dataset("demonstrations", dataset, "training", {"path": ", ".join(Path(p).name for p in settings.demonstrations.paths)},
+                   {"trajectories": sum(len(pool) for pool in pools)})
+    return logger
+
+
+if __name__ == "__main__":
+    load_program("train_policy").main(sys.argv[1:])

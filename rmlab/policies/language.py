@@ -1,0 +1,52 @@
+"""A language model as a policy: from a folder to attempts."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from omegaconf import MISSING
+
+from rmlab.microswe.episode import EnvironmentConfig
+from rmlab.microswe.sandbox import Sandbox
+from rmlab.policies.engine import EngineConfig, Sampling
+from rmlab.policies.rollout import Planned
+from rmlab.progress import Advance
+
+if TYPE_CHECKING:
+    from rmlab.policies.language_engine import LanguageEngine
+    from rmlab.trajectories.record import Trajectory
+
+
+@dataclass
+class LanguagePolicyConfig:
+    """model: a folder with a model and its tokenizer. temperature, max_action_tokens: see Sampling. device: cpu, cuda, auto."""
+
+    model: str = MISSING
+    temperature: float = 1.0
+    max_action_tokens: int = 64
+    device: str = "auto"
+    engine: EngineConfig = field(default_factory=EngineConfig)
+
+    @property
+    def sampling(self) -> Sampling:
+        """How tokens are taken."""
+        return Sampling(self.temperature, self.max_action_tokens)
+
+
+def load_engine(config: LanguagePolicyConfig, sandbox: Sandbox, environment: EnvironmentConfig) -> "LanguageEngine":
+    """The engine of one policy. Raises DataError where the folder holds no model."""
+    from rmlab.models.pretrained import load_model
+    from rmlab.models.tokenizer import load_tokenizer
+    from rmlab.policies.language_engine import LanguageEngine
+    from rmlab.training.device import resolve_device
+
+    device, folder = resolve_device(config.device), Path(config.model)
+    return LanguageEngine(load_model(folder).eval(), load_tokenizer(folder), sandbox, environment, config.engine, device)
+
+
+def play(config: LanguagePolicyConfig, planned: Sequence[Planned], sandbox: Sandbox, environment: EnvironmentConfig, seed: int,
+         advance: Advance | None = None) -> "list[Trajectory]":
+    """The trajectories of planned attempts, in the order of the plan."""
+    engine = load_engine(config, sandbox, environment)
+    return [rollout.trajectory for rollout in engine.rollout(planned, config.sampling, seed, advance)]

@@ -1,0 +1,80 @@
+"""How good is a policy? pass@1 with its interval, and how its attempts go.
+
+pass@1 = the mean over tasks of the share of attempts that are resolved (design: a mean over tasks, not over rows). Attempts at
+one task, and at tasks of one cluster, stand or fall together: the bootstrap draws whole clusters.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rmlab.errors import DataError
+from rmlab.metrics.uncertainty import cluster_weights
+from rmlab.microswe import grammar
+from rmlab.trajectories.record import Trajectory
+
+REPLICATES = 2000
+
+
+@dataclass(frozen=True)
+class Success:
+    """pass_at_1 with its 95 % percentile interval. The shares are over attempts. unlabelled: left out, counted."""
+
+    pass_at_1: float
+    low: float
+    high: float
+    tasks: int
+    attempts: int
+    unlabelled: int
+    unfinished: float
+    ran: float
+    unreadable: float
+    turns: float
+
+    def metrics(self, group: str) -> dict[str, float]:
+        """By metric name, as `GROUP/pass_at_1`."""
+        names = ("pass_at_1", "unfinished", "ran", "unreadable", "turns")
+        return {f"{group}/{name}": getattr(self, name) for name in names} | {f"{group}/pass_at_1_low": self.low,
+                                                                             f"{group}/pass_at_1_high": self.high}
+
+    def __str__(self) -> str:
+        return (f"pass@1 {self.pass_at_1:.3f} [{self.low:.3f}, {self.high:.3f}], {self.tasks} tasks, {self.attempts} attempts "
+                f"({self.unlabelled} without label), unfinished {self.unfinished:.3f}, ran {self.ran:.3f}, "
+                f"unreadable messages {self.unreadable:.3f}, {self.turns:.2f} turns")
+
+
+def success(trajectories: Sequence[Trajectory], seed: int = 0) -> Success:
+    """Measures the attempts of one policy. Raises DataError where none has a label."""
+    labelled = [t for t in trajectories if t.resolved is not None]
+    if not labelled:
+        raise DataError(f"none of {len(trajectories)} attempts has a label: there is no pass@1")
+    by_task: dict[str, list[bool]] = {}
+    cluster_of: dict[str, str] = {}
+    for t in labelled:
+        by_task.setdefault(t.task_id, []).append(bool(t.resolved))
+        cluster_of[t.task_id] = t.cluster
+    clusters = {name: i for i, name in enumerate(sorted(set(cluster_of.values())))}
+    cluster_K = np.array([clusters[cluster_of[task]] for task in by_task])
+    rate_K = np.array([np.mean(labels) for labels in by_task.values()])
+    sum_C = np.bincount(cluster_K, rate_K, len(clusters))
+    count_C = np.bincount(cluster_K, minlength=len(clusters)).astype(float)
+    value_R = np.concatenate([(w_RC @ sum_C) / (w_RC @ count_C) for w_RC in cluster_weights(len(clusters), REPLICATES, seed)])
+    low, high = np.quantile(value_R, [0.025, 0.975])
+    said = [[m.content for m in t.messages if m.role == "assistant"] for t in labelled]
+    messages = [content for contents in said for content in contents]
+    return Success(
+        float(rate_K.mean()), float(low), float(high), len(by_task), len(labelled), len(trajectories) - len(labelled),
+        unfinished=float(np.mean([t.exit_status == "unfinished" for t in labelled])),
+        ran=float(np.mean([any(content.strip() == "run" for content in contents) for contents in said])),
+        unreadable=float(np.mean([_unreadable(content) for content in messages])) if messages else 0.0,
+        turns=float(np.mean([len(contents) for contents in said])),
+    )
+
+
+def _unreadable(content: str) -> bool:
+    try:
+        grammar.parse(content)
+    except grammar.UnreadableAction:
+        return True
+    return False
