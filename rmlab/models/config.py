@@ -15,6 +15,8 @@ class ModelConfig:
     """A Qwen3-shaped causal language model (transformers' Qwen3 classes) of random initialisation.
 
     head_dim is free in Qwen3 (not hidden_size / heads). max_positions bounds the context in tokens.
+    experts: of every layer, 0 = dense. A token goes through experts_per_token of them, each of expert_size (dense layers have
+    intermediate_size); balance: weight of the balance loss (`rmlab.models.moe`).
     pretrained: a local folder with a model and its tokenizer; the fields of shape and `tokenizer` then say nothing.
     """
 
@@ -25,6 +27,10 @@ class ModelConfig:
     kv_heads: int = 2
     head_dim: int = 32
     intermediate_size: int = 384
+    experts: int = 0
+    experts_per_token: int = 2
+    expert_size: int = 128
+    balance: float = 0.01
     max_positions: int = 1024
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     pretrained: str | None = None

@@ -14,6 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import scaled_dot_product_attention
 
+from rmlab.models.moe import Routing
+
 
 def pad_right(sequences: Sequence[Sequence[int] | NDArray[np.int32]], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
     """ids_BT (int64, filled with pad_id) and length_B (int64) of B sequences of at least one token each."""
@@ -24,20 +26,30 @@ def pad_right(sequences: Sequence[Sequence[int] | NDArray[np.int32]], pad_id: in
     return torch.from_numpy(ids_BT), torch.from_numpy(length_B)
 
 
-def last_logits(model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor) -> torch.Tensor:
+def last_logits(model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor, routing: Routing | None = None) -> torch.Tensor:
     """logits_BV in float32 of the token that follows each sequence's last real token.
 
-    model: a transformers causal language model. ids_BT: right-padded; length_B: real tokens of each row.
+    model: a transformers causal language model. ids_BT: right-padded; length_B: real tokens of each row. routing: see `last_hidden`.
+    """
+    logits_BV: torch.Tensor = model.get_output_embeddings()(last_hidden(model, ids_BT, length_B, routing))
+    return logits_BV.float()
+
+
+def last_hidden(model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor, routing: Routing | None = None) -> torch.Tensor:
+    """hidden_BH behind each sequence's last real token, after the final norm.
+
+    routing: takes what the routers of a mixture of experts did, while it trains; a dense model has none.
     """
     decoder = model.get_decoder()
     last_B = length_B - 1
     if _is_plain_qwen3(decoder):
-        last_BH = _last_hidden(decoder, ids_BT, last_B)
-    else:
-        hidden_BTH = decoder(input_ids=ids_BT, use_cache=False).last_hidden_state
-        last_BH = hidden_BTH[torch.arange(len(last_B), device=hidden_BTH.device), last_B]
-    logits_BV: torch.Tensor = model.get_output_embeddings()(last_BH)
-    return logits_BV.float()
+        return _last_hidden(decoder, ids_BT, last_B)
+    more = {} if routing is None else {"output_router_logits": True}
+    found = decoder(input_ids=ids_BT, use_cache=False, **more)
+    if routing is not None:
+        routing.add(found.router_logits, length_B)
+    hidden_BH: torch.Tensor = found.last_hidden_state[torch.arange(len(last_B), device=ids_BT.device), last_B]
+    return hidden_BH
 
 
 def _is_plain_qwen3(decoder: Any) -> bool:

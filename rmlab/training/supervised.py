@@ -1,15 +1,16 @@
-"""Supervised training on one token: what should follow the prompt?
+"""Supervised training on prompts: what should follow, or any other loss that is a sum over examples.
 
-Loss = cross-entropy over the whole vocabulary at the last position of each prompt, averaged over the examples of an
-optimiser step. Micro-batches add up sums that are divided by the step's example count, so that 8 × 1 = 2 × 4 (gradient
-accumulation that averages averages is the bug of transformers #34191).
+As it stands the loss is cross-entropy over the whole vocabulary at the last position of each prompt, averaged over the
+examples of an optimiser step. Micro-batches add up sums that are divided by the step's example count, so that 8 × 1 = 2 × 4
+(gradient accumulation that averages averages is the bug of transformers #34191). The balance loss of a mixture of experts is
+no sum over examples: each micro-batch's counts by its share of the step.
 """
 
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from torch.nn.functional import cross_entropy
 from rmlab.errors import RmlabError
 from rmlab.fingerprint import fingerprint, fingerprint_lines
 from rmlab.models.last_position import last_logits, pad_right
+from rmlab.models.moe import Routing, experts_of
 from rmlab.progress import progress
 from rmlab.training.batching import plan_batches
 from rmlab.training.checkpoint import load_checkpoint, save_checkpoint
@@ -30,6 +32,18 @@ Log = Callable[[int, float, float, float], None]
 """(step from 1, loss, learning rate, tokens/s) of one optimiser step."""
 
 
+Watch = Callable[[int, dict[str, float]], None]
+"""(step from 1, what the routers of a mixture of experts did in it)."""
+
+
+class Item(Protocol):
+    """What a loss is summed over. tokens: that are read for it. content: everything that decides what it teaches."""
+
+    @property
+    def tokens(self) -> int: ...
+    def content(self) -> str: ...
+
+
 @dataclass(frozen=True)
 class Example:
     """A prompt's token ids and the one id that should follow."""
@@ -37,42 +51,81 @@ class Example:
     ids: Sequence[int] | NDArray[np.int32]
     target: int
 
+    @property
+    def tokens(self) -> int:
+        """Of the prompt."""
+        return len(self.ids)
+
+    def content(self) -> str:
+        """Target and ids as text."""
+        return f"{self.target} {' '.join(map(str, self.ids))}"
+
+
+class Loss(Protocol):
+    """The sum of a loss over examples, with its gradient; pad_id fills up what is read together, routing goes to the model."""
+
+    def __call__(self, model: Any, part: Sequence[Any], pad_id: int, device: Any, routing: Routing | None) -> torch.Tensor: ...
+
+
+def answer_loss(model: Any, part: Sequence[Example], pad_id: int, device: Any, routing: Routing | None = None) -> torch.Tensor:
+    """Cross-entropy over the whole vocabulary behind each prompt, summed."""
+    target_B = torch.tensor([e.target for e in part], device=device.device)
+    logits_BV = read(last_logits, model, [e.ids for e in part], pad_id, device, routing)
+    return cross_entropy(logits_BV, target_B, reduction="sum")
+
+
+def read(reader: Callable[..., torch.Tensor], model: Any, sequences: Sequence[Any], pad_id: int, device: Any,
+         routing: Routing | None) -> torch.Tensor:
+    """What `last_logits` or `last_hidden` makes of B sequences of ids, in the run's arithmetic on its device."""
+    ids_BT, length_B = pad_right(sequences, pad_id)
+    with device.autocast():
+        return reader(model, ids_BT.to(device.device), length_B.to(device.device), *([] if routing is None else [routing]))
+
 
 @dataclass(frozen=True)
 class Trained:
     """What training took. history: (step, loss, learning rate, tokens/s) of every step, resumed ones included.
 
-    tokens: real tokens read, padding aside. seconds: of training in this process. resumed_at: step gone on from, 0 = none.
+    tokens: real tokens read, padding aside. seconds: of training in this process, which read `tokens_here`. resumed_at: step
+    gone on from, 0 = none.
     """
 
     steps: int
     tokens: int
+    tokens_here: int
     seconds: float
     resumed_at: int
     history: tuple[tuple[int, float, float, float], ...]
 
 
-def train(model: Any, examples: Sequence[Example], pad_id: int, device: Any, *, optimizer: OptimizerConfig, training: TrainingConfig,
-          runtime: RuntimeConfig, seed: int, checkpoint: Path | None = None, log: Log | None = None, title: str = "train") -> Trained:
+def train(model: Any, examples: Sequence[Item], pad_id: int, device: Any, *, optimizer: OptimizerConfig, training: TrainingConfig,
+          runtime: RuntimeConfig, seed: int, checkpoint: Path | None = None, log: Log | None = None, watch: Watch | None = None,
+          loss: Loss = answer_loss, title: str = "train") -> Trained:
     """Trains `model` in place (and leaves it on the device) and returns what it took.
 
     examples: at least one; every one is seen once an epoch. device: the run's Accelerator. checkpoint: file for exact resume,
     written when `runtime.checkpoint_seconds` have gone by since the last; it stays when training ends, its owner removes it. log: is told
-    every step, those before a resume first.
+    every step, those before a resume first; watch likewise, for a mixture of experts. loss: of a few examples, summed.
     Raises RmlabError where the loss is no longer finite.
     """
     model, adam = device.prepare(model, adamw(model, optimizer))
-    plan = plan_batches([len(e.ids) for e in examples], training, seed)
+    plan = plan_batches([e.tokens for e in examples], training, seed)
+    routing = Routing(model.config.num_experts_per_tok, model.config.router_aux_loss_coef) if experts_of(model) else None
     run = _identity(model, examples, optimizer, training, seed)
     torch.manual_seed(seed)
     state = load_checkpoint(checkpoint, model, adam.optimizer, run) if checkpoint else None
     history = [tuple(row) for row in state["history"]] if state else []
-    if log:
-        for row in history:
+    watched = [(step, values) for step, values in state["watched"]] if state else []
+    for row in history:
+        if log:
             log(*row)
+    for step, values in watched:
+        if watch:
+            watch(step, values)
     first, tokens = (state["step"], state["tokens"]) if state else (0, 0)
+    before_tokens = tokens
     started = saved = time.monotonic()
-    total = sum(len(examples[i].ids) for batch in plan[first:] for i in batch)
+    total = sum(examples[i].tokens for batch in plan[first:] for i in batch)
     model.train()
     with progress(title, total, "tokens", show=runtime.progress) as advance:
         for step in range(first, len(plan)):
@@ -81,47 +134,51 @@ def train(model: Any, examples: Sequence[Example], pad_id: int, device: Any, *, 
             for group in adam.param_groups:
                 group["lr"] = rate
             batch = [examples[i] for i in plan[step]]
-            loss = accumulate(model, batch, pad_id, training.micro_batch_size, device)
-            if not loss < float("inf"):
-                raise RmlabError(f"the loss is {loss} at step {step + 1} of {len(plan)}: training diverged. "
+            value = accumulate(model, batch, pad_id, training.micro_batch_size, device, loss, routing)
+            if not value < float("inf"):
+                raise RmlabError(f"the loss is {value} at step {step + 1} of {len(plan)}: training diverged. "
                                  f"Lower optimizer.learning_rate ({optimizer.learning_rate}).")
             device.clip_grad_norm_(model.parameters(), optimizer.gradient_clip)
             adam.step()
             adam.zero_grad(set_to_none=True)
-            read = sum(len(e.ids) for e in batch)
-            tokens += read
+            seen = sum(e.tokens for e in batch)
+            tokens += seen
             now = time.monotonic()
-            history.append((step + 1, loss, rate, read / max(now - before, 1e-9)))
+            history.append((step + 1, value, rate, seen / max(now - before, 1e-9)))
             if log:
                 log(*history[-1])
-            advance(read, f"loss {loss:.3f}")
+            if routing is not None:
+                watched.append((step + 1, routing.take_metrics()))
+                if watch:
+                    watch(*watched[-1])
+            advance(seen, f"loss {value:.3f}")
             if checkpoint and now - saved >= runtime.checkpoint_seconds and step + 1 < len(plan):
                 save_checkpoint(checkpoint, model, adam.optimizer,
-                                {"run": run, "step": step + 1, "tokens": tokens, "history": history})
+                                {"run": run, "step": step + 1, "tokens": tokens, "history": history, "watched": watched})
                 saved = time.monotonic()
     model.eval()
-    return Trained(len(plan), tokens, time.monotonic() - started, first, tuple(history))
+    return Trained(len(plan), tokens, tokens - before_tokens, time.monotonic() - started, first, tuple(history))
 
 
-def accumulate(model: Any, batch: Sequence[Example], pad_id: int, micro_batch_size: int, device: Any) -> float:
+def accumulate(model: Any, batch: Sequence[Item], pad_id: int, micro_batch_size: int, device: Any, loss: Loss = answer_loss,
+               routing: Routing | None = None) -> float:
     """Adds the gradient of the batch's mean loss to the parameters, micro-batch by micro-batch; returns that loss.
 
-    device: the Accelerator. Micro-batches are cut in the order given; the loss is divided by the size of the whole batch.
+    device: the Accelerator. Micro-batches are cut in the order given; the loss is divided by the size of the whole batch. The
+    balance loss adds to the gradient, not to what is returned.
     """
     total = 0.0
     for start in range(0, len(batch), micro_batch_size):
         part = batch[start : start + micro_batch_size]
-        ids_BT, length_B = pad_right([e.ids for e in part], pad_id)
-        target_B = torch.tensor([e.target for e in part], device=device.device)
-        with device.autocast():
-            logits_BV = last_logits(model, ids_BT.to(device.device), length_B.to(device.device))
-        loss = cross_entropy(logits_BV, target_B, reduction="sum") / len(batch)
-        device.backward(loss)
-        total += float(loss.detach())
+        mean = loss(model, part, pad_id, device, routing) / len(batch)
+        total += float(mean.detach())
+        if routing is not None:
+            mean = mean + routing.take_loss() * (len(part) / len(batch))
+        device.backward(mean)
     return total
 
 
-def _identity(model: Any, examples: Sequence[Example], optimizer: OptimizerConfig, training: TrainingConfig, seed: int) -> str:
+def _identity(model: Any, examples: Sequence[Item], optimizer: OptimizerConfig, training: TrainingConfig, seed: int) -> str:
     shapes = [[name, list(parameter.shape)] for name, parameter in model.named_parameters()]
-    content = fingerprint_lines(f"{e.target} {' '.join(map(str, e.ids))}" for e in examples)
+    content = fingerprint_lines(e.content() for e in examples)
     return fingerprint([SEMANTICS, shapes, content, asdict(optimizer), asdict(training), seed])
