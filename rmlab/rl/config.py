@@ -1,0 +1,134 @@
+"""What a policy is trained with: rewards, advantages, loss, and how much. Every option is part of the run's hash.
+
+Definitions: design.md section 5. Names of algorithms: GRPO (DeepSeekMath, arXiv 2402.03300), GSPO (arXiv 2507.18071),
+clipping that keeps gradients (GPPO, Klear-Reasoner, arXiv 2508.07629), dynamic sampling (DAPO, arXiv 2503.14476).
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+SEMANTICS = 1
+"""Bumped when the same configuration, start and verifier train to another policy; part of every config hash."""
+
+
+class Algorithm(StrEnum):
+    """What the ratio of new to old probability is taken of."""
+
+    gspo = "gspo"  # a whole sequence: exp of the mean over its own tokens
+    grpo = "grpo"  # every token
+
+
+class Scale(StrEnum):
+    """What centred rewards of a group are divided by."""
+
+    std = "std"  # the group's standard deviation, at least `std_floor`: small groups of noise are not blown up
+    none = "none"  # nothing (Dr. GRPO): dividing weighs tasks by how evenly they are solved
+
+
+class Clipping(StrEnum):
+    """What becomes of a ratio beyond the clip."""
+
+    cut = "cut"  # PPO's: constant, so no gradient
+    preserve = "preserve"  # GPPO's: the same value, and the gradient as if the ratio stood at the clip
+
+
+class LossMean(StrEnum):
+    """What the loss is a mean of. GSPO's is over sequences by definition."""
+
+    sequence = "sequence"  # over tokens within each sequence, then over sequences
+    token = "token"  # over all tokens: long sequences weigh more
+
+
+class KL(StrEnum):
+    """Estimators of KL(policy, start) from sampled tokens, d = log policy - log start (Schulman 2020).
+
+    As a loss on its own samples only k2's gradient is that of the KL; k1's is zero in the mean, k3's is biased.
+    """
+
+    k1 = "k1"  # d
+    k2 = "k2"  # d² / 2
+    k3 = "k3"  # exp(-d) - 1 + d
+
+
+@dataclass
+class AlgorithmConfig:
+    """clip_low, clip_high: the ratio is clipped to [1 - clip_low, 1 + clip_high]; GSPO's clip is far smaller than GRPO's.
+
+    ratio_guard: a sequence whose mean |log ratio| (GRPO: a token's) is above it is left out of the update and counted; null = none.
+    kl_weight, entropy_weight: of these terms in the loss, 0 = off.
+    """
+
+    name: Algorithm = Algorithm.gspo
+    scale: Scale = Scale.std
+    std_floor: float = 0.25
+    clip_low: float = 0.03
+    clip_high: float = 0.04
+    clipping: Clipping = Clipping.cut
+    mean: LossMean = LossMean.sequence
+    kl: KL = KL.k2
+    kl_weight: float = 0.0
+    entropy_weight: float = 0.0
+    ratio_guard: float | None = 1.0
+
+
+class RewardMode(StrEnum):
+    """What an attempt is paid for. The first three are design.md section 5's; the others are ablations."""
+
+    execution = "execution"
+    execution_free = "execution_free"
+    hybrid = "hybrid"
+    similarity = "similarity"  # of the patch to the reference (SWE-RL, arXiv 2502.18449)
+    weak_tests = "weak_tests"  # execution of the public call alone
+
+
+class Calibration(StrEnum):
+    """Post-hoc calibration of the verifier before it pays, fitted on its validation scores."""
+
+    none = "none"
+    temperature = "temperature"
+    platt = "platt"
+    isotonic = "isotonic"
+
+
+class Combine(StrEnum):
+    """How several verifiers make one score."""
+
+    mean = "mean"
+    lower_bound = "lower_bound"  # mean - bound_width × standard deviation over verifiers, at least 0
+
+
+@dataclass
+class TransformConfig:
+    """Changes of the score's logit. Each leaves something that offline metrics see as it is, and moves another.
+
+    slope, shift: logit → slope · logit + shift: order and AUC stay, calibration moves. difficulty: weight of the task's frozen
+    log odds of being solved by the start: pooled AUC rises, what a group sees hardly moves. spread: the distance of a
+    group's logits from their mean is multiplied by it: order stays, what std-free advantages weigh moves.
+    """
+
+    slope: float = 1.0
+    shift: float = 0.0
+    difficulty: float = 0.0
+    spread: float = 1.0
+
+
+@dataclass
+class RewardConfig:
+    """weight: of the score in hybrid. unfinished: what is added for an attempt that never submitted.
+
+    ensemble: verifiers beside `verifier`, named as that is. bound_width: standard deviations, for lower_bound.
+    """
+
+    mode: RewardMode = RewardMode.execution
+    weight: float = 1.0
+    unfinished: float = -0.5
+    calibration: Calibration = Calibration.none
+    ensemble: list[str] = field(default_factory=list)
+    combine: Combine = Combine.mean
+    bound_width: float = 1.0
+    transform: TransformConfig = field(default_factory=TransformConfig)
+
+    @property
+    def needs_score(self) -> bool:
+        """Whether a verifier pays."""
+        return self.mode in (RewardMode.execution_free, RewardMode.hybrid)

@@ -1,0 +1,117 @@
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rmlab.errors import DataError
+from rmlab.metrics.discrimination import pairs_in_groups
+from rmlab.microswe.task import Task
+from rmlab.rl.config import RewardConfig, RewardMode, TransformConfig
+from rmlab.rl.rewards import reference_patch, rewards, similarity
+from rmlab.rl.transforms import log_odds, transform
+from rmlab.trajectories.record import Message, Trajectory
+
+TASK = Task(
+    task_id="t", function_id="m.f", package="m", source="stdlib", cluster="c", part="rl", entry="f", context="",
+    original="def f(x):\n    return x + 1", code="def f(x):\n    return x - 1", lines=(2,), operators=("arithmetic",),
+    inputs=("(1,)",), outputs=("2",), public=0, public_share=0.5,
+)
+
+
+def attempt(resolved: bool | None, exit_status: Any = "submitted", patch: str = "", public_passed: bool = False) -> Trajectory:
+    return Trajectory(task_id="t", cluster="c", source="stdlib", policy="p", attempt=0, messages=(Message("user", "x"),), patch=patch,
+                      exit_status=exit_status, resolved=resolved, extra={"public_passed": public_passed})
+
+
+FOUR = [attempt(True), attempt(False), attempt(False, "unfinished"), attempt(True, "unfinished")]
+SCORES = np.array([0.9, 0.4, 0.3, 0.8])
+
+
+@pytest.mark.parametrize(("config", "expected"), [
+    (RewardConfig(RewardMode.execution), [1, 0, -0.5, 1]),
+    (RewardConfig(RewardMode.execution_free), [0.9, 0.4, -0.2, 0.3]),
+    (RewardConfig(RewardMode.hybrid), [1.9, 0.4, -0.2, 1.8]),
+    (RewardConfig(RewardMode.hybrid, weight=0.5), [1.45, 0.2, -0.35, 1.4]),
+    (RewardConfig(RewardMode.execution, unfinished=-1), [1, 0, -1, 1]),
+])
+def test_the_definitions(config: RewardConfig, expected: list[float]) -> None:
+    found = rewards(FOUR, config, {"t": TASK}, SCORES)
+    np.testing.assert_allclose(found.total_N, expected, atol=1e-12)
+    np.testing.assert_allclose(sum(found.parts.values()), found.total_N)
+
+
+def test_weak_tests_pay_for_the_public_call_alone() -> None:
+    shown = [attempt(False, status, public_passed=passed) for status, passed in
+             (("submitted", True), ("submitted", False), ("unfinished", False), ("unfinished", True))]
+    assert rewards(shown, RewardConfig(RewardMode.weak_tests), {"t": TASK}).total_N.tolist() == [1, 0, -0.5, 1]
+    with pytest.raises(DataError, match="does not say whether the public call passed"):
+        rewards([replace(shown[0], extra={})], RewardConfig(RewardMode.weak_tests), {"t": TASK})
+
+
+def test_similarity_to_the_reference_patch() -> None:
+    """The reference is two lines of 17 characters with a break between: "2- return x - 1", "2+ return x + 1"."""
+    reference = reference_patch(TASK)
+    assert reference == "2- return x - 1\n2+ return x + 1"
+    assert similarity(reference, reference) == 1
+    assert similarity("", reference) == 0
+    near = "2- return x - 1\n2+ return x + 2"  # 30 of 31 characters match in both
+    assert similarity(near, reference) == pytest.approx(30 / 31)
+    found = rewards([attempt(True, patch=reference), attempt(False, "unfinished")], RewardConfig(RewardMode.similarity), {"t": TASK})
+    assert found.total_N.tolist() == [1, -0.5]
+
+
+def test_what_has_no_label_or_score_is_an_error() -> None:
+    with pytest.raises(DataError, match="environment failure is never rewarded"):
+        rewards([attempt(None, "error")], RewardConfig(), {"t": TASK})
+    with pytest.raises(DataError, match="4 attempts and 0 scores"):
+        rewards(FOUR, RewardConfig(RewardMode.hybrid), {"t": TASK})
+    with pytest.raises(DataError, match="1 of 4 attempts have no score, the first at t: a missing score is not a reward"):
+        rewards(FOUR, RewardConfig(RewardMode.execution_free), {"t": TASK}, np.array([0.1, np.nan, 0.2, 0.3]))
+
+
+GROUP = np.array([0, 0, 1, 1])
+
+
+def test_no_transform_is_no_change() -> None:
+    assert transform(SCORES, GROUP, TransformConfig()) is SCORES
+
+
+def test_slope_and_shift_by_hand() -> None:
+    """logit 0.8 = log 4; twice that is log 16: 16/17. A shift of -log 4 makes 0.8 to a half."""
+    score = np.array([0.8, 0.5])
+    np.testing.assert_allclose(transform(score, GROUP[:2], TransformConfig(slope=2)), [16 / 17, 0.5], atol=1e-9)
+    np.testing.assert_allclose(transform(score, GROUP[:2], TransformConfig(shift=-np.log(4))), [0.5, 0.2], atol=1e-9)
+
+
+def test_spread_by_hand() -> None:
+    """Logits log 4 and 0, mean log 2: at spread 0 both become 2/3; at 2, log 8 and -log 2."""
+    score, group = np.array([0.8, 0.5]), np.array([0, 0])
+    np.testing.assert_allclose(transform(score, group, TransformConfig(spread=0)), [2 / 3, 2 / 3], atol=1e-9)
+    np.testing.assert_allclose(transform(score, group, TransformConfig(spread=2)), [8 / 9, 1 / 3], atol=1e-9)
+
+
+def test_transforms_keep_the_order_within_groups_and_difficulty_raises_the_pooled_auc() -> None:
+    rng = np.random.default_rng(0)
+    group = np.repeat(np.arange(40), 8)
+    difficulty = np.repeat(rng.normal(0, 2, 40), 8)
+    label = (rng.random(320) < 1 / (1 + np.exp(-difficulty))).astype(float)
+    score = 1 / (1 + np.exp(-(0.5 * label + rng.normal(0, 1, 320))))
+    one = np.zeros(320, dtype=int)
+
+    def aucs(given: np.ndarray[Any, Any]) -> tuple[float, float]:
+        return pairs_in_groups(given, label, group, 40).auc, pairs_in_groups(given, label, one, 1).auc
+
+    within, pooled = aucs(score)
+    for config in (TransformConfig(slope=3, shift=-1), TransformConfig(spread=0.2), TransformConfig(difficulty=2.0)):
+        bent = transform(score, group, config, difficulty)
+        assert ((bent >= 0) & (bent <= 1)).all()
+        assert aucs(bent)[0] == pytest.approx(within)
+    assert aucs(transform(score, group, TransformConfig(difficulty=2.0), difficulty))[1] > pooled + 0.15
+    assert aucs(transform(score, group, TransformConfig(slope=3, shift=-1)))[1] == pytest.approx(pooled)
+    with pytest.raises(DataError, match="difficulty is not known"):
+        transform(score, group, TransformConfig(difficulty=2.0))
+
+
+def test_log_odds_by_hand() -> None:
+    np.testing.assert_allclose(log_odds(np.array([1.0, 1.0, 0.0, 0.0]), GROUP), [np.log(2.5 / 0.5), np.log(0.5 / 2.5)])
