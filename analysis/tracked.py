@@ -11,15 +11,19 @@ from typing import Any
 import numpy as np
 
 from rmlab.metrics.scores import Scores
+from rmlab.tracking.bundles.reading import BundledRun
 from rmlab.tracking.query import TrackedRun
 from rmlab.verifiers.score_table import read_score_table
+
+AnyRun = TrackedRun | BundledRun
+"""Of a store, or of a bundle that was exported from one."""
 
 
 @dataclass(frozen=True)
 class Cell:
     """One finished run: which level, which arm ("" where the sweep has one), which seed."""
 
-    run: TrackedRun
+    run: AnyRun
     level: str
     arm: str
     seed: int
@@ -92,7 +96,7 @@ class SweepRuns:
         return text + (f" Cells come from {len(commits)} commits." if len(commits) > 1 else "")
 
 
-def group_runs(runs: Iterable[TrackedRun]) -> list[SweepRuns]:
+def group_runs(runs: Iterable[AnyRun]) -> list[SweepRuns]:
     """Groups finished verifier runs by sweep, preset and control_hash. The newest run of a cell stands for it."""
     groups: dict[tuple[str, str, str, str], dict[tuple[str, str, int], Cell]] = defaultdict(dict)
     for run in runs:

@@ -17,26 +17,33 @@ FIGURES = ("rm_at_k", "discrimination_calibration", "reliability", "score_distri
 def main(names: Sequence[str] = (), source: str | None = None, out: Path | None = None) -> list[Path]:
     """Draws figures and returns the files written.
 
-    names: sweeps (all figures of each) or figures (of every sweep); none = all of both. source: a store's URI or the path
-    of a sqlite file, default the project's own store. out: default `figures/` in the runs folder.
-    Raises UsageError for an unknown name, RmlabError where the store has no finished run to draw.
+    names: sweeps (all figures of each) or figures (of every sweep); none = all of both. source: a store's URI, the path of a
+    sqlite file or of a bundle; default the project's own store. out: default `figures/` in the runs folder.
+    Raises UsageError for an unknown name, RmlabError where there is no finished run to draw, DataError for a damaged bundle.
     """
     from analysis.tracked import group_runs
+    from rmlab.tracking.bundles.reading import is_bundle, open_bundle
     from rmlab.tracking.query import runs
     from rmlab.tracking.run import FINISHED, STATUS
     from rmlab.tracking.store import Store
 
+    if source and is_bundle(Path(source)):
+        with open_bundle(Path(source)) as bundle:
+            return _draw_chosen(group_runs(bundle.runs()), source, names, out)
     store = Store.open(source)
-    groups = group_runs(runs(store, tags={"kind": "verifier", STATUS: FINISHED}))
+    return _draw_chosen(group_runs(runs(store, tags={"kind": "verifier", STATUS: FINISHED})), store.uri, names, out)
+
+
+def _draw_chosen(groups: "Sequence[SweepRuns]", source: str, names: Sequence[str], out: Path | None) -> list[Path]:
     if not groups:
         raise RmlabError(
-            f"{store.uri} holds no finished run of a sweep. Launch one first, e.g. `rmlab sweep data_scale preset=smoke`."
+            f"{source} holds no finished run of a sweep. Launch one first, e.g. `rmlab sweep data_scale preset=smoke`."
         )
     sweeps = {group.sweep for group in groups}
     unknown = [name for name in names if name not in sweeps and name not in FIGURES]
     if unknown:
         raise UsageError(
-            f"{unknown[0]!r} is neither a sweep in this store ({', '.join(sorted(sweeps))}) nor a figure ({', '.join(FIGURES)})"
+            f"{unknown[0]!r} is neither a sweep in {source} ({', '.join(sorted(sweeps))}) nor a figure ({', '.join(FIGURES)})"
         )
     chosen_sweeps = [n for n in names if n in sweeps] or sorted(sweeps)
     chosen_figures = [n for n in names if n in FIGURES] or FIGURES

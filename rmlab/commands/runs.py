@@ -1,10 +1,13 @@
 """`rmlab runs ...`: tracked runs."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 app = typer.Typer(no_args_is_help=True, help="Tracked runs.")
+
+StoreOption = Annotated[str | None, typer.Option("--store", help="A store: URL or sqlite URI. Default: the project's own.")]
 
 
 @app.callback()
@@ -15,9 +18,40 @@ def group() -> None:
 @app.command("list", epilog="Example: `rmlab runs list --sweep data_scale`")
 def list_runs(
     sweep: Annotated[str | None, typer.Option(help="Only runs of this sweep.")] = None,
-    store: Annotated[str | None, typer.Option(help="A store: URL or sqlite URI. Default: the project's own.")] = None,
+    store: StoreOption = None,
 ) -> None:
     """Tracked runs as a table, newest first."""
     from rmlab.tracking.listing import show_runs
 
     show_runs(store, sweep)
+
+
+@app.command("export", epilog="Example: `rmlab runs export --sweep data_scale --without-models -o data_scale.zip`")
+def export_runs(
+    output: Annotated[Path, typer.Option("--out", "-o", help="The bundle to write: one zip file.")],
+    run: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help="Ids of runs, or their beginnings. Default: all that ended.", show_default=False),
+    ] = None,
+    sweep: Annotated[str | None, typer.Option(help="Only runs of this sweep.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only runs of this kind: verifier, policy, collection, summary, ...")] = None,
+    without_models: Annotated[
+        bool, typer.Option("--without-models", help="Leave model weights out; the rest fits into a few MB.")
+    ] = False,
+    store: StoreOption = None,
+) -> None:
+    """Write runs into one file that carries them to another machine's store, with their artifacts and hashes."""
+    from rmlab.tracking.carrying import show_export
+
+    show_export(output, run or [], sweep=sweep, kind=kind, models=not without_models, uri=store)
+
+
+@app.command("import", epilog="Example: `rmlab runs import data_scale.zip`")
+def import_runs(
+    bundle: Annotated[Path, typer.Argument(help="A file that `rmlab runs export` wrote.")],
+    store: StoreOption = None,
+) -> None:
+    """Add the runs of a bundle to the store. Hashes are checked first; runs that are there already are left alone."""
+    from rmlab.tracking.carrying import show_import
+
+    show_import(bundle, store)

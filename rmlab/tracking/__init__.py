@@ -7,6 +7,9 @@ run       writes one run: buffered metrics, artifacts, data sets, and `finished`
 heads     names and tags of runs, quickly: which cells are finished
 leases    who is at work on a cell, on any host that shares the store
 query     reads runs back: metrics, series, artifacts; closes what died, logs what is reused
+artifacts  the files of a run on a server: listed, and copied whole
+bundles    runs in one file, from one machine's store to another's
+carrying   what export and import say of what they did
 preload   what a fork server imports
 listing   runs as a table
 ui        the MLflow UI over the store

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from rmlab.errors import StoreError
-from rmlab.paths import runs_folder
+from rmlab.tracking.artifacts import fetched
 from rmlab.tracking.heads import SOURCE_RUN, RunHead
 from rmlab.tracking.origin import HOST, PROCESS, is_alive
 from rmlab.tracking.run import ERROR, FAILED, KILLED, RUNNING, STATUS, RunLogger
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from mlflow.entities import Run
 
 PAGE = 1000
+IMPORTED_RUN, IMPORTED_AT, LEFT_OUT = "imported_run", "imported_at", "left_out"
+"""Tags of a run that came in a bundle: its id where it was made, when it was imported (whole), and which of its artifacts the
+bundle had not."""
 
 
 @dataclass(frozen=True)
@@ -40,29 +43,27 @@ class TrackedRun(RunHead):
         Raises StoreError where the run has no such artifact.
         """
         owner = get_run(self.store, self.tags[SOURCE_RUN]) if SOURCE_RUN in self.tags else self
-        at_hand = owner.artifact_uri.startswith("file:")
-        local = owner._folder() / path if at_hand else owner._fetched(path)
+        folder = owner.folder()
+        try:
+            local = folder / path if folder else fetched(self.store, owner.run_id, path)
+        except FileNotFoundError as error:
+            raise owner._missing(path, str(error)) from error
         if not local.exists():
             raise owner._missing(path, f"{local} is gone")
         return local
 
-    def _folder(self) -> Path:
-        """The artifacts of a local store: where they were written, or beside the store where both were moved."""
+    def folder(self) -> Path | None:
+        """The artifacts of a local store: where they were written, or beside the store where both were moved; None for a server."""
+        if not self.artifact_uri.startswith("file:"):
+            return None
         written = Path(unquote(urlsplit(self.artifact_uri).path))
         moved = self.store.artifacts.joinpath(*written.parts[-3:]) if self.store.artifacts else written
         return written if written.exists() else moved
 
-    def _fetched(self, path: str) -> Path:
-        cache = runs_folder() / "cache" / "artifacts" / self.run_id
-        if not (cache / path).exists():
-            cache.mkdir(parents=True, exist_ok=True)
-            try:
-                self.store.client.download_artifacts(self.run_id, path, str(cache))
-            except Exception as error:
-                raise self._missing(path, str(error).splitlines()[0]) from error
-        return cache / path
-
     def _missing(self, path: str, reason: str) -> StoreError:
+        if path.split("/")[0] in self.tags.get(LEFT_OUT, "").split(", "):
+            reason = (f"it was left out when the run was exported from {self.tags.get(HOST, 'another machine')}. Export the run there "
+                      "again without --without-models, and import that")
         return StoreError(f"run {self.name} ({self.run_id}) has no artifact {path!r} in {self.store.uri}: {reason}")
 
 
@@ -85,7 +86,7 @@ def runs(store: Store, experiments: Sequence[str] | None = None, tags: Mapping[s
 
 
 def get_run(store: Store, run_id: str) -> TrackedRun:
-    """One run by its id. Raises StoreError where it is not there."""
+    """One run by its id, here or where it was imported from. Raises StoreError where it is not there."""
     from mlflow.exceptions import MlflowException
 
     def ask() -> "Run | None":
@@ -98,6 +99,9 @@ def get_run(store: Store, run_id: str) -> TrackedRun:
 
     found = store.call(ask)
     if found is None or found.info.lifecycle_stage != "active":
+        imported = runs(store, tags={IMPORTED_RUN: run_id})
+        if imported:
+            return imported[0]
         raise StoreError(f"there is no run {run_id!r} in {store.uri}. `rmlab runs list` shows those that are there.")
     return _tracked(found, store)
 
@@ -121,7 +125,8 @@ def close_stale(store: Store, found: Iterable[RunHead], error: str | None = None
 def log_reuse(store: Store, source: RunHead, experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
     """Logs a run of its own for a cell that another run already finished: its parameters, metrics with steps, and `source_run`."""
     origin = get_run(store, source.tags.get(SOURCE_RUN) or source.run_id)
-    own = {"sweep", "preset", "factor", "level", "arm", "kind", STATUS, HOST, PROCESS}
+    own = {"sweep", "preset", "factor", "level", "arm", "kind", STATUS, HOST, PROCESS, IMPORTED_RUN, IMPORTED_AT, LEFT_OUT,
+           "lease", "beat", "replaces", "replaced_by"}
     keep = {k: v for k, v in origin.tags.items() if k not in own}
     with RunLogger.start(store, experiment, name, kind=origin.tags["kind"], params=origin.params,
                          tags={**keep, **tags, SOURCE_RUN: origin.run_id}) as run:

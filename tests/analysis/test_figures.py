@@ -12,6 +12,7 @@ from rmlab.configuration import load_program
 from rmlab.errors import RmlabError, UsageError
 from rmlab.metrics.report import report
 from rmlab.metrics.scores import Scores
+from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
@@ -40,8 +41,10 @@ def track(store, folder, level, seed, quality, *, arm="", control="c0", commit="
 
 
 @pytest.fixture
-def store(tmp_path, monkeypatch):
+def store(tmp_path, monkeypatch, empty_database):
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "mlflow.db").write_bytes(empty_database.read_bytes())
     return Store.open(None)
 
 
@@ -61,6 +64,18 @@ def test_every_figure_is_drawn_with_its_data_and_twice_alike(store, tmp_path):
     assert [float(row["value"]) for row in drawn] == list(found["data_scale=1000 s1"]["rm_at_k"].values())
     counted = [row for row in csv.DictReader((folder / "reliability.csv").open()) if row["level"] == "100"]
     assert sum(int(row["count"]) for row in counted) == 2 * 80
+
+
+def test_a_bundle_draws_what_its_store_draws(store, tmp_path):
+    for level, seed in (("100", 0), ("100", 1), ("1000", 0)):
+        track(store, tmp_path, level, seed, 1.0)
+    export_runs(store, tmp_path / "b.zip", show=False)
+    draw = load_program("figures").main
+    from_store, from_bundle = draw(out=tmp_path / "store"), draw(source=str(tmp_path / "b.zip"), out=tmp_path / "bundle")
+    assert [p.name for p in from_bundle] == [p.name for p in from_store]
+    assert [p.read_bytes() for p in from_bundle] == [p.read_bytes() for p in from_store]
+    with pytest.raises(UsageError, match=r"'data_scal' is neither a sweep in .*b\.zip"):
+        draw(["data_scal"], source=str(tmp_path / "b.zip"))
 
 
 def test_runs_under_other_control_never_share_a_figure(store, tmp_path):

@@ -1,0 +1,209 @@
+"""Writes tracked runs of a store into one bundle. Needs MLflow's client and the standard library, nothing else."""
+
+import hashlib
+import json
+import platform
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import rmlab
+from rmlab.errors import RmlabError, UsageError
+from rmlab.files import atomic_path
+from rmlab.progress import progress
+from rmlab.tracking.artifacts import download, listed
+from rmlab.tracking.bundles.format import MANIFEST, BundledFile, Entry, Record, manifest_text, metric_line
+from rmlab.tracking.heads import SOURCE_RUN, RunHead, run_heads
+from rmlab.tracking.origin import commit
+from rmlab.tracking.query import get_run
+from rmlab.tracking.run import RUNNING
+from rmlab.tracking.store import Store
+
+if TYPE_CHECKING:
+    from mlflow.entities import Run
+
+CHUNK = 1 << 20
+WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf", ".ckpt")
+PACKED = (*WEIGHTS, ".parquet", ".png", ".gz", ".zst", ".zip")  # what packing does not make smaller
+NAMED_BY_STORE = ("mlflow.runName", "mlflow.log-model.history")  # set by a store itself
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What a bundle got. sources: runs that came along because others reuse them. running: runs not taken, for they are under
+    way. left_out: artifact folders without which runs were written, by run name, with their bytes."""
+
+    runs: int
+    sources: int
+    running: list[str]
+    artifacts: int
+    left_out: dict[str, int]
+    bytes: int
+
+
+def export_runs(store: Store, output: Path, run_ids: Sequence[str] = (), *, sweep: str | None = None, kind: str | None = None,
+                models: bool = True, show: bool = True) -> Exported:
+    """Writes runs that have ended, with all that they logged, into the bundle `output` (whole or not at all).
+
+    run_ids: ids or their unique beginnings, else the runs of a sweep and of a kind, else all. Runs that others reuse come along.
+    models: with model weights, and what lies in the folder of weights.
+    Raises UsageError where no run is meant, StoreError where one is not there, RmlabError for a run that cannot be carried.
+    """
+    heads = run_heads(store)
+    chosen, running = choose(heads, run_ids, sweep, kind)
+    named = {head.run_id for head in chosen}
+    sources = [head for head in heads if head.run_id in {h.tags.get(SOURCE_RUN) for h in chosen} - named]
+    entries: list[Entry] = []
+    experiments: dict[str, dict[str, str]] = {}
+    with atomic_path(output) as temporary:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as archive:
+            with progress("exporting", len(chosen) + len(sources), "runs", show) as advance:
+                for head in (*sources, *chosen):
+                    entries.append(_Run(store, head).write(archive, models, experiments))
+                    advance(1)
+            with _member(archive, MANIFEST) as out:
+                out.write(manifest_text(_origin(store), experiments, entries).encode())
+        size = temporary.stat().st_size
+    left_out = {f"{entry.name} ({entry.run_id}): {path}": size for entry in entries for path, size in entry.left_out.items()}
+    return Exported(len(chosen), len(sources), running, sum(len(entry.artifacts) for entry in entries), left_out, size)
+
+
+def choose(heads: Sequence[RunHead], run_ids: Sequence[str], sweep: str | None, kind: str | None) -> tuple[list[RunHead], list[str]]:
+    """The runs that are meant, oldest first, and the names of those that are meant but still under way."""
+    if run_ids and (sweep or kind):
+        raise UsageError("name runs, or choose them with --sweep and --kind, not both")
+    if run_ids:
+        meant = list({head.run_id: head for text in run_ids for head in [_named(heads, text)]}.values())
+    else:
+        meant = [head for head in heads if sweep in (None, head.tags.get("sweep")) and kind in (None, head.tags.get("kind"))]
+    running = [head.name for head in meant if head.status == RUNNING]
+    if run_ids and running:
+        raise UsageError(f"run {running[0]} is under way: export it when it has ended")
+    chosen = [head for head in reversed(meant) if head.status != RUNNING]
+    if not chosen:
+        which = "".join(f", {name} {value}" for name, value in (("sweep", sweep), ("kind", kind)) if value)
+        there = ", ".join(sorted({head.tags["sweep"] for head in heads if "sweep" in head.tags})) or "none"
+        raise UsageError(f"there is no run to export{which} ({len(running)} are under way); sweeps in the store: {there}")
+    return chosen, running
+
+
+def _named(heads: Sequence[RunHead], text: str) -> RunHead:
+    found = [head for head in heads if head.run_id.startswith(text)]
+    if len(found) != 1:
+        raise UsageError(f"{text!r} is the beginning of {len(found)} run ids: name one run. `rmlab runs list` shows ids.")
+    return found[0]
+
+
+@dataclass(frozen=True)
+class _Run:
+    """One run on its way into an archive."""
+
+    store: Store
+    head: RunHead
+
+    def write(self, archive: zipfile.ZipFile, models: bool, experiments: dict[str, dict[str, str]]) -> Entry:
+        """Writes the run's files and returns what the manifest says of them; adds its experiment to `experiments`."""
+        client, run_id = self.store.client, self.head.run_id
+        run: Run = self.store.call(partial(client.get_run, run_id))
+        experiment = self.store.call(partial(client.get_experiment, run.info.experiment_id))
+        experiments.setdefault(experiment.name, {k: str(v) for k, v in experiment.tags.items()})
+        place = f"runs/{run_id}/"
+        record = self._packed(archive, place, "run.json", [json.dumps(asdict(_record(run)), indent=1, ensure_ascii=False)])
+        metrics = self._packed(archive, place, "metrics.jsonl", self._metric_lines(run))
+        files, folder = self._files(run_id)
+        left_out = {} if models else weights(files)
+        artifacts = []
+        for path in sorted(files):
+            if not any(path == top or path.startswith(f"{top}/") for top in left_out):
+                with self._local(run_id, path, folder) as local:
+                    artifacts.append(_copied(archive, f"{place}artifacts/", path, local))
+        return Entry(run_id, experiment.name, self.head.name, record, metrics, tuple(artifacts), left_out)
+
+    def _packed(self, archive: zipfile.ZipFile, place: str, name: str, texts: Iterator[str] | Sequence[str]) -> BundledFile:
+        digest, size = hashlib.sha256(), 0
+        with _member(archive, place + name) as out:
+            for text in texts:
+                data = text.encode()
+                digest.update(data)
+                size += out.write(data)
+        return BundledFile(name, size, digest.hexdigest())
+
+    def _metric_lines(self, run: "Run") -> Iterator[str]:
+        for name in sorted(run.data.metrics):
+            for row in self.store.call(partial(self.store.client.get_metric_history, run.info.run_id, name)):
+                yield metric_line(row.key, row.value, row.step, row.timestamp)
+
+    def _files(self, run_id: str) -> tuple[dict[str, int], Path | None]:
+        """Every artifact with its size, and the folder that holds them (None: on a server)."""
+        folder = get_run(self.store, run_id).folder()
+        if folder is None:
+            return listed(self.store, run_id), None
+        files = {}
+        for path in sorted(folder.rglob("*")):
+            if path.is_symlink():
+                raise RmlabError(f"{path} is a link: a run's artifacts are files. Put the file in its place, then export again.")
+            if path.is_file():
+                files[path.relative_to(folder).as_posix()] = path.stat().st_size
+        return files, folder
+
+    @contextmanager
+    def _local(self, run_id: str, path: str, folder: Path | None) -> Iterator[Path]:
+        if folder is not None:
+            yield folder / path
+            return
+        with tempfile.TemporaryDirectory(prefix="rmlab-export-") as temporary:
+            try:
+                download(self.store, run_id, path, Path(temporary))
+            except FileNotFoundError as error:
+                raise RmlabError(f"artifact {path!r} of run {self.head.name} ({run_id}) went away meanwhile: {error}") from error
+            yield Path(temporary) / path
+
+
+def weights(files: dict[str, int]) -> dict[str, int]:
+    """What is a model among a run's artifacts, with its bytes: the top folder that holds weights, or a file of weights itself."""
+    tops = {path.split("/")[0] for path in files if path.endswith(WEIGHTS)}
+    return {top: sum(size for path, size in files.items() if path.split("/")[0] == top) for top in sorted(tops)}
+
+
+def _record(run: "Run") -> Record:
+    inputs: list[dict[str, Any]] = []
+    for one in run.inputs.dataset_inputs if run.inputs else ():
+        data = one.dataset
+        inputs.append({"name": data.name, "digest": data.digest, "source_type": data.source_type, "source": data.source,
+                       "schema": data.schema, "profile": data.profile, "tags": {tag.key: tag.value for tag in one.tags}})
+    tags = {name: value for name, value in run.data.tags.items() if name not in NAMED_BY_STORE}
+    return Record(run.info.run_name or run.info.run_id, run.info.status, run.info.start_time, run.info.end_time,
+                  dict(run.data.params), tags, tuple(inputs))
+
+
+def _copied(archive: zipfile.ZipFile, place: str, path: str, local: Path) -> BundledFile:
+    digest, size = hashlib.sha256(), 0
+    with local.open("rb") as source, _member(archive, place + path) as out:
+        while chunk := source.read(CHUNK):
+            digest.update(chunk)
+            size += out.write(chunk)
+    return BundledFile(path, size, digest.hexdigest())
+
+
+@contextmanager
+def _member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
+    """A file of the archive to write to; no date and no owner, so that the same runs give the same bytes."""
+    info = zipfile.ZipInfo(name)
+    info.compress_type = zipfile.ZIP_STORED if name.endswith(PACKED) else zipfile.ZIP_DEFLATED
+    info.external_attr = 0o100644 << 16
+    with archive.open(info, "w", force_zip64=True) as out:
+        yield out
+
+
+def _origin(store: Store) -> dict[str, str]:
+    parts = urlsplit(store.uri)
+    return {"store": store.uri.replace(f"{parts.username}:{parts.password}@", "") if parts.password else store.uri,
+            "host": platform.node(), "commit": commit(), "rmlab_version": rmlab.__version__,
+            "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}

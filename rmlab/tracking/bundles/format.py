@@ -1,0 +1,139 @@
+"""What a bundle is made of: the manifest's entries, a run's record, and which archives are none."""
+
+import json
+import math
+import re
+import stat
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from rmlab.errors import DataError
+
+FORMAT, VERSION = "rmlab-bundle", 1
+MANIFEST = "manifest.json"
+LARGEST_TEXT = 256 << 20  # bytes; manifest, record and metrics of a run are held in memory
+LARGEST_FILE, MOST_FILES = 64 << 30, 1_000_000
+
+_RUN_ID = re.compile(r"[0-9a-f]{32}")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+MetricRow = tuple[str, float, int, int]
+"""name, value, step, milliseconds"""
+
+
+@dataclass(frozen=True)
+class BundledFile:
+    """path: below the run's artifacts, or the name of its record or metrics."""
+
+    path: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run as the manifest lists it. left_out: artifacts that it had and the bundle has not, with their size in bytes."""
+
+    run_id: str
+    experiment: str
+    name: str
+    record: BundledFile
+    metrics: BundledFile
+    artifacts: tuple[BundledFile, ...] = ()
+    left_out: Mapping[str, int] = field(default_factory=dict)
+
+    def member(self, file: BundledFile) -> str:
+        """The name of a file in the archive."""
+        inner = file.path if file is self.record or file is self.metrics else f"artifacts/{file.path}"
+        return f"runs/{self.run_id}/{inner}"
+
+    @property
+    def files(self) -> tuple[BundledFile, ...]:
+        """All files of the run."""
+        return (self.record, self.metrics, *self.artifacts)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What run.json holds. status: MLflow's. inputs: data sets, each {name, digest, source_type, source, schema, profile, tags}."""
+
+    name: str
+    status: str
+    start_time: int
+    end_time: int | None
+    params: Mapping[str, str]
+    tags: Mapping[str, str]
+    inputs: tuple[Mapping[str, Any], ...] = ()
+
+
+def manifest_text(origin: Mapping[str, str], experiments: Mapping[str, Mapping[str, str]], entries: Iterable[Entry]) -> str:
+    """The manifest of a bundle that holds these runs."""
+    runs = [asdict(entry) for entry in entries]
+    return json.dumps({"format": FORMAT, "version": VERSION, "origin": dict(origin), "experiments": dict(experiments), "runs": runs},
+                      indent=1)
+
+
+def metric_line(name: str, value: float, step: int, when: int) -> str:
+    """One line of metrics.jsonl; nan and infinities, which JSON has not, as text."""
+    return json.dumps([name, value if math.isfinite(value) else str(value), step, when]) + "\n"
+
+
+def entry_of(raw: Mapping[str, Any]) -> Entry:
+    """A run's entry from the manifest."""
+    run_id = str(raw["run_id"])
+    if not _RUN_ID.fullmatch(run_id):
+        raise DataError(f"{run_id!r} is no run id")
+    return Entry(run_id, str(raw["experiment"]), str(raw["name"]), _file(raw["record"]), _file(raw["metrics"]),
+                 tuple(_file(one) for one in raw["artifacts"]), {str(k): int(v) for k, v in raw["left_out"].items()})
+
+
+def _file(raw: Mapping[str, Any]) -> BundledFile:
+    file = BundledFile(str(raw["path"]), int(raw["bytes"]), str(raw["sha256"]))
+    if not _SHA256.fullmatch(file.sha256):
+        raise DataError(f"{file.path!r} has no SHA-256")
+    return file
+
+
+def refusal(info: zipfile.ZipInfo) -> str:
+    """Why a member of an archive is none of a bundle; empty where it may be."""
+    name, mode = info.orig_filename, info.external_attr >> 16
+    parts = name.split("/")
+    if stat.S_ISLNK(mode) or (stat.S_IFMT(mode) and not stat.S_ISREG(mode)):
+        return "is no plain file"
+    if name != info.filename or "\\" in name or any(part in ("", ".", "..") for part in parts) or not name.isprintable():
+        return "is no name for a file below the bundle's folder"
+    if any(len(part.encode()) > 255 for part in parts) or len(name) > 2000:
+        return "has too long a name"
+    if info.flag_bits & 1:
+        return "is encrypted"
+    if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        return "is packed in a way that bundles are not"
+    return f"has {info.file_size:,} bytes, at most {LARGEST_FILE:,} are taken" if info.file_size > LARGEST_FILE else ""
+
+
+def texts(raw: Mapping[str, Any]) -> dict[str, str]:
+    """A mapping from text to text. Raises TypeError for any other."""
+    if any(not isinstance(value, str) for value in raw.values()):
+        raise TypeError("a value is no text")
+    return dict(raw)
+
+
+def parsed(text: str | bytes, where: str) -> Any:
+    """The value of a JSON text. Raises DataError that names `where`."""
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise DataError(f"{where} is no JSON: {error}") from error
+
+
+@contextmanager
+def sense(where: str) -> Iterator[None]:
+    """Turns what goes wrong while a record is taken apart into one line that names it."""
+    try:
+        yield
+    except DataError as error:
+        raise error if str(error).startswith(where.split(":")[0]) else DataError(f"{where}: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataError(f"{where} does not hold what it has to: {error!r}") from error

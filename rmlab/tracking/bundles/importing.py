@@ -1,0 +1,240 @@
+"""Brings the runs of a bundle into a store, each once.
+
+Every file's hash is checked before anything is written. A run gets its tags, its status last of all, only when everything
+else is in the store: an import that was interrupted leaves runs that nobody takes for finished, and the next import goes on
+with these. A run keeps the id that it had where it was made as the tag `imported_run`.
+"""
+
+import shutil
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rmlab.errors import DataError, RmlabError
+from rmlab.locks import exclusive
+from rmlab.paths import runs_folder
+from rmlab.progress import progress
+from rmlab.tracking.bundles.format import BundledFile, Entry, Record
+from rmlab.tracking.bundles.reading import Bundle, open_bundle
+from rmlab.tracking.heads import RunHead, run_heads
+from rmlab.tracking.origin import HOST, PROCESS, origin_tags
+from rmlab.tracking.query import IMPORTED_AT, IMPORTED_RUN, LEFT_OUT
+from rmlab.tracking.run import RUNNING, STATUS, RunLogger, check_names
+from rmlab.tracking.store import Store
+
+if TYPE_CHECKING:
+    from mlflow.entities import DatasetInput
+
+BATCH = 100  # MLflow takes so many parameters or tags at once
+ENDED = ("FINISHED", "FAILED", "KILLED")
+LONGEST_NAME = 250
+
+
+@dataclass
+class Imported:
+    """What an import did. added: runs that were not there. resumed: of these, begun by an import that was interrupted.
+    completed: runs that were there and got artifacts that an earlier bundle had not. there: runs with nothing to add.
+    without: artifacts that runs of this store now lack, by run name."""
+
+    added: int = 0
+    resumed: int = 0
+    completed: int = 0
+    there: int = 0
+    without: dict[str, str] = field(default_factory=dict)
+
+
+def import_bundle(path: Path, store: Store, show: bool = True) -> Imported:
+    """Adds the runs of a bundle to a store.
+
+    Raises DataError for a bundle that is damaged or holds what no run has (nothing is written then), RmlabError where the disk
+    is too small, StoreError where the store cannot be written.
+    """
+    with open_bundle(path) as bundle, exclusive(runs_folder() / "locks" / "import.lock", "an import of runs"):
+        _check_room(bundle, store)
+        bundle.verify(show)
+        records = {entry.run_id: bundle.record(entry) for entry in bundle.entries}
+        for entry in bundle.entries:
+            _check(bundle, entry, records[entry.run_id])
+        arrival = _Arrival(bundle, store, records)
+        with progress("importing", len(bundle.entries), "runs", show) as advance:
+            for entry in arrival.in_order():
+                arrival.take(entry)
+                advance(1)
+        return arrival.result
+
+
+class _Arrival:
+    """An import under way. ids: from a run's id where it was made (and in the bundle) to its id here."""
+
+    def __init__(self, bundle: Bundle, store: Store, records: Mapping[str, Record]) -> None:
+        self.bundle, self.store, self.records = bundle, store, records
+        self.result = Imported()
+        self.ids: dict[str, str] = {}
+        heads = run_heads(store)
+        self.by_id = {head.run_id: head for head in heads}
+        self.imported = {head.tags[IMPORTED_RUN]: head for head in reversed(heads) if IMPORTED_RUN in head.tags}
+
+    def in_order(self) -> list[Entry]:
+        """Runs that others name come before these, so that their ids here are known."""
+        entries = {entry.run_id: entry for entry in self.bundle.entries}
+        ordered: dict[str, Entry] = {}
+        for first in entries:
+            stack = [(first, False)]
+            while stack:
+                run_id, named_are_in = stack.pop()
+                if run_id in ordered:
+                    continue
+                if named_are_in:
+                    ordered[run_id] = entries[run_id]
+                else:
+                    named = {*self.records[run_id].tags.values(), *self.records[run_id].params.values()} & entries.keys()
+                    stack.append((run_id, True))
+                    stack += [(other, False) for other in sorted(named - {run_id}) if (other, True) not in stack]
+        return list(ordered.values())
+
+    def take(self, entry: Entry) -> None:
+        """Adds one run, goes on with it, completes it, or finds that there is nothing to do."""
+        record = self.records[entry.run_id]
+        origin = record.tags.get(IMPORTED_RUN, entry.run_id)
+        here = self.by_id.get(origin) or self.imported.get(origin)
+        if here is None or (IMPORTED_RUN in here.tags and IMPORTED_AT not in here.tags):
+            self.result.added += 1
+            self.result.resumed += here is not None
+            run_id = self._write(entry, record, origin, here)
+        else:
+            run_id = here.run_id
+            self._close(run_id, here, record)
+            if self._complete(entry, here):
+                self.result.completed += 1
+            else:
+                self.result.there += 1
+        self.ids[origin] = self.ids[entry.run_id] = run_id
+
+    def _write(self, entry: Entry, record: Record, origin: str, begun: RunHead | None) -> str:
+        experiment_id = self._experiment(entry.experiment)
+        if begun is None:
+            here = origin_tags()
+            first = {IMPORTED_RUN: origin, STATUS: RUNNING, HOST: here[HOST], PROCESS: here[PROCESS]}
+            made = self.store.call(partial(self.store.client.create_run, experiment_id, start_time=record.start_time, tags=first,
+                                           run_name=record.name))
+            run = RunLogger(self.store, made.info.run_id, experiment_id)
+        else:
+            run = RunLogger(self.store, begun.run_id, begun.experiment_id)
+        self._params(run, record)
+        run.replay(self.bundle.metrics(entry))
+        run.flush()
+        if record.inputs:
+            self.store.call(partial(self.store.client.log_inputs, run.run_id, datasets=_inputs(record)))
+        self._artifacts(run.run_id, entry, entry.artifacts)
+        tags = {name: self._here(value) for name, value in record.tags.items() if name not in (STATUS, IMPORTED_AT, LEFT_OUT)}
+        lacking = _lacking(entry, record)
+        if lacking:
+            tags[LEFT_OUT] = ", ".join(sorted(lacking))
+            self.result.without[f"{entry.name} ({run.run_id})"] = tags[LEFT_OUT]
+        self._tags(run, {**tags, IMPORTED_RUN: origin})
+        last = {STATUS: record.tags[STATUS]} if STATUS in record.tags else {STATUS: record.status.lower()}
+        self._tags(run, {**last, IMPORTED_AT: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
+        self._close(run.run_id, None, record)
+        return run.run_id
+
+    def _close(self, run_id: str, here: RunHead | None, record: Record) -> None:
+        """Gives the run its status and end in MLflow's own words; an import that was killed just before is put right."""
+        if here is None or (IMPORTED_RUN in here.tags and here.end_time is None):
+            self.store.call(partial(self.store.client.set_terminated, run_id, record.status, record.end_time))
+
+    def _complete(self, entry: Entry, here: RunHead) -> bool:
+        """Adds the artifacts that an earlier bundle had not and this one has."""
+        lacking = set(filter(None, here.tags.get(LEFT_OUT, "").split(", ")))
+        files = [file for file in entry.artifacts if file.path.split("/")[0] in lacking]
+        still = lacking - {file.path.split("/")[0] for file in files}
+        if files:
+            self._artifacts(here.run_id, entry, files)
+            if still:
+                self._tags(RunLogger(self.store, here.run_id, here.experiment_id), {LEFT_OUT: ", ".join(sorted(still))})
+            else:
+                self.store.call(partial(self.store.client.delete_tag, here.run_id, LEFT_OUT))
+        if still:
+            self.result.without[f"{here.name} ({here.run_id})"] = ", ".join(sorted(still))
+        return bool(files)
+
+    def _experiment(self, name: str) -> str:
+        """The experiment of that name; what was noted on it comes along where nothing is noted here."""
+        experiment_id = self.store.experiment(name)
+        there = self.store.call(partial(self.store.client.get_experiment, experiment_id)).tags
+        for key, value in self.bundle.experiments.get(name, {}).items():
+            if key not in there:
+                self.store.call(partial(self.store.client.set_experiment_tag, experiment_id, key, value))
+        return experiment_id
+
+    def _params(self, run: RunLogger, record: Record) -> None:
+        from mlflow.entities import Param
+
+        rows = [Param(name, self._here(value)) for name, value in record.params.items()]
+        for start in range(0, len(rows), BATCH):
+            self.store.call(partial(self.store.client.log_batch, run.run_id, params=rows[start:start + BATCH]))
+
+    def _tags(self, run: RunLogger, tags: Mapping[str, str]) -> None:
+        names = list(tags)
+        for start in range(0, len(names), BATCH):
+            run.tags({name: tags[name] for name in names[start:start + BATCH]})
+
+    def _artifacts(self, run_id: str, entry: Entry, files: Sequence[BundledFile]) -> None:
+        """Unpacks one file at a time (a model may be large), each with its hash checked again, and hands it to the store."""
+        scratch = runs_folder() / "cache"
+        scratch.mkdir(parents=True, exist_ok=True)
+        for file in files:
+            folder, _, name = file.path.rpartition("/")
+            with tempfile.TemporaryDirectory(prefix="import-", dir=scratch) as temporary:
+                self.bundle.extract(entry, file, Path(temporary) / name)
+                self.store.call(partial(self.store.client.log_artifact, run_id, str(Path(temporary) / name), folder or None))
+
+    def _here(self, value: str) -> str:
+        """A tag or parameter that names a run of the bundle names it by its id here."""
+        return self.ids.get(value, value)
+
+
+def _inputs(record: Record) -> "list[DatasetInput]":
+    from mlflow.entities import Dataset, DatasetInput, InputTag
+
+    return [DatasetInput(Dataset(name=one["name"], digest=one["digest"], source_type=one["source_type"], source=one["source"],
+                                 schema=one["schema"], profile=one["profile"]),
+                         [InputTag(key, value) for key, value in one["tags"].items()]) for one in record.inputs]
+
+
+def _lacking(entry: Entry, record: Record) -> set[str]:
+    """Top folders or files that the run had where it was made and the bundle has not."""
+    before = set(filter(None, record.tags.get(LEFT_OUT, "").split(", ")))
+    return (before | set(entry.left_out)) - {file.path.split("/")[0] for file in entry.artifacts}
+
+
+def _check(bundle: Bundle, entry: Entry, record: Record) -> None:
+    """Raises DataError for what a store would refuse in the middle of a run, or take for something else."""
+    where = f"{bundle.path}: run {entry.name} ({entry.run_id})"
+    if record.status not in ENDED:
+        raise DataError(f"{where} has the status {record.status!r}: only runs that have ended are carried")
+    if not entry.experiment or "/" in entry.experiment or len(entry.experiment) > LONGEST_NAME:
+        raise DataError(f"{where}: {entry.experiment!r} cannot name an experiment")
+    try:
+        check_names([*record.params, *record.tags, *{row[0] for row in bundle.metrics(entry)}])
+    except ValueError as error:
+        raise DataError(f"{where}: {error}") from error
+    for one in record.inputs:
+        plain = all(one.get(key) is None or isinstance(one[key], str) for key in ("schema", "profile"))
+        if not plain or not all(isinstance(one.get(key), str) for key in ("name", "digest", "source_type", "source")):
+            raise DataError(f"{where}: a data set is not described by name, digest, source_type and source")
+        if not isinstance(one.get("tags"), dict) or not all(isinstance(v, str) for v in one["tags"].values()):
+            raise DataError(f"{where}: the data set {one['name']} has no tags that are texts")
+
+
+def _check_room(bundle: Bundle, store: Store) -> None:
+    """Raises RmlabError where the unpacked files would fill the disk. A server knows its own."""
+    if store.artifacts is None:
+        return
+    store.artifacts.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(store.artifacts).free
+    if bundle.size > free:
+        raise RmlabError(f"{bundle.path} unpacks to {bundle.size / 1e9:.1f} GB, {store.artifacts} has room for {free / 1e9:.1f} GB")

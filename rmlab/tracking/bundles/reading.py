@@ -1,0 +1,220 @@
+"""Reads a bundle: its runs look like those of a store; nothing is used before its hash was checked."""
+
+import hashlib
+import json
+import tempfile
+import zipfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from rmlab.errors import DataError
+from rmlab.progress import progress
+from rmlab.tracking.bundles.format import (
+    FORMAT,
+    LARGEST_TEXT,
+    MANIFEST,
+    MOST_FILES,
+    VERSION,
+    BundledFile,
+    Entry,
+    MetricRow,
+    Record,
+    entry_of,
+    parsed,
+    refusal,
+    sense,
+    texts,
+)
+from rmlab.tracking.heads import SOURCE_RUN, RunHead
+
+CHUNK = 1 << 20
+
+
+class Bundle:
+    """An open bundle. Opened by `open_bundle`; its runs are in the order of the manifest."""
+
+    def __init__(self, path: Path, archive: zipfile.ZipFile, scratch: Path) -> None:
+        self.path, self._archive, self._scratch = path, archive, scratch
+        members = self._members()
+        manifest = parsed(self._read(MANIFEST, members, LARGEST_TEXT), f"{path}: {MANIFEST}")
+        with sense(f"{path}: {MANIFEST}"):
+            if manifest["format"] != FORMAT or manifest["version"] != VERSION:
+                raise DataError(f"{path} is a {manifest['format']} of version {manifest['version']}; this rmlab reads "
+                                f"{FORMAT} {VERSION}: use the rmlab that wrote it")
+            self.origin: dict[str, str] = {str(k): str(v) for k, v in manifest["origin"].items()}
+            self.experiments: dict[str, dict[str, str]] = {str(k): texts(v) for k, v in manifest["experiments"].items()}
+            self.entries = [entry_of(raw) for raw in manifest["runs"]]
+        self._check_listed(members)
+
+    @property
+    def size(self) -> int:
+        """Bytes of all its files, unpacked."""
+        return sum(file.bytes for entry in self.entries for file in entry.files)
+
+    def verify(self, show: bool = True) -> None:
+        """Reads everything and compares sizes and hashes. Raises DataError for the first file that is not what was written."""
+        with progress("checking the bundle", self.size, "bytes", show) as advance:
+            for entry in self.entries:
+                for file in entry.files:
+                    self._copy(entry, file, None)
+                    advance(file.bytes)
+
+    def record(self, entry: Entry) -> Record:
+        """Parameters, tags and data sets of a run. Raises DataError for a record that is none."""
+        raw = parsed(self._text(entry, entry.record), f"{self.path}: {entry.member(entry.record)}")
+        with sense(f"{self.path}: {entry.member(entry.record)}"):
+            end = raw["end_time"]
+            return Record(str(raw["name"]), str(raw["status"]), int(raw["start_time"]), None if end is None else int(end),
+                          texts(raw["params"]), texts(raw["tags"]), tuple(dict(one) for one in raw["inputs"]))
+
+    def metrics(self, entry: Entry) -> list[MetricRow]:
+        """(name, value, step, milliseconds) of all that the run logged."""
+        with sense(f"{self.path}: {entry.member(entry.metrics)}"):
+            rows = [json.loads(line) for line in self._text(entry, entry.metrics).splitlines()]
+            return [(str(name), float(value), int(step), int(when)) for name, value, step, when in rows]
+
+    def extract(self, entry: Entry, file: BundledFile, target: Path) -> None:
+        """Writes one artifact to `target`. Raises DataError where its content is not what the manifest says."""
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as out:
+            self._copy(entry, file, out.write)
+
+    def runs(self) -> list["BundledRun"]:
+        """The runs to read from, as those of a store; checks all hashes first."""
+        self.verify()
+        return [self._run(entry) for entry in self.entries]
+
+    def artifact(self, entry: Entry, path: str) -> Path:
+        """A local path of an artifact (file or folder); it is there as long as the bundle is open."""
+        folder = self._scratch / entry.run_id
+        chosen = [f for f in entry.artifacts if f.path == path or f.path.startswith(f"{path}/")]
+        if not chosen:
+            left_out = " (it was left out when the bundle was written)" if any(_below(p, path) for p in entry.left_out) else ""
+            raise DataError(f"run {entry.name} ({entry.run_id}) has no artifact {path!r} in {self.path}{left_out}")
+        for file in chosen:
+            if not (folder / file.path).exists():
+                self.extract(entry, file, folder / file.path)
+        return folder / path
+
+    def _run(self, entry: Entry) -> "BundledRun":
+        record, rows = self.record(entry), self.metrics(entry)
+        last = {name: value for name, value, *_ in sorted(rows, key=lambda row: (row[2], row[3]))}
+        tags = {k: v for k, v in record.tags.items() if not k.startswith("mlflow.")}
+        return BundledRun(run_id=entry.run_id, experiment_id=entry.experiment, name=record.name, tags=tags,
+                          start_time=record.start_time, end_time=record.end_time, params=dict(record.params), metrics=last,
+                          rows=tuple(rows), entry=entry, bundle=self)
+
+    def _members(self) -> dict[str, zipfile.ZipInfo]:
+        """What the archive holds, by name. Raises DataError for what no bundle has."""
+        infos = self._archive.infolist()
+        if len(infos) > MOST_FILES:
+            raise DataError(f"{self.path} holds {len(infos):,} files: more than {MOST_FILES:,} is no bundle of runs")
+        members: dict[str, zipfile.ZipInfo] = {}
+        for info in infos:
+            reason = refusal(info)
+            if info.filename in members:
+                reason = "is there twice"
+            if reason:
+                raise DataError(f"{self.path}: {info.filename!r} {reason}. Nothing was read; get the bundle again.")
+            members[info.filename] = info
+        return members
+
+    def _check_listed(self, members: Mapping[str, zipfile.ZipInfo]) -> None:
+        """Raises DataError unless archive and manifest name the same files, of the same sizes."""
+        listed = {entry.member(file): file.bytes for entry in self.entries for file in entry.files}
+        if len({entry.run_id for entry in self.entries}) < len(self.entries):
+            raise DataError(f"{self.path}: a run is listed twice")
+        found = {name: info.file_size for name, info in members.items() if name != MANIFEST}
+        differing = sorted(name for name in {*listed, *found} if listed.get(name) != found.get(name))
+        if differing:
+            name = differing[0]
+            raise DataError(f"{self.path}: {name!r} has {found.get(name, 'no')} bytes in the archive and "
+                            f"{listed.get(name, 'no')} by the manifest ({len(differing)} such files). Get the bundle again.")
+        folders = {str(parent) for name in listed for parent in PurePosixPath(name).parents}
+        if both := sorted(folders & listed.keys()):
+            raise DataError(f"{self.path}: {both[0]!r} is a file and a folder")
+
+    def _read(self, name: str, members: Mapping[str, zipfile.ZipInfo], most: int) -> bytes:
+        if name not in members:
+            raise DataError(f"{self.path} is no bundle of runs: it has no {name}. `rmlab runs export` writes bundles.")
+        if members[name].file_size > most:
+            raise DataError(f"{self.path}: {name} has {members[name].file_size:,} bytes, at most {most:,} are read")
+        with self._unpacked(name) as source:
+            return source.read()
+
+    def _text(self, entry: Entry, file: BundledFile) -> str:
+        if file.bytes > LARGEST_TEXT:
+            raise DataError(f"{self.path}: {entry.member(file)} has {file.bytes:,} bytes, at most {LARGEST_TEXT:,} are read")
+        parts: list[bytes] = []
+        self._copy(entry, file, parts.append)
+        return b"".join(parts).decode()
+
+    def _copy(self, entry: Entry, file: BundledFile, write: Callable[[bytes], Any] | None) -> None:
+        """Streams one file and proves that it is the one of the manifest."""
+        digest, size = hashlib.sha256(), 0
+        with self._unpacked(entry.member(file)) as source:
+            while chunk := source.read(CHUNK):
+                size += len(chunk)
+                digest.update(chunk)
+                if write is not None:
+                    write(chunk)
+        if size != file.bytes or digest.hexdigest() != file.sha256:
+            raise DataError(f"{self.path}: {entry.member(file)} is not the file that was exported (its SHA-256 differs). "
+                            "Get the bundle again.")
+
+    @contextmanager
+    def _unpacked(self, name: str) -> Iterator[IO[bytes]]:
+        try:
+            with self._archive.open(name) as source:
+                yield source
+        except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+            raise DataError(f"{self.path}: {name} cannot be read: {error}. Get the bundle again.") from error
+
+
+@dataclass(frozen=True)
+class BundledRun(RunHead):
+    """A run of a bundle, read as one of a store (`rmlab.tracking.query.TrackedRun`)."""
+
+    params: dict[str, str]
+    metrics: dict[str, float]
+    rows: tuple[MetricRow, ...] = field(repr=False, compare=False)
+    entry: Entry = field(repr=False, compare=False)
+    bundle: Bundle = field(repr=False, compare=False)
+
+    def series(self, name: str) -> list[tuple[int, float]]:
+        """(step, value) of a metric in the order of steps; of a step that was logged twice, the later value."""
+        mine = sorted((row for row in self.rows if row[0] == name), key=lambda row: row[3])
+        return sorted({step: value for _, value, step, _ in mine}.items())
+
+    def artifact(self, path: str) -> Path:
+        """A local path of an artifact. What reuses a run has its artifacts. Raises DataError where there is none."""
+        source = self.tags.get(SOURCE_RUN)
+        owner = next((e for e in self.bundle.entries if e.run_id == source), self.entry)
+        return self.bundle.artifact(owner, path)
+
+
+@contextmanager
+def open_bundle(path: Path) -> Iterator[Bundle]:
+    """Opens a bundle and checks its names, sizes and manifest. Raises DataError where it is none."""
+    try:
+        archive = zipfile.ZipFile(path)
+    except FileNotFoundError:
+        raise DataError(f"{path}: there is no such file") from None
+    except (zipfile.BadZipFile, OSError) as error:
+        raise DataError(f"{path} is no bundle, or was cut short on its way: {error}. Get it again.") from error
+    with archive, tempfile.TemporaryDirectory(prefix="rmlab-bundle-") as scratch:
+        yield Bundle(Path(path), archive, Path(scratch))
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether a file looks like a bundle (a zip archive); a tracking store never does."""
+    return path.is_file() and zipfile.is_zipfile(path)
+
+
+def _below(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(f"{folder}/")
+
+
