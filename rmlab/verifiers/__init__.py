@@ -11,5 +11,11 @@ material      what cells are made from: the pool proven, its parts as token ids
 verifier      model, tokenizer and how it is asked, as one folder
 judgement     score tables, reports and baselines of one verifier
 score_table   score tables on disk
+score_table_files     rows of a table in CSV, JSONL, JSON, Parquet
+score_table_columns   which column of a foreign table is what; lists in cells
+answer_logprobs       a score from the log-probabilities of YES and NO
+harness_reports       labels without scores: reports of test harnesses as attempts
+table_baselines       baselines that need no more than the table
+per_turn              the score after every turn
 baselines     what a score has to beat; majority and shape: two of them
 """

@@ -50,7 +50,7 @@ def harness_report(path: Path) -> HarnessReport | None:
     if path.suffix.lower() != ".json" or not path.is_file():
         return None
     value = load_json(path)
-    if not isinstance(value, dict) or not value:
+    if not isinstance(value, dict) or not value or "score" in value:
         return None
     if all(isinstance(label, bool) for label in value.values()):
         return HarnessReport({str(task): label for task, label in value.items()})

@@ -126,11 +126,11 @@ def _records(path: Path, value: Any, wanted: Wanted) -> Iterator[Row]:
         for key, record in value.items():
             yield f"record {key[:80]!r}", {KEY: key} | record
     else:
-        inner = [name for name, records in value.items() if isinstance(records, list) and records and isinstance(records[0], dict)
-                 and all(column in records[0] for column in wanted.required)]
+        lists = [name for name, records in value.items() if isinstance(records, list) and records and isinstance(records[0], dict)]
+        inner = [name for name in lists if all(column in value[name][0] for column in wanted.required)] or lists
         if len(inner) != 1:
             shown = ", ".join(value)
-            raise DataError(f"{path} has {len(inner) or 'no'} lists of records with {', '.join(wanted.required)} (it has: "
+            raise DataError(f"{path} has {len(inner) or 'no'} lists of records (it has: "
                             f"{shown[:200] if shown.isprintable() else 'nothing readable'}). {wanted.hint}")
         wanted.notes.append(f"records are those of {inner[0]!r}")
         yield from _listed(path, value[inner[0]], f"{inner[0]}, record")

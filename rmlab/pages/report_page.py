@@ -1,0 +1,107 @@
+"""A report as one HTML file that loads nothing: figures, every number with its interval, baselines, the worst errors."""
+
+from pathlib import Path
+
+import numpy as np
+
+from rmlab.files import write_text
+from rmlab.metrics.report import Report
+from rmlab.metrics.scores import Scores
+from rmlab.metrics.table import table as grouped
+from rmlab.pages import report_figures
+from rmlab.pages.html import asset, page, table, text
+from rmlab.pages.report_tables import METRICS, groups, interval, notes_of, number, summary
+
+WORST = 25
+
+
+def write_report_page(path: Path, title: str, found: Report, scores: Scores) -> None:
+    """Writes the page whole or not at all. title: what the table is. found: its report, as `rmlab evaluate --json` prints it."""
+    write_text(path, report_page(title, found, scores))
+
+
+def report_page(title: str, found: Report, scores: Scores) -> str:
+    """The page's markup."""
+    rows = grouped(scores)
+    scored = len(rows.scored.label_N) > 0
+    figures = {"Best of k": report_figures.best_of_k(found)}
+    if scored:
+        figures |= {"Reliability": report_figures.reliability(rows), "Scores by label": report_figures.distributions(rows),
+                    "Risk and coverage": report_figures.risk_and_coverage(rows)}
+    parts = [f"<h1>{text(title)}</h1>", f"<p>{text(summary(found))}.</p>",
+             f"<p class=dim>Intervals: 95 %, {found['replicates']:,} resamples of {found['clusters']:,} clusters, "
+             f"seed {found['seed']}.</p>"]
+    parts += [f"<p class=dim>{text(note)}</p>" for note in found.get("notes", ())]
+    parts.append("<div class=figures>" + "".join(f"<figure><figcaption>{text(name)}</figcaption>{svg}</figure>"
+                                                 for name, svg in figures.items() if svg) + "</div>")
+    parts.append(_curves(found))
+    if scored:
+        parts += [_metrics(found), _post_hoc(found), _selection(found), _baselines(found), _worst(scores)]
+    return page(f"{title} - rmlab report", f"<main>{''.join(parts)}</main>", asset("report.css"))
+
+
+def _curves(found: Report) -> str:
+    across = found["rm_at_k_across"] or {}
+    header = ["k", "RM@k", "95 %", "pass@k", "95 %", f"{groups(found)} with k attempts",
+              *(["RM@k across policies", "95 %"] if across else [])]
+    rows = []
+    for k in sorted({*found["rm_at_k"], *across}, key=int):
+        row = [k]
+        for name in ("rm_at_k", "pass_at_k"):
+            row += [number(found[name].get(k)), interval(found["ci95"].get(name, {}).get(k))]
+        row.append(f"{found['tasks_at_k'].get(k, '')}")
+        if across:
+            row += [number(across.get(k)), interval(found["ci95"].get("rm_at_k_across", {}).get(k))]
+        rows.append(row)
+    return table(header, rows, text_columns=(), caption="Best of k")
+
+
+def _metrics(found: Report) -> str:
+    notes = notes_of(found)
+    return "".join(table(["", "value", "95 %", ""], [
+        [title, number(found[name]), interval(found["ci95"].get(name)), notes.get(name, "")] for name, title in names.items()],
+        text_columns=(0, 3), caption=section) for section, names in METRICS.items()) + table(
+        ["", "mean", "95th percentile"],
+        [[title, number(found[name]), number(found[f"{name}_p95"])] for name, title in (
+            ("ece_noise_floor", "labels drawn independently"), ("ece_noise_floor_task", "with a task effect"))],
+        caption="ECE, 10 bins, of calibrated scores on this table (noise floor)")
+
+
+def _post_hoc(found: Report) -> str:
+    if found["post_hoc"] is None:
+        return ""
+    rows = [[name, number(values["ece_width_10"]), interval(values["ci95"].get("ece_width_10")), number(values["brier"]),
+             number(values["log_loss"])] for name, values in {"before": found, **found["post_hoc"]}.items()]
+    where = "validation" if found["post_hoc_fitted_on"] == "validation" else f"other tasks of this table ({found['post_hoc_fitted_on']})"
+    return table(["", "ECE, 10 bins", "95 %", "Brier score", "log loss"], rows, caption=f"Calibrated on {where}")
+
+
+def _selection(found: Report) -> str:
+    selection = found.get("selection")
+    if selection is None:
+        return ""
+    names = ("execution_free", "execution_based", "hybrid")
+    return table(["k", *(name.replace("_", " ") for name in names)],
+                 [[k, *(number(selection[name][k]) for name in names)] for k in selection["hybrid"]], text_columns=(),
+                 caption=f"Selection by score, by tests, by both ({selection['untested']:,} attempts without tests rank last)")
+
+
+def _baselines(found: Report) -> str:
+    if not found.get("baselines"):
+        return ""
+    most = max(found["rm_at_k"], key=int, default="1")
+    rows = [[name.replace("_", " "), number((values.get("rm_at_k") or {}).get(most)), number(values.get("auc_within_task")),
+             number(values.get("auc_pooled")), str(values.get("reason") or "")]
+            for name, values in {"this table": found, **found["baselines"]}.items()]
+    return table(["", f"RM@{most}", "AUC within task", "AUC pooled", ""], rows, text_columns=(0, 4), caption="Without a verifier")
+
+
+def _worst(scores: Scores) -> str:
+    error_N = np.abs(scores.score - scores.resolved)
+    wrong = np.flatnonzero(error_N > 0.5)
+    worst = wrong[np.lexsort((scores.task_id[wrong], -error_N[wrong]))][:WORST]
+    rows = [[str(scores.task_id[i]), str(scores.trajectory_id[i]), str(scores.policy[i]), f"{scores.score[i]:.4f}",
+             "resolved" if scores.resolved[i] else "unresolved", "" if np.isnan(scores.n_tokens[i]) else f"{scores.n_tokens[i]:,.0f}"]
+            for i in worst]
+    return table(["task", "attempt", "policy", "score", "label", "tokens"], rows, text_columns=(0, 1, 2, 4),
+                 caption=f"The most confident mistakes: {len(worst):,} of {len(wrong):,} attempts whose likelier answer is wrong")

@@ -1,0 +1,164 @@
+"""A report as tables in a terminal."""
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+from rmlab.metrics.report import Report, is_miscalibrated
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+METRICS = {
+    "Discrimination": {"auc_within_task": "AUC within task", "auc_between_tasks": "AUC between tasks", "auc_pooled": "AUC pooled"},
+    "Calibration": {
+        "ece_width_10": "ECE, 10 bins", "ece_width_15": "ECE, 15 bins", "ece_mass_10": "ECE, 10 equal-mass bins",
+        "ece_debiased": "ECE², debiased", "ece_prior_corrected": "ECE, prior corrected",
+        "ece_confidence": "ECE of max(s, 1 - s)", "mce": "MCE",
+        "brier": "Brier score",
+        "log_loss": "log loss", "calibration_slope": "slope", "calibration_intercept": "intercept"},
+    "Abstaining": {"aurc": "AURC, attempts", "aurc_picks": "AURC, picks"},
+    "What the gradient sees": {
+        "advantage_cosine": "advantage cosine", "advantage_cosine_all": "the same, all groups",
+        "advantage_noise_share": "noise share"},
+}
+
+
+def show(title: str, found: Report) -> None:
+    """Prints a report. title: what it is of. found: of `rmlab.metrics.report`, with `baselines`, `selection` and `notes` where there."""
+    from rich.console import Console
+    from rich.markup import escape
+
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 130)
+    console.print(f"[bold]{escape(title)}[/bold]: {escape(summary(found))}")
+    console.print(f"Intervals: 95 %, {found['replicates']:,} resamples of {found['clusters']:,} clusters, seed {found['seed']}",
+                  style="dim")
+    for note in found.get("notes", ()):
+        console.print(f"  {note}", style="dim", markup=False)
+    console.print(_curve_table(found))
+    if found["score_rate"] == 0:
+        console.print("No attempt is scored: there is nothing to say of scores.", style="dim")
+        return
+    console.print(_metric_table(found))
+    if found["post_hoc"] is not None:
+        console.print(_post_hoc_table(found))
+    if found.get("selection") is not None:
+        console.print(_selection_table(found["selection"]))
+    if "baselines" in found:
+        console.print(_baseline_table(found))
+
+
+def summary(found: Report) -> str:
+    """What a table holds, in one line."""
+    scored = "nothing" if found["score_rate"] is None else f"{found['score_rate']:.1%}"
+    resolved = "-" if found["resolved_rate"] is None else f"{found['resolved_rate']:.1%}"
+    policies = f" of {found['policies']} policies (grouped values: per policy, averaged)" if found["policies"] > 1 else ""
+    return (f"{found['trajectories']:,} labelled attempts{policies} at {found['tasks']:,} tasks, {scored} scored, {resolved} resolved; "
+            f"{found['unlabelled']:,} unlabelled left out")
+
+
+def notes_of(found: Report) -> dict[str, str]:
+    """What has to be known to read a metric, by its name."""
+    notes = {
+        "auc_within_task": f"{found['within_pairs']:,} pairs in {found['mixed_tasks']:,} {groups(found)} with both labels",
+        "auc_between_tasks": "high for a score that only knows how hard a task is",
+        "brier": "miscalibration - discrimination + uncertainty = " + "{} - {} + {}".format(
+            *(number(found[f"brier_{part}"]) for part in ("miscalibration", "discrimination", "uncertainty"))),
+        "ece_debiased": "squared; may be negative",
+        "ece_prior_corrected": "" if found["ece_prior_corrected"] is not None else "needs the base rates of training and validation",
+        "aurc": f"mean error rate of the likelier answer at all coverages; {number(found['aurc_excess'])} above a perfect order",
+        "aurc_picks": f"share unresolved of the best-scored attempts; {number(found['aurc_picks_excess'])} above a perfect order",
+        "advantage_noise_share": "of the scores' spread, at tasks where all attempts have one label",
+    }
+    if found["within_pair_share"] is not None:
+        notes["auc_pooled"] = f"{found['within_pair_share']:.2%} of its pairs lie within a task"
+    verdict = is_miscalibrated(found)
+    if verdict is not None:
+        floor = number(found["ece_noise_floor_task_p95"])
+        notes["ece_width_10"] = (f"miscalibrated: 95 % of calibrated scores stay below {floor}" if verdict
+                                 else f"not shown to be miscalibrated: calibrated scores reach {floor}")
+    return notes
+
+
+def groups(found: Report) -> str:
+    """What grouped values are means over."""
+    return "(task, policy) groups" if found["policies"] > 1 else "tasks"
+
+
+def number(value: float | None) -> str:
+    """Four digits, - where undefined."""
+    return "-" if value is None else f"{value:.4f}"
+
+
+def interval(ends: list[float] | None) -> str:
+    """An interval, nothing where there is none."""
+    return "" if ends is None else f"{ends[0]:.4f} to {ends[1]:.4f}"
+
+
+def _table(title: str) -> "Table":
+    from rich import box
+    from rich.table import Table
+
+    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+
+
+def _curve_table(found: Report) -> "Table":
+    across = found["rm_at_k_across"] or {}
+    shown = _table("Best of k")
+    names = ("k", "RM@k", "95 %", "pass@k", "95 %", f"{groups(found)} with k attempts", *(["RM@k across policies"] if across else []))
+    for name in names:
+        shown.add_column(name, justify="right", no_wrap=True)
+    for k in sorted({*found["rm_at_k"], *across}, key=int):
+        cells = [k]
+        for name in ("rm_at_k", "pass_at_k"):
+            cells += [number(found[name].get(k)), interval(found["ci95"].get(name, {}).get(k))]
+        shown.add_row(*cells, str(found["tasks_at_k"].get(k, "")), *([number(across.get(k))] if across else []))
+    return shown
+
+
+def _metric_table(found: Report) -> "Table":
+    shown = _table("Metrics")
+    shown.add_column("", no_wrap=True)
+    shown.add_column("value", justify="right", no_wrap=True)
+    shown.add_column("95 %", justify="right", no_wrap=True)
+    shown.add_column("", style="dim")
+    notes = notes_of(found)
+    for section, names in METRICS.items():
+        shown.add_section()
+        shown.add_row(f"[bold]{section}[/bold]")
+        for name, title in names.items():
+            shown.add_row(f"  {title}", number(found[name]), interval(found["ci95"].get(name)), notes.get(name, ""))
+    return shown
+
+
+def _post_hoc_table(found: Report) -> "Table":
+    shown = _table("Calibrated on validation" if found["post_hoc_fitted_on"] == "validation" else
+                   f"Calibrated on other tasks of this table ({found['post_hoc_fitted_on']})")
+    for name in ("", "ECE, 10 bins", "95 %", "Brier score", "log loss"):
+        shown.add_column(name, justify="right" if name else "left", no_wrap=True)
+    for name, values in {"before": found, **found["post_hoc"]}.items():
+        shown.add_row(name, number(values["ece_width_10"]), interval(values["ci95"].get("ece_width_10")), number(values["brier"]),
+                      number(values["log_loss"]))
+    return shown
+
+
+def _selection_table(selection: dict[str, Any]) -> "Table":
+    shown = _table("Selection by score, by tests, by both" + (f" ({selection['untested']:,} attempts without tests rank last)"
+                                                             if selection["untested"] else ""))
+    for name in ("k", "execution free", "execution based", "hybrid"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for k in selection["hybrid"]:
+        shown.add_row(k, *(number(selection[name][k]) for name in ("execution_free", "execution_based", "hybrid")))
+    return shown
+
+
+def _baseline_table(found: Report) -> "Table":
+    from rich.markup import escape
+
+    most = max(found["rm_at_k"], key=int, default="1")
+    shown = _table("Without a verifier")
+    for name in ("", f"RM@{most}", "AUC within task", "AUC pooled", ""):
+        shown.add_column(name, justify="right" if name else "left")
+    for name, values in {"(this table)": found, **found["baselines"]}.items():
+        shown.add_row(escape(name), number((values.get("rm_at_k") or {}).get(most)), number(values.get("auc_within_task")),
+                      number(values.get("auc_pooled")), escape(str(values.get("reason") or "")))
+    return shown
