@@ -11,12 +11,12 @@ from torch.nn.functional import cross_entropy
 
 
 def token_logprobs(model: Any, ids_BT: torch.Tensor, wanted_BT: torch.Tensor, temperature: float = 1.0,
-                   entropy: bool = False) -> tuple[torch.Tensor, torch.Tensor | None]:
+                   entropy: bool = False, entropy_gradient: bool = False) -> tuple[torch.Tensor, torch.Tensor | None]:
     """logprob_BT (float32, natural logarithm): of the token at position t given those before it; 0 where it is not wanted.
 
     model: a transformers causal language model; gradients flow. ids_BT: right-padded, so causal attention needs no mask.
     wanted_BT: bool; its first column must be False (nothing comes before it). temperature: as tokens were sampled; 0 counts
-    as 1. entropy: the second value is entropy_BT in nats, without gradient, 0 where not wanted; else None.
+    as 1. entropy: the second value is entropy_BT in nats, 0 where not wanted; else None. entropy_gradient: it is differentiable.
     """
     hidden_BTH = model.get_decoder()(input_ids=ids_BT, use_cache=False).last_hidden_state
     row_N, column_N = wanted_BT.nonzero(as_tuple=True)
@@ -25,8 +25,8 @@ def token_logprobs(model: Any, ids_BT: torch.Tensor, wanted_BT: torch.Tensor, te
     logprob_BT = torch.zeros(ids_BT.shape, device=ids_BT.device).index_put((row_N, column_N), logprob_N)
     if not entropy:
         return logprob_BT, None
-    with torch.no_grad():
-        share_NV = torch.log_softmax(logits_NV.detach(), dim=-1)
+    with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
+        share_NV = torch.log_softmax(logits_NV, dim=-1)
         entropy_N = -(share_NV.exp() * share_NV).sum(-1)
         entropy_BT = torch.zeros(ids_BT.shape, device=ids_BT.device).index_put((row_N, column_N), entropy_N)
     return logprob_BT, entropy_BT
