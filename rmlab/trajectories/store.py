@@ -2,7 +2,8 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -58,10 +59,7 @@ class TrajectorySet:
     def fingerprint(self) -> str:
         """Identity of the pool: contents, labels and parts, in no order. 16 hex digits."""
         return fingerprint_lines(
-            sorted(
-                "\t".join([t.trajectory_id, str(t.resolved), str(t.split), t.cluster, t.source])
-                for t in self.trajectories
-            )
+            sorted(fingerprint_line(t, t.trajectory_id) for t in self.trajectories)
         )
 
     def part(self, part: Part) -> "TrajectorySet":
@@ -78,29 +76,65 @@ def write_trajectories(
     """Writes a set whole or not at all (zstd, sorted by part, task, policy, attempt) and returns it in file order."""
     ordered = sorted(trajectories, key=lambda t: (t.split or "", t.task_id, t.policy, t.attempt))
     pool = TrajectorySet(tuple(ordered), dict(metadata or {}))
-    rows = [
-        {
-            "trajectory_id": t.trajectory_id,
-            "task_id": t.task_id,
-            "cluster": t.cluster,
-            "source": t.source,
-            "policy": t.policy,
-            "attempt": t.attempt,
-            "messages": [{"role": m.role, "content": m.content} for m in t.messages],
-            "patch": t.patch,
-            "exit_status": t.exit_status,
-            "resolved": t.resolved,
-            "label_source": t.label_source,
-            "split": t.split,
-            "extra": t.extra_json(),
-        }
-        for t in ordered
-    ]
-    table = pa.Table.from_pylist(rows, schema=SCHEMA)
-    table = table.replace_schema_metadata({**pool.metadata, "fingerprint": pool.fingerprint})
-    with atomic_path(Path(path)) as temporary:
-        pq.write_table(table, temporary, compression="zstd", compression_level=19, row_group_size=1 << 20)
+    write_in_order(path, pool.trajectories, pool.metadata, pool.fingerprint, compression_level=19, group=1 << 62)  # one row group: text that attempts share compresses away
     return pool
+
+
+def fingerprint_line(trajectory: Trajectory, trajectory_id: str) -> str:
+    """What the fingerprint of a pool covers of one trajectory."""
+    return "\t".join([trajectory_id, str(trajectory.resolved), str(trajectory.split), trajectory.cluster, trajectory.source])
+
+
+def write_in_order(path: Path, trajectories: Iterable[Trajectory], metadata: dict[str, str], fingerprint: str,
+                   compression_level: int = 3, group: int = 32 << 20) -> None:
+    """Writes trajectories as they come, a row group at a time, so that a set larger than memory can be written.
+
+    fingerprint: of the whole pool, known beforehand. group: characters of text in a row group, about.
+    """
+    schema = SCHEMA.with_metadata({**metadata, "fingerprint": fingerprint})
+    with atomic_path(Path(path)) as temporary:
+        with pq.ParquetWriter(temporary, schema, compression="zstd", compression_level=compression_level) as writer:
+            rows: list[dict[str, Any]] = []
+            held = 0
+            for trajectory in trajectories:
+                rows.append(_row(trajectory))
+                held += sum(len(m.content) for m in trajectory.messages)
+                if held > group:
+                    writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+                    rows, held = [], 0
+            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+
+
+def iterate_trajectories(path: Path | str) -> Iterator[Trajectory]:
+    """The trajectories of a file, a few at a time: for sets larger than memory, and for looking, not for training.
+
+    The pool as a whole (duplicates, fingerprint) is not proven; each row is. Raises DataError with file and reason.
+    """
+    path = Path(path)
+    with _opened(path) as file:
+        number = 0
+        for batch in file.iter_batches(batch_size=16, columns=SCHEMA.names):
+            for row in batch.to_pylist():
+                number += 1
+                try:
+                    yield _trajectory(row)
+                except (TypeError, ValueError, DataError) as error:
+                    raise DataError(f"{path}, row {number}: {error}. Fetch or collect it again.") from error
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file. `rmlab collect` and `rmlab import` write one.")
+    try:
+        file = pq.ParquetFile(path)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0]}). Fetch or collect it again.") from error
+    missing = [name for name in SCHEMA.names if name not in file.schema_arrow.names]
+    if missing:
+        raise DataError(f"{path} has no column {missing[0]!r}: it is not a trajectory set (columns: {', '.join(file.schema_arrow.names)})")
+    with file:
+        yield file
 
 
 def read_trajectories(path: Path | str, parts: Sequence[Part] | None = None) -> TrajectorySet:
@@ -163,3 +197,21 @@ def _trajectory(row: dict[str, Any]) -> Trajectory:
         split=row["split"],
         extra=extra,
     )
+
+
+def _row(trajectory: Trajectory) -> dict[str, Any]:
+    return {
+        "trajectory_id": trajectory.trajectory_id,
+        "task_id": trajectory.task_id,
+        "cluster": trajectory.cluster,
+        "source": trajectory.source,
+        "policy": trajectory.policy,
+        "attempt": trajectory.attempt,
+        "messages": [{"role": m.role, "content": m.content} for m in trajectory.messages],
+        "patch": trajectory.patch,
+        "exit_status": trajectory.exit_status,
+        "resolved": trajectory.resolved,
+        "label_source": trajectory.label_source,
+        "split": trajectory.split,
+        "extra": trajectory.extra_json(),
+    }

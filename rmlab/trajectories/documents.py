@@ -1,0 +1,204 @@
+"""Files as documents: what is one record, what is many, and what belongs together.
+
+A JSON document is one record, or a list of rows; JSON lines and Parquet are rows; the files of one OpenHands conversation
+(events) and of one instance's model calls are one record together. Kinds are told by content; names only say what lies
+together.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rmlab.trajectories.containers import Entry, Refused
+from rmlab.trajectories.formats.chat import held_back, row_list
+from rmlab.trajectories.places import Place
+from rmlab.trajectories.reading import Unreadable, read_json
+
+EVENT = re.compile(r"(?:^|/)events/event-(\d+)-[^/]*\.json$")
+STATE = re.compile(r"(?:^|/)(?:base_state|meta)\.json$")
+CALL = re.compile(r"-(\d{10}\.\d+)\.json$")
+HEAD = 1 << 16
+
+
+@dataclass(frozen=True)
+class Document:
+    """A parsed record, or text where it is no JSON. row: whether it is one of many in its file. mended: see read_json."""
+
+    place: Place
+    value: Any
+    row: bool = False
+    mended: str | None = None
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """What could not be read, and why."""
+
+    place: Place
+    reason: str
+
+
+@dataclass
+class Unit:
+    """Files that are read together; most are alone. kind: file, events, calls."""
+
+    kind: str
+    entries: list[Entry]
+    state: list[Entry] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Bytes of what will be read."""
+        return sum(e.size for e in self.entries)
+
+
+def units(entries: Sequence[Entry]) -> list[Unit]:
+    """Files put together where they are one record, in the order of their first file."""
+    found: dict[tuple[str, str], Unit] = {}
+    states: list[Entry] = []
+    for entry in entries:
+        path = str(entry.place)
+        folder = path.rpartition("/")[0]
+        if EVENT.search(path):
+            found.setdefault(("events", folder), Unit("events", [])).entries.append(entry)
+        elif CALL.search(path) and folder:
+            found.setdefault(("calls", folder), Unit("calls", [])).entries.append(entry)
+        elif STATE.search(path):
+            states.append(entry)
+        else:
+            found[("file", path)] = Unit("file", [entry])
+    for entry in states:
+        unit = found.get(("events", f"{str(entry.place).rpartition('/')[0]}/events"))
+        if unit is not None:
+            unit.state.append(entry)
+        else:
+            found[("file", str(entry.place))] = Unit("file", [entry])
+    return list(found.values())
+
+
+def documents(unit: Unit) -> Iterator[Document | Damaged]:
+    """The records of a unit, lazily. Whatever is damaged is given as Damaged, and the rest goes on."""
+    try:
+        if unit.kind == "events":
+            yield from _events(unit)
+        elif unit.kind == "calls":
+            yield from _last_call(unit)
+        else:
+            yield from _file(unit.entries[0])
+    except (Refused, Unreadable) as error:
+        yield Damaged(unit.entries[0].place, str(error))
+
+
+def _file(entry: Entry) -> Iterator[Document | Damaged]:
+    name = entry.place.name.lower()
+    head = entry.head(HEAD)
+    if head.startswith(b"PAR1"):
+        yield from _parquet(entry)
+    elif name.endswith((".md", ".csv", ".txt", ".tsv")):
+        yield Document(entry.place, entry.read().decode("utf-8", "replace"), bytes=entry.size)
+    elif not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
+        stated = name.endswith((".json", ".jsonl", ".ndjson", ".traj"))
+        yield Damaged(entry.place, "empty file" if not head.strip() else "not JSON" if stated else "no known format")
+    elif name.endswith((".jsonl", ".ndjson")) or _is_lines(head):
+        yield from _lines(entry)
+    else:
+        value, mended = read_json(entry.read())
+        rows = row_list(value)
+        if rows:
+            yield from (Document(entry.place.at_line(n), row, True, mended, entry.size // len(rows)) for n, row in enumerate(rows, 1))
+        else:
+            yield Document(entry.place, value, mended=mended, bytes=entry.size)
+
+
+def _is_lines(head: bytes) -> bool:
+    """Whether the first line is a whole object and another follows."""
+    first, _, rest = head.partition(b"\n")
+    if not first.strip().endswith(b"}") or not rest.lstrip().startswith(b"{"):
+        return False
+    try:
+        read_json(first)
+    except Unreadable:
+        return False
+    return True
+
+
+def _lines(entry: Entry) -> Iterator[Document | Damaged]:
+    number = 0
+    for number, line in enumerate(entry.lines(), 1):
+        if not line.strip():
+            continue
+        place = entry.place.at_line(number)
+        try:
+            value, mended = read_json(line)
+        except Unreadable as error:
+            yield Damaged(place, str(error))
+        else:
+            yield Document(place, value, True, mended, len(line))
+
+
+def _parquet(entry: Entry) -> Iterator[Document | Damaged]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with entry.seekable() as stream:
+            file = pq.ParquetFile(stream)
+            columns = [name for name in file.schema_arrow.names if not held_back(name)]
+            number, each = 0, entry.size // max(file.metadata.num_rows, 1)
+            for batch in file.iter_batches(batch_size=16, columns=columns):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield Document(entry.place.at_line(number), _present(row), True, None, each)
+    except (pa.ArrowException, OSError, UnicodeDecodeError, ValueError) as error:
+        raise Refused(f"not readable Parquet ({str(error).splitlines()[0][:80] if str(error) else type(error).__name__})") from error
+
+
+def _present(value: Any) -> Any:
+    """The row without the nulls that Parquet puts where a key is absent."""
+    if isinstance(value, dict):
+        return {k: _present(v) for k, v in value.items() if v is not None}
+    if isinstance(value, list):
+        return [_present(v) for v in value]
+    return value
+
+
+def _events(unit: Unit) -> Iterator[Document | Damaged]:
+    def order(entry: Entry) -> int:
+        found = EVENT.search(str(entry.place))
+        return int(found[1]) if found else 0
+
+    events, mends = [], None
+    for entry in sorted(unit.entries, key=order):
+        try:
+            value, mended = read_json(entry.read())
+        except (Refused, Unreadable) as error:
+            yield Damaged(entry.place, str(error))
+            continue
+        events.append(value)
+        mends = mends or mended
+    state: Any = {}
+    for entry in sorted(unit.state, key=lambda e: e.place.name):  # base_state.json before meta.json
+        try:
+            state = state or read_json(entry.read())[0]
+        except (Refused, Unreadable) as error:
+            yield Damaged(entry.place, str(error))
+    folder = Place(unit.entries[0].place.root, unit.entries[0].place.path.rsplit("/", 1)[0].removesuffix("/events").removesuffix("/event_service") + "/events")
+    yield Document(folder, {"events": events, "state": state}, mended=mends, bytes=unit.size)
+
+
+def _last_call(unit: Unit) -> Iterator[Document | Damaged]:
+    """The last call by its time; the one before where it is damaged."""
+    def time(entry: Entry) -> float:
+        found = CALL.search(str(entry.place))
+        return float(found[1]) if found else 0.0
+
+    for entry in sorted(unit.entries, key=time, reverse=True):
+        try:
+            value, mended = read_json(entry.read())
+        except (Refused, Unreadable) as error:
+            yield Damaged(entry.place, str(error))
+            continue
+        yield Document(entry.place, value, mended=mended, bytes=unit.size)
+        return

@@ -1,0 +1,98 @@
+"""One notation for tool calls, whatever the agent's own was, so that no verifier tells policies apart by their syntax.
+
+    [call bash]
+    sed -n 1,20p setup.py
+    [/call]
+
+A call of one argument shows its value, a call of several shows `name: value` lines. The thought stands before the call.
+"""
+
+import json
+import re
+from typing import Any
+
+from rmlab.trajectories.reading import as_dict, as_list, as_text, clean
+
+# Arguments that mean "the command itself" where they stand alone.
+FENCE = re.compile(r"```[a-zA-Z_]*[ \t]*\r?\n(.*?)```", re.DOTALL)
+XML = re.compile(r"<function=([\w.-]+)>(.*?)</function>", re.DOTALL)
+PARAMETER = re.compile(r"<parameter=([\w.-]+)>(.*?)</parameter>", re.DOTALL)
+HIDDEN = frozenset({"security_risk", "kind"})  # what a framework adds to the arguments of every call
+
+
+def call(name: str, arguments: object) -> str:
+    """A call in the notation. arguments: an object, a JSON text of one, or plain text."""
+    if isinstance(arguments, str):
+        arguments = _parsed(arguments)
+    if isinstance(arguments, dict):
+        shown = {str(k): _value(v) for k, v in arguments.items() if k not in HIDDEN and v not in (None, "", [], {})}
+        body = next(iter(shown.values())) if len(shown) == 1 else "\n".join(f"{k}: {v}" for k, v in shown.items())
+    else:
+        body = _value(arguments) if arguments is not None else ""
+    body = body.strip("\n")
+    return f"[call {name or 'tool'}]\n{body}\n[/call]" if body else f"[call {name or 'tool'}]\n[/call]"
+
+
+def turn(thought: str, calls: list[str]) -> str:
+    """An assistant's message: what it said, then its calls."""
+    return "\n\n".join(part for part in (thought.strip(), *calls) if part)
+
+
+def of_tool_calls(tool_calls: object) -> list[str]:
+    """Calls of an OpenAI-style `tool_calls` list; it may be a JSON text."""
+    if isinstance(tool_calls, str):
+        tool_calls = _parsed(tool_calls)
+    found = []
+    for one in as_list(tool_calls):
+        function = as_dict(as_dict(one).get("function"))
+        if function or as_dict(one).get("name"):
+            found.append(call(as_text(function.get("name")) or as_text(one.get("name")), function.get("arguments", one.get("arguments"))))
+    return found
+
+
+def of_text(text: str) -> str:
+    """A message whose call stands in its text, as XML or as the last fenced block, in the notation. Others are unchanged."""
+    if XML.search(text):
+        return XML.sub(lambda found: call(found[1], {k: v.strip("\n") for k, v in PARAMETER.findall(found[2])} or found[2].strip()), text).strip()
+    blocks = list(FENCE.finditer(text))
+    if not blocks:
+        return text.strip()
+    last = blocks[-1]
+    return turn(text[: last.start()] + text[last.end():], [call("bash", {"command": last[1]})])
+
+
+def content_text(content: object) -> str:
+    """Text of a message's content: a string, or blocks of text, calls and results. None is ""."""
+    if isinstance(content, str):
+        return clean(content)
+    parts = []
+    for block in content if isinstance(content, list) else [content]:
+        if isinstance(block, str):
+            parts.append(clean(block))
+            continue
+        kind = as_text(as_dict(block).get("type"))
+        if kind == "tool_use":
+            parts.append(call(as_text(block.get("name")), block.get("input")))
+        elif kind == "tool_result":
+            parts.append(content_text(block.get("content")))
+        elif kind in ("image", "image_url"):
+            parts.append("[image]")
+        elif kind not in ("thinking", "redacted_thinking"):
+            parts.append(clean(as_text(as_dict(block).get("text"))))
+    return "\n".join(part for part in parts if part)
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+
+
+def _value(value: object) -> str:
+    if isinstance(value, str):
+        return clean(value)
+    try:
+        return clean(json.dumps(value, ensure_ascii=False))
+    except (ValueError, TypeError, RecursionError):
+        return clean(str(value))

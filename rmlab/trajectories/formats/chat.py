@@ -1,0 +1,140 @@
+"""Rows of chat messages, as the Hugging Face hub keeps them: one row an attempt, in JSONL, JSON or Parquet.
+
+Columns are taken by their names, whichever set they come from (SWE-smith, SWE-Gym, nebius SWE-rebench and SWE-agent, R2E-Gym,
+Open-SWE-Traces, CoderForge). The outcome is read from `resolved`, `target`, `reward` or `rewards`; what holds it otherwise
+(`eval_logs`, `test_result`, `metadata.reference_patch`, `pred_passes_gen_tests`) is never kept. -1 means unknown.
+"""
+
+import json
+import math
+from typing import Any
+
+from rmlab.trajectories.draft import Draft, NotATrajectory
+from rmlab.trajectories.formats.calls import content_text, of_text, of_tool_calls, turn
+from rmlab.trajectories.formats.protocol import agent_turns, exit_status, proven
+from rmlab.trajectories.places import Place
+from rmlab.trajectories.reading import as_dict, as_list, as_text, clean, first_text
+from rmlab.trajectories.record import Message, Role
+
+ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant", "ai": "assistant",
+                          "gpt": "assistant", "tool": "tool", "function": "tool", "environment": "tool", "observation": "tool"}
+OUTCOMES = ("resolved", "target", "reward", "rewards")
+TASKS = ("instance_id", "docker_image", "docker_images", "task_id", "problem_id")
+POLICIES = ("model", "model_name", "policy", "teacher_model", "run_id", "exp_name", "exp_names")
+HELD_BACK = ("eval_logs", "test_result", "reference_patch", "pred_passes_gen_tests", "gen_tests_correct", "execution_result", "test_output")
+LOG, LOG_END = "=== INTERACTION LOG ===", "=== END"  # R2E-Gym: the whole attempt stands in a judge's prompt
+
+
+class ChatRows:
+    """One row."""
+
+    name = "chat"
+
+    def matches(self, document: Any) -> bool:
+        if isinstance(document, list):
+            return len(document) > 1 and all(as_text(as_dict(m).get("role")) in ROLES for m in document)
+        turns = _raw(as_dict(document))
+        return bool(turns) and any(_role(as_dict(m)) in ROLES for m in turns[:3])
+
+    def read(self, document: Any, place: Place) -> Draft:
+        row = {"messages": document} if isinstance(document, list) else as_dict(document)
+        raw = [as_dict(m) for m in _raw(row)]
+        metadata = as_dict(row.get("metadata"))
+        messages = [m for m in map(_message, raw) if m is not None]
+        judged = next((m.content for m in messages if m.role == "user" and LOG in m.content), "")
+        if judged:
+            messages = _logged(judged)
+        patch = clean(first_text(row.get("patch"), row.get("model_patch"), row.get("generated_patch"), row.get("output_patch"),
+                                 metadata.get("model_patch"), as_dict(row.get("test_result")).get("git_patch"))) or None
+        policy = first_text(*(row.get(key) for key in POLICIES), metadata.get("teacher_model"), metadata.get("model"))
+        stated = as_text(row.get("exit_status"))
+        resolved, column = _outcome(row)
+        identity = first_text(row.get("traj_id"), row.get("trajectory_id"))
+        last = next((m.content for m in reversed(messages) if m.role == "assistant"), "")
+        draft = Draft(
+            place=place, format=self.name, task_id=first_text(*(row.get(key) for key in TASKS)) or place.stem, policy=policy,
+            messages=messages, patch=patch,
+            exit_status=exit_status(stated, submitted=patch is not None or "[call submit]" in last or "[call finish]" in last),
+            resolved=resolved, label_source=f"{place}: {column}" if resolved is not None else None,
+            joins=bool(policy or patch or stated or isinstance(document, list)), repository=first_text(row.get("repo")),
+            names=tuple(n for n in (policy, as_text(row.get("run_id"))) if n), extra={"row": identity} if identity else {})
+        for key in HELD_BACK:
+            if row.get(key) or metadata.get(key):
+                draft.removed[f"column {key}"] += 1
+        if any(as_text(m.get("reasoning_content")) for m in raw):
+            draft.removed["hidden reasoning"] += sum(bool(as_text(m.get("reasoning_content"))) for m in raw)
+        if judged and not agent_turns(messages):
+            raise NotATrajectory("a judge's prompt without a log")
+        if judged and resolved is None and not first_text(*(row.get(key) for key in TASKS)):
+            raise NotATrajectory("a verifier's conversation")
+        return proven(draft)
+
+
+def _raw(row: dict[str, Any]) -> list[Any]:
+    """The turns of a row; SWE-smith keeps them as a JSON text, older sets call them `conversations`."""
+    for key in ("messages", "trajectory", "conversations"):
+        value = row.get(key)
+        if isinstance(value, str) and value.lstrip().startswith("["):
+            try:
+                value = json.loads(value)
+            except (ValueError, RecursionError):
+                continue
+        if isinstance(value, list) and value:
+            return value
+    return []
+
+
+def _role(message: dict[str, Any]) -> str:
+    return (as_text(message.get("role")) or as_text(message.get("from"))).lower()
+
+
+def _message(one: dict[str, Any]) -> Message | None:
+    """A turn in our roles; None for a role that is none. Parquet fills absent keys with null, and null is absent."""
+    role = ROLES.get(_role(one))
+    if role is None:
+        return None
+    content = next((one[key] for key in ("content", "text", "value") if one.get(key) is not None), None)
+    text = content_text(content) or (clean(as_text(one.get("system_prompt"))) if role == "system" else "")
+    if role != "assistant":
+        return Message(role, text)
+    calls = of_tool_calls(one.get("tool_calls"))
+    return Message("assistant", turn(text, calls) if calls else of_text(text))
+
+
+def _logged(prompt: str) -> list[Message]:
+    """The attempt within a judge's prompt: turns marked `[SYSTEM]`, `[USER]`, `[ASSISTANT]` on lines of their own."""
+    body = prompt.split(LOG, 1)[1].split(LOG_END, 1)[0]
+    messages: list[tuple[Role, list[str]]] = []
+    for line in body.split("\n"):
+        mark = line.strip()
+        role = ROLES.get(mark[1:-1].lower()) if mark.startswith("[") and mark.endswith("]") else None
+        if role is not None:
+            messages.append((role, []))
+        elif mark.startswith("[/") and ROLES.get(mark[2:-1].lower()):
+            continue
+        elif messages:
+            messages[-1][1].append(line)
+    turns = [Message(role, "\n".join(lines).strip()) for role, lines in messages]
+    return [Message(m.role, of_text(m.content)) if m.role == "assistant" else m for m in turns]
+
+
+def _outcome(row: dict[str, Any]) -> tuple[bool | None, str]:
+    """The stated outcome and its column; None where none is stated, or it is unknown (-1)."""
+    for key in OUTCOMES:
+        value = row.get(key)
+        if isinstance(value, bool):
+            return value, key
+        if isinstance(value, (int, float)) and math.isfinite(value) and value in (0, 1):
+            return value == 1, key
+    return None, ""
+
+
+def held_back(column: str) -> bool:
+    """Whether a column holds an outcome or an answer and is therefore never even read."""
+    return column in HELD_BACK and column != "test_result"
+
+
+def row_list(value: Any) -> list[Any]:
+    """Rows of a JSON document that is a list of rows; [] for anything else."""
+    rows = as_list(value)
+    return rows if rows and all(isinstance(r, dict) and _raw(r) for r in rows[:3]) else []

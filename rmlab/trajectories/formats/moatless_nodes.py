@@ -1,0 +1,89 @@
+"""Moatless 0.0.4: a tree of nodes (`node_id`, `parent_id`), each an action and what was observed.
+
+A search may have branched. The attempt is the path from the root to the node that finished, else to the last node; what
+lies beside the path is counted. The model's own text is in the completion's Anthropic blocks.
+"""
+
+from typing import Any
+
+from rmlab.trajectories.draft import Draft
+from rmlab.trajectories.formats.calls import call, turn
+from rmlab.trajectories.formats.moatless import DAY, THOUGHTS
+from rmlab.trajectories.formats.protocol import proven
+from rmlab.trajectories.places import Place
+from rmlab.trajectories.reading import as_dict, as_list, as_text, clean, first_text
+from rmlab.trajectories.record import Message
+
+
+class MoatlessNodes:
+    """A node tree."""
+
+    name = "moatless-nodes"
+
+    def matches(self, document: Any) -> bool:
+        return any("node_id" in as_dict(node) for node in as_list(as_dict(document).get("nodes"))[:1])
+
+    def read(self, document: Any, place: Place) -> Draft:
+        nodes = [as_dict(node) for node in document["nodes"]]
+        path = _path(nodes)
+        agent, metadata = as_dict(document.get("agent")), as_dict(document.get("metadata"))
+        messages = [Message("system", clean(as_text(agent.get("system_prompt"))))] if as_text(agent.get("system_prompt")) else []
+        for node in path:
+            messages += _turns(node)
+        evaluation = as_text(metadata.get("evaluation_name"))
+        model = as_text(as_dict(agent.get("completion")).get("model"))
+        day = DAY.search(evaluation)
+        draft = Draft(
+            place=place, format=self.name, task_id=as_text(metadata.get("instance_id")) or place.folders[-1], policy="",
+            messages=messages, patch=_patch(path), exit_status="submitted" if path and _finished(path[-1]) else "unfinished",
+            names=tuple(n for n in (evaluation, model) if n), time="-".join(day.groups()) if day else "")
+        if len(path) < len(nodes):
+            draft.removed["nodes of other branches"] += len(nodes) - len(path)
+        return proven(draft)
+
+
+def _path(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    by_id = {node.get("node_id"): node for node in nodes if isinstance(node.get("node_id"), (int, str))}
+    node: dict[str, Any] | None = next((n for n in reversed(nodes) if _finished(n)), nodes[-1] if nodes else None)
+    path: list[dict[str, Any]] = []
+    seen: set[int] = set()
+    while node is not None and id(node) not in seen:  # a damaged file may name a circle of parents
+        seen.add(id(node))
+        path.append(node)
+        parent = node.get("parent_id")
+        node = by_id.get(parent) if isinstance(parent, (int, str)) else None
+    return path[::-1]
+
+
+def _finished(node: dict[str, Any]) -> bool:
+    action = as_text(as_dict(node.get("action")).get("action_args_class")) + as_text(as_dict(node.get("action")).get("action_name"))
+    return "Finish" in action or "finish" in action
+
+
+def _turns(node: dict[str, Any]) -> list[Message]:
+    messages = []
+    if as_text(node.get("message")).strip():
+        messages.append(Message("user", clean(node["message"])))
+    action = as_dict(node.get("action"))
+    if not action:
+        return messages
+    blocks = as_list(as_dict(as_dict(as_dict(node.get("completions")).get("build_action")).get("response")).get("content"))
+    said = first_text(*(as_dict(b).get("text") for b in blocks), *(action.get(key) for key in THOUGHTS))
+    tool = next((as_dict(b) for b in blocks if as_dict(b).get("type") == "tool_use"), {})
+    name = as_text(tool.get("name")) or as_text(action.get("action_args_class")).rsplit(".", 1)[-1].removesuffix("Args")
+    shown = {k: v for k, v in (as_dict(tool.get("input")) or action).items() if k not in (*THOUGHTS, "action_args_class")}
+    messages.append(Message("assistant", turn(clean(said), [call(name, shown)])))
+    observed = as_dict(node.get("observation")) or as_dict(node.get("output"))
+    if observed:
+        messages.append(Message("tool", clean(first_text(observed.get("message"), observed.get("summary")))))
+    return messages
+
+
+def _patch(path: list[dict[str, Any]]) -> str | None:
+    """The diff of the last node that keeps its files: the patches of all files together."""
+    for node in reversed(path):
+        files = [as_dict(f) for f in as_list(as_dict(node.get("file_context")).get("files"))]
+        patches = [clean(as_text(f.get("patch"))) for f in files if as_text(f.get("patch")).strip()]
+        if patches:
+            return "\n".join(patches)
+    return None

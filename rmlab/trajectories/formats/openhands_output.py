@@ -1,0 +1,93 @@
+"""OpenHands `output.jsonl`: one row an instance, `history` a list of events (or of pairs of events, before 0.9).
+
+What an action called is taken from the model's own answer where the event carries it, so that the thought is the model's
+text and not the framework's message. `error` tells how a run ended; the patch is `test_result.git_patch`.
+"""
+
+from typing import Any
+
+from rmlab.trajectories.draft import Draft
+from rmlab.trajectories.formats.calls import call, content_text, of_tool_calls, turn
+from rmlab.trajectories.formats.protocol import exit_status, proven
+from rmlab.trajectories.places import Place
+from rmlab.trajectories.reading import as_dict, as_list, as_text, clean, first_text
+from rmlab.trajectories.record import Message
+
+NO_TURN = ("recall", "change_agent_state", "agent_state_changed", "null", "condensation", "loading")
+
+
+class OpenHandsOutput:
+    """One row."""
+
+    name = "openhands-output"
+
+    def matches(self, document: Any) -> bool:
+        found = as_dict(document)
+        events = _events(found.get("history"))
+        return bool(events) and "instance_id" in found and any("action" in e or "observation" in e for e in events[:4])
+
+    def read(self, document: Any, place: Place) -> Draft:
+        metadata = as_dict(document.get("metadata"))
+        events = _events(document.get("history"))
+        messages, finished = _turns(events)
+        error = as_text(document.get("error"))
+        patch = clean(first_text(as_dict(document.get("test_result")).get("git_patch"), document.get("git_patch"))) or None
+        status = exit_status("max iteration" if "maximum iteration" in error else "stuck" if "Stuck" in error else error, finished)
+        draft = Draft(
+            place=place, format=self.name, task_id=as_text(document.get("instance_id")) or place.stem,
+            policy=as_text(as_dict(metadata.get("llm_config")).get("model")), messages=messages, patch=patch, exit_status=status,
+            time=next((as_text(e.get("timestamp"))[:19] for e in events if as_text(e.get("timestamp"))), ""),
+            names=tuple(n for n in (as_text(metadata.get("eval_output_dir")).rstrip("/").rsplit("/", 1)[-1],) if n))
+        return proven(draft, crashed=error if status == "error" else "")
+
+
+def _events(history: object) -> list[dict[str, Any]]:
+    flat: list[dict[str, Any]] = []
+    for one in as_list(history):
+        flat += [as_dict(e) for e in one] if isinstance(one, list) else [as_dict(one)]
+    return flat
+
+
+def _turns(events: list[dict[str, Any]]) -> tuple[list[Message], bool]:
+    """Turns in our roles, and whether the agent finished."""
+    messages: list[Message] = []
+    finished = False
+    answered: set[str] = set()
+    for event in events:
+        action, observation = as_text(event.get("action")), as_text(event.get("observation"))
+        arguments = as_dict(event.get("args"))
+        if action in NO_TURN or observation in NO_TURN:
+            continue
+        if action == "system":
+            messages.append(Message("system", clean(first_text(arguments.get("content"), event.get("message")))))
+        elif action == "message":
+            text = clean(first_text(arguments.get("content"), event.get("message")))
+            messages.append(Message("user" if event.get("source") == "user" else "assistant", text))
+        elif action:
+            finished = finished or action == "finish"
+            messages.append(Message("assistant", _action(event, action, arguments, answered)))
+        elif observation:
+            messages.append(Message("tool", content_text(event.get("content")) or clean(as_text(event.get("message")))))
+    return messages, finished
+
+
+def _action(event: dict[str, Any], action: str, arguments: dict[str, Any], answered: set[str]) -> str:
+    """An action as the model made it. answered: answers whose text was shown already (one answer may make several calls)."""
+    metadata = as_dict(event.get("tool_call_metadata"))
+    response = as_dict(metadata.get("model_response"))
+    choice = as_dict(as_dict(next(iter(as_list(response.get("choices"))), None)).get("message"))
+    wanted = metadata.get("tool_call_id")
+    calls = of_tool_calls([c for c in as_list(choice.get("tool_calls")) if as_dict(c).get("id") == wanted])
+    identity = as_text(response.get("id"))
+    thought = content_text(choice.get("content")) if choice else clean(as_text(arguments.get("thought")))
+    if identity in answered:
+        thought = ""
+    elif identity:
+        answered.add(identity)
+    if not calls:
+        shown = {k: v for k, v in arguments.items() if k in ("command", "code", "path", "content", "start", "end", "url", "outputs", "final_thought")}
+        if action == "think":
+            shown = {"thought": arguments.get("thought", "")}
+            thought = "" if not choice else thought
+        calls = [call(action, shown)]
+    return turn(thought, calls)

@@ -1,0 +1,52 @@
+"""What a reader of a format is: it knows its documents by what is in them, and makes one draft of one document."""
+
+from typing import Any, Protocol
+
+from rmlab.trajectories.draft import Draft, NotATrajectory
+from rmlab.trajectories.places import Place
+from rmlab.trajectories.record import ExitStatus, Message
+
+CRASH, NO_AGENT, STATISTICS = "crash trace", "no agent turn", "statistics only"
+
+
+class Format(Protocol):
+    """name: as `rmlab import` takes it."""
+
+    name: str
+
+    def matches(self, document: Any) -> bool:
+        """Whether the parsed document is of this format. Never raises."""
+
+    def read(self, document: Any, place: Place) -> Draft:
+        """The attempt. Raises NotATrajectory with the reason where there is none; nothing else, whatever the document holds."""
+
+
+def agent_turns(messages: list[Message]) -> int:
+    """How often the agent spoke."""
+    return sum(message.role == "assistant" for message in messages)
+
+
+def proven(draft: Draft, crashed: str = "") -> Draft:
+    """The draft, where the agent spoke at all. crashed: what the run died of. Raises NotATrajectory."""
+    if not agent_turns(draft.messages):
+        raise NotATrajectory(f"{CRASH} ({crashed.splitlines()[0][:80]})" if crashed.strip() else NO_AGENT)
+    return draft
+
+
+def exit_status(stated: str, submitted: bool) -> ExitStatus:
+    """A format's word for how an attempt ended, as one of ours.
+
+    stated: `Submitted`, `submitted (exit_cost)`, `LimitsExceeded`, `exit_error`, ... or "". submitted: what else the record
+    shows, where nothing is stated. A patch that was taken when a limit was hit was never submitted by the agent.
+    """
+    word = stated.lower()
+    if not word:
+        return "submitted" if submitted else "unfinished"
+    if word in ("submitted", "submit", "finish", "finished", "completed", "success"):
+        return "submitted"
+    if any(part in word for part in ("limit", "exit_cost", "exit_context", "exit_format", "early_exit", "max", "stuck", "iteration", "skipped", "cost",
+                                     "rejected", "unfinished", "context")):
+        return "unfinished"
+    if word.startswith("submitted"):
+        return "error" if "error" in word else "unfinished"
+    return "error"

@@ -1,0 +1,33 @@
+"""All readers, and which one a document is of."""
+
+from typing import Any
+
+from rmlab.errors import UsageError
+from rmlab.trajectories.formats.chat import ChatRows
+from rmlab.trajectories.formats.mini import MiniSweAgent
+from rmlab.trajectories.formats.moatless import Moatless
+from rmlab.trajectories.formats.moatless_nodes import MoatlessNodes
+from rmlab.trajectories.formats.openhands_completions import OpenHandsCompletions
+from rmlab.trajectories.formats.openhands_events import OpenHandsEvents
+from rmlab.trajectories.formats.openhands_output import OpenHandsOutput
+from rmlab.trajectories.formats.protocol import Format
+from rmlab.trajectories.formats.sweagent import SweAgent
+
+FORMATS: tuple[Format, ...] = (MiniSweAgent(), OpenHandsEvents(), OpenHandsCompletions(), OpenHandsOutput(), SweAgent(), Moatless(),
+                               MoatlessNodes(), ChatRows())
+"""In the order in which they are asked; chat rows last, since several formats hold messages too."""
+
+
+def format_of(document: Any, among: tuple[Format, ...] = FORMATS) -> Format | None:
+    """The first format that knows the document; None where none does."""
+    return next((one for one in among if one.matches(document)), None)
+
+
+def formats_named(name: str) -> tuple[Format, ...]:
+    """All formats for `auto`, else the one of that name. Raises UsageError with the names there are."""
+    if name == "auto":
+        return FORMATS
+    found = tuple(one for one in FORMATS if one.name == name)
+    if not found:
+        raise UsageError(f"there is no format {name!r}: auto, {', '.join(one.name for one in FORMATS)}")
+    return found

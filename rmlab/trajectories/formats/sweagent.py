@@ -1,0 +1,97 @@
+"""SWE-agent `.traj`: 0.x (commands in fenced blocks; several agents in one file too) and 1.x (tool calls, blocks of content).
+
+`history` is what the agent saw and said; `trajectory` repeats it by step and is read where there is no history. Messages
+with `is_demo` are another task's: dropped and counted. Each agent of a team brings a system message and the issue again;
+what it says counts as the policy's.
+"""
+
+import json
+from typing import Any
+
+from rmlab.trajectories.draft import Draft
+from rmlab.trajectories.formats.calls import call, content_text, of_text, of_tool_calls, turn
+from rmlab.trajectories.formats.protocol import agent_turns, exit_status, proven
+from rmlab.trajectories.places import Place
+from rmlab.trajectories.reading import as_dict, as_list, as_text, clean
+from rmlab.trajectories.record import Message
+
+GENERIC = ("main", "swe_main", "")
+OBSERVED = "OBSERVATION:\n"
+
+
+class SweAgent:
+    """0.x and 1.x."""
+
+    name = "swe-agent"
+
+    def matches(self, document: Any) -> bool:
+        found = as_dict(document)
+        history = as_list(found.get("history"))
+        if history and all("role" in as_dict(m) for m in history[:3]) and not any("action" in m and "id" in m for m in map(as_dict, history[:3])):
+            return True
+        return any("action" in as_dict(s) and "observation" in as_dict(s) for s in as_list(found.get("trajectory"))[:1])
+
+    def read(self, document: Any, place: Place) -> Draft:
+        info = as_dict(document.get("info"))
+        history = [as_dict(m) for m in as_list(document.get("history"))]
+        demos = sum(bool(m.get("is_demo")) for m in history)
+        messages = _turns([m for m in history if not m.get("is_demo")])
+        if not agent_turns(messages):
+            messages += _steps(as_list(document.get("trajectory")))
+        stated = as_text(info.get("exit_status"))
+        patch = clean(as_text(info.get("submission"))) or None
+        environment = as_text(document.get("environment"))
+        model = _model(document.get("replay_config"))
+        last = next((m.content for m in reversed(messages) if m.role == "assistant"), "")
+        draft = Draft(
+            place=place, format=self.name, task_id=place.stem if environment in GENERIC or " " in environment else environment,
+            policy="" if model in ("replay", "human", "human_thought") else model, messages=messages, patch=patch,
+            exit_status=exit_status(stated, submitted="[call submit]" in last or last.rstrip().endswith("submit\n[/call]")),
+            extra={"version": as_text(info.get("swe_agent_version"))} if info.get("swe_agent_version") else {})
+        if demos:
+            draft.removed["demonstration turns"] += demos
+        return proven(draft, crashed=stated if draft.exit_status == "error" else "")
+
+
+def _model(config: object) -> str:
+    """The model of a run's configuration, which is an object or (from 1.0 on) a JSON text of one."""
+    if isinstance(config, str):
+        try:
+            config = json.loads(config)
+        except (ValueError, RecursionError):
+            return ""
+    return as_text(as_dict(as_dict(as_dict(config).get("agent")).get("model")).get("name"))
+
+
+def _turns(history: list[dict[str, Any]]) -> list[Message]:
+    messages: list[Message] = []
+    for one in history:
+        role, text = as_text(one.get("role")), content_text(one.get("content"))
+        if role == "assistant":
+            calls = of_tool_calls(one.get("tool_calls"))
+            messages.append(Message("assistant", turn(text, calls) if calls else _fenced(one, text)))
+        elif role == "system":
+            messages.append(Message("system", text))
+        elif role in ("user", "tool"):
+            observed = role == "tool" or (bool(messages) and messages[-1].role == "assistant")
+            messages.append(Message("tool" if observed else "user", text.removeprefix(OBSERVED) if observed else text))
+    return messages
+
+
+def _fenced(one: dict[str, Any], text: str) -> str:
+    """A turn whose command stands in its text: the format gives both apart, so nothing has to be guessed."""
+    action = as_text(one.get("action"))
+    if action.strip() and isinstance(one.get("thought"), str) and one["thought"].strip() != text.strip():
+        return turn(clean(one["thought"]), [call("bash", {"command": clean(action)})])
+    return of_text(text)
+
+
+def _steps(trajectory: list[Any]) -> list[Message]:
+    messages: list[Message] = []
+    for step in map(as_dict, trajectory):
+        said = clean(as_text(step.get("thought"))) or clean(as_text(step.get("response")))
+        action = clean(as_text(step.get("action")))
+        if said.strip() or action.strip():
+            messages.append(Message("assistant", turn(said, [call("bash", {"command": action})] if action.strip() else [])))
+            messages.append(Message("tool", content_text(step.get("observation"))))
+    return messages

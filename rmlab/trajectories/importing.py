@@ -1,0 +1,195 @@
+"""Reading trajectories in the wild: every file of every path, one record at a time; then labels, copies and attempts.
+
+Nothing stops the import of the rest: what is no trajectory, or cannot be read, is skipped, counted by its reason and named
+with its place. Under `strict` the first of them is an error.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from rmlab.errors import DataError
+from rmlab.fingerprint import fingerprint
+from rmlab.trajectories.containers import Limits, Refusal, batches
+from rmlab.trajectories.documents import Damaged, Document, documents, units
+from rmlab.trajectories.draft import Draft, NotATrajectory
+from rmlab.trajectories.formats.protocol import STATISTICS, Format
+from rmlab.trajectories.formats.registry import FORMATS, format_of
+from rmlab.trajectories.labels.documents import reports
+from rmlab.trajectories.labels.predictions import predictions
+from rmlab.trajectories.labels.statement import Predictions, Report
+from rmlab.trajectories.labels.tables import csv_report, markdown_report
+from rmlab.trajectories.leakage import outcome_texts, without_repeated_patch
+from rmlab.trajectories.places import Place
+from rmlab.trajectories.reading import as_dict
+from rmlab.trajectories.spool import Spool
+
+UNKNOWN, LEAKS = "no known format", "the prompt holds an outcome"
+STATISTICS_KEYS = ("metrics", "patch_generated", "patch_length", "exit_status", "cost", "instance_cost", "duration", "model_stats")
+Step = Callable[[float, str], None]
+
+
+@dataclass
+class Found:
+    """All that was read, texts in the spool. drafts: without their messages and patches; keys and contents in their order."""
+
+    spool: Spool
+    drafts: list[Draft] = field(default_factory=list)
+    keys: list[int] = field(default_factory=list)
+    contents: list[str] = field(default_factory=list)
+    has_patch: list[bool] = field(default_factory=list)
+    reports: list[Report] = field(default_factory=list)
+    predictions: list[Predictions] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    skips: list[tuple[str, str]] = field(default_factory=list)
+    removed: Counter[str] = field(default_factory=Counter)
+    mended: list[str] = field(default_factory=list)
+    leaks: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read. formats: those that are asked. strict: stop at the first skip. drop_leaks: leave out attempts whose
+    prompt holds an outcome, instead of only naming them."""
+
+    formats: tuple[Format, ...] = FORMATS
+    strict: bool = False
+    drop_leaks: bool = False
+    limits: Limits = field(default_factory=Limits)
+
+
+class Reader:
+    """Reads paths into one Found."""
+
+    def __init__(self, reading: Reading, spool: Spool):
+        self.reading = reading
+        self.found = Found(spool)
+        self._open: dict[tuple[Any, ...], Report | Predictions] = {}
+        self._unknown_rows: set[str] = set()
+
+    def read(self, path: Path, labels_only: bool = False, progress: Callable[[str, float], Any] | None = None) -> None:
+        """All of a path. labels_only: only reports and predictions are taken, and they are taken as named by the user.
+
+        Raises DataError where the path is not there, and under `strict`.
+        """
+        for batch in batches(path, self.reading.limits):
+            for refusal in (one for one in batch if isinstance(one, Refusal)):
+                if not labels_only:
+                    self._skip(refusal.place, refusal.reason)
+            together = units([one for one in batch if not isinstance(one, Refusal)])
+            if progress is None:
+                for unit in together:
+                    self._take(documents(unit), labels_only)
+                continue
+            with progress(path.name, sum(unit.size for unit in together)) as advance:
+                for unit in together:
+                    self._take(documents(unit), labels_only)
+                    advance(unit.size)
+
+    def rows(self, rows: Iterable[dict[str, Any]], place: Place) -> None:
+        """Rows that come from elsewhere (a hub)."""
+        self._take((Document(place.at_line(n), row, True) for n, row in enumerate(rows, 1)), labels_only=False)
+
+    def _take(self, found: Iterable[Document | Damaged], labels_only: bool) -> None:
+        for one in found:
+            if isinstance(one, Damaged):
+                if not labels_only:
+                    self._skip(one.place, one.reason)
+                continue
+            if one.mended:
+                self.found.mended.append(f"{one.place}: {one.mended}")
+                if self.reading.strict:
+                    raise DataError(f"{one.place} is not strict JSON ({one.mended}). Mend it, or import without --strict.")
+            if not labels_only and self._attempt(one):
+                continue
+            if not self._statement(one, labels_only) and not labels_only:
+                self._unknown(one)
+
+    def _attempt(self, document: Document) -> bool:
+        """Whether the document is of a trajectory's format; it is then read or skipped."""
+        known = format_of(document.value, self.reading.formats) if isinstance(document.value, (dict, list)) else None
+        if known is None:
+            return False
+        try:
+            draft = known.read(document.value, document.place)
+        except NotATrajectory as reason:
+            self._skip(document.place, str(reason))
+            return True
+        self.add(draft)
+        return True
+
+    def add(self, draft: Draft) -> None:
+        """Keeps a draft, its text in the spool."""
+        found = self.found
+        messages, removed = without_repeated_patch(draft.messages, draft.patch)
+        leaks = [f"{draft.place}, message {number}: {text!r}" for number, text in outcome_texts(messages)]
+        found.leaks += leaks
+        if leaks and self.reading.drop_leaks:
+            self._skip(draft.place, LEAKS)
+            return
+        found.removed.update(removed + draft.removed)
+        found.keys.append(found.spool.put(messages, draft.patch))
+        found.contents.append(fingerprint([[[m.role, m.content] for m in messages], draft.patch]))
+        found.has_patch.append(draft.patch is not None)
+        found.drafts.append(replace(draft, messages=[], patch=None, removed=removed + draft.removed))
+
+    def _statement(self, document: Document, explicit: bool) -> bool:
+        """Whether the document states labels or holds predictions; it is then kept."""
+        place = replace(document.place, line=None)
+        stated: Sequence[Report | Predictions]
+        if isinstance(document.value, str):
+            table = markdown_report(document.value, place) if place.name.lower().endswith((".md", ".txt")) else csv_report(document.value, place)
+            stated = [table] if table else []
+        else:
+            submitted = predictions(document.value, place)
+            stated = [submitted] if submitted else reports([document.value] if document.row else document.value, place)
+            if document.row and not stated:
+                stated = reports(document.value, place)
+        for one in stated:
+            if isinstance(one, Report):
+                one.explicit = explicit
+            self._join_rows(one)
+        return bool(stated)
+
+    def _join_rows(self, one: Report | Predictions) -> None:
+        """Rows of one file are one report."""
+        key = (str(one.place), explicit_key(one))
+        known = self._open.get(key)
+        if known is None:
+            self._open[key] = one
+            (self.found.reports if isinstance(one, Report) else self.found.predictions).append(one)  # type: ignore[arg-type]
+        elif isinstance(one, Report) and isinstance(known, Report):
+            for task, outcome in one.outcome.items():
+                known.say(task, outcome)
+            known.unfinished.update(one.unfinished)
+            known.hidden.update(one.hidden)
+        elif isinstance(one, Predictions) and isinstance(known, Predictions):
+            known.patch.update(one.patch)
+            known.model.update(one.model)
+
+    def _unknown(self, document: Document) -> None:
+        """A record of no known format: statistics of a run, or anything else. Rows of one file count once."""
+        value = as_dict(document.value)
+        file = str(replace(document.place, line=None))
+        if document.row:
+            if file not in self._unknown_rows:
+                self._unknown_rows.add(file)
+                self._skip(replace(document.place, line=None), UNKNOWN)
+        elif "instance_id" in value and any(key in value for key in STATISTICS_KEYS):
+            self._skip(document.place, STATISTICS)
+        else:
+            self._skip(document.place, UNKNOWN)
+
+    def _skip(self, place: Place, reason: str) -> None:
+        if self.reading.strict and reason != UNKNOWN:
+            raise DataError(f"{place}: {reason}. Mend or remove it, or import without --strict, which skips and counts it.")
+        kind = reason.split(" (", 1)[0].split(": ", 1)[0]
+        self.found.skipped[kind] += 1
+        self.found.skips.append((str(place), reason))
+
+
+def explicit_key(one: Report | Predictions) -> tuple[Any, ...]:
+    """What tells reports of one file apart."""
+    return (one.kind, one.system, one.names, one.explicit) if isinstance(one, Report) else ("predictions",)

@@ -1,0 +1,176 @@
+"""Reports in JSON: the layouts in which harnesses, leaderboards and people state who resolved what.
+
+    report.json with fields at top level, or keyed by instance id        SWE-bench, SWE-smith, Multi-SWE-bench
+    `resolved_ids`, `unresolved_ids`, ...                                harness reports, sb-cli, several systems in one file
+    `ids_resolved`, `ids_unresolved`                                     SWE-smith's summary of a run
+    lists by stage (`generated`, `with_logs`, ..., `resolved`)           SWE-bench before 2.0
+    `success_ids`, `failure_ids`                                         Multi-SWE-bench
+    {id: true}                                                           SWE-bench Pro
+    rows of `instance_id` and `resolved`                                 summaries
+    per-instance details of several entries; id → submissions            leaderboards
+
+A list of errors, of pending or of incomplete instances states no outcome. A patch that is stated to be empty cannot pass.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from rmlab.trajectories.labels.statement import Report
+from rmlab.trajectories.places import Place
+from rmlab.trajectories.reading import as_dict, as_list, as_text
+
+PASSED = ("resolved_ids", "ids_resolved", "success_ids")
+FAILED = ("unresolved_ids", "ids_unresolved", "failure_ids", "empty_patch_ids")
+OPEN = ("error_ids", "incomplete_ids", "pending_ids", "failed_ids")
+STAGES = ("no_generation", "generated", "with_logs", "install_fail", "reset_failed", "no_apply", "applied", "test_errored", "test_timeout")
+# Stages at which the environment failed before any test ran: they state no outcome of the patch.
+HARNESS_FAILED = ("install_fail", "reset_failed")
+REPORT_KEYS = ("tests_status", "patch_exists", "patch_is_None", "patch_successfully_applied", "FAIL_TO_PASS", "PASS_TO_PASS")
+
+
+def reports(document: Any, place: Place) -> list[Report]:
+    """What a JSON document states, one report a run; [] where it is no report. Never raises."""
+    found = as_dict(document)
+    for reader in (_single, _id_lists, _stages, _systems, _leaderboards, _submissions, _rows, _keyed, _flags):
+        stated = reader(document if reader is _rows else found, place)
+        if stated:
+            return stated
+    return []
+
+
+def _single(found: dict[str, Any], place: Place) -> list[Report]:
+    if not isinstance(found.get("resolved"), bool) or not any(key in found for key in REPORT_KEYS):
+        return []
+    report = Report(place, "report.json", names=_names(found))
+    task = as_text(found.get("instance_id")) or (place.folders[-1] if place.path else "")
+    _take(report, task, found)
+    return [report]
+
+
+def _keyed(found: dict[str, Any], place: Place) -> list[Report]:
+    if not found or not all(isinstance(as_dict(value).get("resolved"), bool) for value in found.values()):
+        return []
+    report = Report(place, "report.json by instance")
+    for task, value in found.items():
+        _take(report, task, value)
+    return [report]
+
+
+def _take(report: Report, task: str, value: dict[str, Any]) -> None:
+    report.say(task, value["resolved"])
+    status = as_dict(value.get("tests_status")) or value
+    tests = as_dict(status.get("FAIL_TO_PASS"))
+    names = tuple(name for key in ("success", "failure") for name in as_list(tests.get(key)) if isinstance(name, str))
+    if names:
+        report.hidden[task] = names
+
+
+def _id_lists(found: dict[str, Any], place: Place) -> list[Report]:
+    if not any(isinstance(found.get(key), list) for key in PASSED):
+        return []
+    report = Report(place, "id lists", names=_names(found))
+    _say_all(report, (found.get(key) for key in PASSED), True)
+    _say_all(report, (found.get(key) for key in FAILED), False)
+    for key in OPEN:
+        report.unfinished.update((task, key) for task in as_list(found.get(key)) if isinstance(task, str) and task not in report.outcome)
+    completed = found.get("completed_ids")
+    if "unresolved_ids" not in found and isinstance(completed, list):  # reports of the first containerised harness
+        unsettled = {*report.unfinished, *report.contradictions}
+        _say_all(report, [[t for t in completed if isinstance(t, str) and t not in report.outcome and t not in unsettled]], False)
+    return [report]
+
+
+def _stages(found: dict[str, Any], place: Place) -> list[Report]:
+    if not isinstance(found.get("resolved"), list) or not any(isinstance(found.get(key), list) for key in STAGES):
+        return []
+    report = Report(place, "lists by stage")
+    _say_all(report, [found["resolved"]], True)
+    stage_of = {task: key for key in STAGES for task in as_list(found.get(key)) if isinstance(task, str)}
+    for task, stage in stage_of.items():
+        if task in report.outcome:
+            continue
+        # "generated" alone: a patch whose tests left no log; the stages in between state that the tests ran.
+        if stage in HARNESS_FAILED or (stage == "generated" and isinstance(found.get("with_logs"), list)):
+            report.unfinished[task] = stage
+        else:
+            report.say(task, False)
+    return [report]
+
+
+def _systems(found: dict[str, Any], place: Place) -> list[Report]:
+    stated = []
+    for system, value in found.items():
+        passed = as_dict(value).get("resolved_ids")
+        if isinstance(passed, list):
+            report = Report(place, "id lists of several systems", system=system)
+            _say_all(report, [passed], True)
+            _say_all(report, [value.get("unresolved_ids")], False)
+            stated.append(report)
+    return stated
+
+
+def _leaderboards(found: dict[str, Any], place: Place) -> list[Report]:
+    """An entry may stand on several boards: it is one report. A stated share that its own table does not have is noted."""
+    stated: dict[str, Report] = {}
+    for board in map(as_dict, as_list(found.get("leaderboards"))):
+        for entry in map(as_dict, as_list(board.get("results"))):
+            cells = {task: as_dict(cell).get("resolved") for task, cell in as_dict(entry.get("per_instance_details")).items()}
+            system = as_text(entry.get("folder")) or as_text(entry.get("name"))
+            if not any(isinstance(value, bool) for value in cells.values()):
+                continue
+            report = stated.setdefault(system, Report(place, "leaderboard", system=system, names=_names(entry)))
+            for task, value in cells.items():
+                if isinstance(value, bool):
+                    report.say(task, value)
+            share, table = entry.get("resolved"), 100 * report.resolved / max(len(report.outcome), 1)
+            if isinstance(share, (int, float)) and not isinstance(share, bool) and abs(share - table) > 1:
+                report.note = f"{system} states {share} % resolved, its table has {report.resolved} of {len(report.outcome)} ({table:.1f} %)"
+    return list(stated.values())
+
+
+def _submissions(found: dict[str, Any], place: Place) -> list[Report]:
+    """Instance → the submissions that resolved it. An empty cell states nothing: submissions cover different splits."""
+    if not found or not all(isinstance(as_dict(v).get("resolved_submissions"), list) for v in found.values()):
+        return []
+    stated: dict[str, Report] = {}
+    for task, value in found.items():
+        for system in value["resolved_submissions"]:
+            if isinstance(system, str):
+                stated.setdefault(system, Report(place, "submissions by instance", system=system)).say(task, True)
+    return list(stated.values())
+
+
+def _rows(document: Any, place: Place) -> list[Report]:
+    rows = as_list(document) or as_list(as_dict(document).get("instances"))
+    stated = [row for row in map(as_dict, rows) if isinstance(row.get("instance_id"), str) and isinstance(row.get("resolved"), bool)]
+    if not stated or len(stated) < len(rows):
+        return []
+    report = Report(place, "rows")
+    for row in stated:
+        report.say(row["instance_id"], row["resolved"])
+    return [report]
+
+
+def _flags(found: dict[str, Any], place: Place) -> list[Report]:
+    if not found or not all(isinstance(v, bool) and looks_like_task(k) for k, v in found.items()):
+        return []
+    report = Report(place, "id to bool")
+    for task, value in found.items():
+        report.say(task, value)
+    return [report]
+
+
+def looks_like_task(name: str) -> bool:
+    """Whether a key is an instance id: `owner__name-123` and its relatives."""
+    return "__" in name and not name.startswith("_") and " " not in name
+
+
+def _say_all(report: Report, lists: Iterable[Any], outcome: bool) -> None:
+    for tasks in lists:
+        for task in as_list(tasks):
+            if isinstance(task, str):
+                report.say(task, outcome)
+
+
+def _names(found: dict[str, Any]) -> tuple[str, ...]:
+    return tuple(as_text(found.get(key)) for key in ("model_name_or_path", "run_id", "folder", "name") if as_text(found.get(key)))

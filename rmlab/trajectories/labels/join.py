@@ -1,0 +1,133 @@
+"""Which statement belongs to which attempt? By the task, and by the names that both the report and the attempt carry.
+
+A report is about one run. Its names are its folders, the parts of its file's name and the models it states; an attempt's
+are its folders, its policy and its run. A report is taken for the attempts that share most of its names, and an attempt
+takes the reports that share most of its own, and those that carry no name but its own: so `model.run_2.json` labels the
+attempts under `run_2/` alone, and `results.json` beside both runs neither. A report on several systems labels only attempts
+that carry the system's name. Nothing is guessed: where one statement would label two different attempts, or two reports
+disagree, the attempts stay unlabelled and both are named. Copies of one attempt are one attempt here.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rmlab.trajectories.labels.statement import Predictions, Report
+from rmlab.trajectories.places import Place, token, tokens
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """What is joined: an attempt's task and names. content: equal for copies. own: the outcome that its own record states,
+    and where. joins: whether other files may label it."""
+
+    key: int
+    task: str
+    content: str
+    place: Place
+    names: frozenset[str]
+    own: tuple[bool, str] | None = None
+    joins: bool = True
+
+
+@dataclass
+class Joined:
+    """label: attempt's key → outcome and its source. conflicts, ambiguous: one line each, with both places."""
+
+    label: dict[int, tuple[bool, str]] = field(default_factory=dict)
+    conflicts: list[str] = field(default_factory=list)
+    ambiguous: list[str] = field(default_factory=list)
+    unfinished: Counter[str] = field(default_factory=Counter)
+
+
+def names_of_report(report: Report | Predictions) -> frozenset[str]:
+    """The names that a report carries. The last folder of a `report.json` is the instance and names no run."""
+    place = report.place
+    folders = place.folders
+    if isinstance(report, Report) and report.kind == "report.json" and place.path:
+        folders = folders[:-1]
+    names = [*folders, *place.stem.split("."), place.stem]
+    if isinstance(report, Report):
+        names += [*report.names, report.system]
+    else:
+        names += set(report.model.values())
+    return tokens(names)
+
+
+def join(attempts: Sequence[Attempt], reports: Sequence[Report]) -> Joined:
+    """Labels for attempts. Deterministic: neither order matters."""
+    by_task: dict[str, list[Attempt]] = defaultdict(list)
+    for attempt in attempts:
+        if attempt.joins:
+            by_task[attempt.task].append(attempt)
+    shared = _shared(reports, list({a.names for a in attempts}))
+    best_of: dict[frozenset[str], int] = defaultdict(int)
+    for report, share in zip(reports, shared, strict=True):
+        if not report.explicit and not report.system:
+            for names, n in share.items():
+                best_of[names] = max(best_of[names], n)
+    found: dict[str, list[tuple[bool, str]]] = defaultdict(list)
+    result = Joined()
+    for report, share in zip(reports, shared, strict=True):
+        top = max(share.values(), default=0)
+        for task in sorted({*report.outcome, *report.unfinished, *report.contradictions} & by_task.keys()):
+            takers = [a for a in by_task[task] if _takes(report, share[a.names], top, best_of[a.names], a)]
+            meant = len({a.content for a in takers})
+            if not takers:
+                continue
+            source = _source(report)
+            if task in report.contradictions:
+                result.conflicts.append(f"{task}: {source} calls it resolved and unresolved")
+            elif task in report.unfinished:
+                result.unfinished[f"{report.unfinished[task]} in {report.place}"] += len(takers)
+            elif meant > 1:
+                places = ", ".join(str(a.place) for a in takers[:3])
+                result.ambiguous.append(f"{task}: {source} states one outcome, {meant} attempts could be meant ({places})")
+            else:
+                found[takers[0].content].append((report.outcome[task], source))
+    copies: dict[str, list[Attempt]] = defaultdict(list)
+    for attempt in attempts:
+        copies[attempt.content].append(attempt)
+        if attempt.own:
+            found[attempt.content].append(attempt.own)
+    for content, same in copies.items():
+        _settle(same, found[content], result)
+    return result
+
+
+def _shared(reports: Sequence[Report], all_names: list[frozenset[str]]) -> list[dict[frozenset[str], int]]:
+    """For each report, how many of its names each set of an attempt's names shares."""
+    cache: dict[frozenset[str], dict[frozenset[str], int]] = {}
+    shared = []
+    for report in reports:
+        names = names_of_report(report)
+        if names not in cache:
+            cache[names] = {other: len(names & other) for other in all_names}
+        shared.append(cache[names])
+    return shared
+
+
+def _takes(report: Report, n: int, top: int, best: int, attempt: Attempt) -> bool:
+    if report.system:
+        return token(report.system) in attempt.names
+    if report.explicit:
+        return n == top
+    return n > 0 and n == top and (n == best or names_of_report(report) <= attempt.names)
+
+
+def _settle(same: Sequence[Attempt], stated: list[tuple[bool, str]], result: Joined) -> None:
+    """Labels the copies of one attempt by what was stated of any of them; a disagreement leaves all unlabelled."""
+    if not stated:
+        return
+    every = sorted(set(stated), key=lambda one: one[1])
+    if len({outcome for outcome, _ in every}) > 1:
+        yes = next(source for outcome, source in every if outcome)
+        no = next(source for outcome, source in every if not outcome)
+        result.conflicts.append(f"{same[0].task} ({same[0].place}): resolved by {yes}, unresolved by {no}")
+        return
+    own = next((attempt.own for attempt in same if attempt.own), None)
+    result.label.update((attempt.key, own or every[0]) for attempt in same)
+
+
+def _source(report: Report) -> str:
+    return f"{report.place} ({report.kind}{f', {report.system}' if report.system else ''})"

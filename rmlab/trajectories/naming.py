@@ -1,0 +1,24 @@
+"""What a task's id says: the repository it is about (the cluster) and the family of benchmarks it comes from (the source)."""
+
+import re
+
+PRO = re.compile(r"^instance_(?P<owner>[^/]+?)__(?P<name>.+?)-[0-9a-f]{40}(?:-v.*)?$")
+SMITH = re.compile(r"^(?:swesmith/)?(?P<owner>[^/]+?)__(?P<name>.+?)\.[0-9a-f]{6,}(?:\..*)?$")
+BENCH = re.compile(r"^(?P<owner>[^/\s]+?)__(?P<name>[^/\s]+?)-\d+$")
+FAMILIES = ((PRO, "swe-bench-pro"), (SMITH, "swe-smith"), (BENCH, "swe-bench"))
+
+
+def repository(task: str, stated: str = "") -> str:
+    """`owner/name`; the task itself where its id names no repository (each such task is a cluster of its own)."""
+    if "/" in stated and " " not in stated:
+        smith = SMITH.match(stated.removeprefix("swesmith/"))
+        return f"{smith['owner']}/{smith['name']}" if smith else stated
+    for pattern, _ in FAMILIES:
+        if found := pattern.match(task):
+            return f"{found['owner']}/{found['name']}"
+    return task
+
+
+def family(task: str) -> str:
+    """The benchmarks that name tasks like this: swe-bench, swe-smith, swe-bench-pro, or other."""
+    return next((name for pattern, name in FAMILIES if pattern.match(task)), "other")

@@ -1,0 +1,67 @@
+"""Where a record stands: the path that was given, the file within it, the line; and the names that such a path carries.
+
+Everything that an import says (skipped, removed, in conflict) is said with a place.
+"""
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+ENDINGS = (".traj.json", ".tar.gz", ".tar.zst", ".json", ".jsonl", ".ndjson", ".traj", ".parquet", ".zip", ".tgz", ".md", ".csv")
+# Folders and files that every harness makes: they name no run.
+COMMON = frozenset({"trajs", "traj", "trajectories", "logs", "output", "outputs", "run_evaluation", "evaluation_logs", "event_service",
+                    "events", "llm_completions", "results", "result", "results_summary", "report", "eval_results", "final_results",
+                    "swebench_eval", "preds", "all_preds", "predictions", "data", "train", "test", "tests"})
+
+
+@dataclass(frozen=True)
+class Place:
+    """root: the path given on the line, its last part only. path: the file within it, with `/`; "" where root is the file.
+
+    line: from 1, where the file has one record a line.
+    """
+
+    root: str
+    path: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        whole = f"{self.root}/{self.path}" if self.path else self.root
+        return whole if self.line is None else f"{whole}:{self.line}"
+
+    def at_line(self, line: int) -> "Place":
+        """The same file, one record of it."""
+        return Place(self.root, self.path, line)
+
+    @property
+    def name(self) -> str:
+        """The file's own name."""
+        return (self.path or self.root).rsplit("/", 1)[-1]
+
+    @property
+    def stem(self) -> str:
+        """The file's name without its ending: `x.traj.json` → `x`."""
+        return stem(self.name)
+
+    @property
+    def folders(self) -> tuple[str, ...]:
+        """Folders around the file, outermost first: the root without its ending, then those within it."""
+        inner = tuple(self.path.split("/")[:-1]) if self.path else ()
+        return (stem(self.root), *inner)
+
+
+def stem(name: str) -> str:
+    """A file's name without the ending of a format or container."""
+    lower = name.lower()
+    found = next((ending for ending in ENDINGS if lower.endswith(ending)), "")
+    return name[: len(name) - len(found)] or name
+
+
+def token(name: str) -> str:
+    """A name as it is compared: `deepseek/deepseek-chat`, `deepseek__deepseek-chat` and `deepseek_deepseek_chat` are one."""
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def tokens(names: Iterable[str]) -> frozenset[str]:
+    """The tokens of names, without empty ones and folders that name no run."""
+    return frozenset(token(name) for name in names) - COMMON - {""}

@@ -1,0 +1,78 @@
+"""JSON as people leave it: strict where it is, mended with a warning where it nearly is, refused with a reason elsewhere.
+
+Mended: a byte order mark, commas before a closing bracket, a backslash before a character that needs none (all three occur
+in published runs). Nothing else is guessed.
+"""
+
+import json
+import re
+from typing import Any
+
+from rmlab.errors import DataError
+
+# A whole string (kept as it is) or a comma before a closing bracket (dropped).
+_COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
+_ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
+
+
+class Unreadable(DataError):
+    """A file or line that holds no JSON; the message is the reason."""
+
+
+def read_json(data: bytes) -> tuple[Any, str | None]:
+    """The value, and what had to be mended (None = nothing). Raises Unreadable."""
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"not UTF-8 (byte {error.start})") from error
+    try:
+        return json.loads(text), None
+    except json.JSONDecodeError as error:
+        first = error
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of brackets
+        raise Unreadable(f"not readable JSON ({str(error).split(';')[0]})") from error
+    if not text.strip():
+        raise Unreadable("empty file")
+    mended, notes = text, []
+    if first.msg.startswith("Invalid \\"):
+        mended = _ESCAPE.sub(lambda found: found[0] if len(found[0]) > 1 else "\\\\", mended)
+        notes.append("a backslash before a character that needs none")
+    without = _COMMA.sub(lambda found: "" if found[0] == "," else found[0], mended)
+    if without != mended:
+        mended = without
+        notes.append("a comma before a closing bracket")
+    if notes:
+        try:
+            return json.loads(mended), " and ".join(notes)
+        except (ValueError, RecursionError):
+            pass  # the first error is the one that names the place in the file
+    raise Unreadable(f"not JSON (line {first.lineno}: {first.msg})") from first
+
+
+def clean(text: str) -> str:
+    """Text that can be stored: halves of surrogate pairs, which JSON allows and UTF-8 does not, become the sign for it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def as_dict(value: object) -> dict[str, Any]:
+    """The value where it is an object, else an empty one: a reader asks of foreign data, it never trusts it."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[Any]:
+    """The value where it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def as_text(value: object) -> str:
+    """The value where it is text, else ""."""
+    return value if isinstance(value, str) else ""
+
+
+def first_text(*values: object) -> str:
+    """The first that is text and not empty, else ""."""
+    return next((value for value in values if isinstance(value, str) and value.strip()), "")

@@ -1,0 +1,171 @@
+"""From what was read to records: predictions, policies, labels, copies, numbered attempts; then written in order.
+
+The same content under two names is kept once, and the record names both places (`extra.also`). Several runs of one policy at
+one task are attempts, numbered in the order of their places.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rmlab.fingerprint import fingerprint_lines
+from rmlab.trajectories.draft import Draft
+from rmlab.trajectories.importing import Found
+from rmlab.trajectories.labels.join import Attempt, Joined, join, names_of_report
+from rmlab.trajectories.leakage import hidden_names
+from rmlab.trajectories.naming import family, repository
+from rmlab.trajectories.places import token, tokens
+from rmlab.trajectories.record import Trajectory
+from rmlab.trajectories.store import fingerprint_line, write_in_order
+
+Step = Callable[[float], None]
+
+
+@dataclass
+class Settled:
+    """What will be written. rows: index into the drafts, in the file's order. also: places of copies, by index."""
+
+    found: Found
+    rows: list[int]
+    policy: list[str]
+    attempt: list[int]
+    task: list[str]
+    patch: dict[int, str]
+    also: dict[int, list[str]]
+    joined: Joined
+    source: str = ""
+    hidden_seen: list[str] = field(default_factory=list)
+
+    @property
+    def duplicates(self) -> int:
+        """Copies that are not written."""
+        return sum(map(len, self.also.values()))
+
+    def records(self) -> Iterator[Trajectory]:
+        """The records, in order."""
+        for index in self.rows:
+            yield self._record(index)
+
+    def write(self, out: Path, metadata: dict[str, str], step: Step) -> None:
+        """Writes the set: once through to name and check, once to write."""
+        lines = []
+        hidden = self._hidden()
+        for record in self.records():
+            lines.append(fingerprint_line(record, record.trajectory_id))
+            for number, test in hidden_names(record.messages, hidden.get(record.task_id, ())):
+                self.hidden_seen.append(f"{record.extra['place']}, message {number}: {test}")
+            step(0.5)
+        identity = fingerprint_lines(sorted(lines))
+
+        def stepping() -> Iterator[Trajectory]:
+            for record in self.records():
+                yield record
+                step(0.5)
+
+        write_in_order(out, stepping(), metadata, identity)
+
+    def _hidden(self) -> dict[str, set[str]]:
+        hidden: dict[str, set[str]] = defaultdict(set)
+        for report in self.found.reports:
+            for task, names in report.hidden.items():
+                hidden[task].update(names)
+        return hidden
+
+    def _record(self, index: int) -> Trajectory:
+        draft = self.found.drafts[index]
+        messages, patch = self.found.spool.get(self.found.keys[index])
+        label = self.joined.label.get(index)
+        extra: dict[str, Any] = {"format": draft.format, "place": str(draft.place), **draft.extra}
+        extra |= {name: value for name, value in (("time", draft.time), ("also", self.also.get(index)), ("removed", dict(draft.removed))) if value}
+        return Trajectory(
+            task_id=self.task[index], cluster=repository(self.task[index], draft.repository), source=self.source or family(self.task[index]),
+            policy=self.policy[index], attempt=self.attempt[index], messages=messages, patch=patch if patch is not None else self.patch.get(index),
+            exit_status=draft.exit_status, resolved=None if label is None else label[0], label_source=None if label is None else label[1],
+            extra=extra)
+
+
+def settle(found: Found, source: str = "") -> Settled:
+    """Labels, policies, attempts and copies of all that was read. source: for all records, in place of the tasks' family."""
+    drafts = found.drafts
+    task = [storable(d.task_id) or "unnamed" for d in drafts]
+    folders = [_names(d, task[i]) for i, d in enumerate(drafts)]
+    patch, model = _predicted(found, task, folders)
+    policy = [storable(d.policy or model.get(i, "") or next(iter(d.names), "") or _run_folder(d, task[i])) for i, d in enumerate(drafts)]
+    policy = one_spelling(policy)
+    attempts = [
+        Attempt(i, task[i], found.contents[i], d.place, folders[i] | tokens([policy[i]]), None if d.resolved is None else (d.resolved, d.label_source or str(d.place)), d.joins)
+        for i, d in enumerate(drafts)]
+    joined = join(attempts, found.reports)
+    order = sorted(range(len(drafts)), key=lambda i: (task[i], policy[i], natural(str(drafts[i].place))))
+    first: dict[str, int] = {}
+    also: dict[int, list[str]] = defaultdict(list)
+    for i in sorted(range(len(drafts)), key=lambda i: natural(str(drafts[i].place))):
+        kept = first.setdefault(found.contents[i], i)
+        if kept != i:
+            also[kept].append(str(drafts[i].place))
+    rows = [i for i in order if first[found.contents[i]] == i]
+    number: Counter[tuple[str, str]] = Counter()
+    attempt = [0] * len(drafts)
+    for i in rows:
+        attempt[i] = number[task[i], policy[i]]
+        number[task[i], policy[i]] += 1
+    return Settled(found, rows, policy, attempt, task, patch, dict(also), joined, source)
+
+
+def one_spelling(names: list[str]) -> list[str]:
+    """Names that are compared as equal (`@google/gemini` and `google/gemini`) in their commonest spelling."""
+    spellings: dict[str, Counter[str]] = defaultdict(Counter)
+    for name in names:
+        spellings[token(name)][name] += 1
+    chosen = {key: min(counts, key=lambda name: (-counts[name], name)) for key, counts in spellings.items()}
+    return [chosen[token(name)] for name in names]
+
+
+def storable(text: str) -> str:
+    """A name without line breaks and other control characters, at most 300 long."""
+    return "".join(c for c in text if c.isprintable()).strip()[:300]
+
+
+def natural(text: str) -> list[tuple[int, int | str]]:
+    """Sorts `run_10` behind `run_9`."""
+    return [(0, int(part)) if part.isdecimal() and len(part) < 19 else (1, part) for part in re.split(r"(\d+)", text)]
+
+
+def _names(draft: Draft, task: str) -> frozenset[str]:
+    """The names that an attempt carries: its folders, its file, its run, its policy; the task's own name is none."""
+    return tokens([*draft.place.folders, draft.place.stem, draft.policy, *draft.names]) - {token(task)}
+
+
+def _run_folder(draft: Draft, task: str) -> str:
+    """The innermost folder that is neither the task nor one that every harness makes: the run's name, for want of a better."""
+    named = [folder for folder in draft.place.folders if tokens([folder]) - {token(task)}]
+    return named[-1] if named else draft.format
+
+
+def _predicted(found: Found, task: list[str], names: list[frozenset[str]]) -> tuple[dict[int, str], dict[int, str]]:
+    """Patches (where the attempt has none) and models that predictions files give, by index.
+
+    A file is taken for the attempts that share most of its names, as a report is; one that could mean several attempts at a
+    task gives no patch.
+    """
+    by_task: dict[str, list[int]] = defaultdict(list)
+    for i, one in enumerate(task):
+        by_task[one].append(i)
+    patch: dict[int, str] = {}
+    model: dict[int, str] = {}
+    for file in found.predictions:
+        shares = {i: len(names_of_report(file) & names[i]) for one in file.patch for i in by_task.get(one, ())}
+        top = max(shares.values(), default=0)
+        # One run's file may hold rows that go by other names (a part was run again): the run is what most rows say.
+        run = min(Counter(filter(None, file.model.values())).items(), key=lambda item: (-item[1], item[0]), default=("", 0))[0]
+        for one in file.patch:
+            takers = [i for i in by_task.get(one, ()) if shares[i] == top and top > 0 and found.drafts[i].joins]
+            for i in takers:
+                if run:
+                    model.setdefault(i, run)
+                if len({found.contents[j] for j in takers}) == 1 and file.patch[one].strip() and not found.has_patch[i]:
+                    patch.setdefault(i, file.patch[one])
+    return patch, model
