@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rmlab.commands import runs, tasks
+from rmlab.commands import runs, tasks, trajectories
 from rmlab.commands.common import Overrides, program
 from rmlab.errors import RmlabError
 
@@ -24,6 +24,8 @@ app = typer.Typer(
 )
 app.add_typer(runs.app, name="runs")
 app.add_typer(tasks.app, name="tasks")
+app.add_typer(trajectories.app, name="trajectories")
+app.command("import", epilog="Example: `rmlab import auto ../runs/20240623_moatless.zip -o runs/real.parquet`")(trajectories.import_trajectories)
 
 class OnError(StrEnum):
     """What a failed cell does to its sweep."""

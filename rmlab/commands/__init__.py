@@ -3,4 +3,5 @@
     common   what they share: overrides on the line, programs by name
     runs     tracked runs
     tasks    the micro-SWE tasks
+    trajectories   trajectories of others: import; sets: show, lengths, split
 """

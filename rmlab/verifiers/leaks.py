@@ -9,13 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from rmlab.errors import DataError
+from rmlab.trajectories.leakage import OUTCOME_TEXT
 from rmlab.trajectories.record import Message, Trajectory
-
-# What evaluation harnesses write about an outcome. The bare word "resolved" is none: agents say it of their own work.
-OUTCOME_TEXT = re.compile(
-    r"FAIL_TO_PASS|PASS_TO_PASS|FAIL_TO_FAIL|PASS_TO_FAIL|tests_status|test_patch|eval_logs?\b|hidden[ _]tests?\b"
-    r"|[\"'](?:resolved|is_resolved|label|verdict)[\"']\s*:\s*(?:true|false|0|1)\b|(?:RESOLVED|resolved)_(?:FULL|PARTIAL|NO)\b",
-    re.IGNORECASE)
 
 # Keys of `extra` under which formats keep outcomes; their texts must not be found in a prompt.
 OUTCOME_KEYS = re.compile(r"eval|test|report|resolved|label|verdict|outcome|fail_to|pass_to|gold|hidden", re.IGNORECASE)
