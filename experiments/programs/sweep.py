@@ -9,8 +9,10 @@ is proven to be fillable → the rest run → summary run, table, figures. The s
 
 import shlex
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -25,11 +27,14 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.locks import exclusive
 from rmlab.paths import runs_folder
-from rmlab.tracking.heads import cell_runs
+from rmlab.tracking.heads import CellRuns, RunHead, cell_runs
+from rmlab.tracking.leases import Watch
+from rmlab.tracking.origin import commit
 from rmlab.tracking.store import Store
 
 if TYPE_CHECKING:
     from analysis.tracked import SweepRuns
+    from rmlab.ablation.processes import LocalLauncher
     from rmlab.tracking.query import TrackedRun
 
 OnError = Literal["stop", "continue"]
@@ -59,20 +64,27 @@ def main(
     workers: int | None = None,
     on_error: OnError = "stop",
     retry_failed: bool = False,
+    force: bool = False,
+    redo_before: str | None = None,
+    rerun_stale: bool = False,
 ) -> None:
     """Launches, resumes or (dry_run) only describes a sweep.
 
     arguments: `preset=P`, `levels=[...]`, `seeds=[...]`, `arms=[...]`, `baseline=...` choose within the sweep file; anything
-    else overrides the program's configuration in every cell. workers: cells at once, default as many as the cores hold.
-    on_error: after a failed cell start no more, or go on. retry_failed: run again what failed before.
+    else overrides the program's configuration in every cell. workers: cells at once, default as many as the cores (or GPUs)
+    hold. on_error: after a failed cell start no more, or go on. retry_failed: run again what failed before. force: run again
+    what is finished; redo_before (2026-01-31T12:00:00): what began before then; rerun_stale: what another commit made.
     Raises UsageError for a wrong name or value, RmlabError for data that cannot fill a level and when cells failed.
     """
     if workers is not None and workers < 1:
         raise UsageError(f"--workers {workers}: at least one cell runs at once")
-    given = [*(["--workers", str(workers)] if workers else []), *(["--on-error", on_error] if on_error != "stop" else [])]
+    redo_before = datetime.now().isoformat(timespec="seconds") if force else redo_before
+    given = [*(["--workers", str(workers)] if workers else []), *(["--on-error", on_error] if on_error != "stop" else []),
+             *(["--redo-before", redo_before] if redo_before else []), *(["--rerun-stale"] if rerun_stale else [])]
     plan = make_plan(name, arguments, shlex.join(["rmlab", "sweep", name, *arguments, *given]))
+    redo = redo_rule(redo_before, rerun_stale)
     if dry_run:
-        print(description(plan, Store.existing(plan.uri)))
+        print(description(plan, Store.existing(plan.uri), retry_failed, redo))
         return
     from rmlab.ablation.running import run_cells
 
@@ -80,8 +92,8 @@ def main(
     lock = runs_folder() / "locks" / f"sweep-{plan.spec.name}-{plan.spec.preset}.lock"
     with exclusive(lock, f"sweep {plan.spec.name} at preset {plan.spec.preset}", patience=0):
         try:
-            outcome = run_cells(plan.cells, store, workers=workers or default_workers(plan.cells), on_error=on_error,
-                                retry_failed=retry_failed)
+            outcome = run_cells(plan.cells, store, local_launcher(plan.cells, workers), on_error=on_error,
+                                retry_failed=retry_failed, redo=redo)
         except KeyboardInterrupt:
             print(f"\nStopped; finished cells stay finished. Go on with: {plan.command}", file=sys.stderr)
             raise
@@ -126,39 +138,73 @@ def split_arguments(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]
     return changes, overrides
 
 
-def default_workers(cells: Sequence[Cell]) -> int:
-    """As many cells at once as the usable cores hold at the threads that a cell has; one where cells may use a GPU."""
-    from rmlab.ablation.running import usable_cores
+def local_launcher(cells: Sequence[Cell], workers: int | None) -> "LocalLauncher":
+    """Processes on this machine. workers: None = one a GPU where cells use them, else as many as the cores hold."""
+    from rmlab.ablation.gpus import Gpus, visible_gpus
+    from rmlab.ablation.processes import LocalLauncher, usable_cores
 
     config = cells[0].config
-    if OmegaConf.select(config, "runtime.device") not in (None, "cpu"):
-        return 1
-    return max(1, usable_cores() // (OmegaConf.select(config, "training.threads") or 1))
+    device = OmegaConf.select(config, "runtime.device") or "cpu"
+    names = visible_gpus() if device != "cpu" else []
+    threads = OmegaConf.select(config, "training.threads") or 1
+    usual = len(names) or (1 if device == "cuda" else max(1, usable_cores() // threads))
+    return LocalLauncher(workers or usual, Gpus(names, runs_folder() / "locks") if names else None)
 
 
-def description(plan: Plan, store: Store | None) -> str:
-    """What would run: question, cells and which of them are finished, cost. store: None = nothing was ever tracked."""
+def redo_rule(before: str | None, stale: bool) -> Callable[[RunHead], bool]:
+    """Which finished runs do not count. before: those that began before then (ISO). stale: those that another commit made."""
+    if before is None and not stale:
+        return lambda run: False
+    try:
+        milliseconds = datetime.fromisoformat(before).timestamp() * 1000 if before else 0.0
+    except ValueError:
+        raise UsageError(f"--redo-before {before}: a time is written 2026-01-31T12:00:00") from None
+    here = commit()
+    return lambda run: run.start_time < milliseconds or (stale and run.tags.get("commit") != here)
+
+
+def description(plan: Plan, store: Store | None, retry_failed: bool = False,
+                redo: Callable[[RunHead], bool] = lambda run: False) -> str:
+    """What would run: question, cells and what is known of them, cost. store: None = nothing was ever tracked."""
     spec, cells = plan.spec, plan.cells
     known = cell_runs(store)
+    watch = Watch()
     lines = [spec.question, f"factor {spec.factor}, baseline {spec.baseline}, preset {spec.preset}, "
              f"control {cells[0].identity.control_hash}", ""]
     first: dict[str, str] = {}
+    states: Counter[str] = Counter()
     for cell in cells:
         key = cell.identity.config_hash
-        if key in known.finished:
-            state = f"finished (run {known.finished[key].run_id})"
-        elif key in first:
+        if key in first:
             state = f"the same run as {first[key]}"
         else:
-            state = f"failed: {known.failed[key].tags.get('error', '')}" if key in known.failed else "to run"
+            kind, words = _state(key, known, watch, redo, retry_failed)
+            states[kind] += 1
+            state = f"{kind}{words}"
         first.setdefault(key, cell.name)
         lines.append(f"  {cell.name:<32} {key}  {state}")
-    to_run = [key for key in first if key not in known.finished]
-    cost = spec.cost.get(spec.preset)
-    lines += ["", f"{len(cells)} cells, {len(first) - len(to_run)} of {len(first)} runs finished, {len(to_run)} to run"]
-    if cost:
+    counted = [f"{len(cells)} cells", f"{states['finished']} of {len(first)} runs finished"]
+    if states["failed"]:
+        counted.append(f"{states['failed']} failed before (--retry-failed runs them again)")
+    if states["at work"]:
+        counted.append(f"{states['at work']} at work elsewhere")
+    lines += ["", ", ".join([*counted, f"{states['to run']} to run"])]
+    if cost := spec.cost.get(spec.preset):
         lines.append(f"cost of the whole sweep at this preset: {cost}")
     return "\n".join(lines)
+
+
+def _state(key: str, known: CellRuns, watch: Watch, redo: Callable[[RunHead], bool], retry_failed: bool) -> tuple[str, str]:
+    """Of one hash: its kind, and what there is to say beside it."""
+    if (run := known.finished.get(key)) is not None:
+        again = f" again (finished in run {run.run_id})"
+        return ("to run", again) if redo(run) else ("finished", f" (run {run.run_id})")
+    if (run := watch.holder(known.all.get(key, []))) is not None:
+        return "at work", f" (run {run.run_id} by {run.tags['lease']})"
+    if (run := known.failed.get(key)) is not None:
+        error = run.tags.get("error", "")
+        return ("to run", f" again (failed: {error})") if retry_failed else ("failed", f": {error}")
+    return "to run", ""
 
 
 def show_results(plan: Plan, store: Store) -> None:

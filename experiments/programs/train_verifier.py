@@ -22,8 +22,9 @@ from rmlab.ablation.cells import Identity, identify, tokenizer_identity
 from rmlab.ablation.factors import find_factors
 from rmlab.ablation.pool import read_index
 from rmlab.ablation.selection import DataConfig, Selection, select
+from rmlab.ablation.single import run_once
 from rmlab.configuration import compose, load_program
-from rmlab.errors import DataError, RmlabError
+from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.config import ModelConfig
@@ -62,9 +63,13 @@ class VerifierRun:
 ConfigStore.instance().store(name="train_verifier_schema", node=VerifierRun)
 
 
-def main(overrides: Sequence[str]) -> str:
-    """Composes `conf/train_verifier.yaml` with the overrides, trains, and returns the MLflow run id."""
-    return run(compose("train_verifier", list(overrides)))
+def main(overrides: Sequence[str], force: bool = False) -> str:
+    """Composes `conf/train_verifier.yaml` with the overrides, trains, and returns the MLflow run id.
+
+    A configuration that is finished is not trained again unless `force`; one that is being trained is waited for.
+    """
+    config = compose("train_verifier", list(overrides))
+    return run_once(config, identity(config).config_hash, run, force)
 
 
 def identity(config: DictConfig) -> Identity:
@@ -112,7 +117,8 @@ def run(config: DictConfig) -> str:
     name = settings.tracking.name or f"scale={settings.data.scale} s{settings.seed}"
     tags = {**sweep_tags(settings.tracking), "config_hash": who.config_hash, "control_hash": who.control_hash,
             "device": str(device.device)}
-    with RunLogger.start(Store.open(settings.tracking.uri), experiment, name, kind="verifier", tags=tags) as logger:
+    with RunLogger.start(Store.open(settings.tracking.uri), experiment, name, kind="verifier", tags=tags, once=True,
+                         replaces=settings.tracking.replaces) as logger:
         logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
         ready = _material(settings)
         chosen = choose(ready, settings)
@@ -128,7 +134,10 @@ def run(config: DictConfig) -> str:
 
 def choose(ready: "Material", settings: VerifierRun) -> Selection[Trajectory]:
     """The training set: filtered by length first, then chosen. Raises DataError where the total cannot be filled."""
-    fits = {e.trajectory.trajectory_id for e in ready.verifier if e.ids is not None}
+    if (room := settings.data.room) and room > settings.prompt.max_tokens:
+        raise UsageError(f"data.fits={room} is longer than the context, prompt.max_tokens={settings.prompt.max_tokens}: what is trained "
+                         "on has to be read whole. Lower it, or set it to null.")
+    fits = {e.trajectory.trajectory_id for e in ready.verifier if e.ids is not None and (room is None or e.n_tokens < room)}
     return select((e.trajectory for e in ready.verifier), settings.data, settings.seed, lambda t: t.trajectory_id in fits)
 
 

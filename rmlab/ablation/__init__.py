@@ -7,5 +7,10 @@ factors         named choices and the configuration keys they own
 cells           config_hash and control_hash of a run
 sweep_files     sweeps/NAME.yaml: what is asked, which levels, and what their names mean
 sweeps          the cells that answer it
+running         a sweep under way: what is finished, at work elsewhere, failed, or to be started
+single          one run by itself, beside sweeps
+launching       what every launcher takes and gives: jobs and events
 processes       one process a cell, W at once, that end when the parent does
+gpus            one GPU a cell
+board           what a sweep is doing, as one live table or as lines
 """

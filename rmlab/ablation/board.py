@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
-from rmlab.ablation.processes import Event
+from rmlab.ablation.launching import Event
 from rmlab.progress import Beat
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-CellState = Literal["waiting", "running", "finished", "reused", "failed", "failed before"]
+CellState = Literal["waiting", "running", "elsewhere", "finished", "reused", "failed", "failed before"]
 EVERY_SECONDS = 30.0
 LONGEST_TABLE = 24
 
@@ -67,7 +67,8 @@ class Board:
         if self._live is None:
             done = sum(x.state in ("finished", "reused") for x in self.lines.values())
             took = f" in {seconds:.0f} s" if seconds is not None else ""
-            self.say(f"[{done}/{len(self.lines)}] {name} {'started' if state == 'running' else state}{took}")
+            words = {"running": "started", "elsewhere": "is at work elsewhere: waiting for it"}.get(state, state)
+            self.say(f"[{done}/{len(self.lines)}] {name} {words}{took}")
 
     def tell(self, event: Event | None) -> None:
         """An event of the processes; None = nothing happened."""
@@ -90,8 +91,9 @@ class Board:
             table.add_column(name, justify="right" if name in ("rate", "left") else "left")
         shown = list(self.lines.values())
         if len(shown) > LONGEST_TABLE:  # what moves, what went wrong, and the last that ended
-            shown = [x for x in shown if x.state in ("running", "failed")] + [x for x in shown if x.state == "finished"][-5:]
-        colour = {"running": "cyan", "finished": "green", "reused": "green", "failed": "red", "failed before": "red", "waiting": "dim"}
+            shown = [x for x in shown if x.state in ("running", "elsewhere", "failed")] + [x for x in shown if x.state == "finished"][-5:]
+        colour = {"running": "cyan", "elsewhere": "blue",
+                  "finished": "green", "reused": "green", "failed": "red", "failed before": "red", "waiting": "dim"}
         for line in shown:
             state = f"{line.state} {line.seconds:.0f} s" if line.seconds is not None else line.state
             table.add_row(line.name, f"[{colour[line.state]}]{state}[/]", *_columns(line))

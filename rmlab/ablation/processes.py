@@ -1,7 +1,8 @@
-"""One process a job, W at once: nothing of one run (memory, seeds, threads) is left for the next.
+"""One process a job, W at once, on this machine: nothing of one run (memory, seeds, threads) is left for the next.
 
 The processes are forked from a fork server that has imported the heavy modules once and has done nothing else: no CUDA, no
-thread of its own. They end when the parent ends, also when it is killed with -9.
+thread of its own. Where there are GPUs, each process sees the one that was leased for it. They end when the parent ends, also
+when it is killed with -9.
 """
 
 import ctypes
@@ -11,70 +12,19 @@ import signal
 import sys
 import threading
 import time
-import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
-from multiprocessing.context import ForkServerProcess
-from pathlib import Path
-from typing import Any, Literal
+from multiprocessing.context import ForkServerContext, ForkServerProcess
 
-from rmlab.errors import RmlabError
-from rmlab.locks import exclusive
-from rmlab.progress import Beat, report_to
-
-HEAVY = [
-    "torch",
-    "transformers.models.qwen3.modeling_qwen3",
-    "transformers.models.auto.modeling_auto",
-    "accelerate",
-    "safetensors.torch",
-    "rmlab.tracking.preload",
-    "scipy.stats",
-    "sklearn.isotonic",
-    "sklearn.linear_model",
-    "hydra",
-]
-"""What a program needs that does not say otherwise (`PRELOAD`); a module that is not installed is passed over."""
+from rmlab.ablation.gpus import VISIBLE, Gpus
+from rmlab.ablation.launching import Event, Job, Supply, answer, event
+from rmlab.progress import report_to
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """OpenBLAS starts its threads when it is imported; they would not live on in the forked processes."""
 
 PATIENCE_SECONDS = 10.0
-State = Literal["started", "progress", "finished", "failed"]
-
-
-@dataclass(frozen=True)
-class Job:
-    """A function of a program, run on some configurations in a process of its own.
-
-    name: shown. program, function: what runs; it gets one configuration, or the list of them where `many`. configs: plain
-    containers of resolved configurations. lock: held while it runs. log: file that takes what it prints. planned: config_hash
-    that its configuration had when the sweep was planned; it must have it still when it runs.
-    """
-
-    name: str
-    program: str
-    function: str
-    configs: tuple[dict[str, Any], ...]
-    log: Path
-    lock: Path | None = None
-    many: bool = False
-    planned: str | None = None
-
-
-@dataclass(frozen=True)
-class Event:
-    """What became of a job. beat: with `progress`. error, trace: with `failed` (trace "" where one line says it all)."""
-
-    job: Job
-    state: State
-    beat: Beat | None = None
-    error: str = ""
-    trace: str = ""
-    exit_code: int = 1
-    result: Any = None
-    seconds: float = 0.0
 
 
 @dataclass
@@ -82,47 +32,69 @@ class _Running:
     job: Job
     process: ForkServerProcess
     pipe: Connection
+    gpu: str | None
     began: float = field(default_factory=time.monotonic)
-    last: Event | None = None
 
 
-def run_jobs(jobs: Sequence[Job], workers: int, may_start: Callable[[], bool] = lambda: True,
-             preload: Sequence[str] = HEAVY, tick_seconds: float = 0.5) -> Iterator[Event | None]:
-    """Runs jobs in their order, at most `workers` at once, and yields what happens (None at every quiet tick).
+@dataclass(frozen=True)
+class LocalLauncher:
+    """At most `workers` processes at once. gpus: one is leased for each process; None = processes do not need one."""
 
-    preload: modules that the fork server imports when it starts (with the first job of this process). may_start: asked before
-    each start; once it says no, what runs is awaited and nothing new begins. When the generator is closed or an exception
-    passes through it (Ctrl-C), the running processes are ended: asked first, then killed.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([*preload, __name__])
-    for name, value in ONE_THREAD.items():
-        os.environ.setdefault(name, value)
-    waiting, running = list(jobs), list[_Running]()
-    try:
-        while running or (waiting and may_start()):
-            while waiting and len(running) < workers and may_start():
-                job = waiting.pop(0)
-                receiver, sender = context.Pipe(duplex=False)
-                process = context.Process(target=_work, args=(job, sender, dict(os.environ)), name=job.name)
-                process.start()
-                sender.close()
-                running.append(_Running(job, process, receiver))
-                yield Event(job, "started")
-            ready = wait([r.pipe for r in running], timeout=tick_seconds)
-            for one in [r for r in running if r.pipe in ready]:
-                event = _receive(one)
-                if event is not None:
-                    if event.state != "progress":
+    workers: int
+    gpus: Gpus | None = None
+    tick_seconds: float = 0.5
+
+    def run(self, supply: Supply, preload: Sequence[str]) -> Iterator[Event | None]:
+        """As `Launcher.run`. The fork server starts with the first job of this process and imports `preload` then."""
+        context = multiprocessing.get_context("forkserver")
+        context.set_forkserver_preload([*preload, __name__])
+        for name, value in ONE_THREAD.items():
+            os.environ.setdefault(name, value)
+        running = list[_Running]()
+        try:
+            while running or supply.is_open():
+                while len(running) < self.workers and (one := self._start(supply, context)) is not None:
+                    running.append(one)
+                    yield Event(one.job, "started")
+                ready = wait([r.pipe for r in running], timeout=self.tick_seconds) if running else []
+                for one in [r for r in running if r.pipe in ready]:
+                    heard = _receive(one)
+                    if heard.state != "progress":
                         running.remove(one)
-                    yield event
-            if not ready:
-                yield None
-    finally:
-        _end(running)
+                        self._free(one)
+                    yield heard
+                if not ready:
+                    if not running:
+                        time.sleep(self.tick_seconds)
+                    yield None
+        finally:
+            _end(running)
+            for one in running:
+                self._free(one)
+
+    def _start(self, supply: Supply, context: ForkServerContext) -> _Running | None:
+        """The next job in its process; None where none is to start, or every GPU is taken."""
+        gpu = self.gpus.take() if self.gpus else None
+        if self.gpus and gpu is None:
+            return None
+        job = supply.next()
+        if job is None:
+            if self.gpus and gpu is not None:
+                self.gpus.give_back(gpu)
+            return None
+        receiver, sender = context.Pipe(duplex=False)
+        environment = {**os.environ, **({VISIBLE: gpu} if gpu else {})}
+        process = context.Process(target=_work, args=(job, sender, environment), name=job.name)
+        process.start()
+        sender.close()
+        return _Running(job, process, receiver, gpu)
+
+    def _free(self, one: _Running) -> None:
+        if self.gpus and one.gpu is not None:
+            self.gpus.give_back(one.gpu)
 
 
-def _receive(one: _Running) -> Event | None:
+def _receive(one: _Running) -> Event:
     """The next event of a process whose pipe has something; an end without a word is a failure."""
     seconds = time.monotonic() - one.began
     try:
@@ -130,7 +102,7 @@ def _receive(one: _Running) -> Event | None:
     except (EOFError, OSError):
         one.process.join()
         one.pipe.close()
-        return Event(one.job, "failed", error=_how_it_ended(one.process.exitcode), seconds=seconds)
+        return Event(one.job, "failed", error=how_it_ended(one.process.exitcode), seconds=seconds)
     if kind == "beat":
         return Event(one.job, "progress", beat=content, seconds=seconds)
     one.process.join(PATIENCE_SECONDS)  # interpreter shutdown; its work is done
@@ -138,13 +110,11 @@ def _receive(one: _Running) -> Event | None:
         one.process.kill()
         one.process.join()
     one.pipe.close()
-    if kind == "result":
-        return Event(one.job, "finished", result=content, seconds=seconds)
-    error, trace, exit_code = content
-    return Event(one.job, "failed", error=error, trace=trace, exit_code=exit_code, seconds=seconds)
+    return event(one.job, (kind, content), seconds)
 
 
-def _how_it_ended(exit_code: int | None) -> str:
+def how_it_ended(exit_code: int | None) -> str:
+    """In words, for a process that said nothing itself."""
     if exit_code == -signal.SIGKILL:
         return "the process was killed (signal 9): out of memory, or by hand"
     if exit_code is not None and exit_code < 0:
@@ -167,7 +137,8 @@ def _end(running: Sequence[_Running]) -> None:
 def _work(job: Job, pipe: Connection, environment: dict[str, str]) -> None:
     """The process of a job: everything it prints goes to its log, everything it has to say through the pipe.
 
-    environment: of the process that asked; the fork server's own is as old as its start.
+    environment: of the process that asked, and the GPU; the fork server's own is as old as its start. CUDA reads it when it is
+    first used, which is later than this.
     """
     _die_with_parent()
     os.environ.clear()
@@ -180,36 +151,10 @@ def _work(job: Job, pipe: Connection, environment: dict[str, str]) -> None:
         os.dup2(log, stream.fileno())
     report_to(lambda beat: pipe.send(("beat", beat)))
     try:
-        if job.lock is None:
-            result = _call(job)
-        else:
-            with exclusive(job.lock, job.name, PATIENCE_SECONDS):
-                result = _call(job)
-        pipe.send(("result", result))
-    except RmlabError as error:
-        traceback.print_exc()
-        pipe.send(("failed", (str(error), "", error.exit_code)))
-    except Exception as error:
-        trace = traceback.format_exc()
-        print(trace, file=sys.stderr)
-        pipe.send(("failed", (f"{type(error).__name__}: {error}", trace, 1)))
+        pipe.send(answer(job))
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-
-
-def _call(job: Job) -> Any:
-    from rmlab.configuration import load_program, restore
-
-    program = load_program(job.program)
-    function = getattr(program, job.function)
-    configs = [restore(job.program, plain) for plain in job.configs]
-    if job.planned is not None:
-        now = program.identity(configs[0]).config_hash
-        if now != job.planned:
-            raise RmlabError(f"{job.name} is now another run ({now}) than when the sweep was planned ({job.planned}): "
-                             "code or data changed since. Give the command again; finished cells of this state stay finished.")
-    return function(configs) if job.many else function(*configs)
 
 
 def _stop(number: int, frame: object) -> None:
@@ -228,3 +173,8 @@ def _die_with_parent() -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

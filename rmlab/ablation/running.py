@@ -1,27 +1,37 @@
-"""Runs the cells of a sweep that are not finished yet, each exactly once, whatever happened before.
+"""Runs the cells of a sweep that are not finished yet, each exactly once, whatever happened before or goes on beside.
 
 A cell is finished when the store has a run with its config_hash and the tag `status=finished`, in any experiment. What
-another sweep (or another cell of this one) finished is logged here as a run of its own that names its source.
+another sweep (or another cell of this one) finished is logged here as a run of its own that names its source. What another
+process is at work on, here or on another host, is waited for while the rest goes on, and redone when that process dies.
 """
 
-import os
-from collections import defaultdict
-from collections.abc import Sequence
+import random
+import time
+from collections import defaultdict, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 from rmlab.ablation.board import Board, CellState
-from rmlab.ablation.processes import HEAVY, Event, Job, run_jobs
+from rmlab.ablation.launching import HEAVY, Event, Job, Jobs, Launcher
+from rmlab.ablation.processes import LocalLauncher
 from rmlab.ablation.sweeps import Cell, plain
 from rmlab.configuration import load_program
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.paths import runs_folder
 from rmlab.tracking.config import sweep_tags
-from rmlab.tracking.heads import CONTROL_HASH, CellRuns, cell_runs
-from rmlab.tracking.query import close_stale, log_reuse
+from rmlab.tracking.heads import CONTROL_HASH, RunHead, cell_runs, finished_run, runs_of
+from rmlab.tracking.leases import Watch, close_dead, replace
+from rmlab.tracking.query import log_reuse
+from rmlab.tracking.run import ERROR, FAILED, FINISHED
 from rmlab.tracking.store import Store
 
 OnError = Literal["stop", "continue"]
+Redo = Callable[[RunHead], bool]
+LOOK_SECONDS = 2.0
+"""How often a cell that is at work elsewhere is looked at."""
+
+_jitter = random.SystemRandom()
 
 
 @dataclass(frozen=True)
@@ -34,96 +44,168 @@ class Outcome:
 
 
 def run_cells(
-    cells: Sequence[Cell], store: Store, *, workers: int, on_error: OnError = "stop", retry_failed: bool = False
+    cells: Sequence[Cell], store: Store, launcher: Launcher, *, on_error: OnError = "stop", retry_failed: bool = False,
+    redo: Redo = lambda run: False,
 ) -> Outcome:
-    """Runs what is missing, `workers` cells at once, and shows it.
+    """Runs what is missing and shows it.
 
-    The caller holds the sweep's lock. on_error=stop: after a failure nothing new starts, what runs is awaited.
+    on_error=stop: after a failure nothing new starts, what runs is awaited. redo: finished runs that do not count; the new run
+    of such a cell takes their place.
     Raises an RmlabError where what all cells share cannot be made (a level that the data cannot fill, say).
     """
+    watch = Watch()
     known = cell_runs(store)
-    if close_stale(store, [run for found in known.all.values() for run in found]):
+    if close_dead(store, [run for found in known.all.values() for run in found], watch):
         known = cell_runs(store)
     hashes = list(dict.fromkeys(cell.identity.config_hash for cell in cells))
+    replaces = {key: [run.run_id for run in known.all.get(key, []) if run.status == FINISHED and redo(run)] for key in hashes}
+    finished = [key for key in hashes if key in known.finished and not redo(known.finished[key])]
     skipped = [] if retry_failed else [key for key in hashes if key in known.failed]
-    missing = [key for key in hashes if key not in known.finished and key not in skipped]
-    states = {cell.name: _state(cell, known, skipped) for cell in cells}
+    missing = [key for key in hashes if key not in finished and key not in skipped]
+    states = {cell.name: _state(cell.identity.config_hash, finished, skipped) for cell in cells}
     with Board(f"{cells[0].sweep.name}, preset {cells[0].sweep.preset}", states) as board:
-        sweep = _Sweep(store, cells, board, on_error)
+        sweep = _Sweep(store, cells, board, on_error, watch, {key: replaces[key] for key in missing})
+        sweep.before = {run.run_id for key in missing for run in known.all.get(key, [])}
         sweep.failed += [cell.name for cell in cells if cell.identity.config_hash in skipped]
-        for key in hashes:
-            if key in known.finished:
-                sweep.log_reuses(key, known)
+        for key in finished:
+            sweep.log_reuses(key, known.all[key])
         if missing:
-            first = sorted((sweep.of_hash[key][0] for key in missing), key=_cost, reverse=True)
+            sweep.waiting.extend(sorted(missing, key=lambda key: _cost(sweep.of_hash[key][0]), reverse=True))
             preload = getattr(load_program(cells[0].sweep.program), "PRELOAD", HEAVY)
-            _prepare(first, board, preload)
-            for event in run_jobs([_job(cell) for cell in first], workers, sweep.may_start, preload):
+            _prepare([sweep.of_hash[key][0] for key in sweep.waiting], board, preload)
+            for event in launcher.run(sweep, preload):
                 sweep.take(event)
-        left = [c.name for key in missing if key not in sweep.started for c in sweep.of_hash[key]]
+        left = [c.name for key in missing if key not in sweep.settled for c in sweep.of_hash[key]]
     return Outcome(sweep.ran, sweep.failed, left)
 
 
 class _Sweep:
-    """A sweep under way: takes the events of its cells and does what each calls for."""
+    """A sweep under way: supplies its cells, takes the events about them and does what each calls for.
 
-    def __init__(self, store: Store, cells: Sequence[Cell], board: Board, on_error: OnError) -> None:
-        self.store, self.board, self.on_error = store, board, on_error
+    waiting, elsewhere: config hashes that nobody is known to be at work on, and that somebody else is (when to look again).
+    settled: finished, reused or failed. before: runs that were there when the sweep began.
+    """
+
+    def __init__(self, store: Store, cells: Sequence[Cell], board: Board, on_error: OnError, watch: Watch,
+                 replaces: dict[str, list[str]]) -> None:
+        self.store, self.board, self.on_error, self.watch, self.replaces = store, board, on_error, watch, replaces
         self.of_hash: dict[str, list[Cell]] = defaultdict(list)
         for cell in cells:
             self.of_hash[cell.identity.config_hash].append(cell)
-        self.hash_of = {cell.name: cell.identity.config_hash for cell in cells}
-        self.started: set[str] = set()
+        self.waiting: deque[str] = deque()
+        self.elsewhere: dict[str, float] = {}
+        self.settled: set[str] = set()
+        self.before: set[str] = set()
         self.failed: list[str] = []
         self.ran = 0
         self.stopping = False
 
-    def may_start(self) -> bool:
-        """Whether another cell may begin."""
-        return not self.stopping
+    def next(self) -> Job | None:
+        """The next cell that nobody is at work on."""
+        self._look_elsewhere()
+        while self.waiting and not self.stopping:
+            key = self.waiting.popleft()
+            if not self._is_elsewhere(key):
+                return _job(self.of_hash[key][0], self.replaces.get(key, []))
+        return None
+
+    def is_open(self) -> bool:
+        """Whether a cell waits to start, or to be finished by somebody else."""
+        return bool(self.waiting or self.elsewhere) and not self.stopping
 
     def take(self, event: Event | None) -> None:
-        """An event of the processes, None for a quiet moment."""
+        """An event of the launcher, None for a quiet moment."""
         self.board.tell(event)
         if event is None or event.state == "progress":
+            self._look_elsewhere()
             return
-        name, key = event.job.name, self.hash_of[event.job.name]
+        key = event.job.planned
+        assert key is not None
         if event.state == "started":
-            self.started.add(key)
-            self.board.note(name, "running")
+            self.board.note(event.job.name, "running")
         elif event.state == "finished":
             self.ran += 1
-            self.board.note(name, "finished", event.seconds)
-            if len(self.of_hash[key]) > 1:
-                self.log_reuses(key, cell_runs(self.store))
+            self.board.note(event.job.name, "finished", event.seconds)
+            self._finished(key)
+        elif event.state == "elsewhere":
+            self._wait_for(key)
         else:
-            self.stopping = self.on_error == "stop"
-            self.failed += [cell.name for cell in self.of_hash[key]]
-            self.board.note(name, "failed", event.seconds)
-            self.board.say(f"{name} failed: {event.trace or event.error}\n    its output: {event.job.log}")
-            close_stale(self.store, cell_runs(self.store).all.get(key, []), error=event.error)
+            close_dead(self.store, runs_of(self.store, key), self.watch, error=event.error)
+            self._failed(key, f"{event.trace or event.error}\n    its output: {event.job.log}", event.seconds)
 
-    def log_reuses(self, key: str, known: CellRuns) -> None:
-        """Gives every cell of a finished hash a finished run of its own name in its own sweep."""
-        there = {(r.tags.get("sweep"), r.tags.get("preset"), r.tags.get(CONTROL_HASH), r.name)
-                 for r in known.all[key] if r.status == "finished"}
+    def log_reuses(self, key: str, runs: Sequence[RunHead]) -> None:
+        """Gives every cell of a finished hash a finished run of its own name in its own sweep. runs: all of that hash."""
+        source = finished_run(runs)
+        assert source is not None
+        there = {(r.tags.get("sweep"), r.tags.get("preset"), r.tags.get(CONTROL_HASH), r.name) for r in runs if r.status == FINISHED}
         for cell in self.of_hash[key]:
             if (cell.sweep.name, cell.sweep.preset, cell.identity.control_hash, cell.name) not in there:
                 tags = {**sweep_tags(cell.config.tracking), CONTROL_HASH: cell.identity.control_hash}
-                log_reuse(self.store, known.finished[key], cell.sweep.name, cell.name, tags)
+                log_reuse(self.store, source, cell.sweep.name, cell.name, tags)
                 self.board.note(cell.name, "reused")
 
+    def _is_elsewhere(self, key: str) -> bool:
+        """Whether a cell that is about to start is finished by now, or somebody is at work on it; it is waited for then."""
+        runs = runs_of(self.store, key)
+        if self._whole(key, runs) is None and self.watch.holder(runs) is None:
+            return False
+        self._wait_for(key)
+        return True
 
-def _state(cell: Cell, known: CellRuns, skipped: Sequence[str]) -> CellState:
+    def _wait_for(self, key: str) -> None:
+        self.elsewhere[key] = time.monotonic() + _jitter.uniform(0.2, 1.0)
+        self.board.note(self.of_hash[key][0].name, "elsewhere")
+
+    def _look_elsewhere(self) -> None:
+        """What became of the cells that others are at work on."""
+        for key in [key for key, when in self.elsewhere.items() if when < time.monotonic()]:
+            runs = runs_of(self.store, key)
+            if self._whole(key, runs) is not None:
+                del self.elsewhere[key]
+                self._finished(key)
+            elif self.watch.holder(runs) is not None:
+                self.elsewhere[key] = time.monotonic() + LOOK_SECONDS
+            else:
+                del self.elsewhere[key]
+                close_dead(self.store, runs, self.watch)
+                last = max(runs, key=lambda run: run.start_time, default=None)
+                if last is not None and last.status == FAILED and last.run_id not in self.before:
+                    self._failed(key, f"{last.tags.get(ERROR, '')}\n    in run {last.run_id} of another process", None)
+                else:
+                    self.board.note(self.of_hash[key][0].name, "waiting")
+                    self.waiting.append(key)
+
+    def _whole(self, key: str, runs: Sequence[RunHead]) -> RunHead | None:
+        return finished_run(run for run in runs if run.run_id not in self.replaces.get(key, []))
+
+    def _finished(self, key: str) -> None:
+        self.settled.add(key)
+        runs = runs_of(self.store, key)
+        if self.replaces.get(key):
+            new = self._whole(key, runs)
+            assert new is not None
+            replace(self.store, self.replaces[key], new.run_id)
+            runs = runs_of(self.store, key)
+        self.log_reuses(key, runs)
+
+    def _failed(self, key: str, why: str, seconds: float | None) -> None:
+        self.settled.add(key)
+        self.stopping = self.on_error == "stop"
+        self.failed += [cell.name for cell in self.of_hash[key]]
+        name = self.of_hash[key][0].name
+        self.board.note(name, "failed", seconds)
+        self.board.say(f"{name} failed: {why}")
+
+
+def _state(key: str, finished: Sequence[str], skipped: Sequence[str]) -> CellState:
+    return "finished" if key in finished else "failed before" if key in skipped else "waiting"
+
+
+def _job(cell: Cell, replaces: Sequence[str]) -> Job:
     key = cell.identity.config_hash
-    return "finished" if key in known.finished else "failed before" if key in skipped else "waiting"
-
-
-def _job(cell: Cell) -> Job:
-    key = cell.identity.config_hash
-    folder = runs_folder()
-    return Job(cell.name, cell.sweep.program, "run", (plain(cell.config),), log=folder / "logs" / f"{key}.log",
-               lock=folder / "locks" / f"cell-{key}.lock", planned=key)
+    config = plain(cell.config)
+    config["tracking"]["replaces"] = list(replaces)
+    return Job(cell.name, cell.sweep.program, "run", (config,), log=runs_folder() / "logs" / f"{key}.log", planned=key)
 
 
 def _cost(cell: Cell) -> float:
@@ -139,14 +221,9 @@ def _prepare(cells: Sequence[Cell], board: Board, preload: Sequence[str]) -> Non
     job = Job("prepare", cells[0].sweep.program, "prepare", tuple(plain(c.config) for c in cells),
               log=runs_folder() / "logs" / f"prepare-{cells[0].sweep.name}-{cells[0].sweep.preset}.log", many=True)
     board.say("preparing what the cells share ...")
-    for event in run_jobs([job], 1, preload=preload):
+    for event in LocalLauncher(1).run(Jobs([job]), preload):
         if event is not None and event.state == "failed":
             if event.trace:
                 board.say(event.trace)
             kind = UsageError if event.exit_code == UsageError.exit_code else DataError if not event.trace else RmlabError
             raise kind(event.error)
-
-
-def usable_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -64,7 +64,7 @@ def run(config):
     who = identity(config)
     tags = {**sweep_tags(config.tracking), "config_hash": who.config_hash, "control_hash": who.control_hash}
     with RunLogger.start(Store.open(), config.tracking.experiment, config.tracking.name, kind="toy", tags=tags,
-                         params={"seed": config.seed}) as logger:
+                         params={"seed": config.seed}, once=True, replaces=config.tracking.replaces) as logger:
         ledger("start", who.config_hash, os.getpid())
         print("hello from", config.tracking.name)
         with progress(config.tracking.name, 10, "steps") as advance:

@@ -1,0 +1,150 @@
+"""What every launcher takes and gives: jobs from a supply, events about what becomes of them.
+
+A launcher runs jobs, each in a process of its own, somewhere: on this machine (`processes`), through a cluster's scheduler
+(`slurm`), on a Ray cluster (`ray_cluster`), or by any launcher of Hydra. What a cell does is the same everywhere: `call`.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from rmlab.errors import RmlabError
+from rmlab.progress import Beat
+from rmlab.tracking.leases import Done, Held
+
+HEAVY = [
+    "torch",
+    "transformers.models.qwen3.modeling_qwen3",
+    "transformers.models.auto.modeling_auto",
+    "accelerate",
+    "safetensors.torch",
+    "rmlab.tracking.preload",
+    "scipy.stats",
+    "sklearn.isotonic",
+    "sklearn.linear_model",
+    "hydra",
+]
+"""What a program needs that does not say otherwise (`PRELOAD`); a module that is not installed is passed over."""
+
+State = Literal["started", "progress", "finished", "failed", "elsewhere"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A function of a program, run on some configurations in a process of its own.
+
+    name: shown. program, function: what runs; it gets one configuration, or the list of them where `many`. configs: plain
+    containers of resolved configurations. log: file that takes what it prints. planned: config_hash that its configuration had
+    when the sweep was planned; it must have it still when it runs.
+    """
+
+    name: str
+    program: str
+    function: str
+    configs: tuple[dict[str, Any], ...]
+    log: Path
+    many: bool = False
+    planned: str | None = None
+
+
+@dataclass(frozen=True)
+class Event:
+    """What became of a job. beat: with `progress`. error, trace: with `failed` (trace "" where one line says it all).
+
+    elsewhere: another process is at work on it, or has finished it; error says who.
+    """
+
+    job: Job
+    state: State
+    beat: Beat | None = None
+    error: str = ""
+    trace: str = ""
+    exit_code: int = 1
+    result: Any = None
+    seconds: float = 0.0
+
+
+class Supply(Protocol):
+    """Where jobs come from."""
+
+    def next(self) -> Job | None:
+        """The next job to start, None = none just now."""
+
+    def is_open(self) -> bool:
+        """Whether one may still come while none is running."""
+
+
+class Jobs:
+    """A supply of jobs that are all known before."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        self._waiting = deque(jobs)
+
+    def next(self) -> Job | None:
+        """The next in order."""
+        return self._waiting.popleft() if self._waiting else None
+
+    def is_open(self) -> bool:
+        """Whether one is left."""
+        return bool(self._waiting)
+
+
+class Launcher(Protocol):
+    """Runs what a supply gives."""
+
+    def run(self, supply: Supply, preload: Sequence[str]) -> Iterator[Event | None]:
+        """Yields what happens, None at every quiet moment; returns when nothing runs and the supply is closed.
+
+        preload: modules that the program needs, for launchers that can import them once for all. When the generator is closed
+        or an exception passes through it, what runs is ended.
+        """
+
+
+def call(job: Job) -> Any:
+    """Does a job in this process. Raises RmlabError where its configuration is another run now than when it was planned."""
+    from rmlab.configuration import load_program, restore
+
+    program = load_program(job.program)
+    function = getattr(program, job.function)
+    configs = [restore(job.program, plain) for plain in job.configs]
+    if job.planned is not None:
+        now = program.identity(configs[0]).config_hash
+        if now != job.planned:
+            raise RmlabError(f"{job.name} is now another run ({now}) than when the sweep was planned ({job.planned}): "
+                             "code or data changed since. Give the command again; finished cells of this state stay finished.")
+    return function(configs) if job.many else function(*configs)
+
+
+Answer = tuple[Literal["result", "elsewhere", "failed"], Any]
+"""What a process has to say of its job at its end: its result, who else has the cell, or (error, traceback, exit code)."""
+
+
+def answer(job: Job) -> Answer:
+    """Does a job and says what came of it, so that it can travel between processes; prints the traceback of what failed."""
+    import sys
+    import traceback
+
+    try:
+        return "result", call(job)
+    except (Held, Done) as error:
+        return "elsewhere", str(error)
+    except RmlabError as error:
+        traceback.print_exc()
+        return "failed", (str(error), "", error.exit_code)
+    except Exception as error:
+        trace = traceback.format_exc()
+        print(trace, file=sys.stderr)
+        return "failed", (f"{type(error).__name__}: {error}", trace, 1)
+
+
+def event(job: Job, said: Answer, seconds: float) -> Event:
+    """The event that an answer makes."""
+    kind, content = said
+    if kind == "result":
+        return Event(job, "finished", result=content, seconds=seconds)
+    if kind == "elsewhere":
+        return Event(job, "elsewhere", error=content, seconds=seconds)
+    error, trace, exit_code = content
+    return Event(job, "failed", error=error, trace=trace, exit_code=exit_code, seconds=seconds)
