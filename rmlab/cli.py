@@ -98,9 +98,10 @@ def score(
     out: Annotated[Path, typer.Option("--out", "-o", help="The score table to write (.parquet, .csv or .jsonl).")],
     part: Annotated[str | None, typer.Option(help="A part, or all. Default: evaluation where the set has parts.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto (cuda where there is one).")] = "cpu",
+    per_turn: Annotated[bool, typer.Option("--per-turn", help="The score after every turn too (NAME.turns.parquet); one pass each.")] = False,
 ) -> None:
     """Score trajectories with a trained verifier."""
-    program("score").main(model, trajectories, out, part=part, device=device)
+    program("score").main(model, trajectories, out, part=part, device=device, per_turn=per_turn)
 
 
 @app.command(epilog="Example: `rmlab evaluate scores.csv --columns score=final_probe,resolved=label,task_id=iid --html report.html`")
@@ -128,6 +129,22 @@ def evaluate(
     """All metrics of a score table: selection, discrimination, calibration, what the gradient sees."""
     program("evaluate").main(scores, as_json, trajectories, validation, columns=columns or [], training_prior=training_prior,
                              incomplete=incomplete, html=html)
+
+
+@app.command(epilog="Example: `rmlab browse scores.parquet rmlab/starter/trajectories.parquet --serve`")
+def browse(
+    scores: Annotated[Path, typer.Argument(help="A score table with trajectory_id.")],
+    trajectories: Annotated[Path, typer.Argument(help="The trajectories that it scores (Parquet).")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="A page to write: the table, and the turns of 200 mistakes.")] = None,
+    serve: Annotated[bool, typer.Option("--serve", help="Serve all attempts on 127.0.0.1 until Ctrl-C.")] = False,
+    port: Annotated[int | None, typer.Option(help="Of --serve. Default: a free one.")] = None,
+    turns: Annotated[
+        Path | None, typer.Option(help="Scores after every turn. Default: NAME.turns.parquet beside the table, where it is.")
+    ] = None,
+    columns: Annotated[list[str] | None, typer.Option(help="ROLE=COLUMN,... of a table with other names, as in rmlab evaluate.")] = None,
+) -> None:
+    """Read scored trajectories, the most confident mistakes first: a page, or a server for tables of any size."""
+    program("browse").main(scores, trajectories, out, serve=serve, port=port, turns=turns, columns=columns or [])
 
 
 @app.command(epilog="Example: `rmlab compare runs/a.parquet runs/b.parquet`")

@@ -1,6 +1,6 @@
 """`rmlab score`: the score table of trajectories under a trained verifier.
 
-    rmlab score --model RUN_OR_PATH trajectories.parquet -o scores.parquet
+    rmlab score --model RUN_OR_PATH trajectories.parquet -o scores.parquet [--per-turn]
 
 A set that has parts is scored on its evaluation part unless another is named: a verifier was trained on the others.
 """
@@ -21,12 +21,13 @@ ALL = "all"
 
 
 def main(model: str, trajectories: Path, output: Path, *, part: str | None = None, device: str = "cpu", batch_tokens: int = 16384,
-         uri: str | None = None, show: bool = True) -> "Scores":
+         uri: str | None = None, show: bool = True, per_turn: bool = False) -> "Scores":
     """Scores trajectories of a set and writes the table; returns it.
 
     part: a part, or `all`; None = evaluation where the set has parts, else all.
     model: an MLflow run id of a finished verifier run, or a folder with a saved verifier. output: .csv, .jsonl or .parquet.
-    uri: store of the run, None = the project's own. Raises DataError for an empty set, a prompt that holds its outcome or a
+    uri: store of the run, None = the project's own. per_turn: the score after every turn too, beside the table as
+    `NAME.turns.parquet`. Raises DataError for an empty set, a prompt that holds its outcome or a
     folder that is no verifier, StoreError for a run that is not there.
     """
     from rmlab.training.device import resolve_device
@@ -52,6 +53,12 @@ def main(model: str, trajectories: Path, output: Path, *, part: str | None = Non
     unfit = unfit_counts(encoded)
     cut = f", {sum(unfit.values())} do not fit the context ({unfit})" if unfit else ""
     print(f"{output}: {len(table):,} attempts (part: {part}){cut}")
+    if per_turn:
+        from rmlab.verifiers.per_turn import score_turns, turns_path, write_turn_scores
+
+        turns = score_turns(verifier, chosen, batch_tokens=batch_tokens, show=show)
+        write_turn_scores(turns_path(output), turns)
+        print(f"{turns_path(output)}: scores after {sum(map(len, turns.values())):,} turns")
     return table
 
 

@@ -30,7 +30,7 @@ def embedded_json(value: Any) -> str:
 
 def policy(style: str, script: str | None, *, connect: bool = False) -> str:
     """The content security policy of a page with this style sheet and code. connect: it may ask its own server."""
-    parts = ["default-src 'none'", f"style-src {_hash(style)}", "base-uri 'none'", "form-action 'none'"]
+    parts = ["default-src 'none'", "img-src data:", f"style-src {_hash(style)}", "base-uri 'none'", "form-action 'none'"]
     if script is not None:
         parts.append(f"script-src {_hash(script)}")
     if connect:

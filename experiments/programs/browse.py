@@ -1,0 +1,59 @@
+"""`rmlab browse`: reads scored trajectories, the most confident mistakes first, as a page or over a local server.
+
+    rmlab browse scores.parquet trajectories.parquet -o browse.html
+    rmlab browse scores.parquet trajectories.parquet --serve
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rmlab.errors import DataError, UsageError
+from rmlab.pages.attempts import Attempts, join
+from rmlab.pages.browse_page import write_browse_page
+from rmlab.trajectories.store import read_trajectories
+from rmlab.verifiers.per_turn import read_turn_scores, turns_path
+from rmlab.verifiers.score_table import read_table
+from rmlab.verifiers.score_table_columns import column_names
+
+SAME_SCORE = 1e-3  # scores that other batches of one prompt may differ by at most
+
+
+def main(scores: Path, trajectories: Path, out: Path | None = None, *, serve: bool = False, port: int | None = None,
+         turns: Path | None = None, columns: Sequence[str] = ()) -> None:
+    """Writes the page, or serves it until Ctrl-C.
+
+    turns: scores after every turn; None = those beside the score table, where there are any. columns: ROLE=COLUMN of a table with
+    other names. Raises UsageError for neither a page nor --serve, DataError for files that are not what they have to be.
+    """
+    if (out is None) == (not serve):
+        raise UsageError("name a page to write with -o PAGE.html, or ask for --serve" if out is None else "-o and --serve: choose one")
+    if port is not None and not serve:
+        raise UsageError("--port belongs to --serve")
+    attempts = read(scores, trajectories, turns, columns)
+    title = scores.name
+    if out is not None:
+        write_browse_page(out, title, attempts)
+        print(f"{out}: {len(attempts):,} attempts, {out.stat().st_size / 1e6:.1f} MB")
+        return
+    from rmlab.pages.browse_server import HOST, browse_server
+
+    with browse_server(title, attempts, port or 0) as server:
+        print(f"{len(attempts):,} attempts at http://{HOST}:{server.server_port}/  (Ctrl-C ends it)", flush=True)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print()
+
+
+def read(scores: Path, trajectories: Path, turns: Path | None, columns: Sequence[str] = ()) -> Attempts:
+    """The attempts that a score table scores, with their trajectories."""
+    table = read_table(scores, column_names(columns)).scores
+    where = turns if turns is not None else turns_path(scores)
+    found = read_turn_scores(where) if turns is not None or where.is_file() else {}
+    score = dict(zip(table.trajectory_id.tolist(), table.score.tolist(), strict=True))
+    for name, after in found.items():
+        last = after[-1][1]
+        if last is not None and name in score and not abs(last - score[name]) < SAME_SCORE:
+            raise DataError(f"{where}: {name} ends at {last}, in {scores} it has {score[name]}: these are turns of another scoring. "
+                            "Score again with --per-turn, or move the file away.")
+    return join(table, read_trajectories(trajectories).trajectories, found)
