@@ -98,7 +98,9 @@ def score(
     out: Annotated[Path, typer.Option("--out", "-o", help="The score table to write (.parquet, .csv or .jsonl).")],
     part: Annotated[str | None, typer.Option(help="A part, or all. Default: evaluation where the set has parts.")] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto (cuda where there is one).")] = "cpu",
-    per_turn: Annotated[bool, typer.Option("--per-turn", help="The score after every turn too (NAME.turns.parquet); one pass each.")] = False,
+    per_turn: Annotated[
+        bool, typer.Option("--per-turn", help="The score after every turn too (NAME.turns.parquet); one pass each.")
+    ] = False,
 ) -> None:
     """Score trajectories with a trained verifier."""
     program("score").main(model, trajectories, out, part=part, device=device, per_turn=per_turn)
