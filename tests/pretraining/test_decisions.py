@@ -19,8 +19,9 @@ TURNS = [
 
 def attempt(resolved=True, **changes):
     messages = tuple(Message(role, content) for role, content in TURNS)
-    return replace(Trajectory(task_id="t", cluster="c", source="s", policy="p", attempt=0, messages=messages, patch="2- y = x + 1\n2+ y = x + 2",
-                              exit_status="submitted", resolved=resolved, split="supervised"), **changes)
+    whole = Trajectory(task_id="t", cluster="c", source="s", policy="p", attempt=0, messages=messages, exit_status="submitted",
+                       patch="2- y = x + 1\n2+ y = x + 2", resolved=resolved, split="supervised")
+    return replace(whole, **changes)
 
 
 def test_each_action_behind_a_value_is_asked_for_with_the_patch_as_it_stood():
