@@ -2,10 +2,12 @@
 
 apportionment   shares a total out by weight, house-monotone
 selection       the controlled choice of a training set, and its table
+weak_tests      labels from a few of the hidden tests, by execution
 pool            a trajectory file without its text: identity and counts in a moment
 factors         named choices and the configuration keys they own
 cells           config_hash and control_hash of a run
 sweep_files     sweeps/NAME.yaml: what is asked, which levels, and what their names mean
+search_files    what a search in a sweep file may set, and what it judges by
 sweeps          the cells that answer it
 running         a sweep under way: what is finished, at work elsewhere, failed, or to be started
 single          one run by itself, beside sweeps

@@ -1,15 +1,18 @@
 """A sweep file: what is asked, the factor and its levels, the baseline, the seeds, what it costs by preset, what others reported.
 
-A second declared factor may be crossed with the first as `arms`. A level is a value of the factor's key, or a name; the file
+A second declared factor may be crossed with the first as `arms`, any number of them as `grid`; `list` names the cells one by
+one; `search` looks for the best (`rmlab.ablation.search_files`). A level is a value of the factor's key, or a name; the file
 says under `named` which overrides a name stands for, and they may touch nothing but the factor's own keys.
 """
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 from rmlab.ablation.factors import Factor, find_factors
+from rmlab.ablation.search_files import SearchSpec, read_search
 from rmlab.configuration import near
 from rmlab.errors import UsageError
 from rmlab.paths import SWEEPS
@@ -34,6 +37,8 @@ class Preset:
     baseline: Level | None = None
     seeds: list[int] | None = None
     arms: list[Level] | None = None
+    trials: int | None = None
+    named: dict[str, list[str]] | None = None
     overrides: list[str] = field(default_factory=list)
 
 
@@ -42,7 +47,8 @@ class SweepSpec:
     """A sweep at one preset.
 
     levels: of `factor`. named: the overrides that a level's name stands for. baseline: the level that the others are compared
-    with. cost: by preset, in words. reported: what others found. note: what a reader should know beside the table.
+    with. grid: further factors, all crossed with the first. listed: the level of each factor, cell by cell. search: see there.
+    cost: by preset, in words. reported: what others found. note: what a reader should know beside the table.
     """
 
     name: str
@@ -54,6 +60,9 @@ class SweepSpec:
     baseline: Level
     seeds: list[int]
     arms: Arms | None = None
+    grid: list[Arms] = field(default_factory=list)
+    listed: list[dict[str, Level]] = field(default_factory=list)
+    search: SearchSpec | None = None
     named: dict[str, list[str]] = field(default_factory=dict)
     cost: dict[str, str] = field(default_factory=dict)
     reported: str = ""
@@ -63,18 +72,55 @@ class SweepSpec:
     @property
     def factors(self) -> tuple[Factor, ...]:
         """The declared factors; the one whose levels are compared comes first."""
-        return find_factors([self.factor, *([self.arms.factor] if self.arms else [])])
+        if self.search:
+            return find_factors(self.search.space)
+        return find_factors(dict.fromkeys([self.factor, *(f for cell in self.listed for f in cell), *(one.factor for one in self._crossed)]))
 
     @property
     def arm_levels(self) -> list[Level]:
-        """Levels of the second factor, one empty arm where there is none."""
-        return self.arms.levels if self.arms else [""]
+        """Levels of the second factor, or of all further ones together; one empty arm where there is none."""
+        if self.arms:
+            return self.arms.levels
+        return list(dict.fromkeys(arm for _, arm in self.combinations))
+
+    @property
+    def combinations(self) -> list[tuple[Level, Level]]:
+        """(level, arm) of every cell of one seed: main arm first, then by level; a list in its own order."""
+        if self.listed:
+            return [(cell[self.factor], _together(cell, self.factor)) for cell in self.listed]
+        arms: list[Level] = self.arms.levels if self.arms else [_together(one) for one in self._products]
+        return [(level, arm) for arm in arms for level in self.levels]
 
     def sets(self, level: Level, arm: Level = "") -> list[str]:
         """The overrides of a cell's configuration at a level, and at an arm where there are arms."""
-        main, *second = self.factors
-        chosen = _meaning(main, self.named, level)
-        return chosen + (_meaning(second[0], self.arms.named, arm) if self.arms else [])
+        further: dict[str, Level] = {}
+        if self.arms:
+            further = {self.arms.factor: arm}
+        elif self.listed:
+            [further] = [c for c in self.listed if c[self.factor] == level and _together(c, self.factor) == arm]
+        elif self.grid:
+            [further] = [one for one in self._products if _together(one) == arm]
+        named = {one.factor: one.named for one in self._crossed}
+        chosen = _meaning(self.factors[0], self.named, level)
+        for factor in self.factors[1:]:
+            if factor.name in further:
+                chosen = chosen + _meaning(factor, named.get(factor.name, {}), further[factor.name])
+        return chosen
+
+    @property
+    def _crossed(self) -> list[Arms]:
+        return [self.arms] if self.arms else self.grid
+
+    @property
+    def _products(self) -> list[dict[str, Level]]:
+        """A level of each factor of the grid, the last one innermost."""
+        names = [one.factor for one in self.grid]
+        return [dict(zip(names, levels, strict=True)) for levels in product(*(one.levels for one in self.grid))]
+
+
+def _together(levels: Mapping[str, Level], but: str = "") -> str:
+    """Levels of several factors as one word for the arm."""
+    return " ".join(f"{name}={level}" for name, level in levels.items() if name != but)
 
 
 def _meaning(factor: Factor, named: Mapping[str, list[str]], level: Level) -> list[str]:
@@ -103,19 +149,42 @@ def read_sweep(name: str, preset: str | None = None, changes: Mapping[str, Any] 
         if key == "arms":
             if value is not None:
                 raw["arms"] = {**(raw.get("arms") or {}), "levels": value}
+        elif key == "trials":
+            raw["search"] = {**(raw.get("search") or {}), "trials": value}
         elif key == "overrides":
             raw["overrides"] = value
         elif value is not None:
             raw[key] = value
-    arms = raw.pop("arms", None)
+    arms, grid, listed = raw.pop("arms", None), raw.pop("grid", None), raw.pop("list", None)
+    search = read_search(raw, path) if "search" in raw else None
+    if listed is not None:
+        raw["levels"] = _levels_of(listed, raw.get("factor"), path)
     values = _typed(SweepSpec, {"name": name, "preset": preset, **raw}, str(path))
     if arms:
         values["arms"] = Arms(**_typed(Arms, arms, f"{path}, arms"))
+    values |= {"grid": _read_grid(grid, path) if grid else [], "listed": listed or [], "search": search}
     if values["program"].endswith(".py"):
         values["program"] = str((path.parent / values["program"]).resolve())
     spec = SweepSpec(**values)
     _check(spec, path)
     return spec
+
+
+def _read_grid(grid: Any, path: Path) -> list[Arms]:
+    """`grid: {FACTOR: [LEVEL, ...], ...}`, or {levels, named} for a factor whose levels have names."""
+    if not isinstance(grid, dict):
+        raise UsageError(f"{path}: grid={grid} must be levels by factor")
+    return [Arms(**_typed(Arms, {"factor": str(name), **(of if isinstance(of, dict) else {"levels": of})}, f"{path}, grid, {name}"))
+            for name, of in grid.items()]
+
+
+def _levels_of(listed: Any, factor: Any, path: Path) -> list[Level]:
+    """The levels that a list of cells has of its first factor."""
+    if not isinstance(listed, list) or not listed or not all(isinstance(cell, dict) and factor in cell for cell in listed):
+        raise UsageError(f"{path}: list must have cells such as {{{factor}: LEVEL, OTHER_FACTOR: LEVEL}}, each with a level of {factor}")
+    if len({tuple(map(str, cell.items())) for cell in listed}) < len(listed):
+        raise UsageError(f"{path}: list has one of its cells twice")
+    return list(dict.fromkeys(cell[factor] for cell in listed))
 
 
 def plain_yaml(text: str) -> Any:
@@ -181,17 +250,22 @@ def _typed(kind: type, raw: Mapping[str, Any], where: str) -> dict[str, Any]:
 
 def _check(spec: SweepSpec, path: Path) -> None:
     factors = spec.factors
+    if sum(map(bool, (spec.arms, spec.grid, spec.listed, spec.search))) > 1:
+        raise UsageError(f"{path}: arms, grid, list and search exclude each other: a sweep is of one kind")
+    if spec.search:
+        spec.search.check(path, spec.named)
+        return
     if spec.baseline not in spec.levels:
         raise UsageError(f"{path}, preset {spec.preset}: baseline={spec.baseline} is none of the levels {spec.levels}")
     many: dict[str, Sequence[Level]] = {"levels": spec.levels, "seeds": spec.seeds, "arms": spec.arm_levels}
     for name, values in many.items():
         if len({str(v) for v in values}) < len(values):
             raise UsageError(f"{path}, preset {spec.preset}: {name}={list(values)} has one of them twice")
-    if len({f.name for f in factors}) < len(factors):
+    if spec.factor in [one.factor for one in spec._crossed] or len({one.factor for one in spec._crossed}) < len(spec._crossed):
         raise UsageError(f"{path}: arms cross {spec.factor} with itself")
     _check_named(path, factors[0], spec.levels, spec.named)
-    if spec.arms:
-        _check_named(path, factors[1], spec.arms.levels, spec.arms.named)
+    for one, factor in zip(spec._crossed, factors[1:], strict=False):
+        _check_named(path, factor, one.levels, one.named)
 
 
 def _check_named(path: Path, factor: Factor, levels: Sequence[Level], named: Mapping[str, list[str]]) -> None:

@@ -34,7 +34,7 @@ class Cell:
 def cell_name(spec: SweepSpec, level: str, arm: str, seed: int) -> str:
     """The name of a run; the main arm goes without saying."""
     main = str(spec.arm_levels[0])
-    return " ".join([f"{spec.factor}={level}", *([arm] if arm != main else []), f"s{seed}"])
+    return " ".join([f"{spec.factor}={level}", *([arm] if arm not in (main, "") else []), f"s{seed}"])
 
 
 def refuse_owned_overrides(spec: SweepSpec, overrides: Sequence[str]) -> None:
@@ -61,18 +61,17 @@ def expand(spec: SweepSpec, overrides: Sequence[str], compose: Callable[[str, Se
     if "tracking" not in common or SEED not in common:
         raise UsageError(f"program {spec.program!r} cannot be swept: its configuration has no keys seed and tracking")
     cells = []
-    for arm in spec.arm_levels:
-        for level in spec.levels:
-            set_level = spec.sets(level, arm)
-            base = with_values(common, set_level) or compose(spec.program, [*spec.overrides, *overrides, *set_level])
-            for seed in spec.seeds:
-                config = base.copy()
-                with open_dict(config):
-                    config[SEED] = seed
-                    config.tracking.update(
-                        experiment=spec.name, sweep=spec.name, preset=spec.preset, factors=[f.name for f in declared],
-                        level=str(level), arm=str(arm), name=cell_name(spec, str(level), str(arm), seed))
-                cells.append(Cell(spec, str(level), str(arm), seed, config, identity(config)))
+    for level, arm in spec.combinations:
+        set_level = spec.sets(level, arm)
+        base = with_values(common, set_level) or compose(spec.program, [*spec.overrides, *overrides, *set_level])
+        for seed in spec.seeds:
+            config = base.copy()
+            with open_dict(config):
+                config[SEED] = seed
+                config.tracking.update(
+                    experiment=spec.name, sweep=spec.name, preset=spec.preset, factors=[f.name for f in declared],
+                    level=str(level), arm=str(arm), name=cell_name(spec, str(level), str(arm), seed))
+            cells.append(Cell(spec, str(level), str(arm), seed, config, identity(config)))
     check_control(cells)
     return cells
 

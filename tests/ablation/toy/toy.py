@@ -21,6 +21,7 @@ from rmlab.tracking.store import Store
 class ToyData:
     scale: int = 1
     ratio: str = "1:1"
+    label_ratio: str = "1:1"
 
 
 @dataclass
