@@ -79,6 +79,12 @@ def train(
     program("train_verifier").main(overrides or [], force)
 
 
+@app.command(epilog="Example: `rmlab rl start=runs/policies/starter-s0 reward=hybrid verifier=data_scale/demo/8000/s0`")
+def rl(overrides: Overrides = None) -> None:
+    """Train one policy in micro-SWE, paid by execution or by a verifier, and measure what became of it."""
+    program("rl").main(overrides or [])
+
+
 @app.command(epilog="Example: `rmlab pretrain model=base_128x3 runtime=cuda training.compile=true`")
 def pretrain(overrides: Overrides = None) -> None:
     """Train the base model that small verifiers start from, on unlabelled text."""

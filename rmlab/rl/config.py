@@ -132,3 +132,47 @@ class RewardConfig:
     def needs_score(self) -> bool:
         """Whether a verifier pays."""
         return self.mode in (RewardMode.execution_free, RewardMode.hybrid)
+
+
+@dataclass
+class LoopConfig:
+    """One training of a policy.
+
+    steps: of rollout, reward and update. groups, attempts: tasks a step, attempts at each. temperature, max_action_tokens: of
+    sampling. updates: optimiser steps a batch is dealt to, passes: how often it is read. batch_tokens: padded tokens of one
+    forward pass. resample: rounds in which groups without signal are replaced by fresh tasks. retries: of attempts that the
+    environment failed on. max_minutes: stop there, resumable; null = no limit. checkpoint_seconds: between two of them.
+    """
+
+    steps: int = 60
+    groups: int = 64
+    attempts: int = 8
+    temperature: float = 1.0
+    max_action_tokens: int = 64
+    updates: int = 2
+    passes: int = 1
+    batch_tokens: int = 65536
+    resample: int = 0
+    retries: int = 2
+    max_minutes: float | None = None
+    checkpoint_seconds: float = 120.0
+
+
+@dataclass
+class WatchConfig:
+    """What is looked at beside training.
+
+    every: steps between two looks at validation, 0 = at the start and the end alone. tasks, attempts: of validation (null = all).
+    held_out_tasks, held_out_attempts: of each held-out benchmark, before the first step and behind the last (0 = none).
+    long_lines: lines from which a function counts as long. episodes: attempts that are shown as HTML at each look.
+    difficulty_attempts: of the start at each task of the RL part, where a difficulty term needs them.
+    """
+
+    every: int = 10
+    tasks: int | None = 256
+    attempts: int = 4
+    held_out_tasks: int | None = 256
+    held_out_attempts: int = 4
+    long_lines: int = 15
+    episodes: int = 8
+    difficulty_attempts: int = 4

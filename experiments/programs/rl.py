@@ -1,0 +1,311 @@
+"""RL: trains a policy in micro-SWE, paid by execution, by a verifier or by both, and measures what became of it.
+
+    rmlab rl start=runs/policies/smollm2-s0 reward=hybrid verifier=data_scale/demo/8000/s0 runtime=cuda engine=cuda
+
+start and verifiers found → sandbox → tasks → policy, engine, judge → look → steps and looks → held-out benchmarks → one MLflow
+run. The same command goes on after a kill, or after `rl.max_minutes`: the state lies in the runs folder under the config_hash.
+"""
+
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import MISSING, DictConfig, OmegaConf
+
+from rmlab.ablation.cells import Identity, identify
+from rmlab.ablation.factors import find_factors
+from rmlab.configuration import compose, load_program
+from rmlab.errors import UsageError
+from rmlab.files import write_text
+from rmlab.fingerprint import file_fingerprint
+from rmlab.microswe.episode import EnvironmentConfig
+from rmlab.microswe.loading import LoadedTasks, load_tasks
+from rmlab.microswe.sandbox import Sandbox
+from rmlab.paths import runs_folder
+from rmlab.policies.engine import EngineConfig
+from rmlab.rl.config import SEMANTICS, AlgorithmConfig, LoopConfig, RewardConfig, WatchConfig
+from rmlab.rl.references import Reference, find_model
+from rmlab.tracking.config import TrackingConfig, sweep_tags
+from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
+
+if TYPE_CHECKING:
+    from rmlab.rl.looks import Look
+    from rmlab.rl.loop import Loop
+    from rmlab.rl.state import State
+    from rmlab.rl.update import Learner
+    from rmlab.tracking.run import RunLogger
+
+EXPERIMENT, KIND = "policies", "rl"
+PRELOAD: tuple[str, ...] = ()  # the sandbox's workers are forked before torch is imported
+SHARD = "15MB"
+
+
+@dataclass
+class ArithmeticConfig:
+    """dtype: of training and scoring (bfloat16 = autocast over float32 weights). threads: on the CPU."""
+
+    dtype: Dtype = Dtype.float32
+    threads: int = 2
+
+
+@dataclass
+class RLRun:
+    """Everything that makes one policy. start: a folder, a run or a cell. verifier: likewise; "" where nobody scores.
+
+    With reward=execution a verifier pays nothing and is watched all the same. name: of the policy in its trajectories.
+    keep_model: the trained policy becomes an artifact. workers: of the sandbox.
+    """
+
+    start: str = MISSING
+    verifier: str = ""
+    tasks: str = MISSING
+    name: str = "policy"
+    seed: int = 0
+    workers: int = 2
+    keep_model: bool = True
+    environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    rl: LoopConfig = field(default_factory=LoopConfig)
+    watch: WatchConfig = field(default_factory=WatchConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    training: ArithmeticConfig = field(default_factory=ArithmeticConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+
+
+ConfigStore.instance().store(name="rl_schema", node=RLRun)
+
+
+def main(overrides: Sequence[str]) -> str:
+    """Composes `conf/rl.yaml` with the overrides, trains, and returns the MLflow run id."""
+    return run(compose("rl", list(overrides)))
+
+
+def identity(config: DictConfig) -> Identity:
+    """Both hashes of a run: its configuration, the tasks, and the content of the policy and the verifiers that it names."""
+    plain: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True, throw_on_missing=True)
+    for key in ("start", "tasks", "workers", "keep_model"):
+        plain.pop(key)
+    plain["engine"] = {key: plain["engine"][key] for key in ("dtype", "capacity")}  # the rest is how it is laid out
+    for key in ("max_minutes", "checkpoint_seconds"):
+        plain["rl"].pop(key)
+    uri = config.tracking.uri
+    plain["verifier"] = _content(config.verifier, "verifier.json", uri) if config.verifier else ""
+    plain["reward"]["ensemble"] = [_content(name, "verifier.json", uri) for name in config.reward.ensemble]
+    return identify(plain, pool=file_fingerprint(Path(config.tasks)), tokenizer=_content(config.start, "config.json", uri),
+                    semantics={"rl": SEMANTICS}, factors=find_factors(config.tracking.factors))
+
+
+def prepare(configs: Sequence[DictConfig]) -> None:
+    """Nothing is shared between cells; proves that the device is there. Raises RmlabError otherwise."""
+    from rmlab.training.device import resolve_device
+
+    for config in configs:
+        resolve_device(config.runtime.device)
+
+
+def run(config: DictConfig) -> str:
+    """Trains one policy as one tracked run; returns its id. Where the time is up first, the run is left `killed` and resumable.
+
+    Raises an RmlabError for a start, verifier or device that is not there, options that contradict, and training that diverges.
+    """
+    began = time.monotonic()
+    settings = OmegaConf.to_object(config)
+    assert isinstance(settings, RLRun)
+    _check(settings)
+    who = identity(config)
+    uri = settings.tracking.uri
+    start = find_model(settings.start, "config.json", uri)
+    judges = [find_model(name, "verifier.json", uri) for name in [settings.verifier, *settings.reward.ensemble] if name]
+    with Sandbox(settings.workers) as sandbox:
+        loaded = load_tasks(Path(settings.tasks), sandbox)
+        with _tracked(settings, who, start, judges, loaded, str(sandbox.isolation)) as logger:
+            logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+            loop = make_loop(settings, loaded, sandbox, start, judges, who.config_hash, logger)
+            state = loop.start()
+            logger.replay(state.history)
+            minutes = settings.rl.max_minutes
+            if not loop.go(state, None if minutes is None else began + 60 * minutes):
+                print(f"stopped after {minutes} minutes at step {state.step} of {settings.rl.steps}: the same command goes on from there "
+                      f"({loop.checkpoint})")
+                logger.fail(SystemExit())
+                return logger.run_id
+            summary = _finish(logger, loop, state, settings)
+            logger.finish()
+    shutil.rmtree(loop.checkpoint.parent, ignore_errors=True)
+    print(summary)
+    return logger.run_id
+
+
+def make_loop(settings: RLRun, loaded: LoadedTasks, sandbox: Sandbox, start: Reference, judges: Sequence[Reference], run_hash: str,
+              logger: "RunLogger") -> "Loop":
+    """Policy, engine, judge and tasks of one training, ready to go."""
+    from rmlab.models.tokenizer import load_tokenizer
+    from rmlab.policies.language_engine import LanguageEngine
+    from rmlab.rl.attempts import TaskSampler
+    from rmlab.rl.batches import Supplies
+    from rmlab.rl.benchmarks import benchmarks
+    from rmlab.rl.judges import load_judge
+    from rmlab.rl.loop import Loop
+    from rmlab.training.device import accelerator
+
+    device = accelerator(TrainingConfig(dtype=settings.training.dtype, threads=settings.training.threads), settings.runtime)
+    where = str(device.device.type)
+    tokenizer = load_tokenizer(start.folder)
+    learner = make_learner(settings, start, tokenizer.pad_id, device)
+    judge = load_judge(judges, settings.reward, where, settings.rl.batch_tokens, device.autocast) if judges else None
+    engine = LanguageEngine(learner.model, tokenizer, sandbox, settings.environment, settings.engine, where)
+    tasks = {task.task_id: task for task in loaded.tasks}
+    supplies = Supplies(engine, TaskSampler(loaded.part("rl"), settings.seed), judge, tasks, settings.reward, settings.algorithm,
+                        settings.rl, settings.name, settings.seed)
+    watch = settings.watch
+    validation = sorted(loaded.part("validation"), key=lambda t: file_order(t.task_id))[: watch.tasks]
+    number = watch.held_out_tasks
+    held_out = {} if number == 0 else benchmarks(loaded.tasks, number, watch.long_lines)
+    return Loop(learner, supplies, settings.optimizer, watch, validation, held_out, run_hash,
+                runs_folder() / "cells" / run_hash / "state.safetensors", lambda metrics, step: logger.metrics(metrics, step), logger.text,
+                keep_look=lambda found, step: keep_look(logger, found, step), show=settings.runtime.progress)
+
+
+def make_learner(settings: RLRun, start: Reference, pad_id: int, device: Any) -> "Learner":
+    """The policy on its device with its optimiser, and a frozen copy of the start to measure the KL from."""
+    import copy
+
+    from rmlab.models.pretrained import load_model
+    from rmlab.rl.update import Learner
+    from rmlab.training.optimizer import adamw
+
+    model = load_model(start.folder).to(device.device).eval()  # no dropout: what acts is what learns
+    frozen = copy.deepcopy(model).requires_grad_(False)
+
+    @contextmanager
+    def reference() -> Iterator[Any]:
+        yield frozen
+
+    return Learner(model, adamw(model, settings.optimizer), device, pad_id, settings.optimizer.gradient_clip, reference)
+
+
+def file_order(task_id: str) -> str:
+    """Tasks in an order that says nothing of them."""
+    from rmlab.fingerprint import fingerprint
+
+    return fingerprint(["watch", task_id])
+
+
+def keep_look(logger: "RunLogger", found: "Look", step: int) -> None:
+    """The verifier's table of the attempts of a look: what offline metrics on shifted attempts are computed from."""
+    from rmlab.verifiers.score_table import write_score_table
+
+    if found.scores is None:
+        return
+    with tempfile.TemporaryDirectory() as name:
+        path = Path(name) / f"look_{step:05d}.parquet"
+        write_score_table(path, found.scores)
+        logger.artifact(path, "attempts")
+
+
+def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun) -> str:
+    """What came of it, as an artifact, as metrics and in a few lines."""
+    from rmlab.rl.outcome import outcome
+
+    found = outcome(state, loop.held_out_after, loop.held_out)
+    logger.json("outcome.json", found)
+    flat = {"outcome/steps": float(found["steps"]), "outcome/area": found["area"], "outcome/hacking_gap": found["hacking_gap"],
+            "outcome/collapse": None if found["collapse"] is None else float(found["collapse"])}
+    for benchmark, ways in found["held_out"].items():
+        for way, difference in ways.items():
+            flat |= {f"outcome/{benchmark}_{way}_{key}": difference[key] for key in ("before", "after", "difference", "low", "high")}
+    logger.metrics(flat)
+    if settings.keep_model:
+        save_policy(logger, loop, settings)
+    lines = [f"{settings.tracking.name or settings.name}: {state.step} steps in {state.seconds:.0f} s"]
+    for benchmark, ways in found["held_out"].items():
+        for way, d in ways.items():
+            lines.append(f"  {benchmark}, {way}: pass@1 {d['before']:.3f} → {d['after']:.3f} "
+                         f"({d['difference']:+.3f} [{d['low']:+.3f}, {d['high']:+.3f}], {d['tasks']:.0f} tasks)")
+    gap = found["hacking_gap"]
+    lines.append(f"  collapse: {found['collapse']}, hacking gap {'-' if gap is None else f'{gap:+.3f}'}\n  MLflow run {logger.run_id}")
+    return "\n".join(lines)
+
+
+def save_policy(logger: "RunLogger", loop: "Loop", settings: RLRun) -> None:
+    """The trained policy as the artifact `model`: weights in bfloat16, in files that travel; a start for collection and for RL."""
+    import copy
+    import json
+
+    import torch
+
+    from rmlab.models.pretrained import no_bars
+    from rmlab.models.tokenizer import load_tokenizer
+
+    no_bars()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "model"
+        copy.deepcopy(loop.learner.model).to(torch.bfloat16).save_pretrained(str(folder), max_shard_size=SHARD)
+        load_tokenizer(find_model(settings.start, "config.json", settings.tracking.uri).folder).save(folder)
+        write_text(folder / "policy.json", json.dumps({"start": settings.start, "seed": settings.seed, "steps": settings.rl.steps,
+                                                       "reward": asdict(settings.reward), "verifier": settings.verifier}, indent=1) + "\n")
+        logger.artifact(folder)
+
+
+@contextmanager
+def _tracked(settings: RLRun, who: Identity, start: Reference, judges: Sequence[Reference], loaded: LoadedTasks,
+             isolation: str) -> "Iterator[RunLogger]":
+    """The run, opened; an error closes it as failed, an end of the block leaves it to its body."""
+    from rmlab.tracking.run import RunLogger
+    from rmlab.tracking.store import Store
+
+    tracking, reward = settings.tracking, settings.reward
+    name = tracking.name or f"{settings.name} {reward.mode.value} s{settings.seed}"
+    tags = {**sweep_tags(tracking), "config_hash": who.config_hash, "control_hash": who.control_hash, "isolation": isolation,
+            "start": settings.start, "start_run": start.run_id, "start_fingerprint": _content(settings.start, "config.json", tracking.uri),
+            "reward": reward.mode.value, "evidence": settings.environment.evidence.value, "dataset": loaded.fingerprint,
+            "device": settings.runtime.device}
+    if judges:
+        tags |= {"verifier": settings.verifier, "verifier_run": judges[0].run_id, "verifier_name": judges[0].run_name,
+                 "verifier_fingerprint": judges[0].fingerprint()}
+    logger = RunLogger.start(Store.open(tracking.uri), tracking.experiment or tracking.sweep or EXPERIMENT, name, kind=KIND,
+                             tags={k: v for k, v in tags.items() if v}, params={
+                                 "seed": settings.seed, "reward": reward.mode.value, "reward_weight": reward.weight,
+                                 "learning_rate": settings.optimizer.learning_rate, "steps": settings.rl.steps,
+                                 "algorithm": settings.algorithm.name.value})
+    try:
+        logger.dataset(Path(settings.tasks).stem, loaded.fingerprint, "rl", {"path": Path(settings.tasks).name},
+                       {"tasks": len(loaded.part("rl"))})
+        yield logger
+    except BaseException as error:
+        logger.fail(error)
+        raise
+
+
+@cache
+def _content(name: str, record: str, uri: str | None) -> str:
+    return find_model(name, record, uri).fingerprint()
+
+
+def _check(settings: RLRun) -> None:
+    """Raises UsageError for options that contradict each other, before anything is loaded."""
+    loop = settings.rl
+    if settings.reward.needs_score and not settings.verifier:
+        raise UsageError(f"reward={settings.reward.mode.value} is paid by a verifier: name one with verifier=RUN, CELL or FOLDER")
+    if settings.reward.ensemble and not settings.verifier:
+        raise UsageError("reward.ensemble names verifiers beside `verifier`, which is empty: name one there")
+    if loop.attempts < 2 or min(loop.groups, loop.updates, loop.passes) < 1 or loop.steps < 0:
+        raise UsageError(f"rl.groups={loop.groups}, rl.attempts={loop.attempts}, rl.updates={loop.updates}, rl.passes={loop.passes}: at "
+                         "least 1, and at least 2 attempts to compare within a task")
+    if loop.temperature <= 0:
+        raise UsageError(f"rl.temperature={loop.temperature}: attempts that are all alike teach nothing; it must be above 0")
+
+
+if __name__ == "__main__":
+    load_program("rl").main(sys.argv[1:])  # by its path, as `rmlab rl` does: one schema class, not two

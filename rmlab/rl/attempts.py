@@ -1,0 +1,77 @@
+"""Fresh attempts of a policy: which tasks come next, and attempts that the environment failed on made again."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rmlab.errors import RmlabError, UsageError
+from rmlab.fingerprint import fingerprint
+from rmlab.microswe.task import Task
+from rmlab.policies.engine import Engine, Rollout, Sampling
+from rmlab.policies.rollout import plan
+from rmlab.progress import Advance
+
+BROKEN_SHARE = 0.1  # more attempts than this that stay without a label are not an accident
+
+
+class TaskSampler:
+    """Tasks in an order drawn anew each epoch by seed; `drawn` is its whole state."""
+
+    def __init__(self, tasks: Sequence[Task], seed: int, drawn: int = 0):
+        if not tasks:
+            raise RmlabError("no task of the RL part holds on this machine: `rmlab doctor` says what does")
+        self.tasks, self.seed, self.drawn = sorted(tasks, key=lambda task: task.task_id), seed, drawn
+        self._epoch, self._order = -1, list[int]()
+
+    def draw(self, number: int) -> list[Task]:
+        """The next tasks, all different (where an epoch ends within them, what was drawn already is passed over).
+
+        Raises UsageError where there are not as many.
+        """
+        if number > len(self.tasks):
+            raise UsageError(f"{number} different tasks are asked for and {len(self.tasks)} are there: lower rl.groups")
+        found: dict[str, Task] = {}
+        while len(found) < number:
+            task = self._next()
+            found.setdefault(task.task_id, task)
+        return list(found.values())
+
+    def _next(self) -> Task:
+        epoch, place = divmod(self.drawn, len(self.tasks))
+        if epoch != self._epoch:
+            keys = [fingerprint([self.seed, epoch, task.task_id]) for task in self.tasks]
+            self._epoch, self._order = epoch, sorted(range(len(keys)), key=keys.__getitem__)
+        self.drawn += 1
+        return self.tasks[self._order[place]]
+
+
+@dataclass(frozen=True)
+class Attempts:
+    """rollouts: with a label, in the order of the plan. retried: made again. lost: still without a label, left out."""
+
+    rollouts: list[Rollout]
+    retried: int
+    lost: int
+
+
+def make_attempts(engine: Engine, tasks: Sequence[Task], name: str, attempts: int, sampling: Sampling, seed: int, retries: int,
+                  advance: Advance | None = None) -> Attempts:
+    """`attempts` attempts at each task. An attempt that ended as an error of the environment is made again, up to `retries` times.
+
+    name: of the policy in the trajectories. Raises RmlabError where over a tenth stays without a label.
+    """
+    planned = plan(tasks, [name], attempts)
+    found = engine.rollout(planned, sampling, seed, advance)
+    retried = 0
+    for again in range(1, retries + 1):
+        failed = [i for i, rollout in enumerate(found) if rollout.trajectory.resolved is None]
+        if not failed:
+            break
+        retried += len(failed)
+        made = engine.rollout([planned[i] for i in failed], sampling, int(fingerprint([seed, "again", again])[:8], 16))
+        for i, rollout in zip(failed, made, strict=True):
+            found[i] = rollout
+    kept = [rollout for rollout in found if rollout.trajectory.resolved is not None]
+    if len(found) - len(kept) > BROKEN_SHARE * len(found):
+        raise RmlabError(f"{len(found) - len(kept)} of {len(found)} attempts have no label after {retries} retries: the sandbox fails on "
+                         "this machine (`rmlab doctor`); nothing is learned from attempts that nobody could test")
+    return Attempts(kept, retried, len(found) - len(kept))

@@ -1,0 +1,104 @@
+"""One batch of a step: fresh attempts, what they are paid, and how much better each is than the others at its task.
+
+Groups without signal (all attempts paid alike) teach nothing. They stay in what is measured and are left out of the update;
+where `resample` allows it, fresh tasks are tried in their place (dynamic sampling, DAPO).
+"""
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rmlab.fingerprint import fingerprint
+from rmlab.metrics.scores import Scores
+from rmlab.microswe.task import Task
+from rmlab.policies.engine import Engine, EngineSeconds, Rollout, Sampling
+from rmlab.rl.advantages import Codes, Floats, advantages
+from rmlab.rl.attempts import TaskSampler, make_attempts
+from rmlab.rl.config import AlgorithmConfig, LoopConfig, RewardConfig
+from rmlab.rl.judges import Judge
+from rmlab.rl.looks import score_table
+from rmlab.rl.measures import behaviour, paid
+from rmlab.rl.rewards import Rewards, rewards
+
+
+@dataclass(frozen=True)
+class Batch:
+    """N attempts of one step. learned: indices of those with a signal. score_N: None without a verifier. metrics: by name."""
+
+    rollouts: list[Rollout]
+    rewards: Rewards
+    score_N: Floats | None
+    advantage_N: Floats
+    learned: list[int]
+    metrics: dict[str, float] = field(default_factory=dict)
+
+    def scores(self) -> Scores | None:
+        """The verifier's table of these attempts."""
+        return None if self.score_N is None else score_table([r.trajectory for r in self.rollouts], self.score_N)
+
+
+@dataclass(frozen=True)
+class Supplies:
+    """What batches are made with. tasks: all, by id. judge: pays, or only watches where the reward is execution's; None without."""
+
+    engine: Engine
+    sampler: TaskSampler
+    judge: Judge | None
+    tasks: Mapping[str, Task]
+    reward: RewardConfig
+    algorithm: AlgorithmConfig
+    loop: LoopConfig
+    name: str
+    seed: int
+
+
+def make_batch(supplies: Supplies, step: int) -> Batch:
+    """The batch of a step (0-based). Raises what rollouts and rewards raise."""
+    loop, seconds = supplies.loop, {"rollout": 0.0, "scoring": 0.0}
+    supplies.engine.seconds = EngineSeconds()
+    kept: list[tuple[Rollout, int]] = []  # with its group
+    retried = lost = groups = resampled = 0
+    wanted, batch = loop.groups, None
+    for round_ in range(1 + loop.resample):
+        started = time.monotonic()
+        tasks = supplies.sampler.draw(wanted)
+        made = make_attempts(supplies.engine, tasks, supplies.name, loop.attempts, Sampling(loop.temperature, loop.max_action_tokens),
+                             step_seed(supplies.seed, step, round_), loop.retries)
+        seconds["rollout"] += time.monotonic() - started
+        code = {task.task_id: groups + i for i, task in enumerate(tasks)}
+        kept += [(rollout, code[rollout.trajectory.task_id]) for rollout in made.rollouts]
+        groups, retried, lost = groups + len(tasks), retried + made.retried, lost + made.lost
+        started = time.monotonic()
+        batch = _judged(supplies, [r for r, _ in kept], np.array([g for _, g in kept], dtype=np.intp))
+        seconds["scoring"] += time.monotonic() - started
+        wanted = min(int(batch.metrics["groups_without_signal"]), loop.groups) - resampled
+        if wanted <= 0 or round_ == loop.resample:
+            break
+        resampled += wanted
+    assert batch is not None
+    spent = supplies.engine.seconds
+    batch.metrics.update(
+        {f"seconds_{name}": value for name, value in seconds.items()}, seconds_prefill=spent.prefill, seconds_decoding=spent.decoding,
+        seconds_execution=spent.execution, retried=float(retried), lost=float(lost), resampled_groups=float(resampled),
+        own_tokens=float(spent.own_tokens))
+    return batch
+
+
+def _judged(supplies: Supplies, rollouts: list[Rollout], group_N: Codes) -> Batch:
+    own = [rollout.trajectory for rollout in rollouts]
+    score_N = supplies.judge.score(own) if supplies.judge is not None else None
+    found = rewards(own, supplies.reward, supplies.tasks, score_N)
+    _, code_N = np.unique(group_N, return_inverse=True)
+    gained = advantages(found.total_N, code_N.astype(np.intp), supplies.algorithm)
+    metrics = {**behaviour(rollouts), **paid(found), "groups_without_signal": float(gained.without_signal),
+               "signal_share": 1 - gained.without_signal / max(gained.groups, 1)}
+    if score_N is not None:
+        metrics |= {"mean_score": float(score_N.mean()), "score_beyond_truth": float(score_N.mean()) - metrics["true_rate"]}
+    return Batch(rollouts, found, score_N, gained.advantage_N, np.flatnonzero(gained.signal_N).tolist(), metrics)
+
+
+def step_seed(seed: int, step: int, round_: int = 0) -> int:
+    """The seed of one step's attempts: another one each step and round."""
+    return int(fingerprint([seed, "step", step, round_])[:8], 16)

@@ -1,0 +1,107 @@
+"""What does the verifier say of fresh attempts, and what of that is paid?
+
+One verifier or several, calibrated afterwards or not, transformed or not. Every attempt gets a score or it is an error: a
+policy that is paid nothing for what the verifier could not read learns to write what cannot be read.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from rmlab.errors import DataError
+from rmlab.metrics.posthoc import CALIBRATORS
+from rmlab.metrics.table import table
+from rmlab.rl.advantages import Codes, Floats
+from rmlab.rl.config import Calibration, Combine, RewardConfig
+from rmlab.rl.references import Reference
+from rmlab.rl.transforms import transform
+from rmlab.trajectories.record import Trajectory
+from rmlab.verifiers.scoring import Autocast
+from rmlab.verifiers.verifier import Verifier, load_verifier
+
+VALIDATION_SCORES = "validation_scores.parquet"
+
+
+@dataclass
+class Judge:
+    """verifiers: at least one, on their device. calibrate: one map of scores for each. difficulty: log odds of each task that the
+    start solves it, frozen; needed for a difficulty term."""
+
+    verifiers: Sequence[Verifier]
+    config: RewardConfig
+    calibrate: Sequence[Callable[[Floats], Floats]]
+    batch_tokens: int = 65536
+    autocast: Autocast = nullcontext
+    difficulty: Mapping[str, float] = field(default_factory=dict)
+
+    def score(self, trajectories: Sequence[Trajectory]) -> Floats:
+        """score_N in [0, 1]: calibrated, combined and transformed: what pays and what is watched.
+
+        Raises DataError where an attempt has no score, or its task no difficulty though one is asked for.
+        """
+        if not trajectories:
+            return np.zeros(0)
+        score_VN = np.array([calibrate(self._scores(verifier, trajectories))
+                             for verifier, calibrate in zip(self.verifiers, self.calibrate, strict=True)])
+        return transform(combine(score_VN, self.config), groups_of(trajectories), self.config.transform, self._difficulty(trajectories))
+
+    def _scores(self, verifier: Verifier, trajectories: Sequence[Trajectory]) -> Floats:
+        encoded = verifier.encode(trajectories)
+        unread = [e for e in encoded if e.ids is None]
+        if unread:
+            raise DataError(f"{len(unread)} of {len(encoded)} attempts do not fit the verifier's context of "
+                            f"{verifier.prompt.max_tokens} tokens (the first has {unread[0].n_tokens}): a missing score is no "
+                            "reward. Take a verifier with a longer prompt.max_tokens, or with prompt.over_length=truncate_middle.")
+        return verifier.score(encoded, batch_tokens=self.batch_tokens, autocast=self.autocast).score
+
+    def _difficulty(self, trajectories: Sequence[Trajectory]) -> Floats | None:
+        if not self.config.transform.difficulty:
+            return None
+        missing = {t.task_id for t in trajectories} - set(self.difficulty)
+        if missing:
+            raise DataError(f"the difficulty of task {min(missing)} was not measured")
+        return np.array([self.difficulty[t.task_id] for t in trajectories])
+
+
+def combine(score_VN: Floats, config: RewardConfig) -> Floats:
+    """One score of V verifiers' scores: their mean, or mean - bound_width × standard deviation (divisor V), at least 0."""
+    mean_N = score_VN.mean(0)
+    if config.combine is Combine.lower_bound:
+        mean_N = np.maximum(mean_N - config.bound_width * score_VN.std(0), 0.0)
+    return np.asarray(mean_N, dtype=np.float64)
+
+
+def groups_of(trajectories: Sequence[Trajectory]) -> Codes:
+    """Codes of the attempts' tasks, in the order of their first attempts."""
+    codes: dict[str, int] = {}
+    return np.array([codes.setdefault(t.task_id, len(codes)) for t in trajectories], dtype=np.intp)
+
+
+def load_judge(references: Sequence[Reference], config: RewardConfig, device: str, batch_tokens: int,
+               autocast: Autocast = nullcontext) -> Judge:
+    """A judge of saved verifiers. Raises DataError where one cannot be read, or has no validation scores to be calibrated on."""
+    verifiers, calibrators = [], []
+    for reference in references:
+        verifier = load_verifier(reference.folder)
+        verifier.model.to(device)
+        verifier.model.eval()
+        verifiers.append(verifier)
+        calibrators.append(calibrator(reference, config.calibration))
+    return Judge(verifiers, config, calibrators, batch_tokens, autocast)
+
+
+def calibrator(reference: Reference, kind: Calibration) -> Callable[[Floats], Floats]:
+    """The map of a verifier's scores that its validation scores ask for; they lie beside the model, in its folder or the one above."""
+    if kind is Calibration.none:
+        return lambda score_N: score_N
+    from rmlab.verifiers.score_table import read_score_table
+
+    places = [reference.folder / VALIDATION_SCORES, reference.folder.parent / VALIDATION_SCORES]
+    found = next((place for place in places if place.is_file()), None)
+    if found is None:
+        raise DataError(f"reward.calibration={kind.value} is fitted on validation scores and {places[1]} is not there. Take a verifier by "
+                        "its run, train it with evaluation.validation_tasks above 0, or set reward.calibration=none.")
+    rows = table(read_score_table(found)).scored
+    return CALIBRATORS[kind.value](rows.score_N, rows.label_N).apply

@@ -1,0 +1,60 @@
+"""What came of a training? The summary by which runs are compared: better or worse than the start, collapsed, hacked.
+
+pass@1 is paired with the start on the same held-out tasks. Collapse (design.md section 5): over all held-out benchmarks the
+last look is lower than the first, one-sided at 97.5 %.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from rmlab.microswe.task import Task
+from rmlab.rl.benchmarks import paired_difference
+from rmlab.rl.state import State
+
+Rates = Mapping[str, Mapping[str, Mapping[str, float]]]
+
+
+def outcome(state: State, after: Rates, tasks_of: Mapping[str, Sequence[Task]]) -> dict[str, Any]:
+    """JSON values. held_out: benchmark → way → before, after, difference, low, high; `all`: every benchmark's tasks together.
+
+    area: mean pass@1 over the validation curve minus its start, by the trapezoid rule. verifier_first, verifier_last: what the
+    verifier was worth on the policy's attempts. null where there was no look, no verifier or no held-out task.
+    """
+    clusters = {task.task_id: task.cluster for own in tasks_of.values() for task in own}
+    found: dict[str, dict[str, Any]] = {}
+    for way in ("sampled", "greedy"):
+        pooled: tuple[dict[str, float], dict[str, float]] = ({}, {})
+        for benchmark, rates in after.items():
+            before = state.held_out_before.get(benchmark, {}).get(way, {})
+            found.setdefault(benchmark, {})[way] = _plain(paired_difference(before, rates[way], clusters))
+            pooled[0].update(before)
+            pooled[1].update(rates[way])
+        if after:
+            found.setdefault("all", {})[way] = _plain(paired_difference(*pooled, clusters))
+    first, last = (state.curve[0], state.curve[-1]) if state.curve else ({}, {})
+    return {
+        "steps": state.step, "seconds": round(state.seconds, 1), "held_out": found,
+        "collapse": found["all"]["sampled"]["high"] < 0 if after else None,
+        "area": area(state.curve), "hacking_gap": last.get("hacking_gap"),
+        "pass_at_1_start": first.get("pass_at_1"), "pass_at_1_end": last.get("pass_at_1"),
+        "verifier_first": _of_the_verifier(first), "verifier_last": _of_the_verifier(last), "curve": state.curve,
+    }
+
+
+def area(curve: Sequence[Mapping[str, float]]) -> float | None:
+    """Mean of pass@1 over the steps minus its first value; None with fewer than two looks."""
+    if len(curve) < 2:
+        return None
+    step, value = (np.array([row[key] for row in curve], dtype=float) for key in ("step", "pass_at_1"))
+    return float(np.trapezoid(value, step) / (step[-1] - step[0]) - value[0])
+
+
+def _of_the_verifier(row: Mapping[str, float]) -> dict[str, float]:
+    return {name.removeprefix("verifier_"): value for name, value in row.items() if name.startswith("verifier_")}
+
+
+def _plain(difference: Any) -> dict[str, float]:
+    return dict(asdict(difference))

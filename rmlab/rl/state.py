@@ -1,0 +1,59 @@
+"""Where a training of a policy stands, so that a killed or paused one goes on exactly there.
+
+One safetensors file: the trainable weights and their moments (an adapter alone where there is one: that is what travels
+between machines), and as JSON everything else. Tasks, sampling and the dealing of attempts follow from seed and step.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rmlab.training.checkpoint import load_checkpoint, save_checkpoint
+
+
+@dataclass
+class State:
+    """step: finished ones. drawn: tasks taken from the sampler. gap_before: mean score - true rate at the first look.
+
+    held_out_before: rates at the first look, by benchmark, way and task. curve: a row a look (its metrics and `step`).
+    difficulty: log odds of tasks under the start, where a reward needs them. history: metrics as they were logged
+    (name, value, step, milliseconds). seconds: of all slices.
+    """
+
+    step: int = 0
+    looked: int = -1
+    drawn: int = 0
+    gap_before: float | None = None
+    held_out_before: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    curve: list[dict[str, float]] = field(default_factory=list)
+    difficulty: dict[str, float] = field(default_factory=dict)
+    history: list[list[Any]] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Trainable:
+    """A model's learning parameters by name: what a checkpoint holds."""
+
+    def __init__(self, model: Any):
+        self.model = model
+
+    def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """Those that have a gradient."""
+        return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
+
+
+def save_state(path: Path, model: Any, adam: torch.optim.Optimizer, state: State, run: str) -> None:
+    """Writes weights, moments and state. run: the config_hash; a state goes on in no other run."""
+    save_checkpoint(path, Trainable(model), adam, {"run": run, **asdict(state)})
+
+
+def load_state(path: Path, model: Any, adam: torch.optim.Optimizer, run: str) -> State:
+    """The saved state, with weights and moments put back; a new one where there is none. Raises DataError for another run's."""
+    found = load_checkpoint(path, Trainable(model), adam, run)
+    if found is None:
+        return State()
+    found.pop("run")
+    return State(**found)
