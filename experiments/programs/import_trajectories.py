@@ -9,6 +9,7 @@ from typing import Any
 
 from rmlab.errors import DataError, UsageError
 from rmlab.progress import progress
+from rmlab.trajectories.archives import is_archive
 from rmlab.trajectories.formats.registry import formats_named
 from rmlab.trajectories.importing import Reader, Reading
 from rmlab.trajectories.places import Place
@@ -19,28 +20,39 @@ from rmlab.trajectories.summary import lines, summary
 HUB = "hf:"
 
 
-def main(format_name: str, paths: Sequence[str], out: Path, labels: Sequence[Path] = (), strict: bool = False, as_json: bool = False,
-         leaks: str = "report", source: str = "") -> dict[str, Any]:
+def main(
+    format_name: str,
+    paths: Sequence[str],
+    out: Path,
+    labels: Sequence[Path] = (),
+    strict: bool = False,
+    as_json: bool = False,
+    leaks: str = "report",
+    source: str = "",
+) -> dict[str, Any]:
     """Reads, joins, writes; prints and returns the summary. Raises DataError and UsageError as the readers do."""
     if leaks not in ("report", "drop"):
         raise UsageError(f"--leaks {leaks!r}: it is report (name them) or drop (leave such attempts out)")
     spool = Spool()
     try:
         reader = Reader(Reading(formats_named(format_name), strict, leaks == "drop"), spool)
-        for path in paths:
-            if path.startswith(HUB):
-                reader.rows(_hub_rows(path.removeprefix(HUB)), Place(path, ""))
+        for name in paths:
+            if name.startswith(HUB):
+                reader.rows(_hub_rows(name.removeprefix(HUB)), Place(name, ""))
             else:
-                reader.read(Path(path), progress=_bar)
+                _read(reader, Path(name))
         for path in labels:
             before = len(reader.found.reports)
             reader.read(path, labels_only=True)
             if len(reader.found.reports) == before:
-                raise DataError(f"{path}: no labels were found there. A report, an id list, a table or a matrix is needed (see `rmlab import --help`).")
+                raise DataError(f"{path}: no labels were found there. A report, an id list, a table or a matrix is needed.")
         settled = settle(reader.found, source)
         trouble = [*settled.joined.conflicts, *settled.joined.ambiguous]
         if strict and trouble:
-            raise DataError(f"{trouble[0]} ({len(trouble)} such). Remove one of the sources, or import without --strict, which leaves them unlabelled.")
+            raise DataError(
+                f"{trouble[0]} ({len(trouble)} such). Remove one of the sources, or import without --strict, "
+                "which leaves them unlabelled."
+            )
         with progress("Writing", len(settled.rows), "trajectories") as step:
             settled.write(out, {"command": "rmlab import", "from": ", ".join(Path(p).name for p in paths)}, step)
         result = summary(settled)
@@ -50,6 +62,15 @@ def main(format_name: str, paths: Sequence[str], out: Path, labels: Sequence[Pat
     if not result["trajectories"]:
         print("rmlab: no trajectory was read; the set is empty", file=sys.stderr)
     return result
+
+
+def _read(reader: Reader, path: Path) -> None:
+    """Reads a path. A report that is named on the line is meant for what is read, as if it stood behind --labels."""
+    reports, drafts = len(reader.found.reports), len(reader.found.drafts)
+    reader.read(path, progress=_bar)
+    if path.is_file() and not is_archive(path.name) and len(reader.found.drafts) == drafts:
+        for report in reader.found.reports[reports:]:
+            report.explicit = True
 
 
 @contextmanager
@@ -71,5 +92,7 @@ def _hub_rows(name: str) -> Iterator[dict[str, Any]]:
                 yield {key: value for key, value in row.items() if value is not None}
     except (OSError, ValueError, RuntimeError) as error:  # no network, no such set, no such split
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise DataError(f"hf:{name} cannot be read ({first[:160]}). Check the name and the network, or name a local folder or file "
-                        "of the same columns.") from error
+        raise DataError(
+            f"hf:{name} cannot be read ({first[:160]}). Check the name and the network, or name a local folder or file "
+            "of the same columns."
+        ) from error

@@ -5,7 +5,9 @@ parts             no cluster lies in two parts
 store             Parquet files of trajectories, read and written whole or a row group at a time
 
 Reading those of others, in the order in which a file goes through it:
-containers        files of folders, zips and tars, safe whatever they hold
+containers        files of folders and archives, in order
+archives          members of zips and tars, safe whatever they hold
+entries           one file: read whole or by lines, damage and limits are refusals
 documents         files as records: JSON, JSON lines, Parquet, files that belong together
 reading           JSON as people leave it
 formats/          one reader a format

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rmlab.trajectories.containers import Entry, Refused
+from rmlab.trajectories.entries import Entry, Refused
 from rmlab.trajectories.formats.chat import held_back, row_list
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import Unreadable, read_json
@@ -184,12 +184,14 @@ def _events(unit: Unit) -> Iterator[Document | Damaged]:
             state = state or read_json(entry.read())[0]
         except (Refused, Unreadable) as error:
             yield Damaged(entry.place, str(error))
-    folder = Place(unit.entries[0].place.root, unit.entries[0].place.path.rsplit("/", 1)[0].removesuffix("/events").removesuffix("/event_service") + "/events")
-    yield Document(folder, {"events": events, "state": state}, mended=mends, bytes=unit.size)
+    first = unit.entries[0].place
+    folder = first.path.rpartition("/")[0].removesuffix("/events").removesuffix("/event_service")
+    yield Document(Place(first.root, f"{folder}/events"), {"events": events, "state": state}, mended=mends, bytes=unit.size)
 
 
 def _last_call(unit: Unit) -> Iterator[Document | Damaged]:
     """The last call by its time; the one before where it is damaged."""
+
     def time(entry: Entry) -> float:
         found = CALL.search(str(entry.place))
         return float(found[1]) if found else 0.0

@@ -12,9 +12,10 @@ from typing import Any
 
 from rmlab.errors import DataError
 from rmlab.fingerprint import fingerprint
-from rmlab.trajectories.containers import Limits, Refusal, batches
+from rmlab.trajectories.containers import batches
 from rmlab.trajectories.documents import Damaged, Document, documents, units
 from rmlab.trajectories.draft import Draft, NotATrajectory
+from rmlab.trajectories.entries import Limits, Refusal
 from rmlab.trajectories.formats.protocol import STATISTICS, Format
 from rmlab.trajectories.formats.registry import FORMATS, format_of
 from rmlab.trajectories.labels.documents import reports
@@ -140,7 +141,11 @@ class Reader:
         place = replace(document.place, line=None)
         stated: Sequence[Report | Predictions]
         if isinstance(document.value, str):
-            table = markdown_report(document.value, place) if place.name.lower().endswith((".md", ".txt")) else csv_report(document.value, place)
+            table = (
+                markdown_report(document.value, place)
+                if place.name.lower().endswith((".md", ".txt"))
+                else csv_report(document.value, place)
+            )
             stated = [table] if table else []
         else:
             submitted = predictions(document.value, place)

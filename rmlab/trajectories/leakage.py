@@ -18,7 +18,8 @@ OUTCOME_TEXT = re.compile(
     r"FAIL_TO_PASS|PASS_TO_PASS|FAIL_TO_FAIL|PASS_TO_FAIL|tests_status\b|[\"']test_patch[\"']\s*:|\beval_logs\b"
     r"|\b\d+ hidden[ _]tests?\b|\bhidden[ _]tests?\W+(?:passed|failed)\b"
     r"|[\"'](?:resolved|is_resolved|label|verdict)[\"']\s*:\s*(?:true|false|0|1)\b|\bRESOLVED_(?:FULL|PARTIAL|NO)\b",
-    re.IGNORECASE)
+    re.IGNORECASE,
+)
 _SIGNS = ("to_pass", "to_fail", "tests_status", "test_patch", "eval_logs", "hidden", "resolved", "label", "verdict")
 """One of these stands in every text that the pattern finds: looking for them first is ten times faster."""
 

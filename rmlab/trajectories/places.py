@@ -9,9 +9,35 @@ from dataclasses import dataclass
 
 ENDINGS = (".traj.json", ".tar.gz", ".tar.zst", ".json", ".jsonl", ".ndjson", ".traj", ".parquet", ".zip", ".tgz", ".md", ".csv")
 # Folders and files that every harness makes: they name no run.
-COMMON = frozenset({"trajs", "traj", "trajectories", "logs", "output", "outputs", "run_evaluation", "evaluation_logs", "event_service",
-                    "events", "llm_completions", "results", "result", "results_summary", "report", "eval_results", "final_results",
-                    "swebench_eval", "preds", "all_preds", "predictions", "data", "train", "test", "tests"})
+COMMON = frozenset(
+    {
+        "trajs",
+        "traj",
+        "trajectories",
+        "logs",
+        "output",
+        "outputs",
+        "run_evaluation",
+        "evaluation_logs",
+        "event_service",
+        "events",
+        "llm_completions",
+        "results",
+        "result",
+        "results_summary",
+        "report",
+        "eval_results",
+        "final_results",
+        "swebench_eval",
+        "preds",
+        "all_preds",
+        "predictions",
+        "data",
+        "train",
+        "test",
+        "tests",
+    }
+)
 
 
 @dataclass(frozen=True)

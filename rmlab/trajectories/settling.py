@@ -14,7 +14,7 @@ from typing import Any
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.trajectories.draft import Draft
 from rmlab.trajectories.importing import Found
-from rmlab.trajectories.labels.join import Attempt, Joined, join, names_of_report
+from rmlab.trajectories.labels.join import Attempt, Joined, join
 from rmlab.trajectories.leakage import hidden_names
 from rmlab.trajectories.naming import family, repository
 from rmlab.trajectories.places import token, tokens
@@ -79,12 +79,24 @@ class Settled:
         messages, patch = self.found.spool.get(self.found.keys[index])
         label = self.joined.label.get(index)
         extra: dict[str, Any] = {"format": draft.format, "place": str(draft.place), **draft.extra}
-        extra |= {name: value for name, value in (("time", draft.time), ("also", self.also.get(index)), ("removed", dict(draft.removed))) if value}
+        extra |= {
+            name: value
+            for name, value in (("time", draft.time), ("also", self.also.get(index)), ("removed", dict(draft.removed)))
+            if value
+        }
         return Trajectory(
-            task_id=self.task[index], cluster=repository(self.task[index], draft.repository), source=self.source or family(self.task[index]),
-            policy=self.policy[index], attempt=self.attempt[index], messages=messages, patch=patch if patch is not None else self.patch.get(index),
-            exit_status=draft.exit_status, resolved=None if label is None else label[0], label_source=None if label is None else label[1],
-            extra=extra)
+            task_id=self.task[index],
+            cluster=repository(self.task[index], draft.repository),
+            source=self.source or family(self.task[index]),
+            policy=self.policy[index],
+            attempt=self.attempt[index],
+            messages=messages,
+            patch=patch if patch is not None else self.patch.get(index),
+            exit_status=draft.exit_status,
+            resolved=None if label is None else label[0],
+            label_source=None if label is None else label[1],
+            extra=extra,
+        )
 
 
 def settle(found: Found, source: str = "") -> Settled:
@@ -96,8 +108,17 @@ def settle(found: Found, source: str = "") -> Settled:
     policy = [storable(d.policy or model.get(i, "") or next(iter(d.names), "") or _run_folder(d, task[i])) for i, d in enumerate(drafts)]
     policy = one_spelling(policy)
     attempts = [
-        Attempt(i, task[i], found.contents[i], d.place, folders[i] | tokens([policy[i]]), None if d.resolved is None else (d.resolved, d.label_source or str(d.place)), d.joins)
-        for i, d in enumerate(drafts)]
+        Attempt(
+            i,
+            task[i],
+            found.contents[i],
+            d.place,
+            folders[i] | tokens([policy[i]]),
+            None if d.resolved is None else (d.resolved, d.label_source or str(d.place)),
+            d.joins,
+        )
+        for i, d in enumerate(drafts)
+    ]
     joined = join(attempts, found.reports)
     order = sorted(range(len(drafts)), key=lambda i: (task[i], policy[i], natural(str(drafts[i].place))))
     first: dict[str, int] = {}
@@ -157,7 +178,8 @@ def _predicted(found: Found, task: list[str], names: list[frozenset[str]]) -> tu
     patch: dict[int, str] = {}
     model: dict[int, str] = {}
     for file in found.predictions:
-        shares = {i: len(names_of_report(file) & names[i]) for one in file.patch for i in by_task.get(one, ())}
+        own = tokens([*file.place.folders, file.place.stem])
+        shares = {i: len(own & names[i]) for one in file.patch for i in by_task.get(one, ())}
         top = max(shares.values(), default=0)
         # One run's file may hold rows that go by other names (a part was run again): the run is what most rows say.
         run = min(Counter(filter(None, file.model.values())).items(), key=lambda item: (-item[1], item[0]), default=("", 0))[0]

@@ -76,7 +76,8 @@ def write_trajectories(
     """Writes a set whole or not at all (zstd, sorted by part, task, policy, attempt) and returns it in file order."""
     ordered = sorted(trajectories, key=lambda t: (t.split or "", t.task_id, t.policy, t.attempt))
     pool = TrajectorySet(tuple(ordered), dict(metadata or {}))
-    write_in_order(path, pool.trajectories, pool.metadata, pool.fingerprint, compression_level=19, group=1 << 62)  # one row group: text that attempts share compresses away
+    # One row group, compressed hard: text that attempts share compresses away.
+    write_in_order(path, pool.trajectories, pool.metadata, pool.fingerprint, compression_level=19, group=1 << 62)
     return pool
 
 
@@ -92,17 +93,19 @@ def write_in_order(path: Path, trajectories: Iterable[Trajectory], metadata: dic
     fingerprint: of the whole pool, known beforehand. group: characters of text in a row group, about.
     """
     schema = SCHEMA.with_metadata({**metadata, "fingerprint": fingerprint})
-    with atomic_path(Path(path)) as temporary:
-        with pq.ParquetWriter(temporary, schema, compression="zstd", compression_level=compression_level) as writer:
-            rows: list[dict[str, Any]] = []
-            held = 0
-            for trajectory in trajectories:
-                rows.append(_row(trajectory))
-                held += sum(len(m.content) for m in trajectory.messages)
-                if held > group:
-                    writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-                    rows, held = [], 0
-            writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+    rows: list[dict[str, Any]] = []
+    held = 0
+    with (
+        atomic_path(Path(path)) as temporary,
+        pq.ParquetWriter(temporary, schema, compression="zstd", compression_level=compression_level) as writer,
+    ):
+        for trajectory in trajectories:
+            rows.append(_row(trajectory))
+            held += sum(len(m.content) for m in trajectory.messages)
+            if held > group:
+                writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+                rows, held = [], 0
+        writer.write_table(pa.Table.from_pylist(rows, schema=schema))
 
 
 def iterate_trajectories(path: Path | str) -> Iterator[Trajectory]:
@@ -120,6 +123,12 @@ def iterate_trajectories(path: Path | str) -> Iterator[Trajectory]:
                     yield _trajectory(row)
                 except (TypeError, ValueError, DataError) as error:
                     raise DataError(f"{path}, row {number}: {error}. Fetch or collect it again.") from error
+
+
+def read_count(path: Path | str) -> int:
+    """How many trajectories a file holds. Raises DataError as `iterate_trajectories` does."""
+    with _opened(Path(path)) as file:
+        return int(file.metadata.num_rows)
 
 
 @contextmanager

@@ -25,8 +25,10 @@ def summary(settled: Settled) -> dict[str, Any]:
         "without_patch": sum(not found.has_patch[i] and i not in settled.patch for i in settled.rows),
         "removed": dict(sorted(found.removed.items())),
         "reports": _reports(settled),
-        "predictions": [{"place": str(p.place), "tasks": len(p.patch), "empty": sum(not t.strip() for t in p.patch.values())}
-                        for p in found.predictions],
+        "predictions": [
+            {"place": str(p.place), "tasks": len(p.patch), "empty": sum(not t.strip() for t in p.patch.values())}
+            for p in found.predictions
+        ],
         "conflicts": len(joined.conflicts),
         "ambiguous": len(joined.ambiguous),
         "not_evaluated": dict(sorted(joined.unfinished.items())),
@@ -52,8 +54,18 @@ def _reports(settled: Settled) -> list[dict[str, Any]]:
     for report in settled.found.reports:
         single = report.kind == "report.json"
         place = str(report.place).rsplit("/", 2)[0] + "/*/report.json" if single else str(report.place)
-        row = rows.setdefault((place, report.kind, report.system), {
-            "place": place, "kind": report.kind, "system": report.system or None, "stated": 0, "resolved": 0, "not_evaluated": 0, "contradictions": 0})
+        row = rows.setdefault(
+            (place, report.kind, report.system),
+            {
+                "place": place,
+                "kind": report.kind,
+                "system": report.system or None,
+                "stated": 0,
+                "resolved": 0,
+                "not_evaluated": 0,
+                "contradictions": 0,
+            },
+        )
         row["stated"] += len(report.outcome)
         row["resolved"] += report.resolved
         row["not_evaluated"] += len(report.unfinished)
@@ -63,11 +75,13 @@ def _reports(settled: Settled) -> list[dict[str, Any]]:
 
 def lines(result: dict[str, Any]) -> list[str]:
     """The summary for people."""
+
     def listed(counts: dict[str, int]) -> str:
         return ", ".join(f"{name} {n:,}" for name, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))) or "none"
 
     shown = [
-        f"{result['trajectories']:,} trajectories of {result['tasks']:,} tasks: {result['labelled']:,} labelled, {result['resolved']:,} resolved",
+        f"{result['trajectories']:,} trajectories of {result['tasks']:,} tasks: "
+        f"{result['labelled']:,} labelled, {result['resolved']:,} resolved",
         f"policies: {listed(result['policies'])}",
         f"formats: {listed(result['formats'])}; ended: {listed(result['exit_statuses'])}; without a patch: {result['without_patch']:,}",
         f"copies kept once: {result['duplicates']:,}; skipped: {listed(result['skipped'])}",
@@ -79,10 +93,13 @@ def lines(result: dict[str, Any]) -> list[str]:
         shown.append(f"labels found: {len(result['reports']):,} reports state {stated:,} outcomes")
     if result["not_evaluated"]:
         shown.append(f"named in a report without an outcome (unlabelled): {listed(result['not_evaluated'])}")
-    for kind, words in (("conflicts", "labels in conflict (unlabelled)"), ("ambiguous", "labels that could mean several attempts (unlabelled)"),
-                        ("mended", "files that are not strict JSON"), ("outcomes_in_prompts", "outcomes in prompts (training refuses them; "
-                                                                       "--leaks drop leaves the attempts out)"),
-                        ("hidden_tests_named", "hidden tests named in prompts")):
+    for kind, words in (
+        ("conflicts", "labels in conflict (unlabelled)"),
+        ("ambiguous", "labels that could mean several attempts (unlabelled)"),
+        ("mended", "files that are not strict JSON"),
+        ("outcomes_in_prompts", "outcomes in prompts (training refuses them; --leaks drop leaves the attempts out)"),
+        ("hidden_tests_named", "hidden tests named in prompts"),
+    ):
         if result[kind]:
             shown.append(f"{words}: {result[kind]:,}, first {result['places'][kind][0]}")
     shown += [f"note: {note}" for note in result["notes"]]

@@ -1,14 +1,14 @@
 """Readers of the formats in which agents leave their trajectories: one small module a family, known by content.
 
-    protocol                what a reader is; how an attempt ended, in one vocabulary
-    calls                   one notation for tool calls
-    mini                    mini-SWE-agent v1 and v2
-    sweagent                SWE-agent 0.x (multi-agent too) and 1.x
-    openhands_output        OpenHands output.jsonl
-    openhands_completions   OpenHands llm_completions: the last call of a folder and its answer
-    openhands_events        OpenHands SDK v1: one file an event
-    moatless                Moatless 0.x: transitions and steps
-    moatless_nodes          Moatless 0.0.4: a tree of nodes
-    chat                    rows of chat messages as on the Hugging Face hub: JSONL, JSON, Parquet
-    registry                all of them, and which one a document is of
+protocol                what a reader is; how an attempt ended, in one vocabulary
+calls                   one notation for tool calls
+mini                    mini-SWE-agent v1 and v2
+sweagent                SWE-agent 0.x (multi-agent too) and 1.x
+openhands_output        OpenHands output.jsonl
+openhands_completions   OpenHands llm_completions: the last call of a folder and its answer
+openhands_events        OpenHands SDK v1: one file an event
+moatless                Moatless 0.x: transitions and steps
+moatless_nodes          Moatless 0.0.4: a tree of nodes
+chat                    rows of chat messages as on the Hugging Face hub: JSONL, JSON, Parquet
+registry                all of them, and which one a document is of
 """

@@ -13,7 +13,6 @@ from typing import Any
 
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean
 
-# Arguments that mean "the command itself" where they stand alone.
 FENCE = re.compile(r"```[a-zA-Z_]*[ \t]*\r?\n(.*?)```", re.DOTALL)
 XML = re.compile(r"<function=([\w.-]+)>(.*?)</function>", re.DOTALL)
 PARAMETER = re.compile(r"<parameter=([\w.-]+)>(.*?)</parameter>", re.DOTALL)
@@ -53,12 +52,16 @@ def of_tool_calls(tool_calls: object) -> list[str]:
 def of_text(text: str) -> str:
     """A message whose call stands in its text, as XML or as the last fenced block, in the notation. Others are unchanged."""
     if XML.search(text):
-        return XML.sub(lambda found: call(found[1], {k: v.strip("\n") for k, v in PARAMETER.findall(found[2])} or found[2].strip()), text).strip()
+        return XML.sub(_xml_call, text).strip()
     blocks = list(FENCE.finditer(text))
     if not blocks:
         return text.strip()
     last = blocks[-1]
-    return turn(text[: last.start()] + text[last.end():], [call("bash", {"command": last[1]})])
+    return turn(text[: last.start()] + text[last.end() :], [call("bash", {"command": last[1]})])
+
+
+def _xml_call(found: re.Match[str]) -> str:
+    return call(found[1], {name: value.strip("\n") for name, value in PARAMETER.findall(found[2])} or found[2].strip())
 
 
 def content_text(content: object) -> str:
@@ -66,11 +69,12 @@ def content_text(content: object) -> str:
     if isinstance(content, str):
         return clean(content)
     parts = []
-    for block in content if isinstance(content, list) else [content]:
-        if isinstance(block, str):
-            parts.append(clean(block))
+    for one in content if isinstance(content, list) else [content]:
+        if isinstance(one, str):
+            parts.append(clean(one))
             continue
-        kind = as_text(as_dict(block).get("type"))
+        block = as_dict(one)
+        kind = as_text(block.get("type"))
         if kind == "tool_use":
             parts.append(call(as_text(block.get("name")), block.get("input")))
         elif kind == "tool_result":
@@ -78,7 +82,7 @@ def content_text(content: object) -> str:
         elif kind in ("image", "image_url"):
             parts.append("[image]")
         elif kind not in ("thinking", "redacted_thinking"):
-            parts.append(clean(as_text(as_dict(block).get("text"))))
+            parts.append(clean(as_text(block.get("text"))))
     return "\n".join(part for part in parts if part)
 
 

@@ -16,12 +16,31 @@ from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean, first_text
 from rmlab.trajectories.record import Message, Role
 
-ROLES: dict[str, Role] = {"system": "system", "developer": "system", "user": "user", "human": "user", "assistant": "assistant", "ai": "assistant",
-                          "gpt": "assistant", "tool": "tool", "function": "tool", "environment": "tool", "observation": "tool"}
+ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "gpt": "assistant",
+    "tool": "tool",
+    "function": "tool",
+    "environment": "tool",
+    "observation": "tool",
+}
 OUTCOMES = ("resolved", "target", "reward", "rewards")
 TASKS = ("instance_id", "docker_image", "docker_images", "task_id", "problem_id")
 POLICIES = ("model", "model_name", "policy", "teacher_model", "run_id", "exp_name", "exp_names")
-HELD_BACK = ("eval_logs", "test_result", "reference_patch", "pred_passes_gen_tests", "gen_tests_correct", "execution_result", "test_output")
+HELD_BACK = (
+    "eval_logs",
+    "test_result",
+    "reference_patch",
+    "pred_passes_gen_tests",
+    "gen_tests_correct",
+    "execution_result",
+    "test_output",
+)
 LOG, LOG_END = "=== INTERACTION LOG ===", "=== END"  # R2E-Gym: the whole attempt stands in a judge's prompt
 
 
@@ -44,20 +63,39 @@ class ChatRows:
         judged = next((m.content for m in messages if m.role == "user" and LOG in m.content), "")
         if judged:
             messages = _logged(judged)
-        patch = clean(first_text(row.get("patch"), row.get("model_patch"), row.get("generated_patch"), row.get("output_patch"),
-                                 metadata.get("model_patch"), as_dict(row.get("test_result")).get("git_patch"))) or None
+        patch = (
+            clean(
+                first_text(
+                    row.get("patch"),
+                    row.get("model_patch"),
+                    row.get("generated_patch"),
+                    row.get("output_patch"),
+                    metadata.get("model_patch"),
+                    as_dict(row.get("test_result")).get("git_patch"),
+                )
+            )
+            or None
+        )
         policy = first_text(*(row.get(key) for key in POLICIES), metadata.get("teacher_model"), metadata.get("model"))
         stated = as_text(row.get("exit_status"))
         resolved, column = _outcome(row)
         identity = first_text(row.get("traj_id"), row.get("trajectory_id"))
         last = next((m.content for m in reversed(messages) if m.role == "assistant"), "")
         draft = Draft(
-            place=place, format=self.name, task_id=first_text(*(row.get(key) for key in TASKS)) or place.stem, policy=policy,
-            messages=messages, patch=patch,
+            place=place,
+            format=self.name,
+            task_id=first_text(*(row.get(key) for key in TASKS)) or place.stem,
+            policy=policy,
+            messages=messages,
+            patch=patch,
             exit_status=exit_status(stated, submitted=patch is not None or "[call submit]" in last or "[call finish]" in last),
-            resolved=resolved, label_source=f"{place}: {column}" if resolved is not None else None,
-            joins=bool(policy or patch or stated or isinstance(document, list)), repository=first_text(row.get("repo")),
-            names=tuple(n for n in (policy, as_text(row.get("run_id"))) if n), extra={"row": identity} if identity else {})
+            resolved=resolved,
+            label_source=f"{place}: {column}" if resolved is not None else None,
+            joins=bool(policy or patch or stated or isinstance(document, list)),
+            repository=first_text(row.get("repo")),
+            names=tuple(n for n in (policy, as_text(row.get("run_id"))) if n),
+            extra={"row": identity} if identity else {},
+        )
         for key in HELD_BACK:
             if row.get(key) or metadata.get(key):
                 draft.removed[f"column {key}"] += 1

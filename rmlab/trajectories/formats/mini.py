@@ -23,11 +23,14 @@ class MiniSweAgent:
 
     def matches(self, document: Any) -> bool:
         if isinstance(document, list):
-            return any(as_dict(m).get("role") == "assistant" and FENCE.search(as_text(m.get("content"))) and "bash" in m["content"]
-                       for m in document[:8])
+            return any(
+                as_dict(m).get("role") == "assistant" and FENCE.search(as_text(m.get("content"))) and "bash" in m["content"]
+                for m in document[:8]
+            )
         found = as_dict(document)
         return as_text(found.get("trajectory_format")).startswith("mini-swe-agent") or (
-            isinstance(found.get("messages"), list) and "mini_version" in as_dict(found.get("info")))
+            isinstance(found.get("messages"), list) and "mini_version" in as_dict(found.get("info"))
+        )
 
     def read(self, document: Any, place: Place) -> Draft:
         bare = isinstance(document, list)
@@ -40,9 +43,16 @@ class MiniSweAgent:
             patch = messages.pop().content.strip() or None  # what is shown after the submission is the submission
         model = as_text(as_dict(as_dict(info.get("config")).get("model")).get("model_name"))
         draft = Draft(
-            place=place, format=self.name, task_id=as_text(document.get("instance_id")) if not bare else "",
-            policy=model, messages=messages, patch=patch, exit_status=exit_status(stated, submitted=ended), time=_time(raw),
-            extra={"version": as_text(info.get("mini_version"))} if info.get("mini_version") else {})
+            place=place,
+            format=self.name,
+            task_id=as_text(document.get("instance_id")) if not bare else "",
+            policy=model,
+            messages=messages,
+            patch=patch,
+            exit_status=exit_status(stated, submitted=ended),
+            time=_time(raw),
+            extra={"version": as_text(info.get("mini_version"))} if info.get("mini_version") else {},
+        )
         draft.task_id = draft.task_id or place.stem
         if removed_exit:
             draft.removed["exit turn"] += removed_exit

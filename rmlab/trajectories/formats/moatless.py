@@ -25,7 +25,8 @@ class Moatless:
     def matches(self, document: Any) -> bool:
         found = as_dict(document)
         return isinstance(found.get("info"), dict) and any(
-            "actions" in as_dict(one) for key in ("transitions", "steps") for one in as_list(found.get(key))[:1])
+            "actions" in as_dict(one) for key in ("transitions", "steps") for one in as_list(found.get(key))[:1]
+        )
 
     def read(self, document: Any, place: Place) -> Draft:
         info = as_dict(document.get("info"))
@@ -40,11 +41,20 @@ class Moatless:
         evaluation = as_text(info.get("evaluation_name"))
         patch = clean(as_text(info.get("submission"))) or None
         day = DAY.search(evaluation)
-        return proven(Draft(
-            place=place, format=self.name, task_id=as_text(info.get("instance_id")) or place.stem, policy="",
-            messages=messages, patch=patch, names=(evaluation,) if evaluation else (),
-            exit_status="error" if error else exit_status(as_text(info.get("status")), submitted=patch is not None),
-            time="-".join(day.groups()) if day else ""), crashed=error)
+        return proven(
+            Draft(
+                place=place,
+                format=self.name,
+                task_id=as_text(info.get("instance_id")) or place.stem,
+                policy="",
+                messages=messages,
+                patch=patch,
+                names=(evaluation,) if evaluation else (),
+                exit_status="error" if error else exit_status(as_text(info.get("status")), submitted=patch is not None),
+                time="-".join(day.groups()) if day else "",
+            ),
+            crashed=error,
+        )
 
 
 def _step(step: dict[str, Any]) -> list[Message]:
@@ -56,7 +66,9 @@ def _step(step: dict[str, Any]) -> list[Message]:
         thought = first_text(*(action.get(key) for key in THOUGHTS)) or as_text(step.get("thought"))
         shown = {k: v for k, v in action.items() if k not in THOUGHTS}
         messages.append(Message("assistant", turn(clean(thought), [call(name, shown)])))
-        messages.append(Message("tool", _seen(as_dict(one.get("output")), as_text(one.get("error")) or as_text(step.get("error")))))
+        seen = _seen(as_dict(one.get("output")), as_text(one.get("error")) or as_text(step.get("error")))
+        if seen:  # most state changes show nothing
+            messages.append(Message("tool", seen))
     return messages
 
 

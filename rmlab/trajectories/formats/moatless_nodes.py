@@ -34,9 +34,16 @@ class MoatlessNodes:
         model = as_text(as_dict(agent.get("completion")).get("model"))
         day = DAY.search(evaluation)
         draft = Draft(
-            place=place, format=self.name, task_id=as_text(metadata.get("instance_id")) or place.folders[-1], policy="",
-            messages=messages, patch=_patch(path), exit_status="submitted" if path and _finished(path[-1]) else "unfinished",
-            names=tuple(n for n in (evaluation, model) if n), time="-".join(day.groups()) if day else "")
+            place=place,
+            format=self.name,
+            task_id=as_text(metadata.get("instance_id")) or place.folders[-1],
+            policy="",
+            messages=messages,
+            patch=_patch(path),
+            exit_status="submitted" if path and _finished(path[-1]) else "unfinished",
+            names=tuple(n for n in (evaluation, model) if n),
+            time="-".join(day.groups()) if day else "",
+        )
         if len(path) < len(nodes):
             draft.removed["nodes of other branches"] += len(nodes) - len(path)
         return proven(draft)

@@ -15,7 +15,6 @@ from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text
 from rmlab.trajectories.record import Message
 
-
 NAME = re.compile(r"(.+)-\d{10}\.\d+\.json$")
 
 
@@ -31,14 +30,24 @@ class OpenHandsCompletions:
     def read(self, document: Any, place: Place) -> Draft:
         response = as_dict(document.get("response"))
         answer = as_dict(as_dict(next(iter(as_list(response.get("choices"))), None)).get("message"))
-        messages = [_message(as_dict(m)) for m in [*as_list(document.get("messages")), *([{**answer, "role": "assistant"}] if answer else [])]]
+        messages = [
+            _message(as_dict(m)) for m in [*as_list(document.get("messages")), *([{**answer, "role": "assistant"}] if answer else [])]
+        ]
         finished = any("[call finish]" in m.content for m in messages[-1:])
         stamp = document.get("timestamp")
         made = isinstance(stamp, (int, float)) and not isinstance(stamp, bool) and 0 < stamp < 1e11
-        return proven(Draft(
-            place=place, format=self.name, task_id=place.folders[-1], policy=_model(place, response),
-            messages=[m for m in messages if m is not None], patch=None, exit_status="submitted" if finished else "unfinished",
-            time=datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds") if made else ""))
+        return proven(
+            Draft(
+                place=place,
+                format=self.name,
+                task_id=place.folders[-1],
+                policy=_model(place, response),
+                messages=[m for m in messages if m is not None],
+                patch=None,
+                exit_status="submitted" if finished else "unfinished",
+                time=datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds") if made else "",
+            )
+        )
 
 
 def _model(place: Place, response: dict[str, Any]) -> str:

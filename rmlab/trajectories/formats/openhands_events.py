@@ -34,12 +34,19 @@ class OpenHandsEvents:
         crashed = any(as_text(e.get("kind")) == "ConversationErrorEvent" for e in events)
         issue = next((m.content for m in messages if m.role == "user"), "")
         patch = next((as_text(as_dict(e.get("value")).get("git_patch")) for e in events if as_dict(e.get("value")).get("git_patch")), "")
-        return proven(Draft(
-            place=place, format=self.name, task_id=f"issue-{fingerprint(issue_text(issue))}",
-            policy=as_text(as_dict(as_dict(as_dict(document.get("state")).get("agent")).get("llm")).get("model")),
-            messages=messages, patch=clean(patch) or None, exit_status="submitted" if finished else "error" if crashed else "unfinished",
-            time=next((as_text(e.get("timestamp"))[:19] for e in events if as_text(e.get("timestamp"))), ""),
-            extra={"conversation": place.folders[-1]}))
+        return proven(
+            Draft(
+                place=place,
+                format=self.name,
+                task_id=f"issue-{fingerprint(issue_text(issue))}",
+                policy=as_text(as_dict(as_dict(as_dict(document.get("state")).get("agent")).get("llm")).get("model")),
+                messages=messages,
+                patch=clean(patch) or None,
+                exit_status="submitted" if finished else "error" if crashed else "unfinished",
+                time=next((as_text(e.get("timestamp"))[:19] for e in events if as_text(e.get("timestamp"))), ""),
+                extra={"conversation": place.folders[-1]},
+            )
+        )
 
 
 def issue_text(message: str) -> str:

@@ -34,10 +34,16 @@ class OpenHandsOutput:
         patch = clean(first_text(as_dict(document.get("test_result")).get("git_patch"), document.get("git_patch"))) or None
         status = exit_status("max iteration" if "maximum iteration" in error else "stuck" if "Stuck" in error else error, finished)
         draft = Draft(
-            place=place, format=self.name, task_id=as_text(document.get("instance_id")) or place.stem,
-            policy=as_text(as_dict(metadata.get("llm_config")).get("model")), messages=messages, patch=patch, exit_status=status,
+            place=place,
+            format=self.name,
+            task_id=as_text(document.get("instance_id")) or place.stem,
+            policy=as_text(as_dict(metadata.get("llm_config")).get("model")),
+            messages=messages,
+            patch=patch,
+            exit_status=status,
             time=next((as_text(e.get("timestamp"))[:19] for e in events if as_text(e.get("timestamp"))), ""),
-            names=tuple(n for n in (as_text(metadata.get("eval_output_dir")).rstrip("/").rsplit("/", 1)[-1],) if n))
+            names=tuple(n for n in (as_text(metadata.get("eval_output_dir")).rstrip("/").rsplit("/", 1)[-1],) if n),
+        )
         return proven(draft, crashed=error if status == "error" else "")
 
 
@@ -85,7 +91,11 @@ def _action(event: dict[str, Any], action: str, arguments: dict[str, Any], answe
     elif identity:
         answered.add(identity)
     if not calls:
-        shown = {k: v for k, v in arguments.items() if k in ("command", "code", "path", "content", "start", "end", "url", "outputs", "final_thought")}
+        shown = {
+            k: v
+            for k, v in arguments.items()
+            if k in ("command", "code", "path", "content", "start", "end", "url", "outputs", "final_thought")
+        }
         if action == "think":
             shown = {"thought": arguments.get("thought", "")}
             thought = "" if not choice else thought

@@ -44,8 +44,24 @@ def exit_status(stated: str, submitted: bool) -> ExitStatus:
         return "submitted" if submitted else "unfinished"
     if word in ("submitted", "submit", "finish", "finished", "completed", "success"):
         return "submitted"
-    if any(part in word for part in ("limit", "exit_cost", "exit_context", "exit_format", "early_exit", "max", "stuck", "iteration", "skipped", "cost",
-                                     "rejected", "unfinished", "context")):
+    if any(
+        part in word
+        for part in (
+            "limit",
+            "exit_cost",
+            "exit_context",
+            "exit_format",
+            "early_exit",
+            "max",
+            "stuck",
+            "iteration",
+            "skipped",
+            "cost",
+            "rejected",
+            "unfinished",
+            "context",
+        )
+    ):
         return "unfinished"
     if word.startswith("submitted"):
         return "error" if "error" in word else "unfinished"

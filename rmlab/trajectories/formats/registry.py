@@ -13,8 +13,16 @@ from rmlab.trajectories.formats.openhands_output import OpenHandsOutput
 from rmlab.trajectories.formats.protocol import Format
 from rmlab.trajectories.formats.sweagent import SweAgent
 
-FORMATS: tuple[Format, ...] = (MiniSweAgent(), OpenHandsEvents(), OpenHandsCompletions(), OpenHandsOutput(), SweAgent(), Moatless(),
-                               MoatlessNodes(), ChatRows())
+FORMATS: tuple[Format, ...] = (
+    MiniSweAgent(),
+    OpenHandsEvents(),
+    OpenHandsCompletions(),
+    OpenHandsOutput(),
+    SweAgent(),
+    Moatless(),
+    MoatlessNodes(),
+    ChatRows(),
+)
 """In the order in which they are asked; chat rows last, since several formats hold messages too."""
 
 

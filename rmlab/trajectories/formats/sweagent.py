@@ -27,7 +27,11 @@ class SweAgent:
     def matches(self, document: Any) -> bool:
         found = as_dict(document)
         history = as_list(found.get("history"))
-        if history and all("role" in as_dict(m) for m in history[:3]) and not any("action" in m and "id" in m for m in map(as_dict, history[:3])):
+        if (
+            history
+            and all("role" in as_dict(m) for m in history[:3])
+            and not any("action" in m and "id" in m for m in map(as_dict, history[:3]))
+        ):
             return True
         return any("action" in as_dict(s) and "observation" in as_dict(s) for s in as_list(found.get("trajectory"))[:1])
 
@@ -44,10 +48,15 @@ class SweAgent:
         model = _model(document.get("replay_config"))
         last = next((m.content for m in reversed(messages) if m.role == "assistant"), "")
         draft = Draft(
-            place=place, format=self.name, task_id=place.stem if environment in GENERIC or " " in environment else environment,
-            policy="" if model in ("replay", "human", "human_thought") else model, messages=messages, patch=patch,
+            place=place,
+            format=self.name,
+            task_id=place.stem if environment in GENERIC or " " in environment else environment,
+            policy="" if model in ("replay", "human", "human_thought") else model,
+            messages=messages,
+            patch=patch,
             exit_status=exit_status(stated, submitted="[call submit]" in last or last.rstrip().endswith("submit\n[/call]")),
-            extra={"version": as_text(info.get("swe_agent_version"))} if info.get("swe_agent_version") else {})
+            extra={"version": as_text(info.get("swe_agent_version"))} if info.get("swe_agent_version") else {},
+        )
         if demos:
             draft.removed["demonstration turns"] += demos
         return proven(draft, crashed=stated if draft.exit_status == "error" else "")

@@ -1,8 +1,8 @@
 """Labels: who resolved what, read from every place where people keep it, and joined to attempts.
 
-    statement     what one file states of one run; the patches that a run submitted
-    documents     reports in JSON: eight layouts
-    tables        Markdown lists, CSV
-    predictions   preds.json, all_preds.jsonl
-    join          which statement belongs to which attempt
+statement     what one file states of one run; the patches that a run submitted
+documents     reports in JSON: eight layouts
+tables        Markdown lists, CSV
+predictions   preds.json, all_preds.jsonl
+join          which statement belongs to which attempt
 """

@@ -22,7 +22,17 @@ from rmlab.trajectories.reading import as_dict, as_list, as_text
 PASSED = ("resolved_ids", "ids_resolved", "success_ids")
 FAILED = ("unresolved_ids", "ids_unresolved", "failure_ids", "empty_patch_ids")
 OPEN = ("error_ids", "incomplete_ids", "pending_ids", "failed_ids")
-STAGES = ("no_generation", "generated", "with_logs", "install_fail", "reset_failed", "no_apply", "applied", "test_errored", "test_timeout")
+STAGES = (
+    "no_generation",
+    "generated",
+    "with_logs",
+    "install_fail",
+    "reset_failed",
+    "no_apply",
+    "applied",
+    "test_errored",
+    "test_timeout",
+)
 # Stages at which the environment failed before any test ran: they state no outcome of the patch.
 HARNESS_FAILED = ("install_fail", "reset_failed")
 REPORT_KEYS = ("tests_status", "patch_exists", "patch_is_None", "patch_successfully_applied", "FAIL_TO_PASS", "PASS_TO_PASS")
@@ -124,7 +134,9 @@ def _leaderboards(found: dict[str, Any], place: Place) -> list[Report]:
                     report.say(task, value)
             share, table = entry.get("resolved"), 100 * report.resolved / max(len(report.outcome), 1)
             if isinstance(share, (int, float)) and not isinstance(share, bool) and abs(share - table) > 1:
-                report.note = f"{system} states {share} % resolved, its table has {report.resolved} of {len(report.outcome)} ({table:.1f} %)"
+                report.note = (
+                    f"{system} states {share} % resolved, its table has {report.resolved} of {len(report.outcome)} ({table:.1f} %)"
+                )
     return list(stated.values())
 
 

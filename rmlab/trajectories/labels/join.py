@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from rmlab.trajectories.labels.statement import Predictions, Report
+from rmlab.trajectories.labels.statement import Report
 from rmlab.trajectories.places import Place, token, tokens
 
 
@@ -40,18 +40,12 @@ class Joined:
     unfinished: Counter[str] = field(default_factory=Counter)
 
 
-def names_of_report(report: Report | Predictions) -> frozenset[str]:
+def names_of_report(report: Report) -> frozenset[str]:
     """The names that a report carries. The last folder of a `report.json` is the instance and names no run."""
-    place = report.place
-    folders = place.folders
-    if isinstance(report, Report) and report.kind == "report.json" and place.path:
+    folders = report.place.folders
+    if report.kind == "report.json" and report.place.path:
         folders = folders[:-1]
-    names = [*folders, *place.stem.split("."), place.stem]
-    if isinstance(report, Report):
-        names += [*report.names, report.system]
-    else:
-        names += set(report.model.values())
-    return tokens(names)
+    return tokens([*folders, *report.place.stem.split("."), report.place.stem, *report.names, report.system])
 
 
 def join(attempts: Sequence[Attempt], reports: Sequence[Report]) -> Joined:

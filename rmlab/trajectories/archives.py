@@ -1,0 +1,142 @@
+"""The members of a zip or a tar (plain, gz, zst), safe whatever the archive holds.
+
+Nothing is ever written under a name that an archive gives. A member of a zip is read from the zip; the members of a tar,
+which has no index, are copied behind one another into one temporary file. Links, names that leave the archive, archives in
+archives and members over the limits are refused, each with its reason.
+"""
+
+import contextlib
+import io
+import stat
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+from rmlab.errors import DataError
+from rmlab.trajectories.entries import DAMAGED, MB, Entry, Limits, Refusal, copy_bounded, first_line
+from rmlab.trajectories.places import Place
+
+ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst")
+OVER_TOTAL = "over the limit for one archive: unpack it yourself and import the folder"
+
+
+def is_archive(name: str) -> bool:
+    """Whether a file's name is that of an archive."""
+    return name.lower().endswith(ARCHIVES)
+
+
+@contextlib.contextmanager
+def opened_archive(path: Path, place: Place, limits: Limits) -> Iterator[list[Entry | Refusal]]:
+    """The members of an archive, which stays open; `place` is the archive's own."""
+    with contextlib.ExitStack() as stack:
+        try:
+            if path.name.lower().endswith(".zip"):
+                found = list(_zip(stack.enter_context(zipfile.ZipFile(path)), place, limits))
+            else:
+                found = _tar(path, place, limits, stack.enter_context(tempfile.TemporaryFile()))
+        except DAMAGED as error:
+            raise DataError(f"{place}: not a readable archive ({first_line(error)})") from error
+        yield found
+
+
+def _zip(archive: zipfile.ZipFile, place: Place, limits: Limits) -> Iterator[Entry | Refusal]:
+    total = 0
+    for number, info in enumerate(sorted(archive.infolist(), key=lambda i: i.filename), 1):
+        if info.is_dir():
+            continue
+        where = _within(place, info.filename)
+        reason = _refusal(info.filename, stat.S_ISLNK(info.external_attr >> 16), info.file_size, limits)
+        if reason is None and info.flag_bits & 1:
+            reason = "encrypted"
+        if reason is None and info.file_size > limits.ratio_from and info.file_size > limits.ratio * max(info.compress_size, 1):
+            reason = f"unpacks to over {limits.ratio:.0f} times its size: unpack it yourself and import the folder if it is meant"
+        total += info.file_size
+        if reason is None and (total > limits.total or number > limits.members):
+            reason = OVER_TOTAL
+        yield Refusal(where, reason) if reason else Entry(where, info.file_size, partial(archive.open, info), limits)
+
+
+def _tar(path: Path, place: Place, limits: Limits, copy: IO[bytes]) -> list[Entry | Refusal]:
+    total = 0
+    found: list[Entry | Refusal] = []
+    try:
+        with _tar_stream(path) as archive:
+            for number, info in enumerate(archive, 1):
+                if info.isdir():
+                    continue
+                where = _within(place, info.name)
+                reason = _refusal(info.name, info.issym() or info.islnk(), info.size, limits)
+                if reason is None and not info.isreg():
+                    reason = "not a plain file"
+                total += info.size
+                if total > limits.total or number > limits.members:
+                    found.append(Refusal(where, OVER_TOTAL))
+                    break
+                stream = archive.extractfile(info) if reason is None else None
+                if stream is None:
+                    found.append(Refusal(where, reason or "not a plain file"))
+                    continue
+                start = copy.tell()
+                size = copy_bounded(stream, copy, limits.member)
+                found.append(Entry(where, size, partial(_Section, copy, start, size), limits))
+    except DAMAGED as error:
+        if not found:
+            raise
+        found.append(Refusal(place, f"archive ends early ({first_line(error)}): what stands before that is read"))
+    return sorted(found, key=lambda one: one.place.path)
+
+
+@contextlib.contextmanager
+def _tar_stream(path: Path) -> Iterator[tarfile.TarFile]:
+    if not path.name.lower().endswith(".zst"):
+        with tarfile.open(path, "r|*") as archive:
+            yield archive
+        return
+    import pyarrow as pa
+
+    with (
+        pa.OSFile(str(path)) as packed,
+        pa.CompressedInputStream(packed, "zstd") as plain,
+        tarfile.open(fileobj=plain, mode="r|") as archive,
+    ):
+        yield archive
+
+
+def _within(place: Place, name: str) -> Place:
+    clean = name.replace("\\", "/")
+    return Place(place.root, f"{place.path}/{clean}" if place.path else clean)
+
+
+def _refusal(name: str, link: bool, size: int, limits: Limits) -> str | None:
+    parts = name.replace("\\", "/").split("/")
+    if link:
+        return "link"
+    if name.startswith(("/", "\\")) or ".." in parts or (len(parts[0]) == 2 and parts[0][1] == ":"):
+        return "path leaves the archive"
+    if is_archive(name):
+        return "archive in an archive: unpack it and import the folder"
+    if size > limits.member:
+        return f"over the limit of {limits.member // MB} MB for one file: unpack it yourself and import the folder"
+    return None
+
+
+class _Section(io.RawIOBase):
+    """A section of the temporary file of a tar; sections are read one after the other."""
+
+    def __init__(self, copy: IO[bytes], start: int, size: int):
+        self._copy, self._next, self._left = copy, start, size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._copy.seek(self._next)
+        data = self._copy.read(min(len(buffer), self._left))
+        buffer[: len(data)] = data
+        self._next += len(data)
+        self._left -= len(data)
+        return len(data)

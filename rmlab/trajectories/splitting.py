@@ -1,0 +1,139 @@
+"""Parts of a set by repository, by task, or by time, so that no cluster and no near-duplicate issue lies in two of them.
+
+By repository: the clusters of the record. By task and by time the cluster becomes the task (all attempts at a task stay
+together); by time the tasks that were attempted first come first, in the order of the parts as they were given. Shares are
+of tasks. Groups (clusters joined by near-duplicate issues) are placed whole, largest first, each where most is missing.
+"""
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from rmlab.errors import DataError, UsageError
+from rmlab.trajectories.near_duplicates import Near, near_duplicates
+from rmlab.trajectories.record import PARTS, Part
+
+By = Literal["repository", "task", "time"]
+
+
+@dataclass(frozen=True)
+class TaskFacts:
+    """What a split needs of a task. time: of its earliest attempt, ISO; "" = none stated."""
+
+    cluster: str
+    issue: str
+    time: str = ""
+
+
+@dataclass(frozen=True)
+class Split:
+    """part, cluster: of each task. near: pairs of tasks whose issues are nearly the same. joined: groups that hold several
+    clusters because of them."""
+
+    part: dict[str, Part]
+    cluster: dict[str, str]
+    near: list[Near]
+    joined: int
+
+
+def split(
+    tasks: Mapping[str, TaskFacts], shares: Sequence[tuple[Part, float]], by: By = "repository", seed: int = 0, least: float = 0.8
+) -> Split:
+    """A part for every task. least: overlap from which issues count as the same; 0 = not looked at.
+
+    Raises UsageError for shares that are none, DataError where there are fewer groups than parts, or times are missing.
+    """
+    _check(shares, by)
+    near = near_duplicates({task: facts.issue for task, facts in tasks.items()}, least) if least > 0 else []
+    cluster = {task: facts.cluster if by == "repository" else task for task, facts in tasks.items()}
+    groups = _groups(cluster, near)
+    if len(groups) < len(shares):
+        raise DataError(f"{len(groups)} groups of {by} cannot fill {len(shares)} parts. Split by task, or name fewer parts.")
+    if by == "time":
+        timeless = sorted(task for task, facts in tasks.items() if not facts.time)
+        if timeless:
+            raise DataError(f"{len(timeless)} of {len(tasks)} tasks state no time, first {timeless[0]}. Split by repository or task.")
+        part = _in_time(groups, {task: facts.time for task, facts in tasks.items()}, shares)
+    else:
+        part = _by_size(groups, shares, seed)
+    joined = sum(len({cluster[task] for task in group}) > 1 for group in groups)
+    return Split(part, {task: _name(group, cluster, task) for group in groups for task in group}, near, joined)
+
+
+def parse_shares(texts: Sequence[str]) -> list[tuple[Part, float]]:
+    """`verifier=0.7` and its like. Raises UsageError."""
+    shares: list[tuple[Part, float]] = []
+    for text in texts or ("verifier=0.7", "validation=0.1", "evaluation=0.2"):
+        name, _, share = text.partition("=")
+        part = next((p for p in PARTS if p == name), None)
+        try:
+            number = float(share)
+        except ValueError:
+            number = -1.0
+        if part is None or not 0 < number <= 1:
+            raise UsageError(f"--part {text}: it is PART=SHARE, a part of {', '.join(PARTS)}, a share above 0 and at most 1")
+        shares.append((part, number))
+    return shares
+
+
+def _check(shares: Sequence[tuple[Part, float]], by: str) -> None:
+    if by not in get_args(By):
+        raise UsageError(f"--by {by}: it is repository, task or time")
+    if abs(sum(share for _, share in shares) - 1) > 1e-6 or len({part for part, _ in shares}) < len(shares):
+        raise UsageError(
+            f"the shares {', '.join(f'{part}={share:g}' for part, share in shares)} must name each part once and add up to 1"
+        )
+
+
+def _groups(cluster: Mapping[str, str], near: Sequence[Near]) -> list[list[str]]:
+    """Tasks that have to stay together: those of one cluster, and clusters that share a nearly equal issue."""
+    parent = {name: name for name in set(cluster.values())}
+
+    def find(name: str) -> str:
+        while parent[name] != name:
+            parent[name] = parent[parent[name]]
+            name = parent[name]
+        return name
+
+    for pair in near:
+        a, b = sorted((find(cluster[pair.a]), find(cluster[pair.b])))
+        parent[b] = a
+    groups: dict[str, list[str]] = defaultdict(list)
+    for task in sorted(cluster):
+        groups[find(cluster[task])].append(task)
+    return [groups[name] for name in sorted(groups)]
+
+
+def _name(group: Sequence[str], cluster: Mapping[str, str], task: str) -> str:
+    """A joined group is one cluster from now on, named by all: parts that share a cluster are refused in training."""
+    names = sorted({cluster[t] for t in group})
+    return cluster[task] if len(names) == 1 else f"{names[0]} + {len(names) - 1} near"
+
+
+def _by_size(groups: Sequence[Sequence[str]], shares: Sequence[tuple[Part, float]], seed: int) -> dict[str, Part]:
+    total = sum(map(len, groups))
+    order = sorted(groups, key=lambda group: (-len(group), hashlib.sha256(f"{seed}:{group[0]}".encode()).digest()))
+    filled: dict[Part, int] = {part: 0 for part, _ in shares}
+    assigned: dict[str, Part] = {}
+    for left, group in zip(range(len(order), 0, -1), order, strict=True):
+        empty = [part for part, _ in shares if not filled[part]]
+        open_parts = [(part, share) for part, share in shares if part in empty] if left <= len(empty) else list(shares)
+        part = max(open_parts, key=lambda one: one[1] * total - filled[one[0]])[0]
+        filled[part] += len(group)
+        assigned.update((task, part) for task in group)
+    return assigned
+
+
+def _in_time(groups: Sequence[Sequence[str]], time: Mapping[str, str], shares: Sequence[tuple[Part, float]]) -> dict[str, Part]:
+    order = sorted(groups, key=lambda group: (min(time[task] for task in group), group[0]))
+    total, done = sum(map(len, groups)), 0
+    assigned: dict[str, Part] = {}
+    bounds = [sum(share for _, share in shares[: i + 1]) * total for i in range(len(shares))]
+    for group in order:
+        middle = done + len(group) / 2
+        part = next((shares[i][0] for i, bound in enumerate(bounds) if middle <= bound), shares[-1][0])
+        assigned.update((task, part) for task in group)
+        done += len(group)
+    return assigned
