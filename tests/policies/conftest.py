@@ -9,6 +9,7 @@ from rmlab.microswe.sandbox import Sandbox
 from rmlab.models.config import ModelConfig, TokenizerConfig
 from rmlab.models.tokenizer import Tokenizer, train_tokenizer
 from rmlab.paths import STARTER
+from rmlab.trajectories.store import TrajectorySet, read_trajectories
 
 TINY = ModelConfig(hidden_size=32, layers=2, heads=4, kv_heads=2, head_dim=16, intermediate_size=64, max_positions=512)
 
@@ -25,11 +26,14 @@ def starter_tasks(sandbox: Sandbox) -> LoadedTasks:
 
 
 @pytest.fixture(scope="session")
-def tokenizer() -> Tokenizer:
-    from rmlab.trajectories.store import read_trajectories
+def starter_pool() -> TrajectorySet:
+    return read_trajectories(STARTER / "trajectories.parquet", ["supervised", "validation"])
 
-    pool = read_trajectories(STARTER / "trajectories.parquet", ["supervised"])
-    return train_tokenizer(["\n".join(m.content for m in t.messages) for t in pool.trajectories[:400]], TokenizerConfig(vocab_size=512))
+
+@pytest.fixture(scope="session")
+def tokenizer(starter_pool: TrajectorySet) -> Tokenizer:
+    few = starter_pool.part("supervised").trajectories[:400]
+    return train_tokenizer(["\n".join(m.content for m in t.messages) for t in few], TokenizerConfig(vocab_size=512))
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,59 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from rmlab.configuration import compose, load_program
+from rmlab.errors import DataError, UsageError
+from rmlab.models.tokenizer import load_tokenizer
+from rmlab.trajectories.store import TrajectorySet, write_trajectories
+
+QUICK = ["tracked=false", "runtime=cpu", "runtime.progress=false", "training.threads=1", "training.epochs=1", "training.batch_size=8",
+         "training.micro_batch_size=8", "engine.slots=8", "engine.capacity=448", "demonstrations.capacity=320", "held_out.tasks=2",
+         "held_out.attempts=2", "held_out.max_action_tokens=8", "held_out.parts=[validation]"]
+
+
+def test_from_a_base_to_a_policy_that_collects(base_folder: Path, starter_pool: TrajectorySet, tmp_path: Path,
+                                               capsys: pytest.CaptureFixture[str]) -> None:
+    demonstrations = tmp_path / "demonstrations.parquet"
+    few = [*starter_pool.part("supervised").trajectories[:60], *starter_pool.part("validation").trajectories[:5]]
+    write_trajectories(demonstrations, few)
+    folder = load_program("train_policy").main([*QUICK, "model=path", f"model.pretrained={base_folder}",
+                                                f"demonstrations.paths=[{demonstrations}]", f"output={tmp_path / 'policy'}"])
+    record = json.loads((folder / "policy.json").read_text())
+    assert record["counts"]["attempts"] == 60
+    assert record["counts"]["of_other_parts"] == {"validation": 5}
+    assert record["counts"]["lessons"] + sum(record["counts"]["left_out"].values()) == 60
+    assert set(record["held_out"]) == {"validation_sampled", "validation_greedy"}
+    assert record["held_out"]["validation_sampled"]["attempts"] == 4
+    assert record["tokenizer_fingerprint"] == load_tokenizer(folder).fingerprint
+    assert "pass@1" in capsys.readouterr().out
+
+    collected = load_program("collect").main([
+        "tracked=false", "progress=false", "policy=[careful,language]", f"language.language.model={folder}", "language.language.device=cpu",
+        "language.language.engine.slots=4", "language.language.engine.capacity=448", "language.language.max_action_tokens=8",
+        f"output={tmp_path / 'mixed.parquet'}", "parts.supervised.tasks=0", "parts.validation.tasks=0", "parts.evaluation.tasks=0",
+        "parts.verifier.tasks=2", "parts.verifier.attempts=2"])
+    assert [t.policy for t in collected.trajectories] == ["careful", "careful", "language", "language"] * 2
+
+
+def test_what_is_missing_is_said(base_folder: Path, starter_pool: TrajectorySet, tmp_path: Path) -> None:
+    program = load_program("train_policy")
+    with pytest.raises(UsageError, match="model=tiny has no weights"):
+        program.main(["model=tiny"])
+    none = tmp_path / "none.parquet"
+    write_trajectories(none, starter_pool.part("validation").trajectories[:3])
+    with pytest.raises(DataError, match="no attempt of the supervised part"):
+        program.main([*QUICK, "model=path", f"model.pretrained={base_folder}", f"demonstrations.paths=[{none}]", f"output={tmp_path}/p"])
+    with pytest.raises(UsageError, match=r"held_out\.parts=supervised"):
+        program.held_out_tasks(type("L", (), {"tasks": ()}), "supervised", 1, 0)
+    with pytest.raises(UsageError, match="the name of a script and of a language model"):
+        load_program("collect").main(["tracked=false", "policy=[careful]", "language={careful: {model: x}}", f"output={tmp_path}/x"])
+
+
+def test_shipped_configurations_compose() -> None:
+    cuda = compose("train_policy", ["engine=cuda", "model=base_512x8", "runtime=cuda"])
+    assert cuda.engine.dtype == "bfloat16"
+    assert compose("train_policy").engine.overlap is False
+    assert compose("collect", ["policy=[language]", "language.language.model=x"]).language.language.temperature == 1.0
+    assert compose("train_verifier", ["model=path", "model.pretrained=x"]).model.pretrained == "x"

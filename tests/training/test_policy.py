@@ -1,0 +1,91 @@
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from rmlab.errors import UsageError
+from rmlab.models.config import ModelConfig
+from rmlab.models.scratch import scratch_model
+from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig
+from rmlab.training.policy import accumulate, imitate
+from rmlab.training.policy_loss import token_logprobs
+
+SHAPE = ModelConfig(hidden_size=32, layers=2, heads=2, kv_heads=1, head_dim=16, intermediate_size=64, max_positions=64)
+QUIET = RuntimeConfig(device="cpu", progress=False)
+
+
+@dataclass
+class Lesson:
+    ids_T: Any
+    taught_T: Any
+
+
+def some_lessons(number: int) -> list[Lesson]:
+    """Sequences that count upwards from a random start; the second half is taught."""
+    rng = np.random.default_rng(0)
+    made = []
+    for _ in range(number):
+        length = int(rng.integers(6, 20))
+        ids = (np.arange(length) + rng.integers(0, 20)).astype(np.int32)
+        made.append(Lesson(ids, np.arange(length) >= length // 2))
+    return made
+
+
+def gradients(model: Any) -> dict[str, torch.Tensor]:
+    return {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def test_a_step_is_the_mean_over_taught_tokens_however_it_is_cut() -> None:
+    lessons = some_lessons(6)
+    by_cut = []
+    for micro in (6, 2, 1):
+        model = scratch_model(SHAPE, 64, 0)
+        loss, asked = accumulate(model, lessons, 63, TrainingConfig(micro_batch_size=micro), "cpu")
+        by_cut.append((float(loss), gradients(model)))
+        assert asked == sum(int(x.taught_T.sum()) for x in lessons)
+    single = []
+    model = scratch_model(SHAPE, 64, 0)
+    for lesson in lessons:
+        with torch.no_grad():
+            logits = model(input_ids=torch.from_numpy(lesson.ids_T.astype(np.int64))[None]).logits[0]
+        logprob = torch.log_softmax(logits, -1)
+        single += [float(-logprob[t - 1, lesson.ids_T[t]]) for t in np.flatnonzero(lesson.taught_T)]
+    for loss, gradient in by_cut:
+        assert loss == pytest.approx(np.mean(single), abs=1e-5)
+        for name, value in gradient.items():
+            torch.testing.assert_close(value, by_cut[0][1][name], atol=1e-5, rtol=1e-4)
+
+
+def test_logprobs_by_hand_and_only_where_wanted() -> None:
+    model = scratch_model(SHAPE, 64, 0).eval()
+    ids_BT = torch.tensor([[5, 6, 7, 8], [9, 9, 0, 0]])
+    wanted_BT = torch.tensor([[False, True, False, True], [False, True, False, False]])
+    found, entropy = token_logprobs(model, ids_BT, wanted_BT, temperature=2.0, entropy=True)
+    logits = model(input_ids=ids_BT).logits / 2.0
+    share = torch.softmax(logits, -1)
+    assert found[0, 1].item() == pytest.approx(torch.log(share[0, 0, 6]).item(), abs=1e-5)
+    assert found[0, 3].item() == pytest.approx(torch.log(share[0, 2, 8]).item(), abs=1e-5)
+    assert found[1, 1].item() == pytest.approx(torch.log(share[1, 0, 9]).item(), abs=1e-5)
+    assert entropy is not None
+    assert entropy[1, 1].item() == pytest.approx(-(share[1, 0] * share[1, 0].log()).sum().item(), abs=1e-4)
+    assert not found[~wanted_BT].any()
+    assert not entropy[~wanted_BT].any()
+
+
+def test_it_learns_what_is_taught() -> None:
+    model, lessons = scratch_model(SHAPE, 64, 0), some_lessons(64)
+    training = TrainingConfig(epochs=12, batch_size=16, micro_batch_size=16, threads=1)
+    took = imitate(model, lessons, 63, optimizer=OptimizerConfig(learning_rate=1e-2), training=training, runtime=QUIET, seed=0)
+    assert took.steps == 48
+    assert took.tokens == 12 * sum(len(x.ids_T) for x in lessons)
+    assert took.history[-1][1] < 0.3 < took.history[0][1]
+    again = scratch_model(SHAPE, 64, 0)
+    imitate(again, lessons, 63, optimizer=OptimizerConfig(learning_rate=1e-2), training=training, runtime=QUIET, seed=0)
+    assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+
+
+def test_nothing_to_learn_is_an_error() -> None:
+    with pytest.raises(UsageError, match="no demonstration"):
+        imitate(scratch_model(SHAPE, 64, 0), [], 63, optimizer=OptimizerConfig(), training=TrainingConfig(), runtime=QUIET, seed=0)
