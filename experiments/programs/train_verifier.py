@@ -8,7 +8,6 @@ scored, evaluation once → report and baselines → one MLflow run. A killed ru
 
 import shutil
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -18,6 +17,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from rmlab.ablation import selection as choice
+from rmlab.ablation import weak_tests
 from rmlab.ablation.cells import Identity, identify, tokenizer_identity
 from rmlab.ablation.factors import find_factors
 from rmlab.ablation.pool import read_index
@@ -28,17 +28,16 @@ from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.config import ModelConfig
+from rmlab.models.pretrained import folder_identity
 from rmlab.paths import runs_folder
 from rmlab.tracking.config import TrackingConfig, sweep_tags
 from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig, canonical
 from rmlab.trajectories.record import Trajectory
-from rmlab.trajectories.store import TrajectorySet
-from rmlab.verifiers.config import SEMANTICS, EvaluationConfig, PromptConfig
+from rmlab.verifiers.config import SEMANTICS, EvaluationConfig, ObjectiveConfig, PromptConfig
 
 if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
     from rmlab.training.supervised import Trained
-    from rmlab.verifiers.judgement import Results
     from rmlab.verifiers.material import Material
     from rmlab.verifiers.verifier import Verifier
 
@@ -53,6 +52,7 @@ class VerifierRun:
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     prompt: PromptConfig = field(default_factory=PromptConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
@@ -76,10 +76,13 @@ def identity(config: DictConfig) -> Identity:
     """Both hashes of a run, from its configuration and the content of its inputs."""
     index = read_index(config.data.path)
     if config.model.pretrained:
-        tokenizer = _folder_identity(Path(config.model.pretrained))
+        tokenizer = folder_identity(Path(config.model.pretrained))
     else:
         tokenizer = tokenizer_identity(config.model.tokenizer, index.part("supervised"), tokenizers.SEMANTICS)
-    return identify(config, pool=index.fingerprint, tokenizer=tokenizer, semantics=SEMANTICS | {"select": choice.SEMANTICS},
+    pool = index.fingerprint
+    if config.data.hidden_tests is not None:  # other labels: they follow from the pool, the tests and how they are taken
+        pool = fingerprint([pool, _file_identity(Path(config.data.tasks)), weak_tests.SEMANTICS])
+    return identify(config, pool=pool, tokenizer=tokenizer, semantics=SEMANTICS | {"select": choice.SEMANTICS},
                     factors=find_factors(config.tracking.factors))
 
 
@@ -95,8 +98,8 @@ def prepare(configs: Sequence[DictConfig]) -> None:
         key = fingerprint([settings.data.path, asdict(settings.model), asdict(settings.prompt), asdict(settings.evaluation)])
         if key not in made:
             made[key] = ready = _material(settings)
-            baseline_report(ready.judged, ready.pool.part("validation"), replicates=settings.evaluation.replicates)
-        choose(made[key], settings)
+            baseline_report(ready.judged, ready.fitted, replicates=settings.evaluation.replicates)
+        choose(_labelled(made[key], settings), settings)
 
 
 def run(config: DictConfig) -> str:
@@ -108,6 +111,7 @@ def run(config: DictConfig) -> str:
     from rmlab.tracking.store import Store
     from rmlab.training.device import accelerator
     from rmlab.verifiers.judgement import judge
+    from rmlab.verifiers.run_record import log_results, summary
 
     settings = _settings(config)
     device = accelerator(settings.training, settings.runtime)
@@ -120,15 +124,14 @@ def run(config: DictConfig) -> str:
     with RunLogger.start(Store.open(settings.tracking.uri), experiment, name, kind="verifier", tags=tags, once=True,
                          replaces=settings.tracking.replaces) as logger:
         logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
-        ready = _material(settings)
+        ready = _labelled(_material(settings), settings)
         chosen = choose(ready, settings)
-        _log_inputs(logger, ready, chosen, settings)
         verifier, took = fit(ready, chosen, settings, device, cell, logger)
         results = judge(verifier, ready, chosen.record()["resolved"] / settings.data.scale, settings.evaluation,
                         autocast=device.autocast, show=settings.runtime.progress)
-        _log_results(logger, verifier, results, settings)
+        log_results(logger, verifier, results)
     shutil.rmtree(cell, ignore_errors=True)
-    print(_summary(name, logger.run_id, took, results))
+    print(summary(name, logger.run_id, took, results))
     return logger.run_id
 
 
@@ -144,84 +147,72 @@ def choose(ready: "Material", settings: VerifierRun) -> Selection[Trajectory]:
 def fit(ready: "Material", chosen: Selection[Trajectory], settings: VerifierRun, device: Any, cell: Path,
         logger: "RunLogger") -> "tuple[Verifier, Trained]":
     """Trains a verifier on the chosen set; its checkpoint lies in the folder `cell` while it is under way."""
-    from rmlab.models.pretrained import load_model
-    from rmlab.models.scratch import scratch_model
     from rmlab.training.batching import total_steps
-    from rmlab.training.supervised import Example, train
+    from rmlab.training.supervised import train
     from rmlab.verifiers.answer import prove_answers
+    from rmlab.verifiers.objective import lesson
     from rmlab.verifiers.prompt import render
     from rmlab.verifiers.verifier import Verifier
 
-    answer = prove_answers(ready.tokenizer, [render(t, ready.tokenizer.reserved) for t in chosen.chosen])
-    if settings.model.pretrained:
-        model = load_model(Path(settings.model.pretrained))
-    else:
-        if settings.prompt.max_tokens > settings.model.max_positions:
-            raise RmlabError(f"prompt.max_tokens={settings.prompt.max_tokens} is longer than "
-                             f"model.max_positions={settings.model.max_positions}: raise the model's or lower the prompt's")
-        model = scratch_model(settings.model, ready.tokenizer.size, settings.seed)
-    logger.params({"model_parameters": sum(p.numel() for p in model.parameters())})
-    ids = {e.trajectory.trajectory_id: e.ids for e in ready.verifier}
-    examples = [Example(ids[t.trajectory_id], answer.target(bool(t.resolved))) for t in chosen.chosen]  # type: ignore[arg-type]  # chosen ones fit
+    answer = prove_answers(ready.tokenizer, [render(t, ready.tokenizer.reserved, settings.prompt) for t in chosen.chosen])
+    ids = {e.trajectory.trajectory_id: e.ids for e in ready.verifier if e.ids is not None}
     training = canonical(settings.training, settings.data.scale)
-    every = max(total_steps(len(examples), training) // POINTS, 1)
+    learned = lesson(chosen.chosen, ids, [e.trajectory for e in ready.verifier], settings.objective, training, answer)
+    model = _first_weights(settings, ready.tokenizer.size, learned.scalar)
+    _log_inputs(logger, ready, chosen, settings, model, learned.record)
+    every = max(total_steps(len(learned.items), learned.training) // POINTS, 1)
 
     def log(step: int, loss: float, rate: float, speed: float) -> None:
         if step % every == 0 or step == 1:
             logger.metrics({"train/loss": loss, "train/learning_rate": rate, "train/tokens_per_second": speed}, step)
 
-    took = train(model, examples, ready.tokenizer.pad_id, device, optimizer=settings.optimizer, training=training,
-                 runtime=settings.runtime, seed=settings.seed, checkpoint=cell / "checkpoint.safetensors", log=log,
-                 title=settings.tracking.name or "training")
+    def watch(step: int, routers: dict[str, float]) -> None:
+        if step % every == 0 or step == 1:
+            logger.metrics(routers, step)
+
+    took = train(model, learned.items, ready.tokenizer.pad_id, device, optimizer=settings.optimizer, training=learned.training,
+                 runtime=settings.runtime, seed=settings.seed, checkpoint=cell / "checkpoint.safetensors", log=log, watch=watch,
+                 loss=learned.loss, title=settings.tracking.name or "training")
     logger.metrics({"train/steps": took.steps, "train/tokens": took.tokens, "train/seconds": took.seconds})
-    return Verifier(model, ready.tokenizer, settings.prompt, answer), took
+    return Verifier(model, ready.tokenizer, settings.prompt, answer, settings.training.dtype), took
 
 
-def _log_inputs(logger: "RunLogger", ready: "Material", chosen: Selection[Trajectory], settings: VerifierRun) -> None:
-    """What the run reads: data sets, the table of the choice, and the few parameters that runs are compared by."""
-    from rmlab.verifiers.encoding import unfit_counts
+def _first_weights(settings: VerifierRun, vocabulary: int, scalar: bool) -> Any:
+    """The model before training. Raises RmlabError where the context is longer than it has positions for."""
+    from rmlab.models.moe import experts_of
+    from rmlab.models.pretrained import load_model
+    from rmlab.models.scalar_head import ScalarModel
+    from rmlab.models.scratch import scratch_model
+
+    if settings.model.pretrained:
+        model = load_model(Path(settings.model.pretrained))
+        if experts_of(model):
+            model.config.router_aux_loss_coef = settings.model.balance
+    else:
+        model = scratch_model(settings.model, vocabulary, settings.seed)
+    positions = int(model.config.max_position_embeddings)
+    if settings.prompt.max_tokens > positions:
+        raise RmlabError(f"prompt.max_tokens={settings.prompt.max_tokens} is longer than the {positions} positions of "
+                         f"{settings.model.pretrained or f'model={settings.model.name}'}: lower it, or raise model.max_positions of a "
+                         "model of random start")
+    return ScalarModel(model, settings.seed) if scalar else model
+
+
+def _log_inputs(logger: "RunLogger", ready: "Material", chosen: Selection[Trajectory], settings: VerifierRun, model: Any,
+                objective: dict[str, Any]) -> None:
+    """What the run reads, and the few parameters that runs are compared by."""
+    from rmlab.verifiers.run_record import log_inputs, model_parameters
 
     record = chosen.record()
-    record["evaluation_unfit"] = unfit_counts(ready.evaluation)
-    logger.json("selection.json", record)
+    weak = ready.weak.record() if ready.weak else None
+    log_inputs(logger, ready, chosen.chosen, {**record, "objective": objective, "weak_tests": weak}, Path(settings.data.path))
     logger.params({
         "seed": settings.seed, "data_scale": settings.data.scale, "resolved_share": round(record["resolved"] / record["taken"], 4),
         "learning_rate": settings.optimizer.learning_rate, "epochs": settings.training.epochs, "match": settings.training.match.value,
-        "hidden_size": settings.model.hidden_size, "layers": settings.model.layers,
+        "objective": settings.objective.kind.value, **model_parameters(model),
     })
-    logger.tags({"dataset": ready.pool.fingerprint, "tokenizer": ready.tokenizer.fingerprint})
-    source = {"path": Path(settings.data.path).name, "pool": ready.pool.fingerprint, **ready.pool.metadata}
-    parts = {"training": chosen.chosen, "validation": [e.trajectory for e in ready.validation],
-             "evaluation": [e.trajectory for e in ready.evaluation]}
-    for context, trajectories in parts.items():
-        part = TrajectorySet(tuple(trajectories), {})
-        logger.dataset(Path(settings.data.path).stem, part.fingerprint, context, source,
-                       {"trajectories": len(part), "resolved": sum(t.resolved is True for t in part.trajectories)})
-
-
-def _log_results(logger: "RunLogger", verifier: "Verifier", results: "Results", settings: VerifierRun) -> None:
-    from rmlab.verifiers.score_table import write_score_table
-    from rmlab.verifiers.verifier import save_verifier
-
-    logger.json("report.json", results.report)
-    logger.json("baselines.json", results.baselines)
-    for part, found in (("eval", results.report), ("validation", results.validation_report)):
-        for name, value in (found or {}).items():
-            if isinstance(value, dict) and name.endswith("_at_k"):
-                for k, at_k in value.items():
-                    logger.metric(f"{part}/{name}", at_k, int(k))
-            elif isinstance(value, int | float) and name not in ("replicates", "seed"):
-                logger.metric(f"{part}/{name}", value)
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        write_score_table(folder / "scores.parquet", results.evaluation)
-        logger.artifact(folder / "scores.parquet")
-        if results.validation is not None:
-            logger.json("validation_report.json", results.validation_report)
-            write_score_table(folder / "validation_scores.parquet", results.validation)
-            logger.artifact(folder / "validation_scores.parquet")
-        save_verifier(folder / "model", verifier)
-        logger.artifact(folder / "model")
+    if weak:
+        logger.metrics({f"labels/{name}": value for name, value in weak.items()})
 
 
 def _material(settings: VerifierRun) -> "Material":
@@ -230,39 +221,22 @@ def _material(settings: VerifierRun) -> "Material":
     return read_material(Path(settings.data.path), settings.model, settings.prompt, settings.evaluation, runs_folder() / "cache")
 
 
+def _labelled(ready: "Material", settings: VerifierRun) -> "Material":
+    from rmlab.verifiers.material import weakly_labelled
+
+    return weakly_labelled(ready, settings.data, runs_folder() / "cache", settings.runtime.progress)
+
+
 def _settings(config: DictConfig) -> VerifierRun:
     settings = OmegaConf.to_object(config)
     assert isinstance(settings, VerifierRun)
     return settings
 
 
-def _folder_identity(folder: Path) -> str:
-    """Of every file of a pretrained model: its weights change results as its tokenizer does."""
-    if not folder.is_dir():
-        raise DataError(f"model.pretrained={folder}: there is no such folder. Models are not downloaded here; name a local one.")
-    return fingerprint(sorted([p.name, file_fingerprint(p)] for p in folder.iterdir() if p.suffix in (".json", ".safetensors", ".txt")))
-
-
-def _summary(name: str, run_id: str, took: "Trained", results: "Results") -> str:
-    """What was found, in a few lines."""
-    report, baselines = results.report, results.baselines
-    most = max(report["rm_at_k"], key=int)
-    low, high = report["ci95"].get("auc_within_task") or (None, None)
-    speed = took.tokens / max(took.seconds, 1e-9)
-    return "\n".join([
-        f"{name}: {took.steps} steps, {took.tokens:,} tokens in {took.seconds:.1f} s ({speed:,.0f} tokens/s)",
-        f"  AUC within task {_number(report['auc_within_task'])} [{_number(low)}, {_number(high)}], "
-        f"pooled {_number(report['auc_pooled'])}, ECE {_number(report['ece_width_10'])}",
-        f"  pass@1 {_number(report['pass_at_k']['1'])}, RM@{most} {_number(report['rm_at_k'][most])}, "
-        f"pass@{most} {_number(report['pass_at_k'][most])}",
-        *(f"  {baseline}: AUC within task {_number(found.get('auc_within_task'))}, RM@{most} {_number(found['rm_at_k'].get(most))}"
-          for baseline, found in baselines.items() if found.get("rm_at_k")),
-        f"  MLflow run {run_id}",
-    ])
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+def _file_identity(path: Path) -> str:
+    if not path.is_file():
+        raise DataError(f"data.tasks={path}: there is no such file. Name the tasks file that the trajectories were collected from.")
+    return file_fingerprint(path)
 
 
 if __name__ == "__main__":

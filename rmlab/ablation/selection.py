@@ -28,6 +28,10 @@ class DataConfig:
 
     path: Parquet file of the pool. scale: examples in all. label_ratio: resolved:unresolved. policies, sources: weight by
     name (a name that is left out gets nothing); empty = the proportions of what is there, within each label.
+    fits: tokens that a training prompt and its answer may have, whatever the context; null = the context (`prompt.max_tokens`).
+    refilter: take the context all the same. Neither says anything of what is scored.
+    hidden_tests: label the training set by so many hidden tests of each task (`rmlab.ablation.weak_tests`); null = by all, as the
+    pool has it. tasks: the tasks file that they stand in.
     """
 
     path: str = "${rmlab.starter:trajectories.parquet}"
@@ -35,6 +39,15 @@ class DataConfig:
     label_ratio: str = "1:1"
     policies: dict[str, float] = field(default_factory=dict)
     sources: dict[str, float] = field(default_factory=dict)
+    fits: int | None = None
+    refilter: bool = False
+    hidden_tests: int | None = None
+    tasks: str = "${rmlab.starter:tasks.parquet}"
+
+    @property
+    def room(self) -> int | None:
+        """Tokens that a training prompt and its answer may have; None = whatever is read of it."""
+        return None if self.refilter else self.fits
 
 
 class Candidate(Protocol):

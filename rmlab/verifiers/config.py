@@ -1,8 +1,9 @@
-"""What a verifier reads and on what it is judged."""
+"""What a verifier reads, how it answers, and on what it is judged."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rmlab.microswe.episode import Evidence
 from rmlab.training import config as training
 
 SEMANTICS: dict[str, int] = {"render": 1, "train": training.SEMANTICS, "score": 1}
@@ -19,12 +20,43 @@ class OverLength(StrEnum):
     drop = "drop"
 
 
+class Shows(StrEnum):
+    """How much of an attempt a prompt shows."""
+
+    whole = "whole"
+    patch_only = "patch_only"  # the issue and the patch, no turn
+    without_runs = "without_runs"  # all but what the agent ran by its own choice, and what that showed
+
+
 @dataclass
 class PromptConfig:
-    """max_tokens: the context, answer token included. over_length: see OverLength."""
+    """max_tokens: the context, answer token included. over_length: see OverLength. shows: see Shows.
+
+    evidence: voluntary leaves the environment's own final value out, as collecting under `environment.evidence=voluntary` does.
+    """
 
     max_tokens: int = 512
     over_length: OverLength = OverLength.rank_last
+    shows: Shows = Shows.whole
+    evidence: Evidence = Evidence.final
+
+
+class Objective(StrEnum):
+    """What a verifier learns to say: see `rmlab.verifiers.objective`."""
+
+    answer = "answer"  # YES or NO as the next token
+    scalar = "scalar"  # one number from a head of its own, binary cross-entropy
+    pairs = "pairs"  # the same head, a resolved attempt above an unresolved one of its task (Bradley-Terry)
+
+
+@dataclass
+class ObjectiveConfig:
+    """smoothing: share of the target that the wrong answer gets, 0 to 0.5. difficulty: 0 = every example counts alike, else
+    exp(difficulty × share of the task's attempts that are unresolved), mean 1."""
+
+    kind: Objective = Objective.answer
+    smoothing: float = 0.0
+    difficulty: float = 0.0
 
 
 @dataclass

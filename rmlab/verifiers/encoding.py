@@ -42,18 +42,18 @@ def encode(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: Pro
     cache: folder that remembers the ids of this very sequence of trajectories. Raises DataError where a message forged a
     turn in spite of the escape (a tokenizer that normalises special tokens).
     """
-    whole = _cached_ids(trajectories, tokenizer, cache) if cache else prompt_ids(trajectories, tokenizer)
+    whole = _cached_ids(trajectories, tokenizer, config, cache) if cache else prompt_ids(trajectories, tokenizer, config)
     front = 1 if tokenizer.hf.bos_token_id is not None else 0
     return [Encoded(trajectory, fit(ids, config, front), len(ids)) for trajectory, ids in zip(trajectories, whole, strict=True)]
 
 
-def prompt_ids(trajectories: Sequence[Trajectory], tokenizer: Tokenizer) -> list[Ids]:
-    """The ids of each trajectory's whole prompt."""
-    found = tokenizer.encode([render(t, tokenizer.reserved) for t in trajectories])
+def prompt_ids(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig | None = None) -> list[Ids]:
+    """The ids of each trajectory's prompt, before any cut. config: what it shows (None = the whole attempt)."""
+    found = tokenizer.encode([render(t, tokenizer.reserved, config) for t in trajectories])
     for trajectory, ids in zip(trajectories, found, strict=True):
-        if ids.count(tokenizer.start_id) != turns_of(trajectory):
+        if ids.count(tokenizer.start_id) != turns_of(trajectory, config):
             raise DataError(f"the prompt of {trajectory.trajectory_id} has {ids.count(tokenizer.start_id)} turns instead of "
-                            f"{turns_of(trajectory)}: this tokenizer reads special tokens where there are none")
+                            f"{turns_of(trajectory, config)}: this tokenizer reads special tokens where there are none")
     return [np.array(ids, dtype=np.int32) for ids in found]
 
 
@@ -82,15 +82,16 @@ def _word(resolved: bool | None) -> str:
     return "unlabelled" if resolved is None else "resolved" if resolved else "unresolved"
 
 
-def _cached_ids(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, cache: Path) -> list[Ids]:
+def _cached_ids(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig, cache: Path) -> list[Ids]:
     """`prompt_ids` from one file of the cache (all ids in a row, and where each prompt ends), written where it is not there.
 
     A file that a kill or a full disk left unreadable cannot be: it is renamed into place whole.
     """
     which = fingerprint_lines(t.content_id for t in trajectories)
-    path = cache / f"{fingerprint([SEMANTICS['render'], tokenizer.fingerprint, which])}.npz"
+    shown = [config.shows.value, config.evidence.value]
+    path = cache / f"{fingerprint([SEMANTICS['render'], tokenizer.fingerprint, which, shown])}.npz"
     if not path.is_file():
-        ids = prompt_ids(trajectories, tokenizer)
+        ids = prompt_ids(trajectories, tokenizer, config)
         ends = np.cumsum([len(one) for one in ids], dtype=np.int64)
         with atomic_path(path) as temporary:
             np.savez(temporary, ids=np.concatenate(ids) if ids else np.zeros(0, np.int32), ends=ends)

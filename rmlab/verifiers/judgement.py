@@ -38,5 +38,5 @@ def judge(verifier: Verifier, material: Material, training_prior: float, config:
     evaluation = scored(material.evaluation, "scoring evaluation")
     found = report(evaluation, replicates=config.replicates, validation=validation, training_prior=training_prior)
     found["fit_rate"] = sum(e.n_tokens < verifier.prompt.max_tokens for e in material.evaluation) / len(material.evaluation)
-    baselines = baseline_report(material.judged, material.pool.part("validation"), replicates=config.replicates)
+    baselines = baseline_report(material.judged, material.fitted, replicates=config.replicates)
     return Results(evaluation, found, validation, report(validation, replicates=config.replicates) if validation else None, baselines)

@@ -1,12 +1,15 @@
 """What cells are made from: the pool, read and proven, and its parts as token ids."""
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from rmlab.ablation.selection import DataConfig
+from rmlab.ablation.weak_tests import WeakLabels, weak_labels
 from rmlab.errors import DataError
 from rmlab.models.config import ModelConfig
+from rmlab.models.pretrained import tasks_of_base
 from rmlab.models.tokenizer import Tokenizer, load_tokenizer
 from rmlab.trajectories.parts import check_parts
 from rmlab.trajectories.record import Part, Trajectory
@@ -15,24 +18,41 @@ from rmlab.verifiers.config import EvaluationConfig, PromptConfig
 from rmlab.verifiers.encoding import Encoded, encode
 from rmlab.verifiers.leaks import check_leaks
 from rmlab.verifiers.tokens import verifier_tokenizer
+from rmlab.verifiers.visibility import visible
 
 READ: tuple[Part, ...] = ("supervised", "verifier", "validation", "evaluation")
 
 
 @dataclass(frozen=True)
 class Material:
-    """pool: the whole file. verifier: that part; validation, evaluation: the attempts of these parts that are scored."""
+    """pool: the whole file. verifier: that part; validation, evaluation: the attempts of these parts that are scored.
+
+    pretraining: what is known of the text that the model has read before. weak: where the verifier part is labelled by a few of
+    the hidden tests; its attempts in `verifier` then carry those labels, `pool` keeps the full ones.
+    """
 
     pool: TrajectorySet
     tokenizer: Tokenizer
     verifier: list[Encoded]
     validation: list[Encoded]
     evaluation: list[Encoded]
+    prompt: PromptConfig
+    pretraining: str
+    weak: WeakLabels | None = None
 
     @property
     def judged(self) -> TrajectorySet:
-        """The attempts of `evaluation`, as a set."""
-        return TrajectorySet(tuple(e.trajectory for e in self.evaluation), self.pool.metadata)
+        """The attempts of `evaluation` as the environment shows them (`prompt.evidence`), whole: what baselines read."""
+        return self._shown([e.trajectory for e in self.evaluation])
+
+    @property
+    def fitted(self) -> TrajectorySet:
+        """All attempts of the validation part, likewise: what baselines are fitted on."""
+        return self._shown(self.pool.part("validation").trajectories)
+
+    def _shown(self, trajectories: Sequence[Trajectory]) -> TrajectorySet:
+        environment = PromptConfig(evidence=self.prompt.evidence)
+        return TrajectorySet(tuple(visible(t, environment) for t in trajectories), self.pool.metadata)
 
 
 def read_material(path: Path, model: ModelConfig, prompt: PromptConfig, evaluation: EvaluationConfig, cache: Path) -> Material:
@@ -44,6 +64,7 @@ def read_material(path: Path, model: ModelConfig, prompt: PromptConfig, evaluati
     check_parts(pool.trajectories)
     read = TrajectorySet(tuple(t for t in pool.trajectories if t.split in READ), pool.metadata)
     check_leaks(read.trajectories)
+    pretraining = check_pretraining(Path(model.pretrained) if model.pretrained else None, pool.metadata)
     if model.pretrained:
         tokenizer = load_tokenizer(Path(model.pretrained))
     else:
@@ -57,7 +78,35 @@ def read_material(path: Path, model: ModelConfig, prompt: PromptConfig, evaluati
     def encoded(trajectories: Sequence[Trajectory]) -> list[Encoded]:
         return encode(trajectories, tokenizer, prompt, cache / "token_ids")
 
-    return Material(pool, tokenizer, encoded(read.part("verifier").trajectories), encoded(watched), encoded(judged))
+    return Material(pool, tokenizer, encoded(read.part("verifier").trajectories), encoded(watched), encoded(judged), prompt, pretraining)
+
+
+def weakly_labelled(ready: Material, data: DataConfig, cache: Path, show: bool = False) -> Material:
+    """The same with the verifier part labelled by `data.hidden_tests` of each task's tests; as it is where that is null."""
+    if data.hidden_tests is None:
+        return ready
+    weak = weak_labels(ready.pool.part("verifier"), Path(data.tasks), data.hidden_tests, cache, show)
+    relabelled = [replace(e, trajectory=replace(e.trajectory, resolved=weak.resolved.get(e.trajectory.trajectory_id),
+                                                label_source=f"{weak.tests} hidden tests")) for e in ready.verifier]
+    return replace(ready, verifier=relabelled, weak=weak)
+
+
+def check_pretraining(folder: Path | None, metadata: Mapping[str, str]) -> str:
+    """What is known of whether a model has read what it will be judged on, in a few words.
+
+    metadata: of the pool. Raises DataError for a base that was kept clear of other tasks than those of the pool.
+    """
+    if folder is None:
+        return "none"
+    kept_clear, tasks = tasks_of_base(folder), metadata.get("tasks_fingerprint")
+    if kept_clear is None:
+        return "unknown: the model is from elsewhere"
+    if tasks is None:
+        return f"unknown: kept clear of the tasks {kept_clear}, the pool does not name its own"
+    if kept_clear != tasks:
+        raise DataError(f"{folder} was kept clear of the tasks {kept_clear}, the pool was collected at the tasks {tasks}: it may have read "
+                        "what it will be judged on. Take the base and the pool that belong together, or pretrain again.")
+    return f"kept clear of the pool's tasks ({tasks})"
 
 
 def evaluated(trajectories: Sequence[Trajectory], config: EvaluationConfig, number: int | None) -> list[Trajectory]:

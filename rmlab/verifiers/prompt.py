@@ -14,32 +14,37 @@ from typing import get_args
 from rmlab.errors import DataError
 from rmlab.models.tokenizer import IM_END, IM_START
 from rmlab.trajectories.record import Role, Trajectory
+from rmlab.verifiers.config import PromptConfig, Shows
+from rmlab.verifiers.visibility import visible
 
 YES, NO = "YES", "NO"
 RESERVED = (IM_START, IM_END)
 LINE_CHARACTERS = 400  # of the issue's first line and of the last observation, where the question repeats them
 
+SOLVED = f"Is the issue solved? Answer {YES} or {NO}."
 OPEN_ANSWER = f"{IM_START}assistant\n"
 
 
-def render(trajectory: Trajectory, reserved: Sequence[str] = RESERVED) -> str:
-    """The prompt's text; YES or NO follows it directly.
+def render(trajectory: Trajectory, reserved: Sequence[str] = RESERVED, config: PromptConfig | None = None, ask: str = SOLVED) -> str:
+    """The prompt's text; YES or NO follows it directly (another answer where `ask` is another question).
 
     reserved: strings that the tokenizer reads as special tokens; content that holds them is escaped, so that no message
-    can forge a turn. Raises DataError for a role that is not known.
+    can forge a turn. config: what is shown (None = the whole attempt). Raises DataError for a role that is not known.
     """
+    shown = visible(trajectory, config) if config else trajectory
     turns = []
-    for message in trajectory.messages:
+    for message in shown.messages:
         if message.role not in get_args(Role):
             raise DataError(f"trajectory {trajectory.trajectory_id} has the role {message.role!r}: "
                             f"it must be one of {', '.join(get_args(Role))}")
         turns.append(_turn(message.role, escape(message.content, reserved)))
-    return "".join([*turns, _turn("user", escape(_question(trajectory), reserved)), OPEN_ANSWER])
+    with_last = config is None or config.shows is not Shows.patch_only
+    return "".join([*turns, _turn("user", escape(_question(shown, with_last, ask), reserved)), OPEN_ANSWER])
 
 
-def turns_of(trajectory: Trajectory) -> int:
+def turns_of(trajectory: Trajectory, config: PromptConfig | None = None) -> int:
     """How many turns `render` opens: the messages, the question and the answer."""
-    return len(trajectory.messages) + 2
+    return len((visible(trajectory, config) if config else trajectory).messages) + 2
 
 
 def escape(text: str, reserved: Sequence[str] = RESERVED) -> str:
@@ -47,13 +52,13 @@ def escape(text: str, reserved: Sequence[str] = RESERVED) -> str:
     return _pattern(tuple(reserved)).sub(lambda found: f"{found[0][0]}\\{found[0][1:]}", text)
 
 
-def _question(trajectory: Trajectory) -> str:
+def _question(trajectory: Trajectory, with_last: bool, ask: str) -> str:
     issue = next((m.content for m in trajectory.messages if m.role == "user"), "")
     seen = next((m.content for m in reversed(trajectory.messages) if m.role in ("user", "tool")), "")
-    return (f"Asked: {_line(issue.strip().split(chr(10))[0])}\n"
-            f"Last: {_line(seen.strip().split(chr(10))[-1])}\n"
+    last = f"Last: {_line(seen.strip().split(chr(10))[-1])}\n" if with_last else ""
+    return (f"Asked: {_line(issue.strip().split(chr(10))[0])}\n{last}"
             f"Patch:\n{(trajectory.patch or 'none').strip()}\n"
-            f"Is the issue solved? Answer {YES} or {NO}.")
+            f"{ask}")
 
 
 def _line(text: str) -> str:

@@ -1,5 +1,7 @@
 """What does a verifier say of attempts? Score = two-way softmax of the YES and NO logits, in float32.
 
+A model with a scalar head says one number in their place: it stands for the difference of the two logits.
+
 A score depends on its prompt alone: not on the batch it was in, on the padding, or on the order of the table.
 """
 
@@ -13,6 +15,8 @@ from numpy.typing import NDArray
 
 from rmlab.metrics.scores import Scores
 from rmlab.models.last_position import last_logits, pad_right
+from rmlab.models.moe import Routing
+from rmlab.models.scalar_head import ScalarModel, last_scalar
 from rmlab.progress import progress
 from rmlab.verifiers.answer import AnswerTokens
 from rmlab.verifiers.config import OverLength, PromptConfig
@@ -36,10 +40,18 @@ def score_ids(model: Any, prompts: Sequence[Sequence[int] | NDArray[np.int32]], 
         for rows in batches_by_tokens([len(p) for p in prompts], batch_tokens):
             ids_BT, length_B = pad_right([prompts[i] for i in rows], pad_id)
             with autocast():
-                logits_BV = last_logits(model, ids_BT.to(device), length_B.to(device))
-            score_N[rows] = torch.sigmoid(logits_BV[:, answer.yes] - logits_BV[:, answer.no]).cpu().double().numpy()
+                margin_B = margins(model, ids_BT.to(device), length_B.to(device), answer)
+            score_N[rows] = torch.sigmoid(margin_B).cpu().double().numpy()
             advance(int(length_B.sum()))
     return score_N
+
+
+def margins(model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor, answer: AnswerTokens, routing: Routing | None = None) -> torch.Tensor:
+    """margin_B in float32: the logit of YES less that of NO, or what a scalar head says; the score is its sigmoid."""
+    if isinstance(model, ScalarModel):
+        return last_scalar(model, ids_BT, length_B, routing)
+    logits_BV = last_logits(model, ids_BT, length_B, routing)
+    return logits_BV[:, answer.yes] - logits_BV[:, answer.no]
 
 
 def batches_by_tokens(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:

@@ -1,12 +1,13 @@
 """A verifier: a language model, its tokenizer, and how it is asked. One folder when saved.
 
-verifier.json says with which renderer and scoring it was trained, what the answers' ids are and which tokenizer belongs
-to it; loading proves all of it, because a verifier that is asked otherwise than it was trained is a different verifier.
+verifier.json says with which renderer, scoring and arithmetic it was trained, what the answers' ids are, whether it has a
+scalar head and which tokenizer belongs to it; loading proves all of it, because a verifier that is asked otherwise than it was
+trained is a different verifier.
 """
 
 import json
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,15 @@ import numpy as np
 from rmlab.errors import DataError
 from rmlab.files import atomic_folder, write_text
 from rmlab.metrics.scores import Scores
+from rmlab.microswe.episode import Evidence
 from rmlab.models.pretrained import load_model, no_bars
+from rmlab.models.scalar_head import ScalarModel, load_head
 from rmlab.models.tokenizer import IM_END, Tokenizer, load_tokenizer
+from rmlab.training.config import Dtype
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers import prompt, scoring
 from rmlab.verifiers.answer import AnswerTokens, prove_answers
-from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig
+from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig, Shows
 from rmlab.verifiers.encoding import Encoded, encode
 
 FORMAT = 1
@@ -31,22 +35,34 @@ ASKED = {stage: SEMANTICS[stage] for stage in ("render", "score")}
 
 @dataclass(frozen=True)
 class Verifier:
-    """model: a transformers causal language model on its device, in evaluation mode when it scores."""
+    """model: a transformers causal language model, or one with a scalar head, on its device, in evaluation mode when it scores.
+
+    dtype: arithmetic that it was trained in and scores in.
+    """
 
     model: Any
     tokenizer: Tokenizer
     prompt: PromptConfig
     answer: AnswerTokens
+    dtype: Dtype = Dtype.float32
+
+    def autocast(self) -> AbstractContextManager[Any]:
+        """The context of its arithmetic."""
+        import torch
+
+        device = next(self.model.parameters()).device
+        return torch.autocast(device.type, torch.bfloat16) if self.dtype is Dtype.bfloat16 else nullcontext()
 
     def encode(self, trajectories: Sequence[Trajectory]) -> list[Encoded]:
         """Prompts as this verifier reads them."""
         return encode(trajectories, self.tokenizer, self.prompt)
 
-    def score(self, encoded: Sequence[Encoded], *, batch_tokens: int = 16384, autocast: scoring.Autocast = nullcontext, show: bool = False,
-              title: str = "score") -> Scores:
-        """The score table of encoded trajectories, in their order."""
+    def score(self, encoded: Sequence[Encoded], *, batch_tokens: int = 16384, autocast: scoring.Autocast | None = None,
+              show: bool = False, title: str = "score") -> Scores:
+        """The score table of encoded trajectories, in their order. autocast: None = the verifier's own arithmetic."""
         score_N = scoring.score_ids(self.model, [e.ids for e in encoded if e.ids is not None], self.answer,
-                                    self.tokenizer.pad_id, batch_tokens=batch_tokens, autocast=autocast, show=show, title=title)
+                                    self.tokenizer.pad_id, batch_tokens=batch_tokens, autocast=autocast or self.autocast,
+                                    show=show, title=title)
         return scoring.score_table(encoded, score_N, self.prompt)
 
 
@@ -54,13 +70,19 @@ def save_verifier(folder: Path, verifier: Verifier) -> None:
     """Writes model (safetensors), tokenizer and verifier.json as one folder, whole or not at all."""
     no_bars()
     with atomic_folder(folder) as temporary:
-        verifier.model.save_pretrained(str(temporary), safe_serialization=True)
+        scalar = isinstance(verifier.model, ScalarModel)
+        (verifier.model.model if scalar else verifier.model).save_pretrained(str(temporary), safe_serialization=True)
+        if scalar:
+            verifier.model.save_head(temporary)
         verifier.tokenizer.save(temporary)
         record = {
             "format": FORMAT,
             "semantics": ASKED,
-            "prompt": {"max_tokens": verifier.prompt.max_tokens, "over_length": verifier.prompt.over_length.value},
+            "prompt": {"max_tokens": verifier.prompt.max_tokens, "over_length": verifier.prompt.over_length.value,
+                       "shows": verifier.prompt.shows.value, "evidence": verifier.prompt.evidence.value},
             "answer": asdict(verifier.answer),
+            "head": "scalar" if scalar else "answer",
+            "dtype": verifier.dtype.value,
             "tokenizer": verifier.tokenizer.fingerprint,
         }
         write_text(temporary / RECORD, json.dumps(record, indent=1))
@@ -71,7 +93,10 @@ def load_verifier(folder: Path) -> Verifier:
     folder = Path(folder)
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-        config = PromptConfig(int(record["prompt"]["max_tokens"]), OverLength(record["prompt"]["over_length"]))
+        asked = record["prompt"]
+        config = PromptConfig(int(asked["max_tokens"]), OverLength(asked["over_length"]), Shows(asked.get("shows", "whole")),
+                              Evidence(asked.get("evidence", "final")))  # a folder from before there was a choice
+        dtype, scalar = Dtype(record.get("dtype", "float32")), {"scalar": True, "answer": False}[record.get("head", "answer")]
         answer = AnswerTokens(int(record["answer"]["yes"]), int(record["answer"]["no"]))
         stated, semantics = record["tokenizer"], record["semantics"]
     except FileNotFoundError as error:
@@ -91,5 +116,6 @@ def load_verifier(folder: Path) -> Verifier:
     rows = int(model.get_input_embeddings().weight.shape[0])
     if rows < tokenizer.size or not np.all(np.array([answer.yes, answer.no]) < rows):
         raise DataError(f"{folder}: the model knows {rows} tokens, its tokenizer {tokenizer.size}: they do not belong together")
-    model.eval()
-    return Verifier(model, tokenizer, config, answer)
+    whole = load_head(model, folder) if scalar else model
+    whole.eval()
+    return Verifier(whole, tokenizer, config, answer, dtype)

@@ -124,6 +124,7 @@ def test_every_shipped_sweep_reads_at_every_preset(name: str) -> None:
     for preset in raw["presets"]:
         spec = read_sweep(name, preset)
         for level in spec.levels:
-            compose(spec.program, [*spec.overrides, *spec.factors[0].overrides(level)])
+            for arm in spec.arm_levels:
+                compose(spec.program, [*spec.overrides, *spec.sets(level, arm)])
         if spec.arms and spec.arms.factor == "match":
             assert compose(spec.program, spec.overrides).training.reference_scale == spec.baseline

@@ -1,0 +1,90 @@
+"""What a verifier's run leaves in the tracking store: its inputs, the few parameters that runs are compared by, its results."""
+
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rmlab.tracking.run import RunLogger
+from rmlab.training.supervised import Trained
+from rmlab.trajectories.record import Trajectory
+from rmlab.trajectories.store import TrajectorySet
+from rmlab.verifiers.encoding import unfit_counts
+from rmlab.verifiers.judgement import Results
+from rmlab.verifiers.material import Material
+from rmlab.verifiers.score_table import write_score_table
+from rmlab.verifiers.verifier import Verifier, save_verifier
+
+
+def log_inputs(logger: RunLogger, ready: Material, chosen: Sequence[Trajectory], selection: Mapping[str, Any], path: Path) -> None:
+    """What the run reads: the table of the choice (`selection.json`), data sets, and what its model has read before.
+
+    chosen: the training set. selection: plain values of the choice. path: of the pool.
+    """
+    logger.json("selection.json", {**selection, "evaluation_unfit": unfit_counts(ready.evaluation)})
+    logger.tags({"dataset": ready.pool.fingerprint, "tokenizer": ready.tokenizer.fingerprint, "pretraining": ready.pretraining})
+    source = {"path": path.name, "pool": ready.pool.fingerprint, **ready.pool.metadata}
+    parts = {"training": chosen, "validation": [e.trajectory for e in ready.validation],
+             "evaluation": [e.trajectory for e in ready.evaluation]}
+    for context, trajectories in parts.items():
+        part = TrajectorySet(tuple(trajectories), {})
+        logger.dataset(path.stem, part.fingerprint, context, source,
+                       {"trajectories": len(part), "resolved": sum(t.resolved is True for t in part.trajectories)})
+
+
+def model_parameters(model: Any) -> dict[str, int]:
+    """The size of the model that is trained, as it is and not as it was asked for."""
+    shape = {"model_parameters": sum(p.numel() for p in model.parameters()), "hidden_size": int(model.config.hidden_size),
+             "layers": int(model.config.num_hidden_layers)}
+    experts = int(getattr(model.config, "num_experts", 0) or 0)
+    if not experts:
+        return shape | {"active_parameters": shape["model_parameters"]}
+    in_experts = sum(p.numel() for name, p in model.named_parameters() if ".experts." in name)
+    idle = in_experts * (experts - int(model.config.num_experts_per_tok)) // experts
+    return shape | {"active_parameters": shape["model_parameters"] - idle, "experts": experts}
+
+
+def log_results(logger: RunLogger, verifier: Verifier, results: Results) -> None:
+    """Reports, baselines, metrics by part, score tables and the verifier itself."""
+    logger.json("report.json", results.report)
+    logger.json("baselines.json", results.baselines)
+    for part, found in (("eval", results.report), ("validation", results.validation_report)):
+        for name, value in (found or {}).items():
+            if isinstance(value, dict) and name.endswith("_at_k"):
+                for k, at_k in value.items():
+                    logger.metric(f"{part}/{name}", at_k, int(k))
+            elif isinstance(value, int | float) and name not in ("replicates", "seed"):
+                logger.metric(f"{part}/{name}", value)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_score_table(folder / "scores.parquet", results.evaluation)
+        logger.artifact(folder / "scores.parquet")
+        if results.validation is not None:
+            logger.json("validation_report.json", results.validation_report)
+            write_score_table(folder / "validation_scores.parquet", results.validation)
+            logger.artifact(folder / "validation_scores.parquet")
+        save_verifier(folder / "model", verifier)
+        logger.artifact(folder / "model")
+
+
+def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
+    """What was found, in a few lines."""
+    report, baselines = results.report, results.baselines
+    most = max(report["rm_at_k"], key=int)
+    low, high = report["ci95"].get("auc_within_task") or (None, None)
+    speed = took.tokens_here / max(took.seconds, 1e-9)
+    resumed = f", {took.tokens_here:,} of them since it went on at step {took.resumed_at}," if took.resumed_at else ""
+    return "\n".join([
+        f"{name}: {took.steps} steps, {took.tokens:,} tokens{resumed} in {took.seconds:.1f} s ({speed:,.0f} tokens/s)",
+        f"  AUC within task {_number(report['auc_within_task'])} [{_number(low)}, {_number(high)}], "
+        f"pooled {_number(report['auc_pooled'])}, ECE {_number(report['ece_width_10'])}",
+        f"  pass@1 {_number(report['pass_at_k']['1'])}, RM@{most} {_number(report['rm_at_k'][most])}, "
+        f"pass@{most} {_number(report['pass_at_k'][most])}",
+        *(f"  {baseline}: AUC within task {_number(found.get('auc_within_task'))}, RM@{most} {_number(found['rm_at_k'].get(most))}"
+          for baseline, found in baselines.items() if found.get("rm_at_k")),
+        f"  MLflow run {run_id}",
+    ])
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.3f}"
