@@ -18,9 +18,8 @@ from typing import IO, Any
 
 from rmlab.errors import DataError
 from rmlab.trajectories.entries import DAMAGED, MB, Entry, Limits, Refusal, copy_bounded, first_line
-from rmlab.trajectories.places import Place
+from rmlab.trajectories.places import ARCHIVES, Place
 
-ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 OVER_TOTAL = "over the limit for one archive: unpack it yourself and import the folder"
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 ENDINGS = (".traj.json", ".tar.gz", ".tar.zst", ".json", ".jsonl", ".ndjson", ".traj", ".parquet", ".zip", ".tgz", ".md", ".csv")
+ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 # Folders and files that every harness makes: they name no run.
 COMMON = frozenset(
     {
@@ -32,6 +33,12 @@ COMMON = frozenset(
         "preds",
         "all_preds",
         "predictions",
+        "eval",
+        "evals",
+        "evaluation",
+        "evaluations",
+        "reports",
+        "labels",
         "data",
         "train",
         "test",
@@ -71,9 +78,21 @@ class Place:
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Folders around the file, outermost first: the root without its ending, then those within it."""
-        inner = tuple(self.path.split("/")[:-1]) if self.path else ()
-        return (stem(self.root), *inner)
+        """Folders around the file, outermost first: the root without its ending, then those within it. An archive within a
+        folder is a world of its own: what is around it does not count."""
+        inner = self.path.split("/")[:-1] if self.path else []
+        start = max((i for i, name in enumerate(inner) if name.lower().endswith(ARCHIVES)), default=None)
+        return tuple(map(stem, inner[start:])) if start is not None else (stem(self.root), *inner)
+
+    @property
+    def scope(self) -> frozenset[str]:
+        """Names of the folders down to the first that every harness makes: a report there is about what lies in that folder."""
+        named = []
+        for folder in self.folders:
+            if token(folder) in COMMON:
+                break
+            named.append(folder)
+        return tokens(named)
 
 
 def stem(name: str) -> str:

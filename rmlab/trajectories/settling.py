@@ -14,7 +14,7 @@ from typing import Any
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.trajectories.draft import Draft
 from rmlab.trajectories.importing import Found
-from rmlab.trajectories.labels.join import Attempt, Joined, join
+from rmlab.trajectories.labels.join import Attempt, Joined, in_scope, join
 from rmlab.trajectories.leakage import hidden_names
 from rmlab.trajectories.naming import family, repository
 from rmlab.trajectories.places import token, tokens
@@ -184,7 +184,7 @@ def _predicted(found: Found, task: list[str], names: list[frozenset[str]]) -> tu
         # One run's file may hold rows that go by other names (a part was run again): the run is what most rows say.
         run = min(Counter(filter(None, file.model.values())).items(), key=lambda item: (-item[1], item[0]), default=("", 0))[0]
         for one in file.patch:
-            takers = [i for i in by_task.get(one, ()) if shares[i] == top and top > 0 and found.drafts[i].joins]
+            takers = [i for i in by_task.get(one, ()) if shares[i] == top and found.drafts[i].joins and in_scope(file.place, own, names[i])]
             for i in takers:
                 if run:
                     model.setdefault(i, run)

@@ -106,7 +106,13 @@ def _takes(report: Report, n: int, top: int, best: int, attempt: Attempt) -> boo
         return token(report.system) in attempt.names
     if report.explicit:
         return n == top
-    return n > 0 and n == top and (n == best or names_of_report(report) <= attempt.names)
+    names = names_of_report(report)
+    return n == top and in_scope(report.place, names, attempt.names) and (n == best or names <= attempt.names)
+
+
+def in_scope(place: Place, names: frozenset[str], attempt: frozenset[str]) -> bool:
+    """Whether a file lies where the attempt lies, or shares a name with it that is more than the path that was given."""
+    return place.scope <= attempt or bool((names - {token(place.folders[0])}) & attempt)
 
 
 def _settle(same: Sequence[Attempt], stated: list[tuple[bool, str]], result: Joined) -> None:
