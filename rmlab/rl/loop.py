@@ -61,8 +61,11 @@ class Loop:
         return state
 
     def go(self, state: State, deadline: float | None = None) -> bool:
-        """Trains on until all steps are done (True) or time.monotonic() is past `deadline` between two steps (False; saved)."""
-        loop = self.supplies.loop
+        """Trains on until all steps are done (True) or time.monotonic() is past `deadline` between two steps (False; saved).
+
+        At least one step is made, so that slices of any length come to an end.
+        """
+        loop, first = self.supplies.loop, state.step
         saved = slice_started = time.monotonic()
         spent = state.seconds
         with progress(self.supplies.name, loop.steps, "steps", show=self.show) as advance:
@@ -72,7 +75,7 @@ class Loop:
                     self._look(state)
                 state.seconds = spent + time.monotonic() - slice_started
                 done = state.step >= loop.steps
-                late = deadline is not None and time.monotonic() >= deadline
+                late = deadline is not None and state.step > first and time.monotonic() >= deadline
                 if done or late or time.monotonic() - saved >= loop.checkpoint_seconds:
                     save_state(self.checkpoint, self.learner.model, self.learner.adam, state, self.run)
                     saved = time.monotonic()

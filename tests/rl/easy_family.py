@@ -14,23 +14,23 @@ from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import Task, write_tasks
 from rmlab.trajectories.record import Part
 
-NAMES = ("add", "more", "step", "next_one", "raised", "grown", "plus", "after")
+NAMES = ("add", "more", "step", "plus")
 
 
 def easy_task(part: Part, name: str, digit: int, source: str = "stdlib") -> Task:
     """`def NAME(x): return x + DIGIT`, where DIGIT should be 1."""
     code = f"def {name}(x):\n    return x + {digit}"
     return Task(
-        task_id=f"{part}/{name}/{digit}", function_id=f"{part}.{name}", package="easy", source=source, cluster=f"{part}-{name}", part=part,
+        task_id=f"{part}/{name}/{digit}", function_id=f"{part}.{name}", package="easy", source=source, cluster=f"{source}-{part}-{name}", part=part,
         entry=name, context="", original=f"def {name}(x):\n    return x + 1", code=code, lines=(2,), operators=("constant",),
         inputs=("(2,)", "(5,)"), outputs=("3", "6"), public=0, public_share=0.0)
 
 
 def easy_tasks() -> list[Task]:
     """A few for each part of the loop, with the withheld source in evaluation."""
-    parts: tuple[Part, ...] = ("rl", "validation", "evaluation")
-    own = [easy_task(part, f"{name}_{part}", digit) for part in parts for name in NAMES[:4] for digit in (2, 5, 8)]
-    return own + [easy_task("evaluation", f"{name}_withheld", digit, "human_eval") for name in NAMES[4:6] for digit in (2, 5, 8)]
+    numbers: dict[Part, int] = {"rl": 3, "validation": 4, "evaluation": 5}  # short names: conversations stay short
+    own = [easy_task(part, f"{name}_{n}", digit) for part, n in numbers.items() for name in NAMES[:4] for digit in (2, 5, 8)]
+    return own + [easy_task("evaluation", f"{name}_6", digit, "human_eval") for name in NAMES[2:4] for digit in (2, 5, 8)]
 
 
 def write_easy_tasks(path: Path) -> None:
@@ -75,7 +75,7 @@ def demonstrations(rng: np.random.Generator, number: int) -> list[list[tuple[str
     """Conversations (role, content) of edits with any digit, played in the environment itself."""
     made = []
     with Sandbox(1) as sandbox:
-        tasks = [easy_task("supervised", f"{NAMES[i % 4]}_{i % 3}", int(rng.integers(2, 10))) for i in range(number)]
+        tasks = [easy_task("supervised", f"{NAMES[i % 4]}_{i % 10}", int(rng.integers(2, 10))) for i in range(number)]
         for i, task in enumerate(tasks):
             episode = Episode(task, EnvironmentConfig())
             _settle(episode, sandbox)

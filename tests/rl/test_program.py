@@ -1,0 +1,125 @@
+"""Whole trainings of a tiny policy on an easy family: it learns, it goes on after a pause, a verifier pays, wrong input is one line."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rmlab.configuration import compose, load_program
+from rmlab.errors import DataError, RmlabError, UsageError
+from rmlab.paths import CONF
+from rmlab.tracking.query import TrackedRun, get_run
+from rmlab.tracking.store import Store
+from rmlab.verifiers.score_table import read_score_table
+
+SMALL = ["runtime=cpu", "runtime.progress=false", "workers=2", "training.threads=1", "engine.capacity=224", "rl.groups=6", "rl.attempts=8",
+         "rl.max_action_tokens=20", "rl.batch_tokens=8192", "watch.tasks=12", "watch.held_out_attempts=2", "watch.episodes=2",
+         "optimizer.learning_rate=3.0e-3", "keep_model=false"]
+
+
+def trained(easy: Path, where: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> TrackedRun:
+    monkeypatch.setenv("RMLAB_RUNS", str(where))
+    run_id = load_program("rl").main([f"start={easy / 'policy'}", f"tasks={easy / 'tasks.parquet'}", *SMALL, *more])
+    return get_run(Store.open(), run_id)
+
+
+def outcome(run: TrackedRun) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run.artifact("outcome.json").read_text())
+    return found
+
+
+@pytest.mark.parametrize("reward", sorted(path.stem for path in (CONF / "reward").glob("*.yaml")))
+def test_every_reward_composes(reward: str) -> None:
+    load_program("rl")
+    assert compose("rl", ["start=somewhere", f"reward={reward}"]).reward.unfinished == -0.5
+
+
+@pytest.mark.slow
+def test_the_reward_rises_by_more_than_noise_over_three_seeds(easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = [trained(easy, tmp_path, monkeypatch, f"seed={seed}", "rl.steps=8", "watch.every=0") for seed in range(3)]
+    held_out = [outcome(run)["held_out"]["all"] for run in runs]
+    gains = np.array([found["sampled"]["difference"] for found in held_out])
+    assert gains.mean() - 4.30 * gains.std(ddof=1) / np.sqrt(3) > 0, gains  # t with 2 degrees of freedom, 97.5 %
+    assert all(found["sampled"]["low"] > 0 and found["sampled"]["before"] < 0.2 for found in held_out), held_out
+    rewards = np.array([[value for _, value in run.series("rl/reward")] for run in runs])
+    assert (rewards[:, -2:].mean(1) > rewards[:, :2].mean(1)).all(), rewards
+    assert [outcome(run)["collapse"] for run in runs] == [False] * 3
+    names = {"true_rate", "unfinished_rate", "ran_share", "turns", "tokens", "entropy", "ratio", "clip_share", "gradient_norm",
+             "groups_without_signal", "reward_execution", "reward_unfinished", "seconds_rollout", "seconds_update", "rollout_gap",
+             "pass_at_1", "pass_at_1_greedy", "kl_to_start"}
+    assert {f"rl/{name}" for name in names} <= runs[0].metrics.keys()
+    assert runs[0].metrics["rl/rollout_gap_max"] < 1e-4  # the engine's log-probabilities are those of training
+    assert runs[0].metrics["rl/kl_to_start"] > 0
+
+
+@pytest.mark.slow
+def test_slices_of_one_step_end_where_an_unbroken_run_ends(easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = ["rl.steps=3", "watch.every=2", "rl.resample=1", "algorithm.kl_weight=0.01", "algorithm.entropy_weight=0.001"]
+    whole = trained(easy, tmp_path / "whole", monkeypatch, *more)
+    slices = [trained(easy, tmp_path / "sliced", monkeypatch, *more, "rl.max_minutes=0") for _ in range(3)]
+    assert [run.status for run in slices] == ["killed", "killed", "finished"]
+    assert slices[-1].tags["config_hash"] == whole.tags["config_hash"]
+    for name in ("rl/reward", "rl/loss", "rl/gradient_norm", "rl/kl_estimate", "rl/pass_at_1", "held_out/new/pass_at_1"):
+        assert slices[-1].series(name) == whole.series(name), name
+    both = [{key: value for key, value in outcome(run).items() if key != "seconds"} for run in (whole, slices[-1])]
+    for found in both:
+        found["curve"] = [{k: v for k, v in row.items() if not k.startswith("seconds")} for row in found["curve"]]
+    assert both[0] == both[1]
+    assert not (tmp_path / "sliced" / "cells" / whole.tags["config_hash"]).exists()
+
+
+@pytest.mark.slow
+def test_a_verifier_pays_and_is_watched(easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    verifier = easy / "run" / "model"
+    run = trained(easy, tmp_path, monkeypatch, "reward=hybrid", f"verifier={verifier}", "rl.steps=1", "reward.calibration=platt",
+                  f"reward.ensemble=[{verifier}]", "reward.combine=lower_bound", "reward.transform.difficulty=0.5", "keep_model=true")
+    metrics = run.metrics
+    parts = metrics["rl/reward_execution"] + metrics["rl/reward_score"] + metrics["rl/reward_unfinished"]
+    assert metrics["rl/reward"] == pytest.approx(parts)
+    assert metrics["rl/score_beyond_truth"] == pytest.approx(metrics["rl/mean_score"] - metrics["rl/true_rate"])
+    first, last = (read_score_table(run.artifact(f"attempts/look_0000{step}.parquet")) for step in (0, 1))
+    gap = (last.score.mean() - last.resolved.mean()) - (first.score.mean() - first.resolved.mean())
+    assert metrics["rl/hacking_gap"] == pytest.approx(gap)
+    assert run.series("rl/hacking_gap")[0] == (0, 0.0)
+    assert {"rl/verifier_ece_width_10", "rl/verifier_auc_pooled", "rl/verifier_advantage_cosine_all"} <= metrics.keys()
+    assert run.tags["verifier"] == str(verifier)
+    assert run.tags["verifier_fingerprint"]
+    page = run.artifact("episodes/step_00001.html").read_text()
+    assert "verifier 0." in page
+    assert "<script>" not in page
+    again = trained(easy, tmp_path, monkeypatch, f"start={run.run_id}", "rl.steps=0", "watch.held_out_tasks=0")
+    assert again.tags["start_run"] == run.run_id
+
+
+def test_wrong_input_is_one_line(easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for more, error, words in (
+        (["reward=hybrid"], UsageError, "reward=hybrid is paid by a verifier: name one with verifier=RUN"),
+        (["rl.attempts=1"], UsageError, r"rl\.attempts=1.*at least 2 attempts"),
+        (["reward.ensemble=[x]"], UsageError, "`verifier`, which is empty"),
+        (["verifier=/nowhere"], DataError, "/nowhere: there is no such folder, and no run either"),
+        ([f"verifier={easy / 'policy'}"], DataError, "holds no verifier.json"),
+        (["rl.temperature=0"], UsageError, "temperature=0"),
+        (["algorithm.name=gpo"], UsageError, "algorithm.name=gpo"),
+    ):
+        with pytest.raises(error, match=words) as caught:
+            trained(easy, tmp_path, monkeypatch, *more)
+        assert isinstance(caught.value, RmlabError)
+        assert "\n" not in str(caught.value)
+
+
+def test_what_is_hashed_and_what_is_not(easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
+    program = load_program("rl")
+
+    def config_hash(*more: str) -> str:
+        own = [f"start={easy / 'policy'}", f"tasks={easy / 'tasks.parquet'}", *more]
+        found: str = program.identity(compose("rl", own)).config_hash
+        return found
+
+    base = config_hash()
+    assert {config_hash("rl.max_minutes=9", "workers=7", "engine.slots=8", "runtime.progress=false", "keep_model=false")} == {base}
+    changed = [config_hash(more) for more in ("seed=1", "rl.steps=9", "algorithm.clip_low=0.1", "reward=weak_tests", "engine.dtype=bfloat16",
+                                              "environment=voluntary", "watch.attempts=2", f"verifier={easy / 'run'}")]
+    assert len({base, *changed}) == 1 + len(changed)
