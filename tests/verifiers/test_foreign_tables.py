@@ -218,7 +218,7 @@ def test_altered_bytes_of_real_tables_are_a_table_or_one_line(tmp_path):
     folder = real("verifier_scores", tmp_path) / "openinterp_probe"
     rng = np.random.default_rng(0)
     cases = [(folder / "tier3_combined_detector.json", "task_id=iid,score=final_probe,resolved=sub_class==success"),
-             (folder / "v5_cross_model_llama.csv", "task_id=iid,score=tool_diversity_last10,resolved=sub_class==success")]
+             (folder / "v5_cross_model_llama.csv", "task_id=iid,score=tool_diversity_last10,resolved=sub_class==wandering")]
     for source, columns in cases:
         lines = source.read_bytes().splitlines(keepends=True)
         whole = b"".join(lines[:400] if source.suffix == ".csv" else lines)
