@@ -54,6 +54,10 @@ FACTORS = {
         Factor("depth", ("model.layers",), ("model.layers={level}",), "layers of the model"),
         Factor("label_smoothing", ("objective.smoothing",), ("objective.smoothing={level}",), "share of the target of the wrong answer"),
         Factor("evidence", ("prompt.evidence",), ("prompt.evidence={level}",), "whether every attempt ends with its final value"),
+        Factor("reward", ("reward",), ("reward={level}",), "what a policy is paid for"),
+        Factor("verifier", ("verifier",), ("verifier={level}",), "which verifier pays a policy, or watches it"),
+        Factor("rl_evidence", ("environment.evidence",), ("environment.evidence={level}",),
+               "whether the environment shows a policy's final value to its verifier"),
     )
 }
 
