@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from rmlab.commands import runs, tasks, trajectories
+from rmlab.commands import models, runs, tasks, trajectories
 from rmlab.commands.common import Overrides, program
 from rmlab.errors import RmlabError
 
@@ -22,6 +22,7 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+app.add_typer(models.app, name="models")
 app.add_typer(runs.app, name="runs")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(trajectories.app, name="trajectories")
@@ -46,6 +47,7 @@ def sweep(
         ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the cells, which are finished, and the cost.")] = False,
+    explain: Annotated[bool, typer.Option("--explain", help="Print what all cells share and, as a diff, how they differ.")] = False,
     workers: Annotated[
         int | None, typer.Option(help="Cells at once. Default: as many as the cores hold; results do not depend on it.")
     ] = None,
@@ -59,7 +61,7 @@ def sweep(
 ) -> None:
     """Launch a sweep, or go on with it where it stopped. Finished cells are not run again unless asked."""
     program("sweep").main(
-        name, arguments or [], dry_run=dry_run, workers=workers, on_error=on_error.value, retry_failed=retry_failed,
+        name, arguments or [], dry_run=dry_run, explain=explain, workers=workers, on_error=on_error.value, retry_failed=retry_failed,
         force=force, redo_before=redo_before, rerun_stale=rerun_stale,
     )
 
@@ -73,10 +75,16 @@ def collect(overrides: Overrides = None) -> None:
 @app.command(epilog="Example: `rmlab train preset=smoke data.scale=64 seed=1`")
 def train(
     overrides: Overrides = None,
+    multirun: Annotated[
+        bool, typer.Option("--multirun", "-m", help="Hydra's multirun: +sweep=NAME, or several values of a key; hydra/launcher=NAME.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Train though this configuration is finished.")] = False,
 ) -> None:
     """Train, score and report one verifier. One that is finished, or being trained, is not trained a second time."""
-    program("train_verifier").main(overrides or [], force)
+    if multirun or any(text.lstrip("+").startswith("sweep=") for text in overrides or []):
+        program("multirun").main("train_verifier", overrides or [])
+    else:
+        program("train_verifier").main(overrides or [], force)
 
 
 @app.command(epilog="Example: `rmlab rl start=runs/policies/starter-s0 reward=hybrid verifier=data_scale/demo/8000/s0`")
