@@ -6,6 +6,7 @@ archives and members over the limits are refused, each with its reason.
 """
 
 import contextlib
+import gzip
 import io
 import stat
 import tarfile
@@ -82,6 +83,8 @@ def _tar(path: Path, place: Place, limits: Limits, copy: IO[bytes]) -> list[Entr
                 start = copy.tell()
                 size = copy_bounded(stream, copy, limits.member)
                 found.append(Entry(where, size, partial(_Section, copy, start, size), limits))
+        if path.name.lower().endswith(".tar") and not _ended(path):
+            raise EOFError("no end mark")
     except DAMAGED as error:
         if not found:
             raise
@@ -91,18 +94,26 @@ def _tar(path: Path, place: Place, limits: Limits, copy: IO[bytes]) -> list[Entr
 
 @contextlib.contextmanager
 def _tar_stream(path: Path) -> Iterator[tarfile.TarFile]:
-    if not path.name.lower().endswith(".zst"):
-        with tarfile.open(path, "r|*") as archive:
-            yield archive
-        return
-    import pyarrow as pa
+    """The archive from front to end. gzip is unpacked here and not by tarfile, which takes a cut file for a whole one."""
+    name = path.name.lower()
+    with contextlib.ExitStack() as stack:
+        if name.endswith(".zst"):
+            import pyarrow as pa
 
-    with (
-        pa.OSFile(str(path)) as packed,
-        pa.CompressedInputStream(packed, "zstd") as plain,
-        tarfile.open(fileobj=plain, mode="r|") as archive,
-    ):
-        yield archive
+            packed = stack.enter_context(pa.OSFile(str(path)))
+            plain: Any = stack.enter_context(pa.CompressedInputStream(packed, "zstd"))
+        elif name.endswith("gz"):
+            plain = stack.enter_context(gzip.open(path))
+        else:
+            plain = stack.enter_context(path.open("rb"))
+        yield stack.enter_context(tarfile.open(fileobj=plain, mode="r|"))
+
+
+def _ended(path: Path) -> bool:
+    """Whether a plain tar has its end mark, a block of zeros: one that was cut between two members has none."""
+    with path.open("rb") as file:
+        file.seek(-512, io.SEEK_END)
+        return not any(file.read())
 
 
 def _within(place: Place, name: str) -> Place:

@@ -75,7 +75,7 @@ def join(attempts: Sequence[Attempt], reports: Sequence[Report]) -> Joined:
             elif task in report.unfinished:
                 result.unfinished[f"{report.unfinished[task]} in {report.place}"] += len(takers)
             elif meant > 1:
-                places = ", ".join(str(a.place) for a in takers[:3])
+                places = ", ".join(sorted(str(a.place) for a in takers)[:3])
                 result.ambiguous.append(f"{task}: {source} states one outcome, {meant} attempts could be meant ({places})")
             else:
                 found[takers[0].content].append((report.outcome[task], source))

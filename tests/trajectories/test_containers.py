@@ -1,0 +1,175 @@
+"""Archives, kind and hostile: everything is read or refused with a reason, and nothing is written anywhere."""
+
+import io
+import os
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from rmlab.errors import DataError
+from rmlab.trajectories.containers import batches
+from rmlab.trajectories.entries import Entry, Limits, Refusal, Refused
+
+FILES = {"run/a.json": b'{"a": 1}', "run/b/c.jsonl": b'{"b": 1}\n{"b": 2}\n', "é ü.txt": "ä".encode()}
+
+
+def zipped(path: Path, files: dict[str, bytes]) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():
+            archive.writestr(name, data)
+    return path
+
+
+def tarred(path: Path, files: dict[str, bytes], mode: str = "w") -> Path:
+    with tarfile.open(path, mode) as archive:
+        for name, data in files.items():
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            archive.addfile(info, io.BytesIO(data))
+    return path
+
+
+def zst(path: Path, files: dict[str, bytes]) -> Path:
+    plain = tarred(path.with_suffix(".plain"), files).read_bytes()
+    with pa.OSFile(str(path), "wb") as raw, pa.CompressedOutputStream(raw, "zstd") as stream:
+        stream.write(plain)
+    return path
+
+
+def folder(path: Path, files: dict[str, bytes]) -> Path:
+    for name, data in files.items():
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_bytes(data)
+    return path
+
+
+MAKERS: dict[str, Callable[[Path], Path]] = {
+    "x.zip": lambda p: zipped(p, FILES), "x.tar": lambda p: tarred(p, FILES), "x.tar.gz": lambda p: tarred(p, FILES, "w:gz"),
+    "x.tgz": lambda p: tarred(p, FILES, "w:gz"), "x.tar.zst": lambda p: zst(p, FILES), "folder": lambda p: folder(p, FILES),
+}
+
+
+def listed(path: Path, limits: Limits | None = None) -> tuple[dict[str, bytes], dict[str, str]]:
+    """Contents of what can be read, and reasons of what cannot."""
+    read, refused = {}, {}
+    for batch in batches(path, limits):
+        for one in batch:
+            if isinstance(one, Refusal):
+                refused[one.place.path or str(one.place)] = one.reason
+            else:
+                try:
+                    read[one.place.path] = one.read()
+                except Refused as reason:
+                    refused[one.place.path] = str(reason)
+    return read, refused
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_every_container_gives_the_same_files(name: str, tmp_path: Path) -> None:
+    path = MAKERS[name](tmp_path / name)
+    assert listed(path) == (FILES, {})
+    for batch in batches(path):
+        for one in batch:
+            assert isinstance(one, Entry)
+            with one.seekable() as stream:
+                assert stream.read() == FILES[one.place.path] == b"".join(one.lines())
+            assert (one.head(3), str(one.place)) == (FILES[one.place.path][:3], f"{name}/{one.place.path}")
+
+
+def test_archives_in_a_folder_are_opened_and_those_in_archives_are_not(tmp_path: Path) -> None:
+    inner = zipped(tmp_path / "inner.zip", FILES).read_bytes()
+    folder(tmp_path / "all", {"plain.json": b"{}", "b.zip": inner, "a.tar": tarred(tmp_path / "a.tar", {"deep.zip": inner, "x.json": b"[]"}).read_bytes()})
+    read, refused = listed(tmp_path / "all")
+    assert list(read) == ["plain.json", "a.tar/x.json", *(f"b.zip/{name}" for name in sorted(FILES))]
+    assert refused == {"a.tar/deep.zip": "archive in an archive: unpack it and import the folder"}
+
+
+HOSTILE = ["../out.json", "/etc/passwd", "a/../../out.json", "..\\out.json", "C:\\x.json"]
+
+
+@pytest.mark.parametrize("maker", [zipped, tarred], ids=["zip", "tar"])
+def test_names_that_leave_the_archive_are_refused(maker: Callable[..., Path], tmp_path: Path) -> None:
+    path = maker(tmp_path / ("x.zip" if maker is zipped else "x.tar"), {**dict.fromkeys(HOSTILE, b"{}"), "ok.json": b"{}"})
+    before = sorted(tmp_path.rglob("*"))
+    read, refused = listed(path)
+    assert list(read) == ["ok.json"]
+    assert set(refused.values()) == {"path leaves the archive"}
+    assert len(refused) == len({name.replace("\\", "/") for name in HOSTILE})
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_links_and_devices_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w") as archive:
+        for kind, name in ((tarfile.SYMTYPE, "s"), (tarfile.LNKTYPE, "l"), (tarfile.CHRTYPE, "c"), (tarfile.FIFOTYPE, "f")):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, "/etc/passwd"
+            archive.addfile(info)
+    assert listed(path) == ({}, {"c": "not a plain file", "f": "not a plain file", "l": "link", "s": "link"})
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        info = zipfile.ZipInfo("s")
+        info.external_attr = 0o120777 << 16
+        archive.writestr(info, "/etc/passwd")
+    assert listed(tmp_path / "x.zip") == ({}, {"s": "link"})
+    here = folder(tmp_path / "here", {"a.json": b"{}"})
+    (here / "file.json").symlink_to("/etc/passwd")
+    (here / "folder").symlink_to(tmp_path)
+    (here / "round").symlink_to(here)
+    os.mkfifo(here / "pipe")
+    assert listed(here) == ({"a.json": b"{}"}, {"file.json": "link", "folder": "link", "round": "link", "pipe": "not a plain file"})
+
+
+def test_bombs_are_refused_and_the_reason_says_what_to_do(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "x.zip", {"bomb.json": bytes(3_000_000), "ok.json": b"{}", "z.json": b"[]"})
+    small = Limits(ratio_from=1_000_000)
+    read, refused = listed(path, small)
+    assert list(read) == ["ok.json", "z.json"]
+    assert refused == {"bomb.json": "unpacks to over 300 times its size: unpack it yourself and import the folder if it is meant"}
+    assert "1 MB for one document" in listed(path, Limits(document=1 << 20))[1]["bomb.json"]
+    assert "unpack it yourself" in listed(path, Limits(member=1 << 20))[1]["bomb.json"]
+    assert set(listed(path, Limits(total=3_000_001))[1]) == {"ok.json", "z.json"}
+    assert set(listed(path, Limits(members=1))[1]) == {"ok.json", "z.json"}
+    tar = tarred(tmp_path / "x.tar.gz", {"bomb.json": bytes(3_000_000), "ok.json": b"{}"}, "w:gz")
+    assert "unpack it yourself" in listed(tar, Limits(member=1 << 20))[1]["bomb.json"]
+    assert set(listed(tar, Limits(total=1 << 20))[1]) == {"bomb.json"}
+
+
+def test_a_zip_that_lies_about_a_size_gives_no_more_than_it_says(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "x.zip", {"a.json": b"x" * 5000})
+    data = bytearray(path.read_bytes())
+    for size in (i for i in range(len(data)) if data[i:i + 4] == (5000).to_bytes(4, "little")):
+        data[size:size + 4] = (100).to_bytes(4, "little")
+    path.write_bytes(bytes(data))
+    read, refused = listed(path)
+    assert (read, list(refused)) == ({}, ["a.json"])
+
+
+@pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz", "x.tar.zst"])
+def test_a_cut_archive_says_so_and_gives_what_stands_before(name: str, tmp_path: Path) -> None:
+    path = MAKERS[name](tmp_path / name)
+    whole = path.read_bytes()
+    for cut in (0, 1, 10, len(whole) // 2, len(whole) - 3):
+        path.write_bytes(whole[:cut])
+        try:
+            read, refused = listed(path)
+        except DataError as error:
+            assert "not a readable archive" in str(error)
+        else:
+            assert read.items() <= FILES.items()
+            assert read == FILES or refused
+
+
+def test_a_damaged_archive_in_a_folder_does_not_stop_the_rest(tmp_path: Path) -> None:
+    here = folder(tmp_path / "here", {"a.zip": b"PK nothing", "b.json": b"{}"})
+    read, refused = listed(here)
+    assert read == {"b.json": b"{}"}
+    assert refused["a.zip"].startswith("not a readable archive")
+
+
+def test_nothing_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file or folder"):
+        listed(tmp_path / "nope")

@@ -1,0 +1,170 @@
+"""Statements, one layout at a time, and which attempt they are about."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rmlab.trajectories.labels.documents import reports
+from rmlab.trajectories.labels.join import Attempt, join
+from rmlab.trajectories.labels.predictions import predictions
+from rmlab.trajectories.labels.statement import Report
+from rmlab.trajectories.labels.tables import csv_report, markdown_report
+from rmlab.trajectories.places import Place, token, tokens
+
+HERE = Place("run.zip", "results.json")
+A, B, C, D = "o__n-1", "o__n-2", "o__n-3", "o__n-4"
+
+
+@pytest.mark.parametrize(("document", "outcome", "unfinished"), [
+    ({"resolved": True, "tests_status": {}, "instance_id": A}, {A: True}, {}),
+    ({"resolved": True, "patch_successfully_applied": False, "instance_id": A}, {A: True}, {}),
+    ({A: {"resolved": True, "patch_exists": True}, B: {"resolved": False}}, {A: True, B: False}, {}),
+    ({"resolved_ids": [A], "unresolved_ids": [B], "empty_patch_ids": [C], "error_ids": [D]}, {A: True, B: False, C: False}, {D: "error_ids"}),
+    ({"resolved_ids": [A], "unresolved_ids": [], "pending_ids": [B], "failed_ids": [C], "incomplete_ids": [D]}, {A: True},
+     {B: "pending_ids", C: "failed_ids", D: "incomplete_ids"}),
+    ({"resolved_ids": [A], "completed_ids": [A, B], "error_ids": [C]}, {A: True, B: False}, {C: "error_ids"}),
+    ({"ids_resolved": [A], "ids_unresolved": [B], "resolved": 1}, {A: True, B: False}, {}),
+    ({"success_ids": [A], "failure_ids": [B], "error_ids": [C]}, {A: True, B: False}, {C: "error_ids"}),
+    ({"no_generation": [A], "generated": [B, C, D], "with_logs": [B, C], "applied": [B, C], "install_fail": [], "resolved": [B]},
+     {A: False, B: True, C: False}, {D: "generated"}),
+    ({"generated": [A], "with_logs": [A], "install_fail": [A], "resolved": []}, {}, {A: "install_fail"}),
+    ({A: True, B: False}, {A: True, B: False}, {}),
+    ([{"instance_id": A, "resolved": True}, {"instance_id": B, "resolved": False}], {A: True, B: False}, {}),
+    ({"instances": [{"instance_id": A, "resolved": True}]}, {A: True}, {}),
+])
+def test_layouts(document: object, outcome: dict, unfinished: dict) -> None:
+    (report,) = reports(document, HERE)
+    assert (report.outcome, report.unfinished) == (outcome, unfinished)
+
+
+@pytest.mark.parametrize("document", [
+    {}, [], None, 3, "x", {"resolved": True}, {"resolved": 3, "unresolved": 50}, {"debug": True, "verbose": False}, {"resolved": [A]},
+    {A: {"model_patch": "x"}}, {A: {"resolved": "yes"}}, {A: {"resolved": 1}}, {"success": True, "instance_id": A},
+    [{"instance_id": A, "resolved": "true"}], {"instances": []}, {"leaderboards": [{"results": [{"name": "x", "resolved": 50.0}]}]},
+])
+def test_what_states_no_outcome_is_no_report(document: object) -> None:
+    assert reports(document, HERE) == []
+
+
+def test_leaderboards_and_submissions() -> None:
+    board = {"results": [{"folder": "2025_x", "resolved": 50.0, "per_instance_details": {A: {"resolved": True}, B: {"resolved": False}, C: {"cost": 1}}}]}
+    (report,) = reports({"leaderboards": [board, board]}, HERE)
+    assert (report.system, report.outcome, report.note) == ("2025_x", {A: True, B: False}, "")
+    two = reports({A: {"resolved_submissions": ["x", "y", "x"]}, B: {"resolved_submissions": ["x"]}, C: {"resolved_submissions": []}}, HERE)
+    assert {r.system: r.outcome for r in two} == {"x": {A: True, B: True}, "y": {A: True}}
+    several = reports({"base": {"resolved_ids": [A]}, "ours": {"resolved_ids": [A, B]}, "n": 500}, HERE)
+    assert {r.system: r.outcome for r in several} == {"base": {A: True}, "ours": {A: True, B: True}}
+
+
+def test_a_task_that_is_called_both_has_no_outcome() -> None:
+    (report,) = reports({"resolved_ids": [A, B], "unresolved_ids": [B]}, HERE)
+    assert (report.outcome, report.contradictions) == ({A: True}, [B])
+    result = join([attempt(0, B)], [report])
+    assert result.label == {}
+    assert result.conflicts == [f"{B}: run.zip/results.json (id lists) calls it resolved and unresolved"]
+
+
+def test_markdown_and_csv() -> None:
+    text = f"# R\n- resolved instances: 1\n## Resolved Instances\n- [{A}](x.log)\n## Unresolved Instances\n- [{B}](y)\n- {C}\n## Error Instances\n- {D}\n## Empty Patch Instances\n- [{C}](z)\n"
+    report = markdown_report(text, HERE)
+    assert (report.outcome, report.unfinished) == ({A: True, B: False, C: False}, {D: "error instances"})
+    assert markdown_report(f"# Notes\n- [{A}](x)\n", HERE) is None
+    table = csv_report(f"instance_id,resolved,patch\n{A},True,x\n{B},false,\n{C},,\n{D},maybe,x\n", HERE)
+    assert table.outcome == {A: True, B: False}
+    assert csv_report("task_id,score,resolved\na,1,1\n", HERE) is None
+    assert csv_report(f"instance_id,score,resolved\n{A},1,1\n", HERE) is None  # a score table is no report
+
+
+def test_predictions() -> None:
+    row = {"instance_id": A, "model_patch": "diff", "model_name_or_path": "m"}
+    for document in (row, [row], {A: row}):
+        found = predictions(document, HERE)
+        assert (found.patch, found.model) == ({A: "diff"}, {A: "m"})
+    assert predictions({A: row, "x": 1}, HERE) is None
+    assert predictions({}, HERE) is None
+    assert predictions({**row, "messages": []}, HERE) is None
+
+
+def attempt(key: int, task: str, *names: str, content: str = "", own: bool | None = None, joins: bool = True) -> Attempt:
+    place = Place("run.zip", f"{'/'.join(names) or 'trajs'}/{task}.json")
+    return Attempt(key, task, content or str(key), place, tokens(["run", *names]), None if own is None else (own, f"row {key}"), joins)
+
+
+def report(path: str, outcome: dict[str, bool], **more: object) -> Report:
+    return Report(Place("run.zip", path), "id lists", outcome=outcome, **more)
+
+
+def test_names_compare_across_spellings() -> None:
+    assert len({token(n) for n in ("deepseek/deepseek-chat", "deepseek__deepseek-chat", "DeepSeek_deepseek.chat")}) == 1
+
+
+def test_each_run_takes_its_own_report() -> None:
+    runs = [attempt(i, A, f"run_{i}") for i in range(3)]
+    result = join(runs, [report("m.run_0.json", {A: True}), report("m.run_1.json", {A: False})])
+    assert {key: outcome for key, (outcome, _) in result.label.items()} == {0: True, 1: False}
+    assert result.label[0][1] == "run.zip/m.run_0.json (id lists)"
+    assert not result.conflicts
+    assert not result.ambiguous
+
+
+def test_one_statement_for_two_attempts_labels_neither() -> None:
+    both = [attempt(0, A, "trajs"), attempt(1, A, "trajs")]
+    result = join(both, [report("results.json", {A: True})])
+    assert result.label == {}
+    assert len(result.ambiguous) == 1
+    assert "2 attempts could be meant" in result.ambiguous[0]
+    copies = [attempt(0, A, "trajs", content="same"), attempt(1, A, "copy", content="same")]
+    assert set(join(copies, [report("results.json", {A: True})]).label) == {0, 1}
+
+
+def test_two_reports_that_disagree_label_nobody_and_both_are_named() -> None:
+    result = join([attempt(0, A), attempt(1, B)], [report("a.json", {A: True, B: True}), report("logs/b.json", {A: False, B: True})])
+    assert set(result.label) == {1}
+    assert result.conflicts == [f"{A} (run.zip/trajs/{A}.json): resolved by run.zip/a.json (id lists), unresolved by run.zip/logs/b.json (id lists)"]
+    own = join([attempt(0, A, own=False)], [report("a.json", {A: True})])
+    assert own.label == {}
+    assert "unresolved by row 0" in own.conflicts[0]
+
+
+def test_a_report_of_another_run_in_the_same_folder_labels_nobody() -> None:
+    mine = attempt(0, A, "mine")
+    assert join([mine], [report("other/results.json", {A: True})]).label == {}
+    assert join([mine], [report("logs/x/results.json", {A: True})]).label == {0: (True, "run.zip/logs/x/results.json (id lists)")}
+    assert join([mine], [report("results.json", {A: True}, system="other")]).label == {}
+    assert set(join([mine], [report("results.json", {A: True}, system="MINE")]).label) == {0}
+
+
+def test_named_reports_are_taken_wherever_they_lie_and_never_outvote() -> None:
+    mine = attempt(0, A, "mine")
+    assert set(join([mine], [report("elsewhere/x.json", {A: True}, explicit=True)]).label) == {0}
+    both = join([mine], [report("mine/results.json", {A: False}), report("elsewhere/x.json", {A: True}, explicit=True)])
+    assert both.label == {}
+    assert len(both.conflicts) == 1
+
+
+def test_a_row_that_names_no_run_takes_no_label() -> None:
+    assert join([attempt(0, A, joins=False)], [report("results.json", {A: True})]).label == {}
+
+
+def test_order_does_not_matter() -> None:
+    attempts = [attempt(i, t, f"run_{i % 2}") for i, t in enumerate([A, A, B, B, C])]
+    stated = [report("m.run_0.json", {A: True, B: False, C: True}), report("m.run_1.json", {A: False, B: True}), report("results.json", {A: True})]
+    forward, backward = join(attempts, stated), join(attempts[::-1], stated[::-1])
+    assert forward.label == backward.label
+    assert sorted(forward.conflicts) == sorted(backward.conflicts)
+    assert sorted(forward.ambiguous) == sorted(backward.ambiguous)
+
+
+def test_whole_import_with_labels_elsewhere(tmp_path: Path, importing) -> None:
+    run = {"trajectory_format": "mini-swe-agent-1", "info": {"exit_status": "Submitted", "submission": "d"},
+           "messages": [{"role": "user", "content": "Fix"}, {"role": "assistant", "content": "```bash\nls\n```"}]}
+    for task in (A, B):
+        (tmp_path / "trajs" / task).mkdir(parents=True)
+        (tmp_path / "trajs" / task / f"{task}.traj.json").write_text(json.dumps(run | {"instance_id": task, "n": task}))
+        run["messages"][0]["content"] += " it"
+    (tmp_path / "elsewhere.json").write_text(json.dumps({A: True}))
+    found = importing(tmp_path / "trajs", labels=(tmp_path / "elsewhere.json",))
+    assert (found.summary["trajectories"], found.summary["labelled"], found.summary["resolved"]) == (2, 1, 1)
+    assert found.by_task()[B].resolved is None
+    assert found.by_task()[A].label_source == "elsewhere.json (id to bool)"
