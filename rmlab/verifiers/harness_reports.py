@@ -17,7 +17,7 @@ import numpy as np
 from rmlab.errors import DataError
 from rmlab.metrics.scores import Scores
 from rmlab.verifiers.score_table import ScoreTable
-from rmlab.verifiers.score_table_files import load_json
+from rmlab.verifiers.score_table_files import load_json, one_line_errors
 
 RESOLVED = ("resolved_ids", "resolved", "success_ids")
 CONTRARY = ("unresolved_ids", "failure_ids", "empty_patch_ids", "error_ids")
@@ -45,6 +45,7 @@ class HarnessReport:
         return sum(value is None for value in self.label.values())
 
 
+@one_line_errors()
 def harness_report(path: Path) -> HarnessReport | None:
     """The report that a file holds; None where it is another kind of file. Raises DataError for a report that contradicts itself."""
     if path.suffix.lower() != ".json" or not path.is_file():

@@ -21,7 +21,7 @@ from rmlab.errors import DataError, UsageError
 from rmlab.files import atomic_path
 from rmlab.metrics.scores import Scores
 from rmlab.verifiers.score_table_columns import COLUMNS, TESTS, ColumnNames, Reader
-from rmlab.verifiers.score_table_files import Cell, rows_of
+from rmlab.verifiers.score_table_files import Cell, one_line_errors, rows_of
 
 LABELS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0, "": math.nan}
 
@@ -48,6 +48,7 @@ def read_score_table(path: Path | str) -> Scores:
     return read_table(path).scores
 
 
+@one_line_errors()
 def read_table(path: Path | str, names: ColumnNames | None = None) -> ScoreTable:
     """The same for a table whose columns have other names. Raises as read_score_table."""
     path = Path(path)

@@ -7,11 +7,12 @@ these under one name beside other things (`{"rows": [...], "auroc": 0.9}`).
 import csv
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rmlab.errors import DataError, UsageError
+from rmlab.errors import DataError, RmlabError, UsageError
 
 KEY = "key"
 
@@ -47,6 +48,18 @@ class Wanted:
         repeated = [name for name in self.read if header.count(name) > 1]
         if repeated:
             raise DataError(f"{path} has {header.count(repeated[0])} columns {repeated[0]!r}: remove all but one")
+
+
+@contextmanager
+def one_line_errors() -> Iterator[None]:
+    """Names and values of a file may hold line ends and control characters: in an error they are written out."""
+    try:
+        yield
+    except RmlabError as error:
+        line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(error))
+        if line == str(error):
+            raise
+        raise type(error)(line) from error
 
 
 def rows_of(path: Path, wanted: Wanted) -> Iterator[Row]:

@@ -175,6 +175,7 @@ BAD_TABLES = {
     "no JSON": ("{'a': 1}", "not readable as JSON"),
     "empty": ("", "not readable as JSON"),
     "an empty list": ("[]", "has no rows"),
+    "line ends in names": ('{"a\\nb": [{"c\\nd": 1}]}', "b, record 1: there is no 'iid'"),
 }
 
 
@@ -201,7 +202,7 @@ cells = st.recursive(st.none() | st.booleans() | st.integers() | st.floats() | s
                      lambda inner: (st.lists(inner, max_size=3)
                                     | st.dictionaries(st.sampled_from(["YES", "NO", "token", "x"]), inner, max_size=3)),
                      max_leaves=6)
-record = st.dictionaries(st.sampled_from(["iid", "final_probe", "label", "rows", "key", "resolved_ids"]), cells, max_size=6)
+record = st.dictionaries(st.sampled_from(["iid", "final_probe", "label", "rows", "key", "resolved_ids", "a\nb"]), cells, max_size=6)
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
