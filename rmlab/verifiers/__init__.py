@@ -2,13 +2,16 @@
 
 config        what a verifier reads and on what it is judged; the semantics versions of its stages
 prompt        the one renderer: trajectory to text
+visibility    which turns of an attempt a prompt shows
 leaks         no prompt holds the outcome that it asks for
 tokens        the tokenizer of verifiers that start from nothing
 encoding      text to token ids, once for all cells; what does not fit the context
 answer        YES and NO are one token each, proven in context
+objective     what is learned: an answer, a number, which of two; smoothing, difficulty
 scoring       scores by batches of tokens
 material      what cells are made from: the pool proven, its parts as token ids
 verifier      model, tokenizer and how it is asked, as one folder
+run_record    what a run leaves in the tracking store
 judgement     score tables, reports and baselines of one verifier
 score_table   score tables on disk
 score_table_files     rows of a table in CSV, JSONL, JSON, Parquet
