@@ -70,7 +70,8 @@ def expand(spec: SweepSpec, overrides: Sequence[str], compose: Callable[[str, Se
                 config[SEED] = seed
                 config.tracking.update(
                     experiment=spec.name, sweep=spec.name, preset=spec.preset, factors=[f.name for f in declared],
-                    level=str(level), arm=str(arm), name=cell_name(spec, str(level), str(arm), seed))
+                    level=str(level), arm=str(arm), baseline=str(spec.baseline),
+                    place=spec.levels.index(level) if level in spec.levels else None, name=cell_name(spec, str(level), str(arm), seed))
             cells.append(Cell(spec, str(level), str(arm), seed, config, identity(config)))
     check_control(cells)
     return cells

@@ -12,7 +12,8 @@ class TrackingConfig:
     """uri: MLflow store; null = the project's own sqlite file in the runs folder. experiment: null = by the kind of run.
 
     The rest is set by a sweep and empty for a single run. factors: every declared factor, the first is the one whose levels
-    are compared; arm: level of the second, "" in the first arm's stead where there is none. name: of the run.
+    are compared; arm: level of the second, "" in the first arm's stead where there is none. baseline: the level that the others
+    are compared with; place: of this level among them. name: of the run.
     replaces: ids of finished runs of the same configuration that this one takes the place of; else a finished one is not done again.
     """
 
@@ -23,6 +24,8 @@ class TrackingConfig:
     factors: list[str] = field(default_factory=list)
     level: str = ""
     arm: str = ""
+    baseline: str = ""
+    place: int | None = None
     name: str = ""
     replaces: list[str] = field(default_factory=list)
 
@@ -35,5 +38,7 @@ def sweep_tags(tracking: "TrackingConfig | DictConfig") -> dict[str, str]:
         "factor": tracking.factors[0] if tracking.factors else "",
         "level": tracking.level,
         "arm": tracking.arm,
+        "baseline": tracking.baseline,
+        "place": "" if tracking.place is None else str(tracking.place),
     }
     return {name: value for name, value in tags.items() if value}

@@ -125,8 +125,8 @@ def close_stale(store: Store, found: Iterable[RunHead], error: str | None = None
 def log_reuse(store: Store, source: RunHead, experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
     """Logs a run of its own for a cell that another run already finished: its parameters, metrics with steps, and `source_run`."""
     origin = get_run(store, source.tags.get(SOURCE_RUN) or source.run_id)
-    own = {"sweep", "preset", "factor", "level", "arm", "kind", STATUS, HOST, PROCESS, IMPORTED_RUN, IMPORTED_AT, LEFT_OUT,
-           "lease", "beat", "replaces", "replaced_by"}
+    own = {"sweep", "preset", "factor", "level", "arm", "baseline", "place", "kind", STATUS, HOST, PROCESS,
+           IMPORTED_RUN, IMPORTED_AT, LEFT_OUT, "lease", "beat", "replaces", "replaced_by"}
     keep = {k: v for k, v in origin.tags.items() if k not in own}
     with RunLogger.start(store, experiment, name, kind=origin.tags["kind"], params=origin.params,
                          tags={**keep, **tags, SOURCE_RUN: origin.run_id}) as run:

@@ -1,6 +1,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -74,6 +75,9 @@ def fill(store: Store, tmp_path: Path) -> None:
     log_reuse(store, cell_runs(store).finished["abc"], "label_ratio", "label_ratio=1:1 s1", {"sweep": "label_ratio"})
     with RunLogger.start(store, "policies", "grpo", kind="policy", params={"verifier": run.run_id}, tags={"verifier_run": run.run_id}):
         pass
+    with RunLogger.start(store, "data_scale", "better", kind="verifier", tags={"replaces": f"{run.run_id} {'f' * 32}"}) as better:
+        pass
+    run.tags({"replaced_by": better.run_id})
     with pytest.raises(ZeroDivisionError), RunLogger.start(store, "data_scale", "bad", kind="verifier", tags={"sweep": "data_scale"}):
         _ = 1 / 0
     export_runs(store, tmp_path / "all.zip", show=False)
@@ -83,6 +87,10 @@ def contents(store: Store) -> dict[str, object]:
     """All that is known of each run, but ids and the tags of the journey."""
     names = {run.run_id: run.name for run in runs(store)} | {
         run.tags["imported_run"]: run.name for run in runs(store) if "imported_run" in run.tags}
+
+    def named(text: str) -> str:
+        return re.sub("[0-9a-f]{32}", lambda found: names.get(found[0], found[0]), text)
+
     found: dict[str, object] = {}
     for run in runs(store):
         whole = store.client.get_run(run.run_id)
@@ -93,20 +101,20 @@ def contents(store: Store) -> dict[str, object]:
         files = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
         series = {name: [(m.step, repr(m.value), m.timestamp) for m in store.client.get_metric_history(run.run_id, name)]
                   for name in run.metrics}
-        tags = {k: names.get(v, v) for k, v in whole.data.tags.items() if k not in ("imported_run", "imported_at")}
-        found[run.name] = (whole.info.status, run.start_time, run.end_time, {k: names.get(v, v) for k, v in run.params.items()},
+        tags = {k: named(v) for k, v in whole.data.tags.items() if k not in ("imported_run", "imported_at")}
+        found[run.name] = (whole.info.status, run.start_time, run.end_time, {k: named(v) for k, v in run.params.items()},
                            tags, series, inputs, files, store.client.get_experiment(run.experiment_id).name)
     return found
 
 
 def test_all_of_a_run_arrives_once_and_is_found_as_finished(store: Store, other: Store, bundle: Path) -> None:
     done = import_bundle(bundle, other, show=False)
-    assert (done.added, done.there, done.without) == (4, 0, {})
+    assert (done.added, done.there, done.without) == (5, 0, {})
     assert contents(other) == contents(store)
     assert "nan" in str(contents(other)["data_scale=2000 s1"])
     before = [(head.run_id, sorted(head.tags.items())) for head in run_heads(other)]
     again = import_bundle(bundle, other, show=False)
-    assert (again.added, again.completed, again.there) == (0, 0, 4)
+    assert (again.added, again.completed, again.there) == (0, 0, 5)
     assert [(head.run_id, sorted(head.tags.items())) for head in run_heads(other)] == before
 
     here = {run.name: run for run in runs(other)}
@@ -116,15 +124,17 @@ def test_all_of_a_run_arrives_once_and_is_found_as_finished(store: Store, other:
     assert here["grpo"].tags["verifier_run"] == here["grpo"].params["verifier"] == verifier.run_id
     assert json.loads(here["label_ratio=1:1 s1"].artifact("report.json").read_text()) == {"auc_pooled": 0.8}
     assert get_run(other, verifier.tags["imported_run"]).run_id == verifier.run_id, "found by the id that it had, too"
+    assert here["better"].tags["replaces"] == f"{verifier.run_id} {'f' * 32}"
+    assert verifier.tags["replaced_by"] == here["better"].run_id
     assert here["bad"].status == "failed"
 
 
 def test_back_where_they_come_from_nothing_is_added(store: Store, other: Store, bundle: Path, tmp_path: Path) -> None:
     before = contents(store)
-    assert import_bundle(bundle, store, show=False).there == 4
+    assert import_bundle(bundle, store, show=False).there == 5
     import_bundle(bundle, other, show=False)
     export_runs(other, tmp_path / "back.zip", show=False)
-    assert import_bundle(tmp_path / "back.zip", store, show=False).there == 4
+    assert import_bundle(tmp_path / "back.zip", store, show=False).there == 5
     assert contents(store) == before
     reuse = log_reuse(other, cell_runs(other).finished["abc"], "third", "third", {})
     assert not {"imported_run", "imported_at"} & reuse.tags.keys(), "a reuse was made here"
@@ -164,7 +174,7 @@ def test_an_interrupted_import_goes_on_and_nothing_half_written_is_finished(
         else:
             assert contents(other)[name][5] == whole[name][5]  # type: ignore[index]
     done = import_bundle(bundle, other, show=False)
-    assert done.added + done.there == 4
+    assert done.added + done.there == 5
     assert contents(other) == whole
 
 
@@ -185,7 +195,7 @@ def test_models_stay_behind_are_named_and_can_follow(store: Store, other: Store,
     export_runs(other, tmp_path / "lighter.zip", show=False)
     assert list(import_bundle(tmp_path / "lighter.zip", other, show=False).without.values()) == ["model"], "still known two bundles later"
     full = import_bundle(bundle, other, show=False)
-    assert (full.added, full.completed, full.there, full.without) == (0, 1, 3, {})
+    assert (full.added, full.completed, full.there, full.without) == (0, 1, 4, {})
     assert (model_folder(run.run_id, other.uri) / "parts" / "model.safetensors").stat().st_size == 3000
     assert contents(other) == contents(store)
 

@@ -5,6 +5,7 @@ else is in the store: an import that was interrupted leaves runs that nobody tak
 with these. A run keeps the id that it had where it was made as the tag `imported_run`.
 """
 
+import re
 import shutil
 import tempfile
 import time
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from mlflow.entities import DatasetInput
 
 BATCH = 100  # MLflow takes so many parameters or tags at once
+REPLACED_BY = "replaced_by"
+_ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 ENDED = ("FINISHED", "FAILED", "KILLED")
 LONGEST_NAME = 250
 
@@ -64,6 +67,7 @@ def import_bundle(path: Path, store: Store, show: bool = True) -> Imported:
             for entry in arrival.in_order():
                 arrival.take(entry)
                 advance(1)
+        arrival.name_successors()
         return arrival.result
 
 
@@ -91,7 +95,9 @@ class _Arrival:
                 if named_are_in:
                     ordered[run_id] = entries[run_id]
                 else:
-                    named = {*self.records[run_id].tags.values(), *self.records[run_id].params.values()} & entries.keys()
+                    record = self.records[run_id]
+                    texts = [*record.params.values(), *(value for name, value in record.tags.items() if name != REPLACED_BY)]
+                    named = {other for text in texts for other in _ID.findall(text)} & entries.keys()
                     stack.append((run_id, True))
                     stack += [(other, False) for other in sorted(named - {run_id}) if (other, True) not in stack]
         return list(ordered.values())
@@ -140,6 +146,14 @@ class _Arrival:
         self._tags(run, {**last, IMPORTED_AT: time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())})
         self._close(run.run_id, None, record)
         return run.run_id
+
+    def name_successors(self) -> None:
+        """A run that another one replaced names it, which is known last: it names this one, too."""
+        for entry in self.bundle.entries:
+            later = self._here(self.records[entry.run_id].tags.get(REPLACED_BY, ""))
+            before = self.by_id.get(self.ids[entry.run_id])
+            if later and (before is None or (IMPORTED_RUN in before.tags and before.tags.get(REPLACED_BY) != later)):
+                self._tags(RunLogger(self.store, self.ids[entry.run_id], ""), {REPLACED_BY: later})
 
     def _close(self, run_id: str, here: RunHead | None, record: Record) -> None:
         """Gives the run its status and end in MLflow's own words; an import that was killed just before is put right."""
@@ -193,8 +207,8 @@ class _Arrival:
                 self.store.call(partial(self.store.client.log_artifact, run_id, str(Path(temporary) / name), folder or None))
 
     def _here(self, value: str) -> str:
-        """A tag or parameter that names a run of the bundle names it by its id here."""
-        return self.ids.get(value, value)
+        """A tag or parameter that names runs of the bundle names them by their ids here."""
+        return _ID.sub(lambda found: self.ids.get(found[0], found[0]), value)
 
 
 def _inputs(record: Record) -> "list[DatasetInput]":
