@@ -16,7 +16,7 @@ from rmlab.errors import DataError, UsageError
 from rmlab.metrics.hybrid_selection import select_by_tests
 from rmlab.metrics.report import report
 from rmlab.metrics.scores import Scores
-from rmlab.verifiers.harness_reports import Incomplete, harness_report, read_reports
+from rmlab.verifiers.harness_reports import Incomplete, harness_reports, read_reports
 from rmlab.verifiers.score_table import ScoreTable, read_table
 from rmlab.verifiers.score_table_columns import ColumnNames, column_names
 from rmlab.verifiers.table_baselines import FOLDS, table_baselines
@@ -63,7 +63,7 @@ def main(scores: Path | Sequence[Path], as_json: bool, trajectories: Path | None
 def _read(paths: Sequence[Path], names: ColumnNames, incomplete: str) -> ScoreTable:
     if incomplete not in list(Incomplete):
         raise UsageError(f"--incomplete {incomplete}: it is one of {', '.join(Incomplete)}")
-    if len(paths) > 1 or harness_report(paths[0]) is not None:
+    if len(paths) > 1 or harness_reports(paths[0]):
         if names.named:
             raise UsageError("--columns names columns of a score table; reports of a test harness have none")
         return read_reports(paths, Incomplete(incomplete))

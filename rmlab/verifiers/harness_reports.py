@@ -1,103 +1,91 @@
 """Labels without scores: which tasks did each run of a policy resolve, by the reports that test harnesses leave?
 
-A report is one attempt at each of its tasks. It is JSON with lists of ids (`resolved_ids`, `unresolved_ids`, ...; by stage in
-older ones; `success_ids`, `failure_ids` elsewhere) or {id: true or false}. A task that the report lists as incomplete was
-asked and nothing was handed in: it counts as unresolved, as in the harness's own rate, unless told otherwise. A task that
-the report does not name is not an attempt.
+A report is one attempt at each of its tasks; `rmlab.trajectories.labels` reads its layouts. A task that the report names
+without an outcome (incomplete, pending, an error of the harness) was asked and not solved: it counts as unresolved, as in the
+harness's own rate, unless told otherwise. A task that the report does not name is not an attempt. Where one file is about
+several systems, each is a policy.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from rmlab.errors import DataError
 from rmlab.metrics.scores import Scores
+from rmlab.trajectories.labels.documents import reports
+from rmlab.trajectories.labels.statement import Report
+from rmlab.trajectories.places import Place
+from rmlab.trajectories.reading import Unreadable, read_json
 from rmlab.verifiers.score_table import ScoreTable
-from rmlab.verifiers.score_table_files import load_json, one_line_errors
+from rmlab.verifiers.score_table_files import one_line_errors
 
-RESOLVED = ("resolved_ids", "resolved", "success_ids")
-CONTRARY = ("unresolved_ids", "failure_ids", "empty_patch_ids", "error_ids")
-INCOMPLETE = ("incomplete_ids", "pending_ids")
-NO_TASKS = ("unstopped_containers", "unremoved_images")  # lists of other things
-PARTIAL = 0.1  # share of incomplete tasks above which a report may be of a part that was handed in
-STATED = {"resolved_ids": "resolved_instances", "unresolved_ids": "unresolved_instances"}
+PARTIAL = 0.1  # share of tasks without an outcome above which a report may be of a part that was handed in
 
 
 class Incomplete(StrEnum):
-    """What a task is that the report lists as incomplete or pending."""
+    """What a task is that the report names without an outcome."""
 
     unresolved = "unresolved"
     unlabelled = "unlabelled"
 
 
-@dataclass(frozen=True)
-class HarnessReport:
-    """label: of each task, None = incomplete."""
-
-    label: Mapping[str, bool | None]
-
-    @property
-    def incomplete(self) -> int:
-        return sum(value is None for value in self.label.values())
-
-
 @one_line_errors()
-def harness_report(path: Path) -> HarnessReport | None:
-    """The report that a file holds; None where it is another kind of file. Raises DataError for a report that contradicts itself."""
+def harness_reports(path: Path) -> list[Report]:
+    """The reports that a file holds, one a system; [] where it is another kind of file (a table of rows is a score table).
+
+    Raises DataError for a report that contradicts itself.
+    """
     if path.suffix.lower() != ".json" or not path.is_file():
-        return None
-    value = load_json(path)
-    if not isinstance(value, dict) or not value or "score" in value:
-        return None
-    if all(isinstance(label, bool) for label in value.values()):
-        return HarnessReport({str(task): label for task, label in value.items()})
-    name = next((name for name in RESOLVED if _is_ids(value.get(name))), None)
-    return None if name is None else HarnessReport(_labels(path, value, name))
+        return []
+    try:
+        document, _ = read_json(path.read_bytes())
+    except Unreadable as error:
+        raise DataError(f"{path}: {error}") from error
+    if not isinstance(document, dict) or "score" in document:
+        return []
+    found = [report for report in reports(document, Place(path.name, "")) if report.kind != "rows"]
+    for report in found:
+        if report.contradictions:
+            raise DataError(f"{path}: it calls task {report.contradictions[0]} resolved and unresolved: which is right is not known")
+    for name in ("resolved", "unresolved"):
+        listed, stated = document.get(f"{name}_ids"), document.get(f"{name}_instances")
+        if isinstance(listed, list) and isinstance(stated, int) and len(listed) != stated:
+            raise DataError(f"{path}: it lists {len(listed)} {name}_ids and states {name}_instances = {stated}: which is right?")
+    return found
 
 
 def read_reports(paths: Sequence[Path], incomplete: Incomplete = Incomplete.unresolved) -> ScoreTable:
     """A table of attempts without scores, one attempt a report. Raises DataError where a file is no report."""
-    task: list[str] = []
-    attempt: list[str] = []
-    label: list[float] = []
+    rows: list[tuple[str, str, str, float]] = []
     notes = []
     for number, path in enumerate(paths):
-        report = harness_report(path)
-        if report is None:
+        found = harness_reports(path)
+        if not found:
             raise DataError(f"{path} is no report of a test harness (JSON with resolved_ids, or task: true or false)"
                             + ("; several files are evaluated together only if all are reports" if len(paths) > 1 else ""))
-        notes.append(f"{path.name}: {len(report.label):,} tasks, {sum(value is True for value in report.label.values()):,} resolved"
-                     + (f", {report.incomplete:,} incomplete (counted as {incomplete.value})" if report.incomplete else "")
-                     + ("; if only a part was handed in, --incomplete unlabelled leaves them out"
-                        if report.incomplete > PARTIAL * len(report.label) and incomplete is Incomplete.unresolved else ""))
-        missing = 0.0 if incomplete is Incomplete.unresolved else np.nan
-        for name, value in report.label.items():
-            task.append(name)
-            attempt.append(f"{number}:{name}")
-            label.append(missing if value is None else float(value))
-    return ScoreTable(Scores.of(task, np.full(len(task), np.nan), label, trajectory_id=attempt), notes=tuple(notes))
+        for report in found:
+            missing = 0.0 if incomplete is Incomplete.unresolved else np.nan
+            label = {**dict.fromkeys(report.unfinished, missing), **{task: float(outcome) for task, outcome in report.outcome.items()}}
+            rows += [(task, f"{number}:{report.system}:{task}", report.system, value) for task, value in label.items()]
+            notes.append(f"{path.name}{f' ({report.system})' if report.system else ''}: {_what(report, incomplete)}")
+            if report.note:
+                notes.append(report.note)
+    task, attempt, policy, label_N = zip(*rows, strict=True) if rows else ((), (), (), ())
+    return ScoreTable(Scores.of(list(task), np.full(len(rows), np.nan), np.array(label_N, dtype=float), trajectory_id=list(attempt),
+                                policy=list(policy)), notes=tuple(notes))
 
 
-def _is_ids(value: Any) -> bool:
-    return isinstance(value, list) and all(isinstance(one, str) for one in value)
-
-
-def _labels(path: Path, value: dict[str, Any], resolved: str) -> dict[str, bool | None]:
-    for name, count in STATED.items():
-        if _is_ids(value.get(name)) and isinstance(value.get(count), int) and len(value[name]) != value[count]:
-            raise DataError(f"{path}: it lists {len(value[name])} {name} and states {count} = {value[count]}: which is right is not known")
-    lists = [ids for name, ids in value.items() if _is_ids(ids) and name not in (*INCOMPLETE, *NO_TASKS)]
-    label: dict[str, bool | None] = {task: False for ids in lists for task in ids}
-    for task in value[resolved]:
-        other = next((name for name in CONTRARY if _is_ids(value.get(name)) and task in value[name]), None)
-        if other:
-            raise DataError(f"{path}: task {task} is in {resolved} and in {other}: which is right is not known")
-        label[task] = True
-    for name in INCOMPLETE:
-        for task in value[name] if _is_ids(value.get(name)) else ():
-            label.setdefault(task, None)
-    return label
+def _what(report: Report, incomplete: Incomplete) -> str:
+    open_tasks = {task: why for task, why in report.unfinished.items() if task not in report.outcome}
+    total = len(report.outcome) + len(open_tasks)
+    said = f"{total:,} tasks, {report.resolved:,} resolved"
+    if not open_tasks:
+        return said
+    kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(Counter(open_tasks.values()).items()))
+    said += f", {len(open_tasks):,} without an outcome ({kinds}), counted as {incomplete.value}"
+    if len(open_tasks) > PARTIAL * total and incomplete is Incomplete.unresolved:
+        said += "; if only a part was handed in, --incomplete unlabelled leaves them out"
+    return said
