@@ -107,6 +107,8 @@ def run(config: DictConfig) -> str:
 
     Raises an RmlabError for bad data, a missing device, a level that the data cannot fill, or a store that cannot be written.
     """
+    from rmlab.pages.attempts import join
+    from rmlab.pages.browse_page import browse_page
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
     from rmlab.training.device import accelerator
@@ -130,6 +132,7 @@ def run(config: DictConfig) -> str:
         results = judge(verifier, ready, chosen.record()["resolved"] / settings.data.scale, settings.evaluation,
                         autocast=device.autocast, show=settings.runtime.progress)
         log_results(logger, verifier, results)
+        logger.text("browse.html", browse_page(name, join(results.evaluation, ready.judged.trajectories)))
     shutil.rmtree(cell, ignore_errors=True)
     print(summary(name, logger.run_id, took, results))
     return logger.run_id

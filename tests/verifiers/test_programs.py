@@ -90,6 +90,11 @@ def test_the_record_of_a_run_and_its_scores_again(pool: Path, tmp_path: Path, mo
         assert np.abs(again.score - table.score).max() < 1e-6
     assert np.abs(read_score_table(tmp_path / "again.csv").score - table.score).max() < 1e-6
 
+    load_program("score").main(run.run_id, pool, tmp_path / "turns.csv", show=False, per_turn=True)
+    load_program("browse").main(tmp_path / "turns.csv", pool, tmp_path / "browse.html")   # the last turns are the table's scores
+    for page in (tmp_path / "browse.html", run.artifact("browse.html")):
+        assert table.task_id[0] in page.read_text()
+
 
 @pytest.mark.slow
 def test_killed_and_gone_on_gives_the_scores_of_an_unbroken_run(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
