@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from rmlab.models.generation_cache import CachedDecoder
+from rmlab.models.lora import has_adapters, merged_weights, plain_model
 
 SPAN = 64  # positions that are looked at are a multiple of this
 NARROWEST = 8  # as few slots are decoded at once, or twice, four times, ... as many
@@ -22,17 +23,20 @@ NARROWEST = 8  # as few slots are decoded at once, or twice, four times, ... as 
 class SlotDecoder:
     """Slots of one model on one device.
 
-    model: the weights that are trained, anywhere. dtype: of the weights that act; where the model's own lie in the same
-    arithmetic on the same device they act themselves, else a copy does that `refresh` renews. stop_id: ends a message.
-    graphs: decode by CUDA graphs.
+    model: the weights that are trained, anywhere, with or without adapters. dtype: of the weights that act; where the model's own
+    are plain and lie in the same arithmetic on the same device they act themselves, else a copy does that `refresh` renews.
+    stop_id: ends a message. graphs: decode by CUDA graphs.
     """
 
     def __init__(self, model: Any, slots: int, capacity: int, stop_id: int, device: str, dtype: torch.dtype, graphs: bool):
         self.source, self.graphs, self.slots, self.capacity, self.stop_id = model, graphs, slots, capacity, stop_id
         weight = model.get_input_embeddings().weight
         self.device = torch.device(device)
-        as_it_is = weight.dtype == dtype and weight.device.type == self.device.type
-        self.acting: Any = model if as_it_is else copy.deepcopy(model).to(device=self.device, dtype=dtype).eval()
+        if weight.dtype == dtype and weight.device.type == self.device.type and not has_adapters(model):
+            self.acting: Any = model
+        else:
+            self.acting = empty_like(model, self.device, dtype)
+            self.refresh()
         self.cached = CachedDecoder(self.acting, slots, capacity)
         self.ids_BS = torch.zeros((slots, capacity + 1), dtype=torch.int64, device=self.device)
         self.logprob_BS = torch.zeros((slots, capacity + 1), device=self.device)
@@ -49,8 +53,10 @@ class SlotDecoder:
         """Takes the trained weights again. The copy is written in place: captured graphs go on to hold."""
         if self.acting is self.source:
             return
-        for mine, theirs in zip(self.acting.parameters(), self.source.parameters(), strict=True):
-            mine.copy_(theirs)
+        mine = dict(self.acting.named_parameters())
+        for name, theirs in merged_weights(self.source):
+            mine.pop(name).copy_(theirs)
+        assert not mine, f"weights that the trained model does not have: {', '.join(mine)}"
 
     @torch.inference_mode()
     def put(self, slot_N: Sequence[int], known_N: Sequence[Sequence[int]], uniform_NS: Sequence[NDArray[np.float32]]) -> None:
@@ -153,6 +159,15 @@ class SlotDecoder:
         logprob_WS.scatter_(1, next_W1, logprob_W1)
         position_W += active_W
         active_W &= (token_W1[:, 0] != self.stop_id) & (position_W < self.last_B[:width])
+
+
+def empty_like(model: Any, device: torch.device, dtype: torch.dtype) -> Any:
+    """A model of the same architecture, without adapters, for weights to be copied to."""
+    if not has_adapters(model):
+        return copy.deepcopy(model).to(device=device, dtype=dtype).eval()
+    plain = plain_model(model)
+    with torch.random.fork_rng(devices=[]):
+        return type(plain)(copy.deepcopy(plain.config)).to(device=device, dtype=dtype).eval()
 
 
 def _rounded(span: int, capacity: int) -> int:
