@@ -9,36 +9,34 @@ is proven to be fillable → the rest run → summary run, table, figures. The s
 
 import shlex
 import sys
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 
+from rmlab.ablation.outlook import description, explanation, redo_rule
 from rmlab.ablation.pool import read_index
 from rmlab.ablation.selection import DataConfig, check_fill
 from rmlab.ablation.sweep_files import plain_yaml
 from rmlab.ablation.sweeps import Cell, SweepSpec, expand, read_sweep
-from rmlab.configuration import compose, load_program
+from rmlab.configuration import compose, load_program, near
 from rmlab.errors import RmlabError, UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.locks import exclusive
-from rmlab.paths import runs_folder
-from rmlab.tracking.heads import CellRuns, RunHead, cell_runs
-from rmlab.tracking.leases import Watch
-from rmlab.tracking.origin import commit
+from rmlab.paths import CONF, runs_folder
 from rmlab.tracking.store import Store
 
 if TYPE_CHECKING:
     from analysis.tracked import SweepRuns
-    from rmlab.ablation.processes import LocalLauncher
+    from rmlab.ablation.launching import Launcher
     from rmlab.tracking.query import TrackedRun
 
 OnError = Literal["stop", "continue"]
-OF_THE_SWEEP = ("preset", "levels", "baseline", "seeds", "arms")
+OF_THE_SWEEP = ("preset", "levels", "baseline", "seeds", "arms", "trials")
+LAUNCHERS = CONF / "hydra" / "launcher"
 
 
 @dataclass(frozen=True)
@@ -61,39 +59,66 @@ def main(
     arguments: Sequence[str] = (),
     *,
     dry_run: bool = False,
+    explain: bool = False,
     workers: int | None = None,
     on_error: OnError = "stop",
     retry_failed: bool = False,
     force: bool = False,
     redo_before: str | None = None,
     rerun_stale: bool = False,
+    launcher: Any = None,
+    batch: int | None = None,
+    of_program: str | None = None,
 ) -> None:
-    """Launches, resumes or (dry_run) only describes a sweep.
+    """Launches, resumes or (dry_run, explain) only describes a sweep.
 
-    arguments: `preset=P`, `levels=[...]`, `seeds=[...]`, `arms=[...]`, `baseline=...` choose within the sweep file; anything
-    else overrides the program's configuration in every cell. workers: cells at once, default as many as the cores (or GPUs)
-    hold. on_error: after a failed cell start no more, or go on. retry_failed: run again what failed before. force: run again
-    what is finished; redo_before (2026-01-31T12:00:00): what began before then; rerun_stale: what another commit made.
+    arguments: `preset=P`, `levels=[...]`, `seeds=[...]`, `arms=[...]`, `baseline=...` choose within the sweep file;
+    `hydra/launcher=NAME` and `hydra.launcher.KEY=VALUE` say where cells run; anything else overrides the program's configuration
+    in every cell. workers: cells at once, default as many as the cores (or GPUs) hold. on_error: after a failed cell start no
+    more, or go on. retry_failed: run again what failed before. force: run again what is finished; redo_before
+    (2026-01-31T12:00:00): what began before then; rerun_stale: what another commit made.
+    launcher, batch, of_program: from Hydra, when it started this (`rmlab train -m +sweep=NAME`).
     Raises UsageError for a wrong name or value, RmlabError for data that cannot fill a level and when cells failed.
     """
     if workers is not None and workers < 1:
         raise UsageError(f"--workers {workers}: at least one cell runs at once")
+    settings = [text for text in arguments if text.startswith(("hydra/", "hydra."))]
+    where = next((text.partition("=")[2] for text in settings if text.startswith("hydra/launcher=")), "local")
+    options = {"workers": workers, "on_error": on_error, "retry_failed": retry_failed, "rerun_stale": rerun_stale}
     redo_before = datetime.now().isoformat(timespec="seconds") if force else redo_before
+    if launcher is None and not (LAUNCHERS / f"{where}.yaml").is_file():
+        spec = read_sweep(name, *_choice(arguments))
+        load_program("multirun").main(spec.program, [f"+sweep={name}", *arguments],
+                                      {**options, "dry_run": dry_run, "redo_before": f"'{redo_before}'" if redo_before else None})
+        return
     given = [*(["--workers", str(workers)] if workers else []), *(["--on-error", on_error] if on_error != "stop" else []),
              *(["--redo-before", redo_before] if redo_before else []), *(["--rerun-stale"] if rerun_stale else [])]
-    plan = make_plan(name, arguments, shlex.join(["rmlab", "sweep", name, *arguments, *given]))
+    own = [text for text in arguments if text not in settings]
+    plan = make_plan(name, own, shlex.join(["rmlab", "sweep", name, *arguments, *given]))
+    if of_program is not None and of_program != plan.spec.program:
+        raise UsageError(f"sweep {name} is of the program {plan.spec.program}, not of {of_program}: use rmlab sweep {name}")
     redo = redo_rule(redo_before, rerun_stale)
-    if dry_run:
-        print(description(plan, Store.existing(plan.uri), retry_failed, redo))
+    if explain:
+        print(explanation(plan.cells))
         return
+    if dry_run:
+        store = Store.existing(plan.uri)
+        print(load_program("search").description(plan.cells) if plan.spec.search
+              else description(plan.cells, store, retry_failed, redo))
+        return
+    runner = _given(launcher, plan, workers, batch) if launcher is not None else _launcher(
+        plan, where, [text for text in settings if not text.startswith("hydra/launcher=")], workers)
+    lock = runs_folder() / "locks" / f"sweep-{plan.spec.name}-{plan.spec.preset}.lock"
     from rmlab.ablation.running import run_cells
 
     store = Store.open(plan.uri)
-    lock = runs_folder() / "locks" / f"sweep-{plan.spec.name}-{plan.spec.preset}.lock"
     with exclusive(lock, f"sweep {plan.spec.name} at preset {plan.spec.preset}", patience=0):
         try:
-            outcome = run_cells(plan.cells, store, local_launcher(plan.cells, workers), on_error=on_error,
-                                retry_failed=retry_failed, redo=redo)
+            if plan.spec.search:
+                _, overrides = split_arguments(own)
+                load_program("search").launch(plan.cells, overrides, store, runner, plan.command, retry_failed)
+                return
+            outcome = run_cells(plan.cells, store, runner, on_error=on_error, retry_failed=retry_failed, redo=redo)
         except KeyboardInterrupt:
             print(f"\nStopped; finished cells stay finished. Go on with: {plan.command}", file=sys.stderr)
             raise
@@ -104,6 +129,21 @@ def main(
         left = f", {len(outcome.left)} not started" if outcome.left else ""
         raise RmlabError(f"{len(outcome.failed)} of {len(plan.cells)} cells failed ({', '.join(outcome.failed)}){left}. "
                          f"Try them again with: {plan.command} --retry-failed")
+
+
+def _choice(arguments: Sequence[str]) -> tuple[str | None, dict[str, Any]]:
+    changes, _ = split_arguments([text for text in arguments if not text.startswith(("hydra/", "hydra."))])
+    return changes.pop("preset", None), changes
+
+
+def _given(launcher: Any, plan: Plan, workers: int | None, batch: int | None) -> "Launcher":
+    """What runs the cells where Hydra was told a launcher: what is behind one of ours, else the launcher itself, in batches."""
+    from rmlab.ablation.through_hydra import ThroughHydra
+
+    if hasattr(launcher, "cells_launcher"):
+        own: Launcher = launcher.cells_launcher(plan.cells[0].config, workers)
+        return own
+    return ThroughHydra(launcher, batch or workers or (1 if plan.spec.search else None))
 
 
 def make_plan(name: str, arguments: Sequence[str], command: str) -> Plan:
@@ -138,73 +178,20 @@ def split_arguments(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]
     return changes, overrides
 
 
-def local_launcher(cells: Sequence[Cell], workers: int | None) -> "LocalLauncher":
-    """Processes on this machine. workers: None = one a GPU where cells use them, else as many as the cores hold."""
-    from rmlab.ablation.gpus import Gpus, visible_gpus
-    from rmlab.ablation.processes import LocalLauncher, usable_cores
+def _launcher(plan: Plan, name: str, settings: Sequence[str], workers: int | None) -> "Launcher":
+    """One of conf/hydra/launcher by its name. settings: `hydra.launcher.KEY=VALUE`."""
+    from hydra.utils import get_class
 
-    config = cells[0].config
-    device = OmegaConf.select(config, "runtime.device") or "cpu"
-    names = visible_gpus() if device != "cpu" else []
-    threads = OmegaConf.select(config, "training.threads") or 1
-    usual = len(names) or (1 if device == "cuda" else max(1, usable_cores() // threads))
-    return LocalLauncher(workers or usual, Gpus(names, runs_folder() / "locks") if names else None)
-
-
-def redo_rule(before: str | None, stale: bool) -> Callable[[RunHead], bool]:
-    """Which finished runs do not count. before: those that began before then (ISO). stale: those that another commit made."""
-    if before is None and not stale:
-        return lambda run: False
-    try:
-        milliseconds = datetime.fromisoformat(before).timestamp() * 1000 if before else 0.0
-    except ValueError:
-        raise UsageError(f"--redo-before {before}: a time is written 2026-01-31T12:00:00") from None
-    here = commit()
-    return lambda run: run.start_time < milliseconds or (stale and run.tags.get("commit") != here)
-
-
-def description(plan: Plan, store: Store | None, retry_failed: bool = False,
-                redo: Callable[[RunHead], bool] = lambda run: False) -> str:
-    """What would run: question, cells and what is known of them, cost. store: None = nothing was ever tracked."""
-    spec, cells = plan.spec, plan.cells
-    known = cell_runs(store)
-    watch = Watch()
-    lines = [spec.question, f"factor {spec.factor}, baseline {spec.baseline}, preset {spec.preset}, "
-             f"control {cells[0].identity.control_hash}", ""]
-    first: dict[str, str] = {}
-    states: Counter[str] = Counter()
-    for cell in cells:
-        key = cell.identity.config_hash
-        if key in first:
-            state = f"the same run as {first[key]}"
-        else:
-            kind, words = _state(key, known, watch, redo, retry_failed)
-            states[kind] += 1
-            state = f"{kind}{words}"
-        first.setdefault(key, cell.name)
-        lines.append(f"  {cell.name:<32} {key}  {state}")
-    counted = [f"{len(cells)} cells", f"{states['finished']} of {len(first)} runs finished"]
-    if states["failed"]:
-        counted.append(f"{states['failed']} failed before (--retry-failed runs them again)")
-    if states["at work"]:
-        counted.append(f"{states['at work']} at work elsewhere")
-    lines += ["", ", ".join([*counted, f"{states['to run']} to run"])]
-    if cost := spec.cost.get(spec.preset):
-        lines.append(f"cost of the whole sweep at this preset: {cost}")
-    return "\n".join(lines)
-
-
-def _state(key: str, known: CellRuns, watch: Watch, redo: Callable[[RunHead], bool], retry_failed: bool) -> tuple[str, str]:
-    """Of one hash: its kind, and what there is to say beside it."""
-    if (run := known.finished.get(key)) is not None:
-        again = f" again (finished in run {run.run_id})"
-        return ("to run", again) if redo(run) else ("finished", f" (run {run.run_id})")
-    if (run := watch.holder(known.all.get(key, []))) is not None:
-        return "at work", f" (run {run.run_id} by {run.tags['lease']})"
-    if (run := known.failed.get(key)) is not None:
-        error = run.tags.get("error", "")
-        return ("to run", f" again (failed: {error})") if retry_failed else ("failed", f": {error}")
-    return "to run", ""
+    own = cast(DictConfig, OmegaConf.load(LAUNCHERS / f"{name}.yaml"))
+    for text in settings:
+        key, _, value = text.removeprefix("hydra.launcher.").partition("=")
+        if key.split(".")[0] not in own:
+            raise UsageError(f"{text}: launcher {name} has no {key!r}{near(key, map(str, own))}; it has {', '.join(map(str, own))}")
+        OmegaConf.update(own, key, plain_yaml(value))
+    load_program("multirun").find_plugins()
+    made = get_class(own.pop("_target_"))(**cast("dict[str, Any]", OmegaConf.to_container(own)))
+    launcher: Launcher = made.cells_launcher(plan.cells[0].config, workers)
+    return launcher
 
 
 def show_results(plan: Plan, store: Store) -> None:

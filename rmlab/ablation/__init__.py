@@ -9,10 +9,15 @@ cells           config_hash and control_hash of a run
 sweep_files     sweeps/NAME.yaml: what is asked, which levels, and what their names mean
 search_files    what a search in a sweep file may set, and what it judges by
 sweeps          the cells that answer it
+outlook         what a sweep would do, and in what two of its cells differ
 running         a sweep under way: what is finished, at work elsewhere, failed, or to be started
+search, study   a search under way, and the study that proposes its trials
 single          one run by itself, beside sweeps
 launching       what every launcher takes and gives: jobs and events
 processes       one process a cell, W at once, that end when the parent does
+slurm           cells as jobs of Slurm
+ray_cluster     cells as tasks of a Ray cluster
+through_hydra   cells through any launcher of Hydra
 gpus            one GPU a cell
 board           what a sweep is doing, as one live table or as lines
 """

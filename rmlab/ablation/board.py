@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-CellState = Literal["waiting", "running", "elsewhere", "finished", "reused", "failed", "failed before"]
+CellState = Literal["waiting", "running", "elsewhere", "finished", "reused", "failed", "failed before", "pruned"]
 EVERY_SECONDS = 30.0
 LONGEST_TABLE = 24
 
@@ -50,6 +50,10 @@ class Board:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
         if self._live:
             self._live.stop()
+
+    def add(self, name: str) -> None:
+        """A cell that was not known when the sweep began."""
+        self.lines.setdefault(name, Line(name, "waiting"))
 
     def say(self, text: str) -> None:
         """A line above the table, or just a line."""
@@ -93,7 +97,7 @@ class Board:
         if len(shown) > LONGEST_TABLE:  # what moves, what went wrong, and the last that ended
             shown = [x for x in shown if x.state in ("running", "elsewhere", "failed")] + [x for x in shown if x.state == "finished"][-5:]
         colour = {"running": "cyan", "elsewhere": "blue",
-                  "finished": "green", "reused": "green", "failed": "red", "failed before": "red", "waiting": "dim"}
+                  "finished": "green", "reused": "green", "failed": "red", "failed before": "red", "pruned": "yellow", "waiting": "dim"}
         for line in shown:
             state = f"{line.state} {line.seconds:.0f} s" if line.seconds is not None else line.state
             table.add_row(line.name, f"[{colour[line.state]}]{state}[/]", *_columns(line))

@@ -5,7 +5,7 @@ A launcher runs jobs, each in a process of its own, somewhere: on this machine (
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -75,6 +75,9 @@ class Supply(Protocol):
     def is_open(self) -> bool:
         """Whether one may still come while none is running."""
 
+    def unwanted(self) -> Collection[str]:
+        """`planned` of jobs that run and are to be ended early, for launchers that can."""
+
 
 class Jobs:
     """A supply of jobs that are all known before."""
@@ -89,6 +92,10 @@ class Jobs:
     def is_open(self) -> bool:
         """Whether one is left."""
         return bool(self._waiting)
+
+    def unwanted(self) -> Collection[str]:
+        """None."""
+        return ()
 
 
 class Launcher(Protocol):
@@ -137,6 +144,17 @@ def answer(job: Job) -> Answer:
         trace = traceback.format_exc()
         print(trace, file=sys.stderr)
         return "failed", (f"{type(error).__name__}: {error}", trace, 1)
+
+
+def answer_into_log(job: Job, environment: Mapping[str, str]) -> Answer:
+    """`answer` on another machine: with this environment, and what is printed goes to the job's log."""
+    import contextlib
+    import os
+
+    os.environ.update(environment)
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    with job.log.open("a", encoding="utf-8") as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
+        return answer(job)
 
 
 def event(job: Job, said: Answer, seconds: float) -> Event:

@@ -16,10 +16,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
+from typing import TYPE_CHECKING
 
-from rmlab.ablation.gpus import VISIBLE, Gpus
+from rmlab.ablation.gpus import VISIBLE, Gpus, visible_gpus
 from rmlab.ablation.launching import Event, Job, Supply, answer, event
+from rmlab.paths import runs_folder
 from rmlab.progress import report_to
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """OpenBLAS starts its threads when it is imported; they would not live on in the forked processes."""
@@ -33,6 +38,7 @@ class _Running:
     process: ForkServerProcess
     pipe: Connection
     gpu: str | None
+    ended: bool = False
     began: float = field(default_factory=time.monotonic)
 
 
@@ -56,6 +62,11 @@ class LocalLauncher:
                 while len(running) < self.workers and (one := self._start(supply, context)) is not None:
                     running.append(one)
                     yield Event(one.job, "started")
+                unwanted = supply.unwanted()
+                for one in running:
+                    if one.job.planned in unwanted and not one.ended:
+                        one.ended = True
+                        one.process.terminate()
                 ready = wait([r.pipe for r in running], timeout=self.tick_seconds) if running else []
                 for one in [r for r in running if r.pipe in ready]:
                     heard = _receive(one)
@@ -92,6 +103,17 @@ class LocalLauncher:
     def _free(self, one: _Running) -> None:
         if self.gpus and one.gpu is not None:
             self.gpus.give_back(one.gpu)
+
+
+def local_launcher(config: "DictConfig", workers: int | None = None) -> LocalLauncher:
+    """For cells of a configuration. workers: None = one a GPU where cells use them, else as many as the cores hold."""
+    from omegaconf import OmegaConf
+
+    device = OmegaConf.select(config, "runtime.device") or "cpu"
+    names = visible_gpus() if device != "cpu" else []
+    threads = OmegaConf.select(config, "training.threads") or 1
+    usual = len(names) or (1 if device == "cuda" else max(1, usable_cores() // threads))
+    return LocalLauncher(workers or usual, Gpus(names, runs_folder() / "locks") if names else None)
 
 
 def _receive(one: _Running) -> Event:

@@ -8,7 +8,7 @@ process is at work on, here or on another host, is waited for while the rest goe
 import random
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -64,7 +64,7 @@ def run_cells(
     missing = [key for key in hashes if key not in finished and key not in skipped]
     states = {cell.name: _state(cell.identity.config_hash, finished, skipped) for cell in cells}
     with Board(f"{cells[0].sweep.name}, preset {cells[0].sweep.preset}", states) as board:
-        sweep = _Sweep(store, cells, board, on_error, watch, {key: replaces[key] for key in missing})
+        sweep = SweepUnderWay(store, cells, board, on_error, watch, {key: replaces[key] for key in missing})
         sweep.before = {run.run_id for key in missing for run in known.all.get(key, [])}
         sweep.failed += [cell.name for cell in cells if cell.identity.config_hash in skipped]
         for key in finished:
@@ -72,14 +72,14 @@ def run_cells(
         if missing:
             sweep.waiting.extend(sorted(missing, key=lambda key: _cost(sweep.of_hash[key][0]), reverse=True))
             preload = getattr(load_program(cells[0].sweep.program), "PRELOAD", HEAVY)
-            _prepare([sweep.of_hash[key][0] for key in sweep.waiting], board, preload)
+            prepare([sweep.of_hash[key][0] for key in sweep.waiting], board, preload)
             for event in launcher.run(sweep, preload):
                 sweep.take(event)
         left = [c.name for key in missing if key not in sweep.settled for c in sweep.of_hash[key]]
     return Outcome(sweep.ran, sweep.failed, left)
 
 
-class _Sweep:
+class SweepUnderWay:
     """A sweep under way: supplies its cells, takes the events about them and does what each calls for.
 
     waiting, elsewhere: config hashes that nobody is known to be at work on, and that somebody else is (when to look again).
@@ -113,6 +113,10 @@ class _Sweep:
         """Whether a cell waits to start, or to be finished by somebody else."""
         return bool(self.waiting or self.elsewhere) and not self.stopping
 
+    def unwanted(self) -> Collection[str]:
+        """None: what runs is wanted."""
+        return ()
+
     def take(self, event: Event | None) -> None:
         """An event of the launcher, None for a quiet moment."""
         self.board.tell(event)
@@ -131,7 +135,7 @@ class _Sweep:
             self._wait_for(key)
         else:
             close_dead(self.store, runs_of(self.store, key), self.watch, error=event.error)
-            self._failed(key, f"{event.trace or event.error}\n    its output: {event.job.log}", event.seconds)
+            self._failed(key, event.error, f"{event.trace or event.error}\n    its output: {event.job.log}", event.seconds)
 
     def log_reuses(self, key: str, runs: Sequence[RunHead]) -> None:
         """Gives every cell of a finished hash a finished run of its own name in its own sweep. runs: all of that hash."""
@@ -170,7 +174,8 @@ class _Sweep:
                 close_dead(self.store, runs, self.watch)
                 last = max(runs, key=lambda run: run.start_time, default=None)
                 if last is not None and last.status == FAILED and last.run_id not in self.before:
-                    self._failed(key, f"{last.tags.get(ERROR, '')}\n    in run {last.run_id} of another process", None)
+                    error = last.tags.get(ERROR, "")
+                    self._failed(key, error, f"{error}\n    in run {last.run_id} of another process", None)
                 else:
                     self.board.note(self.of_hash[key][0].name, "waiting")
                     self.waiting.append(key)
@@ -188,7 +193,7 @@ class _Sweep:
             runs = runs_of(self.store, key)
         self.log_reuses(key, runs)
 
-    def _failed(self, key: str, why: str, seconds: float | None) -> None:
+    def _failed(self, key: str, error: str, why: str, seconds: float | None) -> None:
         self.settled.add(key)
         self.stopping = self.on_error == "stop"
         self.failed += [cell.name for cell in self.of_hash[key]]
@@ -216,7 +221,7 @@ def _cost(cell: Cell) -> float:
         return 0.0
 
 
-def _prepare(cells: Sequence[Cell], board: Board, preload: Sequence[str]) -> None:
+def prepare(cells: Sequence[Cell], board: Board, preload: Sequence[str]) -> None:
     """Makes what all cells share, once, in a process of its own; the first that is wrong is raised before any cell starts."""
     job = Job("prepare", cells[0].sweep.program, "prepare", tuple(plain(c.config) for c in cells),
               log=runs_folder() / "logs" / f"prepare-{cells[0].sweep.name}-{cells[0].sweep.preset}.log", many=True)

@@ -58,7 +58,7 @@ class SearchSpec:
         for factor in find_factors(self.space):
             allowed = self.space[factor.name]
             choices = allowed.get("choices")
-            if not (isinstance(choices, list) and choices and len(allowed) == 1 or {"low", "high"} <= allowed.keys() <= _RANGE):
+            if not ((isinstance(choices, list) and choices and len(allowed) == 1) or {"low", "high"} <= allowed.keys() <= _RANGE):
                 raise UsageError(f"{path}, search: {factor.name}={allowed} must be {{low, high}} (with log or step) or {{choices}}")
             if not factor.sets and (lost := [c for c in choices or ["a number"] if str(c) not in named]):
                 raise UsageError(f"{path}: choice {lost[0]} of {factor.name} has no meaning{near(str(lost[0]), named)}; "

@@ -74,7 +74,8 @@ class SweepSpec:
         """The declared factors; the one whose levels are compared comes first."""
         if self.search:
             return find_factors(self.search.space)
-        return find_factors(dict.fromkeys([self.factor, *(f for cell in self.listed for f in cell), *(one.factor for one in self._crossed)]))
+        listed = [name for cell in self.listed for name in cell]
+        return find_factors(dict.fromkeys([self.factor, *listed, *(one.factor for one in self._crossed)]))
 
     @property
     def arm_levels(self) -> list[Level]:
@@ -94,6 +95,8 @@ class SweepSpec:
     def sets(self, level: Level, arm: Level = "") -> list[str]:
         """The overrides of a cell's configuration at a level, and at an arm where there are arms."""
         further: dict[str, Level] = {}
+        if self.search:
+            return []  # what the search starts from
         if self.arms:
             further = {self.arms.factor: arm}
         elif self.listed:
@@ -106,6 +109,10 @@ class SweepSpec:
             if factor.name in further:
                 chosen = chosen + _meaning(factor, named.get(factor.name, {}), further[factor.name])
         return chosen
+
+    def meaning(self, factor: str, level: Level) -> list[str]:
+        """The overrides that set one of the factors of a search."""
+        return _meaning(find_factors([factor])[0], self.named, level)
 
     @property
     def _crossed(self) -> list[Arms]:
@@ -220,6 +227,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "levels": (lambda v: _list_of(v, (int, float, str)), "a list of numbers or words"),
     "arms": (lambda v: _list_of(v, (int, float, str)), "a list of words"),
     "seeds": (lambda v: _list_of(v, (int,)), "a list of whole numbers"),
+    "trials": (lambda v: isinstance(v, int) and v > 0, "a whole number, at least 1"),
     "overrides": (lambda v: v == [] or _list_of(v, (str,)), "a list of KEY=VALUE"),
     "baseline": (lambda v: isinstance(v, int | float | str), "one of the levels"),
     "cost": (lambda v: isinstance(v, dict), "a text by preset"),

@@ -1,5 +1,6 @@
 """A program that a sweep can run in milliseconds, and that misbehaves when asked to."""
 
+import math
 import os
 import signal
 import time
@@ -25,6 +26,11 @@ class ToyData:
 
 
 @dataclass
+class ToyOptimizer:
+    learning_rate: float = 0.001
+
+
+@dataclass
 class ToyTraining:
     match: str = "epochs"
     reference_scale: int = 2
@@ -33,10 +39,13 @@ class ToyTraining:
 
 @dataclass
 class ToyRun:
-    """seconds: a run takes. trouble: what happens at a level (error, data, exit, kill); level 0: prepare fails or changes the pool."""
+    """seconds: a run takes. trouble: what happens at a level (error, data, exit, kill, memory, nan); level 0: prepare fails or changes
+    the pool.
+    """
 
     seed: int = 0
     data: ToyData = field(default_factory=ToyData)
+    optimizer: ToyOptimizer = field(default_factory=ToyOptimizer)
     training: ToyTraining = field(default_factory=ToyTraining)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     seconds: float = 0.0
@@ -70,11 +79,15 @@ def run(config):
         print("hello from", config.tracking.name)
         with progress(config.tracking.name, 10, "steps") as advance:
             for step in range(10):
-                logger.metrics({"train/loss": 1 / (step + 1)}, step)
+                logger.metrics({"train/loss": 1 / (step + 1), "train/score": -abs(config.data.scale - 7) + step / 100}, step)
+                if config.seconds >= 1:
+                    logger.flush()
                 time.sleep(config.seconds / 10)
                 advance(1)
         trouble(config.trouble.get(config.data.scale))
         logger.metrics({"eval/auc_pooled": 0.5 + config.seed / 10})
+        score = math.nan if config.trouble.get(config.data.scale) == "nan" else -abs(config.data.scale - 7) + config.seed
+        logger.metrics({"eval_of/score": score, "eval_of/cost": config.data.scale * config.optimizer.learning_rate})
     ledger("end", who.config_hash, os.getpid())
     return logger.run_id
 
@@ -84,6 +97,11 @@ def trouble(kind):
         raise RuntimeError("this cell has no luck")
     if kind == "data":
         raise DataError("this cell has no data. Get some.")
+    if kind == "memory":
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (1 << 32, 1 << 32))
+        bytearray(1 << 36)
     if kind == "exit":
         os._exit(7)
     if kind == "kill":

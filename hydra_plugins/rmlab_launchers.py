@@ -1,0 +1,87 @@
+"""Launchers of Hydra that run each job in a process of its own: on this machine, through Slurm, on a Ray cluster.
+
+They serve any sweeper of Hydra. The sweeper of rmlab takes what is behind them (`cells_launcher`), which starts cells as workers
+get free and says at once what becomes of each. Nothing heavy is imported here.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.utils import JobReturn, JobStatus
+from hydra.plugins.launcher import Launcher
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig, OmegaConf
+
+if TYPE_CHECKING:
+    from rmlab.ablation import launching
+
+
+class OwnLauncher(Launcher):
+    """settings: of the launcher, as its file in conf/hydra/launcher says them."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = settings
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Keeps what composes the jobs."""
+        self.config, self.context = config, hydra_context
+
+    def cells_launcher(self, config: DictConfig, workers: int | None = None) -> "launching.Launcher":
+        """What runs cells of this configuration. workers: at once, None = as the settings or the machine say."""
+        raise NotImplementedError
+
+    def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[JobReturn]:
+        """Runs jobs of any sweeper and returns what became of them, in their order."""
+        from rmlab.ablation.launching import HEAVY, Job, Jobs
+        from rmlab.configuration import load_program
+        from rmlab.paths import runs_folder
+
+        program = self.config.hydra.job.name
+        jobs = []
+        for number, overrides in enumerate(job_overrides, initial_job_idx):
+            composed = self.context.config_loader.load_sweep_config(self.config, list(overrides))
+            plain = OmegaConf.to_container(OmegaConf.masked_copy(composed, [str(k) for k in composed if k != "hydra"]), resolve=True,
+                                           enum_to_str=True)
+            name = f"{number} {' '.join(overrides)}"
+            jobs.append(Job(name, program, "run", (plain,), runs_folder() / "logs" / f"{program}-{number}.log"))  # type: ignore[arg-type]
+        returns = {job.name: JobReturn(overrides=list(o), status=JobStatus.UNKNOWN) for job, o in zip(jobs, job_overrides, strict=True)}
+        launcher = self.cells_launcher(composed)
+        for event in launcher.run(Jobs(jobs), getattr(load_program(program), "PRELOAD", HEAVY)):
+            if event is None or event.state in ("started", "progress"):
+                continue
+            print(f"{event.job.name}: {event.state} {event.trace or event.error}", flush=True)
+            returned = returns[event.job.name]
+            finished = event.state == "finished"
+            returned.status = JobStatus.COMPLETED if finished else JobStatus.FAILED
+            returned.return_value = event.result if finished else RuntimeError(event.error)
+        return [returns[job.name] for job in jobs]
+
+
+class LocalProcesses(OwnLauncher):
+    """`rmlab.ablation.processes`."""
+
+    def cells_launcher(self, config: DictConfig, workers: int | None = None) -> "launching.Launcher":
+        """Processes from a fork server, one GPU each where there are GPUs."""
+        from rmlab.ablation.processes import local_launcher
+
+        return local_launcher(config, workers or self.settings.get("workers"))
+
+
+class Slurm(OwnLauncher):
+    """`rmlab.ablation.slurm`."""
+
+    def cells_launcher(self, config: DictConfig, workers: int | None = None) -> "launching.Launcher":
+        """Jobs of Slurm, through submitit."""
+        from rmlab.ablation.slurm import SlurmLauncher
+
+        return SlurmLauncher(**{**self.settings, **({"workers": workers} if workers else {})})
+
+
+class Ray(OwnLauncher):
+    """`rmlab.ablation.ray_cluster`."""
+
+    def cells_launcher(self, config: DictConfig, workers: int | None = None) -> "launching.Launcher":
+        """Tasks of a Ray cluster."""
+        from rmlab.ablation.ray_cluster import RayLauncher
+
+        return RayLauncher(**{**self.settings, **({"workers": workers} if workers else {})})

@@ -1,0 +1,36 @@
+"""The sweeper of `rmlab train -m +sweep=NAME`: the cells of `sweeps/NAME.yaml`, through any launcher of Hydra.
+
+Nothing heavy is imported here: Hydra looks through every plugin whenever it composes.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from hydra.core.plugins import Plugins
+from hydra.plugins.sweeper import Sweeper
+from hydra.types import HydraContext, TaskFunction
+from omegaconf import DictConfig
+
+
+class RmlabSweeper(Sweeper):
+    """`rmlab sweep NAME`, started by Hydra.
+
+    sweep: name of the file. choose: `levels=[...]`, `seeds=[...]` and the like. The rest: options of `rmlab sweep`. batch: cells
+    that are given to a foreign launcher at once, null = all of a sweep, one trial of a search.
+    """
+
+    def __init__(self, sweep: str, choose: Sequence[str], batch: int | None, **options: Any) -> None:
+        self.name, self.choose, self.batch, self.options = sweep, list(choose), batch, options
+
+    def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
+        """Takes the launcher that `hydra/launcher=` names."""
+        self.launcher = Plugins.instance().instantiate_launcher(hydra_context=hydra_context, task_function=task_function, config=config)
+        self.program = config.hydra.job.name
+
+    def sweep(self, arguments: list[str]) -> None:
+        """Launches or resumes the sweep. arguments: what Hydra was given for the program."""
+        from rmlab.configuration import load_program
+
+        overrides = [text for text in arguments if text.lstrip("+").partition("=")[0] != "sweep"]
+        load_program("sweep").main(self.name, [*self.choose, *overrides], launcher=self.launcher, batch=self.batch,
+                                   of_program=self.program, **self.options)

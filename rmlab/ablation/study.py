@@ -1,0 +1,206 @@
+"""The study of a search: which settings were tried, what came of them, and what to try next. Optuna behind a small door.
+
+A study lies in a database (a sqlite file in the runs folder unless the sweep file names another), so it goes on where a killed
+search stopped, and optuna-dashboard can open it. The number of trials is a total over every launch: what is finished, pruned
+or failed counts; what was cut off by a kill does not, and is tried anew.
+"""
+
+import math
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmlab.ablation.search_files import SearchSpec
+from rmlab.errors import RmlabError, UsageError
+from rmlab.paths import runs_folder
+from rmlab.tracking.heads import RunHead
+from rmlab.tracking.leases import BEAT, LEASE, Watch, lease_seconds, lease_tags
+
+if TYPE_CHECKING:
+    import optuna
+
+LOOK_SECONDS = 2.0
+LOST, WHY, RUNS = "lost", "why", "runs"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One trial. values: of the objectives in their order, None unless complete. best: no other trial is better in everything."""
+
+    number: int
+    state: str
+    params: dict[str, Any]
+    values: tuple[float, ...] | None
+    runs: tuple[str, ...]
+    why: str
+    best: bool
+
+
+def storage_uri(spec: SearchSpec) -> str:
+    """The database of the study."""
+    return spec.storage or f"sqlite:///{runs_folder() / 'optuna.db'}"
+
+
+def trials_made(name: str, spec: SearchSpec) -> int:
+    """How many trials of a study have ended; 0 where there is none. Makes and changes nothing."""
+    import optuna
+
+    uri = storage_uri(spec)
+    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
+        return 0
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        study = optuna.load_study(study_name=name, storage=uri)
+    except KeyError:
+        return 0
+    return sum(trial.state.is_finished() and LOST not in trial.user_attrs for trial in study.get_trials(deepcopy=False))
+
+
+class Study:
+    """A study that this process takes part in, perhaps beside others."""
+
+    def __init__(self, name: str, spec: SearchSpec, retry_failed: bool = False) -> None:
+        import optuna
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        self.spec, self.retry_failed = spec, retry_failed
+        self._optuna = optuna
+        self._watch = Watch()
+        self._mine: dict[int, optuna.Trial] = {}
+        self._reported: dict[int, int] = {}
+        self._looked = self._beaten = float("-inf")
+        self._counted = 0
+        self._elsewhere = 0
+        uri = storage_uri(spec)
+        runs_folder().mkdir(parents=True, exist_ok=True)
+        patience = {"connect_args": {"timeout": 60}} if uri.startswith("sqlite") else {}
+        directions: list[Any] = list(spec.objectives.values())
+        try:
+            self._study = optuna.create_study(
+                study_name=name, storage=optuna.storages.RDBStorage(uri, engine_kwargs=patience), directions=directions,
+                pruner=_made(spec.pruning["pruner"], "pruning.pruner") if spec.pruning else optuna.pruners.NopPruner(),
+                load_if_exists=True)
+            tried = len(self._study.get_trials(deepcopy=False))
+        except Exception as error:
+            raise RmlabError(f"the study {name} in {uri} cannot be opened: {str(error).splitlines()[0]}") from error
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            self._study.set_metric_names(list(spec.objectives))  # what optuna-dashboard shows
+        sampler = dict(spec.sampler)
+        if isinstance(sampler.get("seed"), int):
+            sampler["seed"] += tried  # gone on with: not the same proposals once more
+        self._study.sampler = _made(sampler, "sampler")
+        self._distributions = {name: _distribution(allowed) for name, allowed in spec.space.items()}
+        self.look()
+
+    def look(self) -> None:
+        """Counts the trials, fails those whose process is dead, and beats for its own."""
+        states = self._optuna.trial.TrialState
+        self._looked = time.monotonic()
+        if self._looked - self._beaten > lease_seconds() / 8:
+            self._beaten = self._looked
+            for own in self._mine.values():
+                own.set_user_attr(BEAT, str(self._beaten))
+        self._counted = self._elsewhere = 0
+        for trial in self._study.get_trials(deepcopy=False):
+            if trial.state == states.RUNNING and trial.number not in self._mine:
+                tags = {LEASE: str(trial.user_attrs.get(LEASE, "")), BEAT: str(trial.user_attrs.get(BEAT, ""))}
+                if self._watch.is_dead(RunHead(f"trial {trial.number}", "", "", tags, 0, None)):
+                    self._fail(trial.number, "its search was cut off", lost=True)
+                else:
+                    self._elsewhere += 1
+            elif trial.state == states.FAIL:
+                self._counted += not (trial.user_attrs.get(LOST) or self.retry_failed)
+            else:
+                self._counted += 1
+
+    def is_open(self) -> bool:
+        """Whether trials are still to be made, or awaited from another process of this study."""
+        if time.monotonic() - self._looked > LOOK_SECONDS:
+            self.look()
+        return self._elsewhere > 0 or self.wants_more()
+
+    def wants_more(self) -> bool:
+        """Whether the total leaves room for another trial now."""
+        return self._counted + self._elsewhere < self.spec.trials
+
+    def ask(self) -> tuple[int, dict[str, Any]]:
+        """A new trial: its number, and a level of each factor."""
+        trial = self._study.ask(self._distributions)
+        for name, value in lease_tags().items():
+            trial.set_user_attr(name, value)
+        self._mine[trial.number] = trial
+        self._counted += 1
+        return trial.number, dict(trial.params)
+
+    def report(self, number: int, steps: Sequence[tuple[int, float]]) -> bool:
+        """Tells what a trial has measured so far, (step, value); whether it is to be stopped. One objective only."""
+        assert self.spec.pruning is not None
+        trial, said = self._mine[number], self._reported.get(number, -1)
+        [direction] = self.spec.objectives.values()
+        sign = 1.0 if self.spec.pruning.get("goal", direction) == direction else -1.0
+        for step, value in steps:
+            if step > said and math.isfinite(value):
+                trial.report(sign * value, step)
+                self._reported[number] = step
+        return bool(trial.should_prune())
+
+    def tell(self, number: int, values: Sequence[float | None], runs: Sequence[str]) -> bool:
+        """The values of a finished trial. One that is missing or not finite fails the trial, not the study; says whether it holds."""
+        self._mine[number].set_user_attr(RUNS, list(runs))
+        wrong = [f"{name} is {value}" for name, value in zip(self.spec.objectives, values, strict=True)
+                 if value is None or not math.isfinite(value)]
+        if wrong:
+            self._fail(number, "; ".join(wrong))
+        else:
+            self._study.tell(number, [float(value) for value in values if value is not None])
+        self._mine.pop(number)
+        return not wrong
+
+    def tell_failed(self, number: int, why: str) -> None:
+        """A trial whose run failed."""
+        self._fail(number, why)
+        self._mine.pop(number)
+
+    def tell_pruned(self, number: int) -> None:
+        """A trial that was stopped because others did better by then."""
+        self._study.tell(number, state=self._optuna.trial.TrialState.PRUNED)
+        self._mine.pop(number)
+
+    def tried(self) -> list[Tried]:
+        """Every trial, in order."""
+        complete = self._optuna.trial.TrialState.COMPLETE
+        trials = self._study.get_trials(deepcopy=False)
+        best = {t.number for t in self._study.best_trials} if any(t.state == complete for t in trials) else set()
+        return [Tried(t.number, t.state.name.lower(), dict(t.params), tuple(t.values) if t.state == complete else None,
+                      tuple(t.user_attrs.get(RUNS, ())), str(t.user_attrs.get(WHY, "")), t.number in best) for t in trials]
+
+    def _fail(self, number: int, why: str, lost: bool = False) -> None:
+        storage, trial_id = self._study._storage, self._study.get_trials(deepcopy=False)[number]._trial_id
+        storage.set_trial_user_attr(trial_id, WHY, why)
+        if lost:
+            storage.set_trial_user_attr(trial_id, LOST, True)
+        self._study.tell(number, state=self._optuna.trial.TrialState.FAIL, skip_if_finished=True)
+
+
+def _made(target: dict[str, Any], what: str) -> Any:
+    from hydra.utils import instantiate
+
+    try:
+        return instantiate(target)
+    except Exception as error:
+        raise UsageError(f"search: {what}={target} cannot be made: {str(error).splitlines()[0]}") from error
+
+
+def _distribution(allowed: dict[str, Any]) -> "optuna.distributions.BaseDistribution":
+    from optuna import distributions
+
+    if "choices" in allowed:
+        return distributions.CategoricalDistribution(allowed["choices"])
+    low, high, log, step = allowed["low"], allowed["high"], bool(allowed.get("log")), allowed.get("step")
+    if isinstance(low, int) and isinstance(high, int):
+        return distributions.IntDistribution(low, high, log=log, step=step or 1)
+    return distributions.FloatDistribution(float(low), float(high), log=log, step=step)

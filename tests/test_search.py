@@ -1,0 +1,135 @@
+"""Searches as a user meets them: killed and gone on with, failing trials, repeated settings, pruning."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rmlab.paths import REPOSITORY
+from rmlab.tracking.query import runs
+from rmlab.tracking.store import Store
+
+TOY = REPOSITORY / "tests" / "ablation" / "toy"
+
+
+@pytest.fixture(autouse=True)
+def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path) -> Path:
+    """The runs folder, with an empty store."""
+    folder = tmp_path / "runs"
+    monkeypatch.setenv("RMLAB_RUNS", str(folder))
+    folder.mkdir()
+    shutil.copy(empty_database, folder / "mlflow.db")
+    return folder
+
+
+def launch(*arguments: str) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-m", "rmlab.cli", "sweep", *arguments], cwd=REPOSITORY, env=dict(os.environ), text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def search(*arguments: str) -> tuple[int, str, str]:
+    process = launch(*arguments)
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, err
+
+
+def trials(where: Path):
+    import optuna
+
+    [name] = optuna.get_all_study_names(f"sqlite:///{where / 'optuna.db'}")
+    return optuna.load_study(study_name=name, storage=f"sqlite:///{where / 'optuna.db'}").trials
+
+
+def ended(where: Path) -> Counter:
+    lines = (where / "ledger").read_text().splitlines() if (where / "ledger").exists() else []
+    return Counter(line.split()[1] for line in lines if line.startswith("end "))
+
+
+def of(where: Path, **parts) -> str:
+    """The toy's search with other parts."""
+    import yaml
+
+    raw = yaml.safe_load((TOY / "toy_search.yaml").read_text())
+    raw["program"] = str(TOY / "toy.py")
+    raw["search"] |= parts
+    path = where / "toy_search.yaml"
+    path.write_text(yaml.safe_dump(raw, sort_keys=False))
+    return str(path)
+
+
+@pytest.mark.slow
+def test_a_killed_search_goes_on_and_its_total_is_a_total(where: Path) -> None:
+    file = of(where, trials=8)
+    for moment in random.Random(0).choices(range(50, 90), k=2):
+        process = launch(file, "seconds=0.8", "--workers", "2")
+        time.sleep(moment / 10)
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    code, out, err = search(file, "seconds=0.8", "--workers", "2")
+    assert code == 0, err
+    states = Counter(trial.state.name for trial in trials(where))
+    assert states["COMPLETE"] == 8
+    assert set(states) <= {"COMPLETE", "FAIL"}, "what the kill left running is failed"
+    assert all(trial.user_attrs.get("lost") for trial in trials(where) if trial.state.name == "FAIL")
+    assert "8 complete" in out
+    before = ended(where)
+    code, _, _ = search(file, "seconds=0.8", "--workers", "2")
+    assert code == 0
+    assert ended(where) == before, "the total is reached: nothing is tried"
+    assert "8 trials in all" in search(file, "seconds=0.8", "--dry-run")[1]
+    assert not [run for run in runs(Store.open()) if run.tags["kind"] == "toy" and run.end_time is None]
+
+
+def test_trials_that_fail_do_not_fail_the_study_and_settings_are_not_run_twice(where: Path) -> None:
+    objectives = {"eval_of/score": "maximize", "eval_of/cost": "minimize"}
+    file = of(where, trials=10, space={"data_scale": {"choices": [1, 2, 3]}}, objectives=objectives)
+    code, _, err = search(file, "trouble={1:nan,2:error}", "--workers", "1")
+    assert code == 0, err
+    found = trials(where)
+    by_level = {level: {t.state.name for t in found if t.params["data_scale"] == level} for level in (1, 2, 3)}
+    assert by_level == {1: {"FAIL"}, 2: {"FAIL"}, 3: {"COMPLETE"}}
+    assert len(found) == 10
+    assert {t.user_attrs["why"] for t in found if t.params["data_scale"] == 2} == {"RuntimeError: this cell has no luck"}
+    assert all("eval_of/score is" in t.user_attrs["why"] for t in found if t.params["data_scale"] == 1)
+    assert max(ended(where).values()) == 1, "a repeated configuration is answered from the finished run"
+    assert {t.values[0] for t in found if t.state.name == "COMPLETE"} == {-4.0}
+    for name in ("pareto.pdf", "pareto.png", "pareto.csv", "trials.csv"):
+        assert list((where / "figures").rglob(name)), name
+    assert [run.name for run in runs(Store.open()) if run.tags["kind"] == "summary"] == ["summary demo"]
+
+
+@pytest.mark.slow
+def test_a_single_objective_may_prune(where: Path) -> None:
+    pruner = {"_target_": "optuna.pruners.ThresholdPruner", "lower": -2.5}
+    pruning = {"metric": "train/score", "goal": "maximize", "pruner": pruner}
+    file = of(where, trials=4, space={"data_scale": {"choices": [7, 30]}}, pruning=pruning)
+    code, _, err = search(file, "seconds=6", "--workers", "4")
+    assert code == 0, err
+    assert {t.params["data_scale"]: t.state.name for t in trials(where)} == {7: "COMPLETE", 30: "PRUNED"}
+    assert {run.name.split()[0]: run.status for run in runs(Store.open()) if run.tags["kind"] == "toy"} == {
+        "data_scale=7": "finished", "data_scale=30": "killed"}
+
+
+def test_values_are_means_over_the_seeds(where: Path) -> None:
+    file = of(where, space={"data_scale": {"choices": [7]}})
+    code, _, err = search(file, "trials=1", "seeds=[0,1]")
+    assert code == 0, err
+    [trial] = trials(where)
+    assert trial.values == [0.5], "0 with seed 0, 1 with seed 1"
+    assert len(trial.user_attrs["runs"]) == 2
+
+
+@pytest.mark.slow
+def test_the_search_for_a_verifier(where: Path) -> None:
+    code, out, err = search("search_verifier", "preset=smoke", "--workers", "2")
+    assert code == 0, err
+    assert "3 complete" in out
+    assert "optuna-dashboard sqlite:///" in out
