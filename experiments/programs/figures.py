@@ -9,19 +9,20 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import runs_folder
 
 if TYPE_CHECKING:
-    from analysis.tracked import SweepRuns
+    from analysis.tracked import AnyRun, SweepRuns
 
-FIGURES = ("rm_at_k", "discrimination_calibration", "reliability", "score_distributions")
+FIGURES = ("rm_at_k", "differences", "discrimination_calibration", "reliability", "score_distributions")
+POLICY_FIGURES = ("rl_curves", "relation")
+"""Of RL runs, whichever sweep they are of; the others are of verifier sweeps."""
 
 
 def main(names: Sequence[str] = (), source: str | None = None, out: Path | None = None) -> list[Path]:
     """Draws figures and returns the files written.
 
-    names: sweeps (all figures of each) or figures (of every sweep); none = all of both. source: a store's URI, the path of a
-    sqlite file or of a bundle; default the project's own store. out: default `figures/` in the runs folder.
+    names: sweeps (all figures of each) or figures (of every sweep, or of all RL runs); none = all of them. source: a store's
+    URI, the path of a sqlite file or of a bundle; default the project's own store. out: default `figures/` in the runs folder.
     Raises UsageError for an unknown name, RmlabError where there is no finished run to draw, DataError for a damaged bundle.
     """
-    from analysis.tracked import group_runs
     from rmlab.tracking.bundles.reading import is_bundle, open_bundle
     from rmlab.tracking.query import runs
     from rmlab.tracking.run import FINISHED, STATUS
@@ -29,9 +30,26 @@ def main(names: Sequence[str] = (), source: str | None = None, out: Path | None 
 
     if source and is_bundle(Path(source)):
         with open_bundle(Path(source)) as bundle:
-            return _draw_chosen(group_runs(bundle.runs()), source, names, out)
+            return _draw_all(bundle.runs(), source, names, out)
     store = Store.open(source)
-    return _draw_chosen(group_runs(runs(store, tags={"kind": "verifier", STATUS: FINISHED})), store.uri, names, out)
+    found = [run for kind in ("verifier", "rl") for run in runs(store, tags={"kind": kind, STATUS: FINISHED})]
+    return _draw_all(found, store.uri, names, out)
+
+
+def _draw_all(found: "Sequence[AnyRun]", source: str, names: Sequence[str], out: Path | None) -> list[Path]:
+    """Figures of RL runs, of verifier sweeps, or both where no name is given."""
+    from analysis.policies import policy_runs
+    from analysis.tracked import group_runs
+
+    policies, of_policies = policy_runs(found), [name for name in names if name in POLICY_FIGURES]
+    if of_policies and not policies:
+        raise RmlabError(f"{source} holds no finished RL run, which {of_policies[0]} is drawn from. Launch one first: `rmlab rl`.")
+    paths = [path for name in (of_policies if names else POLICY_FIGURES) if policies
+             for path in importlib.import_module(f"analysis.{name}").draw(policies, out or runs_folder() / "figures")]
+    rest, groups = [name for name in names if name not in POLICY_FIGURES], group_runs(found)
+    if rest or (not names and (groups or not paths)):
+        paths += _draw_chosen(groups, source, rest, out)
+    return paths
 
 
 def _draw_chosen(groups: "Sequence[SweepRuns]", source: str, names: Sequence[str], out: Path | None) -> list[Path]:
@@ -43,7 +61,8 @@ def _draw_chosen(groups: "Sequence[SweepRuns]", source: str, names: Sequence[str
     unknown = [name for name in names if name not in sweeps and name not in FIGURES]
     if unknown:
         raise UsageError(
-            f"{unknown[0]!r} is neither a sweep in {source} ({', '.join(sorted(sweeps))}) nor a figure ({', '.join(FIGURES)})"
+            f"{unknown[0]!r} is neither a sweep in {source} ({', '.join(sorted(sweeps))}) nor a figure "
+            f"({', '.join([*FIGURES, *POLICY_FIGURES])})"
         )
     chosen_sweeps = [n for n in names if n in sweeps] or sorted(sweeps)
     chosen_figures = [n for n in names if n in FIGURES] or FIGURES

@@ -131,6 +131,8 @@ def run(config: DictConfig) -> str:
         loaded = load_tasks(Path(settings.tasks), sandbox)
         with _tracked(settings, who, start, judges, loaded, str(sandbox.isolation)) as logger:
             logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+            if judges and (report := judges[0].folder.parent / "report.json").is_file():  # travels with the policy it made
+                logger.text("verifier_report.json", report.read_text(encoding="utf-8"))
             loop = make_loop(settings, loaded, sandbox, start, judges, who.config_hash, logger)
             state = loop.start()
             logger.replay(state.history)

@@ -1,0 +1,103 @@
+"""The finished RL runs of a store, with what came of each and what its verifier was worth."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from analysis.tracked import AnyRun
+from rmlab.errors import RmlabError
+
+KIND = "rl"
+
+
+@dataclass(frozen=True)
+class PolicyRun:
+    """One training of a policy. outcome: see rmlab.rl.outcome."""
+
+    run: AnyRun
+
+    @cached_property
+    def outcome(self) -> dict[str, Any]:
+        """The summary that the run left."""
+        found: dict[str, Any] = json.loads(self.run.artifact("outcome.json").read_text(encoding="utf-8"))
+        return found
+
+    @cached_property
+    def verifier_report(self) -> dict[str, Any]:
+        """The verifier's report on its own evaluation set; empty where none was there."""
+        try:
+            path = self.run.artifact("verifier_report.json")
+        except RmlabError:
+            return {}
+        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return found
+
+    @property
+    def seed(self) -> int:
+        return int(self.run.params["seed"])
+
+    @property
+    def reward(self) -> str:
+        """The reward's level in its sweep (hybrid_half), else its mode, with the weight where it is not 1."""
+        mode, weight = self.run.params["reward"], float(self.run.params.get("reward_weight", 1))
+        if self.run.tags.get("factor") == "reward":
+            return self.run.tags["level"]
+        return mode if mode != "hybrid" or weight == 1 else f"{mode} × {weight:g}"
+
+    @property
+    def verifier(self) -> str:
+        """A short name of the verifier that pays or watches, "" without one."""
+        tags = self.run.tags
+        return tags.get("verifier_name") or Path(tags.get("verifier", "")).name
+
+    @property
+    def verifier_fingerprint(self) -> str:
+        """Its content: the unit of the relation."""
+        return self.run.tags.get("verifier_fingerprint", "")
+
+    @property
+    def evidence(self) -> str:
+        return self.run.tags.get("evidence", "final")
+
+    @property
+    def arm(self) -> tuple[str, str, str]:
+        """What it shares with other seeds: reward, verifier, evidence."""
+        return self.reward, self.verifier if self.verifier_fingerprint else "", self.evidence
+
+    @property
+    def label(self) -> str:
+        """Of its arm, as a legend says it."""
+        reward, verifier, evidence = self.arm
+        return reward + (f", {verifier}" if verifier else "") + (" (voluntary evidence)" if evidence == "voluntary" else "")
+
+
+def policy_runs(found: Iterable[AnyRun]) -> list[PolicyRun]:
+    """The finished RL runs, one for each cell (the newest stands for it), by arm and seed."""
+    newest: dict[str, AnyRun] = {}
+    for run in found:
+        if run.tags.get("kind") != KIND or run.tags.get("status") != "finished":
+            continue
+        key = run.tags.get("config_hash", run.run_id)
+        if key not in newest or newest[key].start_time < run.start_time:
+            newest[key] = run
+    return sorted((PolicyRun(run) for run in newest.values()), key=lambda r: (r.arm, r.seed, r.run.run_id))
+
+
+def comparable(runs: Sequence[PolicyRun]) -> dict[str, list[PolicyRun]]:
+    """The runs of one start and one number of steps, by a folder's name: only these share axes."""
+    groups: dict[str, list[PolicyRun]] = {}
+    for run in runs:
+        name = f"start-{run.run.tags.get('start_fingerprint', 'unknown')}-{run.run.params['steps']}-steps"
+        groups.setdefault(name, []).append(run)
+    return dict(sorted(groups.items()))
+
+
+def note(runs: Sequence[PolicyRun]) -> str:
+    """What was drawn from how much."""
+    seeds = sorted({run.seed for run in runs})
+    commits = {run.run.tags.get("commit", "") for run in runs}
+    text = f"{len(runs)} runs, seeds {', '.join(map(str, seeds))}, {runs[0].run.params['steps']} steps each; micro-SWE."
+    return text + (f" Runs come from {len(commits)} commits." if len(commits) > 1 else "")

@@ -1,0 +1,182 @@
+"""Which of a verifier's offline metrics foretells what reinforcement learning with it does?
+
+One point a verifier (mean over its seeds), one colour a reward. Offline metrics on the verifier's own evaluation set and on the
+policy's shifted attempts (the last look), against what came of the policy: final pass@1 paired with the start, the area under
+the validation curve, the hacking gap, collapse. Spearman's rank correlation with a bootstrap over verifiers. Under ten verifiers
+nothing can be concluded, whatever the coefficient is, and the figure says so.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from analysis import style
+from analysis.policies import PolicyRun, comparable, note
+from rmlab.files import write_text
+
+FEWEST = 10
+REPLICATES = 2000
+NOTHING = "nothing can be concluded"
+PAYING = ("execution_free", "hybrid")
+
+
+def _report(run: PolicyRun, name: str) -> Any:
+    return run.verifier_report.get(name)
+
+
+def _rm_at_most(run: PolicyRun) -> Any:
+    curve = run.verifier_report.get("rm_at_k")
+    return curve[max(curve, key=int)] if curve else None
+
+
+OFFLINE: dict[str, Callable[[PolicyRun], Any]] = {
+    "RM@most": _rm_at_most,
+    "AUC within task": lambda run: _report(run, "auc_within_task"),
+    "AUC pooled": lambda run: _report(run, "auc_pooled"),
+    "ECE": lambda run: _report(run, "ece_width_10"),
+    "advantage cosine": lambda run: _report(run, "advantage_cosine_all"),
+    "AUC within task, shifted": lambda run: run.outcome["verifier_last"].get("auc_within_task"),
+    "ECE, shifted": lambda run: run.outcome["verifier_last"].get("ece_width_10"),
+    "advantage cosine, shifted": lambda run: run.outcome["verifier_last"].get("advantage_cosine_all"),
+}
+"""Of the verifier: on its own evaluation set, and (shifted) on the trained policy's attempts."""
+
+OUTCOMES: dict[str, Callable[[PolicyRun], Any]] = {
+    "pass@1 gained": lambda run: run.outcome["held_out"]["all"]["sampled"]["difference"] if run.outcome["held_out"] else None,
+    "area under the curve": lambda run: run.outcome["area"],
+    "hacking gap": lambda run: run.outcome["hacking_gap"],
+    "collapse": lambda run: None if run.outcome["collapse"] is None else float(run.outcome["collapse"]),
+}
+"""What came of the policy."""
+
+INTERVALS = {"AUC within task": "auc_within_task", "AUC pooled": "auc_pooled", "ECE": "ece_width_10"}
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Spearman's coefficient over n verifiers with its 95 % bootstrap interval; None where it is undefined."""
+
+    rho: float | None
+    low: float | None
+    high: float | None
+    n: int
+
+    @property
+    def verdict(self) -> str:
+        """What may be said."""
+        if self.n < FEWEST or self.rho is None or self.low is None or self.high is None:
+            return NOTHING
+        return "rises with it" if self.low > 0 else "falls with it" if self.high < 0 else NOTHING
+
+    def __str__(self) -> str:
+        shown = "-" if self.rho is None else f"{self.rho:+.2f}"
+        interval = "" if self.low is None or self.high is None else f" [{self.low:+.2f}, {self.high:+.2f}]"
+        return f"ρ = {shown}{interval}, n = {self.n}: {self.verdict}"
+
+
+def spearman(x_N: Sequence[float], y_N: Sequence[float], replicates: int = REPLICATES, seed: int = 0) -> Correlation:
+    """Rank correlation of N verifiers (ties get their mean rank). Resamples in which a side is constant are left out."""
+    from scipy.stats import rankdata
+
+    x, y = np.asarray(x_N, dtype=float), np.asarray(y_N, dtype=float)
+    n = len(x)
+    if n < 3 or len(set(x)) < 2 or len(set(y)) < 2:
+        return Correlation(None, None, None, n)
+    draw_RN = np.vstack([np.arange(n), np.random.default_rng(seed).integers(0, n, (replicates, n))])
+    ranks = [rankdata(side[draw_RN], axis=1) for side in (x, y)]
+    centred = [side - side.mean(1, keepdims=True) for side in ranks]
+    energy = np.sqrt((centred[0] ** 2).sum(1) * (centred[1] ** 2).sum(1))
+    rho_R = np.divide((centred[0] * centred[1]).sum(1), energy, out=np.full(len(energy), np.nan), where=energy > 0)
+    low, high = np.nanquantile(rho_R[1:], [0.025, 0.975])
+    return Correlation(float(rho_R[0]), float(low), float(high), n)
+
+
+def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
+    """Draws relation.{pdf,png,csv} and writes relation.md for every group of comparable runs into OUT/rl/GROUP."""
+    paying = [run for run in runs if run.verifier_fingerprint and run.run.params["reward"] in PAYING]
+    if not paying:
+        print(f"relation: no verifier has paid a policy yet in {len(runs)} RL runs: there is nothing to relate", file=sys.stderr)
+    return [path for name, group in comparable(paying).items() for path in _draw(group, out / "rl" / name)]
+
+
+def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
+    arms = list(dict.fromkeys(_arm(run) for run in runs))
+    colours = style.level_colours(arms)
+    points = [point for arm in arms for point in _points([run for run in runs if _arm(run) == arm], arm)]
+    table: list[dict[str, Any]] = []
+    with style.figure(len(OUTCOMES), len(OFFLINE), 2.1, 1.9, sharey="row") as (drawn, axes):
+        for i, outcome in enumerate(OUTCOMES):
+            for axis, offline in zip(axes[i], OFFLINE, strict=True):
+                lines = []
+                for arm in arms:
+                    own = [p for p in points if p["arm"] == arm and p[offline] is not None and p[outcome] is not None]
+                    _scatter(axis, own, offline, outcome, colours[arm], arm)
+                    found = spearman([p[offline] for p in own], [p[outcome] for p in own])
+                    lines.append("ρ -" if found.rho is None else f"ρ {found.rho:+.2f} (n {found.n})")
+                    table.append({"arm": arm, "offline": offline, "outcome": outcome, "rho": found.rho, "low": found.low,
+                                  "high": found.high, "n": found.n, "verdict": found.verdict})
+                axis.set_title("\n".join(lines), fontsize=6, fontweight="normal")
+            axes[i][0].set_ylabel(outcome)
+        for axis, offline in zip(axes[-1], OFFLINE, strict=True):
+            axis.set_xlabel(offline)
+        drawn.legend(*axes[0][0].get_legend_handles_labels(), loc="outside right center")
+        style.footnote(drawn, f"{note(runs)}\n{conclusion(table)}")
+        paths = style.save(drawn, folder, "relation", points)
+    write_text(folder / "relation.md", markdown(table))
+    write_text(folder / "relation_rho.csv", style.csv_text(table))
+    return [*paths, folder / "relation.md", folder / "relation_rho.csv"]
+
+
+def _arm(run: PolicyRun) -> str:
+    return run.reward + (" (voluntary evidence)" if run.evidence == "voluntary" else "")
+
+
+def _points(runs: Sequence[PolicyRun], arm: str) -> list[dict[str, Any]]:
+    """One row a verifier: the mean over its runs of everything, and the ends of intervals."""
+    rows = []
+    for fingerprint in dict.fromkeys(run.verifier_fingerprint for run in runs):
+        own = [run for run in runs if run.verifier_fingerprint == fingerprint]
+        row: dict[str, Any] = {"arm": arm, "verifier": own[0].verifier, "verifier_fingerprint": fingerprint, "runs": len(own)}
+        row |= {name: _mean([measure(run) for run in own]) for name, measure in (OFFLINE | OUTCOMES).items()}
+        for name, metric in INTERVALS.items():
+            row[f"{name} low"], row[f"{name} high"] = (own[0].verifier_report.get("ci95") or {}).get(metric) or (None, None)
+        held_out = [run.outcome["held_out"]["all"]["sampled"] for run in own if run.outcome["held_out"]]
+        row["pass@1 gained low"], row["pass@1 gained high"] = (_mean([h[end] for h in held_out]) for end in ("low", "high"))
+        rows.append(row)
+    return rows
+
+
+def _scatter(axis: Any, points: Sequence[dict[str, Any]], x: str, y: str, colour: Any, arm: str) -> None:
+    for name, point in [(arm if i == 0 else None, p) for i, p in enumerate(points)]:
+        bars = {axis_name: [[max(point[key] - point[f"{key} low"], 0)], [max(point[f"{key} high"] - point[key], 0)]]
+                for axis_name, key in (("xerr", x), ("yerr", y)) if point.get(f"{key} low") is not None}
+        axis.errorbar(point[x], point[y], fmt="o", markersize=3, elinewidth=0.6, color=colour, label=name, **bars)
+
+
+def _mean(values: Sequence[Any]) -> float | None:
+    known = [float(value) for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def conclusion(table: Sequence[dict[str, Any]]) -> str:
+    """One sentence: what this many verifiers allow to say."""
+    most = max((row["n"] for row in table), default=0)
+    if most < FEWEST:
+        return f"{most} verifiers at most in an arm: {NOTHING} about which metric foretells what RL does (at least {FEWEST} are needed)."
+    said = [row for row in table if row["verdict"] != NOTHING]
+    if not said:
+        return f"Up to {most} verifiers in an arm, and every interval holds 0: {NOTHING}."
+    return (f"Up to {most} verifiers in an arm; intervals without 0, of {len(table)} looked at (one in twenty would be by chance): "
+            + "; ".join(f"{row['outcome']} {row['verdict']}: {row['offline']} ({row['arm']})" for row in said) + ".")
+
+
+def markdown(table: Sequence[dict[str, Any]]) -> str:
+    """Every correlation, and the conclusion above them."""
+    head = "| reward | offline metric | outcome | Spearman's ρ |\n|---|---|---|---|\n"
+    rows = [f"| {row['arm']} | {row['offline']} | {row['outcome']} | {Correlation(row['rho'], row['low'], row['high'], row['n'])} |"
+            for row in table]
+    return f"{conclusion(table)}\n\n{head}" + "\n".join(rows) + "\n"

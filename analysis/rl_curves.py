@@ -1,0 +1,62 @@
+"""What became of a policy while it was trained? Validation pass@1 above, what its verifier believed beyond the truth below.
+
+One colour an arm (reward, verifier, evidence), one line a seed. The panels: pass@1 sampled (with its interval) and greedy on
+validation; share of episodes that run the public call; hacking gap; the verifier's within-task AUC and its ECE on the policy's
+own attempts.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from analysis import style
+from analysis.policies import PolicyRun, comparable, note
+
+PANELS = (
+    (("pass_at_1", "pass@1, sampled"), ("pass_at_1_greedy", "pass@1, greedy"), ("ran_share", "episodes that run the call")),
+    (("hacking_gap", "hacking gap"), ("verifier_auc_within_task", "verifier: AUC within task"), ("verifier_ece_width_10", "verifier: ECE")),
+)
+MARKS = ("Lines: single seeds; bands: 95 % intervals over validation tasks; hacking gap: (mean score - true rate) minus the same before "
+         "training, on the policy's own attempts at validation tasks. A run without a verifier has no line below.")
+
+
+def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
+    """Draws rl_curves.{pdf,png,csv} for every group of comparable runs into OUT/rl/GROUP."""
+    return [path for name, group in comparable(runs).items() for path in _draw(group, out / "rl" / name)]
+
+
+def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
+    labels = list(dict.fromkeys(run.label for run in runs))
+    colours = style.level_colours(labels)
+    rows: list[dict[str, Any]] = []
+    named: set[str] = set()
+    with style.figure(2, 3, 3.4, 2.6, sharex=True) as (drawn, axes):
+        for i, panels in enumerate(PANELS):
+            for axis, (name, title) in zip(axes[i], panels, strict=True):
+                for run in runs:
+                    points = series(run, name)
+                    if not points:
+                        continue
+                    steps, values = zip(*points, strict=True)
+                    label = run.label if run.label not in named else None
+                    named.add(run.label)
+                    axis.plot(steps, values, color=colours[run.label], label=label, linewidth=1.0)
+                    if name == "pass_at_1":
+                        band = [dict(series(run, f"pass_at_1_{end}")) for end in ("low", "high")]
+                        low, high = ([ends[step] for step in steps] for ends in band)
+                        axis.fill_between(steps, low, high, color=colours[run.label], alpha=0.12, lw=0)
+                    rows += [{"panel": name, "arm": run.label, "seed": run.seed, "step": step, "value": value, "run_id": run.run.run_id}
+                             for step, value in points]
+                axis.set_title(title)
+        for axis in axes[1]:
+            axis.set_xlabel("step")
+        axes[1][0].axhline(0, color=style.REFERENCE, linewidth=0.6)
+        drawn.legend(loc="outside right center")
+        style.footnote(drawn, f"{note(runs)}\n{MARKS}")
+        return style.save(drawn, folder, "rl_curves", rows)
+
+
+def series(run: PolicyRun, name: str) -> list[tuple[int, float]]:
+    """(step, value) of a look's metric by its outcome, or of a step's metric by the run's series."""
+    curve = [(int(row["step"]), float(row[name])) for row in run.outcome["curve"] if name in row]
+    return curve or run.run.series(f"rl/{name}")
