@@ -36,6 +36,8 @@ def main(scores: Path | Sequence[Path], as_json: bool, trajectories: Path | None
     paths = [scores] if isinstance(scores, Path) else list(scores)
     if training_prior is not None and not 0 < training_prior < 1:
         raise UsageError(f"--training-prior {training_prior}: it is a share of resolved examples, above 0 and below 1")
+    if training_prior is not None and validation is None:
+        raise UsageError("--training-prior: the prior-corrected ECE needs the base rate of validation too, whose table --validation names")
     names = column_names(columns)
     table = _read(paths, names, incomplete)
     apart = None if validation is None else read_table(validation, names).scores

@@ -50,6 +50,13 @@ class Attempts:
             "tokens": [None if np.isnan(n) else int(n) for n in rows.n_tokens.tolist()],
         }
 
+    def telling_columns(self) -> list[str]:
+        """The table's columns that tell attempts apart, so that no room is spent on the others."""
+        told = {"policy": len(np.unique(self.scores.policy)) > 1, "attempt": len({t.attempt for t in self.trajectory.values()}) > 1,
+                "turns": bool(self.trajectory), "tokens": not np.isnan(self.scores.n_tokens).all()}
+        return ["task", *(name for name in ("policy", "attempt") if told[name]), "score", "label", "error",
+                *(name for name in ("turns", "tokens") if told[name])]
+
     def details(self, trajectory_id: str, longest: int | None = None) -> Details | None:
         """Everything of one attempt; None where it is not here. longest: characters of a message or patch, its middle left out."""
         trajectory = self.trajectory.get(trajectory_id)

@@ -1,4 +1,4 @@
-"""The reader of scored trajectories as one HTML file: the whole table, and the turns of the most confident mistakes.
+"""The reader of scored trajectories as one HTML file: the whole table, and the turns of those that the score is most wrong about.
 
 A file of at most 10 MB that loads nothing and can be sent to a colleague. What it does not hold it says.
 """
@@ -11,7 +11,7 @@ from rmlab.files import write_text
 from rmlab.pages.attempts import Attempts, Details
 from rmlab.pages.html import asset, embedded_json, page, text
 
-EMBEDDED = 200  # attempts, most confident mistakes first
+EMBEDDED = 200  # attempts, the most confident mistakes first
 LARGEST = 10_000_000  # bytes of the file
 LONGEST = 20_000  # characters of a message in a file, where the whole does not fit
 
@@ -37,7 +37,7 @@ def served_page(title: str, attempts: Attempts) -> str:
 
 def _embedded(attempts: Attempts, room: int) -> list[Details]:
     """Details of the first attempts, as many as fit into `room` bytes; long messages are cut where the whole does not fit."""
-    names = [name for name in attempts.scores.trajectory_id.tolist()[:attempts.mistakes] if name in attempts.trajectory][:EMBEDDED]
+    names = [name for name in attempts.scores.trajectory_id.tolist() if name in attempts.trajectory][:EMBEDDED]
     for longest in (None, LONGEST, LONGEST // 10):
         chosen: list[Details] = []
         used = 0
@@ -54,14 +54,15 @@ def _embedded(attempts: Attempts, room: int) -> list[Details]:
 
 
 def _markup(title: str, attempts: Attempts, data: dict[str, Any], *, served: bool) -> str:
-    about = {"served": served, "count": len(attempts), "mistakes": attempts.mistakes}
+    about = {"served": served, "count": len(attempts), "columns": attempts.telling_columns()}
     missing = attempts.without_trajectory
     held = len(data.get("data-details", ()))
     notes = [f"{len(attempts):,} attempts, {attempts.mistakes:,} of them with the likelier answer wrong"]
     if missing:
         notes.append(f"{missing:,} have no trajectory here")
     if not served:
-        notes.append(f"turns of the {held:,} most confident mistakes are in this file; rmlab browse --serve has all")
+        notes.append("all turns are in this file" if held == len(attempts) else
+                     f"turns of the {held:,} that the score is most wrong about are in this file; rmlab browse --serve has all")
     body = f"""<header><h1>{text(title)}</h1><p>{text('; '.join(notes))}.</p></header>
 <main>
 <section id="list" aria-label="Attempts">

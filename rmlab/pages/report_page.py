@@ -60,11 +60,7 @@ def _metrics(found: Report) -> str:
     notes = notes_of(found)
     return "".join(table(["", "value", "95 %", ""], [
         [title, number(found[name]), interval(found["ci95"].get(name)), notes.get(name, "")] for name, title in names.items()],
-        text_columns=(0, 3), caption=section) for section, names in METRICS.items()) + table(
-        ["", "mean", "95th percentile"],
-        [[title, number(found[name]), number(found[f"{name}_p95"])] for name, title in (
-            ("ece_noise_floor", "labels drawn independently"), ("ece_noise_floor_task", "with a task effect"))],
-        caption="ECE, 10 bins, of calibrated scores on this table (noise floor)")
+        text_columns=(0, 3), caption=section) for section, names in METRICS.items())
 
 
 def _post_hoc(found: Report) -> str:

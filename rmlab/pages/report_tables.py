@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 METRICS = {
     "Discrimination": {"auc_within_task": "AUC within task", "auc_between_tasks": "AUC between tasks", "auc_pooled": "AUC pooled"},
     "Calibration": {
-        "ece_width_10": "ECE, 10 bins", "ece_width_15": "ECE, 15 bins", "ece_mass_10": "ECE, 10 equal-mass bins",
+        "ece_width_10": "ECE, 10 bins", "ece_noise_floor": "its noise floor", "ece_noise_floor_task": "the same, task effect",
+        "ece_width_15": "ECE, 15 bins", "ece_mass_10": "ECE, 10 equal-mass bins",
         "ece_debiased": "ECE², debiased", "ece_prior_corrected": "ECE, prior corrected",
         "ece_confidence": "ECE of max(s, 1 - s)", "mce": "MCE",
         "brier": "Brier score",
@@ -63,6 +64,9 @@ def notes_of(found: Report) -> dict[str, str]:
         "auc_between_tasks": "high for a score that only knows how hard a task is",
         "brier": "miscalibration - discrimination + uncertainty = " + "{} - {} + {}".format(
             *(number(found[f"brier_{part}"]) for part in ("miscalibration", "discrimination", "uncertainty"))),
+        "ece_noise_floor": f"of calibrated scores, labels drawn independently; 95 % below {number(found['ece_noise_floor_p95'])}",
+        "ece_noise_floor_task": f"labels of a task drawn alike (τ² = {number(found['task_effect_variance'])}); 95 % below "
+                                f"{number(found['ece_noise_floor_task_p95'])}",
         "ece_debiased": "squared; may be negative",
         "ece_prior_corrected": "" if found["ece_prior_corrected"] is not None else "needs the base rates of training and validation",
         "aurc": f"mean error rate of the likelier answer at all coverages; {number(found['aurc_excess'])} above a perfect order",

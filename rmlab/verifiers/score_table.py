@@ -161,7 +161,8 @@ def _number(value: Any, name: str, absent: str, fail: Callable[[str], NoReturn])
 def _label(value: Any, fail: Callable[[str], NoReturn]) -> float:
     text = "" if value is None else str(value).strip().lower()
     if text not in LABELS:
-        fail(f"resolved {str(value)!r} must be true, false, 1, 0, or nothing for an attempt without a label")
+        fail(f"resolved {str(value)[:80]!r} must be true, false, 1, 0, or nothing for an attempt without a label; "
+             "--columns resolved=NAME==VALUE makes labels of other values")
     return LABELS[text]
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from rmlab.configuration import load_program
-from rmlab.errors import DataError
+from rmlab.errors import DataError, UsageError
 from rmlab.metrics.report import report
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
@@ -45,6 +45,14 @@ def test_several_policies_and_calibration_on_validation(evaluate, capsys, make_s
         write_score_table(tmp_path / f"{name}.csv", make_scores(seed, policies=2))
     evaluate(tmp_path / "scores.csv", False, validation=tmp_path / "validation.csv")
     shown = capsys.readouterr().out
+    with pytest.raises(UsageError, match="needs the base rate of validation too"):
+        evaluate(tmp_path / "scores.csv", True, training_prior=0.3)
+    with pytest.raises(UsageError, match="--training-prior 3: it is a share"):
+        evaluate(tmp_path / "scores.csv", True, training_prior=3)
+    evaluate(tmp_path / "scores.csv", True, validation=tmp_path / "validation.csv", training_prior=0.3)
+    found = json.loads(capsys.readouterr().out)
+    assert found["ece_prior_corrected"] is not None
+    assert found["post_hoc_fitted_on"] == "validation"
     for word in ("2 policies", "RM@k across policies", "Calibrated on validation", "isotonic"):
         assert word in shown
 

@@ -86,6 +86,7 @@ def test_attempts_are_ordered_by_how_wrong_the_score_is():
         join(table(pool[:1], [0.5]), pool[1:2])
     with pytest.raises(DataError, match="1 of 1 scores name no trajectory_id"):
         join(Scores.of(["t"], [0.5], [1]), pool)
+    assert found.telling_columns() == ["task", "score", "label", "error", "turns"], "one policy, one attempt a task, no token counts"
     part = join(table(pool, [0.5] * 5), pool[:2])
     assert (part.without_trajectory, part.columns()["attempt"].count(None)) == (3, 3)
 
@@ -111,16 +112,16 @@ def test_a_file_is_at_most_ten_megabytes_and_says_what_it_holds(monkeypatch):
     attempts = join(table(pool, [0.9] * 260), pool)
     page = browse_page("scores", attempts)
     assert len(page.encode()) <= 10_000_000
-    assert "turns of the 200 most confident mistakes are in this file" in page
+    assert "turns of the 200 that the score is most wrong about are in this file" in page
     monkeypatch.setattr(pages, "LARGEST", 2_000_000)   # whole messages do not fit: they are cut, and say so
     page = browse_page("scores", attempts)
     assert len(page.encode()) <= 2_000_000
-    assert "turns of the 200 most confident" in page
+    assert "turns of the 200 that" in page
     assert "characters are left out here" in page
     monkeypatch.setattr(pages, "LARGEST", 300_000)
     page = browse_page("scores", attempts)
     assert len(page.encode()) <= 300_000
-    assert "turns of the 200 most confident" not in page
+    assert "turns of the 200 that" not in page
     monkeypatch.setattr(pages, "LARGEST", 1000)
     with pytest.raises(DataError, match="the table of 260 attempts alone makes a page of more than"):
         browse_page("scores", attempts)
@@ -224,7 +225,8 @@ def test_sixteen_thousand_attempts_are_served_and_stay_quick(browser):
         browser.run("document.getElementById('filter').value = 'task-007'")
         browser.run("document.getElementById('filter').dispatchEvent(new Event('input'))")
         assert browser.run("document.getElementById('shown').textContent") == "32 of 16,000"
-        browser.run("[...document.querySelectorAll('#rows tr:not(.spacer)')].find((row) => row.children[2].textContent !== '-').click()")
+        browser.run("[...document.querySelectorAll('#rows tr:not(.spacer)')]"
+                    ".find((row) => row.querySelector('.turns').textContent !== '-').click()")
         browser.until("document.querySelector('#reader h2') !== null")
         assert "Fix issue 7" in browser.run("document.getElementById('reader').textContent")
         assert {address.split("//")[1] for address in browser.requests() if not address.startswith("blob:")}

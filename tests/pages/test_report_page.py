@@ -75,7 +75,7 @@ def test_the_command_writes_it(tmp_path, capsys):
     rows = [{"id": f"t{i // 2}", "p": [0.2, 0.9, 0.4][i % 3], "y": i % 2, "r": 1, "g": 0.5} for i in range(12)]
     path.write_text("\n".join(map(json.dumps, rows)))
     columns = ["task_id=id,score=p,resolved=y", "regression=r,reproduction=g"]
-    load_program("evaluate").main(path, True, columns=columns, html=tmp_path / "r.html", training_prior=0.5)
+    load_program("evaluate").main(path, True, columns=columns, html=tmp_path / "r.html")
     found = json.loads(capsys.readouterr().out)
     assert found["selection"]["hybrid"].keys() == {"1", "2"}
     assert found["post_hoc_fitted_on"] == "5 folds"

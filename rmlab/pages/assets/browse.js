@@ -2,7 +2,7 @@
 "use strict";
 
 const ROW_HEIGHT = 26;
-const COLUMNS = [
+const ALL_COLUMNS = [
   { name: "task", title: "task", of: (i) => table.task[i], first: 1 },
   { name: "policy", title: "policy", of: (i) => table.policy[i], first: 1 },
   { name: "attempt", title: "att.", long: "attempt", number: true, of: (i) => table.attempt[i], first: 1 },
@@ -16,6 +16,7 @@ const COLUMNS = [
 const byId = (id) => document.getElementById(id);
 const block = (name) => (byId("data-" + name) ? JSON.parse(byId("data-" + name).textContent) : null);
 const about = block("about");
+const COLUMNS = ALL_COLUMNS.filter((column) => about.columns.includes(column.name));
 let table = { id: [], task: [], policy: [], attempt: [], score: [], label: [], turns: [], tokens: [] };
 const embedded = new Map((block("details") || []).map((one) => [one.id, one]));
 let order = [];
@@ -106,7 +107,7 @@ function row(place) {
   if (i === chosen) node.setAttribute("aria-selected", "true");
   for (const column of COLUMNS) {
     const value = column.of(i);
-    const cell = make("td", column.number ? "number" : column.name);
+    const cell = make("td", (column.number ? "number " : "") + column.name);
     cell.textContent = value === null ? "-" : column.show ? column.show(value) : visible(String(value));
     if (!column.number) cell.title = cell.textContent;
     node.append(cell);
