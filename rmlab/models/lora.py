@@ -5,27 +5,15 @@ before, and what acts (`rmlab.models.generation`) takes `merged_weights`, the pl
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from rmlab.errors import DataError, RmlabError
+from rmlab.models.lora_config import LoraConfig
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-
-
-@dataclass
-class LoraConfig:
-    """rank: of every adapter; 0 = none, all weights are trained. alpha: the adapter's product is scaled by alpha / rank.
-
-    A rank of 16 on all projections of SmolLM2-135M has 4.9 M weights: 9.8 MB in bfloat16.
-    """
-
-    rank: int = 0
-    alpha: float = 32.0
-    dropout: float = 0.0
 
 
 def with_adapters(model: Any, config: LoraConfig, seed: int) -> Any:

@@ -7,7 +7,8 @@ import torch
 from rmlab.errors import DataError
 from rmlab.models.config import ModelConfig
 from rmlab.models.generation import SlotDecoder
-from rmlab.models.lora import LoraConfig, has_adapters, load_adapters, merged_weights, save_adapters, with_adapters
+from rmlab.models.lora import has_adapters, load_adapters, merged_weights, save_adapters, with_adapters
+from rmlab.models.lora_config import LoraConfig
 from rmlab.models.scratch import scratch_model
 from rmlab.training.policy_loss import token_logprobs
 
