@@ -47,8 +47,8 @@ def test_a_shipped_sweep_runs_at_smoke(name: str, few: Path, shared_runs: Path, 
     store = f"sqlite:///{shutil.copy(empty_database, tmp_path / 'mlflow.db')}"  # of its own: finished cells of others do not count
     spec = read_sweep(name, "smoke")
     program = load_program(spec.program)
-    small = [f"data.path={few}", "evaluation.tasks=4", "evaluation.validation_tasks=2", "evaluation.replicates=20", "runtime.progress=false",
-             f"tracking.uri={store}"]
+    small = [f"data.path={few}", "evaluation.tasks=4", "evaluation.validation_tasks=2", "evaluation.replicates=20",
+             "runtime.progress=false", f"tracking.uri={store}"]
     cells = expand(spec, small, compose, program.identity)
     program.prepare([cell.config for cell in cells])
     for key, cell in {cell.identity.config_hash: cell for cell in cells}.items():

@@ -115,8 +115,8 @@ def test_each_learns_to_tell_right_from_wrong(config: ObjectiveConfig, tokenizer
     found = lesson(POOL, ids_of(tokenizer), POOL, config, training, answer)
     model = scratch_model(SHAPE, tokenizer.size, 0)
     whole = ScalarModel(model) if found.scalar else model
-    took = train(whole, found.items, 0, accelerator(training, QUIET), optimizer=OptimizerConfig(learning_rate=3e-3), training=found.training,
-                 runtime=QUIET, seed=0, loss=found.loss)
+    took = train(whole, found.items, 0, accelerator(training, QUIET), optimizer=OptimizerConfig(learning_rate=3e-3),
+                 training=found.training, runtime=QUIET, seed=0, loss=found.loss)
     assert took.history[-1][1] < 0.8 * took.history[0][1]
     score = score_ids(whole, [ids_of(tokenizer)[t.trajectory_id] for t in POOL], answer, 0, batch_tokens=8192)
     label = np.array([bool(t.resolved) for t in POOL])
