@@ -13,10 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rmlab.models.generation_cache import CachedDecoder
+from rmlab.models.generation_cache import CachedDecoder, spanned
 from rmlab.models.lora import has_adapters, merged_weights, plain_model
 
-SPAN = 64  # positions that are looked at are a multiple of this
 NARROWEST = 8  # as few slots are decoded at once, or twice, four times, ... as many
 
 
@@ -85,7 +84,7 @@ class SlotDecoder:
         if width < 1:
             return
         column_NT = (start_N[:, None] + torch.arange(width, device=self.device)).clamp(max=self.capacity)
-        span = _rounded(max(end + len(told) for end, told in zip(end_N, told_N, strict=True)), self.capacity)
+        span = spanned(max(end + len(told) for end, told in zip(end_N, told_N, strict=True)))
         self.cached.read(self.ids_BS[rows].gather(1, column_NT), rows, start_N, total_N - 1 - start_N, span)
 
     @torch.inference_mode()
@@ -102,7 +101,7 @@ class SlotDecoder:
         highest_slot: of those that speak. farthest: the largest position among them now. temperature 0: the likeliest token.
         """
         width = min(max(NARROWEST, 1 << highest_slot.bit_length()), self.slots)
-        span = _rounded(farthest + steps + 1, self.capacity)
+        span = min(spanned(farthest + steps + 1), self.cached.positions)
         self.temperature.fill_(temperature or 1.0)
         for _ in range(steps):
             self._step(width, span, temperature == 0)
@@ -168,7 +167,3 @@ def empty_like(model: Any, device: torch.device, dtype: torch.dtype) -> Any:
     plain = plain_model(model)
     with torch.random.fork_rng(devices=[]):
         return type(plain)(copy.deepcopy(plain.config)).to(device=device, dtype=dtype).eval()
-
-
-def _rounded(span: int, capacity: int) -> int:
-    return min(-(-span // SPAN) * SPAN, capacity + 1)

@@ -12,13 +12,14 @@ from torch.nn.functional import scaled_dot_product_attention
 from rmlab.errors import DataError, UsageError
 
 SUPPORTED = ("Qwen3Model", "LlamaModel")
+SPAN = 64  # positions that are looked at are a multiple of this: few shapes, and aligned for the attention kernels
 
 
 class CachedDecoder:
     """The decoder of `model` with room for `slots` conversations of `capacity` tokens.
 
-    model: a causal language model whose weights lie on the device and in the arithmetic that it shall act with. One position
-    more than `capacity` is kept for padding to be written to. Raises DataError for an architecture whose attention is another
+    model: a causal language model whose weights lie on the device and in the arithmetic that it shall act with. At least one
+    position more than `capacity` is there, for padding to be written to. Raises DataError for an architecture whose attention is another
     one, UsageError where the model has fewer positions.
     """
 
@@ -35,10 +36,11 @@ class CachedDecoder:
         self.head_dim = int(attention.head_dim)
         self.kv_heads = attention.k_proj.out_features // self.head_dim
         self.groups = attention.q_proj.out_features // attention.k_proj.out_features  # query heads that share a key head
-        shape = (len(decoder.layers), slots, self.kv_heads, capacity + 1, self.head_dim)
+        self.positions = spanned(capacity + 1)
+        shape = (len(decoder.layers), slots, self.kv_heads, self.positions, self.head_dim)
         self.keys_LBKSD = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
         self.values_LBKSD = torch.zeros_like(self.keys_LBKSD)
-        position_1S = torch.arange(capacity + 1, device=weight.device)[None]
+        position_1S = torch.arange(self.positions, device=weight.device)[None]
         with torch.no_grad():
             cosine_1SD, sine_1SD = decoder.rotary_emb(weight[:1][None], position_1S)
         self.cosine_SD, self.sine_SD = cosine_1SD[0].contiguous(), sine_1SD[0].contiguous()
@@ -47,7 +49,7 @@ class CachedDecoder:
     def read(self, ids_NT: torch.Tensor, row_N: torch.Tensor, start_N: torch.Tensor, length_N: torch.Tensor, span: int) -> None:
         """Reads length_N tokens in each of the slots row_N from position start_N on. ids_NT is right-padded.
 
-        span: positions that are looked at, at least the largest start + length.
+        span: positions that are looked at, at least the largest start + length (`spanned`).
         """
         offset_T = torch.arange(ids_NT.shape[1], device=ids_NT.device)
         position_NT = torch.where(offset_T < length_N[:, None], start_N[:, None] + offset_T, self.capacity)  # padding: the spare position
@@ -106,6 +108,11 @@ class CachedDecoder:
         hidden_BTH = hidden_BTH + layer.self_attn.o_proj(mixed_BTA)
         output_BTH: torch.Tensor = hidden_BTH + layer.mlp(layer.post_attention_layernorm(hidden_BTH))
         return output_BTH
+
+
+def spanned(positions: int) -> int:
+    """As many positions, rounded up to what is looked at together."""
+    return -(-positions // SPAN) * SPAN
 
 
 def _rotated(states_BTKD: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:

@@ -5,4 +5,13 @@ rollout     many attempts at once through one sandbox
 config      a script's behaviour: how it searches, runs, reacts and stops
 knowledge   the edits that a script can think of: right ones, and plausible wrong ones
 scripted    scripted policies
+
+language model policies:
+engine                   the records and the protocol of rollouts: what was said, by which tokens, how likely
+language                 from a model folder to attempts
+language_prompt          what a policy reads and says, as token ids
+language_engine          the engine: slots that are refilled, programs beside decoding
+demonstrations           what a policy is taught of attempts of mixed quality: the loss on right actions
+demonstrations_repairs   many one-line mistakes in each function of a corpus, and the edits that mend them
+success                  pass@1 with its interval, and how attempts go
 """

@@ -46,7 +46,7 @@ class EngineConfig:
     slots: int = 64
     capacity: int = 640
     prefill_rows: int = 64
-    burst: int = 8
+    burst: int = 4
     overlap: bool | None = None
     graphs: bool | None = None
     dtype: str = "float32"

@@ -24,7 +24,7 @@ from rmlab.training.optimizer import adamw
 from rmlab.training.policy_loss import token_logprobs
 from rmlab.training.schedule import learning_rate
 
-WIDTH = 128  # rows are padded to a multiple of this, so that few shapes are compiled
+WIDTH = 64  # rows are padded to a multiple of this on a GPU
 TELL_EVERY = 10  # steps: reading a loss makes the device wait
 
 
@@ -144,8 +144,7 @@ class _compiled(AbstractContextManager[None]):
 
     def __enter__(self) -> None:
         if self.decoder is not None:
-            torch._dynamo.config.recompile_limit = 32  # one a width
-            self.decoder.compile(dynamic=False)
+            self.decoder.compile()  # the second width that comes makes the width a variable
 
     def __exit__(self, *_: object) -> None:
         if self.decoder is not None:
