@@ -63,7 +63,7 @@ def read_table(path: Path | str, names: ColumnNames | None = None) -> ScoreTable
             columns.add(where, attempt)
     scores = columns.scores()
     reader.check(str(path))
-    tests = {role: np.array(columns.tests[role]) if role in names.named else None for role in TESTS}
+    tests = {role: np.array(columns.tests[role]) if role in reader.tests else None for role in TESTS}
     return ScoreTable(scores, tests["regression"], tests["reproduction"], (*wanted.notes, *reader.notes()))
 
 

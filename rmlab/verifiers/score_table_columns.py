@@ -18,6 +18,8 @@ COLUMNS = ("task_id", "trajectory_id", "policy", "source", "cluster", "score", "
 REQUIRED = ("task_id", "score", "resolved")
 TESTS = ("regression", "reproduction")
 """What a selection by tests needs: the share of old tests that still pass, and how well the attempt does on generated ones."""
+PUBLISHED_TESTS = {"regression": "regression_rates", "reproduction": "mean_predicted_rewards"}
+"""The names under which R2E-Gym publishes them: read without being named, where both are there."""
 PAIRS = {"yes_logprob": "no_logprob", "yes_logit": "no_logit"}
 MADE = (*PAIRS, *PAIRS.values(), "logprobs")
 ROLES = (*COLUMNS, *TESTS, *MADE)
@@ -45,7 +47,7 @@ class ColumnNames:
         """What is read of a file, for its reader."""
         roles = [role for role in REQUIRED if not (role == "score" and self.made_from)]
         required = dict.fromkeys([*(self.column(role) for role in roles), *self.named.values()])
-        read = dict.fromkeys([*(self.column(role) for role in COLUMNS), *self.named.values(), KEY])
+        read = dict.fromkeys([*(self.column(role) for role in COLUMNS), *self.named.values(), *PUBLISHED_TESTS.values(), KEY])
         return Wanted(list(required), self.column("task_id"), list(read),
                       f"A score table has {', '.join(REQUIRED)}; --columns score=NAME,resolved=NAME,task_id=NAME names others.")
 
@@ -85,11 +87,20 @@ class Reader:
     exploded: int = 0
     without_attempts: int = 0
     keyed: bool = False
+    published_tests: bool = False
+
+    @property
+    def tests(self) -> tuple[str, ...]:
+        """Which results of tests were read."""
+        return TESTS if self.published_tests else tuple(role for role in TESTS if role in self.names.named)
 
     def attempts(self, place: str, cells: Mapping[str, Any], fail: Fail) -> Iterator[tuple[str, dict[str, Any]]]:
         """The attempts of one row with their places: one, or as many as its lists hold."""
         found = {role: cells[column] for role in ROLES if (column := self.names.column(role)) in cells
                  and (role in COLUMNS or role in self.names.named)}
+        if not self.names.named.keys() & set(TESTS) and all(column in cells for column in PUBLISHED_TESTS.values()):
+            found |= {role: cells[column] for role, column in PUBLISHED_TESTS.items()}
+            self.published_tests = True
         if "task_id" not in found:
             found["task_id"], self.keyed = cells[KEY], True  # the file's reader has proven that one of the two is there
         lists = {role: values for role, cell in found.items() if (values := _list(role, cell, fail)) is not None}
@@ -139,6 +150,8 @@ class Reader:
         if self.exploded:
             empty = f"; {self.without_attempts:,} of them are empty" if self.without_attempts else ""
             lines.append(f"{self.exploded:,} rows hold lists: one attempt an item{empty}")
+        if self.published_tests:
+            lines.append(f"results of tests: {', '.join(PUBLISHED_TESTS.values())}")
         if self.values:
             counts = ", ".join(f"{value or '(nothing)'} {count:,}" for value, count in sorted(self.values.items(), key=lambda p: -p[1])[:8])
             lines.append(f"resolved: {self.names.column('resolved')} is {self.names.true_value} ({counts})")

@@ -102,6 +102,10 @@ def test_lists_in_cells_are_attempts(tmp_path, suffix):
     assert table.regression_N.tolist() == [1.0, 0.5, 0.5]
     assert table.reproduction_N.tolist() == [0.0, 1.0, 0.5]
     assert table.notes == ("3 rows hold lists: one attempt an item; 1 of them are empty",)
+    unnamed = read(path, "task_id=docker,score=avg_yes_prob,resolved=gt_rewards")      # the published names are known
+    assert unnamed.regression_N.tolist() == table.regression_N.tolist()
+    assert unnamed.reproduction_N.tolist() == table.reproduction_N.tolist()
+    assert "results of tests: regression_rates, mean_predicted_rewards" in unnamed.notes
 
 
 def test_log_probabilities_make_a_score(tmp_path):
