@@ -132,7 +132,7 @@ def run(config: DictConfig) -> str:
         results = judge(verifier, ready, chosen.record()["resolved"] / settings.data.scale, settings.evaluation,
                         autocast=device.autocast, show=settings.runtime.progress)
         log_results(logger, verifier, results)
-        logger.text("browse.html", browse_page(name, join(results.evaluation, ready.judged.trajectories)))
+        logger.text("browse.html", browse_page(name, join(results.evaluation, [e.trajectory for e in ready.evaluation])))
     shutil.rmtree(cell, ignore_errors=True)
     print(summary(name, logger.run_id, took, results))
     return logger.run_id
