@@ -161,3 +161,59 @@ def test_settings_that_make_no_sense(changes, words):
     pool = pool_of({(True, "careful", "toolz"): 3, (False, "careful", "toolz"): 3})
     with pytest.raises(UsageError, match=words):
         select(pool, DataConfig(**{"path": "", "scale": 2, **changes}), 0)
+
+
+mixtures = st.dictionaries(st.sampled_from(["careful", "hasty", "lost"]), st.sampled_from([0.5, 1.0, 2.0, 3.0]), min_size=1)
+compositions = st.dictionaries(st.sampled_from(["sympy", "toolz"]), st.sampled_from([0.25, 1.0, 3.0]), min_size=1)
+FULL = pool_of({(r, p, s): 12 for r in (True, False) for p in ("careful", "hasty", "lost") for s in ("sympy", "toolz")})
+
+
+def by(rows, *names):
+    return Counter(tuple(getattr(row, name) for name in names) for row in rows)
+
+
+@settings(deadline=None, max_examples=25)
+@given(ratios, mixtures, compositions)
+def test_weighted_sets_are_nested_up_to_the_largest_total_that_the_error_names(ratio, policies, sources):
+    most = largest(FULL, label_ratio=ratio, policies=policies, sources=sources)
+    before: set[str] = set()
+    for scale in range(1, most + 1):
+        now = chosen(FULL, scale, label_ratio=ratio, policies=policies, sources=sources)
+        assert len(now) == scale
+        assert before < now, "a larger total takes no example away"
+        before = now
+
+
+@settings(deadline=None, max_examples=25)
+@given(mixtures, mixtures, compositions)
+def test_two_mixtures_share_all_they_can(first, second, sources):
+    scale = min(largest(FULL, policies=one, sources=sources) for one in (first, second))
+    if scale:
+        one, other = (select(FULL, DataConfig(path="", scale=scale, policies=m, sources=sources), 3).chosen for m in (first, second))
+        both = {row.trajectory_id for row in one} & {row.trajectory_id for row in other}
+        a, b = (by(rows, "resolved", "policy", "source") for rows in (one, other))
+        assert len(both) == sum(min(a[key], b[key]) for key in a)
+
+
+@settings(deadline=None, max_examples=40)
+@given(ratios, mixtures, compositions, st.integers(1, 72))
+def test_every_step_is_realised_within_one_row_of_what_it_was_given(ratio, policies, sources, scale):
+    scale = min(scale, largest(FULL, label_ratio=ratio, policies=policies, sources=sources))
+    if not scale:
+        return
+    rows = select(FULL, DataConfig(path="", scale=scale, label_ratio=ratio, policies=policies, sources=sources), 0).chosen
+    labels, of_policy, of_source = by(rows, "resolved"), by(rows, "resolved", "policy"), by(rows, "resolved", "policy", "source")
+    first, second = map(int, ratio.split(":"))
+    assert abs(labels[(True,)] - scale * first / (first + second)) < 1
+    for label in (True, False):
+        for policy, weight in policies.items():
+            given_to = of_policy[label, policy]
+            assert abs(given_to - labels[(label,)] * weight / sum(policies.values())) < 1
+            for source, share in sources.items():
+                assert abs(of_source[label, policy, source] - given_to * share / sum(sources.values())) < 1
+
+
+def test_a_training_prompt_may_be_held_to_fewer_tokens_than_the_context():
+    assert DataConfig(path="").room is None
+    assert DataConfig(path="", fits=320).room == 320
+    assert DataConfig(path="", fits=320, refilter=True).room is None
