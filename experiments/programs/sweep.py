@@ -151,7 +151,7 @@ def make_plan(name: str, arguments: Sequence[str], command: str) -> Plan:
     changes, overrides = split_arguments(arguments)
     spec = read_sweep(name, changes.pop("preset", None), changes)
     cells = expand(spec, overrides, compose, load_program(spec.program).identity)
-    if OmegaConf.get_type(cells[0].config, "data") is DataConfig:
+    if "data" in cells[0].config and OmegaConf.get_type(cells[0].config, "data") is DataConfig:
         choices = {str(cell.config.data): cell.config.data for cell in cells}  # seeds ask for the same
         for data in choices.values():
             check_fill(read_index(data.path).rows, data)
@@ -205,7 +205,8 @@ def show_results(plan: Plan, store: Store) -> None:
                                "control_hash": plan.cells[0].identity.control_hash, "status": "finished"})
     groups = group_runs(found)
     if not groups:
-        print("no cell is finished yet: there is nothing to show")
+        if not load_program("rl_summary").show(plan, store, found):
+            print("no cell is finished yet: there is nothing to show")
         return
     figures, text = summarise(plan, store, groups[0], found)
     print(f"\n{spec.question}\n\n{text}")

@@ -151,7 +151,7 @@ class LoopConfig:
     max_action_tokens: int = 64
     updates: int = 2
     passes: int = 1
-    batch_tokens: int = 65536
+    batch_tokens: int = 16384
     resample: int = 0
     retries: int = 2
     max_minutes: float | None = None

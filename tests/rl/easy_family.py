@@ -21,8 +21,8 @@ def easy_task(part: Part, name: str, digit: int, source: str = "stdlib") -> Task
     """`def NAME(x): return x + DIGIT`, where DIGIT should be 1."""
     code = f"def {name}(x):\n    return x + {digit}"
     return Task(
-        task_id=f"{part}/{name}/{digit}", function_id=f"{part}.{name}", package="easy", source=source, cluster=f"{source}-{part}-{name}", part=part,
-        entry=name, context="", original=f"def {name}(x):\n    return x + 1", code=code, lines=(2,), operators=("constant",),
+        task_id=f"{part}/{name}/{digit}", function_id=f"{part}.{name}", package="easy", source=source, cluster=f"{source}-{part}-{name}",
+        part=part, entry=name, context="", original=f"def {name}(x):\n    return x + 1", code=code, lines=(2,), operators=("constant",),
         inputs=("(2,)", "(5,)"), outputs=("3", "6"), public=0, public_share=0.0)
 
 

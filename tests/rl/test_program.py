@@ -1,6 +1,7 @@
 """Whole trainings of a tiny policy on an easy family: it learns, it goes on after a pause, a verifier pays, wrong input is one line."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rmlab.paths import CONF
 from rmlab.tracking.query import TrackedRun, get_run
 from rmlab.tracking.store import Store
 from rmlab.verifiers.score_table import read_score_table
+from tests.rl.conftest import write_verifier
 
 SMALL = ["runtime=cpu", "runtime.progress=false", "workers=2", "training.threads=1", "engine.capacity=224", "rl.groups=6", "rl.attempts=8",
          "rl.max_action_tokens=20", "rl.batch_tokens=8192", "watch.tasks=12", "watch.held_out_attempts=2", "watch.episodes=2",
@@ -120,6 +122,27 @@ def test_what_is_hashed_and_what_is_not(easy: Path, tmp_path: Path, monkeypatch:
 
     base = config_hash()
     assert {config_hash("rl.max_minutes=9", "workers=7", "engine.slots=8", "runtime.progress=false", "keep_model=false")} == {base}
-    changed = [config_hash(more) for more in ("seed=1", "rl.steps=9", "algorithm.clip_low=0.1", "reward=weak_tests", "engine.dtype=bfloat16",
-                                              "environment=voluntary", "watch.attempts=2", f"verifier={easy / 'run'}")]
+    changed = [config_hash(more) for more in (
+        "seed=1", "rl.steps=9", "algorithm.clip_low=0.1", "reward=weak_tests", "engine.dtype=bfloat16", "environment=voluntary",
+        "watch.attempts=2", f"verifier={easy / 'run'}")]
     assert len({base, *changed}) == 1 + len(changed)
+
+
+def test_the_shipped_sweeps_are_controlled(easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All cells of a sweep share everything but reward, evidence or verifier; a verifier counts by its content, not by its place."""
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
+    verifier, other, copied = easy / "run" / "model", tmp_path / "other", tmp_path / "copied"
+    shutil.copytree(verifier, copied)
+    write_verifier(other, seed=1)
+    given = [f"start={easy / 'policy'}", f"tasks={easy / 'tasks.parquet'}"]
+    plan = load_program("sweep").make_plan
+    modes = plan("reward_modes", ["preset=small", *given, f"verifier={verifier}", "seeds=[0]"], "").cells
+    assert len({cell.identity.config_hash for cell in modes}) == len(modes) == 8
+    assert len({cell.identity.control_hash for cell in modes}) == 1
+    assert {(cell.config.reward.mode.value, cell.config.reward.weight) for cell in modes} == {
+        ("execution", 1.0), ("execution_free", 1.0), ("hybrid", 1.0), ("hybrid", 0.5)}
+    levels = [f"levels=[{verifier},{other},{copied}]", f"baseline={verifier}"]
+    cells = plan("verifier_to_rl", ["preset=smoke", *given, *levels], "").cells
+    assert len(cells) == 6
+    assert len({cell.identity.config_hash for cell in cells}) == 4, "a copied verifier is the same verifier"
+    assert len({cell.identity.control_hash for cell in cells}) == 1

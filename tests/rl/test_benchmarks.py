@@ -1,0 +1,79 @@
+"""Held-out benchmarks, paired differences, collapse and the summary of a training, on numbers worked out by hand."""
+
+from dataclasses import replace
+
+import pytest
+
+from rmlab.errors import DataError
+from rmlab.rl.benchmarks import benchmarks, paired_difference, task_rates
+from rmlab.rl.outcome import area, outcome
+from rmlab.rl.state import State
+from rmlab.trajectories.record import Trajectory
+from tests.rl.easy_family import easy_task
+
+RL = easy_task("rl", "a", 2)
+NEW, WITHHELD = easy_task("evaluation", "b", 2), easy_task("evaluation", "c", 2, "human_eval")
+TWO = replace(easy_task("evaluation", "d", 2, "human_eval"), lines=(1, 2))
+LONG = replace(easy_task("evaluation", "e", 2), code="def e(x):" + "\n    x = x" * 14)
+SHORT = replace(easy_task("evaluation", "f", 2), code="def f(x):" + "\n    x = x" * 13)
+
+
+def test_each_held_out_task_stands_in_one_benchmark() -> None:
+    """15 lines are long, 14 are not; two bugs count before where a task comes from."""
+    found = benchmarks([RL, NEW, WITHHELD, TWO, LONG, SHORT], None, long_lines=15)
+    assert {name: {t.task_id for t in own} for name, own in found.items()} == {
+        "new": {NEW.task_id, SHORT.task_id}, "withheld": {WITHHELD.task_id}, "two_bugs": {TWO.task_id}, "long": {LONG.task_id}}
+    assert {name: len(own) for name, own in benchmarks([RL, NEW, SHORT], 1, 15).items()} == {"new": 1}
+
+
+def test_rates_are_over_labelled_attempts() -> None:
+    def attempt(resolved: bool | None, number: int) -> Trajectory:
+        return Trajectory("t", "c", "s", "p", number, (), None, "submitted" if resolved is not None else "error", resolved)
+
+    assert task_rates([attempt(True, 0), attempt(False, 1), attempt(None, 2), attempt(False, 3)]) == {"t": pytest.approx(1 / 3)}
+
+
+def test_paired_difference_by_hand() -> None:
+    """Every task falls by 0.5: so does every resample. A task that only one look has is left out."""
+    before, after = {"a": 1.0, "b": 0.5, "x": 1.0}, {"a": 0.5, "b": 0.0, "y": 1.0}
+    found = paired_difference(before, after, {"a": "1", "b": "2"})
+    assert (found.before, found.after, found.tasks) == (0.75, 0.25, 2)
+    assert found.difference == found.low == found.high == pytest.approx(-0.5)
+    assert found.collapsed
+
+
+def test_clusters_are_resampled_not_tasks() -> None:
+    """Ten tasks of one cluster fall, one task of another rises: with two clusters nothing is certain."""
+    before = dict.fromkeys([f"a{i}" for i in range(10)], 1.0) | {"b": 0.0}
+    after = dict.fromkeys([f"a{i}" for i in range(10)], 0.0) | {"b": 1.0}
+    clusters = {name: name[0] for name in before}
+    found = paired_difference(before, after, clusters)
+    assert found.difference == pytest.approx(-9 / 11)
+    assert (found.low, found.high) == (-1.0, 1.0)
+    assert not found.collapsed
+    with pytest.raises(DataError, match="no task in common"):
+        paired_difference({"a": 1.0}, {"b": 1.0}, {})
+
+
+def test_the_area_by_hand() -> None:
+    """0.2 at 0, 0.4 at 10, 0.4 at 30: (0.3 · 10 + 0.4 · 20) / 30 - 0.2."""
+    curve = [{"step": step, "pass_at_1": value} for step, value in ((0.0, 0.2), (10.0, 0.4), (30.0, 0.4))]
+    assert area(curve) == pytest.approx(11 / 30 - 0.2)
+    assert area(curve[:1]) is None
+
+
+def test_the_outcome_pools_benchmarks_and_says_what_the_verifier_was_worth() -> None:
+    curve = [{"step": 0.0, "pass_at_1": 0.5, "hacking_gap": 0.0, "verifier_brier": 0.2},
+             {"step": 4.0, "pass_at_1": 0.3, "hacking_gap": 0.4, "verifier_brier": 0.3}]
+    before = {"new": {"sampled": {NEW.task_id: 1.0}, "greedy": {NEW.task_id: 1.0}},
+              "withheld": {"sampled": {WITHHELD.task_id: 1.0}, "greedy": {WITHHELD.task_id: 0.0}}}
+    after = {"new": {"sampled": {NEW.task_id: 0.5}, "greedy": {NEW.task_id: 1.0}},
+             "withheld": {"sampled": {WITHHELD.task_id: 0.0}, "greedy": {WITHHELD.task_id: 1.0}}}
+    found = outcome(State(step=4, held_out_before=before, curve=curve), after, {"new": [NEW], "withheld": [WITHHELD]})
+    assert found["held_out"]["all"]["sampled"]["difference"] == pytest.approx(-0.75)
+    assert found["held_out"]["all"]["greedy"]["difference"] == pytest.approx(0.5)
+    assert (found["collapse"], found["hacking_gap"]) == (True, 0.4)
+    assert (found["verifier_first"], found["verifier_last"]) == ({"brier": 0.2}, {"brier": 0.3})
+    assert found["area"] == pytest.approx(-0.1)
+    nothing = outcome(State(), {}, {})
+    assert (nothing["collapse"], nothing["area"], nothing["hacking_gap"], nothing["held_out"]) == (None, None, None, {})
