@@ -10,12 +10,13 @@ from typing import Any
 
 import yaml
 
-from analysis import style, sweep_table
+from analysis import level_tests, style, sweep_table
 from analysis.tracked import Cell, SweepRuns, mean_over_seeds
 
 PAPER = Path(__file__).parent / "paper_reported.yaml"
 AUCS = {"auc_within_task": ("#0072B2", "AUC within task"), "auc_pooled": ("#CC79A7", "AUC pooled")}
 FLOORS = {"ece_noise_floor": ("0.6", "noise floor"), "ece_noise_floor_task": ("0.35", "noise floor with task effect")}
+LINES, MARKS = "Lines", "Marks (levels are words, lines between them would mean nothing)"
 ECE = ("#009E73", "ECE (10 bins of equal width)")
 
 
@@ -25,7 +26,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     rows: list[dict[str, Any]] = []
     with style.figure(1, 3 if reported else 2, 3.4, 3.6) as (drawn, axes):
         left, right = axes[0, :2]
-        place = positions(left, right, sweep)
+        place = style.level_axis((left, right), sweep.levels, sweep.numbers)
         for arm, dash in zip(sweep.arms, style.DASHES, strict=False):
             for metric, (colour, _) in AUCS.items():
                 series(left, sweep, arm, metric, place, colour, dash, rows)
@@ -42,8 +43,9 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         shown = f" (arm {sweep.arms[0]})" if len(sweep.arms) > 1 else ""
         style.footnote(
             drawn,
-            f"{sweep.note()}\nLines: mean over seeds; bars: their 95 % intervals over tasks, averaged; dots: single seeds. "
-            f"Noise floors{shown}: mean, and the 95th percentile as the upper edge of the band.\n"
+            f"{sweep.note()}\n{LINES if sweep.numbers else MARKS}: mean over seeds; bars: their 95 % intervals over tasks, "
+            f"averaged; dots: single seeds. Noise floors{shown}: mean, and the 95th percentile as the upper edge of the band.\n"
+            f"{level_tests.note(sweep)} *: differs from the baseline level (AUC within task, ECE).\n"
             + " ".join(sweep_table.unbeaten_auc(sweep)),
         )
         return style.save(drawn, sweep.folder(out), "discrimination_calibration", rows)
@@ -68,19 +70,6 @@ def legend_entries(sweep: SweepRuns) -> list[Any]:
     return entries
 
 
-def positions(left: Any, right: Any, sweep: SweepRuns) -> dict[str, float]:
-    """x of each level: its value on a logarithmic axis where levels are numbers, else 0, 1, 2, ..."""
-    try:
-        place = {level: float(level) for level in sweep.levels}
-    except ValueError:
-        for axis in (left, right):
-            axis.set_xticks(range(len(sweep.levels)), labels=sweep.levels)
-        return {level: float(i) for i, level in enumerate(sweep.levels)}
-    for axis in (left, right):
-        style.log_ticks(axis, list(place.values()))
-    return place
-
-
 def series(
     axis: Any,
     sweep: SweepRuns,
@@ -99,16 +88,23 @@ def series(
         [m for m, _, _ in shown.values()],
         yerr=[[max(m - low, 0) for m, low, _ in shown.values()], [max(high - m, 0) for m, _, high in shown.values()]],
         color=colour,
-        linestyle=dash,
-        marker="o",
+        linestyle=dash if sweep.numbers else "none",
+        marker="o" if arm == sweep.arms[0] else "s",
         markersize=3.5,
         elinewidth=0.9,
         capsize=2,
     )
+    for level, (middle, _, high) in shown.items():
+        if level_tests.is_shown(sweep, arm, level, metric):
+            axis.annotate("*", (place[level], max(middle, high)), ha="center", fontsize=11, color=colour)
+
+    def beside(x: float) -> float:
+        return x * 1.04 if axis.get_xscale() == "log" else x + (0.0 if sweep.numbers else 0.08)
+
     for level in levels:
         for cell in sweep.at(level, arm):
             value, interval = cell.report[metric], cell.report["ci95"].get(metric) or (None, None)
-            axis.plot(place[level] * 1.04, value, ".", color=colour, markersize=3, alpha=0.7)
+            axis.plot(beside(place[level]), value, ".", color=colour, markersize=3, alpha=0.7)
             rows.append(
                 {
                     "panel": metric,
@@ -133,9 +129,12 @@ def floors(axis: Any, sweep: SweepRuns, arm: str, place: dict[str, float], rows:
                 points.append((place[level], mean, top))
                 rows.append({"panel": name, "arm": arm, "level": level, "value": mean, "high": top})
         if points:
-            x, mean_y, top_y = zip(*points, strict=True)
-            axis.plot(x, mean_y, color=colour, linewidth=0.8)
-            axis.fill_between(x, mean_y, top_y, color=colour, alpha=0.2, linewidth=0)
+            # Words have nothing between them: a short piece at each.
+            pieces = [points] if sweep.numbers else [[(x - 0.3, low, top), (x + 0.3, low, top)] for x, low, top in points]
+            for piece in pieces:
+                x, mean_y, top_y = zip(*piece, strict=True)
+                axis.plot(x, mean_y, color=colour, linewidth=0.8)
+                axis.fill_between(x, mean_y, top_y, color=colour, alpha=0.2, linewidth=0)
 
 
 def baselines(axis: Any, cell: Cell, rows: list[dict[str, Any]]) -> None:

@@ -23,13 +23,22 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     rows: list[dict[str, Any]] = []
     arm = sweep.arms[0]
     levels = [level for level in sweep.levels if sweep.at(level, arm)]
-    with style.figure(2, len(levels), 2.1, 1.9, sharex=True, sharey="row", height_ratios=[3, 1]) as (drawn, axes):
-        for column, level in enumerate(levels):
-            panel(axes[0, column], axes[1, column], sweep.at(level, arm), level, arm, rows)
-            axes[0, column].set_title(f"{sweep.factor} {level}")
-            axes[1, column].set_xlabel("score")
-        axes[0, 0].set_ylabel("resolved share")
-        axes[1, 0].set_ylabel("attempts")
+    rows_of_panels, columns = style.grid(len(levels))
+    ratios = [3, 1] * rows_of_panels
+    with style.figure(2 * rows_of_panels, columns, 2.1, 1.9, sharex=True, sharey="row", height_ratios=ratios) as (drawn, axes):
+        for place, level in enumerate(levels):
+            row, column = divmod(place, columns)
+            top, bottom = axes[2 * row, column], axes[2 * row + 1, column]
+            panel(top, bottom, sweep.at(level, arm), level, arm, rows)
+            top.set_title(style.short(f"{sweep.factor} {level}", 30))
+            bottom.set_xlabel("score")
+            if column == 0:
+                top.set_ylabel("resolved share")
+                bottom.set_ylabel("attempts")
+        for empty in range(len(levels), rows_of_panels * columns):
+            row, column = divmod(empty, columns)
+            axes[2 * row, column].set_visible(False)
+            axes[2 * row + 1, column].set_visible(False)
         axes[0, 0].legend(loc="upper left")
         shown = f" Arm {arm}." if arm else ""
         style.footnote(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis import style, sweep_table
+from analysis import level_tests, style, sweep_table
 from analysis.tracked import SweepRuns, mean_over_seeds
 
 
@@ -17,7 +17,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     """Draws rm_at_k.{pdf,png,csv} into the sweep's folder below `out`; one panel an arm."""
     report = sweep.cells[0].report
     ks = sorted(map(int, report["rm_at_k"]))
-    colours = style.level_colours(sweep.levels)
+    colours = style.level_colours(sweep.levels, ordered=bool(sweep.numbers))
     rows: list[dict[str, Any]] = []
     with style.figure(1, len(sweep.arms), 4.6, 3.6, sharey=True) as (drawn, axes):
         for axis, arm in zip(axes[0], sweep.arms, strict=True):
@@ -28,11 +28,19 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
             axis.set_xlabel("k: attempts to choose from")
             axis.set_title(f"Best of k by {sweep.factor}" + (f" ({arm})" if arm else ""))
         axes[0, 0].set_ylabel("resolved share of the picked attempts")
-        drawn.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
+        drawn.legend(*legend(axes[0]), loc="outside right center")
         unbeaten = " ".join(sweep_table.unbeaten_at_k(sweep))
         marks = "Lines: mean over seeds; bars: their 95 % intervals over tasks, averaged; dots: single seeds."
-        style.footnote(drawn, f"{sweep.note()}\n{marks}\n{unbeaten}")
+        at_most = f"*: RM@{ks[-1]} differs from the baseline level's; no difference is shown at the others."
+        compared = f"{level_tests.note(sweep)} {at_most if any(t.p is not None for t in sweep.tests.values()) else ''}"
+        style.footnote(drawn, f"{sweep.note()}\n{marks}\n{compared}\n{unbeaten}")
         return style.save(drawn, sweep.folder(out), "rm_at_k", rows)
+
+
+def legend(axes: Any) -> tuple[list[Any], list[str]]:
+    """Handles and labels of all panels: a level that is marked in one arm only stands there twice."""
+    entries = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    return list(entries.values()), list(entries)
 
 
 def line(
@@ -44,9 +52,12 @@ def line(
         return
     middle, low, high = np.array(triples, dtype=float).T
     offset = sweep.levels.index(level) - (len(sweep.levels) - 1) / 2
-    x = np.array(ks) * 2 ** (0.07 * offset)  # side by side, so that bars of different levels do not hide each other
+    step = min(0.07, 0.5 / len(sweep.levels))
+    x = np.array(ks) * 2 ** (step * offset)  # side by side, so that bars of different levels do not hide each other
+    mark = " *" if level_tests.is_shown(sweep, arm, level, "rm_at_k") else ""
+    name = f"{style.short(f'{sweep.factor} {level}', 34)}{' (baseline)' if level == sweep.baseline else mark}"
     whiskers = np.maximum([middle - low, high - middle], 0)
-    axis.errorbar(x, middle, yerr=whiskers, color=colour, elinewidth=0.8, label=f"{sweep.factor} {level}")
+    axis.errorbar(x, middle, yerr=whiskers, color=colour, elinewidth=0.8, label=name)
     for cell in cells:
         values = [cell.report["rm_at_k"][str(k)] for k in ks]
         axis.plot(x, values, ".", color=colour, markersize=3)

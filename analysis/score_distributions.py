@@ -16,8 +16,10 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     rows: list[dict[str, Any]] = []
     arm = sweep.arms[0]
     levels = [level for level in sweep.levels if sweep.at(level, arm)]
-    with style.figure(1, len(levels), 2.1, 2.3, sharex=True, sharey=True) as (drawn, axes):
-        for axis, level in zip(axes[0], levels, strict=True):
+    with style.figure(*style.grid(len(levels)), 2.1, 2.3, sharex=True, sharey=True) as (drawn, axes):
+        for axis in axes.flat[len(levels) :]:
+            axis.set_visible(False)
+        for axis, level in zip(axes.flat, levels, strict=False):
             cells = sweep.at(level, arm)
             score, label = (np.concatenate([getattr(c.scores, name) for c in cells]) for name in ("score", "resolved"))
             for value, name, colour in ((0.0, "unresolved", style.UNRESOLVED), (1.0, "resolved", style.RESOLVED)):
@@ -36,8 +38,9 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
                     }
                     for low, high, d in zip(EDGES[:-1], EDGES[1:], density, strict=True)
                 ]
-            axis.set(title=f"{sweep.factor} {level}", xlabel="score", xlim=(0, 1))
-        axes[0, 0].set_ylabel("density")
+            axis.set(title=style.short(f"{sweep.factor} {level}", 30), xlabel="score", xlim=(0, 1))
+        for axis in axes[:, 0]:
+            axis.set_ylabel("density")
         axes[0, 0].legend()
         style.footnote(
             drawn, f"{sweep.note()}{f' Arm {arm}.' if arm else ''} All seeds together; each label's area is one."

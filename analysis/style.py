@@ -58,12 +58,51 @@ def figure(rows: int, columns: int, width: float, height: float, **options: Any)
             plt.close(drawn)
 
 
-def level_colours(levels: Sequence[str]) -> dict[str, Any]:
-    """One colour a level, dark to light in the order given, never so light that it vanishes on white."""
+WORDS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C564B", "#7F7F7F")
+
+
+def level_colours(levels: Sequence[str], ordered: bool = True) -> dict[str, Any]:
+    """One colour a level: dark to light in the order given where they are amounts, never so light that it vanishes on white;
+    colours that have no order where they are words (and not too many)."""
     import matplotlib as mpl
 
+    if not ordered and len(levels) <= len(WORDS):
+        return dict(zip(levels, WORDS, strict=False))
     ramp = mpl.colormaps["viridis"]
     return {level: ramp(0.85 * i / max(len(levels) - 1, 1)) for i, level in enumerate(levels)}
+
+
+def short(text: str, most: int = 26) -> str:
+    """A level's name as a legend has room for it."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def grid(panels: int, most: int = 5) -> tuple[int, int]:
+    """Rows and columns for so many panels, at most so many side by side, the rows about equally long."""
+    rows = -(-panels // most)
+    return rows, -(-panels // rows)
+
+
+def level_axis(axes: Sequence["Axes"], levels: Sequence[str], numbers: dict[str, float]) -> dict[str, float]:
+    """x of each level, with ticks: numbers on a numeric axis, logarithmic where they span a factor of 5; words side by side.
+
+    numbers: level to number, empty for words. Returns level to x.
+    """
+    place = {level: float(i) for i, level in enumerate(levels)} if not numbers else {level: numbers[level] for level in levels}
+    values = list(place.values())
+    for axis in axes:
+        if not numbers:
+            axis.set_xticks(values, labels=[short(level, 18) for level in levels])
+            axis.set_xlim(-0.5, len(levels) - 0.5)
+        elif min(values) > 0 and max(values) >= 5 * min(values):
+            log_ticks(axis, values)
+        else:
+            axis.set_xticks(values, labels=[f"{value:g}" for value in values])
+        if len(levels) > 4 or (not numbers and max(map(len, levels)) > 8):
+            axis.tick_params(axis="x", labelrotation=35)
+            for label in axis.get_xticklabels():
+                label.set(ha="right", rotation_mode="anchor")
+    return place
 
 
 def footnote(drawn: "Figure", text: str) -> None:

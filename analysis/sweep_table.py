@@ -2,20 +2,16 @@
 
 from typing import Any
 
+from analysis import level_tests
 from analysis.tracked import Cell, SweepRuns, mean_over_seeds
 
 SCALARS = {"auc_within_task": "AUC within task", "auc_pooled": "AUC pooled", "ece_width_10": "ECE", "brier": "Brier"}
 Row = dict[str, Any]
 
 
-def largest_k(group: SweepRuns) -> str:
-    """The most attempts of which a verifier picks one, as RM@k is keyed."""
-    return str(max(group.cells[0].report["rm_at_k"], key=int))
-
-
 def shown_k(group: SweepRuns) -> list[str]:
     """The k of the table: 8, where there are so many attempts, and the most."""
-    return list(dict.fromkeys([k for k in group.cells[0].report["rm_at_k"] if k == "8"] + [largest_k(group)]))
+    return list(dict.fromkeys([k for k in group.cells[0].report["rm_at_k"] if k == "8"] + [level_tests.largest_k(group)]))
 
 
 def rows(group: SweepRuns) -> list[Row]:
@@ -34,6 +30,7 @@ def rows(group: SweepRuns) -> list[Row]:
                     row |= _measured(cells, "rm_at_k", k, name=f"rm_at_{k}")
                 for name in SCALARS:
                     row |= _measured(cells, name, name=name)
+                row |= level_tests.columns(group, arm, level)
                 row["ece_noise_floor_task_p95"] = _measured(cells, "ece_noise_floor_task_p95", name="p95")["p95"]
                 found.append(row)
     return found
@@ -46,7 +43,7 @@ def _measured(cells: list[Cell], *path: str, name: str) -> Row:
 
 
 def as_markdown(group: SweepRuns) -> str:
-    """The rows, the baselines under them, and in words which baselines the last level does not beat."""
+    """The rows, the baselines under them, what differs from the baseline level, and which baselines the last level does not beat."""
     ks = shown_k(group)
     names = {**{f"rm_at_{k}": f"RM@{k}" for k in ks}, **SCALARS}
     arms = len(group.arms) > 1
@@ -63,7 +60,7 @@ def as_markdown(group: SweepRuns) -> str:
         if any(value != "" for value in values):
             lines.append(f"| {' | '.join([*([''] if arms else []), f'*{name}*', '', *values, ''])} |")
     sentences = [f"- {text}" for text in (*unbeaten_at_k(group), *unbeaten_auc(group))]
-    return "\n".join([*lines, "", *sentences]) + "\n"
+    return "\n".join([*lines, "", level_tests.as_markdown(group), *sentences]) + "\n"
 
 
 def unbeaten_at_k(group: SweepRuns) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from rmlab.metrics.scores import Scores
 from rmlab.tracking.bundles.reading import BundledRun
 from rmlab.tracking.query import TrackedRun
 from rmlab.verifiers.score_table import read_score_table
+
+if TYPE_CHECKING:
+    from rmlab.metrics.sweep_levels import LevelTest
 
 AnyRun = TrackedRun | BundledRun
 """Of a store, or of a bundle that was exported from one."""
@@ -50,22 +53,51 @@ class Cell:
 
 @dataclass(frozen=True)
 class SweepRuns:
-    """Cells of one sweep, preset and control_hash: everything but factor and seed is equal in them."""
+    """Cells of one sweep, preset and control_hash: everything but factor and seed is equal in them.
+
+    baseline: the level that the others are compared with, "" where the runs do not say.
+    """
 
     sweep: str
     preset: str
     control_hash: str
     factor: str
     cells: tuple[Cell, ...]
+    baseline: str = ""
 
     @cached_property
     def levels(self) -> list[str]:
-        """Levels in their natural order: numbers by size, words as they came."""
-        names = list(dict.fromkeys(cell.level for cell in self.cells))
+        """Levels in their natural order: numbers by size, words in the sweep file's order."""
+        place = {cell.level: (int(cell.run.tags.get("place", len(self.cells))), cell.level) for cell in self.cells}
+        if self.numbers:
+            return sorted(place, key=lambda level: self.numbers[level])
+        return sorted(place, key=lambda level: place[level])
+
+    @cached_property
+    def numbers(self) -> dict[str, float]:
+        """Levels as numbers; empty where one of them is a word."""
         try:
-            return sorted(names, key=float)
+            return {cell.level: float(cell.level) for cell in self.cells}
         except ValueError:
-            return names
+            return {}
+
+    @cached_property
+    def tests(self) -> "dict[tuple[str, str, str], LevelTest]":
+        """By arm, level and metric: does the level differ from the baseline of its arm? Holm over all of the sweep.
+
+        Empty where no baseline is known or none of its runs is there.
+        """
+        from rmlab.metrics.sweep_levels import compare_levels, holm
+
+        found: list[tuple[str, LevelTest]] = []
+        for arm in self.arms:
+            tables = {level: {cell.seed: cell.scores for cell in self.at(level, arm)} for level in self.levels}
+            baseline = tables.pop(self.baseline, {})
+            seeds = list(baseline)
+            levels = {level: [of_seed.get(seed) for seed in seeds] for level, of_seed in tables.items() if of_seed}
+            found += [(arm, test) for test in compare_levels([baseline[seed] for seed in seeds], levels)]
+        corrected = holm([test for _, test in found])
+        return {(arm, test.level, test.metric): test for (arm, _), test in zip(found, corrected, strict=True)}
 
     @cached_property
     def arms(self) -> list[str]:
@@ -97,7 +129,8 @@ class SweepRuns:
 
 
 def group_runs(runs: Iterable[AnyRun]) -> list[SweepRuns]:
-    """Groups finished verifier runs by sweep, preset and control_hash. The newest run of a cell stands for it."""
+    """Groups finished verifier runs by sweep, preset and control_hash. The newest run of a cell stands for it, the newest run
+    of all says which level is the baseline."""
     groups: dict[tuple[str, str, str, str], dict[tuple[str, str, int], Cell]] = defaultdict(dict)
     for run in runs:
         tags = run.tags
@@ -108,7 +141,12 @@ def group_runs(runs: Iterable[AnyRun]) -> list[SweepRuns]:
         kept = groups[key].get((cell.level, cell.arm, cell.seed))
         if kept is None or kept.run.start_time <= run.start_time:
             groups[key][cell.level, cell.arm, cell.seed] = cell
-    return [SweepRuns(*key, cells=tuple(cells.values())) for key, cells in sorted(groups.items())]
+    return [SweepRuns(*key, tuple(cells.values()), _baseline(cells.values())) for key, cells in sorted(groups.items())]
+
+
+def _baseline(cells: Iterable[Cell]) -> str:
+    newest = max(cells, key=lambda cell: cell.run.start_time)
+    return newest.run.tags.get("baseline", "")
 
 
 def mean_over_seeds(cells: list[Cell], *path: str) -> tuple[float, float, float] | None:

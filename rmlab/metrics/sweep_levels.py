@@ -66,11 +66,12 @@ class Spread:
 
 
 def compare_levels(
-    baseline: Sequence[Scores], levels: Mapping[str, Sequence[Scores]], *, replicates: int = REPLICATES, seed: int = 0,
+    baseline: Sequence[Scores | None], levels: Mapping[str, Sequence[Scores | None]], *, replicates: int = REPLICATES, seed: int = 0,
 ) -> list[LevelTest]:
     """Tests every level but the baseline on RM@k (k = most attempts), within-task AUC and ECE (10 bins).
 
-    baseline, levels: one score table a seed, the same seeds in the same order, all on the same trajectories.
+    baseline, levels: one score table a seed, the same seeds in the same order, all on the same trajectories; None where a seed
+    has no run: a level is compared on the seeds that it shares with the baseline.
     replicates, seed: of the cluster bootstrap, which draws the same clusters for all tables.
 
     Raises DataError where the numbers of seeds or the trajectories differ.
@@ -78,30 +79,52 @@ def compare_levels(
     for name, tables in levels.items():
         if len(tables) != len(baseline):
             raise DataError(f"level {name} has {len(tables)} seeds and the baseline {len(baseline)}: seeds are compared in pairs")
-    if not baseline or not levels:
+    first = next((scores for scores in baseline if scores is not None), None)
+    if first is None or not levels:
         return []
-    seeds = len(baseline)
-    if seeds < LEAST_SEEDS:
-        replicates = 0
-    known = [_Seed.of(aligned(baseline[0], scores), replicates, seed) for scores in baseline]
+    pairs = {level: [(a, b) for a, b in zip(tables, baseline, strict=True) if a is not None and b is not None]
+             for level, tables in levels.items()}
+    enough = any(len(paired) >= LEAST_SEEDS for paired in pairs.values())
+    measured: dict[int, _Seed] = {}
+
+    def values(scores: Scores) -> _Seed:
+        if id(scores) not in measured:
+            measured[id(scores)] = _Seed.of(aligned(first, scores), replicates if enough else 0, seed)
+        return measured[id(scores)]
+
+    return _family({level: [(values(a), values(b)) for a, b in paired] for level, paired in pairs.items()})
+
+
+def compare_halves(
+    tables: Sequence[Scores], halves: Sequence[tuple[Sequence[int], Sequence[int]]], name: str, *, replicates: int = REPLICATES,
+    seed: int = 0,
+) -> list[list[LevelTest]]:
+    """The same tests between two groups of seeds of one level, for each of `halves`: (first, second) as indices of `tables`.
+
+    name: of the second half in the tests, whose difference is second - first.
+    """
+    measured = [_Seed.of(aligned(tables[0], scores), replicates, seed) for scores in tables]
+    return [_family({name: [(measured[j], measured[i]) for i, j in zip(*half, strict=True)]}) for half in halves]
+
+
+def _family(pairs: "Mapping[str, Sequence[tuple[_Seed, _Seed]]]") -> list[LevelTest]:
+    """The tests of all levels. pairs: (level, baseline) of each seed that both have."""
     tests: list[LevelTest] = []
     spreads: dict[str, dict[str, Spread]] = {metric: {} for metric in FAMILY}
-    for level, tables in levels.items():
-        found = [_Seed.of(aligned(baseline[0], scores), replicates, seed) for scores in tables]
+    for level, paired in pairs.items():
         for metric in FAMILY:
-            seed_S = np.array([f.estimate[metric] - k.estimate[metric] for f, k in zip(found, known, strict=True)])
-            mean = float(seed_S.mean())
+            seed_S = np.array([a.estimate[metric] - b.estimate[metric] for a, b in paired])
+            mean = float(seed_S.mean()) if len(seed_S) else np.nan
             reason = ""
-            if np.isnan(mean):
+            if len(seed_S) < LEAST_SEEDS:
+                reason = f"no test: {len(seed_S)} of at least {LEAST_SEEDS} seeds"
+            elif np.isnan(mean):
                 reason = "undefined"
-            elif seeds < LEAST_SEEDS:
-                reason = f"no test: {seeds} of at least {LEAST_SEEDS} seeds"
             else:
-                drawn_SR = np.stack([f.drawn[metric] - k.drawn[metric] for f, k in zip(found, known, strict=True)])
-                spreads[metric][level] = _spread(seed_S, drawn_SR, known[0].clusters)
-            tests.append(LevelTest(level, metric, seeds, None if np.isnan(mean) else mean, reason=reason))
-    tested = [_tested(test, spreads[test.metric]) if test.level in spreads[test.metric] else test for test in tests]
-    return holm(tested)
+                drawn_SR = np.stack([a.drawn[metric] - b.drawn[metric] for a, b in paired])
+                spreads[metric][level] = _spread(seed_S, drawn_SR, paired[0][0].clusters)
+            tests.append(LevelTest(level, metric, len(seed_S), None if np.isnan(mean) else mean, reason=reason))
+    return holm([_tested(test, spreads[test.metric]) if test.level in spreads[test.metric] else test for test in tests])
 
 
 @dataclass(frozen=True)
@@ -155,15 +178,16 @@ def _tested(test: LevelTest, spreads: Mapping[str, Spread]) -> LevelTest:
 def seed_variance(levels_LS: Sequence[Floats], own_S: Floats) -> tuple[float, float]:
     """Variance of the difference between seeds, and its degrees of freedom.
 
-    levels_LS: differences from the baseline by level and seed; own_S: those of the level that is tested. Pooled over levels
-    unless Bartlett's test says at 5 % that they are not alike. All levels share the baseline's seeds, so that their
-    differences correlate by 1/2 and their variances by 1/4: L levels are worth L / (1 + (L - 1)/4) of one.
+    levels_LS: differences from the baseline by level and seed; own_S: those of the level that is tested. Pooled over levels (by
+    their degrees of freedom) unless Bartlett's test says at 5 % that they are not alike. All levels share the baseline's seeds,
+    so that their differences correlate by 1/2 and their variances by 1/4: L levels are worth L / (1 + (L - 1)/4) of one.
     """
-    degrees, count = len(own_S) - 1.0, len(levels_LS)
     varying = [level_S for level_S in levels_LS if level_S.var() > 0]  # equal seeds are chance where RM@k takes few values
     if len(varying) > 1 and stats.bartlett(*varying).pvalue < LEVEL:
-        return float(own_S.var(ddof=1)), degrees
-    return float(np.mean([level_S.var(ddof=1) for level_S in levels_LS])), degrees * count / (1 + (count - 1) / 4)
+        return float(own_S.var(ddof=1)), len(own_S) - 1.0
+    degrees_L = np.array([len(level_S) - 1.0 for level_S in levels_LS])
+    pooled = float(degrees_L @ [level_S.var(ddof=1) for level_S in levels_LS] / degrees_L.sum())
+    return pooled, float(degrees_L.sum()) / (1 + (len(levels_LS) - 1) / 4)
 
 
 def holm(tests: Sequence[LevelTest]) -> list[LevelTest]:

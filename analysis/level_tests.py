@@ -1,0 +1,76 @@
+"""Which levels of a sweep differ from its baseline, in words and columns: never more than the tests say."""
+
+from typing import Any
+
+from analysis.tracked import SweepRuns
+from rmlab.metrics.sweep_levels import FAMILY, LEAST_SEEDS, LevelTest
+
+WORDS = {"auc_within_task": "AUC within task", "ece_width_10": "ECE"}
+
+
+def largest_k(group: SweepRuns) -> str:
+    """The most attempts of which a verifier picks one, as RM@k is keyed."""
+    return str(max(group.cells[0].report["rm_at_k"], key=int))
+
+
+def metric_words(group: SweepRuns, metric: str) -> str:
+    """A metric of the family as tables name it."""
+    return f"RM@{largest_k(group)}" if metric == "rm_at_k" else WORDS[metric]
+
+
+def is_shown(group: SweepRuns, arm: str, level: str, metric: str) -> bool:
+    """Whether the level is shown to differ from the baseline."""
+    test = group.tests.get((arm, level, metric))
+    return test is not None and test.shown
+
+
+def verdict(test: LevelTest) -> str:
+    """All that may be said of a level and a metric."""
+    if test.p is None:
+        return test.reason
+    return ("higher" if (test.difference or 0) > 0 else "lower") if test.shown else "no difference shown"
+
+
+def columns(group: SweepRuns, arm: str, level: str) -> dict[str, Any]:
+    """Difference, p after Holm and verdict of each metric, for the table's CSV; None at the baseline itself."""
+    found: dict[str, Any] = {}
+    for metric in FAMILY if group.tests else ():
+        test = group.tests.get((arm, level, metric))
+        name = f"rm_at_{largest_k(group)}" if metric == "rm_at_k" else metric
+        found |= {f"{name}_difference": test and test.difference, f"{name}_p_holm": test and test.p_holm,
+                  f"{name}_verdict": test and verdict(test)}
+    return found
+
+
+def as_markdown(group: SweepRuns) -> str:
+    """Every level beside the baseline, metric by metric, with a verdict; a sentence where there is nothing to compare."""
+    if not group.tests:
+        return f"{note(group)}\n"
+    arms = len(group.arms) > 1
+    head = [*(["arm"] if arms else []), group.factor, "metric", f"difference from {group.baseline}", "p", "p (Holm)", "verdict"]
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for (arm, level, metric), test in group.tests.items():
+        interval = f" [{test.ci95[0]:+.3f}, {test.ci95[1]:+.3f}]" if test.ci95 else ""
+        value = "" if test.difference is None else f"{test.difference:+.3f}{interval}"
+        p_values = ["" if p is None else f"{p:.3f}" if p >= 0.001 else "< 0.001" for p in (test.p, test.p_holm)]
+        row = [*([arm] if arms else []), level, metric_words(group, metric), value, *p_values, verdict(test)]
+        lines.append(f"| {' | '.join(row)} |")
+    return "\n".join(lines) + f"\n\n{note(group)}\n"
+
+
+def note(group: SweepRuns) -> str:
+    """How levels were compared, or why they were not, for the foot of a figure or table."""
+    if not group.tests:
+        missing = f"the baseline {group.baseline} has no finished run" if group.baseline else "the runs do not name a baseline"
+        return f"Levels are not compared: {'there is one' if len(group.levels) < 2 else missing}."
+    tested = sum(test.p is not None for test in group.tests.values())
+    if not tested:
+        seeds = max(test.seeds for test in group.tests.values())
+        many = f"{seeds} seed{'' if seeds == 1 else 's'}"
+        reason = f"{many}, at least {LEAST_SEEDS} are needed" if seeds < LEAST_SEEDS else "nothing varies"
+        return f"Levels beside the baseline {group.baseline}: no test ({reason})."
+    shown = sum(test.shown for test in group.tests.values())
+    return (
+        f"Levels beside the baseline {group.baseline}: differences paired by seed, their variance from seeds (pooled over levels that "
+        f"are alike) and from tasks, t tests; {shown} of {tested} differences are shown at 5 % after Holm's correction over all of them."
+    )
