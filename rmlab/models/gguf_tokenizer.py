@@ -5,7 +5,7 @@ already; it is therefore given none, else each prompt would begin with two.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,6 +34,17 @@ def gguf_tokenizer(llama: GgufLlama) -> Tokenizer:
     hf = fast(tokenizer_object=backend, pad_token=PAD, eos_token=IM_END, additional_special_tokens=others,
               clean_up_tokenization_spaces=False)
     return _checked(hf, "the GGUF file's tokenizer")
+
+
+def with_words(llama: GgufLlama, words: Sequence[str]) -> GgufLlama:
+    """The model in which each word, standing alone, is one token: verifiers answer by one. Raises DataError where it stays several."""
+    for word in words:
+        while len(ids := gguf_tokenizer(llama).encode([word])[0]) > 1:
+            left, right = llama.tokens[ids[0]], llama.tokens[ids[1]]
+            if left + right in llama.tokens:
+                raise DataError(f"{word!r} is written in {len(ids)} tokens, and no merge of the first two changes that")
+            llama = llama.with_token(left, right)
+    return llama
 
 
 def cut_vocabulary(llama: GgufLlama, texts: Iterable[str], size: int) -> GgufLlama:

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from rmlab.errors import DataError, RmlabError
-from rmlab.models.gguf_llama import Packed, dequantised, read_gguf, write_model
+from rmlab.models.gguf_llama import Packed, dequantised, quantised, read_gguf, write_model
 from rmlab.models.gguf_parts import pack, unpack
-from rmlab.models.gguf_tokenizer import cut_vocabulary, gguf_tokenizer
+from rmlab.models.gguf_tokenizer import cut_vocabulary, gguf_tokenizer, with_words
 from rmlab.models.pretrained import load_model
 from rmlab.models.tokenizer import load_tokenizer
 
@@ -103,6 +103,31 @@ def test_the_model_and_its_tokenizer_come_out_as_they_went_in(file: Path, origin
     assert len(tokenizer.encode(["1234"])[0]) == 4
     assert tokenizer.encode(["<|im_start|>user"])[0][0] == tokenizer.start_id == 1
     assert json.loads((folder / "source.json").read_text()) == {"from": "a test"}
+
+
+def test_an_answer_becomes_one_token(file: Path, tmp_path: Path) -> None:
+    whole = read_gguf(file)
+    more = with_words(whole, ("YES", "NO"))
+    tokenizer = gguf_tokenizer(more)
+    assert [len(tokenizer.encode([text])[0]) for text in ("YES", "NO", "YESNO", "12")] == [1, 1, 2, 2]
+    assert tokenizer.size == len(more.tokens) == more.config["vocab_size"] == len(whole.tokens) + 3  # Y+E, YE+S, N+O
+    assert gguf_tokenizer(whole).encode(TEXTS) == tokenizer.encode(TEXTS)
+    embedding = dequantised(more.tensors["model.embed_tokens.weight"])
+    place = [more.tokens.index(token) for token in ("N", "O", "NO")]
+    np.testing.assert_allclose(embedding[place[2]], embedding[place[:2]].mean(0), atol=1e-6)
+    model = load_model(write_model(more, tmp_path / "more", {}))
+    assert model(input_ids=torch.tensor([[place[2]]])).logits.shape[-1] == len(more.tokens)
+    assert len(cut_vocabulary(more, [*TEXTS, "YES", "NO"] * 9, 283).tokens) <= 283
+
+
+def test_numbers_go_into_blocks_and_come_back() -> None:
+    value = np.random.default_rng(0).normal(size=(3, 64)).astype(np.float32)
+    value[0, :32] = 0
+    found = dequantised(Packed("Q8_0", quantised(value, "Q8_0")))
+    assert np.abs(found - value).max() < np.abs(value).max() / 127
+    assert not found[0, :32].any()
+    with pytest.raises(DataError, match="takes no new token"):
+        quantised(value, "Q4_1")
 
 
 def test_fewer_tokens_write_the_corpus_alike_and_other_text_still(file: Path) -> None:
