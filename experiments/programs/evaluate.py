@@ -47,7 +47,7 @@ def main(scores: Path | Sequence[Path], as_json: bool, trajectories: Path | None
     if table.regression_N is not None and table.reproduction_N is not None:
         found["selection"] = asdict(select_by_tests(table.scores, table.regression_N, table.reproduction_N))
     found["baselines"] = table_baselines(table.scores, apart) if trajectories is None else _baselines(table.scores, trajectories)
-    title = ", ".join(str(path) for path in paths)
+    title = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more reports"
     if html is not None:
         from rmlab.pages.report_page import write_report_page
 

@@ -19,15 +19,18 @@ def best_of_k(found: Report) -> str | None:
     ks = [int(k) for k in found["rm_at_k"]]
     if len(ks) < 2:
         return None
-    curves = [found["rm_at_k"], found["pass_at_k"]]
+    drawn = {"pass_at_k": (GREY, "pass@k (oracle)", "6 4"), "rm_at_k": (BLUE, "RM@k", "")}
+    if found["score_rate"] == 0:
+        del drawn["rm_at_k"]  # without scores the pick is a random one
+    curves = [found[name] for name in drawn]
     shown = {name: found["baselines"][name]["rm_at_k"] for name in DRAWN_BASELINES
              if (found.get("baselines") or {}).get(name, {}).get("rm_at_k")}
     values = [value for curve in (*curves, *shown.values()) for value in curve.values()]
-    ends = [end for name in ("rm_at_k", "pass_at_k") for pair in found["ci95"].get(name, {}).values() if pair for end in pair]
+    ends = [end for name in drawn for pair in found["ci95"].get(name, {}).values() if pair for end in pair]
     low, high = min([*values, *ends]), max([*values, *ends])
     plot = Plot("RM@k and pass@k over the number of attempts k", "attempts k", "share resolved", x=(ks[0], ks[-1]), x_ticks=ks, log=True,
                 y=(max(low - 0.03, 0.0), min(high + 0.03, 1.0)))
-    for name, colour, label, dash in (("pass_at_k", GREY, "pass@k (oracle)", "6 4"), ("rm_at_k", BLUE, "RM@k", "")):
+    for name, (colour, label, dash) in drawn.items():
         pairs = [found["ci95"].get(name, {}).get(str(k)) for k in ks]
         if all(pairs):
             plot.band([(k, pair[0]) for k, pair in zip(ks, pairs, strict=True)], [(k, pair[1]) for k, pair in zip(ks, pairs, strict=True)],

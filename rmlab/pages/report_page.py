@@ -96,8 +96,15 @@ def _worst(scores: Scores) -> str:
     error_N = np.abs(scores.score - scores.resolved)
     wrong = np.flatnonzero(error_N > 0.5)
     worst = wrong[np.lexsort((scores.task_id[wrong], -error_N[wrong]))][:WORST]
-    rows = [[str(scores.task_id[i]), str(scores.trajectory_id[i]), str(scores.policy[i]), f"{scores.score[i]:.4f}",
-             "resolved" if scores.resolved[i] else "unresolved", "" if np.isnan(scores.n_tokens[i]) else f"{scores.n_tokens[i]:,.0f}"]
-            for i in worst]
-    return table(["task", "attempt", "policy", "score", "label", "tokens"], rows, text_columns=(0, 1, 2, 4),
+    columns: dict[str, list[str]] = {
+        "task": [str(scores.task_id[i]) for i in worst],
+        "attempt": [str(scores.trajectory_id[i]) for i in worst],
+        "policy": [str(scores.policy[i]) for i in worst],
+        "label": ["resolved" if scores.resolved[i] else "unresolved" for i in worst],
+        "score": [f"{scores.score[i]:.4f}" for i in worst],
+        "tokens": ["" if np.isnan(scores.n_tokens[i]) else f"{scores.n_tokens[i]:,.0f}" for i in worst],
+    }
+    told = {name: cells for name, cells in columns.items() if any(cells)}
+    return table(list(told), [list(row) for row in zip(*told.values(), strict=True)],
+                 text_columns=[i for i, name in enumerate(told) if name not in ("score", "tokens")],
                  caption=f"The most confident mistakes: {len(worst):,} of {len(wrong):,} attempts whose likelier answer is wrong")

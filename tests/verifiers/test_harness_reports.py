@@ -78,7 +78,7 @@ def test_published_pass_at_k_comes_out_of_the_command(real, capsys):
     assert found["ci95"]["pass_at_k"]["3"][0] < 0.432 < found["ci95"]["pass_at_k"]["3"][1]
     assert "500 tasks, 156 resolved, 5 without an outcome (error_ids 1, incomplete_ids 4), counted as unresolved" in found["notes"][0]
     load_program("evaluate").main(runs, False, incomplete="unlabelled")
-    shown = capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
     for words in ("15 unlabelled left out", "tasks with k attempts", "No attempt is scored"):
         assert words in shown
     with pytest.raises(UsageError, match="--columns names columns of a score table"):
