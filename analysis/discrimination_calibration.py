@@ -39,7 +39,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         right.set_ylim(bottom=0)
         if reported:
             paper_panel(axes[0, 2], reported, rows)
-        drawn.legend(handles=legend_entries(sweep), loc="outside upper center", ncols=5)
+        drawn.legend(handles=legend_entries(sweep), loc="outside upper center", ncols=5 if reported else 3)
         shown = f" (arm {sweep.arms[0]})" if len(sweep.arms) > 1 else ""
         style.footnote(
             drawn,

@@ -30,7 +30,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
             row, column = divmod(place, columns)
             top, bottom = axes[2 * row, column], axes[2 * row + 1, column]
             panel(top, bottom, sweep.at(level, arm), level, arm, rows)
-            top.set_title(style.short(f"{sweep.factor} {level}", 30))
+            top.set_title(style.title(sweep.factor, level))
             bottom.set_xlabel("score")
             if column == 0:
                 top.set_ylabel("resolved share")

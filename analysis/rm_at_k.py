@@ -19,7 +19,8 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     ks = sorted(map(int, report["rm_at_k"]))
     colours = style.level_colours(sweep.levels, ordered=bool(sweep.numbers))
     rows: list[dict[str, Any]] = []
-    with style.figure(1, len(sweep.arms), 4.6, 3.6, sharey=True) as (drawn, axes):
+    height = max(3.6, 2.4 + 0.17 * len(sweep.levels))  # the legend names every level
+    with style.figure(1, len(sweep.arms), 5.4 if len(sweep.arms) == 1 else 4.2, height, sharey=True) as (drawn, axes):
         for axis, arm in zip(axes[0], sweep.arms, strict=True):
             references(axis, sweep, ks, arm, rows)
             for level in sweep.levels:
@@ -28,7 +29,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
             axis.set_xlabel("k: attempts to choose from")
             axis.set_title(f"Best of k by {sweep.factor}" + (f" ({arm})" if arm else ""))
         axes[0, 0].set_ylabel("resolved share of the picked attempts")
-        drawn.legend(*legend(axes[0]), loc="outside right center")
+        drawn.legend(*legend(axes[0]), loc="outside right upper", title=sweep.factor, title_fontsize=7)
         unbeaten = " ".join(sweep_table.unbeaten_at_k(sweep))
         marks = "Lines: mean over seeds; bars: their 95 % intervals over tasks, averaged; dots: single seeds."
         at_most = f"*: RM@{ks[-1]} differs from the baseline level's; no difference is shown at the others."
@@ -55,7 +56,7 @@ def line(
     step = min(0.07, 0.5 / len(sweep.levels))
     x = np.array(ks) * 2 ** (step * offset)  # side by side, so that bars of different levels do not hide each other
     mark = " *" if level_tests.is_shown(sweep, arm, level, "rm_at_k") else ""
-    name = f"{style.short(f'{sweep.factor} {level}', 34)}{' (baseline)' if level == sweep.baseline else mark}"
+    name = f"{style.short(level)}{' (baseline)' if level == sweep.baseline else mark}"
     whiskers = np.maximum([middle - low, high - middle], 0)
     axis.errorbar(x, middle, yerr=whiskers, color=colour, elinewidth=0.8, label=name)
     for cell in cells:
@@ -95,6 +96,6 @@ def references(axis: Any, sweep: SweepRuns, ks: list[int], arm: str, rows: list[
             color=colour,
             linestyle=dashes,
             linewidth=1,
-            label=f"baseline: {name.replace('_', ' ')}",
+            label=f"rule: {name.replace('_', ' ')}",
         )
         rows += [{"arm": arm, "line": f"baseline {name}", "k": k, "value": curve[str(k)]} for k in ks]

@@ -38,7 +38,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
                     }
                     for low, high, d in zip(EDGES[:-1], EDGES[1:], density, strict=True)
                 ]
-            axis.set(title=style.short(f"{sweep.factor} {level}", 30), xlabel="score", xlim=(0, 1))
+            axis.set(title=style.title(sweep.factor, level), xlabel="score", xlim=(0, 1))
         for axis in axes[:, 0]:
             axis.set_ylabel("density")
         axes[0, 0].legend()

@@ -77,6 +77,11 @@ def short(text: str, most: int = 26) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
+def title(factor: str, level: str) -> str:
+    """Of a narrow panel: factor and level where there is room for both."""
+    return f"{factor} {level}" if len(factor) + len(level) < 22 else short(level, 22)
+
+
 def grid(panels: int, most: int = 5) -> tuple[int, int]:
     """Rows and columns for so many panels, at most so many side by side, the rows about equally long."""
     rows = -(-panels // most)

@@ -10,7 +10,7 @@ is proven to be fillable → the rest run → summary run, table, figures. The s
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -208,7 +208,7 @@ def show_results(plan: Plan, store: Store) -> None:
         if not load_program("rl_summary").show(plan, store, found):
             print("no cell is finished yet: there is nothing to show")
         return
-    figures, text = summarise(plan, store, groups[0], found)
+    figures, text = summarise(plan, store, replace(groups[0], baseline=str(spec.baseline)), found)
     print(f"\n{spec.question}\n\n{text}")
     print("figures:")
     for path in figures:
@@ -224,12 +224,13 @@ def summarise(plan: Plan, store: Store, group: "SweepRuns", found: "Sequence[Tra
     """
     from analysis import style, sweep_table
     from rmlab.files import write_text
+    from rmlab.tracking.notes import summary_note
     from rmlab.tracking.run import RunLogger
 
     spec = plan.spec
     folder = group.folder(runs_folder() / "figures")
     text = sweep_table.as_markdown(group)
-    drawn_from = fingerprint(sorted(cell.run.run_id for cell in group.cells))
+    drawn_from = fingerprint([group.baseline, sorted(cell.run.run_id for cell in group.cells)])
     old = next((run for run in found if run.tags.get("kind") == "summary"), None)
     figures = sorted(folder.glob("*.p*"))
     if old is not None and old.tags.get("drawn_from") == drawn_from and figures:
@@ -237,7 +238,7 @@ def summarise(plan: Plan, store: Store, group: "SweepRuns", found: "Sequence[Tra
     load_program("figures").draw(group, runs_folder() / "figures")
     write_text(folder / "table.csv", style.csv_text(sweep_table.rows(group)))
     write_text(folder / "table.md", text)
-    note = f"{spec.question}\n\n{text}\n\n{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`"
+    note = summary_note(spec.question, text, f"{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`")
     tags = {"sweep": spec.name, "preset": spec.preset, "factor": spec.factor, "control_hash": group.control_hash}
     logger = (RunLogger(store, old.run_id, old.experiment_id) if old else
               RunLogger.start(store, spec.name, f"summary {spec.preset}", kind="summary", tags=tags))
