@@ -6,6 +6,7 @@
 Deterministic by seed, whatever the workers and the batch.
 """
 
+import json
 import shlex
 import sys
 from collections import Counter
@@ -27,7 +28,7 @@ from rmlab.microswe.loading import LoadedTasks, load_tasks
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import Task
 from rmlab.policies.config import ScriptedConfig
-from rmlab.policies.language import LanguagePolicyConfig, play
+from rmlab.policies.language import LanguagePolicyConfig, play, stated
 from rmlab.policies.rollout import Planned, plan, rollout
 from rmlab.policies.scripted import ScriptedPolicy
 from rmlab.progress import Advance, progress
@@ -108,13 +109,14 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
         for reason, sources in loaded.left_out.items():
             print(f"left out: {sum(sources.values())} tasks ({reason}): {sources}", file=sys.stderr)
         planned = planned_attempts(loaded, settings)
+        models = {name: stated(model) for name, model in settings.language.items()}
         with _start(settings) if settings.tracked else nullcontext() as logger:
             with progress("collecting", len(planned), "episodes", settings.progress) as advance:
                 trajectories = attempts_of(planned, sandbox, settings, advance)
             pool = write_trajectories(Path(settings.output), trajectories, {
                 "command": command, "seed": str(settings.seed), "tasks_fingerprint": loaded.fingerprint,
                 "rmlab_version": rmlab.__version__, "environment": settings.environment.evidence.value,
-            })
+            } | ({"language_policies": json.dumps(models)} if models else {}))
             if logger is not None:
                 _log(logger, pool, loaded, settings, str(sandbox.isolation))
                 logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))

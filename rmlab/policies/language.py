@@ -1,12 +1,15 @@
 """A language model as a policy: from a folder to attempts."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from omegaconf import MISSING
 
+from rmlab.errors import DataError
+from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.policies.engine import EngineConfig, Sampling
@@ -32,6 +35,22 @@ class LanguagePolicyConfig:
     def sampling(self) -> Sampling:
         """How tokens are taken."""
         return Sampling(self.temperature, self.max_action_tokens)
+
+
+def stated(config: LanguagePolicyConfig) -> dict[str, Any]:
+    """What names a policy in a trajectory set: its weights, how it samples, and the quality that was measured when it was trained.
+
+    Raises DataError where the folder holds no weights.
+    """
+    folder = Path(config.model)
+    weights = sorted(folder.glob("*.safetensors"))
+    if not weights:
+        raise DataError(f"{folder} holds no model in safetensors. `rmlab warm-start` writes one.")
+    record = folder / "policy.json"
+    held_out = json.loads(record.read_text(encoding="utf-8")).get("held_out", {}) if record.is_file() else {}
+    return {"weights": fingerprint([file_fingerprint(path) for path in weights]), "temperature": config.temperature,
+            "max_action_tokens": config.max_action_tokens,
+            "pass_at_1": {name: round(float(found["pass_at_1"]), 4) for name, found in held_out.items()}}
 
 
 def load_engine(config: LanguagePolicyConfig, sandbox: Sandbox, environment: EnvironmentConfig) -> "LanguageEngine":

@@ -35,6 +35,9 @@ def test_from_a_base_to_a_policy_that_collects(base_folder: Path, starter_pool: 
         f"output={tmp_path / 'mixed.parquet'}", "parts.supervised.tasks=0", "parts.validation.tasks=0", "parts.evaluation.tasks=0",
         "parts.verifier.tasks=2", "parts.verifier.attempts=2"])
     assert [t.policy for t in collected.trajectories] == ["careful", "careful", "language", "language"] * 2
+    stated = json.loads(collected.metadata["language_policies"])["language"]
+    assert stated["temperature"] == 1.0
+    assert stated["pass_at_1"] == {name: found["pass_at_1"] for name, found in record["held_out"].items()}
 
 
 def test_what_is_missing_is_said(base_folder: Path, starter_pool: TrajectorySet, tmp_path: Path) -> None:
