@@ -41,7 +41,7 @@ def harness_reports(path: Path) -> list[Report]:
     if path.suffix.lower() != ".json" or not path.is_file():
         return []
     try:
-        document, _ = read_json(path.read_bytes())
+        document, mended = read_json(path.read_bytes())
     except Unreadable as error:
         raise DataError(f"{path}: {error}") from error
     if not isinstance(document, dict) or "score" in document:
@@ -50,6 +50,8 @@ def harness_reports(path: Path) -> list[Report]:
     for report in found:
         if report.contradictions:
             raise DataError(f"{path}: it calls task {report.contradictions[0]} resolved and unresolved: which is right is not known")
+    if mended and found:
+        found[0].note = f"{path.name} is no strict JSON: {mended} was passed over" + (f"; {found[0].note}" if found[0].note else "")
     for name in ("resolved", "unresolved"):
         listed, stated = document.get(f"{name}_ids"), document.get(f"{name}_instances")
         if isinstance(listed, list) and isinstance(stated, int) and len(listed) != stated:

@@ -6,7 +6,15 @@ from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
 from rmlab.metrics.calibration import logit
-from rmlab.metrics.posthoc import CALIBRATORS, isotonic, platt, temperature
+from rmlab.metrics.posthoc import (
+    CALIBRATORS,
+    Calibrator,
+    calibrated_across,
+    fold_of_clusters,
+    isotonic,
+    platt,
+    temperature,
+)
 from rmlab.metrics.report import report
 from rmlab.metrics.scores import Scores
 
@@ -72,3 +80,40 @@ def test_the_report_has_before_and_after():
             assert low <= high
     assert found["post_hoc"]["temperature"]["parameters"]["temperature"] == pytest.approx(3.0, rel=0.2)
     assert report(scores(0), replicates=0)["post_hoc"] is None
+
+
+def test_folds_are_whole_clusters_and_even():
+    fold_C = fold_of_clusters(23, 5)
+    assert sorted(np.bincount(fold_C)) == [4, 4, 5, 5, 5]
+    assert np.array_equal(fold_C, fold_of_clusters(23, 5)), "the same on every call"
+
+
+def test_no_row_is_calibrated_by_a_fit_that_saw_its_fold():
+    score, fold = np.linspace(0, 1, 60), np.arange(60) % 3
+    seen = []
+
+    def fit(score_N, label_N):
+        seen.append(set(score_N))
+        number = len(seen)
+        return Calibrator(lambda scores: np.full(len(scores), float(number)), {"number": float(number)})
+
+    after, parameters = calibrated_across(fit, score, np.zeros(60), fold)
+    for row in range(60):
+        assert score[row] not in seen[int(after[row]) - 1]
+        assert len(seen[int(after[row]) - 1]) == 40, "all others were seen"
+    assert parameters == {"number": 2.0}
+
+
+def test_without_validation_other_clusters_of_the_table_do():
+    score, label = overconfident(3000, 4)
+    table = Scores.of([f"{i // 10}" for i in range(3000)], score, label)
+    found = report(table, replicates=100, folds=5)
+    assert found["post_hoc_fitted_on"] == "5 folds"
+    for name in ("temperature", "platt", "isotonic"):
+        assert found["post_hoc"][name]["ece_width_10"] < found["ece_width_10"]
+    assert found["post_hoc"]["temperature"]["parameters"]["temperature"] == pytest.approx(3.0, rel=0.2)
+    # Labels that are noise: an isotonic fit to its own rows would look calibrated and sharp, one to other rows cannot.
+    noise = Scores.of([f"{i // 10}" for i in range(300)], score[:300], np.random.default_rng(0).random(300) < 0.5)
+    assert report(noise, replicates=0, folds=5)["post_hoc"]["isotonic"]["brier"] > 0.249
+    alone = report(Scores.of(["t"] * 20, score[:20], label[:20]), replicates=0, folds=5)
+    assert (alone["post_hoc"], alone["post_hoc_fitted_on"]) == (None, None), "one task: there are no others to fit on"

@@ -106,6 +106,14 @@ def test_counts_of_real_reports(real):
     assert any("its table has 51 of 500" in note for note in matrix.notes)
 
 
+def test_near_json_is_read_and_said(tmp_path):
+    path = tmp_path / "results.json"
+    path.write_text('{"resolved": ["o__a-1",], "no_generation": ["o__b-1"], "generated": ["o__a-1"],}')
+    table = read_reports([path])
+    assert table.scores.resolved.tolist() == [1, 0]
+    assert table.notes[1] == "results.json is no strict JSON: a comma before a closing bracket was passed over"
+
+
 def test_altered_bytes_are_a_report_or_one_line(real, tmp_path):
     whole = next((real / "sbcli_reports_partial").glob("*.json")).read_bytes()
     rng = np.random.default_rng(0)

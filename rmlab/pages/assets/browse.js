@@ -78,6 +78,7 @@ function arrange() {
   }
   const loading = table.id.length < about.count ? " (reading on)" : "";
   byId("shown").textContent = order.length.toLocaleString("en") + " of " + about.count.toLocaleString("en") + loading;
+  byId("head").closest("table").setAttribute("aria-rowcount", order.length + 1);
   draw();
 }
 
