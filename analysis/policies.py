@@ -99,5 +99,6 @@ def note(runs: Sequence[PolicyRun]) -> str:
     """What was drawn from how much."""
     seeds = sorted({run.seed for run in runs})
     commits = {run.run.tags.get("commit", "") for run in runs}
-    text = f"{len(runs)} run{'s' if len(runs) > 1 else ''}, seeds {', '.join(map(str, seeds))}, {runs[0].run.params['steps']} steps each; micro-SWE."
+    text = (f"{len(runs)} run{'s' if len(runs) > 1 else ''}, seeds {', '.join(map(str, seeds))}, "
+            f"{runs[0].run.params['steps']} steps each; micro-SWE.")
     return text + (f" Runs come from {len(commits)} commits." if len(commits) > 1 else "")

@@ -24,11 +24,11 @@ from rmlab.ablation.cells import Identity, identify
 from rmlab.ablation.factors import find_factors
 from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
-from rmlab.files import write_text
 from rmlab.fingerprint import file_fingerprint
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks
 from rmlab.microswe.sandbox import Sandbox
+from rmlab.models.lora_config import LoraConfig
 from rmlab.paths import runs_folder
 from rmlab.policies.engine import EngineConfig
 from rmlab.rl.config import SEMANTICS, AlgorithmConfig, LoopConfig, RewardConfig, WatchConfig
@@ -40,12 +40,10 @@ if TYPE_CHECKING:
     from rmlab.rl.looks import Look
     from rmlab.rl.loop import Loop
     from rmlab.rl.state import State
-    from rmlab.rl.update import Learner
     from rmlab.tracking.run import RunLogger
 
 EXPERIMENT, KIND = "policies", "rl"
 PRELOAD: tuple[str, ...] = ()  # the sandbox's workers are forked before torch is imported
-SHARD = "15MB"
 
 
 @dataclass
@@ -77,6 +75,7 @@ class RLRun:
     reward: RewardConfig = field(default_factory=RewardConfig)
     rl: LoopConfig = field(default_factory=LoopConfig)
     watch: WatchConfig = field(default_factory=WatchConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     training: ArithmeticConfig = field(default_factory=ArithmeticConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
@@ -142,7 +141,7 @@ def run(config: DictConfig) -> str:
                       f"({loop.checkpoint})")
                 logger.fail(SystemExit())
                 return logger.run_id
-            summary = _finish(logger, loop, state, settings)
+            summary = _finish(logger, loop, state, settings, start)
             logger.finish()
     shutil.rmtree(loop.checkpoint.parent, ignore_errors=True)
     print(summary)
@@ -158,13 +157,14 @@ def make_loop(settings: RLRun, loaded: LoadedTasks, sandbox: Sandbox, start: Ref
     from rmlab.rl.batches import Supplies
     from rmlab.rl.benchmarks import benchmarks
     from rmlab.rl.judges import load_judge
+    from rmlab.rl.learner import make_learner
     from rmlab.rl.loop import Loop
     from rmlab.training.device import accelerator
 
     device = accelerator(TrainingConfig(dtype=settings.training.dtype, threads=settings.training.threads), settings.runtime)
     where = str(device.device.type)
     tokenizer = load_tokenizer(start.folder)
-    learner = make_learner(settings, start, tokenizer.pad_id, device)
+    learner = make_learner(start.folder, settings.lora, settings.optimizer, settings.seed, tokenizer.pad_id, device)
     judge = load_judge(judges, settings.reward, where, settings.rl.batch_tokens, device.autocast) if judges else None
     engine = LanguageEngine(learner.model, tokenizer, sandbox, settings.environment, settings.engine, where)
     tasks = {task.task_id: task for task in loaded.tasks}
@@ -177,24 +177,6 @@ def make_loop(settings: RLRun, loaded: LoadedTasks, sandbox: Sandbox, start: Ref
     return Loop(learner, supplies, settings.optimizer, watch, validation, held_out, run_hash,
                 runs_folder() / "cells" / run_hash / "state.safetensors", lambda metrics, step: logger.metrics(metrics, step), logger.text,
                 keep_look=lambda found, step: keep_look(logger, found, step), show=settings.runtime.progress)
-
-
-def make_learner(settings: RLRun, start: Reference, pad_id: int, device: Any) -> "Learner":
-    """The policy on its device with its optimiser, and a frozen copy of the start to measure the KL from."""
-    import copy
-
-    from rmlab.models.pretrained import load_model
-    from rmlab.rl.update import Learner
-    from rmlab.training.optimizer import adamw
-
-    model = load_model(start.folder).to(device.device).eval()  # no dropout: what acts is what learns
-    frozen = copy.deepcopy(model).requires_grad_(False)
-
-    @contextmanager
-    def reference() -> Iterator[Any]:
-        yield frozen
-
-    return Learner(model, adamw(model, settings.optimizer), device, pad_id, settings.optimizer.gradient_clip, reference)
 
 
 def file_order(task_id: str) -> str:
@@ -216,8 +198,10 @@ def keep_look(logger: "RunLogger", found: "Look", step: int) -> None:
         logger.artifact(path, "attempts")
 
 
-def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun) -> str:
+def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, start: Reference) -> str:
     """What came of it, as an artifact, as metrics and in a few lines."""
+    from rmlab.models.tokenizer import load_tokenizer
+    from rmlab.rl.learner import save_policy
     from rmlab.rl.outcome import outcome
 
     found = outcome(state, loop.held_out_after, loop.held_out)
@@ -229,7 +213,11 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun) 
             flat |= {f"outcome/{benchmark}_{way}_{key}": difference[key] for key in ("before", "after", "difference", "low", "high")}
     logger.metrics(flat)
     if settings.keep_model:
-        save_policy(logger, loop, settings)
+        with tempfile.TemporaryDirectory() as name:
+            save_policy(Path(name) / "model", loop.learner, load_tokenizer(start.folder), {
+                "start": settings.start, "seed": settings.seed, "steps": settings.rl.steps, "reward": asdict(settings.reward),
+                "verifier": settings.verifier})
+            logger.artifact(Path(name) / "model")
     lines = [f"{settings.tracking.name or settings.name}: {state.step} steps in {state.seconds:.0f} s"]
     for benchmark, ways in found["held_out"].items():
         for way, d in ways.items():
@@ -238,26 +226,6 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun) 
     gap = found["hacking_gap"]
     lines.append(f"  collapse: {found['collapse']}, hacking gap {'-' if gap is None else f'{gap:+.3f}'}\n  MLflow run {logger.run_id}")
     return "\n".join(lines)
-
-
-def save_policy(logger: "RunLogger", loop: "Loop", settings: RLRun) -> None:
-    """The trained policy as the artifact `model`: weights in bfloat16, in files that travel; a start for collection and for RL."""
-    import copy
-    import json
-
-    import torch
-
-    from rmlab.models.pretrained import no_bars
-    from rmlab.models.tokenizer import load_tokenizer
-
-    no_bars()
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name) / "model"
-        copy.deepcopy(loop.learner.model).to(torch.bfloat16).save_pretrained(str(folder), max_shard_size=SHARD)
-        load_tokenizer(find_model(settings.start, "config.json", settings.tracking.uri).folder).save(folder)
-        write_text(folder / "policy.json", json.dumps({"start": settings.start, "seed": settings.seed, "steps": settings.rl.steps,
-                                                       "reward": asdict(settings.reward), "verifier": settings.verifier}, indent=1) + "\n")
-        logger.artifact(folder)
 
 
 @contextmanager

@@ -17,10 +17,11 @@ from rmlab.progress import progress
 from rmlab.rl.batches import Batch, Supplies, make_batch, step_seed
 from rmlab.rl.config import WatchConfig
 from rmlab.rl.episodes_page import Shown, episodes_page
+from rmlab.rl.learner import Learner
 from rmlab.rl.looks import Look, attempt_tasks, gap, held_out, look
 from rmlab.rl.state import State, load_state, save_state
 from rmlab.rl.transforms import log_odds
-from rmlab.rl.update import Learner, look_before, update
+from rmlab.rl.update import look_before, update
 from rmlab.training.config import OptimizerConfig
 from rmlab.training.schedule import learning_rate
 

@@ -5,9 +5,8 @@ the very forward pass that is trained (the ratio of the first optimiser step is 
 log-probabilities are from them is measured (`rollout_gap`): it is what lower arithmetic in the engine costs.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,29 +15,12 @@ from numpy.typing import NDArray
 from rmlab.errors import RmlabError
 from rmlab.policies.engine import Rollout
 from rmlab.rl.config import AlgorithmConfig, LoopConfig
+from rmlab.rl.learner import Learner
 from rmlab.rl.losses import loss_count, policy_loss
 from rmlab.training.policy_loss import token_logprobs
 from rmlab.verifiers.scoring import batches_by_tokens
 
 Floats = NDArray[np.float64]
-
-
-@dataclass
-class Learner:
-    """A model that learns. adam: over its trainable parameters. device: the run's Accelerator. reference: the start's
-    log-probabilities are asked of it, inside the context that it gives (a copy, or the model with its adapter off)."""
-
-    model: Any
-    adam: torch.optim.Optimizer
-    device: Any
-    pad_id: int
-    gradient_clip: float
-    reference: Callable[[], Any] | None = None
-
-    @property
-    def trainable(self) -> list[torch.nn.Parameter]:
-        """The parameters that learn."""
-        return [p for p in self.model.parameters() if p.requires_grad]
 
 
 @dataclass(frozen=True)

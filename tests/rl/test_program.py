@@ -57,8 +57,11 @@ def test_the_reward_rises_by_more_than_noise_over_three_seeds(easy: Path, tmp_pa
 
 
 @pytest.mark.slow
-def test_slices_of_one_step_end_where_an_unbroken_run_ends(easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    more = ["rl.steps=3", "watch.every=2", "rl.resample=1", "algorithm.kl_weight=0.01", "algorithm.entropy_weight=0.001"]
+@pytest.mark.parametrize("rank", [0, 2])
+def test_slices_of_one_step_end_where_an_unbroken_run_ends(rank: int, easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All weights, and adapters alone (whose state is what travels between machines)."""
+    more = ["rl.steps=3", "watch.every=2", "rl.resample=1", "algorithm.kl_weight=0.01", "algorithm.entropy_weight=0.001",
+            f"lora.rank={rank}", "watch.held_out_tasks=3", f"keep_model={'true' if rank else 'false'}"]
     whole = trained(easy, tmp_path / "whole", monkeypatch, *more)
     slices = [trained(easy, tmp_path / "sliced", monkeypatch, *more, "rl.max_minutes=0") for _ in range(3)]
     assert [run.status for run in slices] == ["killed", "killed", "finished"]
@@ -69,7 +72,13 @@ def test_slices_of_one_step_end_where_an_unbroken_run_ends(easy: Path, tmp_path:
     for found in both:
         found["curve"] = [{k: v for k, v in row.items() if not k.startswith("seconds")} for row in found["curve"]]
     assert both[0] == both[1]
+    assert whole.metrics["rl/kl_to_start"] != 0, "the start is still there to be measured from"
     assert not (tmp_path / "sliced" / "cells" / whole.tags["config_hash"]).exists()
+    if rank:
+        saved = [run.artifact("model") for run in (whole, slices[-1])]
+        names = ("model.safetensors", "adapters/adapter_model.safetensors")
+        weights = [{name: (folder / name).read_bytes() for name in names} for folder in saved]
+        assert weights[0] == weights[1]
 
 
 @pytest.mark.slow
