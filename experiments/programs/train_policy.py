@@ -32,6 +32,7 @@ from rmlab.microswe.task import Task, read_tasks
 from rmlab.models.config import ModelConfig
 from rmlab.models.lora_config import LoraConfig
 from rmlab.policies.demonstrations import Lesson, lessons, repair_lessons
+from rmlab.policies.demonstrations_config import DemonstrationsConfig, HeldOutConfig, RepairsConfig
 from rmlab.policies.engine import EngineConfig, Sampling
 from rmlab.policies.rollout import plan
 from rmlab.policies.success import Success, success
@@ -51,46 +52,19 @@ SHARD = "15MB"  # of the saved weights: files of this size travel
 
 
 @dataclass
-class DemonstrationsConfig:
-    """paths: trajectory sets, whose supervised part is learned from. most: attempts, drawn by seed; null = all.
-
-    repeat: how often each stands in an epoch, beside repairs that stand there once. capacity: tokens of a conversation.
-    """
-
-    paths: list[str] = field(default_factory=list)
-    most: int | None = None
-    repeat: int = 1
-    capacity: int = 640
-
-
-@dataclass
-class RepairsConfig:
-    """corpus: of pretraining, whose functions are broken. each: repairs of a function; 0 = none, and no corpus is read."""
-
-    corpus: str = ""
-    each: int = 0
-
-
-@dataclass
-class HeldOutConfig:
-    """What is measured. tasks: of each part, null = all that hold, 0 = nothing is measured. attempts: sampled ones at a task."""
-
-    parts: list[str] = field(default_factory=lambda: ["validation", "rl"])
-    tasks: int | None = None
-    attempts: int = 4
-    temperature: float = 1.0
-    max_action_tokens: int = 64
-
-
-@dataclass
 class TrainPolicyConfig:
-    """tasks, output: file and folder. workers: of the sandbox. compiled: the decoder, by torch.compile. tracked: log to MLflow."""
+    """tasks, output: file and folder. workers: of the sandbox. compiled: the decoder, by torch.compile. tracked: log to MLflow.
+
+    snapshots: shares of training at which the model is kept too, measured and saved as OUTPUT-at-SHARE: weaker policies of
+    stated quality, for collections.
+    """
 
     tasks: str = MISSING
     output: str = MISSING
     seed: int = 0
     workers: int = 2
     compiled: bool = False
+    snapshots: list[float] = field(default_factory=list)
     tracked: bool = True
     demonstrations: DemonstrationsConfig = field(default_factory=DemonstrationsConfig)
     repairs: RepairsConfig = field(default_factory=RepairsConfig)
@@ -133,10 +107,12 @@ def run(config: DictConfig, command: str = "rmlab warm-start") -> Path:
         taught, counts = material(pools, texts, tokenizer, settings)
         took = teach(model, taught, tokenizer, settings, logger)
         record = _record(pools, counts, took, model, tokenizer, loaded, settings, command)
-        measured = measure(model, tokenizer, loaded, sandbox, settings)
-        record["held_out"] = {name: asdict(found) for name, found in measured.items()}
         folder = Path(settings.output)
-        save(folder, model, tokenizer, record, took)
+        for share, then in took.snapshots:
+            found = measure(then, tokenizer, loaded, sandbox, settings, f"at {share:.0%} of training, ")
+            save(folder.with_name(f"{folder.name}-at-{share}"), then, tokenizer, record | {"trained": share}, found, took)
+        measured = measure(model, tokenizer, loaded, sandbox, settings)
+        save(folder, model, tokenizer, record | {"trained": 1.0}, measured, took)
         if logger:
             logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
             logger.params({"seed": settings.seed, "model_parameters": model.num_parameters(), "lessons": len(taught)})
@@ -200,10 +176,11 @@ def teach(model: Any, taught: Sequence[Lesson], tokenizer: "Tokenizer", settings
             logger.metrics({"train/loss": loss, "train/learning_rate": rate, "train/tokens_per_second": speed}, step)
 
     return imitate(model, taught, tokenizer.pad_id, optimizer=settings.optimizer, training=settings.training,
-                   runtime=settings.runtime, seed=settings.seed, compiled=settings.compiled, log=log)
+                   runtime=settings.runtime, seed=settings.seed, compiled=settings.compiled, snapshots=settings.snapshots, log=log)
 
 
-def measure(model: Any, tokenizer: "Tokenizer", loaded: LoadedTasks, sandbox: Sandbox, settings: TrainPolicyConfig) -> dict[str, Success]:
+def measure(model: Any, tokenizer: "Tokenizer", loaded: LoadedTasks, sandbox: Sandbox, settings: TrainPolicyConfig,
+            title: str = "") -> dict[str, Success]:
     """pass@1 on held-out tasks by name: PART_sampled, PART_greedy."""
     from rmlab.policies.language_engine import LanguageEngine
     from rmlab.training.device import resolve_device
@@ -218,7 +195,7 @@ def measure(model: Any, tokenizer: "Tokenizer", loaded: LoadedTasks, sandbox: Sa
         for name, temperature, attempts in (("sampled", config.temperature, config.attempts), ("greedy", 0.0, 1)):
             sampling = Sampling(temperature, config.max_action_tokens)
             found[f"{part}_{name}"] = _measured(engine, chosen, attempts, sampling, settings)
-            print(f"{part}, {name}: {found[f'{part}_{name}']}")
+            print(f"{title}{part}, {name}: {found[f'{part}_{name}']}")
     return found
 
 
@@ -238,7 +215,7 @@ def _measured(engine: "LanguageEngine", tasks: Sequence[Task], attempts: int, sa
     return success([rollout.trajectory for rollout in rollouts])
 
 
-def save(folder: Path, model: Any, tokenizer: "Tokenizer", record: dict[str, Any], took: "Imitated") -> None:
+def save(folder: Path, model: Any, tokenizer: "Tokenizer", record: dict[str, Any], measured: dict[str, Success], took: "Imitated") -> None:
     """Writes the model folder whole or not at all: weights in bfloat16 in files that travel, tokenizer, policy.json, log.json.
 
     Where adapters were trained they stand in adapters/ too: with the base's folder they are the same model
@@ -254,7 +231,8 @@ def save(folder: Path, model: Any, tokenizer: "Tokenizer", record: dict[str, Any
             model = model.merge_and_unload()
         model.to(torch.bfloat16).save_pretrained(str(temporary), max_shard_size=SHARD)
         tokenizer.save(temporary)
-        write_text(temporary / "policy.json", json.dumps(record, indent=1) + "\n")
+        held_out = {name: asdict(found) for name, found in measured.items()}
+        write_text(temporary / "policy.json", json.dumps(record | {"held_out": held_out}, indent=1) + "\n")
         write_text(temporary / "log.json", json.dumps(took.history) + "\n")
 
 

@@ -26,6 +26,7 @@ from rmlab.policies.language_prompt import OPEN, PolicyPrompt
 from rmlab.trajectories.record import Trajectory
 
 WRONG = "wrong"
+TOKENISED_AT_ONCE = 20_000  # texts: a tokenizer's answer takes much more room than its ids
 TURN = f"{IM_END}\n{OPEN}"
 
 
@@ -112,13 +113,17 @@ def lessons(trajectories: Iterable[Trajectory], prompt: PolicyPrompt, capacity: 
 
 def repair_lessons(texts: Sequence[str], prompt: PolicyPrompt, capacity: int) -> list[Lesson]:
     """Repairs of a corpus as lessons: the numbered program is read, the edit is taught. Those over `capacity` tokens are left out."""
-    halves = [text.removesuffix(f"{IM_END}\n").partition(TURN) for text in texts]
-    if wrong := next((text for text, (_, turn, _) in zip(texts, halves, strict=True) if not turn), None):
-        raise DataError(f"{wrong[:60]!r} is no repair: it holds no turn of the assistant")
-    read = prompt.begun([f"{shown}{TURN}" for shown, _, _ in halves])
-    said = prompt.ended([edit for _, _, edit in halves])
-    pairs = zip(read, said, strict=True)
-    return [_joined([(shown, False), (edit, True)]) for shown, edit in pairs if len(shown) + len(edit) <= capacity]
+    made: list[Lesson] = []
+    for start in range(0, len(texts), TOKENISED_AT_ONCE):
+        part = texts[start : start + TOKENISED_AT_ONCE]
+        halves = [text.removesuffix(f"{IM_END}\n").partition(TURN) for text in part]
+        if wrong := next((text for text, (_, turn, _) in zip(part, halves, strict=True) if not turn), None):
+            raise DataError(f"{wrong[:60]!r} is no repair: it holds no turn of the assistant")
+        read = prompt.begun([f"{shown}{TURN}" for shown, _, _ in halves])
+        said = prompt.ended([edit for _, _, edit in halves])
+        pairs = zip(read, said, strict=True)
+        made += [_joined([(shown, False), (edit, True)]) for shown, edit in pairs if len(shown) + len(edit) <= capacity]
+    return made
 
 
 def _lesson(trajectory: Trajectory, verdicts: Sequence[str], prompt: PolicyPrompt) -> Lesson:

@@ -4,6 +4,7 @@ Loss = mean of -log p over the taught tokens of an optimiser step. Micro-batches
 count, so that how a batch is cut changes nothing. Conversations of like length go together, right-padded.
 """
 
+import copy
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -42,7 +43,8 @@ class Taught(Protocol):
 class Imitated:
     """What training took. tokens: read, padding aside. tokens_per_second and seconds: behind the first step, which compiles.
 
-    history: (step, loss of that step, learning rate, tokens/s since the row before).
+    history: (step, loss of that step, learning rate, tokens/s since the row before). snapshots: (share of training, model on the
+    CPU as it was then).
     """
 
     steps: int
@@ -51,16 +53,20 @@ class Imitated:
     seconds: float
     tokens_per_second: float
     history: tuple[tuple[int, float, float, float], ...]
+    snapshots: tuple[tuple[float, Any], ...] = ()
 
 
 def imitate(model: Any, lessons: Sequence[Taught], pad_id: int, *, optimizer: OptimizerConfig, training: TrainingConfig,
-            runtime: RuntimeConfig, seed: int, compiled: bool = False, log: Callable[[int, float, float, float], None] | None = None,
-            title: str = "imitation") -> Imitated:
+            runtime: RuntimeConfig, seed: int, compiled: bool = False, snapshots: Sequence[float] = (),
+            log: Callable[[int, float, float, float], None] | None = None, title: str = "imitation") -> Imitated:
     """Trains `model` in place and leaves it on the CPU.
 
     compiled: the decoder by torch.compile, which pays from some ten million tokens on. log: (step from 1, loss of that step,
-    learning rate, tokens/s since the last). Raises UsageError without lessons, RmlabError where the loss is no longer finite.
+    learning rate, tokens/s since the last). snapshots: shares of training (over 0, under 1) at which the model is copied.
+    Raises UsageError without lessons, RmlabError where the loss is no longer finite.
     """
+    if wrong := [share for share in snapshots if not 0 < share < 1]:
+        raise UsageError(f"snapshots={wrong[0]}: a share of training over 0 and under 1")
     if not lessons:
         raise UsageError("there is no demonstration to learn from: name a trajectory set with resolved attempts of the supervised part")
     device = resolve_device(runtime.device)
@@ -72,6 +78,7 @@ def imitate(model: Any, lessons: Sequence[Taught], pad_id: int, *, optimizer: Op
     plan = plan_batches([len(lesson.ids_T) for lesson in lessons], training, seed)
     total = sum(len(lessons[i].ids_T) for batch in plan for i in batch)
     history: list[tuple[int, float, float, float]] = []
+    taken: list[tuple[float, Any]] = []
     read, taught, told_read, first_read = 0, 0, 0, 0
     started = told = time.monotonic()
     with _compiled(model, compiled), progress(title, total, "tokens", show=runtime.progress) as advance:
@@ -100,9 +107,10 @@ def imitate(model: Any, lessons: Sequence[Taught], pad_id: int, *, optimizer: Op
                     log(*history[-1])
                 advance(0, f"loss {value:.3f}")
             advance(tokens, "")
+            taken += [(share, copy.deepcopy(model).cpu().eval()) for share in snapshots if math.ceil(share * len(plan)) == step + 1]
     seconds = time.monotonic() - started
     model.cpu().eval()
-    return Imitated(len(plan), read, taught, seconds, (read - first_read) / max(seconds, 1e-9), tuple(history))
+    return Imitated(len(plan), read, taught, seconds, (read - first_read) / max(seconds, 1e-9), tuple(history), tuple(taken))
 
 
 def accumulate(model: Any, batch: Sequence[Taught], pad_id: int, training: TrainingConfig, device: str) -> tuple[torch.Tensor, int]:

@@ -5,6 +5,7 @@ import pytest
 
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
+from rmlab.fingerprint import file_fingerprint
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.trajectories.store import TrajectorySet, write_trajectories
 
@@ -19,7 +20,12 @@ def test_from_a_base_to_a_policy_that_collects(base_folder: Path, starter_pool: 
     few = [*starter_pool.part("supervised").trajectories[:60], *starter_pool.part("validation").trajectories[:5]]
     write_trajectories(demonstrations, few)
     folder = load_program("train_policy").main([*QUICK, "model=path", f"model.pretrained={base_folder}",
-                                                f"demonstrations.paths=[{demonstrations}]", f"output={tmp_path / 'policy'}"])
+                                                f"demonstrations.paths=[{demonstrations}]", f"output={tmp_path / 'policy'}",
+                                                "snapshots=[0.5]"])
+    weaker = json.loads((tmp_path / "policy-at-0.5" / "policy.json").read_text())
+    assert weaker["trained"] == 0.5
+    assert weaker["held_out"]["validation_greedy"]["attempts"] == 2
+    assert file_fingerprint(tmp_path / "policy-at-0.5" / "model.safetensors") != file_fingerprint(folder / "model.safetensors")
     record = json.loads((folder / "policy.json").read_text())
     assert record["counts"]["attempts"] == 60
     assert record["counts"]["of_other_parts"] == {"validation": 5}
