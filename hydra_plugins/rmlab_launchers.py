@@ -25,6 +25,7 @@ class OwnLauncher(Launcher):
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Keeps what composes the jobs."""
         self.config, self.context = config, hydra_context
+        self.program = getattr(task_function, "program", config.hydra.job.name)
 
     def cells_launcher(self, config: DictConfig, workers: int | None = None) -> "launching.Launcher":
         """What runs cells of this configuration. workers: at once, None = as the settings or the machine say."""
@@ -36,14 +37,14 @@ class OwnLauncher(Launcher):
         from rmlab.configuration import load_program
         from rmlab.paths import runs_folder
 
-        program = self.config.hydra.job.name
+        program = self.program
         jobs = []
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             composed = self.context.config_loader.load_sweep_config(self.config, list(overrides))
             plain = OmegaConf.to_container(OmegaConf.masked_copy(composed, [str(k) for k in composed if k != "hydra"]), resolve=True,
                                            enum_to_str=True)
             name = f"{number} {' '.join(overrides)}"
-            jobs.append(Job(name, program, "run", (plain,), runs_folder() / "logs" / f"{program}-{number}.log"))  # type: ignore[arg-type]
+            jobs.append(Job(name, program, "run", (plain,), runs_folder() / "logs" / f"{self.config.hydra.job.name}-{number}.log"))  # type: ignore[arg-type]
         returns = {job.name: JobReturn(overrides=list(o), status=JobStatus.UNKNOWN) for job, o in zip(jobs, job_overrides, strict=True)}
         launcher = self.cells_launcher(composed)
         for event in launcher.run(Jobs(jobs), getattr(load_program(program), "PRELOAD", HEAVY)):

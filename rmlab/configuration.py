@@ -38,6 +38,11 @@ def load_program(name: str) -> ModuleType:
     return load_file(path)
 
 
+def config_folder(program: str) -> Path:
+    """Where the configuration of a program lies: a program that is named by its path has its `conf/` beside it."""
+    return Path(program).absolute().parent / "conf" if program.endswith(".py") else CONF
+
+
 def load_file(path: Path) -> ModuleType:
     """A Python file as a module, by its path; nothing is added to the import path."""
     module_name = f"rmlab_file.{path.parent.name}.{path.stem}"
@@ -69,7 +74,7 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
     load_program(program)
     register_resolvers()
     stem = Path(program).stem
-    folder = Path(program).absolute().parent / "conf" if program.endswith(".py") else CONF
+    folder = config_folder(program)
     if not (folder / f"{stem}.yaml").is_file():
         raise UsageError(f"program {stem!r} has no configuration ({folder / f'{stem}.yaml'})")
     asked = list(overrides)

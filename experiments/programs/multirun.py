@@ -10,41 +10,45 @@
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from rmlab.ablation.through_hydra import Task
-from rmlab.configuration import load_program, near, register_resolvers
-from rmlab.errors import RmlabError, UsageError
+from rmlab.configuration import config_folder, load_program, near, register_resolvers
+from rmlab.errors import UsageError
 from rmlab.paths import CONF, REPOSITORY, SWEEPS, runs_folder
 
 OF_THE_SWEEP = ("levels", "baseline", "seeds", "arms", "trials")
 
 
 def main(program: str, overrides: Sequence[str], options: Mapping[str, Any] | None = None) -> None:
-    """Starts Hydra's multirun of a program. options: of `rmlab sweep`, for its sweeper.
+    """Starts Hydra's multirun of a program. program, +sweep: names, or paths of files. options: of `rmlab sweep`, for its sweeper.
 
     Raises UsageError for a sweep, group or key that is not there, RmlabError where a job failed.
     """
+    from hydra import version
     from hydra._internal.hydra import Hydra
     from hydra._internal.utils import create_config_search_path
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
+    version.setbase("1.3")
     module = load_program(program)
     register_resolvers()
-    register_sweeps()
     find_plugins()
     travel_by_value(module)
     chosen = [text for text in overrides if text.partition("=")[0] in OF_THE_SWEEP]
-    given = [text for text in overrides if text not in chosen]
-    sweep = next((text.partition("=")[2] for text in given if text.lstrip("+").startswith("sweep=")), None)
-    if sweep is not None and sweep not in (there := sorted(path.stem for path in SWEEPS.glob("*.yaml"))):
-        raise UsageError(f"there is no sweep {sweep!r}{near(sweep, there)}; there are: {', '.join(there)}")
+    # Hydra refuses a new name in a mapping of free names (data.policies={careful: 2}) unless it is told to add it.
+    given = [f"++{text}" if "={" in text and text[0].isalpha() else text for text in overrides if text not in chosen]
+    sweep = next((text for text in given if text.lstrip("+").startswith("sweep=")), None)
+    if sweep is not None:
+        given[given.index(sweep)] = f"+sweep={register_sweep(sweep.partition('=')[2])}"
     if (chosen or options) and sweep is None:
         raise UsageError(f"{(chosen or list(options or ()))[0]}: it chooses within a sweep. Name one with +sweep=NAME.")
     if sweep is not None:
+        given += ["hydra/sweeper=rmlab"]  # by name too: each job is composed without the sweep
         given += [f"hydra.sweeper.{name}={'null' if value is None else value}" for name, value in (options or {}).items()]
         given += [f"hydra.sweeper.choose=[{','.join(_quoted(text) for text in chosen)}]"] if chosen else []
     folder = runs_folder() / "multirun"
@@ -52,25 +56,33 @@ def main(program: str, overrides: Sequence[str], options: Mapping[str, Any] | No
             "hydra/hydra_logging=none"]
     GlobalHydra.instance().clear()
     try:
-        Hydra.create_main_hydra2(task_name=program, config_search_path=create_config_search_path(str(CONF))).multirun(
-            config_name=program, task_function=Task(program), overrides=[*ours, *given])
+        search_path = create_config_search_path(str(config_folder(program)))
+        if config_folder(program) != CONF:
+            search_path.prepend("rmlab", str(CONF))  # its sweepers and launchers, for a program that lies elsewhere
+        Hydra.create_main_hydra2(task_name=Path(program).stem, config_search_path=search_path).multirun(
+            config_name=Path(program).stem, task_function=Task(program), overrides=[*ours, *given])
     except (HydraException, OmegaConfBaseException) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise UsageError(f"{program}: {'; '.join(lines[:3])}") from error
-    except RmlabError:
-        raise
     finally:
         GlobalHydra.instance().clear()
 
 
-def register_sweeps() -> None:
-    """Every file of sweeps/ as a choice of the config group `sweep`, which a name that is not there cannot pass for."""
+def register_sweep(name: str) -> str:
+    """Makes a file of sweeps/, or one that is named by its path, a choice of the config group `sweep`; returns the choice.
+
+    Raises UsageError for one that is not there: without this, Hydra takes `+sweep=nope` for a new key and runs one job.
+    """
     from hydra.core.config_store import ConfigStore
 
-    for path in sorted(SWEEPS.glob("*.yaml")):
-        node = {"defaults": [{"override /hydra/sweeper": "rmlab"}, {"override /hydra/launcher": "local"}],
-                "hydra": {"mode": "MULTIRUN", "sweeper": {"sweep": path.stem}}}
-        ConfigStore.instance().store(group="sweep", name=path.stem, node=node, package="_global_", provider="sweeps/")
+    path = Path(name) if name.endswith(".yaml") else SWEEPS / f"{name}.yaml"
+    if not path.is_file():
+        there = sorted(p.stem for p in SWEEPS.glob("*.yaml"))
+        raise UsageError(f"there is no sweep {name!r}{near(name, there)}; there are: {', '.join(there)}, or any file *.yaml")
+    node = {"defaults": [{"override /hydra/sweeper": "rmlab"}, {"override /hydra/launcher": "local"}],
+            "hydra": {"mode": "MULTIRUN", "sweeper": {"sweep": name}}}
+    ConfigStore.instance().store(group="sweep", name=path.stem, node=node, package="_global_", provider="sweeps/")
+    return path.stem
 
 
 def find_plugins() -> None:

@@ -4,13 +4,14 @@ A Hydra launcher takes a list of jobs and returns when all are done, so cells go
 by an environment variable that Hydra sets there (`hydra.job.env_set`); its configuration lies in a file of the runs folder.
 """
 
-import json
 import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from rmlab.ablation.launching import Answer, Event, Job, Supply, answer, event
 from rmlab.paths import runs_folder
@@ -76,11 +77,11 @@ def _said(returned: Any) -> Answer:
 def _written(job: Job) -> Path:
     from rmlab.files import write_text
 
-    path = runs_folder() / "jobs" / f"{job.planned}.json"
-    write_text(path, json.dumps({**asdict(job), "log": str(job.log)}))
+    path = runs_folder() / "jobs" / f"{job.planned}.yaml"  # YAML: keys of mappings keep their type
+    write_text(path, yaml.safe_dump({**asdict(job), "configs": list(job.configs), "log": str(job.log)}))
     return path
 
 
 def _read(path: Path) -> Job:
-    plain = json.loads(path.read_text(encoding="utf-8"))
+    plain = yaml.safe_load(path.read_text(encoding="utf-8"))
     return Job(**{**plain, "configs": tuple(plain["configs"]), "log": Path(plain["log"])})

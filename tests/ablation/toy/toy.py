@@ -73,8 +73,9 @@ def prepare(configs):
 def run(config):
     who = identity(config)
     tags = {**sweep_tags(config.tracking), "config_hash": who.config_hash, "control_hash": who.control_hash}
-    with RunLogger.start(Store.open(), config.tracking.experiment, config.tracking.name, kind="toy", tags=tags,
-                         params={"seed": config.seed}, once=True, replaces=config.tracking.replaces) as logger:
+    store, where = Store.open(config.tracking.uri), config.tracking
+    with RunLogger.start(store, where.experiment or "toys", where.name or "toy", kind="toy", tags=tags, params={"seed": config.seed},
+                         once=True, replaces=where.replaces) as logger:
         ledger("start", who.config_hash, os.getpid())
         print("hello from", config.tracking.name)
         with progress(config.tracking.name, 10, "steps") as advance:

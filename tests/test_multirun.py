@@ -1,0 +1,122 @@
+"""`rmlab train -m +sweep=NAME`: Hydra's own multirun runs the cells of `rmlab sweep NAME`, through its launchers and ours."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rmlab.paths import REPOSITORY
+from rmlab.tracking.query import runs
+from rmlab.tracking.store import Store
+
+TOY = REPOSITORY / "tests" / "ablation" / "toy"
+SCALE = f"+sweep={TOY / 'toy_scale.yaml'}"
+SMALL = ("levels=[1,3]", "baseline=1", "arms=[epochs]", "seeds=[0]")
+
+
+@pytest.fixture(autouse=True)
+def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path) -> Path:
+    """The runs folder, with an empty store."""
+    folder = tmp_path / "runs"
+    monkeypatch.setenv("RMLAB_RUNS", str(folder))
+    folder.mkdir()
+    shutil.copy(empty_database, folder / "mlflow.db")
+    return folder
+
+
+def python(code: str) -> tuple[int, str, str]:
+    process = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, env=dict(os.environ), text=True, capture_output=True,
+                             timeout=300)
+    return process.returncode, process.stdout, process.stderr
+
+
+def multirun(*overrides: str) -> tuple[int, str, str]:
+    """What `rmlab train -m` does, of the toy."""
+    return python(f"""
+import sys
+from rmlab.configuration import load_program
+from rmlab.errors import RmlabError
+try:
+    load_program("multirun").main({str(TOY / 'toy.py')!r}, {list(overrides)!r})
+except RmlabError as error:
+    print(f"rmlab: {{error}}", file=sys.stderr)
+    sys.exit(error.exit_code)
+""")
+
+
+def rmlab(*arguments: str) -> tuple[int, str, str]:
+    process = subprocess.run([sys.executable, "-m", "rmlab.cli", *arguments], cwd=REPOSITORY, env=dict(os.environ), text=True,
+                             capture_output=True, timeout=300)
+    return process.returncode, process.stdout, process.stderr
+
+
+def ended(where: Path) -> Counter:
+    lines = (where / "ledger").read_text().splitlines() if (where / "ledger").exists() else []
+    return Counter(line.split()[1] for line in lines if line.startswith("end "))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("launcher", [
+    (), ("hydra/launcher=basic",), ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"),
+    ("hydra/launcher=submitit_local", "hydra.launcher.timeout_min=5"),
+    ("hydra/launcher=slurm", "hydra.launcher.cluster=local", "hydra.launcher.poll_seconds=0.2", "hydra.launcher.workers=2"),
+], ids=["default", "basic", "joblib", "submitit_local", "slurm"])
+def test_the_same_cells_through_every_launcher(where: Path, launcher: tuple[str, ...]) -> None:
+    code, _, err = multirun(SCALE, *SMALL, *launcher)
+    assert code == 0, err
+    found = runs(Store.open(), ["toy_scale"])
+    assert {(run.name, run.status) for run in found} == {("data_scale=1 s0", "finished"), ("data_scale=3 s0", "finished")}
+    assert sorted(ended(where).values()) == [1, 1]
+    code, out, err = rmlab("sweep", str(TOY / "toy_scale.yaml"), *SMALL, "--dry-run")
+    assert "2 of 2 runs finished, 0 to run" in out, "the same hashes"
+
+
+@pytest.mark.slow
+def test_rmlab_sweep_takes_a_launcher_too_and_failures_are_told(where: Path) -> None:
+    arguments = ("sweep", str(TOY / "toy_scale.yaml"), *SMALL, "trouble={3:error}", "--on-error", "continue")
+    code, _, err = rmlab(*arguments, "hydra/launcher=slurm", "hydra.launcher.cluster=local", "hydra.launcher.poll_seconds=0.2")
+    assert code == 1
+    assert "RuntimeError: this cell has no luck" in err
+    assert "Traceback" in err
+    assert err.strip().splitlines()[-1].startswith("rmlab: 1 of 2 cells failed (data_scale=3 s0). Try them again with: rmlab sweep")
+    code, _, err = rmlab(*arguments, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "--retry-failed")
+    assert code == 1
+    assert err.count("this cell has no luck") >= 1
+    assert {run.name: run.status for run in runs(Store.open())} == {"data_scale=1 s0": "finished", "data_scale=3 s0": "failed"}
+
+
+@pytest.mark.slow
+def test_a_multirun_without_a_sweep_is_hydras_own(where: Path) -> None:
+    code, _, err = multirun("data.scale=1,2", "hydra/launcher=local")
+    assert code == 0, err
+    assert [run.status for run in runs(Store.open())] == ["finished"] * 2
+    code, out, err = multirun("data.scale=1,3")
+    assert code == 0, err
+    assert "finished already" in out
+    assert sorted(ended(where).values()) == [1, 1, 1]
+
+
+@pytest.mark.parametrize(("arguments", "words"), [
+    (["-m", "+sweep=nope"], "there is no sweep 'nope'; there are: "),
+    (["+sweep=nope"], "there is no sweep 'nope'; there are: "),
+    (["-m", "+sweep=data_scal"], "did you mean data_scale?"),
+    (["-m", "levels=[1]"], "Name one with +sweep=NAME"),
+    (["-m", "+sweep=data_scale", "hydra/launcher=nope"], "hydra/launcher"),
+    (["-m", "+sweep=data_scale", "data.scale=1", "hydra.sweeper.dry_run=true"], "is what data_scale varies"),
+])
+def test_wrong_use_is_one_line_and_starts_nothing(where: Path, arguments: list[str], words: str) -> None:
+    code, _, err = rmlab("train", *arguments)
+    assert code == 2
+    assert words in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (where / "ledger").exists()
+
+
+def test_a_launcher_that_has_no_such_setting(where: Path) -> None:
+    code, _, err = rmlab("sweep", str(TOY / "toy_scale.yaml"), "hydra.launcher.worker=2")
+    assert (code, err.strip().splitlines()[-1]) == (2, "rmlab: hydra.launcher.worker=2: launcher local has no 'worker' (did you mean "
+                                                       "workers?); it has _target_, workers")
