@@ -12,7 +12,7 @@ import typer
 
 from rmlab.commands import models, runs, tasks, trajectories
 from rmlab.commands.common import Overrides, program
-from rmlab.errors import RmlabError
+from rmlab.errors import RmlabError, UsageError
 
 app = typer.Typer(
     name="rmlab",
@@ -88,9 +88,12 @@ def train(
 
 
 @app.command(epilog="Example: `rmlab rl start=runs/policies/starter-s0 reward=hybrid verifier=data_scale/demo/8000/s0`")
-def rl(overrides: Overrides = None) -> None:
+def rl(
+    overrides: Overrides = None,
+    force: Annotated[bool, typer.Option("--force", help="Train though this configuration is finished.")] = False,
+) -> None:
     """Train one policy in micro-SWE, paid by execution or by a verifier, and measure what became of it."""
-    program("rl").main(overrides or [])
+    program("rl").main(overrides or [], force)
 
 
 @app.command(epilog="Example: `rmlab pretrain model=base_128x3 runtime=cuda training.compile=true`")
@@ -163,14 +166,25 @@ def browse(
     program("browse").main(scores, trajectories, out, serve=serve, port=port, turns=turns, columns=columns or [])
 
 
-@app.command(epilog="Example: `rmlab compare runs/a.parquet runs/b.parquet`")
+@app.command(epilog="Example: `rmlab compare data_scale=8000 data_scale=3000 --sweep data_scale`")
 def compare(
-    a: Annotated[str, typer.Argument(help="A score table, or a tracked run's id.")],
-    b: Annotated[str, typer.Argument(help="Another on the same trajectories.")],
+    a: Annotated[str | None, typer.Argument(help="A score table, a tracked run's id, or with --sweep a level.", show_default=False)] = None,
+    b: Annotated[str | None, typer.Argument(help="Another on the same trajectories.", show_default=False)] = None,
+    sweep: Annotated[str | None, typer.Option(help="A and B are levels of this sweep: seeds in pairs, Holm's correction.")] = None,
+    preset: Annotated[str | None, typer.Option(help="Of the sweep. Default: the one that has finished runs.")] = None,
+    halves: Annotated[bool, typer.Option("--halves", help="Compare the seeds of one level with each other (A/A).")] = False,
+    source: Annotated[str | None, typer.Option("--from", help="A store's URL or file; with --sweep a bundle too.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
-    """Paired comparison of two runs or score tables: differences, intervals, and whether chance explains them."""
-    program("compare").main(a, b, as_json)
+    """Paired comparison of two runs, score tables or levels of a sweep: differences, intervals, and whether chance explains them."""
+    if halves and sweep and b is None:
+        program("compare_levels").halves(sweep, level=a, preset=preset, as_json=as_json, source=source)
+    elif a is None or b is None or halves:
+        raise UsageError("name two: `rmlab compare A B`, `rmlab compare LEVEL LEVEL --sweep NAME`, or `rmlab compare --halves --sweep NAME`")
+    elif sweep:
+        program("compare_levels").main(a, b, sweep, preset=preset, as_json=as_json, source=source)
+    else:
+        program("compare").main(a, b, as_json, source)
 
 
 @app.command(epilog="Example: `rmlab figures data_scale -o figures`")

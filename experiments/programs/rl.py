@@ -22,16 +22,17 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 
 from rmlab.ablation.cells import Identity, identify
 from rmlab.ablation.factors import find_factors
+from rmlab.ablation.single import run_once
 from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
 from rmlab.fingerprint import file_fingerprint
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks
-from rmlab.microswe.sandbox import Sandbox
+from rmlab.microswe.sandbox import Limits, Sandbox
 from rmlab.models.lora_config import LoraConfig
 from rmlab.paths import runs_folder
 from rmlab.policies.engine import EngineConfig
-from rmlab.rl.config import SEMANTICS, AlgorithmConfig, LoopConfig, RewardConfig, WatchConfig
+from rmlab.rl.config import SEMANTICS, AlgorithmConfig, LimitsConfig, LoopConfig, RewardConfig, WatchConfig
 from rmlab.rl.references import Reference, find_model
 from rmlab.tracking.config import TrackingConfig, sweep_tags
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
@@ -75,6 +76,7 @@ class RLRun:
     reward: RewardConfig = field(default_factory=RewardConfig)
     rl: LoopConfig = field(default_factory=LoopConfig)
     watch: WatchConfig = field(default_factory=WatchConfig)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     training: ArithmeticConfig = field(default_factory=ArithmeticConfig)
@@ -85,14 +87,20 @@ class RLRun:
 ConfigStore.instance().store(name="rl_schema", node=RLRun)
 
 
-def main(overrides: Sequence[str]) -> str:
-    """Composes `conf/rl.yaml` with the overrides, trains, and returns the MLflow run id."""
-    return run(compose("rl", list(overrides)))
+def main(overrides: Sequence[str], force: bool = False) -> str:
+    """Composes `conf/rl.yaml` with the overrides, trains, and returns the MLflow run id.
+
+    A configuration that is finished is not trained again unless `force`; one that is being trained is waited for.
+    """
+    config = compose("rl", list(overrides))
+    _check(_settings(config))
+    return run_once(config, identity(config).config_hash, run, force)
 
 
 def identity(config: DictConfig) -> Identity:
     """Both hashes of a run: its configuration, the tasks, and the content of the policy and the verifiers that it names."""
-    plain: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True, throw_on_missing=True)
+    _settings(config)  # what has no value is told first
+    plain: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     for key in ("start", "tasks", "workers", "keep_model"):
         plain.pop(key)
     plain["engine"] = {key: plain["engine"][key] for key in ("dtype", "capacity")}  # the rest is how it is laid out
@@ -119,33 +127,38 @@ def run(config: DictConfig) -> str:
     Raises an RmlabError for a start, verifier or device that is not there, options that contradict, and training that diverges.
     """
     began = time.monotonic()
-    settings = OmegaConf.to_object(config)
-    assert isinstance(settings, RLRun)
+    settings = _settings(config)
     _check(settings)
     who = identity(config)
     uri = settings.tracking.uri
     start = find_model(settings.start, "config.json", uri)
     judges = [find_model(name, "verifier.json", uri) for name in [settings.verifier, *settings.reward.ensemble] if name]
-    with Sandbox(settings.workers) as sandbox:
-        loaded = load_tasks(Path(settings.tasks), sandbox)
-        with _tracked(settings, who, start, judges, loaded, str(sandbox.isolation)) as logger:
-            logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
-            if judges and (report := judges[0].folder.parent / "report.json").is_file():  # travels with the policy it made
-                logger.text("verifier_report.json", report.read_text(encoding="utf-8"))
-            loop = make_loop(settings, loaded, sandbox, start, judges, who.config_hash, logger)
-            state = loop.start()
-            logger.replay(state.history)
-            minutes = settings.rl.max_minutes
-            if not loop.go(state, None if minutes is None else began + 60 * minutes):
-                print(f"stopped after {minutes} minutes at step {state.step} of {settings.rl.steps}: the same command goes on from there "
-                      f"({loop.checkpoint})")
-                logger.fail(SystemExit())
-                return logger.run_id
-            summary = _finish(logger, loop, state, settings, start)
-            logger.finish()
+    with Sandbox(settings.workers) as proving:  # as collection proves them
+        loaded = load_tasks(Path(settings.tasks), proving)
+    with (Sandbox(settings.workers, limits(settings.limits)) as sandbox,
+          _tracked(settings, who, start, judges, loaded, str(sandbox.isolation)) as logger):
+        logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+        if judges and (report := judges[0].folder.parent / "report.json").is_file():  # travels with the policy it made
+            logger.text("verifier_report.json", report.read_text(encoding="utf-8"))
+        loop = make_loop(settings, loaded, sandbox, start, judges, who.config_hash, logger)
+        state = loop.start()
+        logger.replay(state.history)
+        minutes = settings.rl.max_minutes
+        if not loop.go(state, None if minutes is None else began + 60 * minutes):
+            print(f"stopped after {minutes} minutes at step {state.step} of {settings.rl.steps}: the same command goes on from there "
+                  f"({loop.checkpoint})")
+            logger.fail(SystemExit())
+            return logger.run_id
+        summary = _finish(logger, loop, state, settings, start)
+        logger.finish()
     shutil.rmtree(loop.checkpoint.parent, ignore_errors=True)
     print(summary)
     return logger.run_id
+
+
+def limits(config: LimitsConfig) -> Limits:
+    """As the sandbox takes them."""
+    return Limits(call_seconds=config.call_seconds, program_seconds=config.program_seconds, timeouts=1, batch_seconds=config.batch_seconds)
 
 
 def make_loop(settings: RLRun, loaded: LoadedTasks, sandbox: Sandbox, start: Reference, judges: Sequence[Reference], run_hash: str,
@@ -245,7 +258,7 @@ def _tracked(settings: RLRun, who: Identity, start: Reference, judges: Sequence[
         tags |= {"verifier": settings.verifier, "verifier_run": judges[0].run_id, "verifier_name": judges[0].run_name,
                  "verifier_fingerprint": judges[0].fingerprint()}
     logger = RunLogger.start(Store.open(tracking.uri), tracking.experiment or tracking.sweep or EXPERIMENT, name, kind=KIND,
-                             tags={k: v for k, v in tags.items() if v}, params={
+                             once=True, replaces=tracking.replaces, tags={k: v for k, v in tags.items() if v}, params={
                                  "seed": settings.seed, "reward": reward.mode.value, "reward_weight": reward.weight,
                                  "learning_rate": settings.optimizer.learning_rate, "steps": settings.rl.steps,
                                  "algorithm": settings.algorithm.name.value})
@@ -261,6 +274,14 @@ def _tracked(settings: RLRun, who: Identity, start: Reference, judges: Sequence[
 @cache
 def _content(name: str, record: str, uri: str | None) -> str:
     return find_model(name, record, uri).fingerprint()
+
+
+def _settings(config: DictConfig) -> RLRun:
+    if missing := sorted(OmegaConf.missing_keys(config)):
+        raise UsageError(f"{missing[0]} has no value: name one, for example {missing[0]}=runs/policies/starter-s0")
+    settings = OmegaConf.to_object(config)
+    assert isinstance(settings, RLRun)
+    return settings
 
 
 def _check(settings: RLRun) -> None:

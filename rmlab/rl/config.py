@@ -176,3 +176,16 @@ class WatchConfig:
     long_lines: int = 15
     episodes: int = 8
     difficulty_attempts: int = 4
+
+
+@dataclass
+class LimitsConfig:
+    """What programs may use while a policy is trained: seconds of a call, of a program, and of all that run at once.
+
+    A program is stopped at its first call that runs out of time. What a batch has no time left for is an error of the
+    environment: it is made again, so that no step waits for endless edits longer than batch_seconds at a time.
+    """
+
+    call_seconds: float = 0.5
+    program_seconds: float = 2.0
+    batch_seconds: float = 60.0

@@ -120,6 +120,11 @@ def test_wrong_input_is_one_line(easy: Path, tmp_path: Path, monkeypatch: pytest
         assert "\n" not in str(caught.value)
 
 
+def test_a_policy_to_start_from_has_to_be_named() -> None:
+    with pytest.raises(UsageError, match="start has no value: name one"):
+        load_program("rl").main([])
+
+
 def test_what_is_hashed_and_what_is_not(easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
     program = load_program("rl")
