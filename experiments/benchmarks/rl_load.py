@@ -9,7 +9,6 @@ Ends with an error where a step is longer than the batch's time, or where anythi
 """
 
 import argparse
-import os
 import random
 import time
 from collections.abc import Sequence
