@@ -1,0 +1,146 @@
+"""`rmlab compare LEVEL LEVEL --sweep NAME`: do two levels of a sweep differ, or only their seeds, or only these tasks?
+
+    rmlab compare data_scale=8000 data_scale=3000 --sweep data_scale
+    rmlab compare --halves --sweep aa
+
+All levels of the sweep are tested against the second one, so that the variance between seeds is pooled and Holm's
+correction covers the sweep, whichever row is read. With `--halves` one level's seeds are compared with each other: how
+often does the test find what is not there?
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from analysis.tracked import SweepRuns
+    from rmlab.metrics.sweep_levels import LevelTest
+
+
+def main(a: str, b: str, sweep: str, *, preset: str | None = None, as_json: bool = False, source: str | None = None) -> dict[str, Any]:
+    """Prints what level a is above level b in every arm (as one JSON object where `as_json`) and returns it.
+
+    a, b: levels, or FACTOR=LEVEL. source: a store or a bundle, None = the project's own store.
+    Raises UsageError for a sweep, preset or level that has no finished run.
+    """
+    with_runs = _Groups(source)
+    group = with_runs.one(sweep, preset)
+    high, low = (_level(group, text) for text in (a, b))
+    if high == low:
+        raise UsageError(f"{a} and {b} are one level; `rmlab compare --halves` compares a level's seeds with each other")
+    group = replace(group, baseline=low)
+    tests = [(arm, test) for (arm, level, _), test in group.tests.items() if level == high]
+    found = {"sweep": group.sweep, "preset": group.preset, "control_hash": group.control_hash, "a": high, "b": low,
+             "family": len(group.tests), "tests": [{"arm": arm, **_plain(test)} for arm, test in tests]}
+    if as_json:
+        print(json.dumps(found, indent=1, allow_nan=False))
+    else:
+        _show(f"{group.factor}: A = {high}, B = {low} ({group.note()})", tests)
+        print(f"Differences A - B, paired by seed; Holm over the {len(group.tests)} tests of all levels against {low}.")
+    return found
+
+
+def halves(sweep: str, *, level: str | None = None, preset: str | None = None, as_json: bool = False,
+           source: str | None = None) -> dict[str, Any]:
+    """Prints how the halves of one level's seeds compare (as one JSON object where `as_json`) and returns it.
+
+    level: None where the sweep has one. Raises UsageError where that does not name one, DataError for too few seeds.
+    """
+    from rmlab.metrics.same_level import same_level
+
+    group = _Groups(source).one(sweep, preset)
+    if level is None and len(group.levels) > 1:
+        raise UsageError(f"sweep {sweep} has the levels {', '.join(group.levels)}: name one, e.g. "
+                         f"`rmlab compare {group.factor}={group.levels[0]} --halves --sweep {sweep}`")
+    name = _level(group, level) if level else group.levels[0]
+    cells = group.at(name, group.arms[0])
+    found = same_level([cell.scores for cell in cells])
+    seeds = [cell.seed for cell in cells][:found.seeds]
+    half = found.seeds // 2
+    answer = {"sweep": group.sweep, "preset": group.preset, "control_hash": group.control_hash, "level": name, "seeds": seeds,
+              "declared": [_plain(test) for test in found.declared], "splits": found.splits, "rejected": found.rejected,
+              "families": found.families}
+    if as_json:
+        print(json.dumps(answer, indent=1, allow_nan=False))
+    else:
+        _show(f"{group.factor}={name}: seeds {seeds[half:]} against seeds {seeds[:half]} ({group.note()})",
+              [("", test) for test in found.declared])
+        shares = ", ".join(f"{metric} {share:.1%}" for metric, share in found.rejected.items())
+        print(f"All {found.splits} ways to split these seeds in two halves: p <= 0.05 in {shares}; any difference shown after Holm in "
+              f"{found.families:.1%}. They share their seeds: one draw of the rate, not an estimate over independent sweeps.")
+    return answer
+
+
+class _Groups:
+    """The comparable runs of a store or bundle, read with their score tables before it closes."""
+
+    def __init__(self, source: str | None) -> None:
+        from analysis.tracked import group_runs
+        from rmlab.tracking.bundles.reading import is_bundle, open_bundle
+        from rmlab.tracking.query import runs
+        from rmlab.tracking.run import FINISHED, STATUS
+        from rmlab.tracking.store import Store
+
+        self.where = source or "the project's store"
+        if source and is_bundle(Path(source)):
+            with open_bundle(Path(source)) as bundle:
+                self.all = group_runs(bundle.runs())
+                for cell in (cell for group in self.all for cell in group.cells):
+                    _ = cell.scores, cell.report  # kept from here on
+        else:
+            store = Store.existing(source)
+            self.all = group_runs(runs(store, tags={"kind": "verifier", STATUS: FINISHED})) if store else []
+
+    def one(self, sweep: str, preset: str | None) -> "SweepRuns":
+        """The sweep's runs at a preset; of several control hashes the one that ran last."""
+        mine = [group for group in self.all if group.sweep == sweep]
+        presets = sorted({group.preset for group in mine})
+        chosen = [group for group in mine if preset in (None, group.preset)]
+        if not chosen:
+            there = f"presets: {', '.join(presets)}" if mine else f"sweeps: {', '.join(sorted({g.sweep for g in self.all})) or 'none'}"
+            asked = f"{sweep} at preset {preset}" if preset else sweep
+            raise UsageError(f"{self.where} has no finished verifier run of sweep {asked}; {there}")
+        if preset is None and len(presets) > 1:
+            raise UsageError(f"sweep {sweep} has finished runs at the presets {', '.join(presets)}: choose with --preset")
+        return max(chosen, key=lambda group: max(cell.run.start_time for cell in group.cells))
+
+
+def _level(group: "SweepRuns", text: str) -> str:
+    factor, equals, value = text.partition("=")
+    if equals and factor != group.factor:
+        raise UsageError(f"{text!r}: sweep {group.sweep} varies {group.factor}, not {factor}")
+    level = value if equals else text
+    if level not in group.levels:
+        raise UsageError(f"{group.factor}={level} has no finished run in sweep {group.sweep}, preset {group.preset}; "
+                         f"levels: {', '.join(group.levels)}")
+    return level
+
+
+def _plain(test: "LevelTest") -> dict[str, Any]:
+    from analysis.level_tests import verdict
+
+    return {**asdict(test), "ci95": list(test.ci95) if test.ci95 else None, "verdict": verdict(test)}
+
+
+def _show(title: str, tests: "Sequence[tuple[str, LevelTest]]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from analysis.level_tests import verdict
+
+    console = Console(highlight=False)
+    if not console.is_terminal:  # for a pipe: nothing cut
+        console.width = 200
+    console.print(title, markup=False, soft_wrap=True)
+    table = Table(box=None)
+    for column in ("metric", "seeds", "A - B", "95 %", "p", "p (Holm)", ""):
+        table.add_column(column, no_wrap=True)
+    for arm, test in tests:
+        ends = f"{test.ci95[0]:+.4f} to {test.ci95[1]:+.4f}" if test.ci95 else ""
+        numbers = ["-" if value is None else f"{value:.4f}" for value in (test.difference, test.p, test.p_holm)]
+        table.add_row(f"{test.metric} {arm}".strip(), str(test.seeds), numbers[0], ends, *numbers[1:], verdict(test))
+    console.print(table)

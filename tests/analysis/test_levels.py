@@ -1,0 +1,175 @@
+"""Levels beside the baseline, from a real store: table, figure, command; what may be said and what not."""
+
+import csv
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from analysis import discrimination_calibration, level_tests, rm_at_k, style, sweep_table
+from analysis.tracked import group_runs
+from rmlab.configuration import load_program
+from rmlab.errors import DataError, UsageError
+from rmlab.metrics.report import report
+from rmlab.metrics.scores import Scores
+from rmlab.metrics.sweep_levels import FAMILY, compare_levels
+from rmlab.paths import REPOSITORY
+from rmlab.tracking.bundles.exporting import export_runs
+from rmlab.tracking.query import runs
+from rmlab.tracking.run import RunLogger
+from rmlab.tracking.store import Store
+from rmlab.verifiers.score_table import write_score_table
+
+TASKS = 24
+
+
+def track(store, folder, factor, level, seed, quality, *, place, baseline, arm=""):
+    """One verifier run: the labels and the luck of attempts are those of all runs, noise and quality its own."""
+    rng = np.random.default_rng(0)
+    label, shared = rng.random(TASKS * 4) < 0.5, rng.normal(size=TASKS * 4)
+    own = np.random.default_rng([seed, place]).normal(0, 0.4, TASKS * 4)
+    names = np.repeat([f"t{i}" for i in range(TASKS)], 4)
+    scores = Scores.of(names, 1 / (1 + np.exp(-(quality * (label - 0.5) + shared + own))), label)
+    write_score_table(folder / "scores.parquet", scores)
+    tags = {"sweep": factor, "preset": "smoke", "factor": factor, "level": level, "arm": arm, "baseline": baseline,
+            "place": str(place), "config_hash": f"{factor}{level}{seed}{arm}", "control_hash": "c0"}
+    with RunLogger.start(store, factor, f"{factor}={level} s{seed}", kind="verifier", tags=tags, params={"seed": seed}) as run:
+        run.json("report.json", report(scores, replicates=20))
+        run.json("baselines.json", {})
+        run.artifact(folder / "scores.parquet")
+    return scores
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch, empty_database):
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "mlflow.db").write_bytes(empty_database.read_bytes())
+    return Store.open(None)
+
+
+@pytest.fixture
+def words(store, tmp_path):
+    """A sweep whose levels are words: `good` is better than the baseline, `same` is not."""
+    scores = {(level, seed): track(store, tmp_path, "mixture", level, seed, quality, place=place, baseline="usual")
+              for place, (level, quality) in enumerate([("usual", 1.0), ("good", 6.0), ("same", 1.0)]) for seed in range(3)}
+    return scores
+
+
+def the_group(store, sweep="mixture"):
+    [group] = [g for g in group_runs(runs(store, tags={"kind": "verifier"})) if g.sweep == sweep]
+    return group
+
+
+def test_the_table_and_the_csv_say_what_the_test_says(store, words):
+    group = the_group(store)
+    assert group.levels == ["usual", "good", "same"], "words in the order of the sweep file"
+    assert group.baseline == "usual"
+    by_hand = compare_levels([words["usual", s] for s in range(3)], {lv: [words[lv, s] for s in range(3)] for lv in ("good", "same")})
+    assert [group.tests["", t.level, t.metric] for t in by_hand] == by_hand
+    assert group.tests["", "good", "auc_within_task"].shown
+    assert not group.tests["", "same", "auc_within_task"].shown
+    text = sweep_table.as_markdown(group)
+    [good] = [line for line in text.splitlines() if line.startswith("| good | AUC within task")]
+    [same] = [line for line in text.splitlines() if line.startswith("| same | AUC within task")]
+    assert good.endswith("| higher |")
+    assert same.endswith("| no difference shown |")
+    rows = {row["level"]: row for row in sweep_table.rows(group)}
+    assert rows["good"]["auc_within_task_verdict"] == "higher"
+    assert rows["usual"]["auc_within_task_verdict"] is None
+    assert "differences are shown at 5 % after Holm's correction over all of them" in level_tests.note(group)
+
+
+def test_the_figure_holds_every_test(store, words, tmp_path):
+    load_program("figures").main(["differences", "rm_at_k", "discrimination_calibration", "reliability"], out=tmp_path / "out")
+    drawn = list(csv.DictReader((tmp_path / "out" / "mixture" / "smoke-c0" / "differences.csv").open()))
+    tests = the_group(store).tests
+    assert [(row["level"], row["metric"]) for row in drawn] == [
+        (level, metric) for metric in FAMILY for level in ("good", "same")]
+    for row in drawn:
+        test = tests["", row["level"], row["metric"]]
+        assert row["verdict"] == level_tests.verdict(test)
+        if test.difference is not None:
+            assert float(row["difference"]) == pytest.approx(test.difference)
+
+
+def test_two_seeds_are_no_test_and_no_baseline_is_said(store, tmp_path):
+    for level, place in (("100", 0), ("1000", 1)):
+        for seed in range(2):
+            track(store, tmp_path, "data_scale", level, seed, 1.0, place=place, baseline="100")
+    group = the_group(store, "data_scale")
+    assert {level_tests.verdict(t) for t in group.tests.values()} == {"no test: 2 of at least 3 seeds"}
+    assert level_tests.note(group).endswith("no test (2 seeds, at least 3 are needed).")
+    assert not any(level_tests.is_shown(group, *key) for key in group.tests)
+    track(store, tmp_path, "lonely", "a", 0, 1.0, place=0, baseline="")
+    track(store, tmp_path, "lonely", "b", 0, 1.0, place=1, baseline="")
+    assert level_tests.note(the_group(store, "lonely")) == "Levels are not compared: the runs do not name a baseline."
+
+
+def test_holm_covers_all_arms_and_each_arm_has_its_own_baseline(store, tmp_path):
+    for arm in ("epochs", "steps"):
+        for place, level in enumerate(("100", "1000")):
+            for seed in range(3):
+                track(store, tmp_path, "data_scale", level, seed, 1.0 + place, place=place, baseline="100", arm=arm)
+    group = the_group(store, "data_scale")
+    assert len(group.tests) == 2 * len(FAMILY)
+    tested = sorted(t.p for t in group.tests.values() if t.p is not None)
+    smallest = min(t.p_holm for t in group.tests.values() if t.p is not None)
+    assert smallest == pytest.approx(min(1.0, tested[0] * len(tested)))
+
+
+def test_two_levels_on_the_command_line(store, words, tmp_path, capsys):
+    compare = load_program("compare_levels").main
+    found = compare("mixture=good", "usual", "mixture")
+    group = the_group(store)
+    assert (found["a"], found["b"], found["family"]) == ("good", "usual", 6)
+    assert {t["metric"]: t["p_holm"] for t in found["tests"]} == {m: group.tests["", "good", m].p_holm for m in FAMILY}
+    assert "higher" in capsys.readouterr().out
+    other = compare("usual", "good", "mixture", as_json=True)
+    assert {t["metric"]: t["difference"] for t in other["tests"]} == pytest.approx(
+        {t["metric"]: -t["difference"] for t in found["tests"]})
+    assert json.loads(capsys.readouterr().out) == other
+    export_runs(store, tmp_path / "b.zip", show=False)
+    assert compare("good", "usual", "mixture", source=str(tmp_path / "b.zip")) == found
+    wrong = {("x", "usual", "mixture"): "mixture=x has no finished run", ("good", "usual", "nothing"): "sweeps: mixture",
+             ("scale=1", "usual", "mixture"): "varies mixture, not scale", ("good", "good", "mixture"): "are one level"}
+    for arguments, said in wrong.items():
+        with pytest.raises(UsageError, match=said):
+            compare(*arguments)
+    with pytest.raises(UsageError, match="at preset demo; presets: smoke"):
+        compare("good", "usual", "mixture", preset="demo")
+
+
+def test_the_seeds_of_one_level_against_each_other(store, tmp_path, capsys):
+    for seed in range(6):
+        track(store, tmp_path, "aa", "64", seed, 1.0, place=seed, baseline="64")
+    found = load_program("compare_levels").halves("aa")
+    assert (found["seeds"], found["splits"]) == ([0, 1, 2, 3, 4, 5], 10)
+    assert {t["metric"] for t in found["declared"]} == set(FAMILY)
+    assert "seeds [3, 4, 5] against seeds [0, 1, 2]" in capsys.readouterr().out
+    track(store, tmp_path, "aa", "128", 0, 1.0, place=9, baseline="64")
+    with pytest.raises(UsageError, match="has the levels 64, 128: name one"):
+        load_program("compare_levels").halves("aa")
+    with pytest.raises(DataError, match="1 seeds do not make two halves"):
+        load_program("compare_levels").halves("aa", level="128")
+
+
+def test_wrong_calls_are_one_line(store):
+    for arguments in (["compare"], ["compare", "a"], ["compare", "a", "b", "--halves", "--sweep", "aa"], ["compare", "--halves"]):
+        done = subprocess.run([sys.executable, "-m", "rmlab.cli", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "rmlab: name two" in done.stderr
+
+
+def test_nine_levels_of_words_are_drawn(store, tmp_path):
+    for place, level in enumerate(["all", "algorithms", "functional", "stdlib", "symbolic", "without_algorithms", "without_functional",
+                                   "without_stdlib", "without_symbolic"]):
+        track(store, tmp_path, "source_composition", level, 0, 1.0, place=place, baseline="all")
+    group = the_group(store, "source_composition")
+    assert rm_at_k.draw(group, tmp_path / "out")
+    assert discrimination_calibration.draw(group, tmp_path / "out")
+    assert len(set(style.level_colours(group.levels, ordered=False).values())) == 9
+    assert style.grid(9) == (2, 5)
+    assert style.grid(4) == (1, 4)
