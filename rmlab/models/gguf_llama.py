@@ -150,7 +150,9 @@ def write_model(llama: GgufLlama, folder: Path, record: Mapping[str, Any]) -> Pa
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from rmlab.models.gguf_tokenizer import gguf_tokenizer
+    from rmlab.models.pretrained import no_bars
 
+    no_bars()
     config = LlamaConfig(**llama.config, bos_token_id=None, eos_token_id=llama.tokens.index("<|im_end|>"))
     with torch.device("meta"):
         model = LlamaForCausalLM(config)

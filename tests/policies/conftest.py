@@ -4,12 +4,16 @@ from typing import Any
 
 import pytest
 
+from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.models.config import ModelConfig, TokenizerConfig
 from rmlab.models.tokenizer import Tokenizer, train_tokenizer
 from rmlab.paths import STARTER
-from rmlab.trajectories.store import TrajectorySet, read_trajectories
+from rmlab.policies.config import ScriptedConfig
+from rmlab.policies.rollout import plan, rollout
+from rmlab.policies.scripted import ScriptedPolicy
+from rmlab.trajectories.store import TrajectorySet
 
 TINY = ModelConfig(hidden_size=32, layers=2, heads=4, kv_heads=2, head_dim=16, intermediate_size=64, max_positions=512)
 
@@ -26,13 +30,16 @@ def starter_tasks(sandbox: Sandbox) -> LoadedTasks:
 
 
 @pytest.fixture(scope="session")
-def starter_pool() -> TrajectorySet:
-    return read_trajectories(STARTER / "trajectories.parquet", ["supervised", "validation"])
+def few_attempts(sandbox: Sandbox, starter_tasks: LoadedTasks) -> TrajectorySet:
+    """60 scripted attempts of the supervised part, 5 of the validation part."""
+    script = {"careful": ScriptedPolicy("careful", ScriptedConfig())}
+    planned = plan(starter_tasks.part("supervised")[::30][:30], ["careful"], 2) + plan(starter_tasks.part("validation")[:5], ["careful"], 1)
+    return TrajectorySet(tuple(rollout(planned, script, sandbox, EnvironmentConfig(), seed=0)), {})
 
 
 @pytest.fixture(scope="session")
-def tokenizer(starter_pool: TrajectorySet) -> Tokenizer:
-    few = starter_pool.part("supervised").trajectories[:400]
+def tokenizer(few_attempts: TrajectorySet) -> Tokenizer:
+    few = few_attempts.trajectories
     return train_tokenizer(["\n".join(m.content for m in t.messages) for t in few], TokenizerConfig(vocab_size=512))
 
 

@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import file_fingerprint
 from rmlab.models.tokenizer import load_tokenizer
+from rmlab.tracking.query import runs
+from rmlab.tracking.store import Store
 from rmlab.trajectories.store import TrajectorySet, write_trajectories
 
 QUICK = ["tracked=false", "runtime=cpu", "runtime.progress=false", "training.threads=1", "training.epochs=1", "training.batch_size=8",
@@ -14,14 +17,18 @@ QUICK = ["tracked=false", "runtime=cpu", "runtime.progress=false", "training.thr
          "held_out.attempts=2", "held_out.max_action_tokens=8", "held_out.parts=[validation]"]
 
 
-def test_from_a_base_to_a_policy_that_collects(base_folder: Path, starter_pool: TrajectorySet, tmp_path: Path,
+def test_from_a_base_to_a_policy_that_collects(base_folder: Path, few_attempts: TrajectorySet, empty_database: Path, tmp_path: Path,
                                                capsys: pytest.CaptureFixture[str]) -> None:
-    demonstrations = tmp_path / "demonstrations.parquet"
-    few = [*starter_pool.part("supervised").trajectories[:60], *starter_pool.part("validation").trajectories[:5]]
-    write_trajectories(demonstrations, few)
+    demonstrations, store = tmp_path / "demonstrations.parquet", tmp_path / "mlflow.db"
+    shutil.copy(empty_database, store)
+    write_trajectories(demonstrations, few_attempts.trajectories)
     folder = load_program("train_policy").main([*QUICK, "model=path", f"model.pretrained={base_folder}",
                                                 f"demonstrations.paths=[{demonstrations}]", f"output={tmp_path / 'policy'}",
-                                                "snapshots=[0.5]"])
+                                                "snapshots=[0.5]", "tracked=true", f"tracking.uri=sqlite:///{store}"])
+    (run,) = runs(Store.open(f"sqlite:///{store}"), ["policies"])
+    assert (run.tags["kind"], run.status) == ("warm_start", "finished")
+    assert run.series("train/loss")
+    assert run.artifact("policy/policy.json").is_file()
     weaker = json.loads((tmp_path / "policy-at-0.5" / "policy.json").read_text())
     assert weaker["trained"] == 0.5
     assert weaker["held_out"]["validation_greedy"]["attempts"] == 2
@@ -46,12 +53,12 @@ def test_from_a_base_to_a_policy_that_collects(base_folder: Path, starter_pool: 
     assert stated["pass_at_1"] == {name: found["pass_at_1"] for name, found in record["held_out"].items()}
 
 
-def test_what_is_missing_is_said(base_folder: Path, starter_pool: TrajectorySet, tmp_path: Path) -> None:
+def test_what_is_missing_is_said(base_folder: Path, few_attempts: TrajectorySet, tmp_path: Path) -> None:
     program = load_program("train_policy")
     with pytest.raises(UsageError, match="model=tiny has no weights"):
         program.main(["model=tiny"])
     none = tmp_path / "none.parquet"
-    write_trajectories(none, starter_pool.part("validation").trajectories[:3])
+    write_trajectories(none, few_attempts.part("validation").trajectories[:3])
     with pytest.raises(DataError, match="no attempt of the supervised part"):
         program.main([*QUICK, "model=path", f"model.pretrained={base_folder}", f"demonstrations.paths=[{none}]", f"output={tmp_path}/p"])
     with pytest.raises(UsageError, match=r"held_out\.parts=supervised"):
@@ -65,4 +72,5 @@ def test_shipped_configurations_compose() -> None:
     assert cuda.engine.dtype == "bfloat16"
     assert compose("train_policy").engine.overlap is False
     assert compose("collect", ["policy=[language]", "language.language.model=x"]).language.language.temperature == 1.0
+    assert compose("train_verifier", ["model=smollm2_135m"]).model.pretrained.endswith("cache/models/smollm2_135m")
     assert compose("train_verifier", ["model=path", "model.pretrained=x"]).model.pretrained == "x"
