@@ -32,7 +32,7 @@ from rmlab.microswe.sandbox import Limits, Sandbox
 from rmlab.models.lora_config import LoraConfig
 from rmlab.paths import runs_folder
 from rmlab.policies.engine import EngineConfig
-from rmlab.rl.config import SEMANTICS, AlgorithmConfig, LimitsConfig, LoopConfig, RewardConfig, WatchConfig
+from rmlab.rl.config import SEMANTICS, AlgorithmConfig, LimitsConfig, LoopConfig, RewardConfig, Unread, WatchConfig
 from rmlab.rl.references import Reference, find_model
 from rmlab.tracking.config import TrackingConfig, sweep_tags
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
@@ -59,12 +59,14 @@ class ArithmeticConfig:
 class RLRun:
     """Everything that makes one policy. start: a folder, a run or a cell. verifier: likewise; "" where nobody scores.
 
-    With reward=execution a verifier pays nothing and is watched all the same. name: of the policy in its trajectories.
-    keep_model: the trained policy becomes an artifact. workers: of the sandbox.
+    With reward=execution a verifier pays nothing and is watched all the same. over_length: what becomes of an attempt that a
+    verifier cannot read whole. name: of the policy in its trajectories. keep_model: the trained policy becomes an artifact.
+    workers: of the sandbox.
     """
 
     start: str = MISSING
     verifier: str = ""
+    over_length: Unread = Unread.error
     tasks: str = MISSING
     name: str = "policy"
     seed: int = 0
@@ -178,7 +180,7 @@ def make_loop(settings: RLRun, loaded: LoadedTasks, sandbox: Sandbox, start: Ref
     where = str(device.device.type)
     tokenizer = load_tokenizer(start.folder)
     learner = make_learner(start.folder, settings.lora, settings.optimizer, settings.seed, tokenizer.pad_id, device)
-    judge = load_judge(judges, settings.reward, where, settings.rl.batch_tokens, device.autocast) if judges else None
+    judge = load_judge(judges, settings.reward, where, settings.rl.batch_tokens, device.autocast, settings.over_length) if judges else None
     engine = LanguageEngine(learner.model, tokenizer, sandbox, settings.environment, settings.engine, where)
     tasks = {task.task_id: task for task in loaded.tasks}
     supplies = Supplies(engine, TaskSampler(loaded.part("rl"), settings.seed), judge, tasks, settings.reward, settings.algorithm,

@@ -95,7 +95,9 @@ def _judged(supplies: Supplies, rollouts: list[Rollout], group_N: Codes) -> Batc
     metrics = {**behaviour(rollouts), **paid(found), "groups_without_signal": float(gained.without_signal),
                "signal_share": 1 - gained.without_signal / max(gained.groups, 1)}
     if score_N is not None:
-        metrics |= {"mean_score": float(score_N.mean()), "score_beyond_truth": float(score_N.mean()) - metrics["true_rate"]}
+        assert supplies.judge is not None
+        mean = float(score_N.mean())
+        metrics |= {"verifier_cut_share": supplies.judge.cut_share, "mean_score": mean, "score_beyond_truth": mean - metrics["true_rate"]}
     return Batch(rollouts, found, score_N, gained.advantage_N, np.flatnonzero(gained.signal_N).tolist(), metrics)
 
 

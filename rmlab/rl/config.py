@@ -97,6 +97,14 @@ class Combine(StrEnum):
     lower_bound = "lower_bound"  # mean - bound_width × standard deviation over verifiers, at least 0
 
 
+class Unread(StrEnum):
+    """What becomes of an attempt that does not fit a verifier's context: it stops the run, or it is read in part (and counted)."""
+
+    error = "error"
+    truncate_middle = "truncate_middle"
+    truncate_head = "truncate_head"
+
+
 @dataclass
 class TransformConfig:
     """Changes of the score's logit. Each leaves something that offline metrics see as it is, and moves another.

@@ -6,7 +6,7 @@ policy that is paid nothing for what the verifier could not read learns to write
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -14,10 +14,11 @@ from rmlab.errors import DataError
 from rmlab.metrics.posthoc import CALIBRATORS
 from rmlab.metrics.table import table
 from rmlab.rl.advantages import Codes, Floats
-from rmlab.rl.config import Calibration, Combine, RewardConfig
+from rmlab.rl.config import Calibration, Combine, RewardConfig, Unread
 from rmlab.rl.references import Reference
 from rmlab.rl.transforms import transform
 from rmlab.trajectories.record import Trajectory
+from rmlab.verifiers.config import OverLength
 from rmlab.verifiers.scoring import Autocast
 from rmlab.verifiers.verifier import Verifier, load_verifier
 
@@ -35,6 +36,8 @@ class Judge:
     batch_tokens: int = 65536
     autocast: Autocast = nullcontext
     difficulty: Mapping[str, float] = field(default_factory=dict)
+    cut_share: float = 0.0
+    """Of the attempts scored last: the share that a verifier read in part."""
 
     def score(self, trajectories: Sequence[Trajectory]) -> Floats:
         """score_N in [0, 1]: calibrated, combined and transformed: what pays and what is watched.
@@ -43,17 +46,19 @@ class Judge:
         """
         if not trajectories:
             return np.zeros(0)
+        self.cut_share = 0.0
         score_VN = np.array([calibrate(self._scores(verifier, trajectories))
                              for verifier, calibrate in zip(self.verifiers, self.calibrate, strict=True)])
         return transform(combine(score_VN, self.config), groups_of(trajectories), self.config.transform, self._difficulty(trajectories))
 
     def _scores(self, verifier: Verifier, trajectories: Sequence[Trajectory]) -> Floats:
         encoded = verifier.encode(trajectories)
+        self.cut_share = max(self.cut_share, sum(e.n_tokens >= verifier.prompt.max_tokens for e in encoded) / len(encoded))
         unread = [e for e in encoded if e.ids is None]
         if unread:
             raise DataError(f"{len(unread)} of {len(encoded)} attempts do not fit the verifier's context of "
                             f"{verifier.prompt.max_tokens} tokens (the first has {unread[0].n_tokens}): a missing score is no "
-                            "reward. Take a verifier with a longer prompt.max_tokens, or with prompt.over_length=truncate_middle.")
+                            "reward. Set over_length=truncate_middle, or take a verifier with a longer prompt.max_tokens.")
         return verifier.score(encoded, batch_tokens=self.batch_tokens, autocast=self.autocast).score
 
     def _difficulty(self, trajectories: Sequence[Trajectory]) -> Floats | None:
@@ -80,11 +85,16 @@ def groups_of(trajectories: Sequence[Trajectory]) -> Codes:
 
 
 def load_judge(references: Sequence[Reference], config: RewardConfig, device: str, batch_tokens: int,
-               autocast: Autocast = nullcontext) -> Judge:
-    """A judge of saved verifiers. Raises DataError where one cannot be read, or has no validation scores to be calibrated on."""
+               autocast: Autocast = nullcontext, over_length: Unread = Unread.error) -> Judge:
+    """A judge of saved verifiers. over_length: what becomes of attempts that do not fit their context.
+
+    Raises DataError where one cannot be read, or has no validation scores to be calibrated on.
+    """
     verifiers, calibrators = [], []
     for reference in references:
         verifier = load_verifier(reference.folder)
+        if over_length is not Unread.error:
+            verifier = replace(verifier, prompt=replace(verifier.prompt, over_length=OverLength(over_length.value)))
         verifier.model.to(device)
         verifier.model.eval()
         verifiers.append(verifier)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rmlab.errors import DataError, StoreError
-from rmlab.rl.config import Calibration, Combine, RewardConfig
+from rmlab.rl.config import Calibration, Combine, RewardConfig, Unread
 from rmlab.rl.episodes_page import Shown, episodes_page
 from rmlab.rl.judges import calibrator, combine, load_judge
 from rmlab.rl.references import Reference, find_model
@@ -64,6 +64,11 @@ def test_a_judge_scores_all_or_fails_and_calibrates_by_validation(easy: Path, tm
     assert calibrated != pytest.approx(plain)
     with pytest.raises(DataError, match="1 of 5 attempts do not fit the verifier's context of 1024 tokens"):
         load_judge([reference], RewardConfig(), "cpu", 4096).score([*attempts, episode(9, True, longer=900)])
+    cut = load_judge([reference], RewardConfig(), "cpu", 4096, over_length=Unread.truncate_middle)
+    assert cut.score([*attempts, episode(9, True, longer=900)])[:4] == pytest.approx(plain)
+    assert cut.cut_share == 0.2
+    assert (cut.score(attempts) == plain).all()
+    assert cut.cut_share == 0
     with pytest.raises(DataError, match=r"calibration=isotonic is fitted on validation scores and .* is not there"):
         calibrator(Reference(tmp_path / "model"), Calibration.isotonic)
 
