@@ -13,7 +13,7 @@ from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from rmlab.trajectories.store import TrajectorySet, read_trajectories, write_trajectories
 
-TASKS_OF = {"supervised": 15, "verifier": 30, "validation": 2, "evaluation": 3}  # of each source
+TASKS_OF = {"supervised": 8, "verifier": 16, "validation": 2, "evaluation": 2}  # of each source
 
 
 @pytest.fixture(scope="session")
@@ -28,7 +28,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
             kept.add(task)
     path = tmp_path_factory.mktemp("few") / "trajectories.parquet"
     pool: TrajectorySet = write_trajectories(path, [t for t in whole.trajectories if t.task_id in kept], whole.metadata)
-    assert len(pool) > 1000
+    assert len(pool) > 500
     return path
 
 

@@ -137,3 +137,21 @@ def test_the_balance_loss_adds_to_the_gradient_and_not_to_the_loss() -> None:
 def test_impossible_experts() -> None:
     with pytest.raises(UsageError, match=r"experts_per_token=5 must be 1 to model\.experts=4"):
         scratch_model(replace(SHAPE, experts_per_token=5), 20, 0)
+
+
+def test_gone_on_with_the_series_of_the_routers_is_whole(tmp_path) -> None:
+    examples = [Example([3 + i % 2] * (4 + i % 5), 1 + i % 2) for i in range(32)]
+    training = TrainingConfig(epochs=2, batch_size=8, micro_batch_size=8)
+    often = RuntimeConfig(progress=False, checkpoint_seconds=0.0)
+
+    def run() -> tuple[list[tuple[int, dict[str, float]]], int, int]:
+        watched: list[tuple[int, dict[str, float]]] = []
+        took = train(scratch_model(SHAPE, 20, seed=0), examples, 0, accelerator(training, often), optimizer=OptimizerConfig(),
+                     training=training, runtime=often, seed=0, checkpoint=tmp_path / "checkpoint.safetensors",
+                     watch=lambda step, values: watched.append((step, values)))
+        return watched, took.resumed_at, took.tokens_here
+
+    whole, resumed = run(), run()
+    assert (whole[1], resumed[1]) == (0, 7)
+    assert resumed[0] == whole[0]
+    assert resumed[2] < whole[2] == 2 * sum(len(e.ids) for e in examples), "tokens of this process alone"
