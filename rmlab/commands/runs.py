@@ -15,15 +15,20 @@ def group() -> None:
     """Tracked runs."""
 
 
-@app.command("list", epilog="Example: `rmlab runs list --sweep data_scale`")
+@app.command("list", epilog="Example: `rmlab runs list --sweep data_scale --sort auc_within_task`")
 def list_runs(
     sweep: Annotated[str | None, typer.Option(help="Only runs of this sweep.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only runs of this kind: verifier, policy, collection, summary, ...")] = None,
+    sort: Annotated[str | None, typer.Option(help="By a metric, a parameter, name, started or minutes: largest first.")] = None,
+    ascending: Annotated[bool, typer.Option("--ascending", help="Smallest first.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="So many runs at most.")] = None,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Everything as CSV: all parameters and metrics.")] = False,
     store: StoreOption = None,
 ) -> None:
     """Tracked runs as a table, newest first."""
     from rmlab.tracking.listing import show_runs
 
-    show_runs(store, sweep)
+    show_runs(store, sweep, kind=kind, sort=sort, ascending=ascending, limit=limit, as_csv=as_csv)
 
 
 @app.command("export", epilog="Example: `rmlab runs export --sweep data_scale --without-models -o data_scale.zip`")

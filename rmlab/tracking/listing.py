@@ -1,34 +1,105 @@
-"""Tracked runs as a table on a terminal."""
+"""Tracked runs as a table on a terminal, or as CSV with everything that they measured."""
 
+import csv
+import difflib
+import sys
 import time
+from collections.abc import Sequence
 
+from rmlab.errors import UsageError
 from rmlab.tracking.heads import SOURCE_RUN
-from rmlab.tracking.query import runs
+from rmlab.tracking.query import TrackedRun, runs
 from rmlab.tracking.store import Store, default_uri
 
-SHOWN = {"eval/auc_within_task": "AUC within", "eval/auc_pooled": "AUC", "eval/ece_width_10": "ECE", "eval/rm_at_k": "RM@most"}
+SHOWN = {"eval/auc_within_task": "AUC within", "eval/auc_pooled": "AUC", "eval/ece_width_10": "ECE", "eval/rm_at_k": "RM@most",
+         "rl/pass_at_1": "pass@1"}
+PREFIXES = ("", "eval/", "rl/", "train/")
+FACTS = ("name", "kind", "status", "sweep", "preset", "level", "arm", "started", "minutes")
 
 
-def show_runs(uri: str | None, sweep: str | None) -> None:
-    """Prints the runs of a store (of one sweep), newest first."""
+def show_runs(uri: str | None = None, sweep: str | None = None, *, kind: str | None = None, sort: str | None = None,
+              ascending: bool = False, limit: int | None = None, as_csv: bool = False) -> None:
+    """Prints the runs of a store, newest first.
+
+    sweep, kind: only such runs. sort: a metric, a parameter or one of FACTS, largest first (smallest where ascending); runs
+    without it come last. limit: so many lines. as_csv: all parameters and metrics (the last value of each) as CSV.
+    Raises UsageError for a name to sort by that no run has.
+    """
+    store = Store.existing(uri)
+    tags = {name: value for name, value in (("sweep", sweep), ("kind", kind)) if value}
+    found = runs(store, tags=tags) if store else []
+    if not found:
+        print(f"no runs{''.join(f' of {name} {value}' for name, value in tags.items())} in {uri or default_uri()}",
+              file=sys.stderr if as_csv else sys.stdout)
+        return
+    if sort:
+        found = by(found, sort, ascending)
+    chosen = found[:limit]
+    if as_csv:
+        _write_csv(chosen)
+    else:
+        _draw(chosen)
+        if len(chosen) < len(found):
+            print(f"{len(chosen)} of {len(found)} runs")
+
+
+def by(found: Sequence[TrackedRun], name: str, ascending: bool = False) -> list[TrackedRun]:
+    """Runs in the order of a metric, a parameter or a fact: numbers by size, words by the alphabet; runs without it last."""
+    names = {key for run in found for key in (*run.metrics, *run.params, *FACTS)}
+    key = next((prefix + name for prefix in PREFIXES if prefix + name in names), None)
+    if key is None:
+        close = difflib.get_close_matches(name, sorted({known.rpartition("/")[2] for known in names}), n=2)
+        hint = f" (did you mean {' or '.join(close)}?)" if close else ""
+        raise UsageError(f"--sort {name}: no run has a metric or parameter of that name{hint}")
+    values = {run.run_id: value for run in found if (value := _value(run, key)) not in (None, "")}
+    there = [run for run in found if run.run_id in values]
+    try:
+        numbers = {run_id: float(value) for run_id, value in values.items()}
+        there.sort(key=lambda run: numbers[run.run_id], reverse=not ascending)
+    except (TypeError, ValueError):
+        there.sort(key=lambda run: str(values[run.run_id]), reverse=not ascending)
+    return there + [run for run in found if run.run_id not in values]
+
+
+def _value(run: TrackedRun, key: str) -> str | float | None:
+    if key in run.metrics:
+        return run.metrics[key]
+    return run.params[key] if key in run.params else _facts(run)[key] if key in FACTS else None
+
+
+def _facts(run: TrackedRun) -> dict[str, str]:
+    status = f"{run.status} (reused)" if SOURCE_RUN in run.tags else run.status
+    minutes = f"{(run.end_time - run.start_time) / 60_000:.1f}" if run.end_time else ""
+    started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.start_time / 1000))
+    tags = {name: run.tags.get(name, "") for name in ("kind", "sweep", "preset", "level", "arm")}
+    return {"name": run.name, "status": status, **tags, "started": started, "minutes": minutes}
+
+
+def _draw(found: Sequence[TrackedRun]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    store = Store.existing(uri)
-    found = runs(store, tags={"sweep": sweep} if sweep else None) if store else []
-    if not found:
-        print(f"no runs{f' of sweep {sweep}' if sweep else ''} in {uri or default_uri()}")
-        return
+    shown = [name for name in SHOWN if any(name in run.metrics for run in found)]
     table = Table(box=None)
-    for name in ("run", "kind", "status", "preset", *SHOWN.values(), "minutes", "started", "id"):
+    for name in ("run", "kind", "status", "preset", *(SHOWN[name] for name in shown), "minutes", "started", "id"):
         table.add_column(name, no_wrap=True)
     for run in found:
-        status = f"{run.status} (reused)" if SOURCE_RUN in run.tags else run.status
-        minutes = f"{(run.end_time - run.start_time) / 60_000:.1f}" if run.end_time else ""
-        values = [f"{run.metrics[name]:.3f}" if name in run.metrics else "" for name in SHOWN]
-        started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.start_time / 1000))
-        table.add_row(run.name, run.tags.get("kind", ""), status, run.tags.get("preset", ""), *values, minutes, started, run.run_id)
+        facts = _facts(run)
+        values = [f"{run.metrics[name]:.3f}" if name in run.metrics else "" for name in shown]
+        table.add_row(*(facts[name] for name in ("name", "kind", "status", "preset")), *values, facts["minutes"], facts["started"], run.run_id)
     console = Console(highlight=False)
     if not console.is_terminal:  # for a pipe: nothing cut
         console.width = 1000
     console.print(table, soft_wrap=True)
+
+
+def _write_csv(found: Sequence[TrackedRun]) -> None:
+    params = sorted({name for run in found for name in run.params})
+    metrics = sorted({name for run in found for name in run.metrics})
+    hashes = ["config_hash", "control_hash", "commit", "device"]
+    rows = csv.writer(sys.stdout, lineterminator="\n")
+    rows.writerow(["run_id", *FACTS, *hashes, *(f"param {name}" for name in params), *metrics])
+    for run in found:
+        facts = _facts(run)
+        rows.writerow([run.run_id, *(facts[name] for name in FACTS), *(run.tags.get(name, "") for name in hashes),
+                       *(run.params.get(name, "") for name in params), *(run.metrics.get(name, "") for name in metrics)])

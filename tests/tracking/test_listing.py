@@ -1,0 +1,52 @@
+import csv
+import io
+
+import pytest
+
+from rmlab.errors import UsageError
+from rmlab.tracking.listing import show_runs
+from rmlab.tracking.run import RunLogger
+from rmlab.tracking.store import Store
+
+
+@pytest.fixture
+def filled(store: Store) -> Store:
+    for seed, auc in enumerate((0.6, 0.8, 0.7)):
+        tags = {"sweep": "data_scale", "preset": "demo", "level": "9", "config_hash": f"c{seed}"}
+        with RunLogger.start(store, "data_scale", f"data_scale=9 s{seed}", kind="verifier", tags=tags,
+                             params={"seed": seed, "learning_rate": 10.0 ** -seed}) as run:
+            run.metrics({"eval/auc_within_task": auc})
+            run.metric("eval/rm_at_k", 0.1, 1)
+            run.metric("eval/rm_at_k", 0.2, 16)
+    with RunLogger.start(store, "policies", "grpo", kind="policy"):
+        pass
+    return store
+
+
+def names(capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [line.split("  ")[0].strip() for line in capsys.readouterr().out.splitlines()[1:]]
+
+
+def test_runs_are_sorted_chosen_and_counted(filled: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    show_runs(sort="auc_within_task")
+    assert names(capsys) == ["data_scale=9 s1", "data_scale=9 s2", "data_scale=9 s0", "grpo"]
+    show_runs(sort="eval/auc_within_task", ascending=True, limit=2)
+    assert names(capsys) == ["data_scale=9 s0", "data_scale=9 s2", "2 of 4 runs"]
+    show_runs(sort="learning_rate", kind="verifier")
+    assert names(capsys) == ["data_scale=9 s0", "data_scale=9 s1", "data_scale=9 s2"], "numbers, not words"
+    show_runs(sort="name", ascending=True, sweep="data_scale")
+    assert names(capsys) == ["data_scale=9 s0", "data_scale=9 s1", "data_scale=9 s2"]
+    show_runs(kind="policy")
+    assert names(capsys) == ["grpo"]
+    show_runs(kind="nothing")
+    assert capsys.readouterr().out.startswith("no runs of kind nothing in sqlite:///")
+    with pytest.raises(UsageError, match=r"--sort auc_within_tas: no run has .*auc_within_task"):
+        show_runs(sort="auc_within_tas")
+
+
+def test_csv_has_everything(filled: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    show_runs(sweep="data_scale", sort="seed", ascending=True, as_csv=True)
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [row["name"] for row in rows] == ["data_scale=9 s0", "data_scale=9 s1", "data_scale=9 s2"]
+    assert [(row["param seed"], row["eval/auc_within_task"], row["eval/rm_at_k"], row["config_hash"], row["status"]) for row in rows] == [
+        ("0", "0.6", "0.2", "c0", "finished"), ("1", "0.8", "0.2", "c1", "finished"), ("2", "0.7", "0.2", "c2", "finished")]
