@@ -38,6 +38,15 @@ def test_every_reward_composes(reward: str) -> None:
     assert compose("rl", ["start=somewhere", f"reward={reward}"]).reward.unfinished == -0.5
 
 
+@pytest.mark.parametrize(("preset", "steps", "dtype"), [("smoke", 2, "float32"), ("demo", 10, "float32"), ("small", 60, "bfloat16"),
+                                                       ("paper", 400, "bfloat16")])
+def test_every_preset_composes_over_the_defaults(preset: str, steps: int, dtype: str) -> None:
+    load_program("rl")
+    config = compose("rl", ["start=somewhere", f"rl_preset={preset}"])
+    assert (config.rl.steps, config.training.dtype.value, config.engine.dtype) == (steps, dtype, dtype)
+    assert compose("rl", ["start=somewhere", f"rl_preset={preset}", "rl.steps=7"]).rl.steps == 7
+
+
 @pytest.mark.slow
 def test_the_reward_rises_by_more_than_noise_over_three_seeds(easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs = [trained(easy, tmp_path, monkeypatch, f"seed={seed}", "rl.steps=8", "watch.every=0") for seed in range(3)]
