@@ -129,14 +129,14 @@ def accumulate(model: Any, batch: Sequence[Taught], pad_id: int, training: Train
 
 
 def padded(lessons: Sequence[Taught], pad_id: int, rows: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """ids_BT and taught_BT on the device, right-padded to a multiple of WIDTH and to at least `rows` rows."""
+    """ids_BT on the device and taught_BT on the CPU, right-padded to a multiple of WIDTH and to at least `rows` rows."""
     width = -(-max(len(lesson.ids_T) for lesson in lessons) // WIDTH) * WIDTH if device != "cpu" else max(len(x.ids_T) for x in lessons)
     ids_BT = np.full((max(rows, len(lessons)), width), pad_id, dtype=np.int64)
     taught_BT = np.zeros(ids_BT.shape, dtype=np.bool_)
     for ids_T, taught_T, lesson in zip(ids_BT, taught_BT, lessons, strict=False):  # rows behind the last lesson are padding
         ids_T[: len(lesson.ids_T)] = lesson.ids_T
         taught_T[: len(lesson.ids_T)] = lesson.taught_T
-    return torch.from_numpy(ids_BT).to(device), torch.from_numpy(taught_BT).to(device)
+    return torch.from_numpy(ids_BT).to(device), torch.from_numpy(taught_BT)
 
 
 def autocast(device: str, dtype: Dtype) -> AbstractContextManager[Any]:

@@ -15,11 +15,12 @@ def token_logprobs(model: Any, ids_BT: torch.Tensor, wanted_BT: torch.Tensor, te
     """logprob_BT (float32, natural logarithm): of the token at position t given those before it; 0 where it is not wanted.
 
     model: a transformers causal language model; gradients flow. ids_BT: right-padded, so causal attention needs no mask.
-    wanted_BT: bool; its first column must be False (nothing comes before it). temperature: as tokens were sampled; 0 counts
+    wanted_BT: bool; its first column must be False (nothing comes before it); on the CPU it costs no wait for the device.
+    temperature: as tokens were sampled; 0 counts
     as 1. entropy: the second value is entropy_BT in nats, 0 where not wanted; else None. entropy_gradient: it is differentiable.
     """
     hidden_BTH = model.get_decoder()(input_ids=ids_BT, use_cache=False).last_hidden_state
-    row_N, column_N = wanted_BT.nonzero(as_tuple=True)
+    row_N, column_N = (index_N.to(ids_BT.device) for index_N in wanted_BT.nonzero(as_tuple=True))
     logits_NV = model.get_output_embeddings()(hidden_BTH[row_N, column_N - 1]).float() / (temperature or 1.0)
     logprob_N = -cross_entropy(logits_NV, ids_BT[row_N, column_N], reduction="none")
     logprob_BT = torch.zeros(ids_BT.shape, device=ids_BT.device).index_put((row_N, column_N), logprob_N)
