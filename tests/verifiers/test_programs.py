@@ -50,7 +50,7 @@ def test_every_preset_composes(preset: str) -> None:
     assert isinstance(program._settings(config), program.VerifierRun)
 
 
-@pytest.mark.parametrize("group", ["model", "optimizer", "training", "prompt", "evaluation", "data", "tracking", "runtime"])
+@pytest.mark.parametrize("group", ["model", "optimizer", "training", "prompt", "objective", "evaluation", "data", "tracking", "runtime"])
 def test_every_choice_of_every_group_composes(group: str) -> None:
     program = load_program("train_verifier")
     for path in (CONF / group).glob("*.yaml"):
