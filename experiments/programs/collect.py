@@ -10,11 +10,11 @@ import json
 import shlex
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
 
 EXPERIMENT, KIND = "collections", "collection"
+NOT_HASHED = ("tasks", "language", "output", "workers", "batch", "progress", "tracked", "tracking")
+"""Tasks and language models count by what they hold, not by where they lie; results depend on none of the others."""
 
 
 @dataclass
@@ -119,6 +121,7 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
             } | ({"language_policies": json.dumps(models)} if models else {}))
             if logger is not None:
                 _log(logger, pool, loaded, settings, str(sandbox.isolation))
+                logger.tags({"config_hash": config_hash(config, loaded.fingerprint, models), "device": devices(settings)})
                 logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
     print(summary(pool, Path(settings.output)))
     return pool
@@ -152,6 +155,22 @@ def _log(logger: "RunLogger", pool: TrajectorySet, loaded: LoadedTasks, settings
     logger.tags({"dataset": pool.fingerprint, "isolation": isolation})
     logger.metrics({"collect/trajectories": len(pool), "collect/resolved_rate": resolved_rate(pool)})
     logger.artifact(Path(settings.output))
+
+
+def config_hash(config: DictConfig, tasks: str, models: Mapping[str, Any]) -> str:
+    """Of everything that can change a collection. tasks: fingerprint; models: what language policies are, by name."""
+    plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, enum_to_str=True))
+    changes = {key: value for key, value in plain.items() if key not in NOT_HASHED}
+    return fingerprint({"program": "collect", "config": changes, "tasks": tasks, "models": dict(models)})
+
+
+def devices(settings: CollectConfig) -> str:
+    """Where language models played, `cpu` where all policies are scripts."""
+    if not settings.language:
+        return "cpu"
+    from rmlab.training.device import resolve_device
+
+    return " ".join(sorted({str(resolve_device(model.device)) for model in settings.language.values()}))
 
 
 def resolved_rate(pool: TrajectorySet) -> float | None:

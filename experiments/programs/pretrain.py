@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
@@ -24,6 +24,7 @@ import rmlab
 from rmlab.configuration import compose, load_program
 from rmlab.errors import RmlabError, UsageError
 from rmlab.files import atomic_folder, write_text
+from rmlab.fingerprint import fingerprint
 from rmlab.models.config import ModelConfig
 from rmlab.models.tokenizer import Tokenizer, train_tokenizer
 from rmlab.paths import REPOSITORY
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from rmlab.training.packing import Rows
 
 EXPERIMENT, KIND = "pretraining", "pretrain"
+NOT_HASHED = ("corpus", "text", "output", "only_corpus", "tracked", "tracking", "runtime")
 TOKENIZER_CHARACTERS = 6_000_000  # of each kind of document
 POINTS = 200  # of each series in log.json
 
@@ -93,9 +95,17 @@ def run(config: DictConfig, command: str = "rmlab pretrain") -> Path | None:
         if logger:
             logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
             logger.params({"seed": settings.seed, "model_parameters": model.num_parameters(), "tokens": took.tokens})
+            logger.tags({"config_hash": config_hash(config, corpus.fingerprint), "device": took.device})
             logger.artifact(folder)
     _say(folder, took, model)
     return folder
+
+
+def config_hash(config: DictConfig, corpus: str) -> str:
+    """Of everything that can change a base model. corpus: fingerprint of the text, which stands for what it was built from."""
+    plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, enum_to_str=True))
+    changes = {key: value for key, value in plain.items() if key not in NOT_HASHED}
+    return fingerprint({"program": "pretrain", "config": changes, "corpus": corpus})
 
 
 def the_corpus(settings: PretrainConfig) -> Corpus:

@@ -86,7 +86,8 @@ def _draw(found: Sequence[TrackedRun]) -> None:
     for run in found:
         facts = _facts(run)
         values = [f"{run.metrics[name]:.3f}" if name in run.metrics else "" for name in shown]
-        table.add_row(*(facts[name] for name in ("name", "kind", "status", "preset")), *values, facts["minutes"], facts["started"], run.run_id)
+        table.add_row(*(facts[name] for name in ("name", "kind", "status", "preset")), *values, facts["minutes"], facts["started"],
+                      run.run_id)
     console = Console(highlight=False)
     if not console.is_terminal:  # for a pipe: nothing cut
         console.width = 1000

@@ -49,6 +49,7 @@ def test_writes_a_labelled_set_that_names_its_origin(collect, tmp_path, tasks, s
     assert run.status == "finished"
     assert run.tags["dataset"] == pool.fingerprint
     assert run.tags["isolation"]
+    assert (len(run.tags["config_hash"]), run.tags["device"]) == (16, "cpu")
     assert run.metrics["collect/trajectories"] == 12
     assert run.artifact("few.parquet").read_bytes() == path.read_bytes()
 

@@ -64,6 +64,7 @@ def test_a_tracked_run_holds_the_model(corpus):
     (run,) = Store.open(None).client.search_runs([Store.open(None).experiment("pretraining")])
     assert run.data.tags["status"] == "finished"
     assert run.data.tags["dataset"] == corpus.fingerprint
+    assert (len(run.data.tags["config_hash"]), run.data.tags["device"]) == (16, "cpu")
     assert {"train/loss", "train/tokens_per_second", "held_out/loss_code"} <= set(run.data.metrics)
     assert "tiny" in {a.path for a in Store.open(None).client.list_artifacts(run.info.run_id)}
 
