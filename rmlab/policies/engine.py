@@ -11,7 +11,7 @@ again: another tokenisation of the same text is another sequence.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -67,6 +67,8 @@ class Rollout:
     the distribution that was sampled from (softmax(logits / temperature); at temperature 0, softmax(logits)); 0 where
     own_T is False. Compare with `rmlab.training.policy_loss.token_logprobs` on the same ids and temperature.
     truncated: the conversation outgrew the engine's capacity, and the policy could say no more.
+    Where the policy never spoke (an issue beyond the capacity, an environment that failed at once) ids_T holds the issue's
+    first tokens and own_T is False throughout.
     """
 
     trajectory: Trajectory
@@ -95,7 +97,6 @@ class EngineSeconds:
     own_tokens: int = 0
     read_tokens: int = 0
     programs: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
 
 
 class Engine(Protocol):

@@ -62,6 +62,8 @@ class LanguageEngine:
         if config.dtype not in DTYPES:
             raise UsageError(f"engine.dtype={config.dtype}: choose one of {', '.join(DTYPES)}")
         on_gpu = device != "cpu"
+        if config.graphs and not on_gpu:
+            raise UsageError("engine.graphs=true: CUDA graphs need a CUDA device. Take engine=cpu, or engine.graphs=null.")
         self.prompt, self.environment, self.config = PolicyPrompt(tokenizer), environment, config
         self.executor = Executor(sandbox)
         self.decoder = SlotDecoder(model, config.slots, config.capacity, self.prompt.stop_id, device, DTYPES[config.dtype],
@@ -246,6 +248,8 @@ class _Rolling:
         (self.ready if attempt.slot is None else self.listening).append(attempt)
 
     def _finish(self, attempt: _Attempt) -> None:
+        if not attempt.ids:
+            attempt.ids = self.engine.prompt.issue(attempt.episode.messages[0].content)[: self.engine.config.capacity]
         own_T = np.zeros(len(attempt.ids), dtype=np.bool_)
         for first, end in attempt.own:
             own_T[first:end] = True

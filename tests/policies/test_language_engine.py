@@ -121,6 +121,15 @@ def test_a_conversation_that_outgrows_the_cache_falls_silent(play: Any, qwen3: A
     assert all(len(rollout.ids_T) <= 200 for rollout in found)
 
 
+def test_an_issue_beyond_the_cache_is_never_answered(play: Any, qwen3: Any) -> None:
+    for rollout in play(qwen3, capacity=40):
+        assert rollout.truncated
+        assert rollout.trajectory.exit_status == "unfinished"
+        assert len(rollout.ids_T) == 40
+        assert not rollout.own_T.any()
+        assert rollout.trajectory.resolved is False
+
+
 def test_new_weights_act_after_refresh(play: Any, qwen3: Any, sandbox: Sandbox, starter_tasks: LoadedTasks, tokenizer: Tokenizer) -> None:
     import copy
 
@@ -152,5 +161,7 @@ def test_what_cannot_be_is_said(sandbox: Sandbox, tokenizer: Tokenizer, qwen3: A
         LanguageEngine(other, tokenizer, sandbox, EnvironmentConfig(), EngineConfig())
     with pytest.raises(UsageError, match="the model has 512 positions"):
         LanguageEngine(qwen3, tokenizer, sandbox, EnvironmentConfig(), EngineConfig(capacity=513))
+    with pytest.raises(UsageError, match=r"engine\.graphs=true"):
+        LanguageEngine(qwen3, tokenizer, sandbox, EnvironmentConfig(), EngineConfig(graphs=True))
     with pytest.raises(UsageError, match=r"engine\.dtype=half"):
         LanguageEngine(qwen3, tokenizer, sandbox, EnvironmentConfig(), EngineConfig(dtype="half"))
