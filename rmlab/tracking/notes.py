@@ -1,8 +1,12 @@
 """Markdown that the MLflow UI shows beside a run or an experiment, short enough for a tag."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from rmlab.tracking.run import LONGEST_TAG
 
 NOTE = "mlflow.note.content"
+HEADLINE = ("auc_within_task", "auc_pooled", "ece_width_10", "brier")
 
 
 def summary_note(question: str, table: str, rest: str) -> str:
@@ -17,3 +21,29 @@ def summary_note(question: str, table: str, rest: str) -> str:
     while len(lines) > 1 and len(f"## {question}\n\n" + "\n".join(lines) + f"{cut}\n\n{rest}") > LONGEST_TAG:
         lines.pop()
     return f"## {question}\n\n" + "\n".join(lines) + f"{cut}\n\n{rest}"
+
+
+def run_note(title: str, report: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], again: str) -> str:
+    """What the page of a verifier's run says first: its headline values with their intervals, beside the rules that read no weights.
+
+    report: metrics by the contract's names; baselines: the same of each rule. again: how to get the run again.
+    """
+    ks = sorted(report["rm_at_k"], key=int)
+    shown = list(dict.fromkeys([*(k for k in ks if k == "8"), ks[-1]]))
+    head = ["", *(f"RM@{k}" for k in shown), "AUC within task", "AUC pooled", "ECE", "Brier"]
+    lines = [f"**{title}**", "", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for name, found in {"this verifier": report, **baselines}.items():
+        values = [*((found.get("rm_at_k") or {}).get(k) for k in shown), *(found.get(metric) for metric in HEADLINE)]
+        if any(value is not None for value in values):
+            lines.append(f"| {' | '.join([name.replace('_', ' '), *(_number(value) for value in values)])} |")
+    low, high = report["ci95"].get("auc_within_task") or (None, None)
+    interval = f" AUC within task: 95 % interval over tasks [{_number(low)}, {_number(high)}]." if low is not None else ""
+    lines += ["", f"{report['tasks']} tasks, {report['trajectories']} attempts, pass@1 {_number(report['pass_at_k'].get('1'))}, "
+                  f"pass@{ks[-1]} {_number(report['pass_at_k'].get(ks[-1]))}.{interval}", "",
+              "Charts: `eval/rm_at_k` has k as its step. Artifacts: `report.json` (all metrics), `scores.parquet`, `selection.json` "
+              "(what was trained on), `config.yaml`.", "", f"`{again}`"]
+    return "\n".join(lines)[:LONGEST_TAG]
+
+
+def _number(value: float | None) -> str:
+    return "" if value is None else f"{value:.3f}"
