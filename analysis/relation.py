@@ -166,7 +166,8 @@ def conclusion(table: Sequence[dict[str, Any]]) -> str:
     """One sentence: what this many verifiers allow to say."""
     most = max((row["n"] for row in table), default=0)
     if most < FEWEST:
-        return f"{most} verifiers at most in an arm: {NOTHING} about which metric foretells what RL does (at least {FEWEST} are needed)."
+        return (f"{most} verifier{'s' if most != 1 else ''} at most in an arm: {NOTHING} about which metric foretells what RL does "
+                f"(at least {FEWEST} are needed).")
     said = [row for row in table if row["verdict"] != NOTHING]
     if not said:
         return f"Up to {most} verifiers in an arm, and every interval holds 0: {NOTHING}."

@@ -217,9 +217,9 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, 
     """What came of it, as an artifact, as metrics and in a few lines."""
     from rmlab.models.tokenizer import load_tokenizer
     from rmlab.rl.learner import save_policy
-    from rmlab.rl.outcome import outcome
+    from rmlab.rl.outcome import described, outcome
 
-    found = outcome(state, loop.held_out_after, loop.held_out)
+    found = outcome(state, loop.held_out_after, loop.held_out, loop.held_out_best)
     logger.json("outcome.json", found)
     flat = {"outcome/steps": float(found["steps"]), "outcome/area": found["area"], "outcome/hacking_gap": found["hacking_gap"],
             "outcome/collapse": None if found["collapse"] is None else float(found["collapse"])}
@@ -233,14 +233,8 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, 
                 "start": settings.start, "seed": settings.seed, "steps": settings.rl.steps, "reward": asdict(settings.reward),
                 "verifier": settings.verifier})
             logger.artifact(Path(name) / "model")
-    lines = [f"{settings.tracking.name or settings.name}: {state.step} steps in {state.seconds:.0f} s"]
-    for benchmark, ways in found["held_out"].items():
-        for way, d in ways.items():
-            lines.append(f"  {benchmark}, {way}: pass@1 {d['before']:.3f} → {d['after']:.3f} "
-                         f"({d['difference']:+.3f} [{d['low']:+.3f}, {d['high']:+.3f}], {d['tasks']:.0f} tasks)")
-    gap = found["hacking_gap"]
-    lines.append(f"  collapse: {found['collapse']}, hacking gap {'-' if gap is None else f'{gap:+.3f}'}\n  MLflow run {logger.run_id}")
-    return "\n".join(lines)
+    name = settings.tracking.name or settings.name
+    return "\n".join([f"{name}: {state.step} steps in {state.seconds:.0f} s", *described(found), f"  MLflow run {logger.run_id}"])
 
 
 @contextmanager

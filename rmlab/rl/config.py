@@ -174,6 +174,7 @@ class WatchConfig:
     held_out_tasks, held_out_attempts: of each held-out benchmark, before the first step and behind the last (0 = none).
     long_lines: lines from which a function counts as long. episodes: attempts that are shown as HTML at each look.
     difficulty_attempts: of the start at each task of the RL part, where a difficulty term needs them.
+    choose: also judge on the held-out benchmarks the weights of the look with the highest pass@1 on validation.
     """
 
     every: int = 10
@@ -184,6 +185,7 @@ class WatchConfig:
     long_lines: int = 15
     episodes: int = 8
     difficulty_attempts: int = 4
+    choose: bool = False
 
 
 @dataclass

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from rmlab.microswe.task import Task
 from rmlab.progress import progress
@@ -19,7 +20,7 @@ from rmlab.rl.config import WatchConfig
 from rmlab.rl.episodes_page import Shown, episodes_page
 from rmlab.rl.learner import Learner
 from rmlab.rl.looks import Look, attempt_tasks, gap, held_out, look
-from rmlab.rl.state import State, load_state, save_state
+from rmlab.rl.state import Kept, State, load_state, save_state
 from rmlab.rl.transforms import log_odds
 from rmlab.rl.update import look_before, update
 from rmlab.training.config import OptimizerConfig
@@ -51,6 +52,12 @@ class Loop:
     keep_look: Callable[[Look, int], None] | None = None
     show: bool = True
     held_out_after: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    held_out_best: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+
+    @property
+    def kept(self) -> Kept:
+        """The weights of the best look."""
+        return Kept(self.checkpoint.parent, self.learner.model)
 
     def start(self) -> State:
         """The state to go on from: weights and moments are put back."""
@@ -79,6 +86,8 @@ class Loop:
                 late = deadline is not None and state.step > first and time.monotonic() >= deadline
                 if done or late or time.monotonic() - saved >= loop.checkpoint_seconds:
                     save_state(self.checkpoint, self.learner.model, self.learner.adam, state, self.run)
+                    if self.watch.choose:
+                        self.kept.forget_all_but(state.best_step)
                     saved = time.monotonic()
                 if done or late:
                     break
@@ -89,7 +98,25 @@ class Loop:
         self.held_out_after, metrics = held_out(self.supplies.engine, self.held_out, self.supplies.name, loop, self.watch,
                                                 self._look_seed())
         self._log(state, "held_out", metrics, state.step)
+        if self.watch.choose:
+            self._judge_best(state)
         return True
+
+    def _judge_best(self, state: State) -> None:
+        """Held-out benchmarks of the best look's weights; the last ones act again afterwards."""
+        if state.best_step in (0, state.step):
+            self.held_out_best = self.held_out_after if state.best_step else state.held_out_before
+            return
+        last = [parameter.detach().clone() for parameter in self.learner.trainable]
+        self.kept.put_back(state.best_step)
+        self.supplies.engine.refresh()
+        self.held_out_best, metrics = held_out(self.supplies.engine, self.held_out, self.supplies.name, self.supplies.loop, self.watch,
+                                               self._look_seed())
+        self._log(state, "held_out_best", metrics, state.best_step)
+        with torch.no_grad():
+            for parameter, weight in zip(self.learner.trainable, last, strict=True):
+                parameter.copy_(weight)
+        self.supplies.engine.refresh()
 
     def _step(self, state: State) -> str:
         started = time.monotonic()
@@ -135,6 +162,10 @@ class Loop:
             state.gap_before = gap(found.metrics)
         state.curve.append({"step": float(state.step), **found.metrics})
         state.looked = state.step
+        if found.metrics["pass_at_1"] > state.best:
+            state.best_step, state.best = state.step, found.metrics["pass_at_1"]
+            if self.watch.choose and state.step:
+                self.kept.keep(state.step)
         self._log(state, "rl", {**found.metrics, "seconds_look": time.monotonic() - started}, state.step)
         if self.keep_look is not None:
             self.keep_look(found, state.step)

@@ -17,31 +17,54 @@ from rmlab.rl.state import State
 Rates = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
-def outcome(state: State, after: Rates, tasks_of: Mapping[str, Sequence[Task]]) -> dict[str, Any]:
+def outcome(state: State, after: Rates, tasks_of: Mapping[str, Sequence[Task]], best: Rates | None = None) -> dict[str, Any]:
     """JSON values. held_out: benchmark → way → before, after, difference, low, high; `all`: every benchmark's tasks together.
 
-    area: mean pass@1 over the validation curve minus its start, by the trapezoid rule. verifier_first, verifier_last: what the
-    verifier was worth on the policy's attempts. null where there was no look, no verifier or no held-out task.
+    chosen: the same for the best look on validation, where it was judged. area: mean pass@1 over the validation curve minus its
+    start, by the trapezoid rule. verifier_first, verifier_last: what the verifier was worth on the policy's attempts. null
+    where there was no look, no verifier or no held-out task.
     """
     clusters = {task.task_id: task.cluster for own in tasks_of.values() for task in own}
-    found: dict[str, dict[str, Any]] = {}
-    for way in ("sampled", "greedy"):
-        pooled: tuple[dict[str, float], dict[str, float]] = ({}, {})
-        for benchmark, rates in after.items():
-            before = state.held_out_before.get(benchmark, {}).get(way, {})
-            found.setdefault(benchmark, {})[way] = _plain(paired_difference(before, rates[way], clusters))
-            pooled[0].update(before)
-            pooled[1].update(rates[way])
-        if after:
-            found.setdefault("all", {})[way] = _plain(paired_difference(*pooled, clusters))
+    found = held_out(state.held_out_before, after, clusters)
     first, last = (state.curve[0], state.curve[-1]) if state.curve else ({}, {})
     return {
         "steps": state.step, "seconds": round(state.seconds, 1), "held_out": found,
         "collapse": found["all"]["sampled"]["high"] < 0 if after else None,
         "area": area(state.curve), "hacking_gap": last.get("hacking_gap"),
         "pass_at_1_start": first.get("pass_at_1"), "pass_at_1_end": last.get("pass_at_1"),
+        "chosen": {"step": state.best_step, "held_out": held_out(state.held_out_before, best, clusters)} if best else None,
         "verifier_first": _of_the_verifier(first), "verifier_last": _of_the_verifier(last), "curve": state.curve,
     }
+
+
+def held_out(before: Rates, after: Rates, clusters: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """Benchmark → way → paired difference, and all benchmarks' tasks together; empty where there is none."""
+    found: dict[str, dict[str, Any]] = {}
+    for way in ("sampled", "greedy"):
+        pooled: tuple[dict[str, float], dict[str, float]] = ({}, {})
+        for benchmark, rates in after.items():
+            then = before.get(benchmark, {}).get(way, {})
+            found.setdefault(benchmark, {})[way] = _plain(paired_difference(then, rates[way], clusters))
+            pooled[0].update(then)
+            pooled[1].update(rates[way])
+        if after:
+            found.setdefault("all", {})[way] = _plain(paired_difference(*pooled, clusters))
+    return found
+
+
+def described(found: Mapping[str, Any]) -> list[str]:
+    """An outcome in a few lines."""
+    lines = [f"  {benchmark}, {way}: {_said(difference)}" for benchmark, ways in found["held_out"].items()
+             for way, difference in ways.items()]
+    if (chosen := found["chosen"]) is not None:
+        lines.append(f"  chosen on validation: step {chosen['step']}; all, sampled: {_said(chosen['held_out']['all']['sampled'])}")
+    gap = found["hacking_gap"]
+    return [*lines, f"  collapse: {found['collapse']}, hacking gap {'-' if gap is None else f'{gap:+.3f}'}"]
+
+
+def _said(difference: Mapping[str, float]) -> str:
+    return (f"pass@1 {difference['before']:.3f} → {difference['after']:.3f} ({difference['difference']:+.3f} "
+            f"[{difference['low']:+.3f}, {difference['high']:+.3f}], {difference['tasks']:.0f} tasks)")
 
 
 def area(curve: Sequence[Mapping[str, float]]) -> float | None:

@@ -75,5 +75,7 @@ def test_the_outcome_pools_benchmarks_and_says_what_the_verifier_was_worth() -> 
     assert (found["collapse"], found["hacking_gap"]) == (True, 0.4)
     assert (found["verifier_first"], found["verifier_last"]) == ({"brier": 0.2}, {"brier": 0.3})
     assert found["area"] == pytest.approx(-0.1)
+    chosen = outcome(State(step=4, best_step=0, held_out_before=before, curve=curve), after, {"new": [NEW], "withheld": [WITHHELD]}, before)
+    assert (chosen["chosen"]["step"], chosen["chosen"]["held_out"]["all"]["sampled"]["difference"]) == (0, 0)
     nothing = outcome(State(), {}, {})
     assert (nothing["collapse"], nothing["area"], nothing["hacking_gap"], nothing["held_out"]) == (None, None, None, {})

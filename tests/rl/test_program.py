@@ -69,8 +69,8 @@ def test_the_reward_rises_by_more_than_noise_over_three_seeds(easy: Path, tmp_pa
 @pytest.mark.parametrize("rank", [0, 2])
 def test_slices_of_one_step_end_where_an_unbroken_run_ends(rank: int, easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All weights, and adapters alone (whose state is what travels between machines)."""
-    more = ["rl.steps=3", "watch.every=2", "rl.resample=1", "algorithm.kl_weight=0.01", "algorithm.entropy_weight=0.001",
-            f"lora.rank={rank}", "watch.held_out_tasks=3", f"keep_model={'true' if rank else 'false'}"]
+    more = ["rl.steps=3", "watch.every=1", "watch.choose=true", "rl.resample=1", "algorithm.kl_weight=0.01",
+            "algorithm.entropy_weight=0.001", f"lora.rank={rank}", "watch.held_out_tasks=3", f"keep_model={'true' if rank else 'false'}"]
     whole = trained(easy, tmp_path / "whole", monkeypatch, *more)
     slices = [trained(easy, tmp_path / "sliced", monkeypatch, *more, "rl.max_minutes=0") for _ in range(3)]
     assert [run.status for run in slices] == ["killed", "killed", "finished"]
@@ -81,6 +81,10 @@ def test_slices_of_one_step_end_where_an_unbroken_run_ends(rank: int, easy: Path
     for found in both:
         found["curve"] = [{k: v for k, v in row.items() if not k.startswith("seconds")} for row in found["curve"]]
     assert both[0] == both[1]
+    values = [row["pass_at_1"] for row in both[0]["curve"]]
+    assert both[0]["chosen"]["step"] == values.index(max(values))
+    before, after = both[0]["held_out"]["all"]["sampled"], both[0]["chosen"]["held_out"]["all"]["sampled"]
+    assert after["before"] == before["before"]
     assert whole.metrics["rl/kl_to_start"] != 0, "the start is still there to be measured from"
     assert not (tmp_path / "sliced" / "cells" / whole.tags["config_hash"]).exists()
     if rank:
