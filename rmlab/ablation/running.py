@@ -152,6 +152,7 @@ class SweepUnderWay:
         """Whether a cell that is about to start is finished by now, or somebody is at work on it; it is waited for then."""
         runs = runs_of(self.store, key)
         if self._whole(key, runs) is None and self.watch.holder(runs) is None:
+            close_dead(self.store, runs, self.watch)
             return False
         self._wait_for(key)
         return True

@@ -85,7 +85,8 @@ class Study:
                 load_if_exists=True)
             tried = len(self._study.get_trials(deepcopy=False))
         except Exception as error:
-            raise RmlabError(f"the study {name} in {uri} cannot be opened: {str(error).splitlines()[0]}") from error
+            raise RmlabError(f"the study {name} in {uri} cannot be opened: {str(error).splitlines()[0]} (A database holds the runs or "
+                             "studies, not both: name another under search.storage.)") from error
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             self._study.set_metric_names(list(spec.objectives))  # what optuna-dashboard shows

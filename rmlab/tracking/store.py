@@ -27,8 +27,8 @@ TRAINING_VIEW = {"mlflow.experimentKind": "custom_model_development"}
 
 BUSY = (
     "database is locked", "database table is locked", "unique constraint", "duplicate key", "duplicate entry", "deadlock",
-    "could not serialize", "too many requests", "503", "connection reset", "connection aborted", "timed out",
-    "temporarily unavailable")
+    "could not serialize", "too many clients", "connection slots", "too many requests", "503", "connection reset",
+    "connection aborted", "timed out", "temporarily unavailable")
 """Signs of a store that is momentarily busy, in the words of sqlite, PostgreSQL, MySQL and HTTP."""
 
 Answer = TypeVar("Answer")
@@ -55,7 +55,7 @@ def quiet_environment() -> None:
 
 @dataclass(frozen=True)
 class Store:
-    """An open store. uri: where runs are. artifacts: the folder of the sqlite store's artifacts, None for a server."""
+    """An open store. uri: where runs are. artifacts: the folder of a database's artifacts, None for a server."""
 
     uri: str
     artifacts: Path | None
@@ -99,7 +99,8 @@ class Store:
                              "Use sqlite:////absolute/path/mlflow.db or a server's URL.")
         if scheme in ("http", "https"):
             _answers(uri)
-        store = cls(uri, None)
+        # A database keeps runs only: artifacts lie in the runs folder, which all that use it must share.
+        store = cls(uri, None if scheme in ("http", "https") else runs_folder() / "artifacts")
         store._reach()
         return store
 

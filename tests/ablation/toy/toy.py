@@ -76,7 +76,7 @@ def run(config):
     store, where = Store.open(config.tracking.uri), config.tracking
     with RunLogger.start(store, where.experiment or "toys", where.name or "toy", kind="toy", tags=tags, params={"seed": config.seed},
                          once=True, replaces=where.replaces) as logger:
-        ledger("start", who.config_hash, os.getpid())
+        ledger("start", who.config_hash, os.getpid(), os.getppid())
         print("hello from", config.tracking.name)
         with progress(config.tracking.name, 10, "steps") as advance:
             for step in range(10):

@@ -1,0 +1,184 @@
+"""Sweeps beside each other and beside single runs, cells run again, and kills in the middle."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rmlab.paths import REPOSITORY
+from rmlab.tracking.heads import cell_runs
+from rmlab.tracking.query import runs
+from rmlab.tracking.store import Store
+
+TOY = REPOSITORY / "tests" / "ablation" / "toy"
+ONE = ("preset=one_arm", "levels=[1,2]", "seeds=[0]")
+
+
+@pytest.fixture(autouse=True)
+def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path, request: pytest.FixtureRequest) -> Path:
+    """The runs folder, with an empty store but where a test makes it itself; another sweep file asks for the same cells."""
+    folder = tmp_path / "runs"
+    monkeypatch.setenv("RMLAB_RUNS", str(folder))
+    folder.mkdir()
+    if "does_not_exist" not in request.node.name:
+        shutil.copy(empty_database, folder / "mlflow.db")
+    (tmp_path / "other.yaml").write_text((TOY / "toy_scale.yaml").read_text().replace("toy.py", str(TOY / "toy.py")))
+    return folder
+
+
+def launch(name: str | Path, *arguments: str) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-m", "rmlab.cli", "sweep", str(name), *arguments], cwd=REPOSITORY, env=dict(os.environ),
+                            text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+
+
+def sweep(name: str | Path, *arguments: str) -> tuple[int, str, str]:
+    process = launch(name, *arguments)
+    out, err = process.communicate(timeout=300)
+    return process.returncode, out, err
+
+
+def words(where: Path, word: str) -> Counter:
+    """How often each cell said this word, by its hash."""
+    text = (where / "ledger").read_text() if (where / "ledger").exists() else ""
+    return Counter(line.split()[1] for line in text.splitlines() if line.startswith(f"{word} "))
+
+
+def ready(where: Path, process: subprocess.Popen, number: int = 1) -> None:
+    deadline = time.monotonic() + 120
+    while sum(words(where, "start").values()) < number:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_two_sweeps_and_a_single_run_share_their_cells(where: Path, tmp_path: Path) -> None:
+    first = launch(TOY / "toy_scale.yaml", *ONE, "seconds=12", "--workers", "1")
+    ready(where, first)
+    second = launch(tmp_path / "other.yaml", *ONE, "seconds=12", "--workers", "1")
+    single = f"""
+from rmlab.ablation.single import run_once
+from rmlab.configuration import compose, load_program
+program = load_program({str(TOY / 'toy.py')!r})
+config = compose({str(TOY / 'toy.py')!r}, ["data.scale=2", "seconds=12"])
+print(run_once(config, program.identity(config).config_hash, program.run))
+"""
+    third = subprocess.run([sys.executable, "-c", single], cwd=REPOSITORY, env=dict(os.environ), text=True, capture_output=True,
+                           timeout=200)
+    for process in (first, second):
+        out, err = process.communicate(timeout=200)
+        assert process.returncode == 0, err
+        assert "finished" in out or "finished" in err
+    assert "is at work in run" in third.stderr
+    assert third.returncode == 0
+    assert "is at work elsewhere: waiting for it" in err
+    assert sorted(words(where, "start").values()) == [1, 1], "nothing was trained twice"
+    for name in ("toy_scale", "other"):
+        found = runs(Store.open(), [name])
+        assert {(run.name, run.status) for run in found} == {("data_scale=1 s0", "finished"), ("data_scale=2 s0", "finished")}
+        assert len(found) == 2
+
+
+@pytest.mark.slow
+def test_the_cell_of_a_sweep_that_dies_is_taken_over(where: Path, tmp_path: Path) -> None:
+    first = launch(TOY / "toy_scale.yaml", *ONE, "seconds=60", "--workers", "2")
+    ready(where, first, 2)
+    second = launch(tmp_path / "other.yaml", *ONE, "seconds=60", "--workers", "2", "--on-error", "continue")
+    time.sleep(6)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.communicate()
+    ready(where, second, 4)
+    os.killpg(second.pid, signal.SIGINT)
+    _, err = second.communicate(timeout=60)
+    assert second.returncode == 130
+    assert "Go on with: rmlab sweep" in err
+    assert {run.status for run in runs(Store.open())} == {"killed"}
+
+
+@pytest.mark.slow
+def test_finished_cells_are_run_again_when_asked(where: Path) -> None:
+    from rmlab.tracking.origin import commit
+
+    name = TOY / "toy_scale.yaml"
+    assert sweep(name, *ONE)[0] == 0
+    before = {run.run_id for run in runs(Store.open())}
+    assert "0 of 2 runs finished, 2 to run" in sweep(name, *ONE, "--force", "--dry-run")[1]
+    code, _, err = sweep(name, *ONE, "--force")
+    assert code == 0, err
+    assert sorted(words(where, "end").values()) == [2, 2]
+    states = {run.run_id: run.status for run in runs(Store.open())}
+    assert Counter(states.values()) == {"finished": 2, "replaced": 2}
+    assert all(states[run_id] == "replaced" for run_id in before)
+    store = Store.open()
+    [one, _] = [run for run in runs(store) if run.status == "finished"]
+    store.client.set_tag(one.run_id, "commit", "0" * 40)
+    out = sweep(name, *ONE, "--rerun-stale", "--dry-run")[1]
+    assert "1 of 2 runs finished, 1 to run" in out
+    assert commit() != "0" * 40
+    assert sweep(name, *ONE, "--rerun-stale")[0] == 0
+    assert sorted(words(where, "end").values()) == [2, 3]
+    assert sweep(name, *ONE, "--redo-before", "2020-01-01T00:00:00")[0] == 0
+    assert sorted(words(where, "end").values()) == [2, 3]
+    assert sweep(name, *ONE, "--redo-before", "yesterday")[0] == 2
+
+
+def test_a_cell_out_of_memory_fails_alone_and_a_dry_run_counts_it_apart(where: Path) -> None:
+    arguments = (TOY / "toy_scale.yaml", "preset=one_arm", "seeds=[0]", "trouble={2:memory}")
+    code, _, err = sweep(*arguments, "--on-error", "continue")
+    assert code == 1
+    assert "MemoryError" in err
+    assert Counter(run.status for run in runs(Store.open())) == {"finished": 2, "failed": 1}
+    out = sweep(*arguments, "--dry-run")[1]
+    assert "failed: MemoryError" in out
+    assert "3 cells, 2 of 3 runs finished, 1 failed before (--retry-failed runs them again), 0 to run" in out
+    assert "2 of 3 runs finished, 1 to run" in sweep(*arguments, "--retry-failed", "--dry-run")[1]
+
+
+@pytest.mark.slow
+def test_eight_workers_on_a_store_that_does_not_exist(where: Path) -> None:
+    assert not (where / "mlflow.db").exists()
+    code = f"""
+import sys
+from rmlab.configuration import compose, load_program
+program = load_program({str(TOY / 'toy.py')!r})
+program.run(compose({str(TOY / 'toy.py')!r}, [f"seed={{sys.argv[1]}}"]))
+"""
+    workers = [subprocess.Popen([sys.executable, "-c", code, str(n)], cwd=REPOSITORY, env=dict(os.environ), stderr=subprocess.PIPE)
+               for n in range(8)]
+    for worker in workers:
+        _, err = worker.communicate(timeout=200)
+        assert worker.returncode == 0, err
+    found = runs(Store.open())
+    assert Counter(run.status for run in found) == {"finished": 8}
+    assert all(len(run.series("train/loss")) == 10 for run in found)
+
+
+@pytest.mark.slow
+def test_ten_kills_at_random_moments_over_sixteen_cells(where: Path) -> None:
+    rng = random.Random(2)
+    arguments = (TOY / "toy_scale.yaml", "preset=one_arm", "levels=[1,2,3,4,5,6,7,8]", "seconds=0.5", "--workers", "2")
+    kills = 0
+    for _ in range(10):
+        process = launch(*arguments)
+        time.sleep(rng.uniform(1.0, 4.5))
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            kills += 1
+        process.communicate()
+    code, _, err = sweep(*arguments)
+    assert code == 0, err
+    assert kills >= 5
+    found = runs(Store.open(), ["toy_scale"])
+    finished = [run for run in found if run.status == "finished"]
+    assert len(finished) == len({run.name for run in finished}) == 16, "each cell finished exactly once"
+    assert len(cell_runs(Store.open()).finished) == 16
+    assert all(len(run.series("train/loss")) == 10 and "eval/auc_pooled" in run.metrics for run in finished)
+    assert {run.status for run in found} <= {"finished", "killed"}
+    assert all(run.end_time is not None for run in found)
