@@ -71,7 +71,7 @@ class Loop:
     def go(self, state: State, deadline: float | None = None) -> bool:
         """Trains on until all steps are done (True) or time.monotonic() is past `deadline` between two steps (False; saved).
 
-        At least one step is made, so that slices of any length come to an end.
+        At least one step is made, or what follows the last, so that slices of any length come to an end.
         """
         loop, first = self.supplies.loop, state.step
         saved = slice_started = time.monotonic()
@@ -93,7 +93,7 @@ class Loop:
                     break
                 note = self._step(state)
                 advance(1, note)
-        if state.step < loop.steps:
+        if late:  # what is left, be it the held-out benchmarks alone, is for the next slice
             return False
         self.held_out_after, metrics = held_out(self.supplies.engine, self.held_out, self.supplies.name, loop, self.watch,
                                                 self._look_seed())

@@ -72,8 +72,8 @@ def test_slices_of_one_step_end_where_an_unbroken_run_ends(rank: int, easy: Path
     more = ["rl.steps=3", "watch.every=1", "watch.choose=true", "rl.resample=1", "algorithm.kl_weight=0.01",
             "algorithm.entropy_weight=0.001", f"lora.rank={rank}", "watch.held_out_tasks=3", f"keep_model={'true' if rank else 'false'}"]
     whole = trained(easy, tmp_path / "whole", monkeypatch, *more)
-    slices = [trained(easy, tmp_path / "sliced", monkeypatch, *more, "rl.max_minutes=0") for _ in range(3)]
-    assert [run.status for run in slices] == ["killed", "killed", "finished"]
+    slices = [trained(easy, tmp_path / "sliced", monkeypatch, *more, "rl.max_minutes=0") for _ in range(4)]
+    assert [run.status for run in slices] == ["killed", "killed", "killed", "finished"]
     assert slices[-1].tags["config_hash"] == whole.tags["config_hash"]
     for name in ("rl/reward", "rl/loss", "rl/gradient_norm", "rl/kl_estimate", "rl/pass_at_1", "held_out/new/pass_at_1"):
         assert slices[-1].series(name) == whole.series(name), name
