@@ -1,7 +1,7 @@
 """How fast does a verifier train on a CPU beside TRL's SFTTrainer, and are the losses the same?
 
     pip install -c constraints.txt trl
-    python experiments/benchmarks/trl_sft.py [--examples 1024] [--repeats 5] [--threads 1]
+    python experiments/benchmarks/trl_sft.py [--examples 512] [--repeats 5] [--threads 1]
 
 One process, one model (scratch, the same first weights), one choice of rendered examples, one optimiser, schedule, batch and
 number of threads; the arms take turns, so that a busy moment meets them all. Counted are real tokens of prompts, no padding,
@@ -192,7 +192,7 @@ def arms(job: Job) -> dict[str, Callable[[], Timed]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--examples", type=int, default=1024, help="a multiple of the batch size (32)")
+    parser.add_argument("--examples", type=int, default=512, help="a multiple of the batch size (32)")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()

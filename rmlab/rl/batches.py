@@ -11,14 +11,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from rmlab.fingerprint import fingerprint
-from rmlab.metrics.scores import Scores
 from rmlab.microswe.task import Task
 from rmlab.policies.engine import Engine, EngineSeconds, Rollout, Sampling
 from rmlab.rl.advantages import Codes, Floats, advantages
 from rmlab.rl.attempts import TaskSampler, make_attempts
 from rmlab.rl.config import AlgorithmConfig, LoopConfig, RewardConfig
 from rmlab.rl.judges import Judge
-from rmlab.rl.looks import score_table
 from rmlab.rl.measures import behaviour, paid
 from rmlab.rl.rewards import Rewards, rewards
 
@@ -33,10 +31,6 @@ class Batch:
     advantage_N: Floats
     learned: list[int]
     metrics: dict[str, float] = field(default_factory=dict)
-
-    def scores(self) -> Scores | None:
-        """The verifier's table of these attempts."""
-        return None if self.score_N is None else score_table([r.trajectory for r in self.rollouts], self.score_N)
 
 
 @dataclass(frozen=True)
