@@ -12,5 +12,7 @@ bundles    runs in one file, from one machine's store to another's
 carrying   what export and import say of what they did
 preload   what a fork server imports
 listing   runs as a table
+notes      Markdown that the UI shows of a run
+views      columns and charts that the UI shows of an experiment
 ui        the MLflow UI over the store
 """

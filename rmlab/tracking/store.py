@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from rmlab.errors import StoreError
 from rmlab.locks import exclusive
 from rmlab.paths import runs_folder
+from rmlab.tracking.views import view_tags
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -135,7 +136,8 @@ class Store:
             if found is None:
                 location = (self.artifacts / name).as_uri() if self.artifacts else None
                 try:
-                    return str(self.client.create_experiment(name, artifact_location=location, tags=TRAINING_VIEW))
+                    return str(self.client.create_experiment(name, artifact_location=location,
+                                                             tags=TRAINING_VIEW | view_tags()))
                 except Exception as error:
                     if getattr(error, "error_code", None) != "RESOURCE_ALREADY_EXISTS":
                         raise  # busy, say: `call` tries again
@@ -143,8 +145,10 @@ class Store:
             if found is None or found.lifecycle_stage != "active":
                 raise StoreError(f"experiment {name!r} is deleted in {self.uri}. "
                                  "Restore it (mlflow experiments restore) or use another store.")
-            if TRAINING_VIEW.items() - found.tags.items():
-                for key, value in TRAINING_VIEW.items():
+            # A view that somebody changed in the UI stays as it is.
+            missing = {key: value for key, value in view_tags().items() if key not in found.tags}
+            for key, value in (TRAINING_VIEW | missing).items():
+                if found.tags.get(key) != value:
                     self.client.set_experiment_tag(found.experiment_id, key, value)
             return str(found.experiment_id)
 

@@ -10,23 +10,27 @@ import urllib.error
 import urllib.request
 
 from rmlab.errors import RmlabError, UsageError
+from rmlab.tracking.heads import run_heads
 from rmlab.tracking.store import Store, quiet_environment
+from rmlab.tracking.views import CURVES, TABLE
 
 HOST, PORT = "127.0.0.1", 5000
 START_SECONDS = 120.0
 
 
-def experiment_address(base: str, experiment_id: str | None) -> str:
-    """Where the runs table of an experiment opens in the training view; without one, the list of experiments."""
+def experiment_address(base: str, experiment_id: str | None, view: str | None = TABLE) -> str:
+    """Where an experiment opens in the training view, with a prepared view (TABLE, CURVES); without an id, the list of them."""
     if experiment_id is None:
         return f"{base}/#/experiments?workflowType=machine_learning"
-    return f"{base}/#/experiments/{experiment_id}/runs?workflowType=machine_learning"
+    address = f"{base}/#/experiments/{experiment_id}/runs?workflowType=machine_learning"
+    charts = "&compareRunsMode=CHART" if view == CURVES else ""
+    return f"{address}{charts}&viewStateShareKey={view}" if view else address
 
 
 def address_hint(store: Store, experiment: str) -> str:
-    """The address of an experiment at the default port, or at the server that the store is."""
+    """The address of an experiment's charts at the default port, or at the server that the store is."""
     base = store.uri.rstrip("/") if store.uri.startswith("http") else f"http://{HOST}:{PORT}"
-    return experiment_address(base, store.experiment(experiment))
+    return experiment_address(base, store.experiment(experiment), CURVES)
 
 
 def choose_port(asked: int | None) -> int:
@@ -76,8 +80,11 @@ def serve(store: Store, port: int) -> None:
         _await(server, base, str(log))
         experiments = store.call(lambda: store.client.search_experiments(max_results=1000))
         named = {e.name: e.experiment_id for e in experiments if e.name != "Default"}
+        swept = {head.experiment_id for head in run_heads(store) if "sweep" in head.tags}
         for name, experiment_id in named.items() or {"experiments": None}.items():
             print(f"{name:<20} {experiment_address(base, experiment_id)}")
+            if experiment_id in swept:
+                print(f"{'  its levels':<20} {experiment_address(base, experiment_id, CURVES)}")
         print("Ctrl-C ends it.", flush=True)
         server.wait()
         raise RmlabError(f"the MLflow server ended by itself (exit code {server.returncode}). Its output: {log}")

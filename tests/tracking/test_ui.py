@@ -1,3 +1,5 @@
+import base64
+import json
 import os
 import signal
 import socket
@@ -5,6 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+import zlib
 
 import psutil
 import pytest
@@ -12,7 +15,8 @@ import pytest
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.store import Store
-from rmlab.tracking.ui import choose_port, serve
+from rmlab.tracking.ui import address_hint, choose_port, serve
+from rmlab.tracking.views import CURVES, TABLE
 
 
 def test_a_port_that_is_taken_is_said_and_the_next_free_one_is_chosen() -> None:
@@ -33,6 +37,27 @@ def test_a_server_store_has_its_own_ui() -> None:
         serve(Store("http://127.0.0.1:5000", None), 5000)
 
 
+def test_views_are_made_with_an_experiment_and_stay_when_they_were_changed(store: Store) -> None:
+    experiment = store.experiment("data_scale")
+    tags = store.client.get_experiment(experiment).tags
+    for key in (TABLE, CURVES):
+        saved = json.loads(tags[f"mlflow.sharedViewState.{key}"])
+        state = json.loads(zlib.decompress(base64.b64decode(saved["state"].removeprefix("deflate;"))))
+        assert saved["name"]
+        sections = {section["uuid"] for section in state["compareRunSections"]}
+        assert {chart["metricSectionId"] for chart in state["compareRunCharts"]} == sections
+        assert "metrics.`eval/auc_within_task`" in state["selectedColumns"]
+    assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "level"}]
+    store.client.set_experiment_tag(experiment, f"mlflow.sharedViewState.{CURVES}", "mine")
+    store.client.delete_experiment_tag(experiment, f"mlflow.sharedViewState.{TABLE}")
+    Store.open().experiment("data_scale")
+    again = store.client.get_experiment(experiment).tags
+    assert again[f"mlflow.sharedViewState.{CURVES}"] == "mine"
+    assert again[f"mlflow.sharedViewState.{TABLE}"] == tags[f"mlflow.sharedViewState.{TABLE}"]
+    assert address_hint(store, "data_scale").endswith(f"/experiments/{experiment}/runs?workflowType=machine_learning"
+                                                      "&compareRunsMode=CHART&viewStateShareKey=rmlab-levels")
+
+
 @pytest.mark.slow
 def test_the_ui_answers_names_the_training_view_and_ends_whole(store: Store) -> None:
     experiment = store.experiment("data_scale")
@@ -41,7 +66,7 @@ def test_the_ui_answers_names_the_training_view_and_ends_whole(store: Store) -> 
     assert process.stdout is not None
     name, address = process.stdout.readline().split()
     assert name == "data_scale"
-    assert address.endswith(f"/#/experiments/{experiment}/runs?workflowType=machine_learning")
+    assert address.endswith(f"/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey=rmlab-table")
     base = address.partition("/#/")[0]
     assert base.startswith("http://127.0.0.1:")
     with urllib.request.urlopen(base, timeout=30) as page:

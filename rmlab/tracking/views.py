@@ -1,0 +1,71 @@
+"""Views that every experiment has in the MLflow UI from the start: which columns, which charts, grouped how.
+
+The UI keeps a saved view as a tag of the experiment: `mlflow.sharedViewState.KEY` holds its name and, deflated, the state of
+the page. A view is chosen under "Views", or by a link that ends in `&viewStateShareKey=KEY`. As MLflow 3.17 writes them; a UI
+that cannot read one shows its default.
+"""
+
+import base64
+import json
+import zlib
+from typing import Any
+
+PREFIX = "mlflow.sharedViewState."
+TABLE, CURVES = "rmlab-table", "rmlab-levels"
+"""Keys of the views."""
+
+COLUMNS = ("metrics.`eval/rm_at_k`", "metrics.`eval/auc_within_task`", "metrics.`eval/auc_pooled`", "metrics.`eval/ece_width_10`",
+           "metrics.`eval/brier`", "params.`seed`", "tags.`level`", "tags.`status`", "attributes.`Duration`")
+SECTIONS = {
+    "Evaluation": ("eval/rm_at_k", "eval/auc_within_task", "eval/ece_width_10", "eval/auc_pooled", "eval/brier", "eval/pass_at_k"),
+    "Validation": ("validation/rm_at_k", "validation/auc_within_task", "validation/ece_width_10"),
+    "Training": ("train/loss", "train/learning_rate", "train/tokens_per_second"),
+    "Reinforcement learning": ("rl/pass_at_1", "rl/reward", "rl/score"),
+}
+SERIES = ("eval/rm_at_k", "eval/pass_at_k", "validation/rm_at_k", "train/", "rl/")  # drawn over their steps; the others are bars
+MANY = 100  # runs or groups that a chart shows
+
+
+def view_tags() -> dict[str, str]:
+    """Tags of an experiment that hold the views.
+
+    TABLE: one line a run, the headline metrics beside its level and seed. CURVES: the charts that matter, every level as one
+    line, the mean of its seeds.
+    """
+    table = _state(selectedColumns=list(COLUMNS), orderByKey="tags.`mlflow.runName`", orderByAsc=True)
+    grouped = {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "level"}]}
+    curves = _state(selectedColumns=list(COLUMNS), groupBy=grouped, searchFilter="tags.kind != 'summary'")
+    return {f"{PREFIX}{TABLE}": _tag("Runs: headline metrics", table), f"{PREFIX}{CURVES}": _tag("Levels: best of k and more", curves)}
+
+
+def _state(**changes: Any) -> dict[str, Any]:
+    charts = [_chart(metric, section) for section, metrics in SECTIONS.items() for metric in metrics]
+    sections = [{"uuid": _uuid(name), "name": name, "display": True, "isReordered": False, "deleted": False, "isGenerated": False}
+                for name in SECTIONS]
+    return {
+        "searchFilter": "", "orderByKey": "attributes.start_time", "orderByAsc": False, "startTime": "ALL", "lifecycleFilter": "Active",
+        "datasetsFilter": [], "modelVersionFilter": "All Runs", "selectedColumns": [], "columnOrder": [], "columnWidths": {},
+        "runsHiddenMode": "SHOWALL", "compareRunCharts": charts, "compareRunSections": sections, "viewMaximized": False,
+        "runListHidden": False, "isAccordionReordered": True, "useGroupedValuesInCharts": True, "hideEmptyCharts": True, "groupBy": None,
+        "groupsExpanded": {}, "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""},
+    } | changes
+
+
+def _chart(metric: str, section: str) -> dict[str, Any]:
+    chart = {"uuid": _uuid(metric), "runsCountToCompare": MANY, "metricSectionId": _uuid(section), "deleted": False, "isGenerated": False,
+             "metricKey": metric, "displayName": f"{metric.partition('/')[2]}{' over k' if metric.endswith('_at_k') else ''}"}
+    if not metric.startswith(SERIES):
+        return chart | {"type": "BAR"}
+    return chart | {
+        "type": "LINE", "lineSmoothness": 0, "scaleType": "linear",
+        "xAxisScaleType": "log" if metric.endswith("_at_k") else "linear", "range": {}, "xAxisKey": "step", "selectedXAxisMetricKey": "",
+        "yAxisKey": "metric", "yAxisExpressions": [], "ignoreOutliers": False, "useGlobalXaxisKey": False, "useGlobalLineSmoothing": True}
+
+
+def _uuid(name: str) -> str:
+    return f"rmlab-{name.replace('/', '-').replace(' ', '-').lower()}"
+
+
+def _tag(name: str, state: dict[str, Any]) -> str:
+    packed = base64.b64encode(zlib.compress(json.dumps(state, separators=(",", ":")).encode(), 9)).decode()
+    return json.dumps({"name": name, "createdAt": 0, "updatedAt": 0, "state": f"deflate;{packed}"})
