@@ -90,11 +90,14 @@ def _canonical(config: Mapping[str, Any]) -> dict[str, Any]:
 def _plain(config: "DictConfig | Mapping[str, Any]") -> dict[str, Any]:
     """A resolved configuration as JSON holds it: enumerations by name, everything else as it is."""
     from omegaconf import OmegaConf
+    from omegaconf.errors import MissingMandatoryValue
 
     if OmegaConf.is_config(config):
-        if missing := sorted(OmegaConf.missing_keys(config)):
-            raise UsageError(f"{missing[0]} has no value: set it, for example {missing[0]}=...")
-        config = cast("Mapping[str, Any]", OmegaConf.to_container(config, resolve=True, enum_to_str=True))
+        try:
+            container = OmegaConf.to_container(config, resolve=True, enum_to_str=True, throw_on_missing=True)
+        except MissingMandatoryValue as error:
+            raise UsageError(f"{error.full_key} has no value: set it, for example {error.full_key}=...") from error
+        return cast("dict[str, Any]", container)  # a copy of its own already
     return {str(key): _copy(inner) for key, inner in config.items()}
 
 

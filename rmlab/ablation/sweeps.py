@@ -64,6 +64,7 @@ def expand(spec: SweepSpec, overrides: Sequence[str], compose: Callable[[str, Se
     for level, arm in spec.combinations:
         set_level = spec.sets(level, arm)
         base = with_values(common, set_level) or compose(spec.program, [*spec.overrides, *overrides, *set_level])
+        OmegaConf.resolve(base)  # once a level: it is most of what a cell costs
         for seed in spec.seeds:
             config = base.copy()
             with open_dict(config):
