@@ -6,5 +6,6 @@ rm_at_k                       best of k over k, by level, with pass@k and the ba
 discrimination_calibration    AUC (both) and ECE with its noise floors over the factor; the paper's values in a panel of their own
 reliability                   reliability diagrams with counts
 score_distributions           scores of resolved and unresolved attempts
+pareto                        the trials of a search, and those that no other beats
 paper_reported.yaml           what the paper reports, for overlays
 """

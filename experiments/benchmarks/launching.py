@@ -1,0 +1,83 @@
+"""Launching: what does a cell cost beyond its training, by each way of launching?
+
+    python experiments/benchmarks/launching.py --cells 12
+    python experiments/benchmarks/launching.py --cells 12 --ways local joblib processes
+
+The same tiny verifiers (preset smoke), each way in a runs folder of its own with everything shared made before. Overhead of a
+cell = (wall clock - training time as the runs themselves recorded it) / cells, with one worker; the start of the command, scoring,
+tracking and the sweep's figures are in it. Beside it: the same without what the runs themselves took from their start to their end.
+
+local      rmlab sweep, a process a cell from a fork server
+joblib     rmlab sweep hydra/launcher=joblib hydra.launcher.n_jobs=1
+basic      rmlab sweep hydra/launcher=basic, all cells in one process
+processes  rmlab train, a separate process a cell: what a shell loop over Hydra's basic launcher does
+"""
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from rmlab.tracking.query import runs
+from rmlab.tracking.store import Store
+
+WAYS = ("local", "joblib", "basic", "processes")
+SCALES = "64"
+
+
+def main() -> None:
+    """Prints one line a way, and the same as JSON."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cells", type=int, default=12)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
+    arguments = parser.parse_args()
+    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load before {os.getloadavg()[0]:.1f}", flush=True)
+    found = {}
+    for way in arguments.ways:
+        with tempfile.TemporaryDirectory(prefix="rmlab-launching-") as folder:
+            found[way] = measure(way, arguments.cells, Path(folder))
+        print(f"{way:<10} {found[way]['wall_seconds']:7.1f} s in all, {found[way]['training_seconds']:6.1f} s of it training: "
+              f"{found[way]['overhead_seconds']:.2f} s a cell beyond it, {found[way]['outside_seconds']:.2f} s a cell outside the runs", flush=True)
+    print(json.dumps({"cells": arguments.cells, **found}))
+
+
+def measure(way: str, cells: int, folder: Path) -> dict[str, float]:
+    """Wall clock, training time and overhead of a cell, in seconds. The first cell is made before, with all that cells share."""
+    environment = {**os.environ, "RMLAB_RUNS": str(folder)}
+    common = ["preset=smoke"]
+    chosen = [f"levels=[{SCALES}]", f"baseline={SCALES}", "arms=[epochs]"]
+    seeds = list(range(1, cells + 1))
+    rmlab = [sys.executable, "-m", "rmlab.cli"]
+    _run([*rmlab, "sweep", "data_scale", *common, *chosen, "seeds=[0]"], environment)
+    started = time.monotonic()
+    if way == "processes":
+        for seed in seeds:
+            _run([*rmlab, "train", *common, f"data.scale={SCALES}", f"training.reference_scale={SCALES}", f"seed={seed}"], environment)
+    else:
+        launcher = {"local": [], "joblib": ["hydra/launcher=joblib", "hydra.launcher.n_jobs=1"], "basic": ["hydra/launcher=basic"]}[way]
+        alone = ["--workers", "1"] if way == "local" else []
+        _run([*rmlab, "sweep", "data_scale", *common, *chosen, f"seeds={seeds}".replace(" ", ""), *launcher, *alone], environment)
+    wall = time.monotonic() - started
+    os.environ["RMLAB_RUNS"] = str(folder)
+    done = [run for run in runs(Store.open(), tags={"kind": "verifier", "status": "finished"}) if run.params["seed"] != "0"]
+    if len(done) != cells:
+        raise RuntimeError(f"{way}: {len(done)} of {cells} cells are finished")
+    training = sum(run.metrics["train/seconds"] for run in done)
+    inside = sum((run.end_time or run.start_time) - run.start_time for run in done) / 1000
+    return {"wall_seconds": wall, "training_seconds": training, "overhead_seconds": (wall - training) / cells,
+            "outside_seconds": (wall - inside) / cells}
+
+
+def _run(command: list[str], environment: dict[str, str]) -> None:
+    answer = subprocess.run(command, env=environment, capture_output=True, text=True)
+    if answer.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {answer.stderr.strip().splitlines()[-1]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""One GPU a cell: who holds which is a matter of file locks, so it is tested without any GPU."""
+
+import itertools
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from rmlab.ablation.gpus import VISIBLE, Gpus, visible_gpus
+from rmlab.ablation.launching import Job, Jobs
+from rmlab.ablation.processes import LocalLauncher, local_launcher
+from rmlab.paths import REPOSITORY
+
+PROGRAM = """
+import os, sys, time
+from dataclasses import dataclass
+from hydra.core.config_store import ConfigStore
+
+@dataclass
+class Config:
+    number: int = 0
+
+ConfigStore.instance().store(name="sees_schema", node=Config)
+
+def run(config):
+    assert "torch.cuda" not in sys.modules or not sys.modules["torch"].cuda.is_initialized()
+    began = time.monotonic()
+    time.sleep(0.5)
+    return os.environ["CUDA_VISIBLE_DEVICES"], began, time.monotonic()
+"""
+
+
+def test_a_gpu_is_given_once_also_across_processes(tmp_path: Path) -> None:
+    one, other = Gpus(["0", "GPU-5/1"], tmp_path), Gpus(["0", "GPU-5/1"], tmp_path)
+    assert (one.take(), other.take()) == ("0", "GPU-5/1")
+    assert one.take() is other.take() is None
+    code = f"from rmlab.ablation.gpus import Gpus; from pathlib import Path; print(Gpus(['0'], Path({str(tmp_path)!r})).take())"
+    ask = [sys.executable, "-c", code]
+    assert subprocess.run(ask, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.strip() == "None"
+    one.give_back("0")
+    assert subprocess.run(ask, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.strip() == "0"
+    assert other.take() == "0", "the process that had it has ended"
+
+
+def test_what_the_environment_allows_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
+    for text, names in {"0, 3": ["0", "3"], "": [], "-1": [], "GPU-ab": ["GPU-ab"]}.items():
+        monkeypatch.setenv(VISIBLE, text)
+        assert visible_gpus() == names
+    monkeypatch.setenv(VISIBLE, "0,1,2")
+    auto = OmegaConf.create({"runtime": {"device": "auto"}, "training": {"threads": 1}})
+    assert local_launcher(auto).workers == 3, "as many cells as GPUs"
+    assert local_launcher(auto).gpus is not None
+    on_cpu = local_launcher(OmegaConf.create({"runtime": {"device": "cpu"}, "training": {"threads": 1}}))
+    assert on_cpu.gpus is None
+    monkeypatch.setenv(VISIBLE, "")
+    assert local_launcher(auto).gpus is None
+
+
+@pytest.mark.slow
+def test_no_two_cells_share_a_gpu(tmp_path: Path) -> None:
+    (tmp_path / "sees.py").write_text(PROGRAM)
+    jobs = [Job(f"{n}", str(tmp_path / "sees.py"), "run", ({"number": n},), tmp_path / f"{n}.log") for n in range(6)]
+    launcher = LocalLauncher(4, Gpus(["7", "9"], tmp_path / "locks"))
+    events = [event for event in launcher.run(Jobs(jobs), ["hydra"]) if event is not None]
+    assert not [event.error for event in events if event.state == "failed"]
+    ended = [event.result for event in events if event.state == "finished"]
+    assert Counter(gpu for gpu, *_ in ended).keys() == {"7", "9"}
+    assert len(ended) == 6
+    for gpu in ("7", "9"):
+        spans = sorted((began, end) for name, began, end in ended if name == gpu)
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(spans)), "one after the other"
