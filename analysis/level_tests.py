@@ -31,6 +31,17 @@ def verdict(test: LevelTest) -> str:
     return ("higher" if (test.difference or 0) > 0 else "lower") if test.shown else "no difference shown"
 
 
+def answer(group: SweepRuns) -> str:
+    """What the tests say, in a sentence: the levels that are shown to differ, or that none is."""
+    shown = [f"{metric_words(group, metric)} {verdict(test)} at {' '.join(filter(None, (level, arm if len(group.arms) > 1 else '')))}"
+             for (arm, level, metric), test in group.tests.items() if test.shown]
+    if shown:
+        return f"Beside {group.baseline}: {', '.join(shown)}; no other difference is shown."
+    if any(test.p is not None for test in group.tests.values()):
+        return f"No difference from {group.baseline} is shown."
+    return note(group)
+
+
 def columns(group: SweepRuns, arm: str, level: str) -> dict[str, Any]:
     """Difference, p after Holm and verdict of each metric, for the table's CSV; None at the baseline itself."""
     found: dict[str, Any] = {}

@@ -222,7 +222,7 @@ def summarise(plan: Plan, store: Store, group: "SweepRuns", found: "Sequence[Tra
 
     Returns the figures' files and the table as Markdown.
     """
-    from analysis import style, sweep_table
+    from analysis import level_tests, style, sweep_table
     from rmlab.files import write_text
     from rmlab.tracking.notes import summary_note
     from rmlab.tracking.run import RunLogger
@@ -238,7 +238,8 @@ def summarise(plan: Plan, store: Store, group: "SweepRuns", found: "Sequence[Tra
     load_program("figures").draw(group, runs_folder() / "figures")
     write_text(folder / "table.csv", style.csv_text(sweep_table.rows(group)))
     write_text(folder / "table.md", text)
-    note = summary_note(spec.question, text, f"{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`")
+    rest = f"{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`"
+    note = summary_note(spec.question, level_tests.answer(group), text, rest)
     tags = {"sweep": spec.name, "preset": spec.preset, "factor": spec.factor, "control_hash": group.control_hash}
     logger = (RunLogger(store, old.run_id, old.experiment_id) if old else
               RunLogger.start(store, spec.name, f"summary {spec.preset}", kind="summary", tags=tags))

@@ -32,6 +32,7 @@ from rmlab.models.pretrained import folder_identity
 from rmlab.paths import runs_folder
 from rmlab.tracking.config import TrackingConfig, sweep_tags
 from rmlab.tracking.notes import NOTE, run_note
+from rmlab.tracking.origin import origin_tags
 from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig, canonical
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import SEMANTICS, EvaluationConfig, ObjectiveConfig, PromptConfig
@@ -133,8 +134,7 @@ def run(config: DictConfig) -> str:
         results = judge(verifier, ready, chosen.record()["resolved"] / settings.data.scale, settings.evaluation,
                         autocast=device.autocast, show=settings.runtime.progress)
         log_results(logger, verifier, results)
-        again = f"rmlab sweep {settings.tracking.sweep} preset={settings.tracking.preset}" if settings.tracking.sweep else "rmlab train"
-        logger.tags({NOTE: run_note(name, results.report, results.baselines, again)})
+        logger.tags({NOTE: run_note(name, results.report, results.baselines, origin_tags()["mlflow.source.name"])})
         logger.text("browse.html", browse_page(name, join(results.evaluation, [e.trajectory for e in ready.evaluation])))
     shutil.rmtree(cell, ignore_errors=True)
     print(summary(name, logger.run_id, took, results))

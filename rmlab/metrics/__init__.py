@@ -16,4 +16,5 @@ uncertainty.py     cluster bootstrap and its intervals
 report.py          all of it as one object by the contract's names
 compare.py         two score tables on the same trajectories: the cluster swap test
 sweep_levels.py    two levels of a sweep, several seeds each
+same_level.py      one level with itself: what the test between levels finds where there is nothing
 """

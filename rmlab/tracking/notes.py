@@ -9,18 +9,17 @@ NOTE = "mlflow.note.content"
 HEADLINE = ("auc_within_task", "auc_pooled", "ece_width_10", "brier")
 
 
-def summary_note(question: str, table: str, rest: str) -> str:
-    """What a sweep's summary run says of itself: the question, the table, where it comes from.
+def summary_note(question: str, answer: str, table: str, rest: str) -> str:
+    """What a sweep's summary run says of itself: question, answer, table, where it comes from.
 
-    A table that is too long for a tag is cut after a line, and the note says where the whole one is.
+    The UI shows the first lines alone until "Show more". A table that is too long for a tag is cut after a line, and the note
+    says where the whole one is.
     """
-    note = f"## {question}\n\n{table}\n\n{rest}"
-    if len(note) <= LONGEST_TAG:
-        return note
-    lines, cut = table.split("\n"), "\n\n(the rest of the table: artifact `table.md`)"
-    while len(lines) > 1 and len(f"## {question}\n\n" + "\n".join(lines) + f"{cut}\n\n{rest}") > LONGEST_TAG:
+    head, lines, cut = f"**{question}** {answer}\n\n", table.split("\n"), ""
+    while len(lines) > 1 and len(head + "\n".join(lines) + f"{cut}\n\n{rest}") > LONGEST_TAG:
         lines.pop()
-    return f"## {question}\n\n" + "\n".join(lines) + f"{cut}\n\n{rest}"
+        cut = "\n\n(the rest of the table: artifact `table.md`)"
+    return head + "\n".join(lines) + f"{cut}\n\n{rest}"
 
 
 def run_note(title: str, report: Mapping[str, Any], baselines: Mapping[str, Mapping[str, Any]], again: str) -> str:
@@ -30,18 +29,20 @@ def run_note(title: str, report: Mapping[str, Any], baselines: Mapping[str, Mapp
     """
     ks = sorted(report["rm_at_k"], key=int)
     shown = list(dict.fromkeys([*(k for k in ks if k == "8"), ks[-1]]))
-    head = ["", *(f"RM@{k}" for k in shown), "AUC within task", "AUC pooled", "ECE", "Brier"]
-    lines = [f"**{title}**", "", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    for name, found in {"this verifier": report, **baselines}.items():
-        values = [*((found.get("rm_at_k") or {}).get(k) for k in shown), *(found.get(metric) for metric in HEADLINE)]
-        if any(value is not None for value in values):
-            lines.append(f"| {' | '.join([name.replace('_', ' '), *(_number(value) for value in values)])} |")
     low, high = report["ci95"].get("auc_within_task") or (None, None)
-    interval = f" AUC within task: 95 % interval over tasks [{_number(low)}, {_number(high)}]." if low is not None else ""
-    lines += ["", f"{report['tasks']} tasks, {report['trajectories']} attempts, pass@1 {_number(report['pass_at_k'].get('1'))}, "
-                  f"pass@{ks[-1]} {_number(report['pass_at_k'].get(ks[-1]))}.{interval}", "",
-              "Charts: `eval/rm_at_k` has k as its step. Artifacts: `report.json` (all metrics), `scores.parquet`, `selection.json` "
-              "(what was trained on), `config.yaml`.", "", f"`{again}`"]
+    interval = f" [{_number(low)}, {_number(high)}]" if low is not None else ""
+    values = [*(f"RM@{k} {_number(report['rm_at_k'][k])}" for k in shown),
+              f"AUC within task {_number(report['auc_within_task'])}{interval}", f"ECE {_number(report['ece_width_10'])}"]
+    reference = f"pass@1 {_number(report['pass_at_k'].get('1'))}, pass@{ks[-1]} {_number(report['pass_at_k'].get(ks[-1]))}"
+    head = ["", *(f"RM@{k}" for k in shown), "AUC within task", "AUC pooled", "ECE", "Brier"]
+    lines = [f"**{title}**: {', '.join(values)} ({reference}; {report['tasks']} tasks, {report['trajectories']} attempts)", "",
+             f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    for name, found in {"this verifier": report, **baselines}.items():
+        row = [*((found.get("rm_at_k") or {}).get(k) for k in shown), *(found.get(metric) for metric in HEADLINE)]
+        if any(value is not None for value in row):
+            lines.append(f"| {' | '.join([name.replace('_', ' '), *(_number(value) for value in row)])} |")
+    lines += ["", "Interval: 95 % over tasks. Charts: `eval/rm_at_k` has k as its step. Artifacts: `report.json` (all metrics), "
+                  "`scores.parquet`, `selection.json` (what was trained on), `config.yaml`.", "", f"`{again}`"]
     return "\n".join(lines)[:LONGEST_TAG]
 
 

@@ -1,0 +1,29 @@
+from rmlab.metrics.report import report
+from rmlab.metrics.scores import Scores
+from rmlab.tracking.notes import run_note, summary_note
+from rmlab.tracking.run import LONGEST_TAG
+
+
+def test_a_run_says_first_what_it_found() -> None:
+    scores = Scores.of(["t", "t", "u", "u"], [0.9, 0.1, 0.2, 0.8], [1, 0, 1, 0])
+    rules = {"majority": {"rm_at_k": {"2": 0.5}}, "shape": {"reason": "none"}}
+    note = run_note("data_scale=9 s1", report(scores, replicates=50), rules, "rmlab train")
+    first, _, table = note.partition("\n\n")
+    assert first.startswith("**data_scale=9 s1**: RM@2 0.500, AUC within task 0.500 [")
+    assert first.endswith("(pass@1 0.500, pass@2 1.000; 2 tasks, 4 attempts)")
+    assert "| this verifier | 0.500 | 0.500 |" in table
+    assert "| majority | 0.500 |  |  |  |  |" in table
+    assert "shape" not in table
+    assert note.endswith("`rmlab train`")
+
+
+def test_a_summary_fits_a_tag_and_says_where_the_rest_is() -> None:
+    short = summary_note("Does it?", "No.", "| a |\n|---|\n| 1 |", "from here")
+    assert short == "**Does it?** No.\n\n| a |\n|---|\n| 1 |\n\nfrom here"
+    rows = [f"| {i} | {'x' * 90} |" for i in range(200)]
+    long = summary_note("Does it?", "No.", "\n".join(rows), "from here")
+    assert len(long) <= LONGEST_TAG
+    assert long.endswith("(the rest of the table: artifact `table.md`)\n\nfrom here")
+    kept = long.split("\n\n")[1].split("\n")
+    assert kept == rows[:len(kept)]
+    assert len(kept) > 50
