@@ -55,7 +55,7 @@ def test_help_imports_nothing_heavy_and_works_anywhere(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("arguments", "code", "words"), [
     (["swep"], 2, "No such command 'swep'. Did you mean 'sweep'?"),
     (["sweep"], 2, "Missing argument 'name'"),
-    (["sweep", "nope"], 2, "there is no sweep 'nope'; there are: data_scale"),
+    (["sweep", "nope"], 2, "there is no sweep 'nope'; there are: aa, architecture"),
     (["sweep", "data_scale", "--on-error", "panic"], 2, "Invalid value for '--on-error'"),
     (["sweep", "data_scale", "levels=[2,900000]", "baseline=2"], 1, "data.scale=900000 cannot be filled: "),
     (["sweep", "data_scale", "data.path=/nowhere.parquet"], 1, "/nowhere.parquet: there is no such file"),
