@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from rmlab.ablation.sweeps import expand, read_sweep
+from rmlab.configuration import compose, load_program
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
@@ -62,17 +64,17 @@ def ended(where: Path) -> Counter:
 @pytest.mark.slow
 @pytest.mark.parametrize("launcher", [
     (), ("hydra/launcher=basic",), ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"),
-    ("hydra/launcher=submitit_local", "hydra.launcher.timeout_min=5"),
     ("hydra/launcher=slurm", "hydra.launcher.cluster=local", "hydra.launcher.poll_seconds=0.2", "hydra.launcher.workers=2"),
-], ids=["default", "basic", "joblib", "submitit_local", "slurm"])
+], ids=["default", "basic", "joblib", "slurm"])
 def test_the_same_cells_through_every_launcher(where: Path, launcher: tuple[str, ...]) -> None:
     code, _, err = multirun(SCALE, *SMALL, *launcher)
     assert code == 0, err
     found = runs(Store.open(), ["toy_scale"])
     assert {(run.name, run.status) for run in found} == {("data_scale=1 s0", "finished"), ("data_scale=3 s0", "finished")}
     assert sorted(ended(where).values()) == [1, 1]
-    code, out, err = rmlab("sweep", str(TOY / "toy_scale.yaml"), *SMALL, "--dry-run")
-    assert "2 of 2 runs finished, 0 to run" in out, "the same hashes"
+    spec = read_sweep(str(TOY / "toy_scale.yaml"), None, {"levels": [1, 3], "baseline": 1, "arms": ["epochs"], "seeds": [0]})
+    planned = expand(spec, [], compose, load_program(spec.program).identity)
+    assert {cell.identity.config_hash for cell in planned} == set(ended(where)), "the cells of rmlab sweep"
 
 
 @pytest.mark.slow
@@ -120,3 +122,26 @@ def test_a_launcher_that_has_no_such_setting(where: Path) -> None:
     code, _, err = rmlab("sweep", str(TOY / "toy_scale.yaml"), "hydra.launcher.worker=2")
     assert (code, err.strip().splitlines()[-1]) == (2, "rmlab: hydra.launcher.worker=2: launcher local has no 'worker' (did you mean "
                                                        "workers?); it has _target_, workers")
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in (REPOSITORY / "conf" / "hydra" / "launcher").glob("*.yaml")))
+def test_every_launcher_is_made_from_its_file(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hydra.utils import get_class
+    from omegaconf import OmegaConf
+
+    monkeypatch.syspath_prepend(str(REPOSITORY))
+    settings = OmegaConf.to_container(OmegaConf.load(REPOSITORY / "conf" / "hydra" / "launcher" / f"{name}.yaml"))
+    made = get_class(settings.pop("_target_"))(**settings)
+    launcher = made.cells_launcher(OmegaConf.create({"runtime": {"device": "cpu"}, "training": {"threads": 1}}), 3)
+    assert launcher.workers == 3
+    assert all(getattr(launcher, key, value) == value for key, value in settings.items() if key != "workers")
+
+
+def test_the_sweepers_options_are_those_of_the_command() -> None:
+    import inspect
+
+    from omegaconf import OmegaConf
+
+    named = set(OmegaConf.load(REPOSITORY / "conf" / "hydra" / "sweeper" / "rmlab.yaml")) - {"_target_", "sweep", "choose"}
+    taken = set(inspect.signature(load_program("sweep").main).parameters) - {"name", "arguments", "explain", "launcher", "of_program"}
+    assert named == taken

@@ -42,7 +42,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="rmlab-launching-") as folder:
             found[way] = measure(way, arguments.cells, Path(folder))
         print(f"{way:<10} {found[way]['wall_seconds']:7.1f} s in all, {found[way]['training_seconds']:6.1f} s of it training: "
-              f"{found[way]['overhead_seconds']:.2f} s a cell beyond it, {found[way]['outside_seconds']:.2f} s a cell outside the runs", flush=True)
+              f"{found[way]['overhead_seconds']:.2f} s each beyond it, {found[way]['outside_seconds']:.2f} s outside the runs", flush=True)
     print(json.dumps({"cells": arguments.cells, **found}))
 
 
