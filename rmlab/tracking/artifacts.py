@@ -55,7 +55,9 @@ def download(store: Store, run_id: str, path: str, folder: Path) -> None:
         raise FileNotFoundError(f"the server lists {', '.join(sorted(beside)) or 'nothing'}")
     expected = listed(store, run_id, path) if beside[path].is_dir else {path: beside[path].file_size or 0}
     (folder / path).parent.mkdir(parents=True, exist_ok=True)
-    store.call(partial(store.client.download_artifacts, run_id, path, str(folder)))
+    found = Path(store.call(partial(store.client.download_artifacts, run_id, path, str(folder))))
+    if found != folder / path:  # a place on this machine is not copied but named
+        (shutil.copytree if found.is_dir() else shutil.copyfile)(found, folder / path)
     for name, size in expected.items():
         local = folder / name
         there = local.stat().st_size if local.is_file() else None

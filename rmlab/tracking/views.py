@@ -15,12 +15,14 @@ TABLE, CURVES = "rmlab-table", "rmlab-levels"
 """Keys of the views."""
 
 COLUMNS = ("metrics.`eval/rm_at_k`", "metrics.`eval/auc_within_task`", "metrics.`eval/auc_pooled`", "metrics.`eval/ece_width_10`",
-           "metrics.`eval/brier`", "params.`seed`", "tags.`level`", "tags.`status`", "attributes.`Duration`")
+           "metrics.`eval/brier`", "metrics.`rl/pass_at_1`", "metrics.`rl/hacking_gap`",
+           "params.`seed`", "tags.`level`", "tags.`status`", "attributes.`Duration`")
 SECTIONS = {
     "Evaluation": ("eval/rm_at_k", "eval/auc_within_task", "eval/ece_width_10", "eval/auc_pooled", "eval/brier", "eval/pass_at_k"),
     "Validation": ("validation/rm_at_k", "validation/auc_within_task", "validation/ece_width_10"),
     "Training": ("train/loss", "train/learning_rate", "train/tokens_per_second"),
-    "Reinforcement learning": ("rl/pass_at_1", "rl/reward", "rl/score"),
+    "Reinforcement learning": ("rl/pass_at_1", "rl/pass_at_1_greedy", "rl/hacking_gap", "rl/true_rate", "rl/mean_score", "rl/reward",
+                               "rl/verifier_auc_within_task", "rl/kl_to_start"),
 }
 SERIES = ("eval/rm_at_k", "eval/pass_at_k", "validation/rm_at_k", "train/", "rl/")  # drawn over their steps; the others are bars
 MANY = 100  # runs or groups that a chart shows
