@@ -128,8 +128,14 @@ def test_values_are_means_over_the_seeds(where: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_search_for_a_verifier(where: Path) -> None:
-    code, out, err = search("search_verifier", "preset=smoke", "--workers", "2")
+def test_the_search_for_a_verifier(where: Path, tmp_path: Path) -> None:
+    from rmlab.trajectories.store import write_trajectories
+    from tests.verifiers.examples import episodes
+
+    write_trajectories(tmp_path / "hand.parquet", [*episodes(30, "supervised", 0, 1), *episodes(120, "verifier", 1000),
+                                                   *episodes(10, "validation", 2000, 8), *episodes(12, "evaluation", 3000, 8)])
+    code, out, err = search("search_verifier", "preset=smoke", "data.scale=64", f"data.path={tmp_path / 'hand.parquet'}", "--workers", "2")
     assert code == 0, err
     assert "3 complete" in out
     assert "optuna-dashboard sqlite:///" in out
+    assert all(len(trial.values) == 3 for trial in trials(where))
