@@ -18,7 +18,8 @@ def fill(database: Path, number: int) -> None:
     with sqlite3.connect(database) as connection:
         columns = [row[1] for row in connection.execute("PRAGMA table_info(runs)")]
         values = {"name": "data_scale=2000 s1", "source_type": "LOCAL", "status": "FINISHED", "lifecycle_stage": "active",
-                  "experiment_id": 0, "artifact_uri": "file:///nowhere", "user_id": "", "source_name": "", "entry_point_name": "", "source_version": ""}
+                  "experiment_id": 0, "artifact_uri": "file:///nowhere", "user_id": "", "source_name": "",
+                  "entry_point_name": "", "source_version": ""}
         known = [name for name in values if name in columns]
         connection.executemany(
             f"INSERT INTO runs (run_uuid, start_time, end_time, {', '.join(known)}) VALUES (?, ?, ?, {', '.join('?' * len(known))})",
