@@ -16,13 +16,15 @@ from analysis.tracked import Cell, SweepRuns, mean_over_seeds
 PAPER = Path(__file__).parent / "paper_reported.yaml"
 AUCS = {"auc_within_task": ("#0072B2", "AUC within task"), "auc_pooled": ("#CC79A7", "AUC pooled")}
 FLOORS = {"ece_noise_floor": ("0.6", "noise floor"), "ece_noise_floor_task": ("0.35", "noise floor with task effect")}
+REPORTED = {"ece": "ECE", "rm_at_32": "RM@32"}
+PAPER_LEVELS = {"data_scale": "training samples", "context_length": "tokens", "label_ratio": "resolved : unresolved"}
 LINES, MARKS = "Lines", "Marks (levels are words, lines between them would mean nothing)"
 ECE = ("#009E73", "ECE (10 bins of equal width)")
 
 
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     """Draws discrimination_calibration.{pdf,png,csv} into the sweep's folder below `out`."""
-    reported = paper_points(sweep.factor)
+    as_reported, reported = paper_points(sweep.factor)
     rows: list[dict[str, Any]] = []
     with style.figure(1, 3 if reported else 2, 3.4, 3.6) as (drawn, axes):
         left, right = axes[0, :2]
@@ -38,7 +40,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         right.set(title="Calibration", ylabel="ECE", xlabel=sweep.factor)
         right.set_ylim(bottom=0)
         if reported:
-            paper_panel(axes[0, 2], reported, rows)
+            paper_panel(axes[0, 2], sweep.factor, as_reported, reported, rows)
         drawn.legend(handles=legend_entries(sweep), loc="outside upper center", ncols=5 if reported else 3)
         shown = f" (arm {sweep.arms[0]})" if len(sweep.arms) > 1 else ""
         style.footnote(
@@ -146,24 +148,34 @@ def baselines(axis: Any, cell: Cell, rows: list[dict[str, Any]]) -> None:
             rows.append({"panel": "auc_within_task", "level": f"baseline {name}", "value": value})
 
 
-def paper_points(factor: str) -> list[dict[str, Any]]:
-    """The paper's ECE by number of samples, as reported; empty for factors it gives no such series for."""
-    reported = yaml.safe_load(PAPER.read_text(encoding="utf-8"))
-    return [point for point in reported["data_scale"]["points"] if "ece" in point] if factor == "data_scale" else []
+def paper_points(factor: str) -> tuple[str, list[dict[str, Any]]]:
+    """(metric, points) that the paper reports of a factor, as {level, value, disputed}: the metric that most points have.
+
+    Empty where there are fewer than two.
+    """
+    raw = yaml.safe_load(PAPER.read_text(encoding="utf-8")).get(factor, [])
+    listed = [point for point in (raw["points"] if isinstance(raw, dict) else raw) if isinstance(point, dict)]
+    metric = max(REPORTED, key=lambda name: sum(name in point for point in listed))
+    points = [
+        {"level": next(iter(point.values())), "value": point[metric], "disputed": bool(point.get("disputed"))}
+        for point in listed
+        if metric in point
+    ]
+    return metric, points if len(points) > 1 else []
 
 
-def paper_panel(axis: Any, points: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
-    axis.plot([p["samples"] for p in points], [p["ece"] for p in points], "s", color="black", markersize=4)
-    for point in points:
-        axis.annotate(
-            f"{point['ece']:.3f}",
-            (point["samples"], point["ece"]),
-            textcoords="offset points",
-            xytext=(0, 6),
-            ha="center",
-        )
-        rows.append({"panel": "paper reported ECE", "level": point["samples"], "value": point["ece"]})
-    axis.set_xscale("log")
-    axis.set(title="As the paper reports", xlabel="training samples", ylabel="ECE", ylim=(0, 0.6), xlim=(200, 250_000))
+def paper_panel(axis: Any, factor: str, metric: str, points: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
+    levels = [str(point["level"]) for point in points]
+    numbers = {} if any(isinstance(point["level"], str) for point in points) else {str(p["level"]): float(p["level"]) for p in points}
+    place = style.level_axis([axis], levels, numbers)
+    axis.plot([place[level] for level in levels], [p["value"] for p in points], "s", color="black", markersize=4)
+    for level, point in zip(levels, points, strict=True):
+        text = f"{point['value']:.3f}"
+        axis.annotate(f"disputed\n{text}" if point["disputed"] else text, (place[level], point["value"]), textcoords="offset points", xytext=(0, 6), ha="center")
+        rows.append({"panel": f"paper reported {REPORTED[metric]}", "level": level, "value": point["value"]})
+    axis.margins(x=0.3)
+    top = 0.6 if metric == "ece" else 1.0
+    axis.set(title="As the paper reports", xlabel=PAPER_LEVELS.get(factor, factor), ylabel=REPORTED[metric], ylim=(0, top))
     source = "SWE-RM (arXiv 2512.21919),\nSWE-bench Verified, 30B-A3B;\nvalues by public notes. Other tasks\nand policies: not comparable."
-    axis.text(0.97, 0.9, source, transform=axis.transAxes, va="top", ha="right", fontsize=6.5, color="0.35")
+    height, side = (0.9, "top") if metric == "ece" else (0.05, "bottom")  # RM@32 stands high, ECE low at the right
+    axis.text(0.97, height, source, transform=axis.transAxes, va=side, ha="right", fontsize=6.5, color="0.35")

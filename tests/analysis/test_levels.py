@@ -166,6 +166,18 @@ def test_wrong_calls_are_one_line(store):
         assert "rmlab: name two" in done.stderr
 
 
+def test_the_papers_values_are_those_of_the_notes_and_never_on_our_axes(store, tmp_path):
+    assert discrimination_calibration.paper_points("data_scale") == (
+        "ece", [{"level": 500, "value": 0.481, "disputed": False}, {"level": 100_000, "value": 0.067, "disputed": False}])
+    assert [p["disputed"] for p in discrimination_calibration.paper_points("context_length")[1]] == [True, False, False]
+    assert discrimination_calibration.paper_points("policy_mixture")[1] == [], "one value is no comparison"
+    assert discrimination_calibration.paper_points("objective")[1] == []
+    track(store, tmp_path, "label_ratio", "2:1", 0, 1.0, place=0, baseline="2:1")
+    [_, _, drawn] = discrimination_calibration.draw(the_group(store, "label_ratio"), tmp_path / "out")
+    reported = [(row["level"], row["value"]) for row in csv.DictReader(drawn.open()) if row["panel"] == "paper reported RM@32"]
+    assert reported == [("2:1", "0.62"), ("1:1", "0.608")]
+
+
 def test_nine_levels_of_words_are_drawn(store, tmp_path):
     for place, level in enumerate(["all", "algorithms", "functional", "stdlib", "symbolic", "without_algorithms", "without_functional",
                                    "without_stdlib", "without_symbolic"]):
