@@ -171,7 +171,9 @@ def paper_panel(axis: Any, factor: str, metric: str, points: list[dict[str, Any]
     axis.plot([place[level] for level in levels], [p["value"] for p in points], "s", color="black", markersize=4)
     for level, point in zip(levels, points, strict=True):
         text = f"{point['value']:.3f}"
-        axis.annotate(f"disputed\n{text}" if point["disputed"] else text, (place[level], point["value"]), textcoords="offset points", xytext=(0, 6), ha="center")
+        if point["disputed"]:
+            text = f"disputed\n{text}"
+        axis.annotate(text, (place[level], point["value"]), textcoords="offset points", xytext=(0, 6), ha="center")
         rows.append({"panel": f"paper reported {REPORTED[metric]}", "level": level, "value": point["value"]})
     axis.margins(x=0.3)
     top = 0.6 if metric == "ece" else 1.0
