@@ -42,7 +42,8 @@ def sweep(
         list[str] | None,
         typer.Argument(
             metavar="[preset=P] [OVERRIDE]...",
-            help="preset, levels, seeds, arms or baseline choose within the sweep; anything else is set in every cell.",
+            help="preset, levels, seeds, arms, baseline or trials choose within the sweep; hydra/launcher=NAME says where cells run; "
+            "anything else is set in every cell.",
             show_default=False,
         ),
     ] = None,
