@@ -24,6 +24,7 @@ def main(path: Path, tokenizer_name: str = "starter", budgets: Sequence[int] = (
     if any(budget < 256 for budget in budgets):
         raise UsageError("--budget is a number of tokens, at least 256")
     budgets = tuple(sorted(budgets)) or BUDGETS
+    total = read_count(path)  # before anything heavy: a wrong path is said at once
     tokenizer, name = _tokenizer(tokenizer_name)
 
     def count(text: str) -> int:
@@ -34,7 +35,7 @@ def main(path: Path, tokenizer_name: str = "starter", budgets: Sequence[int] = (
     cut: dict[int, Counter[str]] = {budget: Counter() for budget in budgets}
     gone: dict[int, int] = dict.fromkeys(budgets, 0)
     total_characters = 0
-    with progress("Measuring", read_count(path), "trajectories") as advance:
+    with progress("Measuring", total, "trajectories") as advance:
         for trajectory in iterate_trajectories(path):
             group = _group(trajectory)
             lengths = [len(ids) for ids in tokenizer.encode([m.content for m in trajectory.messages])]

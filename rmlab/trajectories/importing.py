@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from rmlab.errors import DataError
-from rmlab.fingerprint import fingerprint
 from rmlab.trajectories.containers import batches
 from rmlab.trajectories.documents import Damaged, Document, documents, units
 from rmlab.trajectories.draft import Draft, NotATrajectory
@@ -131,8 +130,9 @@ class Reader:
             self._skip(draft.place, LEAKS)
             return
         found.removed.update(removed + draft.removed)
-        found.keys.append(found.spool.put(messages, draft.patch))
-        found.contents.append(fingerprint([[[m.role, m.content] for m in messages], draft.patch]))
+        key, content = found.spool.put(messages, draft.patch)
+        found.keys.append(key)
+        found.contents.append(content)
         found.has_patch.append(draft.patch is not None)
         found.drafts.append(replace(draft, messages=[], patch=None, removed=removed + draft.removed))
 

@@ -21,17 +21,19 @@ OUTCOME_TEXT = re.compile(
     re.IGNORECASE,
 )
 _SIGNS = ("to_pass", "to_fail", "tests_status", "test_patch", "eval_logs", "hidden", "resolved", "label", "verdict")
-"""One of these stands in every text that the pattern finds: looking for them first is ten times faster."""
+"""One of these stands in every text that the pattern finds: looking for them first is far faster."""
 
 
 def outcome_texts(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
     """(number of the message, what it says) for each message after the issue that holds outcome text."""
+    lower = [m.content.lower() for m in messages]
+    whole = "\n".join(lower)
+    signs = [sign for sign in _SIGNS if sign in whole]
+    if not signs:
+        return
     issue = next((m for m in messages if m.role == "user"), None)
     for number, message in enumerate(messages):
-        if message is issue:
-            continue
-        lower = message.content.lower()
-        if any(sign in lower for sign in _SIGNS) and (found := OUTCOME_TEXT.search(message.content)):
+        if message is not issue and any(sign in lower[number] for sign in signs) and (found := OUTCOME_TEXT.search(message.content)):
             yield number, found[0]
 
 

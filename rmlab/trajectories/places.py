@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rmlab.trajectories.reading import clean
+
 ENDINGS = (".traj.json", ".tar.gz", ".tar.zst", ".json", ".jsonl", ".ndjson", ".traj", ".parquet", ".zip", ".tgz", ".md", ".csv")
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst")
 # Folders and files that every harness makes: they name no run.
@@ -59,7 +61,7 @@ class Place:
     line: int | None = None
 
     def __str__(self) -> str:
-        whole = f"{self.root}/{self.path}" if self.path else self.root
+        whole = clean(f"{self.root}/{self.path}" if self.path else self.root)  # a file's name need not be UTF-8
         return whole if self.line is None else f"{whole}:{self.line}"
 
     def at_line(self, line: int) -> "Place":

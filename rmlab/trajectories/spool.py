@@ -3,6 +3,7 @@
 Compressed records behind one another in a temporary file that has no name; memory holds where each begins.
 """
 
+import hashlib
 import json
 import tempfile
 from typing import IO, Any, cast
@@ -20,24 +21,30 @@ class Spool:
         self._codec: Any = pa.Codec("zstd", compression_level=1)
         self._where: list[tuple[int, int, int]] = []
 
-    def put(self, messages: list[Message], patch: str | None) -> int:
-        """Stores one record; its key."""
-        plain = json.dumps([[[m.role, m.content] for m in messages], patch], ensure_ascii=False, separators=(",", ":")).encode()
+    def put(self, messages: list[Message], patch: str | None) -> tuple[int, str]:
+        """Stores one record; its key, and a hash of its content that is equal for copies."""
+        texts = [m.content.encode() for m in messages]
+        body = patch.encode() if patch is not None else b""
+        head = json.dumps([[m.role for m in messages], [*map(len, texts), len(body)], patch is None]).encode()
+        plain = b"\n".join([head, b"".join(texts), body])
         packed = self._codec.compress(plain, asbytes=True)
         self._where.append((self._file.seek(0, 2), len(packed), len(plain)))
         self._file.write(packed)
-        return len(self._where) - 1
+        return len(self._where) - 1, hashlib.sha256(plain).hexdigest()
 
     def get(self, key: int) -> tuple[tuple[Message, ...], str | None]:
         """The record of a key."""
         start, packed, plain = self._where[key]
         self._file.seek(start)
-        messages, patch = json.loads(self._codec.decompress(self._file.read(packed), decompressed_size=plain, asbytes=True))
-        return tuple(Message(role, content) for role, content in messages), patch
-
-    def size(self, key: int) -> int:
-        """Bytes of a record, unpacked."""
-        return self._where[key][2]
+        whole = self._codec.decompress(self._file.read(packed), decompressed_size=plain, asbytes=True)
+        data, end = memoryview(whole), whole.index(b"\n")
+        roles, sizes, no_patch = json.loads(bytes(data[:end]))
+        at, texts = end + 1, []
+        for size in sizes[:-1]:
+            texts.append(str(data[at : at + size], "utf-8"))
+            at += size
+        patch = None if no_patch else str(data[at + 1 : at + 1 + sizes[-1]], "utf-8")
+        return tuple(map(Message, roles, texts)), patch
 
     def close(self) -> None:
         """Frees the disk."""

@@ -3,6 +3,7 @@
 config        what a verifier reads and on what it is judged; the semantics versions of its stages
 prompt        the one renderer: trajectory to text
 visibility    which turns of an attempt a prompt shows
+budget        observations cut in the middle, what was cut counted
 leaks         no prompt holds the outcome that it asks for
 tokens        the tokenizer of verifiers that start from nothing
 encoding      text to token ids, once for all cells; what does not fit the context

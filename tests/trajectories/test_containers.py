@@ -48,8 +48,12 @@ def folder(path: Path, files: dict[str, bytes]) -> Path:
 
 
 MAKERS: dict[str, Callable[[Path], Path]] = {
-    "x.zip": lambda p: zipped(p, FILES), "x.tar": lambda p: tarred(p, FILES), "x.tar.gz": lambda p: tarred(p, FILES, "w:gz"),
-    "x.tgz": lambda p: tarred(p, FILES, "w:gz"), "x.tar.zst": lambda p: zst(p, FILES), "folder": lambda p: folder(p, FILES),
+    "x.zip": lambda p: zipped(p, FILES),
+    "x.tar": lambda p: tarred(p, FILES),
+    "x.tar.gz": lambda p: tarred(p, FILES, "w:gz"),
+    "x.tgz": lambda p: tarred(p, FILES, "w:gz"),
+    "x.tar.zst": lambda p: zst(p, FILES),
+    "folder": lambda p: folder(p, FILES),
 }
 
 
@@ -82,7 +86,10 @@ def test_every_container_gives_the_same_files(name: str, tmp_path: Path) -> None
 
 def test_archives_in_a_folder_are_opened_and_those_in_archives_are_not(tmp_path: Path) -> None:
     inner = zipped(tmp_path / "inner.zip", FILES).read_bytes()
-    folder(tmp_path / "all", {"plain.json": b"{}", "b.zip": inner, "a.tar": tarred(tmp_path / "a.tar", {"deep.zip": inner, "x.json": b"[]"}).read_bytes()})
+    folder(
+        tmp_path / "all",
+        {"plain.json": b"{}", "b.zip": inner, "a.tar": tarred(tmp_path / "a.tar", {"deep.zip": inner, "x.json": b"[]"}).read_bytes()},
+    )
     read, refused = listed(tmp_path / "all")
     assert list(read) == ["plain.json", "a.tar/x.json", *(f"b.zip/{name}" for name in sorted(FILES))]
     assert refused == {"a.tar/deep.zip": "archive in an archive: unpack it and import the folder"}
@@ -141,8 +148,8 @@ def test_bombs_are_refused_and_the_reason_says_what_to_do(tmp_path: Path) -> Non
 def test_a_zip_that_lies_about_a_size_gives_no_more_than_it_says(tmp_path: Path) -> None:
     path = zipped(tmp_path / "x.zip", {"a.json": b"x" * 5000})
     data = bytearray(path.read_bytes())
-    for size in (i for i in range(len(data)) if data[i:i + 4] == (5000).to_bytes(4, "little")):
-        data[size:size + 4] = (100).to_bytes(4, "little")
+    for size in (i for i in range(len(data)) if data[i : i + 4] == (5000).to_bytes(4, "little")):
+        data[size : size + 4] = (100).to_bytes(4, "little")
     path.write_bytes(bytes(data))
     read, refused = listed(path)
     assert (read, list(refused)) == ({}, ["a.json"])
@@ -157,10 +164,9 @@ def test_a_cut_archive_says_so_and_gives_what_stands_before(name: str, tmp_path:
         try:
             read, refused = listed(path)
         except DataError as error:
-            assert "not a readable archive" in str(error)
-        else:
-            assert read.items() <= FILES.items()
-            assert read == FILES or refused
+            read, refused = {}, {name: str(error)}
+        assert read.items() <= FILES.items()
+        assert read == FILES or any("not a readable archive" in reason or "archive ends early" in reason for reason in refused.values())
 
 
 def test_a_damaged_archive_in_a_folder_does_not_stop_the_rest(tmp_path: Path) -> None:

@@ -16,42 +16,81 @@ HERE = Place("run.zip", "results.json")
 A, B, C, D = "o__n-1", "o__n-2", "o__n-3", "o__n-4"
 
 
-@pytest.mark.parametrize(("document", "outcome", "unfinished"), [
-    ({"resolved": True, "tests_status": {}, "instance_id": A}, {A: True}, {}),
-    ({"resolved": True, "patch_successfully_applied": False, "instance_id": A}, {A: True}, {}),
-    ({A: {"resolved": True, "patch_exists": True}, B: {"resolved": False}}, {A: True, B: False}, {}),
-    ({"resolved_ids": [A], "unresolved_ids": [B], "empty_patch_ids": [C], "error_ids": [D]}, {A: True, B: False, C: False}, {D: "error_ids"}),
-    ({"resolved_ids": [A], "unresolved_ids": [], "pending_ids": [B], "failed_ids": [C], "incomplete_ids": [D]}, {A: True},
-     {B: "pending_ids", C: "failed_ids", D: "incomplete_ids"}),
-    ({"resolved_ids": [A], "completed_ids": [A, B], "error_ids": [C]}, {A: True, B: False}, {C: "error_ids"}),
-    ({"ids_resolved": [A], "ids_unresolved": [B], "resolved": 1}, {A: True, B: False}, {}),
-    ({"success_ids": [A], "failure_ids": [B], "error_ids": [C]}, {A: True, B: False}, {C: "error_ids"}),
-    ({"no_generation": [A], "generated": [B, C, D], "with_logs": [B, C], "applied": [B, C], "install_fail": [], "resolved": [B]},
-     {A: False, B: True, C: False}, {D: "generated"}),
-    ({"generated": [A], "with_logs": [A], "install_fail": [A], "resolved": []}, {}, {A: "install_fail"}),
-    ({A: True, B: False}, {A: True, B: False}, {}),
-    ([{"instance_id": A, "resolved": True}, {"instance_id": B, "resolved": False}], {A: True, B: False}, {}),
-    ({"instances": [{"instance_id": A, "resolved": True}]}, {A: True}, {}),
-])
+@pytest.mark.parametrize(
+    ("document", "outcome", "unfinished"),
+    [
+        ({"resolved": True, "tests_status": {}, "instance_id": A}, {A: True}, {}),
+        ({"resolved": True, "patch_successfully_applied": False, "instance_id": A}, {A: True}, {}),
+        ({A: {"resolved": True, "patch_exists": True}, B: {"resolved": False}}, {A: True, B: False}, {}),
+        (
+            {"resolved_ids": [A], "unresolved_ids": [B], "empty_patch_ids": [C], "error_ids": [D]},
+            {A: True, B: False, C: False},
+            {D: "error_ids"},
+        ),
+        (
+            {"resolved_ids": [A], "unresolved_ids": [], "pending_ids": [B], "failed_ids": [C], "incomplete_ids": [D]},
+            {A: True},
+            {B: "pending_ids", C: "failed_ids", D: "incomplete_ids"},
+        ),
+        ({"resolved_ids": [A], "completed_ids": [A, B], "error_ids": [C]}, {A: True, B: False}, {C: "error_ids"}),
+        ({"ids_resolved": [A], "ids_unresolved": [B], "resolved": 1}, {A: True, B: False}, {}),
+        ({"success_ids": [A], "failure_ids": [B], "error_ids": [C]}, {A: True, B: False}, {C: "error_ids"}),
+        (
+            {"no_generation": [A], "generated": [B, C, D], "with_logs": [B, C], "applied": [B, C], "install_fail": [], "resolved": [B]},
+            {A: False, B: True, C: False},
+            {D: "generated"},
+        ),
+        ({"generated": [A], "with_logs": [A], "install_fail": [A], "resolved": []}, {}, {A: "install_fail"}),
+        ({A: True, B: False}, {A: True, B: False}, {}),
+        ([{"instance_id": A, "resolved": True}, {"instance_id": B, "resolved": False}], {A: True, B: False}, {}),
+        ({"instances": [{"instance_id": A, "resolved": True}]}, {A: True}, {}),
+    ],
+)
 def test_layouts(document: object, outcome: dict, unfinished: dict) -> None:
     (report,) = reports(document, HERE)
     assert (report.outcome, report.unfinished) == (outcome, unfinished)
 
 
-@pytest.mark.parametrize("document", [
-    {}, [], None, 3, "x", {"resolved": True}, {"resolved": 3, "unresolved": 50}, {"debug": True, "verbose": False}, {"resolved": [A]},
-    {A: {"model_patch": "x"}}, {A: {"resolved": "yes"}}, {A: {"resolved": 1}}, {"success": True, "instance_id": A},
-    [{"instance_id": A, "resolved": "true"}], {"instances": []}, {"leaderboards": [{"results": [{"name": "x", "resolved": 50.0}]}]},
-])
+@pytest.mark.parametrize(
+    "document",
+    [
+        {},
+        [],
+        None,
+        3,
+        "x",
+        {"resolved": True},
+        {"resolved": 3, "unresolved": 50},
+        {"debug": True, "verbose": False},
+        {"resolved": [A]},
+        {A: {"model_patch": "x"}},
+        {A: {"resolved": "yes"}},
+        {A: {"resolved": 1}},
+        {"success": True, "instance_id": A},
+        [{"instance_id": A, "resolved": "true"}],
+        {"instances": []},
+        {"leaderboards": [{"results": [{"name": "x", "resolved": 50.0}]}]},
+    ],
+)
 def test_what_states_no_outcome_is_no_report(document: object) -> None:
     assert reports(document, HERE) == []
 
 
 def test_leaderboards_and_submissions() -> None:
-    board = {"results": [{"folder": "2025_x", "resolved": 50.0, "per_instance_details": {A: {"resolved": True}, B: {"resolved": False}, C: {"cost": 1}}}]}
+    board = {
+        "results": [
+            {
+                "folder": "2025_x",
+                "resolved": 50.0,
+                "per_instance_details": {A: {"resolved": True}, B: {"resolved": False}, C: {"cost": 1}},
+            }
+        ]
+    }
     (report,) = reports({"leaderboards": [board, board]}, HERE)
     assert (report.system, report.outcome, report.note) == ("2025_x", {A: True, B: False}, "")
-    two = reports({A: {"resolved_submissions": ["x", "y", "x"]}, B: {"resolved_submissions": ["x"]}, C: {"resolved_submissions": []}}, HERE)
+    two = reports(
+        {A: {"resolved_submissions": ["x", "y", "x"]}, B: {"resolved_submissions": ["x"]}, C: {"resolved_submissions": []}}, HERE
+    )
     assert {r.system: r.outcome for r in two} == {"x": {A: True, B: True}, "y": {A: True}}
     several = reports({"base": {"resolved_ids": [A]}, "ours": {"resolved_ids": [A, B]}, "n": 500}, HERE)
     assert {r.system: r.outcome for r in several} == {"base": {A: True}, "ours": {A: True, B: True}}
@@ -66,7 +105,10 @@ def test_a_task_that_is_called_both_has_no_outcome() -> None:
 
 
 def test_markdown_and_csv() -> None:
-    text = f"# R\n- resolved instances: 1\n## Resolved Instances\n- [{A}](x.log)\n## Unresolved Instances\n- [{B}](y)\n- {C}\n## Error Instances\n- {D}\n## Empty Patch Instances\n- [{C}](z)\n"
+    text = (
+        f"# R\n- resolved instances: 1\n## Resolved Instances\n- [{A}](x.log)\n## Unresolved Instances\n- [{B}](y)\n- {C}\n"
+        f"## Error Instances\n- {D}\n## Empty Patch Instances\n- [{C}](z)\n"
+    )
     report = markdown_report(text, HERE)
     assert (report.outcome, report.unfinished) == ({A: True, B: False, C: False}, {D: "error instances"})
     assert markdown_report(f"# Notes\n- [{A}](x)\n", HERE) is None
@@ -121,7 +163,9 @@ def test_one_statement_for_two_attempts_labels_neither() -> None:
 def test_two_reports_that_disagree_label_nobody_and_both_are_named() -> None:
     result = join([attempt(0, A), attempt(1, B)], [report("a.json", {A: True, B: True}), report("logs/b.json", {A: False, B: True})])
     assert set(result.label) == {1}
-    assert result.conflicts == [f"{A} (run.zip/trajs/{A}.json): resolved by run.zip/a.json (id lists), unresolved by run.zip/logs/b.json (id lists)"]
+    assert result.conflicts == [
+        f"{A} (run.zip/trajs/{A}.json): resolved by run.zip/a.json (id lists), unresolved by run.zip/logs/b.json (id lists)"
+    ]
     own = join([attempt(0, A, own=False)], [report("a.json", {A: True})])
     assert own.label == {}
     assert "unresolved by row 0" in own.conflicts[0]
@@ -149,7 +193,11 @@ def test_a_row_that_names_no_run_takes_no_label() -> None:
 
 def test_order_does_not_matter() -> None:
     attempts = [attempt(i, t, f"run_{i % 2}") for i, t in enumerate([A, A, B, B, C])]
-    stated = [report("m.run_0.json", {A: True, B: False, C: True}), report("m.run_1.json", {A: False, B: True}), report("results.json", {A: True})]
+    stated = [
+        report("m.run_0.json", {A: True, B: False, C: True}),
+        report("m.run_1.json", {A: False, B: True}),
+        report("results.json", {A: True}),
+    ]
     forward, backward = join(attempts, stated), join(attempts[::-1], stated[::-1])
     assert forward.label == backward.label
     assert sorted(forward.conflicts) == sorted(backward.conflicts)
@@ -157,8 +205,11 @@ def test_order_does_not_matter() -> None:
 
 
 def test_whole_import_with_labels_elsewhere(tmp_path: Path, importing) -> None:
-    run = {"trajectory_format": "mini-swe-agent-1", "info": {"exit_status": "Submitted", "submission": "d"},
-           "messages": [{"role": "user", "content": "Fix"}, {"role": "assistant", "content": "```bash\nls\n```"}]}
+    run = {
+        "trajectory_format": "mini-swe-agent-1",
+        "info": {"exit_status": "Submitted", "submission": "d"},
+        "messages": [{"role": "user", "content": "Fix"}, {"role": "assistant", "content": "```bash\nls\n```"}],
+    }
     for task in (A, B):
         (tmp_path / "trajs" / task).mkdir(parents=True)
         (tmp_path / "trajs" / task / f"{task}.traj.json").write_text(json.dumps(run | {"instance_id": task, "n": task}))

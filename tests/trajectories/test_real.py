@@ -45,11 +45,14 @@ def test_all_sources_at_once_are_the_sum_and_label_nobody_else(real: Path, impor
     assert found.summary["policies"]["20240604_CodeR"] == 36
 
 
-@pytest.mark.parametrize(("name", "trajectories", "labelled", "resolved", "mended"), [
-    ("moatless_20240609_gpt4o", 300, 296, 70, 8),
-    ("moatless_20240623_claude-3.5-sonnet", 291, 291, 80, 13),
-    ("mini_v1_gemini3_verified_half", 246, 246, 179, 31),
-])
+@pytest.mark.parametrize(
+    ("name", "trajectories", "labelled", "resolved", "mended"),
+    [
+        ("moatless_20240609_gpt4o", 300, 296, 70, 8),
+        ("moatless_20240623_claude-3.5-sonnet", 291, 291, 80, 13),
+        ("mini_v1_gemini3_verified_half", 246, 246, 179, 31),
+    ],
+)
 def test_whole_runs(name: str, trajectories: int, labelled: int, resolved: int, mended: int, corpus: Path, importing) -> None:
     found = importing(corpus / f"{name}.zip").summary
     assert (found["trajectories"], found["labelled"], found["resolved"]) == (trajectories, labelled, resolved)
@@ -187,8 +190,7 @@ def test_two_models_on_the_same_tasks(real: Path, importing) -> None:
     by_policy = {p: sum(t.resolved is True for t in found.trajectories if t.policy == p) for p in found.summary["policies"]}
     assert by_policy == {"20240609_moatless_gpt4o": 19, "20240623_moatless_claude-3.5-sonnet": 18}
     assert found.summary["without_patch"] == 6
-    assert found.summary["not_evaluated"] == {
-        "generated in moatless_v0_lite.zip/moatless_v0_lite/20240609_moatless_gpt4o/result.json": 1}
+    assert found.summary["not_evaluated"] == {"generated in moatless_v0_lite.zip/moatless_v0_lite/20240609_moatless_gpt4o/result.json": 1}
 
 
 def test_text_with_escapes_and_other_scripts_survives(real: Path, importing) -> None:
@@ -200,8 +202,17 @@ def test_text_with_escapes_and_other_scripts_survives(real: Path, importing) -> 
 
 def test_tool_calls_have_one_notation(real: Path, importing) -> None:
     """No policy is told apart by the syntax of its calls: fenced blocks, XML and tool calls all read alike."""
-    for name in ("mini_v1_gemini3_verified", "mini_v2_deepseek_litedev_4runs", "sweagent1_swesmith", "openhands015_completions_verified",
-                 "openhands_output_jsonl", "openhands_sdk_v1_events", "moatless_v0_lite", "moatless_v0_4_nodes", "sweagent_demos"):
+    for name in (
+        "mini_v1_gemini3_verified",
+        "mini_v2_deepseek_litedev_4runs",
+        "sweagent1_swesmith",
+        "openhands015_completions_verified",
+        "openhands_output_jsonl",
+        "openhands_sdk_v1_events",
+        "moatless_v0_lite",
+        "moatless_v0_4_nodes",
+        "sweagent_demos",
+    ):
         found = importing(real / f"{name}.zip").trajectories
         turns = [m.content for t in found for m in t.messages if m.role == "assistant"]
         assert sum("[call " in turn and "[/call]" in turn for turn in turns) > 0.85 * len(turns), name

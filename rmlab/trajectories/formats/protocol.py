@@ -4,6 +4,7 @@ from typing import Any, Protocol
 
 from rmlab.trajectories.draft import Draft, NotATrajectory
 from rmlab.trajectories.places import Place
+from rmlab.trajectories.reading import clean
 from rmlab.trajectories.record import ExitStatus, Message
 
 CRASH, NO_AGENT, STATISTICS = "crash trace", "no agent turn", "statistics only"
@@ -27,9 +28,12 @@ def agent_turns(messages: list[Message]) -> int:
 
 
 def proven(draft: Draft, crashed: str = "") -> Draft:
-    """The draft, where the agent spoke at all. crashed: what the run died of. Raises NotATrajectory."""
+    """The draft, where the agent spoke at all, with text that can be stored. crashed: what the run died of. Raises NotATrajectory."""
     if not agent_turns(draft.messages):
-        raise NotATrajectory(f"{CRASH} ({crashed.splitlines()[0][:80]})" if crashed.strip() else NO_AGENT)
+        raise NotATrajectory(f"{CRASH} ({clean(crashed).splitlines()[0][:80]})" if crashed.strip() else NO_AGENT)
+    draft.messages = [Message(m.role, clean(m.content)) for m in draft.messages]
+    draft.patch = clean(draft.patch) if draft.patch else None
+    draft.extra = {key: clean(value) if isinstance(value, str) else value for key, value in draft.extra.items()}
     return draft
 
 

@@ -1,0 +1,307 @@
+"""Rows and documents as their writers make them, one format at a time; what is kept and what never is."""
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from rmlab.trajectories.draft import NotATrajectory
+from rmlab.trajectories.formats.calls import call, content_text, of_text, of_tool_calls
+from rmlab.trajectories.formats.protocol import exit_status
+from rmlab.trajectories.formats.registry import FORMATS, format_of, formats_named
+from rmlab.trajectories.places import Place
+from rmlab.trajectories.reading import Unreadable, clean, read_json
+
+HERE = Place("run.jsonl", "")
+TALK = [
+    {"role": "system", "content": "You fix."},
+    {"role": "user", "content": "Fix x."},
+    {
+        "role": "assistant",
+        "content": "I look.",
+        "tool_calls": [{"function": {"name": "bash", "arguments": '{"command": "ls"}'}, "id": "1"}],
+    },
+    {"role": "tool", "content": "a.py", "tool_call_id": "1"},
+    {"role": "assistant", "content": "Done."},
+]
+
+
+def test_one_notation_for_calls() -> None:
+    assert call("bash", '{"command": "ls -la"}') == "[call bash]\nls -la\n[/call]"
+    assert (
+        call("edit", {"command": "view", "path": "a.py", "view_range": [], "x": None})
+        == "[call edit]\ncommand: view\npath: a.py\n[/call]"
+    )
+    assert call("submit", "{}") == "[call submit]\n[/call]"
+    assert call("", "not JSON {") == "[call tool]\nnot JSON {\n[/call]"
+    assert of_text("I think.\n```bash\nls\n```") == "I think.\n\n[call bash]\nls\n[/call]"
+    assert of_text("First\n```\na\n```\nthen\n```\nb\n```").endswith("[call bash]\nb\n[/call]")  # the command is the last block
+    assert of_text("So:\n<function=bash>\n<parameter=command>ls\n</parameter>\n</function>") == "So:\n[call bash]\nls\n[/call]"
+    assert of_text("no call") == "no call"
+    assert of_tool_calls(json.dumps(TALK[2]["tool_calls"])) == ["[call bash]\nls\n[/call]"]
+    assert of_tool_calls([{"function": None}, 3, {"name": "run", "arguments": {"a": 1, "b": "x"}}]) == ["[call run]\na: 1\nb: x\n[/call]"]
+
+
+def test_content_is_a_string_a_list_of_blocks_or_nothing() -> None:
+    assert content_text("a") == "a"
+    assert content_text(None) == ""
+    assert (
+        content_text([{"type": "text", "text": "a"}, {"type": "image_url"}, {"type": "thinking", "thinking": "x"}, "b"])
+        == "a\n[image]\nb"
+    )
+    assert content_text([{"type": "tool_use", "name": "Find", "input": {"q": "x"}}]) == "[call Find]\nx\n[/call]"
+    assert content_text([{"type": "tool_result", "content": [{"type": "text", "text": "seen"}]}]) == "seen"
+    assert clean("a\ud83d\ude00b\ud800c") == "a\N{GRINNING FACE}b\N{REPLACEMENT CHARACTER}c"
+
+
+def test_near_json_is_mended_and_nothing_else() -> None:
+    assert read_json(b'\xef\xbb\xbf{"a": [1, 2]}') == ({"a": [1, 2]}, None)
+    assert read_json(b'{"a": [1, 2,], "b": "x,]",}') == ({"a": [1, 2], "b": "x,]"}, "a comma before a closing bracket")
+    assert read_json(rb'{"a": "C:\some \n \"q\" \\d"}') == (
+        {"a": 'C:\\some \n "q" \\d'},
+        "a backslash before a character that needs none",
+    )
+    both = read_json(rb'{"a": "\s", "b": [1,],}')
+    assert both == ({"a": "\\s", "b": [1]}, "a backslash before a character that needs none and a comma before a closing bracket")
+    for broken, reason in (
+        (b'{"a": 1', "line 1"),
+        (b"{'a': 1}", "line 1"),
+        (b"", "empty"),
+        (b"\xff{}", "UTF-8"),
+        (b"[" * 100_000, "not"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "not readable"),
+        (b'{"a" 1}', "line 1"),
+        (b'{"a": "x\ny"}', "line 1"),
+    ):
+        with pytest.raises(Unreadable, match=reason):
+            read_json(broken)
+
+
+@pytest.mark.parametrize(
+    ("stated", "status"),
+    [
+        ("Submitted", "submitted"),
+        ("submitted", "submitted"),
+        ("finished", "submitted"),
+        ("LimitsExceeded", "unfinished"),
+        ("submitted (exit_cost)", "unfinished"),
+        ("submitted (exit_context)", "unfinished"),
+        ("exit_format", "unfinished"),
+        ("early_exit", "unfinished"),
+        ("rejected", "unfinished"),
+        ("exit_error", "error"),
+        ("submitted (exit_error)", "error"),
+        ("InternalServerError", "error"),
+        ("Timeout", "error"),
+        ("", "unfinished"),
+    ],
+)
+def test_how_an_attempt_ended(stated: str, status: str) -> None:
+    assert exit_status(stated, submitted=False) == status
+    assert exit_status("", submitted=True) == "submitted"
+
+
+HUB = {
+    "SWE-smith": (
+        {
+            "messages": json.dumps(TALK),
+            "instance_id": "o__n.abcdef12.x",
+            "resolved": True,
+            "model": "claude",
+            "traj_id": "t1",
+            "patch": "d",
+        },
+        ("claude", True, "d"),
+    ),
+    "SWE-rebench": (
+        {
+            "trajectory_id": "t",
+            "instance_id": "o__n-1",
+            "repo": "o/n",
+            "trajectory": TALK,
+            "tools": [],
+            "model_patch": "d",
+            "exit_status": "submit",
+            "resolved": 0,
+            "gen_tests_correct": 5,
+            "pred_passes_gen_tests": 3,
+        },
+        ("", False, "d"),
+    ),
+    "nebius": (
+        {
+            "instance_id": "o__n-1",
+            "model_name": "llama-70b",
+            "target": False,
+            "exit_status": "submitted (exit_cost)",
+            "generated_patch": "d",
+            "eval_logs": "SECRET 3 failed",
+            "trajectory": [
+                {"role": "system", "text": None, "system_prompt": "You fix.", "mask": False},
+                {"role": "user", "text": "Fix x."},
+                {"role": "ai", "text": "See\n```\nls\n```"},
+            ],
+        },
+        ("llama-70b", False, "d"),
+    ),
+    "SWE-Gym": (
+        {
+            "instance_id": "o__n-1",
+            "repo": "o/n",
+            "messages": TALK,
+            "run_id": "gpt-4o_run_1",
+            "resolved": True,
+            "test_result": {"report": {"resolved": True, "SECRET": 1}, "git_patch": "d"},
+        },
+        ("gpt-4o_run_1", True, "d"),
+    ),
+    "Open-SWE-Traces": (
+        {
+            "instance_id": "o__n-1",
+            "repo": "o/n",
+            "language": "python",
+            "trajectory_id": "t",
+            "resolved": -1,
+            "messages": [*TALK[:4], {"role": "assistant", "content": "Done.", "reasoning_content": "SECRET thought"}],
+            "metadata": {"teacher_model": "qwen", "reference_patch": "SECRET answer", "model_patch": "d"},
+        },
+        ("qwen", None, "d"),
+    ),
+    "CoderForge": ({"instance_id": "o__n-1", "messages": TALK, "reward": -1.0}, ("", None, None)),
+    "R2E-Gym": (
+        {
+            "docker_image": "img:1",
+            "rewards": 1.0,
+            "exp_name": "r8",
+            "messages": [
+                {"role": "system", "content": "You are a judge"},
+                {"role": "assistant", "content": "<judgement>SECRET</judgement>"},
+                {
+                    "role": "user",
+                    "content": "=== INTERACTION LOG ===\n\n[SYSTEM]\nYou fix.\n[/SYSTEM]\n\n[USER]\nFix x.\n[/USER]\n\n[ASSISTANT]\n"
+                    "See\n```bash\nls\n```\n[/ASSISTANT]\n\n=== END INTERACTION ===",
+                },
+            ],
+        },
+        ("r8", True, None),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HUB)
+@pytest.mark.parametrize("kind", ["jsonl", "json", "parquet"])
+def test_rows_of_the_hub(name: str, kind: str, tmp_path: Path, importing) -> None:
+    row, (policy, resolved, patch) = HUB[name]
+    other = {**row, "instance_id": "o__m-2", "docker_image": "img:2"}
+    if kind == "parquet":
+        pq.write_table(pa.Table.from_pylist([row, other]), tmp_path / "set.parquet")
+    else:
+        rows = [json.dumps(one) for one in (row, other)]
+        (tmp_path / f"set.{kind}").write_text("\n".join(rows) if kind == "jsonl" else f"[{','.join(rows)}]")
+    found = importing(tmp_path / f"set.{kind}")
+    assert found.summary["trajectories"] + found.summary["duplicates"] == 2
+    t = found.trajectories[0]
+    assert (t.resolved, t.patch, t.policy) == (resolved, patch, policy or "set")
+    assert [m.role for m in t.messages][:3] == ["system", "user", "assistant"]
+    assert "[call bash]\nls\n[/call]" in t.messages[2].content
+    assert "SECRET" not in json.dumps([t.messages, t.extra, t.label_source], default=str)
+    if resolved is not None:
+        assert t.label_source.startswith(f"set.{kind}:")
+
+
+def test_what_holds_the_outcome_is_counted_and_never_kept(tmp_path: Path, importing) -> None:
+    (tmp_path / "rows.jsonl").write_text(
+        "\n".join(json.dumps(HUB[name][0]) for name in ("nebius", "SWE-Gym", "Open-SWE-Traces", "SWE-rebench"))
+    )
+    removed = importing(tmp_path / "rows.jsonl").summary["removed"]
+    assert removed == {
+        "column eval_logs": 1,
+        "column test_result": 1,
+        "column reference_patch": 1,
+        "hidden reasoning": 1,
+        "column gen_tests_correct": 1,
+        "column pred_passes_gen_tests": 1,
+    }
+
+
+def test_the_same_content_under_two_names_is_kept_once_and_both_are_named(tmp_path: Path, importing) -> None:
+    row = {"instance_id": "o__n-1", "messages": TALK, "model": "m", "resolved": True}
+    again = {**row, "messages": [*TALK, {"role": "user", "content": "More?"}, {"role": "assistant", "content": "No."}]}
+    (tmp_path / "set").mkdir()
+    for name, rows in (("a", [row, again]), ("b", [row])):
+        (tmp_path / "set" / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = importing(tmp_path / "set")
+    assert (found.summary["trajectories"], found.summary["duplicates"]) == (2, 1)
+    assert [(t.attempt, t.extra["place"]) for t in found.trajectories] == [
+        (0, "set/a.jsonl:1"),
+        (1, "set/a.jsonl:2"),
+    ]  # two runs: attempts
+    assert found.trajectories[0].extra["also"] == ["set/b.jsonl:1"]
+    assert found.summary["places"]["duplicates"] == ["set/a.jsonl:1 = set/b.jsonl:1"]
+
+
+def test_copies_that_state_different_outcomes_are_unlabelled(tmp_path: Path, importing) -> None:
+    row = {"instance_id": "o__n-1", "messages": TALK, "model": "m"}
+    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({**row, "resolved": r}) for r in (True, False)))
+    found = importing(tmp_path / "a.jsonl")
+    assert (found.summary["trajectories"], found.summary["labelled"], found.summary["conflicts"]) == (1, 0, 1)
+    assert found.summary["places"]["conflicts"] == [
+        "o__n-1 (a.jsonl:1): resolved by a.jsonl:1: resolved, unresolved by a.jsonl:2: resolved"
+    ]
+
+
+def test_a_node_tree_is_read_along_the_branch_that_finished() -> None:
+    def node(number: int, parent: int | None, what: str, finish: bool = False) -> dict:
+        return {
+            "node_id": number,
+            "parent_id": parent,
+            "message": "Fix x." if parent is None else None,
+            "action": None if parent is None else {"action_args_class": f"a.{'Finish' if finish else what}Args", "scratch_pad": what},
+            "observation": {"message": f"saw {what}"},
+        }
+
+    document = {
+        "metadata": {"instance_id": "o__n-1"},
+        "nodes": [node(0, None, ""), node(1, 0, "A"), node(2, 1, "B"), node(3, 0, "C"), node(4, 3, "D", True), node(5, 2, "E")],
+    }
+    reader = format_of(document)
+    draft = reader.read(document, HERE)
+    assert [m.content.split("\n")[0] for m in draft.messages if m.role == "assistant"] == ["C", "D"]
+    assert (draft.exit_status, draft.removed) == ("submitted", {"nodes of other branches": 3})
+    circle = {"nodes": [{"node_id": 0, "parent_id": 1, "action": {"q": "x"}}, {"node_id": 1, "parent_id": 0, "action": {"q": "y"}}]}
+    assert len(format_of(circle).read(circle, HERE).messages) == 2
+
+
+def test_openhands_history_of_pairs_and_of_events_are_the_same() -> None:
+    action = {"action": "run", "source": "agent", "args": {"command": "ls", "thought": "I look."}}
+    seen = {"observation": "run", "content": "a.py"}
+    issue = {"action": "message", "source": "user", "args": {"content": "Fix x."}}
+    end = {"action": "finish", "source": "agent", "args": {"outputs": {}, "final_thought": "Done."}}
+    flat = {
+        "instance_id": "o__n-1",
+        "history": [issue, action, seen, end],
+        "test_result": {"git_patch": "d", "report": {"resolved": True}},
+    }
+    pairs = {**flat, "history": [[issue, {"observation": "null", "content": ""}], [action, seen], [end, {"observation": "null"}]]}
+    drafts = [format_of(document).read(document, HERE) for document in (flat, pairs)]
+    assert drafts[0].messages == drafts[1].messages
+    assert [m.role for m in drafts[0].messages] == ["user", "assistant", "tool", "assistant"]
+    assert (drafts[0].exit_status, drafts[0].patch, drafts[0].resolved) == ("submitted", "d", None)
+
+
+def test_no_agent_turn_and_crash_traces_have_reasons() -> None:
+    mini = {"trajectory_format": "mini-swe-agent-1.1", "info": {"exit_status": "Timeout", "submission": ""}, "messages": TALK[:2]}
+    with pytest.raises(NotATrajectory, match=r"crash trace \(Timeout\)"):
+        format_of(mini).read(mini, HERE)
+    with pytest.raises(NotATrajectory, match="no agent turn"):
+        format_of(mini).read({**mini, "info": {"exit_status": "LimitsExceeded"}}, HERE)
+
+
+def test_formats_are_found_by_name(tmp_path: Path, importing) -> None:
+    assert len({one.name for one in FORMATS}) == len(FORMATS)
+    assert formats_named("auto") == FORMATS
+    (tmp_path / "rows.jsonl").write_text(json.dumps(HUB["CoderForge"][0]))
+    found = importing(tmp_path / "rows.jsonl", formats=formats_named("swe-agent")).summary
+    assert (found["trajectories"], found["skipped"]) == (0, {"no known format": 1})
