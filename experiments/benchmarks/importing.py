@@ -22,6 +22,7 @@ import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 LEAST_MB_PER_SECOND, MOST_MB = 20.0, 1000.0
 KINDS = ("folder", "jsonl", "zip", "tar.gz")
@@ -29,7 +30,7 @@ KINDS = ("folder", "jsonl", "zip", "tar.gz")
 
 def document(number: int, rng: random.Random, words: list[str]) -> bytes:
     """One attempt as mini-SWE-agent writes it: thoughts with a command, observations, the answer's raw response."""
-    messages = [
+    messages: list[dict[str, Any]] = [
         {"role": "system", "content": "You fix."},
         {"role": "user", "content": f"<pr_description>Issue {number}: {_text(rng, words, 300)}"},
     ]
@@ -137,7 +138,8 @@ def main() -> None:
     rate = size / 1e6 / cpu  # of the core's own time: other work on the machine does not count
     print(
         f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, one core: {asked.kind} of {size / 1e6:,.0f} MB, "
-        f"{found['trajectories']:,} trajectories, {found['labelled']:,} labelled: "
+        f"{found['trajectories']:,} trajectories, "
+        f"{found['labelled']:,} labelled: "
         f"{seconds:.1f} s, {cpu:.1f} s of CPU, {rate:.1f} MB/s, {memory:,.0f} MB of memory"
     )
     if rate < LEAST_MB_PER_SECOND or memory > MOST_MB:
