@@ -137,7 +137,8 @@ def main() -> None:
     found = json.loads(answer.stdout)
     rate = size / 1e6 / cpu  # of the core's own time: other work on the machine does not count
     print(
-        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, one core: {asked.kind} of {size / 1e6:,.0f} MB, "
+        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, one core: "
+        f"{asked.kind} of {size / 1e6:,.0f} MB, "
         f"{found['trajectories']:,} trajectories, "
         f"{found['labelled']:,} labelled: "
         f"{seconds:.1f} s, {cpu:.1f} s of CPU, {rate:.1f} MB/s, {memory:,.0f} MB of memory"
