@@ -2,7 +2,7 @@
 
     rmlab collect output=runs/pretraining/episodes.parquet seed=1 parts.supervised.tasks=null ...   (rmlab/starter/README.md)
     rmlab pretrain only_corpus=true
-    rmlab pretrain model=base_128x3 runtime=cuda training.compile=true
+    rmlab pretrain model=base_128x2 runtime=cuda training.compile=true
 
 corpus → tokenizer → rows → training → a model folder with its tokenizer, what made it (base.json) and its log (log.json).
 Where the corpus file is not there it is built first, which needs the extra `tasks`; a built file is carried to a machine with a GPU.
@@ -82,7 +82,7 @@ def run(config: DictConfig, command: str = "rmlab pretrain") -> Path | None:
     settings = OmegaConf.to_object(config)
     assert isinstance(settings, PretrainConfig)
     if settings.model.pretrained:
-        raise UsageError(f"model={settings.model.name} is a pretrained model: a base starts from nothing, for example model=base_128x3")
+        raise UsageError(f"model={settings.model.name} is a pretrained model: a base starts from nothing, for example model=base_128x2")
     corpus = the_corpus(settings)
     if settings.only_corpus:
         return None

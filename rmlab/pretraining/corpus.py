@@ -1,4 +1,4 @@
-"""The text that a base model reads, as one file: code, repairs, and episodes of the supervised part, whole and cut at decisions.
+"""The text that a base model reads, as one file: code, repairs, and episodes of the supervised part.
 
 No function of the verifier, validation, RL and evaluation parts stands in it, nor a near copy (`near_copies`). Episodes are
 rendered as verifiers read them, without the answer: no label goes in. The same packages, tasks and episodes give the same
@@ -21,7 +21,6 @@ from rmlab.errors import DataError
 from rmlab.files import atomic_path
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint
-from rmlab.pretraining.decisions import decisions
 from rmlab.pretraining.near_copies import NearCopies, held_out_functions
 from rmlab.pretraining.repairs import repairs
 from rmlab.pretraining.sources import PACKAGES, functions, versions
@@ -40,7 +39,6 @@ class Kind(StrEnum):
     code = "code"
     repair = "repair"
     episode = "episode"
-    decision = "decision"
 
 
 @dataclass
@@ -59,7 +57,7 @@ class CorpusConfig:
 
 @dataclass(frozen=True)
 class Document:
-    """One function, one repair, one episode, or an episode up to one of its decisions."""
+    """One function, one repair or one episode."""
 
     kind: Kind
     text: str
@@ -102,7 +100,7 @@ def build_corpus(config: CorpusConfig, root: Path, show: bool = False) -> Corpus
     texts = [(Kind.code, code.text) for code in codes]
     texts += [(Kind.repair, text) for text in repairs(codes, forbidden, config.repairs)]
     pools = [read_trajectories(root / path, parts=["supervised"]) for path in config.episodes]
-    texts += [pair for pool in pools for pair in _episodes(pool.trajectories, tasks, forbidden, left_out)]
+    texts += [(Kind.episode, text) for pool in pools for text in _episodes(pool.trajectories, tasks, forbidden, left_out)]
     unique = dict.fromkeys(texts)
     left_out["repeated"] += len(texts) - len(unique)
     ordered = sorted(unique, key=lambda pair: hashlib.sha256(pair[1].encode()).digest())
@@ -140,8 +138,7 @@ def read_corpus(path: Path) -> Corpus:
     return corpus
 
 
-def _episodes(trajectories: Sequence[Trajectory], tasks: Iterable[Task], forbidden: NearCopies,
-              left_out: Counter[str]) -> list[tuple[Kind, str]]:
+def _episodes(trajectories: Sequence[Trajectory], tasks: Iterable[Task], forbidden: NearCopies, left_out: Counter[str]) -> list[str]:
     supervised = {task.task_id: task for task in tasks if task.part == "supervised"}
     alike: dict[str, bool] = {}
     texts = []
@@ -157,8 +154,7 @@ def _episodes(trajectories: Sequence[Trajectory], tasks: Iterable[Task], forbidd
         elif any(NO_VALUE in message.content for message in trajectory.messages):
             left_out["an episode that ran into a limit, or showed what has no text"] += 1
         else:
-            texts.append((Kind.episode, render(trajectory)))
-            texts += [(Kind.decision, text) for text in decisions(trajectory, task.code)]
+            texts.append(render(trajectory))
     return texts
 
 

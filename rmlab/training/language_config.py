@@ -14,10 +14,10 @@ class LanguageConfig:
     read. evaluations: how often their loss is taken. compile: by torch, which pays from some ten million tokens on.
     """
 
-    tokens: int = 800_000_000
+    tokens: int = 2_400_000_000
     max_minutes: float = 8.0
     context: int = 768
-    batch_tokens: int = 196_608
+    batch_tokens: int = 98_304
     held_out: float = 0.01
     evaluations: int = 10
     compile: bool = False

@@ -21,12 +21,11 @@ YES, NO = "YES", "NO"
 RESERVED = (IM_START, IM_END)
 LINE_CHARACTERS = 400  # of the issue's first line and of the last observation, where the question repeats them
 
-SOLVED = f"Is the issue solved? Answer {YES} or {NO}."
 OPEN_ANSWER = f"{IM_START}assistant\n"
 
 
-def render(trajectory: Trajectory, reserved: Sequence[str] = RESERVED, config: PromptConfig | None = None, ask: str = SOLVED) -> str:
-    """The prompt's text; YES or NO follows it directly (another answer where `ask` is another question).
+def render(trajectory: Trajectory, reserved: Sequence[str] = RESERVED, config: PromptConfig | None = None) -> str:
+    """The prompt's text; YES or NO follows it directly.
 
     reserved: strings that the tokenizer reads as special tokens; content that holds them is escaped, so that no message
     can forge a turn. config: what is shown (None = the whole attempt). Raises DataError for a role that is not known.
@@ -39,7 +38,7 @@ def render(trajectory: Trajectory, reserved: Sequence[str] = RESERVED, config: P
                             f"it must be one of {', '.join(get_args(Role))}")
         turns.append(_turn(message.role, escape(message.content, reserved)))
     with_last = config is None or config.shows is not Shows.patch_only
-    return "".join([*turns, _turn("user", escape(_question(shown, with_last, ask), reserved)), OPEN_ANSWER])
+    return "".join([*turns, _turn("user", escape(_question(shown, with_last), reserved)), OPEN_ANSWER])
 
 
 def turns_of(trajectory: Trajectory, config: PromptConfig | None = None) -> int:
@@ -52,13 +51,13 @@ def escape(text: str, reserved: Sequence[str] = RESERVED) -> str:
     return _pattern(tuple(reserved)).sub(lambda found: f"{found[0][0]}\\{found[0][1:]}", text)
 
 
-def _question(trajectory: Trajectory, with_last: bool, ask: str) -> str:
+def _question(trajectory: Trajectory, with_last: bool) -> str:
     issue = next((m.content for m in trajectory.messages if m.role == "user"), "")
     seen = next((m.content for m in reversed(trajectory.messages) if m.role in ("user", "tool")), "")
     last = f"Last: {_line(seen.strip().split(chr(10))[-1])}\n" if with_last else ""
     return (f"Asked: {_line(issue.strip().split(chr(10))[0])}\n{last}"
             f"Patch:\n{(trajectory.patch or 'none').strip()}\n"
-            f"{ask}")
+            f"Is the issue solved? Answer {YES} or {NO}.")
 
 
 def _line(text: str) -> str:
