@@ -26,7 +26,8 @@ app.add_typer(models.app, name="models")
 app.add_typer(runs.app, name="runs")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(trajectories.app, name="trajectories")
-app.command("import", epilog="Example: `rmlab import auto ../runs/20240623_moatless.zip -o runs/real.parquet`")(trajectories.import_trajectories)
+app.command("import", epilog="Example: `rmlab import auto ../20240623_moatless.zip -o runs/real.parquet`")(trajectories.import_trajectories)
+
 
 class OnError(StrEnum):
     """What a failed cell does to its sweep."""
@@ -181,7 +182,8 @@ def compare(
     if halves and sweep and b is None:
         program("compare_levels").halves(sweep, level=a, preset=preset, as_json=as_json, source=source)
     elif a is None or b is None or halves:
-        raise UsageError("name two: `rmlab compare A B`, `rmlab compare LEVEL LEVEL --sweep NAME`, or `rmlab compare --halves --sweep NAME`")
+        raise UsageError("name two: `rmlab compare A B`, `rmlab compare LEVEL LEVEL --sweep NAME` or "
+                         "`rmlab compare --halves --sweep NAME`")
     elif sweep:
         program("compare_levels").main(a, b, sweep, preset=preset, as_json=as_json, source=source)
     else:
