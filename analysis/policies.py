@@ -45,7 +45,9 @@ class PolicyRun:
         mode, weight = self.run.params["reward"], float(self.run.params.get("reward_weight", 1))
         if self.run.tags.get("factor") == "reward":
             return self.run.tags["level"]
-        return mode if mode != "hybrid" or weight == 1 else f"{mode} × {weight:g}"
+        variant = self.run.tags.get("reward_variant", "")  # another calibration, transform or ensemble is another reward
+        text = mode if mode != "hybrid" or weight == 1 else f"{mode} × {weight:g}"
+        return text + (f" ({variant})" if variant else "")
 
     @property
     def verifier(self) -> str:
@@ -87,10 +89,12 @@ def policy_runs(found: Iterable[AnyRun]) -> list[PolicyRun]:
 
 
 def comparable(runs: Sequence[PolicyRun]) -> dict[str, list[PolicyRun]]:
-    """The runs of one start and one number of steps, by a folder's name: only these share axes."""
+    """The runs that differ in seed, verifier, reward and evidence alone, by a folder's name: only these share axes."""
     groups: dict[str, list[PolicyRun]] = {}
     for run in runs:
         name = f"start-{run.run.tags.get('start_fingerprint', 'unknown')}-{run.run.params['steps']}-steps"
+        if fixed := "-".join(tag for key in ("fixed", "dataset") if (tag := run.run.tags.get(key))):
+            name += f"-{fixed}"
         groups.setdefault(name, []).append(run)
     return dict(sorted(groups.items()))
 

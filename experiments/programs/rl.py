@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
-from rmlab.ablation.cells import Identity, identify
+from rmlab.ablation.cells import Identity, identify, without_keys
 from rmlab.ablation.factors import find_factors
 from rmlab.ablation.single import run_once
 from rmlab.configuration import compose, load_program
@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 EXPERIMENT, KIND = "policies", "rl"
 PRELOAD: tuple[str, ...] = ()  # the sandbox's workers are forked before torch is imported
+VARIED = ("seed", "verifier", "reward", "environment.evidence")  # what the arms of one figure may differ in
 
 
 @dataclass
@@ -249,7 +250,7 @@ def _tracked(settings: RLRun, who: Identity, start: Reference, judges: Sequence[
     tags = {**sweep_tags(tracking), "config_hash": who.config_hash, "control_hash": who.control_hash, "isolation": isolation,
             "start": settings.start, "start_run": start.run_id, "start_fingerprint": _content(settings.start, "config.json", tracking.uri),
             "reward": reward.mode.value, "evidence": settings.environment.evidence.value, "dataset": loaded.fingerprint,
-            "device": settings.runtime.device}
+            "device": settings.runtime.device, "fixed": without_keys(who, VARIED), "reward_variant": reward.variant}
     if judges:
         tags |= {"verifier": settings.verifier, "verifier_run": judges[0].run_id, "verifier_name": judges[0].run_name,
                  "verifier_fingerprint": judges[0].fingerprint()}

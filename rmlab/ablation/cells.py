@@ -67,6 +67,14 @@ def identify(
     return Identity(fingerprint(parts), fingerprint(control), control, parts)
 
 
+def without_keys(who: Identity, keys: Iterable[str]) -> str:
+    """A hash of everything that `who` hashes but these keys of its configuration: equal where only they differ."""
+    parts: dict[str, Any] = {str(key): _copy(inner) for key, inner in who.parts.items()}
+    for key in keys:
+        _remove(parts, f"config.{key}")
+    return fingerprint(parts)
+
+
 def tokenizer_identity(tokenizer: "DictConfig | Mapping[str, Any]", supervised: str, semantics: int) -> str:
     """What defines a tokenizer of our own: its configuration, the part it is trained on, the trainer's version.
 

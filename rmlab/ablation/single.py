@@ -43,7 +43,8 @@ def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig]
             except (Held, Done):
                 time.sleep(_jitter.uniform(0.1, 1.0))
                 continue
-            replace(store, replaces, run_id)
+            if finished_run(head for head in runs_of(store, config_hash) if head.run_id == run_id) is not None:
+                replace(store, replaces, run_id)  # a run that a time limit stopped takes nobody's place
             return run_id
         if told != holder.run_id:
             told = holder.run_id

@@ -72,7 +72,8 @@ def weak_labels(part: TrajectorySet, tasks_file: Path, tests: int, cache: Path, 
     if disagree > DISAGREE * len(attempts):
         raise DataError(f"{disagree} of {len(attempts)} attempts have another label here than where they were collected: another Python, "
                         f"or limits that this machine is too slow for. Collect anew here, or delete {path} and try again.")
-    resolved = {t.trajectory_id: _passes(failed[t.trajectory_id], tests) for t in attempts}
+    # More tests pass no fewer: what is resolved stays resolved, also where a busy machine ran one of its tests out of time.
+    resolved = {t.trajectory_id: bool(t.resolved) or _passes(failed[t.trajectory_id], tests, t.resolved) for t in attempts}
 
     def rate(label: bool) -> float:
         of_label = [resolved[t.trajectory_id] == label for t in attempts if t.resolved == label]
@@ -81,8 +82,9 @@ def weak_labels(part: TrajectorySet, tasks_file: Path, tests: int, cache: Path, 
     return WeakLabels(tests, resolved, rate(True), rate(False), disagree)
 
 
-def _passes(first_failed: int | None, tests: int) -> bool:
-    return first_failed is None or first_failed >= tests
+def _passes(first_failed: int | None, tests: int, stated: bool | None) -> bool:
+    """Unresolved as collected but passing all here: the stated label stays."""
+    return bool(stated) if first_failed is None else first_failed >= tests
 
 
 def first_failures(attempts: Sequence[Trajectory], tasks: dict[str, Task], show: bool = False) -> dict[str, int | None]:

@@ -4,8 +4,10 @@ Definitions: design.md section 5. Names of algorithms: GRPO (DeepSeekMath, arXiv
 clipping that keeps gradients (GPPO, Klear-Reasoner, arXiv 2508.07629), dynamic sampling (DAPO, arXiv 2503.14476).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+
+from rmlab.fingerprint import fingerprint
 
 SEMANTICS = 1
 """Bumped when the same configuration, start and verifier train to another policy; part of every config hash."""
@@ -135,6 +137,12 @@ class RewardConfig:
     combine: Combine = Combine.mean
     bound_width: float = 1.0
     transform: TransformConfig = field(default_factory=TransformConfig)
+
+    @property
+    def variant(self) -> str:
+        """A short hash of what is not its mode and weight, "" where that is as section 5 defines them."""
+        own = asdict(self)
+        return "" if own == asdict(RewardConfig(self.mode, self.weight)) else fingerprint(own)[:6]
 
     @property
     def needs_score(self) -> bool:

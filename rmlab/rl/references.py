@@ -60,6 +60,10 @@ def find_model(name: str, record: str, uri: str | None = None) -> Reference:
         if not main:
             raise DataError(f"{name}: no finished run of sweep {sweep}, preset {preset} at level {level} and seed {seed} in {store.uri}. "
                             "`rmlab runs list` shows what is there.")
+        hashes = sorted({h.tags.get("config_hash", "") for h in main})
+        if len(hashes) > 1:
+            raise DataError(f"{name}: {len(hashes)} different cells have this name in {store.uri}. "
+                            f"Name one by its config_hash: {', '.join(hashes)}")
         head = max(main, key=lambda h: h.start_time)
     else:
         head = None
