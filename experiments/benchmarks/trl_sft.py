@@ -192,13 +192,14 @@ def arms(job: Job) -> dict[str, Callable[[], Timed]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--examples", type=int, default=512, help="a multiple of the batch size (32)")
+    parser.add_argument("--examples", type=int, default=512, help="a multiple of the batch size (32), two batches at least")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     job = read_job(options.examples, options.threads)
-    if options.examples % job.settings.training.batch_size:
-        raise SystemExit(f"--examples must be a multiple of {job.settings.training.batch_size}")
+    batch = job.settings.training.batch_size
+    if options.examples % batch or options.examples < 2 * batch:
+        raise SystemExit(f"--examples must be a multiple of {batch}, two batches at least: the speed is of the steps behind the first")
     import transformers
     import trl as library
 
