@@ -108,7 +108,8 @@ class Study:
         self._counted = self._elsewhere = 0
         for trial in self._study.get_trials(deepcopy=False):
             if trial.state == states.RUNNING and trial.number not in self._mine:
-                tags = {LEASE: str(trial.user_attrs.get(LEASE, "")), BEAT: str(trial.user_attrs.get(BEAT, ""))}
+                # Asked for, and not yet signed by whoever did: that takes two writes, so it may live as long as a lease.
+                tags = {LEASE: str(trial.user_attrs.get(LEASE, "0 unsigned")), BEAT: str(trial.user_attrs.get(BEAT, ""))}
                 if self._watch.is_dead(RunHead(f"trial {trial.number}", "", "", tags, 0, None)):
                     self._fail(trial.number, "its search was cut off", lost=True)
                 else:
