@@ -24,7 +24,7 @@ from rmlab.ablation.cells import Identity, identify, without_keys
 from rmlab.ablation.factors import find_factors
 from rmlab.ablation.single import run_once
 from rmlab.configuration import compose, load_program
-from rmlab.errors import UsageError
+from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.fingerprint import file_fingerprint
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks
@@ -32,13 +32,21 @@ from rmlab.microswe.sandbox import Limits, Sandbox
 from rmlab.models.lora_config import LoraConfig
 from rmlab.paths import runs_folder
 from rmlab.policies.engine import EngineConfig
-from rmlab.rl.config import SEMANTICS, AlgorithmConfig, LimitsConfig, LoopConfig, RewardConfig, Unread, WatchConfig
-from rmlab.rl.references import Reference, find_model
+from rmlab.rl.config import (
+    SEMANTICS,
+    AlgorithmConfig,
+    Calibration,
+    LimitsConfig,
+    LoopConfig,
+    RewardConfig,
+    Unread,
+    WatchConfig,
+)
+from rmlab.rl.references import VALIDATION_SCORES, Reference, find_model
 from rmlab.tracking.config import TrackingConfig, sweep_tags
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
 
 if TYPE_CHECKING:
-    from rmlab.rl.looks import Look
     from rmlab.rl.loop import Loop
     from rmlab.rl.state import State
     from rmlab.tracking.run import RunLogger
@@ -102,7 +110,7 @@ def main(overrides: Sequence[str], force: bool = False) -> str:
 
 def identity(config: DictConfig) -> Identity:
     """Both hashes of a run: its configuration, the tasks, and the content of the policy and the verifiers that it names."""
-    _settings(config)  # what has no value is told first
+    settings = _settings(config)  # what has no value is told first
     plain: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     for key in ("start", "tasks", "workers", "keep_model"):
         plain.pop(key)
@@ -112,6 +120,9 @@ def identity(config: DictConfig) -> Identity:
     uri = config.tracking.uri
     plain["verifier"] = _content(config.verifier, "verifier.json", uri) if config.verifier else ""
     plain["reward"]["ensemble"] = [_content(name, "verifier.json", uri) for name in config.reward.ensemble]
+    if config.verifier and settings.reward.calibration is not Calibration.none:  # what the calibration is fitted on pays too
+        plain["calibrated_on"] = [file_fingerprint(find_model(name, "verifier.json", uri).beside(VALIDATION_SCORES))
+                                  for name in [config.verifier, *config.reward.ensemble]]
     return identify(plain, pool=file_fingerprint(Path(config.tasks)), tokenizer=_content(config.start, "config.json", uri),
                     semantics={"rl": SEMANTICS}, factors=find_factors(config.tracking.factors))
 
@@ -141,11 +152,15 @@ def run(config: DictConfig) -> str:
     with (Sandbox(settings.workers, limits(settings.limits)) as sandbox,
           _tracked(settings, who, start, judges, loaded, str(sandbox.isolation)) as logger):
         logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
-        if judges and (report := judges[0].folder.parent / "report.json").is_file():  # travels with the policy it made
-            logger.text("verifier_report.json", report.read_text(encoding="utf-8"))
+        if judges:
+            try:  # travels with the policy it made
+                logger.text("verifier_report.json", judges[0].beside("report.json").read_text(encoding="utf-8"))
+            except (DataError, StoreError) as error:
+                print(f"the verifier's report is not there, so this run says nothing of its offline metrics: {error}")
         loop = make_loop(settings, loaded, sandbox, start, judges, who.config_hash, logger)
         state = loop.start()
         logger.replay(state.history)
+        loop.attachments.send_again()
         minutes = settings.rl.max_minutes
         if not loop.go(state, None if minutes is None else began + 60 * minutes):
             print(f"stopped after {minutes} minutes at step {state.step} of {settings.rl.steps}: the same command goes on from there "
@@ -169,6 +184,7 @@ def make_loop(settings: RLRun, loaded: LoadedTasks, sandbox: Sandbox, start: Ref
     """Policy, engine, judge and tasks of one training, ready to go."""
     from rmlab.models.tokenizer import load_tokenizer
     from rmlab.policies.language_engine import LanguageEngine
+    from rmlab.rl.attachments import Attachments
     from rmlab.rl.attempts import TaskSampler
     from rmlab.rl.batches import Supplies
     from rmlab.rl.benchmarks import benchmarks
@@ -186,13 +202,13 @@ def make_loop(settings: RLRun, loaded: LoadedTasks, sandbox: Sandbox, start: Ref
     tasks = {task.task_id: task for task in loaded.tasks}
     supplies = Supplies(engine, TaskSampler(loaded.part("rl"), settings.seed), judge, tasks, settings.reward, settings.algorithm,
                         settings.rl, settings.name, settings.seed)
-    watch = settings.watch
+    watch, folder = settings.watch, runs_folder() / "cells" / run_hash
     validation = sorted(loaded.part("validation"), key=lambda t: file_order(t.task_id))[: watch.tasks]
     number = watch.held_out_tasks
     held_out = {} if number == 0 else benchmarks(loaded.tasks, number, watch.long_lines)
     return Loop(learner, supplies, settings.optimizer, watch, validation, held_out, run_hash,
-                runs_folder() / "cells" / run_hash / "state.safetensors", lambda metrics, step: logger.metrics(metrics, step), logger.text,
-                keep_look=lambda found, step: keep_look(logger, found, step), show=settings.runtime.progress)
+                folder / "state.safetensors", lambda metrics, step: logger.metrics(metrics, step),
+                Attachments(folder / "files", logger.artifact), show=settings.runtime.progress)
 
 
 def file_order(task_id: str) -> str:
@@ -200,18 +216,6 @@ def file_order(task_id: str) -> str:
     from rmlab.fingerprint import fingerprint
 
     return fingerprint(["watch", task_id])
-
-
-def keep_look(logger: "RunLogger", found: "Look", step: int) -> None:
-    """The verifier's table of the attempts of a look: what offline metrics on shifted attempts are computed from."""
-    from rmlab.verifiers.score_table import write_score_table
-
-    if found.scores is None:
-        return
-    with tempfile.TemporaryDirectory() as name:
-        path = Path(name) / f"look_{step:05d}.parquet"
-        write_score_table(path, found.scores)
-        logger.artifact(path, "attempts")
 
 
 def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, start: Reference) -> str:
@@ -244,13 +248,14 @@ def _tracked(settings: RLRun, who: Identity, start: Reference, judges: Sequence[
     """The run, opened; an error closes it as failed, an end of the block leaves it to its body."""
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
+    from rmlab.training.device import resolve_device
 
     tracking, reward = settings.tracking, settings.reward
     name = tracking.name or f"{settings.name} {reward.mode.value} s{settings.seed}"
     tags = {**sweep_tags(tracking), "config_hash": who.config_hash, "control_hash": who.control_hash, "isolation": isolation,
             "start": settings.start, "start_run": start.run_id, "start_fingerprint": _content(settings.start, "config.json", tracking.uri),
             "reward": reward.mode.value, "evidence": settings.environment.evidence.value, "dataset": loaded.fingerprint,
-            "device": settings.runtime.device, "fixed": without_keys(who, VARIED), "reward_variant": reward.variant}
+            "device": resolve_device(settings.runtime.device), "fixed": without_keys(who, VARIED), "reward_variant": reward.variant}
     if judges:
         tags |= {"verifier": settings.verifier, "verifier_run": judges[0].run_id, "verifier_name": judges[0].run_name,
                  "verifier_fingerprint": judges[0].fingerprint()}

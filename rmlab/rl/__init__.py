@@ -22,6 +22,7 @@ learner        the policy that learns, its adapters, and the start that it is me
 update         optimiser steps over a batch
 looks          validation and held-out tasks on the way
 episodes_page  attempts to read, as HTML
+attachments    files made on the way, kept beside the checkpoint until the run has ended
 state          where a training stands, for exact resume
 loop           all of these in order
 """

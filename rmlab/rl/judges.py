@@ -10,19 +10,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from rmlab.errors import DataError
+from rmlab.errors import DataError, StoreError
 from rmlab.metrics.posthoc import CALIBRATORS
 from rmlab.metrics.table import table
 from rmlab.rl.advantages import Codes, Floats
 from rmlab.rl.config import Calibration, Combine, RewardConfig, Unread
-from rmlab.rl.references import Reference
+from rmlab.rl.references import VALIDATION_SCORES, Reference
 from rmlab.rl.transforms import transform
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import OverLength
 from rmlab.verifiers.scoring import Autocast
 from rmlab.verifiers.verifier import Verifier, load_verifier
-
-VALIDATION_SCORES = "validation_scores.parquet"
 
 
 @dataclass
@@ -108,10 +106,10 @@ def calibrator(reference: Reference, kind: Calibration) -> Callable[[Floats], Fl
         return lambda score_N: score_N
     from rmlab.verifiers.score_table import read_score_table
 
-    places = [reference.folder / VALIDATION_SCORES, reference.folder.parent / VALIDATION_SCORES]
-    found = next((place for place in places if place.is_file()), None)
-    if found is None:
-        raise DataError(f"reward.calibration={kind.value} is fitted on validation scores and {places[1]} is not there. Take a verifier by "
-                        "its run, train it with evaluation.validation_tasks above 0, or set reward.calibration=none.")
+    try:
+        found = reference.beside(VALIDATION_SCORES)
+    except (DataError, StoreError) as error:
+        raise DataError(f"reward.calibration={kind.value} is fitted on validation scores and {error}. Take a verifier by its run, train it "
+                        "with evaluation.validation_tasks above 0, or set reward.calibration=none.") from error
     rows = table(read_score_table(found)).scored
     return CALIBRATORS[kind.value](rows.score_N, rows.label_N).apply

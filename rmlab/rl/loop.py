@@ -15,11 +15,12 @@ import torch
 
 from rmlab.microswe.task import Task
 from rmlab.progress import progress
+from rmlab.rl.attachments import Attachments
 from rmlab.rl.batches import Batch, Supplies, make_batch, step_seed
 from rmlab.rl.config import WatchConfig
 from rmlab.rl.episodes_page import Shown, episodes_page
 from rmlab.rl.learner import Learner
-from rmlab.rl.looks import Look, attempt_tasks, gap, held_out, look
+from rmlab.rl.looks import attempt_tasks, gap, held_out, look
 from rmlab.rl.state import Kept, State, load_state, save_state
 from rmlab.rl.transforms import log_odds
 from rmlab.rl.update import look_before, update
@@ -28,15 +29,13 @@ from rmlab.training.schedule import learning_rate
 
 Log = Callable[[dict[str, float], int], None]
 """(metrics by full name, step) as they come."""
-Keep = Callable[[str, str], None]
-"""(file name, text) of an artifact."""
 
 
 @dataclass
 class Loop:
     """One training. validation: tasks of the looks; held_out: tasks by benchmark. run: fingerprint that its state belongs to.
 
-    show: draw a progress bar. keep_look: is told of every look, with its step.
+    attachments: pages of episodes, and the score table of every look. show: draw a progress bar.
     """
 
     learner: Learner
@@ -48,8 +47,7 @@ class Loop:
     run: str
     checkpoint: Path
     log: Log
-    keep: Keep
-    keep_look: Callable[[Look, int], None] | None = None
+    attachments: Attachments
     show: bool = True
     held_out_after: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     held_out_best: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
@@ -167,8 +165,8 @@ class Loop:
             if self.watch.choose and state.step:
                 self.kept.keep(state.step)
         self._log(state, "rl", {**found.metrics, "seconds_look": time.monotonic() - started}, state.step)
-        if self.keep_look is not None:
-            self.keep_look(found, state.step)
+        if found.scores is not None:  # what offline metrics on shifted attempts are computed from
+            self.attachments.scores(f"attempts/look_{state.step:05d}.parquet", found.scores)
 
     def _know_difficulty(self, state: State, known: list[tuple[str, bool]]) -> None:
         """Measures once how often the start solves each task, and freezes it."""
@@ -190,7 +188,7 @@ class Loop:
         chosen = np.linspace(0, len(batch.rollouts) - 1, min(self.watch.episodes, len(batch.rollouts))).round().astype(int)
         shown = [Shown(batch.rollouts[i].trajectory, {name: float(part_N[i]) for name, part_N in batch.rewards.parts.items()},
                        None if batch.score_N is None else float(batch.score_N[i])) for i in chosen]
-        self.keep(f"episodes/step_{step:05d}.html", episodes_page(f"{self.supplies.name}, step {step}", shown))
+        self.attachments.text(f"episodes/step_{step:05d}.html", episodes_page(f"{self.supplies.name}, step {step}", shown))
 
     def _log(self, state: State, group: str, metrics: dict[str, float], step: int) -> None:
         named = {f"{group}/{name}": value for name, value in metrics.items()}

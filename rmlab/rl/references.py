@@ -7,22 +7,41 @@
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rmlab.errors import DataError
 from rmlab.fingerprint import file_fingerprint, fingerprint
 
+if TYPE_CHECKING:
+    from rmlab.tracking.query import TrackedRun
+
+VALIDATION_SCORES = "validation_scores.parquet"
 HASHED = (".json", ".safetensors", ".txt")
 
 
 @dataclass(frozen=True)
 class Reference:
-    """folder: of the model. run_id, run_name: of the run that made it, "" for a plain folder."""
+    """folder: of the model. run_id, run_name, run: of the run that made it, "" and None for a plain folder."""
 
     folder: Path
     run_id: str = ""
     run_name: str = ""
+    run: "TrackedRun | None" = field(default=None, compare=False, repr=False)
+
+    def beside(self, name: str) -> Path:
+        """A file that its run made beside the model, or that lies in its folder or the one above.
+
+        Raises DataError where a folder has none, StoreError where the run has none.
+        """
+        if self.run is not None:
+            return self.run.artifact(name)
+        places = [self.folder / name, self.folder.parent / name]
+        found = next((place for place in places if place.is_file()), None)
+        if found is None:
+            raise DataError(f"{places[1]} is not there (a verifier named by its run brings its own)")
+        return found
 
     def fingerprint(self) -> str:
         """Of all files that make the model what it is; wherever it lies, and whichever run it came from."""
@@ -68,7 +87,7 @@ def find_model(name: str, record: str, uri: str | None = None) -> Reference:
     else:
         head = None
     run = get_run(store, head.run_id if head else name)
-    return Reference(_holding(run.artifact("model"), record, name), run.run_id, run.name)
+    return Reference(_holding(run.artifact("model"), record, name), run.run_id, run.name, run)
 
 
 def _holding(folder: Path, record: str, name: str) -> Path:

@@ -86,6 +86,8 @@ def test_slices_of_one_step_end_where_an_unbroken_run_ends(rank: int, easy: Path
     before, after = both[0]["held_out"]["all"]["sampled"], both[0]["chosen"]["held_out"]["all"]["sampled"]
     assert after["before"] == before["before"]
     assert whole.metrics["rl/kl_to_start"] != 0, "the start is still there to be measured from"
+    for name in [f"episodes/step_{step:05d}.html" for step in (1, 2, 3)]:
+        assert slices[-1].artifact(name).read_bytes() == whole.artifact(name).read_bytes(), "pages of all slices"
     assert not (tmp_path / "sliced" / "cells" / whole.tags["config_hash"]).exists()
     if rank:
         saved = [run.artifact("model") for run in (whole, slices[-1])]
