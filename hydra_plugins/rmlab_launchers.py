@@ -4,6 +4,7 @@ They serve any sweeper of Hydra. The sweeper of rmlab takes what is behind them 
 get free and says at once what becomes of each. Nothing heavy is imported here.
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,9 +28,9 @@ class OwnLauncher(Launcher):
         self.config, self.context = config, hydra_context
         self.program = getattr(task_function, "program", config.hydra.job.name)
 
+    @abstractmethod
     def cells_launcher(self, config: DictConfig, workers: int | None = None) -> "launching.Launcher":
         """What runs cells of this configuration. workers: at once, None = as the settings or the machine say."""
-        raise NotImplementedError
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[JobReturn]:
         """Runs jobs of any sweeper and returns what became of them, in their order."""

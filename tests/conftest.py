@@ -1,3 +1,4 @@
+import shutil
 import signal
 from pathlib import Path
 
@@ -15,3 +16,13 @@ def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("empty") / "mlflow.db"
     Store.open(f"sqlite:///{path}")
     return path
+
+
+@pytest.fixture
+def runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path) -> Path:
+    """The runs folder of this test and of what it starts, with an empty store."""
+    folder = tmp_path / "runs"
+    monkeypatch.setenv("RMLAB_RUNS", str(folder))
+    folder.mkdir()
+    shutil.copy(empty_database, folder / "mlflow.db")
+    return folder

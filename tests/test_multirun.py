@@ -1,7 +1,6 @@
 """`rmlab train -m +sweep=NAME`: Hydra's own multirun runs the cells of `rmlab sweep NAME`, through its launchers and ours."""
 
 import os
-import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -21,13 +20,8 @@ SMALL = ("levels=[1,3]", "baseline=1", "arms=[epochs]", "seeds=[0]")
 
 
 @pytest.fixture(autouse=True)
-def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path) -> Path:
-    """The runs folder, with an empty store."""
-    folder = tmp_path / "runs"
-    monkeypatch.setenv("RMLAB_RUNS", str(folder))
-    folder.mkdir()
-    shutil.copy(empty_database, folder / "mlflow.db")
-    return folder
+def where(runs_folder: Path) -> Path:
+    return runs_folder
 
 
 def python(code: str) -> tuple[int, str, str]:

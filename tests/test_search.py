@@ -2,10 +2,7 @@
 
 import os
 import random
-import shutil
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -15,29 +12,14 @@ import pytest
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
+from tests.sweeping import launch, sweep
 
 TOY = REPOSITORY / "tests" / "ablation" / "toy"
 
 
 @pytest.fixture(autouse=True)
-def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path) -> Path:
-    """The runs folder, with an empty store."""
-    folder = tmp_path / "runs"
-    monkeypatch.setenv("RMLAB_RUNS", str(folder))
-    folder.mkdir()
-    shutil.copy(empty_database, folder / "mlflow.db")
-    return folder
-
-
-def launch(*arguments: str) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", "rmlab.cli", "sweep", *arguments], cwd=REPOSITORY, env=dict(os.environ), text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-
-
-def search(*arguments: str) -> tuple[int, str, str]:
-    process = launch(*arguments)
-    out, err = process.communicate(timeout=300)
-    return process.returncode, out, err
+def where(runs_folder: Path) -> Path:
+    return runs_folder
 
 
 def trials(where: Path):
@@ -73,7 +55,7 @@ def test_a_killed_search_goes_on_and_its_total_is_a_total(where: Path) -> None:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    code, out, err = search(file, "seconds=0.8", "--workers", "2")
+    code, out, err = sweep(file, "seconds=0.8", "--workers", "2")
     assert code == 0, err
     states = Counter(trial.state.name for trial in trials(where))
     assert states["COMPLETE"] == 8
@@ -81,17 +63,17 @@ def test_a_killed_search_goes_on_and_its_total_is_a_total(where: Path) -> None:
     assert all(trial.user_attrs.get("lost") for trial in trials(where) if trial.state.name == "FAIL")
     assert "8 complete" in out
     before = ended(where)
-    code, _, _ = search(file, "seconds=0.8", "--workers", "2")
+    code, _, _ = sweep(file, "seconds=0.8", "--workers", "2")
     assert code == 0
     assert ended(where) == before, "the total is reached: nothing is tried"
-    assert "8 trials in all" in search(file, "seconds=0.8", "--dry-run")[1]
+    assert "8 trials in all" in sweep(file, "seconds=0.8", "--dry-run")[1]
     assert not [run for run in runs(Store.open()) if run.tags["kind"] == "toy" and run.end_time is None]
 
 
 def test_trials_that_fail_do_not_fail_the_study_and_settings_are_not_run_twice(where: Path) -> None:
     objectives = {"eval_of/score": "maximize", "eval_of/cost": "minimize"}
     file = of(where, trials=10, space={"data_scale": {"choices": [1, 2, 3]}}, objectives=objectives)
-    code, _, err = search(file, "trouble={1:nan,2:error}", "--workers", "1")
+    code, _, err = sweep(file, "trouble={1:nan,2:error}", "--workers", "1")
     assert code == 0, err
     found = trials(where)
     by_level = {level: {t.state.name for t in found if t.params["data_scale"] == level} for level in (1, 2, 3)}
@@ -111,7 +93,7 @@ def test_a_single_objective_may_prune(where: Path) -> None:
     pruner = {"_target_": "optuna.pruners.ThresholdPruner", "lower": -2.5}
     pruning = {"metric": "train/score", "goal": "maximize", "pruner": pruner}
     file = of(where, trials=4, space={"data_scale": {"choices": [7, 30]}}, pruning=pruning)
-    code, _, err = search(file, "seconds=6", "--workers", "4")
+    code, _, err = sweep(file, "seconds=6", "--workers", "4")
     assert code == 0, err
     assert {t.params["data_scale"]: t.state.name for t in trials(where)} == {7: "COMPLETE", 30: "PRUNED"}
     assert {run.name.split()[0]: run.status for run in runs(Store.open()) if run.tags["kind"] == "toy"} == {
@@ -120,7 +102,7 @@ def test_a_single_objective_may_prune(where: Path) -> None:
 
 def test_values_are_means_over_the_seeds(where: Path) -> None:
     file = of(where, space={"data_scale": {"choices": [7]}})
-    code, _, err = search(file, "trials=1", "seeds=[0,1]")
+    code, _, err = sweep(file, "trials=1", "seeds=[0,1]")
     assert code == 0, err
     [trial] = trials(where)
     assert trial.values == [0.5], "0 with seed 0, 1 with seed 1"
@@ -134,7 +116,7 @@ def test_the_search_for_a_verifier(where: Path, tmp_path: Path) -> None:
 
     write_trajectories(tmp_path / "hand.parquet", [*episodes(30, "supervised", 0, 1), *episodes(120, "verifier", 1000),
                                                    *episodes(10, "validation", 2000, 8), *episodes(12, "evaluation", 3000, 8)])
-    code, out, err = search("search_verifier", "preset=smoke", "data.scale=64", f"data.path={tmp_path / 'hand.parquet'}", "--workers", "2")
+    code, out, err = sweep("search_verifier", "preset=smoke", "data.scale=64", f"data.path={tmp_path / 'hand.parquet'}", "--workers", "2")
     assert code == 0, err
     assert "3 complete" in out
     assert "optuna-dashboard sqlite:///" in out

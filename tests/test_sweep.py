@@ -6,7 +6,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -19,6 +18,7 @@ from rmlab.paths import REPOSITORY
 from rmlab.tracking.heads import cell_runs
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
+from tests.sweeping import kill_again_and_again, launch, sweep
 
 TOY = str(REPOSITORY / "tests" / "ablation" / "toy" / "toy_scale.yaml")
 
@@ -32,17 +32,6 @@ def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path,
         folder.mkdir()
         shutil.copy(empty_database, folder / "mlflow.db")
     return folder
-
-
-def launch(*arguments: str, **more) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", "rmlab.cli", "sweep", *arguments], cwd=REPOSITORY, env=dict(os.environ), text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **more)
-
-
-def sweep(*arguments: str) -> tuple[int, str, str]:
-    process = launch(*arguments)
-    out, err = process.communicate(timeout=300)
-    return process.returncode, out, err
 
 
 def ledger(where: Path) -> Counter:
@@ -107,16 +96,8 @@ def test_a_sweep_runs_each_cell_once_and_a_second_launch_runs_none(where: Path) 
 
 
 def test_kill_9_of_the_whole_group_at_random_moments_then_the_same_command(where: Path) -> None:
-    rng = random.Random(0)
     arguments = (TOY, "seconds=0.4", "--workers", "2")
-    kills = 0
-    for _ in range(4):
-        process = launch(*arguments)
-        time.sleep(rng.uniform(1.0, 6.0))
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            kills += 1
-        process.communicate()
+    kills = kill_again_and_again(*arguments, times=4, longest=6.0, seed=0)
     code, _, err = sweep(*arguments)
     assert code == 0, err
     assert kills > 0

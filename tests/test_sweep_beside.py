@@ -1,7 +1,6 @@
 """Sweeps beside each other and beside single runs, cells run again, and kills in the middle."""
 
 import os
-import random
 import shutil
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from rmlab.paths import REPOSITORY
 from rmlab.tracking.heads import cell_runs
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
+from tests.sweeping import kill_again_and_again, launch, sweep
 
 TOY = REPOSITORY / "tests" / "ablation" / "toy"
 ONE = ("preset=one_arm", "levels=[1,2]", "seeds=[0]")
@@ -31,17 +31,6 @@ def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path,
         shutil.copy(empty_database, folder / "mlflow.db")
     (tmp_path / "other.yaml").write_text((TOY / "toy_scale.yaml").read_text().replace("toy.py", str(TOY / "toy.py")))
     return folder
-
-
-def launch(name: str | Path, *arguments: str) -> subprocess.Popen:
-    return subprocess.Popen([sys.executable, "-m", "rmlab.cli", "sweep", str(name), *arguments], cwd=REPOSITORY, env=dict(os.environ),
-                            text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
-
-
-def sweep(name: str | Path, *arguments: str) -> tuple[int, str, str]:
-    process = launch(name, *arguments)
-    out, err = process.communicate(timeout=300)
-    return process.returncode, out, err
 
 
 def words(where: Path, word: str) -> Counter:
@@ -162,16 +151,8 @@ program.run(compose({str(TOY / 'toy.py')!r}, [f"seed={{sys.argv[1]}}"]))
 
 @pytest.mark.slow
 def test_ten_kills_at_random_moments_over_sixteen_cells(where: Path) -> None:
-    rng = random.Random(2)
     arguments = (TOY / "toy_scale.yaml", "preset=one_arm", "levels=[1,2,3,4,5,6,7,8]", "seconds=0.5", "--workers", "2")
-    kills = 0
-    for _ in range(10):
-        process = launch(*arguments)
-        time.sleep(rng.uniform(1.0, 4.5))
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            kills += 1
-        process.communicate()
+    kills = kill_again_and_again(*arguments, times=10, longest=4.5, seed=2)
     code, _, err = sweep(*arguments)
     assert code == 0, err
     assert kills >= 5

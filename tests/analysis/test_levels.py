@@ -43,10 +43,7 @@ def track(store, folder, factor, level, seed, quality, *, place, baseline, arm="
 
 
 @pytest.fixture
-def store(tmp_path, monkeypatch, empty_database):
-    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "mlflow.db").write_bytes(empty_database.read_bytes())
+def store(runs_folder):
     return Store.open(None)
 
 

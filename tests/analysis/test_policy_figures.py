@@ -61,10 +61,7 @@ def track(store: Store, number: int, reward: str, seed: int, quality: float) -> 
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path) -> Store:
-    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "mlflow.db").write_bytes(empty_database.read_bytes())
+def store(runs_folder: Path) -> Store:
     return Store.open(None)
 
 

@@ -19,7 +19,7 @@ from rmlab.pretraining.near_copies import held_out_functions
 from rmlab.pretraining.sources import versions
 from rmlab.trajectories.store import read_trajectories
 from rmlab.verifiers.answer import prove_answers
-from rmlab.verifiers.prompt import render
+from rmlab.verifiers.prompt import NO, YES, render
 
 BASE = STARTER / "base"
 pytestmark = pytest.mark.skipif(not BASE.is_dir(), reason="no base model is shipped")
@@ -46,7 +46,11 @@ def test_it_was_kept_from_the_tasks_that_are_shipped(record):
 
 def test_both_answers_are_one_token_behind_prompts():
     pool = read_trajectories(STARTER / "trajectories.parquet", parts=["supervised"])
-    prove_answers(load_tokenizer(BASE), [render(t) for t in pool.trajectories])
+    tokenizer = load_tokenizer(BASE)
+    prompts = [render(t) for t in pool.trajectories]
+    answer = prove_answers(tokenizer, prompts)
+    (before, yes, no) = tokenizer.encode([prompts[0], prompts[0] + YES, prompts[0] + NO])
+    assert (yes, no) == ([*before, answer.target(True)], [*before, answer.target(False)])
 
 
 def test_the_starter_choice_says_the_shape_of_the_folder():

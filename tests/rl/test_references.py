@@ -17,10 +17,7 @@ from tests.verifiers.examples import episode
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path) -> Store:
-    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs" / "mlflow.db").write_bytes(empty_database.read_bytes())
+def store(runs_folder: Path) -> Store:
     return Store.open(None)
 
 
