@@ -28,7 +28,7 @@ def main(a: str, b: str, sweep: str, *, preset: str | None = None, as_json: bool
     Raises UsageError for a sweep, preset or level that has no finished run.
     """
     with_runs = _Groups(source)
-    group = with_runs.one(sweep, preset)
+    group = with_runs.one(sweep, preset, [a, b])
     high, low = (_level(group, text) for text in (a, b))
     if high == low:
         raise UsageError(f"{a} and {b} are one level; `rmlab compare --halves` compares a level's seeds with each other")
@@ -52,7 +52,7 @@ def halves(sweep: str, *, level: str | None = None, preset: str | None = None, a
     """
     from rmlab.metrics.same_level import same_level
 
-    group = _Groups(source).one(sweep, preset)
+    group = _Groups(source).one(sweep, preset, [level] if level else [])
     if level is None and len(group.levels) > 1:
         raise UsageError(f"sweep {sweep} has the levels {', '.join(group.levels)}: name one, e.g. "
                          f"`rmlab compare {group.factor}={group.levels[0]} --halves --sweep {sweep}`")
@@ -95,8 +95,8 @@ class _Groups:
             store = Store.existing(source)
             self.all = group_runs(runs(store, tags={"kind": "verifier", STATUS: FINISHED})) if store else []
 
-    def one(self, sweep: str, preset: str | None) -> "SweepRuns":
-        """The sweep's runs at a preset; of several control hashes the one that ran last."""
+    def one(self, sweep: str, preset: str | None, levels: Sequence[str] = ()) -> "SweepRuns":
+        """The sweep's runs at a preset; of several control hashes the one that ran last, of those that have the levels if any has."""
         mine = [group for group in self.all if group.sweep == sweep]
         presets = sorted({group.preset for group in mine})
         chosen = [group for group in mine if preset in (None, group.preset)]
@@ -106,6 +106,8 @@ class _Groups:
             raise UsageError(f"{self.where} has no finished verifier run of sweep {asked}; {there}")
         if preset is None and len(presets) > 1:
             raise UsageError(f"sweep {sweep} has finished runs at the presets {', '.join(presets)}: choose with --preset")
+        asked_for = {text.rpartition("=")[2] for text in levels}
+        chosen = [group for group in chosen if asked_for <= set(group.levels)] or chosen
         return max(chosen, key=lambda group: max(cell.run.start_time for cell in group.cells))
 
 

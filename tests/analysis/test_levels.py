@@ -25,7 +25,7 @@ from rmlab.verifiers.score_table import write_score_table
 TASKS = 24
 
 
-def track(store, folder, factor, level, seed, quality, *, place, baseline, arm=""):
+def track(store, folder, factor, level, seed, quality, *, place, baseline, arm="", control="c0"):
     """One verifier run: the labels and the luck of attempts are those of all runs, noise and quality its own."""
     rng = np.random.default_rng(0)
     label, shared = rng.random(TASKS * 4) < 0.5, rng.normal(size=TASKS * 4)
@@ -34,7 +34,7 @@ def track(store, folder, factor, level, seed, quality, *, place, baseline, arm="
     scores = Scores.of(names, 1 / (1 + np.exp(-(quality * (label - 0.5) + shared + own))), label)
     write_score_table(folder / "scores.parquet", scores)
     tags = {"sweep": factor, "preset": "smoke", "factor": factor, "level": level, "arm": arm, "baseline": baseline,
-            "place": str(place), "config_hash": f"{factor}{level}{seed}{arm}", "control_hash": "c0"}
+            "place": str(place), "config_hash": f"{factor}{level}{seed}{arm}{control}", "control_hash": control}
     with RunLogger.start(store, factor, f"{factor}={level} s{seed}", kind="verifier", tags=tags, params={"seed": seed}) as run:
         run.json("report.json", report(scores, replicates=20))
         run.json("baselines.json", {})
@@ -140,6 +140,14 @@ def test_two_levels_on_the_command_line(store, words, tmp_path, capsys):
             compare(*arguments)
     with pytest.raises(UsageError, match="at preset demo; presets: smoke"):
         compare("good", "usual", "mixture", preset="demo")
+
+
+def test_of_several_controls_the_last_that_has_both_levels_is_compared(store, words, tmp_path):
+    for seed in range(3):
+        track(store, tmp_path, "mixture", "usual", seed, 1.0, place=0, baseline="usual", control="later")
+    assert load_program("compare_levels").main("good", "mixture=usual", "mixture", as_json=True)["control_hash"] == "c0"
+    with pytest.raises(UsageError, match=r"mixture=good has no finished run .*levels: usual"):
+        load_program("compare_levels").main("good", "none", "mixture")
 
 
 def test_the_seeds_of_one_level_against_each_other(store, tmp_path, capsys):
