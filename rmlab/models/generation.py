@@ -163,7 +163,12 @@ class SlotDecoder:
 def empty_like(model: Any, device: torch.device, dtype: torch.dtype) -> Any:
     """A model of the same architecture, without adapters, for weights to be copied to."""
     if not has_adapters(model):
-        return copy.deepcopy(model).to(device=device, dtype=dtype).eval()
-    plain = plain_model(model)
-    with torch.random.fork_rng(devices=[]):
-        return type(plain)(copy.deepcopy(plain.config)).to(device=device, dtype=dtype).eval()
+        made = copy.deepcopy(model)
+    else:
+        plain = plain_model(model)
+        with torch.random.fork_rng(devices=[]):
+            made = type(plain)(copy.deepcopy(plain.config))
+    made.to(device).eval()
+    for parameter in made.parameters():  # and no buffer: frequencies of rotary positions in bfloat16 are wrong by radians far out
+        parameter.data = parameter.data.to(dtype)
+    return made

@@ -10,6 +10,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from rmlab.errors import DataError, UsageError
+from rmlab.models.last_position import float_logits
 
 SUPPORTED = ("Qwen3Model", "LlamaModel")
 SPAN = 64  # positions that are looked at are a multiple of this: few shapes, and aligned for the attention kernels
@@ -42,7 +43,7 @@ class CachedDecoder:
         self.values_LBKSD = torch.zeros_like(self.keys_LBKSD)
         position_1S = torch.arange(self.positions, device=weight.device)[None]
         with torch.no_grad():
-            cosine_1SD, sine_1SD = decoder.rotary_emb(weight[:1][None], position_1S)
+            cosine_1SD, sine_1SD = decoder.rotary_emb(weight[:1][None].float(), position_1S)
         self.cosine_SD, self.sine_SD = cosine_1SD[0].contiguous(), sine_1SD[0].contiguous()
         self.position_S = position_1S[0]
 
@@ -88,8 +89,7 @@ class CachedDecoder:
             share_WKGS = score_WKGS.masked_fill(unseen_W11S, float("-inf")).softmax(-1).to(query_WKGD.dtype)
             mixed_WKGD = share_WKGS @ values_BKSD[:width, :, :span]
             hidden_W1H = self._finished(layer, hidden_W1H, mixed_WKGD.flatten(1)[:, None])
-        logits_WV: torch.Tensor = self.model.get_output_embeddings()(self.decoder.norm(hidden_W1H)[:, 0])
-        return logits_WV.float()
+        return float_logits(self.model, self.decoder.norm(hidden_W1H)[:, 0])
 
     def _projected(self, layer: Any, hidden_BTH: torch.Tensor, cosine: torch.Tensor,
                    sine: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -117,4 +117,4 @@ def spanned(positions: int) -> int:
 
 def _rotated(states_BTKD: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
     first, second = states_BTKD.chunk(2, dim=-1)
-    return states_BTKD * cosine + torch.cat([-second, first], dim=-1) * sine
+    return (states_BTKD * cosine + torch.cat([-second, first], dim=-1) * sine).to(states_BTKD.dtype)  # turned in float32

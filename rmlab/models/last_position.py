@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn.functional import scaled_dot_product_attention
+from torch.nn.functional import linear, scaled_dot_product_attention
 
 from rmlab.models.moe import Routing
 
@@ -31,8 +31,15 @@ def last_logits(model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor, routin
 
     model: a transformers causal language model. ids_BT: right-padded; length_B: real tokens of each row. routing: see `last_hidden`.
     """
-    logits_BV: torch.Tensor = model.get_output_embeddings()(last_hidden(model, ids_BT, length_B, routing))
-    return logits_BV.float()
+    return float_logits(model, last_hidden(model, ids_BT, length_B, routing))
+
+
+def float_logits(model: Any, hidden_NH: torch.Tensor) -> torch.Tensor:
+    """logits_NV of the head, in float32 whatever arithmetic the rest has: at 16 bfloat16 knows steps of 0.125 only, which is more than a
+    policy's log-probability moves in an update, and makes ties of verifiers' scores."""
+    head = model.get_output_embeddings()
+    with torch.autocast(hidden_NH.device.type, enabled=False):
+        return linear(hidden_NH.float(), head.weight.float(), None if head.bias is None else head.bias.float())
 
 
 def last_hidden(model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor, routing: Routing | None = None) -> torch.Tensor:

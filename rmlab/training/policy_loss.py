@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch.nn.functional import cross_entropy
 
+from rmlab.models.last_position import float_logits
+
 
 def token_logprobs(model: Any, ids_BT: torch.Tensor, wanted_BT: torch.Tensor, temperature: float = 1.0,
                    entropy: bool = False, entropy_gradient: bool = False) -> tuple[torch.Tensor, torch.Tensor | None]:
@@ -21,7 +23,7 @@ def token_logprobs(model: Any, ids_BT: torch.Tensor, wanted_BT: torch.Tensor, te
     """
     hidden_BTH = model.get_decoder()(input_ids=ids_BT, use_cache=False).last_hidden_state
     row_N, column_N = (index_N.to(ids_BT.device) for index_N in wanted_BT.nonzero(as_tuple=True))
-    logits_NV = model.get_output_embeddings()(hidden_BTH[row_N, column_N - 1]).float() / (temperature or 1.0)
+    logits_NV = float_logits(model, hidden_BTH[row_N, column_N - 1]) / (temperature or 1.0)
     logprob_N = -cross_entropy(logits_NV, ids_BT[row_N, column_N], reduction="none")
     logprob_BT = torch.zeros(ids_BT.shape, device=ids_BT.device).index_put((row_N, column_N), logprob_N)
     if not entropy:
