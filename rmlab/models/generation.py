@@ -13,10 +13,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rmlab.models.generation_cache import CachedDecoder, spanned
+from rmlab.models.generation_cache import SPAN, CachedDecoder, spanned
 from rmlab.models.lora import has_adapters, merged_weights, plain_model
 
 NARROWEST = 8  # as few slots are decoded at once, or twice, four times, ... as many
+CAPTURED_NARROWEST, CAPTURED_SPAN = 64, 2 * SPAN  # by graphs: each takes a good part of a second to capture, a wider step hardly any time
 
 
 class SlotDecoder:
@@ -43,8 +44,8 @@ class SlotDecoder:
         self.position_B = torch.zeros(slots, dtype=torch.int64, device=self.device)  # the last known token; it is not read yet
         self.last_B = torch.zeros(slots, dtype=torch.int64, device=self.device)  # where the message ends at the latest
         self.active_B = torch.zeros(slots, dtype=torch.bool, device=self.device)
-        self.temperature = torch.ones((), device=self.device)
-        self._captured: dict[tuple[int, int, bool], torch.cuda.CUDAGraph] = {}
+        self.temperature_B = torch.ones(slots, device=self.device)  # 0: the likeliest token
+        self._captured: dict[tuple[int, int], torch.cuda.CUDAGraph] = {}
         self._pool: Any = None
 
     @torch.no_grad()
@@ -88,23 +89,24 @@ class SlotDecoder:
         self.cached.read(self.ids_BS[rows].gather(1, column_NT), rows, start_N, total_N - 1 - start_N, span)
 
     @torch.inference_mode()
-    def ask(self, slot_N: Sequence[int], last_N: Sequence[int]) -> None:
-        """Lets slots speak, up to the position `last` at most."""
+    def ask(self, slot_N: Sequence[int], last_N: Sequence[int], temperature_N: Sequence[float]) -> None:
+        """Lets slots speak, up to the position `last` at most. temperature 0: the likeliest token."""
         rows = torch.tensor(slot_N, device=self.device)
         self.last_B[rows] = torch.tensor(last_N, device=self.device)
+        self.temperature_B[rows] = torch.tensor(temperature_N, dtype=torch.float32, device=self.device)
         self.active_B[rows] = True
 
     @torch.inference_mode()
-    def decode(self, steps: int, highest_slot: int, farthest: int, temperature: float) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+    def decode(self, steps: int, highest_slot: int, farthest: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
         """Draws `steps` tokens in every slot that speaks; returns active_B and position_B behind them.
 
-        highest_slot: of those that speak. farthest: the largest position among them now. temperature 0: the likeliest token.
+        highest_slot: of those that speak. farthest: the largest position among them now.
         """
-        width = min(max(NARROWEST, 1 << highest_slot.bit_length()), self.slots)
-        span = min(spanned(farthest + steps + 1), self.cached.positions)
-        self.temperature.fill_(temperature or 1.0)
+        narrowest, unit = (CAPTURED_NARROWEST, CAPTURED_SPAN) if self.graphs else (NARROWEST, SPAN)
+        width = min(max(narrowest, 1 << highest_slot.bit_length()), self.slots)
+        span = min(spanned(farthest + steps + 1, unit), self.cached.positions)
         for _ in range(steps):
-            self._step(width, span, temperature == 0)
+            self._step(width, span)
         return self.active_B.cpu().numpy(), self.position_B.cpu().numpy()
 
     @torch.inference_mode()
@@ -113,16 +115,16 @@ class SlotDecoder:
         rows = torch.tensor(slot_N, device=self.device)
         return self.ids_BS[rows, first:end].cpu().numpy(), self.logprob_BS[rows, first:end].cpu().numpy()
 
-    def _step(self, width: int, span: int, greedy: bool) -> None:
+    def _step(self, width: int, span: int) -> None:
         if not self.graphs:
-            self._draw(width, span, greedy)
+            self._draw(width, span)
             return
-        key = (width, span, greedy)
+        key = (width, span)
         if key not in self._captured:
             self._captured[key] = self._capture(*key)
         self._captured[key].replay()
 
-    def _capture(self, width: int, span: int, greedy: bool) -> torch.cuda.CUDAGraph:
+    def _capture(self, width: int, span: int) -> torch.cuda.CUDAGraph:
         """One step as a graph. While it warms up no slot speaks: a step then changes nothing."""
         active_B = self.active_B.clone()
         self.active_B.fill_(False)
@@ -130,28 +132,28 @@ class SlotDecoder:
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             for _ in range(2):
-                self._draw(width, span, greedy)
+                self._draw(width, span)
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
-            self._draw(width, span, greedy)
+            self._draw(width, span)
         self._pool = self._pool or graph.pool()
         self.active_B.copy_(active_B)
         return graph
 
-    def _draw(self, width: int, span: int, greedy: bool) -> None:
+    def _draw(self, width: int, span: int) -> None:
         """One token in each of the first `width` slots; those that do not speak keep everything as it is."""
         position_W, active_W, ids_WS = self.position_B[:width], self.active_B[:width], self.ids_BS[:width]
         logprob_WS = self.logprob_BS[:width]
         logits_WV = self.cached.step(ids_WS.gather(1, position_W[:, None])[:, 0], position_W, span)
         next_W1 = position_W[:, None] + 1
-        logprob_WV = torch.log_softmax(logits_WV / self.temperature, dim=-1)
-        if greedy:
-            token_W1 = logits_WV.argmax(-1, keepdim=True)
-        else:
-            reached_WV = logprob_WV.exp().cumsum(-1)
-            drawn_W1 = self.uniform_BS[:width].gather(1, next_W1) * reached_WV[:, -1:]
-            token_W1 = torch.searchsorted(reached_WV, drawn_W1, right=True).clamp(max=logits_WV.shape[1] - 1)
+        temperature_W1 = self.temperature_B[:width, None]
+        greedy_W1 = temperature_W1 == 0
+        logprob_WV = torch.log_softmax(logits_WV / torch.where(greedy_W1, 1.0, temperature_W1), dim=-1)
+        reached_WV = logprob_WV.exp().cumsum(-1)
+        drawn_W1 = self.uniform_BS[:width].gather(1, next_W1) * reached_WV[:, -1:]
+        sampled_W1 = torch.searchsorted(reached_WV, drawn_W1, right=True).clamp(max=logits_WV.shape[1] - 1)
+        token_W1 = torch.where(greedy_W1, logits_WV.argmax(-1, keepdim=True), sampled_W1)
         speaks_W1 = active_W[:, None]
         ids_WS.scatter_(1, next_W1, torch.where(speaks_W1, token_W1, ids_WS.gather(1, next_W1)))
         logprob_W1 = torch.where(speaks_W1, logprob_WV.gather(1, token_W1), logprob_WS.gather(1, next_W1))

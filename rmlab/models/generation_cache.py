@@ -110,9 +110,9 @@ class CachedDecoder:
         return output_BTH
 
 
-def spanned(positions: int) -> int:
+def spanned(positions: int, unit: int = SPAN) -> int:
     """As many positions, rounded up to what is looked at together."""
-    return -(-positions // SPAN) * SPAN
+    return -(-positions // unit) * unit
 
 
 def _rotated(states_BTKD: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:

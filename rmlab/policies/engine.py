@@ -107,8 +107,10 @@ class Engine(Protocol):
 
     seconds: EngineSeconds
 
-    def rollout(self, planned: Sequence[Planned], sampling: Sampling, seed: int, advance: Advance | None = None) -> list[Rollout]:
-        """One Rollout for each planned attempt, in the order of the plan.
+    def rollout(self, planned: Sequence[Planned], sampling: Sampling | Sequence[Sampling], seed: int,
+                advance: Advance | None = None) -> list[Rollout]:
+        """One Rollout for each planned attempt, in the order of the plan. sampling: of all, or one for each attempt of the plan:
+        greedy and sampled attempts then share the slots, and only one of many benchmarks waits for its longest line.
 
         Each attempt draws from a random stream of its own (seed, task, policy name, number), so that it does not depend on
         its neighbours but for rounding: ask for the same plan with another seed to sample anew. `planned` comes from

@@ -42,6 +42,7 @@ class _Attempt:
 
     index: int
     planned: Planned
+    sampling: Sampling
     episode: Episode
     slot: int | None = None
     ids: list[int] = field(default_factory=list)
@@ -76,21 +77,25 @@ class LanguageEngine:
         """Takes the weights of the model again that it was made with."""
         self.decoder.refresh()
 
-    def rollout(self, planned: Sequence[Planned], sampling: Sampling, seed: int, advance: Advance | None = None) -> list[Rollout]:
+    def rollout(self, planned: Sequence[Planned], sampling: Sampling | Sequence[Sampling], seed: int,
+                advance: Advance | None = None) -> list[Rollout]:
         """See `rmlab.policies.engine.Engine.rollout`."""
-        if sampling.temperature < 0 or sampling.max_action_tokens < 1:
-            raise UsageError(f"temperature={sampling.temperature}, max_action_tokens={sampling.max_action_tokens}: at least 0, and 1")
-        with _Rolling(self, planned, sampling, seed, advance) as rolling:
+        sampling_N = [sampling] * len(planned) if isinstance(sampling, Sampling) else list(sampling)
+        for one in set(sampling_N):
+            if one.temperature < 0 or one.max_action_tokens < 1:
+                raise UsageError(f"temperature={one.temperature}, max_action_tokens={one.max_action_tokens}: at least 0, and 1")
+        with _Rolling(self, planned, sampling_N, seed, advance) as rolling:
             return rolling.all()
 
 
 class _Rolling:
     """One call of `rollout`: which attempts wait, hold a slot, need a program, are done."""
 
-    def __init__(self, engine: LanguageEngine, planned: Sequence[Planned], sampling: Sampling, seed: int, advance: Advance | None):
-        self.engine, self.sampling, self.seed, self.advance = engine, sampling, seed, advance
+    def __init__(self, engine: LanguageEngine, planned: Sequence[Planned], sampling_N: Sequence[Sampling], seed: int,
+                 advance: Advance | None):
+        self.engine, self.seed, self.advance = engine, seed, advance
         self.decoder, self.seconds = engine.decoder, engine.seconds
-        self.unopened = deque(enumerate(planned))
+        self.unopened = deque(enumerate(zip(planned, sampling_N, strict=True)))
         self.ready: deque[_Attempt] = deque()  # the issue is known, no slot yet
         self.needing: list[_Attempt] = []  # a program has to run
         self.running: tuple[list[_Attempt], Future[list[Outcome]]] | None = None
@@ -130,8 +135,8 @@ class _Rolling:
         """Opens attempts ahead, so that a slot that becomes free has someone to take it."""
         ahead = len(self.ready) + sum(not attempt.ids for attempt in self.needing)
         while self.unopened and ahead < self.engine.config.slots:
-            index, planned = self.unopened.popleft()
-            self.needing.append(_Attempt(index, planned, Episode(planned.task, self.engine.environment)))
+            index, (planned, sampling) = self.unopened.popleft()
+            self.needing.append(_Attempt(index, planned, sampling, Episode(planned.task, self.engine.environment)))
             ahead += 1
 
     def _give_slots(self) -> None:
@@ -162,10 +167,10 @@ class _Rolling:
         for attempt in attempts:
             self.seconds.read_tokens += len(attempt.unread)
             attempt.unread = []
-            last.append(min(len(attempt.ids) - 1 + self.sampling.max_action_tokens, self.engine.config.capacity - 1))
+            last.append(min(len(attempt.ids) - 1 + attempt.sampling.max_action_tokens, self.engine.config.capacity - 1))
             self.position_B[_slot(attempt)] = len(attempt.ids) - 1
             self.speaking[_slot(attempt)] = attempt
-        self.decoder.ask([_slot(a) for a in attempts], last)
+        self.decoder.ask([_slot(a) for a in attempts], last, [a.sampling.temperature for a in attempts])
 
     def _uniform(self, attempt: _Attempt) -> "np.ndarray[Any, np.dtype[np.float32]]":
         """The random numbers of an attempt, one for each position of its conversation."""
@@ -176,8 +181,7 @@ class _Rolling:
     def _decode(self) -> None:
         slots = list(self.speaking)
         with self._timed("decoding"):
-            active_B, self.position_B = self.decoder.decode(self.engine.burst, max(slots), int(self.position_B[slots].max()),
-                                                            self.sampling.temperature)
+            active_B, self.position_B = self.decoder.decode(self.engine.burst, max(slots), int(self.position_B[slots].max()))
             stopped = [slot for slot in slots if not active_B[slot]]
             if not stopped:
                 return

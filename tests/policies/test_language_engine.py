@@ -93,6 +93,16 @@ def test_greedy_takes_the_likeliest_token_as_generate_does(play: Any, qwen3: Any
     assert all(np.array_equal(a.ids_T, b.ids_T) for a, b in zip(found[0::3], found[1::3], strict=True))
 
 
+def test_greedy_and_sampled_attempts_share_the_slots(play: Any, qwen3: Any) -> None:
+    greedy = Sampling(temperature=0.0, max_action_tokens=12)
+    apart = (play(qwen3), play(qwen3, greedy))
+    mixed = play(qwen3, [greedy if number % 3 == 0 else SAMPLED for number in range(18)])
+    for number, (sampled, likeliest, found) in enumerate(zip(*apart, mixed, strict=True)):
+        wanted = likeliest if number % 3 == 0 else sampled
+        assert np.array_equal(found.ids_T, wanted.ids_T)
+        np.testing.assert_allclose(found.logprob_T, wanted.logprob_T, atol=1e-4)
+
+
 def test_tokens_and_messages_are_one_conversation(play: Any, qwen3: Any, tokenizer: Tokenizer) -> None:
     from rmlab.policies.language_prompt import PolicyPrompt
 
