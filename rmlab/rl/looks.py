@@ -14,7 +14,7 @@ from rmlab.metrics.scores import Scores
 from rmlab.microswe.task import Task
 from rmlab.policies.engine import Engine, Rollout, Sampling
 from rmlab.policies.success import success
-from rmlab.rl.attempts import make_attempts
+from rmlab.rl.attempts import make_attempts, sampled_and_greedy
 from rmlab.rl.benchmarks import task_rates
 from rmlab.rl.config import LoopConfig, WatchConfig
 from rmlab.rl.judges import Judge
@@ -27,7 +27,7 @@ OF_THE_VERIFIER = ("auc_within_task", "auc_pooled", "ece_width_10", "brier", "ad
 
 @dataclass(frozen=True)
 class Look:
-    """metrics: by name without a group. rollouts: the sampled attempts. rates: task to resolved share of them; greedy: of the one
+    """metrics: by name without a group. rollouts: the sampled attempts. rates: task to resolved share of them; greedy: of the
     greedy attempt. scores: the verifier's table of the sampled attempts, None without a verifier."""
 
     metrics: dict[str, float]
@@ -42,32 +42,28 @@ def attempt_tasks(engine: Engine, tasks: Sequence[Task], name: str, attempts: in
     return make_attempts(engine, tasks, name, attempts, Sampling(loop.temperature, loop.max_action_tokens), seed, loop.retries).rollouts
 
 
-def greedy_rates(engine: Engine, tasks: Sequence[Task], name: str, loop: LoopConfig,
-                 seed: int) -> tuple[dict[str, float], dict[str, float]]:
-    """Task to whether the likeliest attempt resolves it, and the metrics of that."""
-    made = make_attempts(engine, tasks, name, 1, Sampling(0.0, loop.max_action_tokens), seed, loop.retries)
-    own = [r.trajectory for r in made.rollouts]
-    found = success(own)
-    return task_rates(own), {"pass_at_1_greedy": found.pass_at_1, "pass_at_1_greedy_low": found.low, "pass_at_1_greedy_high": found.high}
-
-
-def look(engine: Engine, tasks: Sequence[Task], name: str, rollouts: Sequence[Rollout], judge: Judge | None, loop: LoopConfig,
-         seed: int, gap_before: float | None) -> Look:
-    """Measures sampled attempts at validation tasks, and makes the greedy ones.
+def look(engine: Engine, tasks: Sequence[Task], name: str, attempts: int, judge: Judge | None, loop: LoopConfig, seed: int,
+         gap_before: float | None) -> Look:
+    """`attempts` sampled attempts at each validation task and the greedy one, measured.
 
     gap_before: mean score - true rate of the first look, None at the first itself.
     """
-    own = [r.trajectory for r in rollouts]
-    found = success(own)
-    metrics = {"pass_at_1": found.pass_at_1, "pass_at_1_low": found.low, "pass_at_1_high": found.high}
-    rates, of_greedy = greedy_rates(engine, tasks, name, loop, seed)
-    metrics |= of_greedy
+    sampled, greedy = sampled_and_greedy(engine, tasks, name, attempts, Sampling(loop.temperature, loop.max_action_tokens), seed,
+                                         loop.retries)
+    own, likeliest = [r.trajectory for r in sampled], [r.trajectory for r in greedy]
+    metrics = {**rates_of(own, "pass_at_1"), **rates_of(likeliest, "pass_at_1_greedy")}
     scores = None
     if judge is not None:
         score_N = judge.score(own)
         scores = score_table(own, score_N)
         metrics |= of_the_verifier(scores, gap_before)
-    return Look(metrics, list(rollouts), task_rates(own), rates, scores)
+    return Look(metrics, sampled, task_rates(own), task_rates(likeliest), scores)
+
+
+def rates_of(trajectories: Sequence[Trajectory], name: str) -> dict[str, float]:
+    """The share of labelled attempts that are resolved, with its interval over clusters: NAME, NAME_low, NAME_high."""
+    found = success(trajectories)
+    return {name: found.pass_at_1, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
 def score_table(trajectories: Sequence[Trajectory], score_N: np.ndarray) -> Scores:
@@ -93,14 +89,19 @@ def gap(metrics: Mapping[str, float]) -> float:
 
 def held_out(engine: Engine, tasks_of: Mapping[str, Sequence[Task]], name: str, loop: LoopConfig, config: WatchConfig,
              seed: int) -> tuple[dict[str, dict[str, dict[str, float]]], dict[str, float]]:
-    """Rates by benchmark and way ("sampled", "greedy") of each task, and metrics by `BENCHMARK/...`."""
+    """Rates by benchmark and way ("sampled", "greedy") of each task, and metrics by `BENCHMARK/...`. All attempts of all benchmarks
+    go through the engine together."""
+    tasks = [task for own in tasks_of.values() for task in own]
+    if not tasks:
+        return {}, {}
+    made = sampled_and_greedy(engine, tasks, name, config.held_out_attempts, Sampling(loop.temperature, loop.max_action_tokens), seed,
+                              loop.retries)
     rates: dict[str, dict[str, dict[str, float]]] = {}
     metrics: dict[str, float] = {}
-    for benchmark, tasks in tasks_of.items():
-        sampled = [r.trajectory for r in attempt_tasks(engine, tasks, name, config.held_out_attempts, loop, seed)]
-        greedy, of_greedy = greedy_rates(engine, tasks, name, loop, seed)
-        found = success(sampled)
-        rates[benchmark] = {"sampled": task_rates(sampled), "greedy": greedy}
-        of_sampled = {"pass_at_1": found.pass_at_1, "pass_at_1_low": found.low, "pass_at_1_high": found.high}
-        metrics |= {f"{benchmark}/{key}": value for key, value in {**of_sampled, **of_greedy}.items()}
+    for benchmark, own in tasks_of.items():
+        names = {task.task_id for task in own}
+        sampled, greedy = ([r.trajectory for r in part if r.trajectory.task_id in names] for part in made)
+        rates[benchmark] = {"sampled": task_rates(sampled), "greedy": task_rates(greedy)}
+        of_both = {**rates_of(sampled, "pass_at_1"), **rates_of(greedy, "pass_at_1_greedy")}
+        metrics |= {f"{benchmark}/{key}": value for key, value in of_both.items()}
     return rates, metrics

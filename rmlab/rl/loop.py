@@ -93,9 +93,10 @@ class Loop:
                 advance(1, note)
         if late:  # what is left, be it the held-out benchmarks alone, is for the next slice
             return False
+        started = time.monotonic()
         self.held_out_after, metrics = held_out(self.supplies.engine, self.held_out, self.supplies.name, loop, self.watch,
                                                 self._look_seed())
-        self._log(state, "held_out", metrics, state.step)
+        self._log(state, "held_out", {**metrics, "seconds": time.monotonic() - started}, state.step)
         if self.watch.choose:
             self._judge_best(state)
         return True
@@ -150,12 +151,13 @@ class Loop:
         """Validation; at the first look the held-out benchmarks too, and the difficulty of tasks where a reward needs it."""
         started = time.monotonic()
         supplies, seed = self.supplies, self._look_seed()
-        rollouts = attempt_tasks(supplies.engine, self.validation, supplies.name, self.watch.attempts, supplies.loop, seed)
         if state.step == 0:
-            self._know_difficulty(state, [(r.trajectory.task_id, bool(r.trajectory.resolved)) for r in rollouts])
+            self._know_difficulty(state)
             state.held_out_before, metrics = held_out(supplies.engine, self.held_out, supplies.name, supplies.loop, self.watch, seed)
-            self._log(state, "held_out", metrics, 0)
-        found = look(supplies.engine, self.validation, supplies.name, rollouts, supplies.judge, supplies.loop, seed, state.gap_before)
+            self._log(state, "held_out", {**metrics, "seconds": time.monotonic() - started}, 0)
+            started = time.monotonic()
+        found = look(supplies.engine, self.validation, supplies.name, self.watch.attempts, supplies.judge, supplies.loop, seed,
+                     state.gap_before)
         if state.gap_before is None and found.scores is not None:
             state.gap_before = gap(found.metrics)
         state.curve.append({"step": float(state.step), **found.metrics})
@@ -168,14 +170,14 @@ class Loop:
         if found.scores is not None:  # what offline metrics on shifted attempts are computed from
             self.attachments.scores(f"attempts/look_{state.step:05d}.parquet", found.scores)
 
-    def _know_difficulty(self, state: State, known: list[tuple[str, bool]]) -> None:
-        """Measures once how often the start solves each task, and freezes it."""
+    def _know_difficulty(self, state: State) -> None:
+        """Measures once how often the start solves each task that is scored, and freezes it."""
         supplies = self.supplies
         if supplies.judge is None or not supplies.reward.transform.difficulty:
             return
-        made = attempt_tasks(supplies.engine, supplies.sampler.tasks, supplies.name, self.watch.difficulty_attempts, supplies.loop,
-                             self._look_seed())
-        rows = known + [(r.trajectory.task_id, bool(r.trajectory.resolved)) for r in made]
+        tasks = [*self.validation, *supplies.sampler.tasks]
+        made = attempt_tasks(supplies.engine, tasks, supplies.name, self.watch.difficulty_attempts, supplies.loop, self._look_seed())
+        rows = [(r.trajectory.task_id, bool(r.trajectory.resolved)) for r in made]
         names = sorted({name for name, _ in rows})
         code = {name: i for i, name in enumerate(names)}
         odds = log_odds(np.array([float(won) for _, won in rows]), np.array([code[name] for name, _ in rows], dtype=np.intp))

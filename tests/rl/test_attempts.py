@@ -43,7 +43,8 @@ class FailingEngine:
         self.numbers, self.times, self.calls = set(numbers), times, list[tuple[int, int]]()
         self.seconds = EngineSeconds()
 
-    def rollout(self, planned: Sequence[Planned], sampling: Sampling, seed: int, advance: Advance | None = None) -> list[Rollout]:
+    def rollout(self, planned: Sequence[Planned], sampling: Sampling | Sequence[Sampling], seed: int,
+                advance: Advance | None = None) -> list[Rollout]:
         failing = len(self.calls) < self.times
         self.calls.append((len(planned), seed))
         return [self._one(p, failing and p.number in self.numbers) for p in planned]
