@@ -10,6 +10,7 @@ and the start of `rmlab rl`.
 import json
 import shlex
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -34,7 +35,7 @@ from rmlab.models.lora_config import LoraConfig
 from rmlab.policies.demonstrations import Lesson, lessons, repair_lessons
 from rmlab.policies.demonstrations_config import DemonstrationsConfig, HeldOutConfig, RepairsConfig
 from rmlab.policies.engine import EngineConfig, Sampling
-from rmlab.policies.rollout import plan
+from rmlab.policies.rollout import Planned, plan
 from rmlab.policies.success import Success, success
 from rmlab.progress import progress
 from rmlab.tracking.config import TrackingConfig
@@ -43,7 +44,6 @@ from rmlab.trajectories.store import TrajectorySet, read_trajectories
 
 if TYPE_CHECKING:
     from rmlab.models.tokenizer import Tokenizer
-    from rmlab.policies.language_engine import LanguageEngine
     from rmlab.tracking.run import RunLogger
     from rmlab.training.policy import Imitated
 
@@ -53,7 +53,7 @@ SHARD = "15MB"  # of the saved weights: files of this size travel
 
 @dataclass
 class TrainPolicyConfig:
-    """tasks, output: file and folder. workers: of the sandbox. compiled: the decoder, by torch.compile. tracked: log to MLflow.
+    """tasks, output: file and folder. workers: of the sandbox. compiled: the layers, by torch.compile. tracked: log to MLflow.
 
     snapshots: shares of training at which the model is kept too, measured and saved as OUTPUT-at-SHARE: weaker policies of
     stated quality, for collections.
@@ -185,17 +185,27 @@ def measure(model: Any, tokenizer: "Tokenizer", loaded: LoadedTasks, sandbox: Sa
     from rmlab.policies.language_engine import LanguageEngine
     from rmlab.training.device import resolve_device
 
-    config, found = settings.held_out, {}
+    config, found = settings.held_out, dict[str, Success]()
     if config.tasks == 0:
         return {}
     device = resolve_device(settings.runtime.device)
     engine = LanguageEngine(model, tokenizer, sandbox, settings.environment, settings.engine, device)
+    wanted: list[tuple[str, Planned, Sampling]] = []  # all in one queue: only one of them waits for its longest line
     for part in config.parts:
         chosen = held_out_tasks(loaded, part, config.tasks, settings.seed)
-        for name, temperature, attempts in (("sampled", config.temperature, config.attempts), ("greedy", 0.0, 1)):
+        for way, temperature, attempts in (("sampled", config.temperature, config.attempts), ("greedy", 0.0, 1)):
             sampling = Sampling(temperature, config.max_action_tokens)
-            found[f"{part}_{name}"] = _measured(engine, chosen, attempts, sampling, settings)
-            print(f"{title}{part}, {name}: {found[f'{part}_{name}']}")
+            wanted += [(f"{part}_{way}", planned, sampling) for planned in plan(chosen, [settings.model.name], attempts)]
+    with progress("held out", len(wanted), "episodes", settings.runtime.progress) as advance:
+        began = time.monotonic()
+        made = engine.rollout([planned for _, planned, _ in wanted], [sampling for _, _, sampling in wanted], settings.seed, advance)
+        seconds = time.monotonic() - began
+    for name in dict.fromkeys(name for name, _, _ in wanted):
+        found[name] = success([rollout.trajectory for rollout, (own, _, _) in zip(made, wanted, strict=True) if own == name])
+        print(f"{title}{name.replace('_', ', ')}: {found[name]}")
+    spent = engine.seconds
+    print(f"{title}{len(made)} held-out attempts in {seconds:.1f} s ({len(made) / max(seconds, 1e-9):.0f} a second): decoding "
+          f"{spent.decoding:.1f} s, prefill {spent.prefill:.1f} s, waiting for programs {spent.execution:.1f} s, other {spent.other:.1f} s")
     return found
 
 
@@ -206,13 +216,6 @@ def held_out_tasks(loaded: LoadedTasks, part: str, number: int | None, seed: int
         raise UsageError(f"held_out.parts={part}, held_out.tasks={number}: {len(tasks)} tasks of that part hold here, and the "
                          "supervised part is learned from. Choose among validation, rl, verifier, evaluation.")
     return sorted(tasks, key=lambda task: fingerprint([seed, task.task_id]))[:number]
-
-
-def _measured(engine: "LanguageEngine", tasks: Sequence[Task], attempts: int, sampling: Sampling, settings: TrainPolicyConfig) -> Success:
-    planned = plan(tasks, [settings.model.name], attempts)
-    with progress("held out", len(planned), "episodes", settings.runtime.progress) as advance:
-        rollouts = engine.rollout(planned, sampling, settings.seed, advance)
-    return success([rollout.trajectory for rollout in rollouts])
 
 
 def save(folder: Path, model: Any, tokenizer: "Tokenizer", record: dict[str, Any], measured: dict[str, Success], took: "Imitated") -> None:

@@ -61,7 +61,7 @@ def imitate(model: Any, lessons: Sequence[Taught], pad_id: int, *, optimizer: Op
             log: Callable[[int, float, float, float], None] | None = None, title: str = "imitation") -> Imitated:
     """Trains `model` in place and leaves it on the CPU.
 
-    compiled: the decoder by torch.compile, which pays from some ten million tokens on. log: (step from 1, loss of that step,
+    compiled: the layers by torch.compile. log: (step from 1, loss of that step,
     learning rate, tokens/s since the last). snapshots: shares of training (over 0, under 1) at which the model is copied.
     Raises UsageError without lessons, RmlabError where the loss is no longer finite.
     """
@@ -145,15 +145,15 @@ def autocast(device: str, dtype: Dtype) -> AbstractContextManager[Any]:
 
 
 class _compiled(AbstractContextManager[None]):
-    """The model's decoder compiled while the block lasts."""
+    """The model's layers compiled while the block lasts: each by itself, so that one compilation serves them all."""
 
     def __init__(self, model: Any, wanted: bool):
-        self.decoder = model.get_decoder() if wanted else None
+        self.layers = list(model.get_decoder().layers) if wanted else []
 
     def __enter__(self) -> None:
-        if self.decoder is not None:
-            self.decoder.compile()  # the second width that comes makes the width a variable
+        for layer in self.layers:
+            layer.compile(dynamic=True)  # widths vary: a whole decoder, or a width at a time, compiles for minutes
 
     def __exit__(self, *_: object) -> None:
-        if self.decoder is not None:
-            self.decoder._compiled_call_impl = None
+        for layer in self.layers:
+            layer._compiled_call_impl = None
