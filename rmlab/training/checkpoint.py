@@ -1,6 +1,6 @@
 """A training state as one file, so that a killed run goes on exactly where it was.
 
-One safetensors file (weights, moments of the optimiser, the state of the random generator; step and history as JSON in
+One safetensors file (weights, moments of the optimiser, the state of the random generators; step and history as JSON in
 its header) is renamed into place whole: there is the last checkpoint or the one before, and nothing is unpickled.
 """
 
@@ -22,6 +22,8 @@ MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 def save_checkpoint(path: Path, model: Any, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
     """Writes weights, moments, random state and `state` (JSON values: step, history, what the run is)."""
     tensors = {"rng": torch.get_rng_state()}
+    if _on_cuda(model):
+        tensors["rng_cuda"] = torch.cuda.get_rng_state()
     for name, parameter in model.named_parameters():
         tensors[f"weight/{name}"] = parameter.detach().cpu().contiguous()
         for moment in MOMENTS:
@@ -56,4 +58,10 @@ def load_checkpoint(path: Path, model: Any, optimizer: torch.optim.Optimizer, ru
             if kept:
                 optimizer.state[parameter] = {m: t.to(parameter.device) for m, t in kept.items()}  # the fused step is there too
     torch.set_rng_state(tensors["rng"])
+    if "rng_cuda" in tensors and _on_cuda(model):
+        torch.cuda.set_rng_state(tensors["rng_cuda"])
     return state
+
+
+def _on_cuda(model: Any) -> bool:
+    return any(parameter.is_cuda for _, parameter in model.named_parameters())

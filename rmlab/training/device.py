@@ -18,7 +18,10 @@ def resolve_device(wanted: str) -> str:
     if wanted == "cuda" and not there:
         raise RmlabError("runtime.device=cuda: torch sees no CUDA device on this machine. "
                          "Take runtime.device=cpu, or install a CUDA build of torch and check `rmlab doctor`.")
-    return "cuda" if wanted != "cpu" and there else "cpu"
+    if wanted == "cpu" or not there:
+        return "cpu"
+    torch.backends.cuda.enable_cudnn_sdp(False)  # it plans every new shape anew, and lengths differ from batch to batch here
+    return "cuda"
 
 
 def accelerator(training: TrainingConfig, runtime: RuntimeConfig) -> Any:
