@@ -7,15 +7,16 @@ of tasks. Groups (clusters joined by near-duplicate issues) are placed whole, la
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from rmlab.errors import DataError, UsageError
 from rmlab.trajectories.near_duplicates import Near, near_duplicates
 from rmlab.trajectories.record import PARTS, Part
 
 By = Literal["repository", "task", "time"]
+Name = TypeVar("Name", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def split(
     _check(shares, by)
     near = near_duplicates({task: facts.issue for task, facts in tasks.items()}, least) if least > 0 else []
     cluster = {task: facts.cluster if by == "repository" else task for task, facts in tasks.items()}
-    groups = _groups(cluster, near)
+    groups = groups_of(cluster, near)
     if len(groups) < len(shares):
         raise DataError(f"{len(groups)} groups of {by} cannot fill {len(shares)} parts. Split by task, or name fewer parts.")
     if by == "time":
@@ -57,9 +58,9 @@ def split(
             raise DataError(f"{len(timeless)} of {len(tasks)} tasks state no time, first {timeless[0]}. Split by repository or task.")
         part = _in_time(groups, {task: facts.time for task, facts in tasks.items()}, shares)
     else:
-        part = _by_size(groups, shares, seed)
+        part = by_size(groups, shares, seed)
     joined = sum(len({cluster[task] for task in group}) > 1 for group in groups)
-    return Split(part, {task: _name(group, cluster, task) for group in groups for task in group}, near, joined)
+    return Split(part, {task: group_name(group, cluster, task) for group in groups for task in group}, near, joined)
 
 
 def parse_shares(texts: Sequence[str]) -> list[tuple[Part, float]]:
@@ -87,7 +88,7 @@ def _check(shares: Sequence[tuple[Part, float]], by: str) -> None:
         )
 
 
-def _groups(cluster: Mapping[str, str], near: Sequence[Near]) -> list[list[str]]:
+def groups_of(cluster: Mapping[str, str], near: Sequence[Near]) -> list[list[str]]:
     """Tasks that have to stay together: those of one cluster, and clusters that share a nearly equal issue."""
     parent = {name: name for name in set(cluster.values())}
 
@@ -106,17 +107,18 @@ def _groups(cluster: Mapping[str, str], near: Sequence[Near]) -> list[list[str]]
     return [groups[name] for name in sorted(groups)]
 
 
-def _name(group: Sequence[str], cluster: Mapping[str, str], task: str) -> str:
+def group_name(group: Sequence[str], cluster: Mapping[str, str], task: str) -> str:
     """A joined group is one cluster from now on, named by all: parts that share a cluster are refused in training."""
     names = sorted({cluster[t] for t in group})
     return cluster[task] if len(names) == 1 else f"{names[0]} + {len(names) - 1} near"
 
 
-def _by_size(groups: Sequence[Sequence[str]], shares: Sequence[tuple[Part, float]], seed: int) -> dict[str, Part]:
+def by_size(groups: Sequence[Sequence[str]], shares: Sequence[tuple[Name, float]], seed: int) -> dict[str, Name]:
+    """The part (or fold) of each task: groups are placed whole, largest first, each where most is missing of the shares."""
     total = sum(map(len, groups))
     order = sorted(groups, key=lambda group: (-len(group), hashlib.sha256(f"{seed}:{group[0]}".encode()).digest()))
-    filled: dict[Part, int] = {part: 0 for part, _ in shares}
-    assigned: dict[str, Part] = {}
+    filled: dict[Name, int] = {part: 0 for part, _ in shares}
+    assigned: dict[str, Name] = {}
     for left, group in zip(range(len(order), 0, -1), order, strict=True):
         empty = [part for part, _ in shares if not filled[part]]
         open_parts = [(part, share) for part, share in shares if part in empty] if left <= len(empty) else list(shares)
