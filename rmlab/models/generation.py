@@ -149,7 +149,7 @@ class SlotDecoder:
         next_W1 = position_W[:, None] + 1
         temperature_W1 = self.temperature_B[:width, None]
         greedy_W1 = temperature_W1 == 0
-        logprob_WV = torch.log_softmax(logits_WV / torch.where(greedy_W1, 1.0, temperature_W1), dim=-1)
+        logprob_WV = torch.log_softmax(logits_WV / (temperature_W1 + greedy_W1), dim=-1)  # a number in torch.where would be copied there
         reached_WV = logprob_WV.exp().cumsum(-1)
         drawn_W1 = self.uniform_BS[:width].gather(1, next_W1) * reached_WV[:, -1:]
         sampled_W1 = torch.searchsorted(reached_WV, drawn_W1, right=True).clamp(max=logits_WV.shape[1] - 1)

@@ -53,7 +53,7 @@ class CachedDecoder:
         span: positions that are looked at, at least the largest start + length (`spanned`).
         """
         offset_T = torch.arange(ids_NT.shape[1], device=ids_NT.device)
-        position_NT = torch.where(offset_T < length_N[:, None], start_N[:, None] + offset_T, self.capacity)  # padding: the spare position
+        position_NT = (start_N[:, None] + offset_T).masked_fill(offset_T >= length_N[:, None], self.capacity)  # padding: the spare position
         seen_N1TS = self.position_S[:span] <= position_NT[:, None, :, None]
         hidden_NTH = self.decoder.embed_tokens(ids_NT)
         cosine, sine = self.cosine_SD[position_NT][:, :, None], self.sine_SD[position_NT][:, :, None]
