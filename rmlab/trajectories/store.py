@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from rmlab.errors import DataError
@@ -152,21 +153,15 @@ def read_trajectories(path: Path | str, parts: Sequence[Part] | None = None) -> 
     Raises DataError with file and reason.
     """
     path = Path(path)
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file. `rmlab collect` writes one.")
     try:
-        table = pq.read_table(path)
+        with _opened(path) as file:
+            table = file.read(columns=SCHEMA.names, use_threads=False)
     except (pa.ArrowException, OSError) as error:
         raise DataError(
             f"{path} is not a readable Parquet file ({str(error).splitlines()[0]}). Fetch or collect it again."
         ) from error
-    missing = [name for name in SCHEMA.names if name not in table.column_names]
-    if missing:
-        raise DataError(
-            f"{path} has no column {missing[0]!r}: it is not a trajectory set (columns: {', '.join(table.column_names)})"
-        )
     trajectories = []
-    for number, row in enumerate(table.select(SCHEMA.names).to_pylist(), 1):
+    for number, row in enumerate(_table_rows(table), 1):
         try:
             trajectory = _trajectory(row)
         except (TypeError, ValueError, DataError) as error:
@@ -189,6 +184,39 @@ def read_trajectories(path: Path | str, parts: Sequence[Part] | None = None) -> 
     return TrajectorySet(tuple(t for t in pool.trajectories if t.split in parts), metadata)
 
 
+def _table_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """The rows, each message as a `Message`. What is said by many attempts (issues, greetings, answers) is one object."""
+    plain = [name for name in SCHEMA.names if name != "messages"]
+    columns = [table.column(name).to_pylist() for name in plain]
+    for values, messages in zip(zip(*columns, strict=True), _conversations(table.column("messages")), strict=True):
+        yield {**dict(zip(plain, values, strict=True)), "messages": messages}
+
+
+def _conversations(column: pa.ChunkedArray) -> Iterator[Any]:
+    """The messages of each row; as they come where they are not lists of role and content, so that `_trajectory` refuses them."""
+    listed = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
+    if not (listed and pa.types.is_struct(column.type.value_type) and {"role", "content"} <= {f.name for f in column.type.value_type}):
+        yield from column.to_pylist()
+        return
+    for chunk in column.chunks:
+        said = chunk.flatten()
+        role_M, content_M = (pc.struct_field(said, name).dictionary_encode() for name in ("role", "content"))
+        if chunk.null_count or role_M.null_count or content_M.null_count:
+            yield from chunk.to_pylist()
+            continue
+        roles, contents = role_M.dictionary.to_pylist(), content_M.dictionary.to_pylist()
+        known: dict[tuple[int, int], Message] = {}
+        message_M = []
+        for pair in zip(role_M.indices.to_pylist(), content_M.indices.to_pylist(), strict=True):
+            if pair not in known:
+                known[pair] = Message(roles[pair[0]], contents[pair[1]])
+            message_M.append(known[pair])
+        start = 0
+        for length in chunk.value_lengths().to_pylist():
+            yield message_M[start:start + length]
+            start += length
+
+
 def _trajectory(row: dict[str, Any]) -> Trajectory:
     """One row of the file as a record. Raises TypeError, ValueError or DataError where it is none."""
     extra = json.loads(row["extra"] or "{}")
@@ -199,7 +227,7 @@ def _trajectory(row: dict[str, Any]) -> Trajectory:
     return Trajectory(
         **{name: row[name] for name in texts},
         attempt=row["attempt"],
-        messages=tuple(Message(m["role"], m["content"]) for m in row["messages"]),
+        messages=tuple(m if isinstance(m, Message) else Message(m["role"], m["content"]) for m in row["messages"]),
         patch=row["patch"],
         resolved=row["resolved"],
         label_source=row["label_source"],

@@ -84,6 +84,14 @@ def test_an_altered_message_is_seen(tmp_path):
         read_trajectories(path)
 
 
+def test_what_many_attempts_say_is_held_once(tmp_path):
+    path = tmp_path / "set.parquet"
+    written = write_trajectories(path, [trajectory(i) for i in range(3)])
+    read = read_trajectories(path)
+    assert read.trajectories == written.trajectories
+    assert len({id(t.messages[0]) for t in read.trajectories}) == 1 < len({id(t) for t in read.trajectories})
+
+
 @pytest.mark.parametrize("content", [b"", b"PAR1 nonsense PAR1", b"task_id,score\n"])
 def test_a_file_that_is_no_parquet_is_named(tmp_path, content):
     path = tmp_path / "broken.parquet"
@@ -102,6 +110,7 @@ def test_a_cut_off_file_is_named(tmp_path):
 
 @pytest.mark.parametrize(("column", "values", "words"), [
     ("messages", [None], "row 1: messages is null"),
+    ("messages", [[None]], "row 1: "),
     ("extra", ["{"], "row 1: Expecting property name"),
     ("split", ["train"], "row 1: split 'train'"),
 ])
