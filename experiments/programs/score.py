@@ -31,7 +31,7 @@ def main(model: str, trajectories: Path, output: Path, *, part: str | None = Non
     folder that is no verifier, StoreError for a run that is not there.
     """
     from rmlab.training.device import resolve_device
-    from rmlab.verifiers.encoding import unfit_counts
+    from rmlab.verifiers.encoding import cut_counts, cut_words, unfit_counts
     from rmlab.verifiers.score_table import write_score_table
     from rmlab.verifiers.verifier import load_verifier
 
@@ -47,12 +47,13 @@ def main(model: str, trajectories: Path, output: Path, *, part: str | None = Non
     check_leaks(chosen)
     verifier = load_verifier(model_folder(model, uri))
     verifier.model.to(where)
-    encoded = verifier.encode(chosen)
+    encoded = verifier.encode(chosen, show)
     table = verifier.score(encoded, batch_tokens=batch_tokens, show=show)
     write_score_table(output, table)
     unfit = unfit_counts(encoded)
-    cut = f", {sum(unfit.values())} do not fit the context ({unfit})" if unfit else ""
-    print(f"{output}: {len(table):,} attempts (part: {part}){cut}")
+    cut = cut_words(cut_counts(encoded))
+    print(f"{output}: {len(table):,} attempts (part: {part})" + (f", {cut}" if cut else "")
+          + (f", {sum(unfit.values())} do not fit the context ({unfit})" if unfit else ""))
     if per_turn:
         from rmlab.verifiers.per_turn import score_turns, turns_path, write_turn_scores
 

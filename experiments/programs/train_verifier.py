@@ -155,12 +155,13 @@ def fit(ready: "Material", chosen: Selection[Trajectory], settings: VerifierRun,
     """Trains a verifier on the chosen set; its checkpoint lies in the folder `cell` while it is under way."""
     from rmlab.training.batching import total_steps
     from rmlab.training.supervised import train
-    from rmlab.verifiers.answer import prove_answers
+    from rmlab.verifiers.answer import prove_answers, spread
     from rmlab.verifiers.objective import lesson
     from rmlab.verifiers.prompt import render
     from rmlab.verifiers.verifier import Verifier
 
-    answer = prove_answers(ready.tokenizer, [render(t, ready.tokenizer.reserved, settings.prompt) for t in chosen.chosen])
+    proven_on = [chosen.chosen[i] for i in spread(len(chosen.chosen))]
+    answer = prove_answers(ready.tokenizer, [render(t, ready.tokenizer.reserved, settings.prompt) for t in proven_on])
     ids = {e.trajectory.trajectory_id: e.ids for e in ready.verifier if e.ids is not None}
     training = canonical(settings.training, settings.data.scale)
     learned = lesson(chosen.chosen, ids, [e.trajectory for e in ready.verifier], settings.objective, training, answer)
@@ -224,7 +225,8 @@ def _log_inputs(logger: "RunLogger", ready: "Material", chosen: Selection[Trajec
 def _material(settings: VerifierRun) -> "Material":
     from rmlab.verifiers.material import read_material
 
-    return read_material(Path(settings.data.path), settings.model, settings.prompt, settings.evaluation, runs_folder() / "cache")
+    return read_material(Path(settings.data.path), settings.model, settings.prompt, settings.evaluation, runs_folder() / "cache",
+                         settings.runtime.progress)
 
 
 def _labelled(ready: "Material", settings: VerifierRun) -> "Material":

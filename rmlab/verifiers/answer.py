@@ -30,7 +30,7 @@ def prove_answers(tokenizer: Tokenizer, prompts: Sequence[str]) -> AnswerTokens:
     """
     if not prompts:
         raise DataError("no prompt is there to prove the answer tokens on: the set of trajectories is empty")
-    shown = [prompts[round(i)] for i in _spread(len(prompts))]
+    shown = [prompts[i] for i in spread(len(prompts))]
     found: dict[str, int] = {}
     bare = tokenizer.encode(shown)
     for answer in (YES, NO):
@@ -43,6 +43,7 @@ def prove_answers(tokenizer: Tokenizer, prompts: Sequence[str]) -> AnswerTokens:
     return AnswerTokens(found[YES], found[NO])
 
 
-def _spread(n: int) -> list[float]:
+def spread(n: int) -> list[int]:
+    """Indices of PROVEN_ON of n, evenly from the first to the last; all where there are fewer."""
     count = min(n, PROVEN_ON)
-    return [i * (n - 1) / max(count - 1, 1) for i in range(count)]
+    return [round(i * (n - 1) / max(count - 1, 1)) for i in range(count)]

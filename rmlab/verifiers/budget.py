@@ -1,10 +1,9 @@
 """What of a long trajectory does a verifier read? Observations are cut in the middle, by one length for all of them.
 
 The issue, the last turns, the patch and everything that the agent said are kept. Where cutting observations is not enough,
-turns behind the issue are left out, oldest first, down to the last ones. What was cut is counted, never silent. The cut is
-made on messages, before the one renderer reads them:
-
-    render(within(trajectory, budget, count).trajectory, reserved)
+turns behind the issue are left out, oldest first, down to the last ones; then the last observations are cut, too, and then
+what stands before the issue (an agent's instructions). What was cut is counted, never silent. The cut is made on messages,
+before the one renderer reads them: `prompt.over_length=cut_observations` (`rmlab.verifiers.encoding`).
 """
 
 from collections.abc import Callable, Sequence
@@ -14,10 +13,20 @@ from rmlab.trajectories.record import Message, Trajectory
 
 Count = Callable[[str], int]
 
-KEEP_LAST = 6  # turns at the end that are never cut: what was seen last is what tells most
+KEEP_LAST = 6  # turns at the end that are never left out, and cut last: what was seen last is what tells most
 SHORTEST = 32  # tokens that are left of an observation, at least
 TURN_TOKENS = 6  # what the renderer puts around a turn: markers, role, line breaks
 MARK_TOKENS = 16  # "[... 1,234 characters left out ...]"
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A prompt's tokens by its pieces, counted once. turn_M: of each of M messages with its markers. around: of all else (the
+    question, the opened answer, a BOS). marks: what stands around the text of one turn."""
+
+    turn_M: Sequence[int]
+    around: int
+    marks: int = TURN_TOKENS
 
 
 @dataclass(frozen=True)
@@ -34,46 +43,52 @@ class Budgeted:
 
 
 def within(
-    trajectory: Trajectory, budget: int, count: Count, lengths: Sequence[int] | None = None, keep_last: int = KEEP_LAST
+    trajectory: Trajectory, budget: int, count: Count, counted: Counted | None = None, keep_last: int = KEEP_LAST
 ) -> Budgeted:
     """The trajectory as a context of `budget` tokens holds it, its patch and the renderer's question included.
 
-    count: tokens of a text. lengths: tokens of each message, where they are known already. Observations among the last
-    `keep_last` turns are cut only when nothing else is left to cut; those turns are never left out.
+    count: tokens of a text. counted: of the whole prompt, where it is known already; None = each message is counted here, and
+    what the renderer adds is estimated. Texts are counted again only where they were cut.
     """
     messages = trajectory.messages
-    tokens_M = list(lengths) if lengths is not None else [count(m.content) for m in messages]
-    around = question_tokens(trajectory, count)
-    whole = around + sum(tokens_M) + TURN_TOKENS * len(messages)
+    known = counted or Counted([count(m.content) + TURN_TOKENS for m in messages], question_tokens(trajectory, count))
+    turn_M, around = known.turn_M, known.around
+    whole = around + sum(turn_M)
     if whole <= budget:
         return Budgeted(trajectory, True, 0, 0, 0, whole)
+    short = SHORTEST + MARK_TOKENS + known.marks
     issue = next((i for i, m in enumerate(messages) if m.role == "user"), 0)
     tail = max(len(messages) - keep_last, issue + 1)
-    observations = {i for i in range(issue + 1, tail) if messages[i].role != "assistant"}
-    least_M = [min(n, SHORTEST + MARK_TOKENS) if i in observations else n for i, n in enumerate(tokens_M)]
-    spent = around + sum(least_M) + TURN_TOKENS * len(messages)
+    cuttable = {i for i in range(issue + 1, tail) if messages[i].role != "assistant"}
+    least_M = [min(n, short) if i in cuttable else n for i, n in enumerate(turn_M)]
+    spent = around + sum(least_M)
+    gap = count(_left_out(tail)) + known.marks
     start = issue + 1  # turns from the issue up to here are left out
     while spent > budget and start < tail:
-        spent -= least_M[start] + TURN_TOKENS - (MARK_TOKENS if start == issue + 1 else 0)
+        spent -= least_M[start] - (gap if start == issue + 1 else 0)
         start += 1
-    if spent > budget:
-        late = {i for i in range(tail, len(messages)) if messages[i].role != "assistant"}
-        spent -= sum(tokens_M[i] - min(tokens_M[i], SHORTEST + MARK_TOKENS) for i in late)
-        observations |= late
+    late = {i for i in range(tail, len(messages)) if messages[i].role != "assistant"}
+    for last_resort in (late, set(range(issue))):
+        if spent > budget:
+            spent -= sum(turn_M[i] - min(turn_M[i], short) for i in last_resort)
+            cuttable |= last_resort
     left_out = start - issue - 1
     kept = [i for i in range(len(messages)) if i <= issue or i >= start]
-    cuttable = [i for i in kept if i in observations]
-    room = budget - spent + sum(min(tokens_M[i], SHORTEST + MARK_TOKENS) for i in cuttable)
-    longest = _longest([tokens_M[i] for i in cuttable], room)
+    cuttable &= set(kept)
+    room = budget - spent + sum(min(turn_M[i], short) for i in cuttable)
+    longest = _longest([turn_M[i] for i in cuttable], room, short)
     shown: list[Message] = []
-    cut = 0
-    tokens = around + sum(tokens_M[i] for i in kept if i not in observations) + TURN_TOKENS * len(kept) + MARK_TOKENS * (left_out > 0)
+    cut, tokens = 0, around + (gap if left_out else 0)
     for i in kept:
         if i == start and left_out:
-            shown.append(Message("user", f"[... {left_out} turns left out ...]"))
-        text, n = _middle_cut(messages[i].content, tokens_M[i], longest, count) if i in observations else (messages[i].content, 0)
-        cut += text != messages[i].content
-        tokens += n
+            shown.append(Message("user", _left_out(left_out)))
+        text = messages[i].content
+        if i in cuttable and turn_M[i] > longest:
+            text, n = _middle_cut(text, turn_M[i] - known.marks, longest - known.marks, count)
+            cut += text != messages[i].content
+            tokens += n + known.marks
+        else:
+            tokens += turn_M[i]
         shown.append(Message(messages[i].role, text))
     characters = sum(len(m.content) for m in messages) - sum(len(m.content) for m in shown)
     return Budgeted(replace(trajectory, messages=tuple(shown)), tokens <= budget, cut, left_out, max(characters, 0), tokens)
@@ -87,16 +102,20 @@ def question_tokens(trajectory: Trajectory, count: Count) -> int:
     return count(trajectory.patch or "none") + lines + 48
 
 
-def _longest(lengths: Sequence[int], room: int) -> int:
-    """The largest length L, at least SHORTEST + MARK_TOKENS, with sum(min(length, L)) <= room."""
+def _left_out(turns: int) -> str:
+    return f"[... {turns} turns left out ...]"
+
+
+def _longest(lengths: Sequence[int], room: int, short: int) -> int:
+    """The largest length L, at least `short`, with sum(min(length, L)) <= room."""
     ordered = sorted(lengths)
     spent = 0
     for done, length in enumerate(ordered):
         rest = len(ordered) - done
         if spent + length * rest > room:
-            return max((room - spent) // rest, SHORTEST + MARK_TOKENS)
+            return max((room - spent) // rest, short)
         spent += length
-    return ordered[-1] if ordered else SHORTEST + MARK_TOKENS
+    return ordered[-1] if ordered else short
 
 
 def _middle_cut(text: str, tokens: int, longest: int, count: Count) -> tuple[str, int]:

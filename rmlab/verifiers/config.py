@@ -6,9 +6,9 @@ from enum import StrEnum
 from rmlab.microswe.episode import Evidence
 from rmlab.training import config as training
 
-SEMANTICS: dict[str, int] = {"render": 1, "train": training.SEMANTICS, "score": 1}
-"""Hand-bumped, part of every config hash. render: the same trajectory becomes other text or ids; score: the same model
-gives the same prompt another score."""
+SEMANTICS: dict[str, int] = {"render": 2, "train": training.SEMANTICS, "score": 1}
+"""Hand-bumped, part of every config hash. render: the same trajectory becomes other text or ids (2: observations can be cut, see
+`rmlab.verifiers.budget`); score: the same model gives the same prompt another score."""
 
 
 class OverLength(StrEnum):
@@ -17,6 +17,7 @@ class OverLength(StrEnum):
     rank_last = "rank_last"
     truncate_middle = "truncate_middle"
     truncate_head = "truncate_head"
+    cut_observations = "cut_observations"  # see `rmlab.verifiers.budget`; what does not fit even so is ranked last
     drop = "drop"
 
 

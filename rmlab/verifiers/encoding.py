@@ -5,7 +5,7 @@ dropped in silence.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,49 +16,67 @@ from rmlab.errors import DataError
 from rmlab.files import atomic_path
 from rmlab.fingerprint import fingerprint, fingerprint_lines
 from rmlab.models.tokenizer import Tokenizer
+from rmlab.progress import progress
 from rmlab.trajectories.record import Trajectory
-from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig
-from rmlab.verifiers.prompt import render, turns_of
+from rmlab.verifiers.budget import Counted, within
+from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig, Shows
+from rmlab.verifiers.prompt import escape, render_shown, turns_of
+from rmlab.verifiers.visibility import visible
 
 Ids = NDArray[np.int32]
+
+AT_ONCE = 4_000_000  # characters tokenised at once: a tokenizer holds a hundred bytes and more for each token until it is done
+NOTHING: Ids = np.zeros(0, dtype=np.int32)
 
 
 @dataclass(frozen=True)
 class Encoded:
     """A trajectory and its prompt.
 
-    ids: token ids as they are read, truncated where the policy says so; None = does not fit and is not scored.
-    n_tokens: of the whole prompt, before any truncation.
+    ids: token ids as they are read, cut where the policy says so; None = does not fit and is not scored.
+    n_tokens: of the whole prompt, before any cut. observations, turns: how many were cut, and left out, to make it fit
+    (`cut_observations`).
     """
 
     trajectory: Trajectory
     ids: Ids | None
     n_tokens: int
+    observations: int = 0
+    turns: int = 0
 
 
-def encode(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig, cache: Path | None = None) -> list[Encoded]:
+def encode(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig, cache: Path | None = None, *,
+           show: bool = False) -> list[Encoded]:
     """Renders and tokenises, in order. The context (`max_tokens`) holds the prompt and its answer.
 
-    cache: folder that remembers the ids of this very sequence of trajectories. Raises DataError where a message forged a
-    turn in spite of the escape (a tokenizer that normalises special tokens).
+    cache: folder that remembers the ids of this very sequence of trajectories. show: progress. Raises DataError where a
+    message forged a turn in spite of the escape (a tokenizer that normalises special tokens).
     """
-    whole = _cached_ids(trajectories, tokenizer, config, cache) if cache else prompt_ids(trajectories, tokenizer, config)
-    front = 1 if tokenizer.hf.bos_token_id is not None else 0
-    return [Encoded(trajectory, fit(ids, config, front), len(ids)) for trajectory, ids in zip(trajectories, whole, strict=True)]
+    cuts = config.over_length is OverLength.cut_observations
+    read = _remembered(trajectories, tokenizer, config, cache, show) if cache else _read(trajectories, tokenizer, config, show)
+    if cuts:
+        return read
+    front = _front(tokenizer)
+    return [Encoded(e.trajectory, None if e.ids is None else fit(e.ids, config, front), e.n_tokens) for e in read]
 
 
 def prompt_ids(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig | None = None) -> list[Ids]:
     """The ids of each trajectory's prompt, before any cut. config: what it shows (None = the whole attempt)."""
-    found = tokenizer.encode([render(t, tokenizer.reserved, config) for t in trajectories])
-    for trajectory, ids in zip(trajectories, found, strict=True):
-        if ids.count(tokenizer.start_id) != turns_of(trajectory, config):
-            raise DataError(f"the prompt of {trajectory.trajectory_id} has {ids.count(tokenizer.start_id)} turns instead of "
-                            f"{turns_of(trajectory, config)}: this tokenizer reads special tokens where there are none")
-    return [np.array(ids, dtype=np.int32) for ids in found]
+    shown = [visible(t, config) if config else t for t in trajectories]
+    return _ids(shown, tokenizer, config is None or config.shows is not Shows.patch_only)
+
+
+def counted(ids: Ids, tokenizer: Tokenizer) -> Counted:
+    """What each message of a prompt takes, read off its ids: every turn opens with the same id. Nothing is tokenised again."""
+    start_S = np.flatnonzero(ids == tokenizer.start_id)
+    turn_M = np.diff(start_S)[:-1]  # the last two are the question and the opened answer
+    roles = tokenizer.encode(["assistant\n", "system\n", "tool\n", "user\n"])
+    marks = max(map(len, roles)) - _front(tokenizer) + 3  # the role, and <|im_start|>, <|im_end|>, a line break
+    return Counted(turn_M.tolist(), len(ids) - int(turn_M.sum()), marks)
 
 
 def fit(ids: Ids, config: PromptConfig, front: int = 0) -> Ids | None:
-    """The ids as a context of `max_tokens` holds them with their answer; None where they do not fit and are not cut.
+    """The ids as a context of `max_tokens` holds them with their answer; None where they do not fit and are not truncated.
 
     front: ids at the start that are kept whatever is cut (the BOS).
     """
@@ -78,22 +96,115 @@ def unfit_counts(encoded: Sequence[Encoded]) -> dict[str, int]:
     return dict(sorted(counts.items()))
 
 
+def cut_counts(encoded: Sequence[Encoded]) -> dict[str, int]:
+    """What is not read of trajectories that are read in part: how many they are, their tokens, and how many of these are left
+    out; observations that were cut and turns that are not there at all (both 0 where ids were truncated)."""
+    cut = [(e, len(e.ids)) for e in encoded if e.ids is not None and len(e.ids) < e.n_tokens]
+    return {
+        "cut_attempts": len(cut),
+        "cut_attempts_tokens": sum(e.n_tokens for e, _ in cut),
+        "cut_tokens": sum(e.n_tokens - read for e, read in cut),
+        "cut_observations": sum(e.observations for e, _ in cut),
+        "cut_turns": sum(e.turns for e, _ in cut),
+    }
+
+
+def cut_words(counts: dict[str, int]) -> str:
+    """`cut_counts` in a few words; empty where nothing was cut."""
+    if not counts["cut_attempts"]:
+        return ""
+    where = ""
+    if counts["cut_observations"] or counts["cut_turns"]:
+        where = f" ({counts['cut_observations']:,} observations cut, {counts['cut_turns']:,} turns left out)"
+    return (f"{counts['cut_attempts']:,} are read in part: {counts['cut_tokens']:,} of their {counts['cut_attempts_tokens']:,} tokens "
+            f"are left out{where}")
+
+
 def _word(resolved: bool | None) -> str:
     return "unlabelled" if resolved is None else "resolved" if resolved else "unresolved"
 
 
-def _cached_ids(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig, cache: Path) -> list[Ids]:
-    """`prompt_ids` from one file of the cache (all ids in a row, and where each prompt ends), written where it is not there.
+def _front(tokenizer: Tokenizer) -> int:
+    return 1 if tokenizer.hf.bos_token_id is not None else 0
+
+
+def _ids(shown: Sequence[Trajectory], tokenizer: Tokenizer, with_last: bool) -> list[Ids]:
+    """The ids of prompts whose messages are chosen. Raises DataError where one has other turns than it should."""
+    found = tokenizer.encode([render_shown(t, tokenizer.reserved, with_last) for t in shown])
+    for trajectory, ids in zip(shown, found, strict=True):
+        if ids.count(tokenizer.start_id) != turns_of(trajectory):
+            raise DataError(f"the prompt of {trajectory.trajectory_id} has {ids.count(tokenizer.start_id)} turns instead of "
+                            f"{turns_of(trajectory)}: this tokenizer reads special tokens where there are none")
+    return [np.array(ids, dtype=np.int32) for ids in found]
+
+
+def _read(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig, show: bool) -> list[Encoded]:
+    """Every prompt whole; cut where observations are to be cut and it does not fit."""
+    cuts = config.over_length is OverLength.cut_observations
+    read: list[Encoded] = []
+    with progress("tokenising", len(trajectories), "trajectories", show=show) as advance:
+        for chunk in _chunks(trajectories):
+            for trajectory, ids in zip(chunk, prompt_ids(chunk, tokenizer, config), strict=True):
+                fits = not cuts or len(ids) < config.max_tokens
+                read.append(Encoded(trajectory, ids, len(ids)) if fits else _cut(trajectory, ids, tokenizer, config))
+            advance(len(chunk))
+    return read
+
+
+def _cut(trajectory: Trajectory, whole: Ids, tokenizer: Tokenizer, config: PromptConfig) -> Encoded:
+    """The prompt with its observations cut. whole: its ids as it is, which do not fit."""
+    room = config.max_tokens - 1
+    front = _front(tokenizer)
+
+    def count(text: str) -> int:
+        return len(tokenizer.encode([escape(text, tokenizer.reserved)])[0]) - front
+
+    shown, known = visible(trajectory, config), counted(whole, tokenizer)
+    budget = room
+    while (held := within(shown, budget, count, known)).fits:
+        (ids,) = _ids([held.trajectory], tokenizer, config.shows is not Shows.patch_only)
+        if len(ids) <= room:
+            return Encoded(trajectory, ids, len(whole), held.cut, held.left_out)
+        budget -= len(ids) - room  # the question may repeat another end of a last observation that was cut
+    return Encoded(trajectory, None, len(whole))
+
+
+def _chunks(trajectories: Sequence[Trajectory]) -> Iterator[list[Trajectory]]:
+    chunk: list[Trajectory] = []
+    characters = 0
+    for trajectory in trajectories:
+        chunk.append(trajectory)
+        characters += sum(len(m.content) for m in trajectory.messages) + len(trajectory.patch or "")
+        if characters >= AT_ONCE:
+            yield chunk
+            chunk, characters = [], 0
+    if chunk:
+        yield chunk
+
+
+def _remembered(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig, cache: Path, show: bool) -> list[Encoded]:
+    """`_read` from one file of the cache (all ids in a row, and where each prompt ends), written where it is not there.
 
     A file that a kill or a full disk left unreadable cannot be: it is renamed into place whole.
     """
     which = fingerprint_lines(t.content_id for t in trajectories)
-    shown = [config.shows.value, config.evidence.value]
-    path = cache / f"{fingerprint([SEMANTICS['render'], tokenizer.fingerprint, which, shown])}.npz"
+    key: list[object] = [SEMANTICS["render"], tokenizer.fingerprint, which, [config.shows.value, config.evidence.value]]
+    if config.over_length is OverLength.cut_observations:  # whole prompts serve all contexts, cut ones are made for theirs
+        key.append(config.max_tokens)
+    path = cache / f"{fingerprint(key)}.npz"
     if not path.is_file():
-        ids = prompt_ids(trajectories, tokenizer, config)
-        ends = np.cumsum([len(one) for one in ids], dtype=np.int64)
-        with atomic_path(path) as temporary:
-            np.savez(temporary, ids=np.concatenate(ids) if ids else np.zeros(0, np.int32), ends=ends)
+        _remember(path, _read(trajectories, tokenizer, config, show))
     with np.load(path, allow_pickle=False) as saved:
-        return np.split(saved["ids"], saved["ends"][:-1]) if len(saved["ends"]) else []
+        ids_N = np.split(saved["ids"], saved["ends"][:-1]) if len(saved["ends"]) else []
+        counts_3N = saved["counts"].tolist()
+    return [Encoded(trajectory, ids if len(ids) else None, *counts)
+            for trajectory, ids, counts in zip(trajectories, ids_N, zip(*counts_3N, strict=True), strict=True)]
+
+
+def _remember(path: Path, read: Sequence[Encoded]) -> None:
+    """Writes ids, ends and counts; a prompt that does not fit has no ids, every other has some."""
+    ids_N = [NOTHING if e.ids is None else e.ids for e in read]
+    counts_3N = np.array([[e.n_tokens for e in read], [e.observations for e in read], [e.turns for e in read]], dtype=np.int64)
+    with atomic_path(path) as temporary:
+        np.savez(temporary, ids=np.concatenate([NOTHING, *ids_N]), ends=np.cumsum([len(ids) for ids in ids_N], dtype=np.int64),
+                 counts=counts_3N)

@@ -8,7 +8,7 @@ from rmlab.metrics.report import Report, report
 from rmlab.metrics.scores import Scores
 from rmlab.verifiers.baselines import baseline_report
 from rmlab.verifiers.config import EvaluationConfig
-from rmlab.verifiers.encoding import Encoded
+from rmlab.verifiers.encoding import Encoded, cut_counts
 from rmlab.verifiers.material import Material
 from rmlab.verifiers.scoring import Autocast
 from rmlab.verifiers.verifier import Verifier
@@ -16,7 +16,8 @@ from rmlab.verifiers.verifier import Verifier
 
 @dataclass(frozen=True)
 class Results:
-    """report has `fit_rate` too: the share of the judged attempts that fit the context. validation: None where there is none."""
+    """report has `fit_rate` too, the share of the judged attempts that fit the context, and what is not read of those that are
+    read in part (`cut_attempts`, `cut_tokens`, ...). validation: None where there is none."""
 
     evaluation: Scores
     report: Report
@@ -38,5 +39,6 @@ def judge(verifier: Verifier, material: Material, training_prior: float, config:
     evaluation = scored(material.evaluation, "scoring evaluation")
     found = report(evaluation, replicates=config.replicates, validation=validation, training_prior=training_prior)
     found["fit_rate"] = sum(e.n_tokens < verifier.prompt.max_tokens for e in material.evaluation) / len(material.evaluation)
+    found |= cut_counts(material.evaluation)
     baselines = baseline_report(material.judged, material.fitted, replicates=config.replicates)
     return Results(evaluation, found, validation, report(validation, replicates=config.replicates) if validation else None, baselines)

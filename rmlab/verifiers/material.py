@@ -55,10 +55,11 @@ class Material:
         return TrajectorySet(tuple(visible(t, environment) for t in trajectories), self.pool.metadata)
 
 
-def read_material(path: Path, model: ModelConfig, prompt: PromptConfig, evaluation: EvaluationConfig, cache: Path) -> Material:
+def read_material(path: Path, model: ModelConfig, prompt: PromptConfig, evaluation: EvaluationConfig, cache: Path,
+                  show: bool = False) -> Material:
     """Reads the pool, proves that parts do not mix and prompts do not leak, and tokenises what is trained on and scored.
 
-    cache: folder of tokenizers and token ids that all cells share. Raises DataError.
+    cache: folder of tokenizers and token ids that all cells share. show: progress. Raises DataError.
     """
     pool = read_trajectories(path)
     check_parts(pool.trajectories)
@@ -76,7 +77,7 @@ def read_material(path: Path, model: ModelConfig, prompt: PromptConfig, evaluati
                         "judged on it. Collect some, or change evaluation.policies.")
 
     def encoded(trajectories: Sequence[Trajectory]) -> list[Encoded]:
-        return encode(trajectories, tokenizer, prompt, cache / "token_ids")
+        return encode(trajectories, tokenizer, prompt, cache / "token_ids", show=show)
 
     return Material(pool, tokenizer, encoded(read.part("verifier").trajectories), encoded(watched), encoded(judged), prompt, pretraining)
 

@@ -19,7 +19,7 @@ from rmlab.trajectories.record import Trajectory
 if TYPE_CHECKING:
     from rmlab.verifiers.verifier import Verifier
 
-AT_ONCE = 256  # attempts whose prefixes are held as token ids at once
+AT_ONCE = 64  # attempts whose prefixes are held as token ids at once
 SUFFIX = ".turns.parquet"
 
 TurnScores = Mapping[str, Sequence[tuple[int, float | None]]]

@@ -31,13 +31,20 @@ def render(trajectory: Trajectory, reserved: Sequence[str] = RESERVED, config: P
     can forge a turn. config: what is shown (None = the whole attempt). Raises DataError for a role that is not known.
     """
     shown = visible(trajectory, config) if config else trajectory
+    return render_shown(shown, reserved, config is None or config.shows is not Shows.patch_only)
+
+
+def render_shown(shown: Trajectory, reserved: Sequence[str] = RESERVED, with_last: bool = True) -> str:
+    """`render` of messages that were chosen already (`visible`, and what `rmlab.verifiers.budget` leaves of them).
+
+    with_last: the question says what was seen last.
+    """
     turns = []
     for message in shown.messages:
         if message.role not in get_args(Role):
-            raise DataError(f"trajectory {trajectory.trajectory_id} has the role {message.role!r}: "
+            raise DataError(f"trajectory {shown.trajectory_id} has the role {message.role!r}: "
                             f"it must be one of {', '.join(get_args(Role))}")
         turns.append(_turn(message.role, escape(message.content, reserved)))
-    with_last = config is None or config.shows is not Shows.patch_only
     return "".join([*turns, _turn("user", escape(_question(shown, with_last), reserved)), OPEN_ANSWER])
 
 

@@ -9,7 +9,7 @@ from rmlab.tracking.run import RunLogger
 from rmlab.training.supervised import Trained
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet
-from rmlab.verifiers.encoding import unfit_counts
+from rmlab.verifiers.encoding import cut_counts, cut_words, unfit_counts
 from rmlab.verifiers.judgement import Results
 from rmlab.verifiers.material import Material
 from rmlab.verifiers.score_table import write_score_table
@@ -19,10 +19,16 @@ from rmlab.verifiers.verifier import Verifier, save_verifier
 def log_inputs(logger: RunLogger, ready: Material, chosen: Sequence[Trajectory], selection: Mapping[str, Any], path: Path) -> None:
     """What the run reads: the table of the choice (`selection.json`), data sets, and what its model has read before.
 
-    chosen: the training set. selection: plain values of the choice. path: of the pool.
+    chosen: the training set. selection: plain values of the choice. path: of the pool. What is not read of the training set is a
+    metric (`train/cut_attempts`, `train/cut_tokens`, ...), as it is of what is judged.
     """
-    logger.json("selection.json", {**selection, "evaluation_unfit": unfit_counts(ready.evaluation)})
-    logger.tags({"dataset": ready.pool.fingerprint, "tokenizer": ready.tokenizer.fingerprint, "pretraining": ready.pretraining})
+    drawn = {t.trajectory_id for t in chosen}
+    cut = cut_counts([e for e in ready.verifier if e.trajectory.trajectory_id in drawn])
+    logger.json("selection.json", {**selection, "training_unfit": unfit_counts(ready.verifier), "training_cut": cut,
+                                   "evaluation_unfit": unfit_counts(ready.evaluation), "evaluation_cut": cut_counts(ready.evaluation)})
+    logger.metrics({f"train/{name}": value for name, value in cut.items()})
+    logger.tags({"dataset": ready.pool.fingerprint, "tokenizer": ready.tokenizer.fingerprint, "pretraining": ready.pretraining,
+                 "over_length": ready.prompt.over_length.value})
     source = {"path": path.name, "pool": ready.pool.fingerprint, **ready.pool.metadata}
     parts = {"training": chosen, "validation": [e.trajectory for e in ready.validation],
              "evaluation": [e.trajectory for e in ready.evaluation]}
@@ -74,6 +80,7 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
     low, high = report["ci95"].get("auc_within_task") or (None, None)
     speed = took.tokens_here / max(took.seconds, 1e-9)
     resumed = f", {took.tokens_here:,} of them since it went on at step {took.resumed_at}," if took.resumed_at else ""
+    cut = cut_words(report)
     return "\n".join([
         f"{name}: {took.steps} steps, {took.tokens:,} tokens{resumed} in {took.seconds:.1f} s ({speed:,.0f} tokens/s)",
         f"  AUC within task {_number(report['auc_within_task'])} [{_number(low)}, {_number(high)}], "
@@ -82,6 +89,7 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
         f"pass@{most} {_number(report['pass_at_k'][most])}",
         *(f"  {baseline}: AUC within task {_number(found.get('auc_within_task'))}, RM@{most} {_number(found['rm_at_k'].get(most))}"
           for baseline, found in baselines.items() if found.get("rm_at_k")),
+        *([f"  of the attempts judged, {cut}"] if cut else []),
         f"  MLflow run {run_id}",
     ])
 

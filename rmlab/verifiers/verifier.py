@@ -31,6 +31,8 @@ from rmlab.verifiers.encoding import Encoded, encode
 FORMAT = 1
 RECORD = "verifier.json"
 ASKED = {stage: SEMANTICS[stage] for stage in ("render", "score")}
+ALIKE = ({"render": 1, "score": 1},)
+"""Earlier semantics that ask what they could ask as these do: render 2 only added `cut_observations`."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +55,9 @@ class Verifier:
         device = next(self.model.parameters()).device
         return torch.autocast(device.type, torch.bfloat16) if self.dtype is Dtype.bfloat16 else nullcontext()
 
-    def encode(self, trajectories: Sequence[Trajectory]) -> list[Encoded]:
+    def encode(self, trajectories: Sequence[Trajectory], show: bool = False) -> list[Encoded]:
         """Prompts as this verifier reads them."""
-        return encode(trajectories, self.tokenizer, self.prompt)
+        return encode(trajectories, self.tokenizer, self.prompt, show=show)
 
     def score(self, encoded: Sequence[Encoded], *, batch_tokens: int = 16384, autocast: scoring.Autocast | None = None,
               show: bool = False, title: str = "score") -> Scores:
@@ -103,7 +105,7 @@ def load_verifier(folder: Path) -> Verifier:
         raise DataError(f"{folder} holds no verifier ({RECORD} is missing). Name the model folder of a verifier run.") from error
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{folder / RECORD} is not a verifier's record ({error!r})") from error
-    if record.get("format") != FORMAT or semantics != ASKED:
+    if record.get("format") != FORMAT or semantics not in (ASKED, *ALIKE):
         raise DataError(f"{folder} was trained with format {record.get('format')}, semantics {semantics}; this rmlab has {FORMAT}, "
                         f"{ASKED}: it would ask it otherwise than it was trained. Train it again, or use the commit of its run.")
     tokenizer = load_tokenizer(folder)

@@ -17,7 +17,7 @@ from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.paths import CONF, REPOSITORY
 from rmlab.tracking.query import TrackedRun, get_run, runs
 from rmlab.tracking.store import Store
-from rmlab.trajectories.record import Message
+from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
 from rmlab.verifiers.score_table import read_score_table
 from tests.verifiers.examples import episode, episodes
@@ -94,6 +94,31 @@ def test_the_record_of_a_run_and_its_scores_again(pool: Path, tmp_path: Path, mo
     load_program("browse").main(tmp_path / "turns.csv", pool, tmp_path / "browse.html")   # the last turns are the table's scores
     for page in (tmp_path / "browse.html", run.artifact("browse.html")):
         assert table.task_id[0] in page.read_text()
+
+
+def test_what_is_not_read_of_long_attempts_is_counted_in_training_and_scoring(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def longer(t: Trajectory) -> Trajectory:
+        seen = (Message("assistant", "run"), Message("tool", "first\n" + "line of a log\n" * 200 + "last"))
+        return replace(t, messages=(t.messages[0], *seen, *t.messages[1:])) if t.attempt == 1 else t
+
+    pool = tmp_path / "long.parquet"
+    write_trajectories(pool, [longer(t) for t in PARTS], {})
+    run = trained(pool, tmp_path, monkeypatch, "prompt.max_tokens=300", "prompt.over_length=cut_observations")
+    report, selection = (json.loads(run.artifact(name).read_text()) for name in ("report.json", "selection.json"))
+    assert report["fit_rate"] == 0.75
+    assert report["score_rate"] == 1.0
+    assert (report["cut_attempts"], report["cut_observations"], report["cut_turns"]) == (12, 12, 0)
+    assert report["cut_attempts_tokens"] - 12 * 300 <= report["cut_tokens"] < report["cut_attempts_tokens"]
+    assert run.metrics["eval/cut_tokens"] == report["cut_tokens"]
+    assert run.metrics["train/cut_attempts"] == selection["training_cut"]["cut_attempts"] == 48
+    assert run.tags["over_length"] == "cut_observations"
+    assert f"12 are read in part: {report['cut_tokens']:,} of their" in capsys.readouterr().out
+    again = load_program("score").main(run.run_id, pool, tmp_path / "turns.csv", show=False, per_turn=True)
+    assert np.abs(again.score - read_score_table(run.artifact("scores.parquet")).score).max() < 1e-6
+    assert "12 are read in part" in capsys.readouterr().out
+    load_program("browse").main(tmp_path / "turns.csv", pool, tmp_path / "browse.html")  # every prefix has its score
 
 
 @pytest.mark.slow
