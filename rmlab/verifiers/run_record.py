@@ -52,25 +52,36 @@ def model_parameters(model: Any) -> dict[str, int]:
 
 def log_results(logger: RunLogger, verifier: Verifier, results: Results) -> None:
     """Reports, baselines, metrics by part, score tables and the verifier itself."""
+    log_tables(logger, results)
+    with tempfile.TemporaryDirectory() as name:
+        save_verifier(Path(name) / "model", verifier)
+        logger.artifact(Path(name) / "model")
+
+
+def log_tables(logger: RunLogger, results: Results) -> None:
+    """Reports, baselines, metrics by part and score tables."""
     logger.json("report.json", results.report)
     logger.json("baselines.json", results.baselines)
-    for part, found in (("eval", results.report), ("validation", results.validation_report)):
-        for name, value in (found or {}).items():
-            if isinstance(value, dict) and name.endswith("_at_k"):
-                for k, at_k in value.items():
-                    logger.metric(f"{part}/{name}", at_k, int(k))
-            elif isinstance(value, int | float) and name not in ("replicates", "seed"):
-                logger.metric(f"{part}/{name}", value)
+    log_report(logger, "eval", results.report)
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         write_score_table(folder / "scores.parquet", results.evaluation)
         logger.artifact(folder / "scores.parquet")
-        if results.validation is not None:
+        if results.validation is not None and results.validation_report is not None:
+            log_report(logger, "validation", results.validation_report)
             logger.json("validation_report.json", results.validation_report)
             write_score_table(folder / "validation_scores.parquet", results.validation)
             logger.artifact(folder / "validation_scores.parquet")
-        save_verifier(folder / "model", verifier)
-        logger.artifact(folder / "model")
+
+
+def log_report(logger: RunLogger, part: str, report: Mapping[str, Any]) -> None:
+    """The numbers of a report as metrics `PART/NAME`; best of k as a series whose step is k."""
+    for name, value in report.items():
+        if isinstance(value, dict) and name.endswith(("_at_k", "_at_k_across")):
+            for k, at_k in value.items():
+                logger.metric(f"{part}/{name}", at_k, int(k))
+        elif isinstance(value, int | float) and name not in ("replicates", "seed"):
+            logger.metric(f"{part}/{name}", value)
 
 
 def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
