@@ -10,7 +10,7 @@ import heapq
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +30,7 @@ from rmlab.policies.rollout import Executor, Planned
 from rmlab.progress import Advance
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+BATCHES = 4  # of programs that run beside decoding, each begun with all that needed one then
 WAITING_SHARE = 8  # without overlap programs run when one slot in so many waits
 
 
@@ -98,20 +99,20 @@ class _Rolling:
         self.unopened = deque(enumerate(zip(planned, sampling_N, strict=True)))
         self.ready: deque[_Attempt] = deque()  # the issue is known, no slot yet
         self.needing: list[_Attempt] = []  # a program has to run
-        self.running: tuple[list[_Attempt], Future[list[Outcome]]] | None = None
+        self.running: list[tuple[list[_Attempt], Future[list[Outcome]]]] = []  # an endless program holds up its own batch alone
         self.listening: list[_Attempt] = []  # hold a slot and have tokens to be told
         self.speaking: dict[int, _Attempt] = {}  # by slot
         self.free = list(range(engine.config.slots))  # a heap: low slots first keep the batch narrow
         self.position_B = np.zeros(engine.config.slots, dtype=np.int64)
         self.found: list[Rollout | None] = [None] * len(planned)
         self.done = 0
-        self.thread = ThreadPoolExecutor(1)
+        self.threads = ThreadPoolExecutor(BATCHES)
 
     def __enter__(self) -> "_Rolling":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.thread.shutdown(wait=True)
+        self.threads.shutdown(wait=True)
         self.decoder.active_B.fill_(False)
 
     def all(self) -> list[Rollout]:
@@ -200,12 +201,13 @@ class _Rolling:
 
     def _execute(self) -> None:
         """Takes what programs did, and lets those run that are needed. Waits where nothing can be decoded."""
-        if self.running is not None and (self.running[1].done() or not self.speaking):
+        if self.running and not self.speaking and (len(self.running) == BATCHES or not self.needing):
             with self._timed("execution"):
-                outcomes = self.running[1].result()
-            self._receive(self.running[0], outcomes)
-            self.running = None
-        if not self.needing or self.running is not None:
+                wait([future for _, future in self.running], return_when=FIRST_COMPLETED)
+        for attempts, future in [entry for entry in self.running if entry[1].done()]:
+            self.running.remove((attempts, future))
+            self._receive(attempts, future.result())
+        if not self.needing or len(self.running) == BATCHES:
             return
         if not self.engine.overlap and self.speaking and len(self.needing) * WAITING_SHARE < self.engine.config.slots:
             return
@@ -213,7 +215,7 @@ class _Rolling:
         programs = [attempt.episode.needs for attempt in attempts if attempt.episode.needs is not None]
         self.seconds.programs += len(programs)
         if self.engine.overlap:
-            self.running = attempts, self.thread.submit(self.engine.executor.run, programs)
+            self.running.append((attempts, self.threads.submit(self.engine.executor.run, programs)))
         else:
             with self._timed("execution"):
                 outcomes = self.engine.executor.run(programs)

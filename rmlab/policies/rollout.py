@@ -4,6 +4,7 @@ Attempts that finish make room for the next ones, so the batch stays full. What 
 task is being attempted: attempts at one task often hold the same program.
 """
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,27 +33,32 @@ def plan(tasks: Sequence[Task], policies: Sequence[str], attempts: int, first: i
 
 
 class Executor:
-    """Runs programs through a sandbox and remembers the last `size` outcomes. Broken outcomes are not remembered."""
+    """Runs programs through a sandbox and remembers the last `size` outcomes. Broken outcomes are not remembered.
+
+    Several threads may run programs at once.
+    """
 
     def __init__(self, sandbox: Sandbox, size: int = 20_000):
         self.sandbox = sandbox
         self.size = size
         self._known: OrderedDict[Program, Outcome] = OrderedDict()
+        self._lock = threading.Lock()
 
     def run(self, programs: Sequence[Program]) -> list[Outcome]:
         """The outcomes in order; equal programs run once."""
         wanted = dict.fromkeys(programs)
-        new = [program for program in wanted if program not in self._known]
-        found = {program: self._known[program] for program in wanted if program in self._known}
-        for program, outcome in zip(new, self.sandbox.run(new), strict=True):
-            found[program] = outcome
-            if not broken(outcome):
-                self._known[program] = outcome
-        for program in wanted:
-            if program in self._known:
-                self._known.move_to_end(program)
-        while len(self._known) > self.size:
-            self._known.popitem(last=False)
+        with self._lock:
+            found = {program: self._known[program] for program in wanted if program in self._known}
+        new = [program for program in wanted if program not in found]
+        made = dict(zip(new, self.sandbox.run(new), strict=True))
+        found |= made
+        with self._lock:
+            self._known.update((program, outcome) for program, outcome in made.items() if not broken(outcome))
+            for program in wanted:
+                if program in self._known:
+                    self._known.move_to_end(program)
+            while len(self._known) > self.size:
+                self._known.popitem(last=False)
         return [found[program] for program in programs]
 
 

@@ -16,6 +16,7 @@ from rmlab.microswe.sandbox.process import LevelRefused, Worker
 from rmlab.microswe.sandbox.records import Kind, Limits, Outcome, Program, Result
 
 DEFAULT_LIMITS = Limits()
+LOOK_SECONDS = 0.02  # between two looks at whether a worker became free
 GRACE_SECONDS = 5.0  # above a program's own limit, before its worker counts as hung
 
 
@@ -32,8 +33,9 @@ class Sandbox:
         if at_most not in LEVELS:
             raise ValueError(f"at_most={at_most!r}: one of {', '.join(LEVELS)}")
         self.limits = limits
-        self._lock = threading.Lock()
         self._workers, self.isolation = _start(workers, limits, LEVELS[LEVELS.index(at_most) :])
+        self._idle = list(self._workers)
+        self._freed = threading.Condition()
 
     def __enter__(self) -> "Sandbox":
         return self
@@ -52,11 +54,25 @@ class Sandbox:
     def run(self, programs: Sequence[Program]) -> list[Outcome]:
         """Runs the programs, some at a time; one outcome each, in order. A lost worker is replaced, its program tried
         once more, then reported as killed. Past `batch_seconds` what has not run is a timeout.
+
+        Several threads may call it at once: a batch keeps the workers that it has programs for, and the others are free for the
+        next one, so that an endless program holds up its own batch alone.
         """
         if not self._workers:
             raise ValueError("the sandbox is closed")
-        with self._lock:
-            return _Batch(self, programs).run()
+        return _Batch(self, programs).run()
+
+    def borrow(self, seconds: float) -> Worker | None:
+        """A worker that no batch has, waiting for one up to so long; None where there is none."""
+        with self._freed:
+            self._freed.wait_for(lambda: bool(self._idle), max(seconds, 0))
+            return self._idle.pop() if self._idle else None
+
+    def give_back(self, worker: Worker) -> None:
+        """The batch that borrowed it needs it no more."""
+        with self._freed:
+            self._idle.append(worker)
+            self._freed.notify()
 
     def replace(self, worker: Worker) -> Worker:
         """Kills the worker; another of the same level takes its place."""
@@ -124,19 +140,28 @@ class _Batch:
 
     def run(self) -> list[Outcome]:
         try:
-            for worker in self.sandbox.workers:
-                self._feed(worker)
-            while self.running:
-                self._wait()
+            while self.running or (self.waiting and time.monotonic() < self.deadline):
+                self._hire()
+                if self.running:
+                    self._wait()
         except BaseException:
             for worker in list(self.running):  # an answer that nobody took would be the next batch's first
-                self.sandbox.replace(worker)
+                self.sandbox.give_back(self.sandbox.replace(worker))
             raise
         pairs = zip(self.outcomes, self.programs, strict=True)
         return [outcome or _broken(program, "timeout", "the batch's time was over") for outcome, program in pairs]
 
+    def _hire(self) -> None:
+        """Takes the workers that are free; where it has none at all, waits for one."""
+        while self.waiting and (left := self.deadline - time.monotonic()) > 0:
+            worker = self.sandbox.borrow(0 if self.running else left)
+            if worker is None:
+                return
+            self._feed(worker)
+
     def _feed(self, worker: Worker) -> None:
         if not self.waiting or time.monotonic() >= self.deadline:
+            self.sandbox.give_back(worker)
             return
         index = self.waiting.popleft()
         self.running[worker] = (index, time.monotonic() + self.per_program)
@@ -148,6 +173,8 @@ class _Batch:
     def _wait(self) -> None:
         """Takes what answers there are, or waits until one comes or a limit is over."""
         until = min(self.deadline, *(limit for _, limit in self.running.values()))
+        if self.waiting:  # another batch may give workers back meanwhile
+            until = min(until, time.monotonic() + LOOK_SECONDS)
         for worker in _readable(self.running, until - time.monotonic()):
             message = worker.receive()
             if message is None:
@@ -161,7 +188,7 @@ class _Batch:
             if now >= self.deadline:
                 del self.running[worker]
                 self.outcomes[index] = _broken(self.programs[index], "timeout", "the batch's time was over")
-                self.sandbox.replace(worker)
+                self.sandbox.give_back(self.sandbox.replace(worker))
             elif now >= limit:
                 self._lost(worker)
 

@@ -42,6 +42,23 @@ def test_outcomes_keep_the_order_of_the_programs(sandbox):
     assert sandbox.run([]) == []
 
 
+def test_an_endless_program_holds_up_its_own_batch_alone(sandbox):
+    endless = Program("", "def f():\n    while True: pass", "f", ("()",))
+    found, began = [], time.monotonic()
+    other = threading.Thread(target=lambda: found.append((sandbox.run([endless]), time.monotonic() - began)))
+    other.start()
+    while len(sandbox._idle) == 2:
+        time.sleep(0.01)
+    outcomes = sandbox.run([Program("", SLOW, "f", (f"({n},)",)) for n in range(10)])
+    quick = time.monotonic() - began
+    other.join()
+    assert [outcome.results[0].value for outcome in outcomes] == [str(n) for n in range(10)]
+    (((slow,), seconds),) = found
+    assert slow.results[0].kind == "timeout"
+    assert quick < seconds
+    assert len(sandbox._idle) == 2
+
+
 def test_programs_that_cannot_be_called(sandbox):
     codes = ["def f(:", "x = 1", "f = 1", "raise KeyError", "def f(): return 1", "import no_such_module\ndef f(): pass"]
     outcomes = sandbox.run([Program("", code, "f", ("()", "()")) for code in codes])
