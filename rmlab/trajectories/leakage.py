@@ -31,19 +31,19 @@ def outcome_texts(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
     signs = [sign for sign in _SIGNS if sign in whole]
     if not signs:
         return
-    issue = next((m for m in messages if m.role == "user"), None)
+    issue = next((number for number, m in enumerate(messages) if m.role == "user"), None)
     for number, message in enumerate(messages):
-        if message is not issue and any(sign in lower[number] for sign in signs) and (found := OUTCOME_TEXT.search(message.content)):
+        if number != issue and any(sign in lower[number] for sign in signs) and (found := OUTCOME_TEXT.search(message.content)):
             yield number, found[0]
 
 
 def hidden_names(messages: Sequence[Message], hidden: Iterable[str]) -> Iterator[tuple[int, str]]:
     """(number of the message, the test) for each hidden test whose function is named in a turn after the issue."""
-    issue = next((m for m in messages if m.role == "user"), None)
+    issue = next((number for number, m in enumerate(messages) if m.role == "user"), None)
     functions = {name: function for name in hidden if len(function := _function(name)) >= 8}
     for name, function in functions.items():
         for number, message in enumerate(messages):
-            if message is not issue and function in message.content:
+            if number != issue and function in message.content:
                 yield number, name
                 break
 

@@ -6,11 +6,12 @@ left out: what a user writes is the task. R2E-Gym #17 is the case: the output of
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import Any
 
 from rmlab.errors import DataError
 from rmlab.trajectories.leakage import OUTCOME_TEXT
-from rmlab.trajectories.record import Message, Trajectory
+from rmlab.trajectories.record import Trajectory
 
 # Keys of `extra` under which formats keep outcomes; their texts must not be found in a prompt.
 OUTCOME_KEYS = re.compile(r"eval|test|report|resolved|label|verdict|outcome|fail_to|pass_to|gold|hidden", re.IGNORECASE)
@@ -23,9 +24,10 @@ def check_leaks(trajectories: Iterable[Trajectory]) -> int:
     Raises DataError that counts the trajectories with a leak by kind and shows the first.
     """
     read, leaking, first = 0, 0, ""
+    said: dict[str, str | None] = {}  # most messages are said by many attempts
     for trajectory in trajectories:
         read += 1
-        if found := next(leaks(trajectory), None):
+        if found := next(leaks(trajectory, said), None):
             leaking += 1
             first = first or f"{trajectory.trajectory_id} ({trajectory.source}): {found}"
     if leaking:
@@ -34,29 +36,39 @@ def check_leaks(trajectories: Iterable[Trajectory]) -> int:
     return read
 
 
-def leaks(trajectory: Trajectory) -> Iterator[str]:
-    """What in one trajectory's prompt tells its outcome: one line each."""
+def leaks(trajectory: Trajectory, said: dict[str, str | None] | None = None) -> Iterator[str]:
+    """What in one trajectory's prompt tells its outcome: one line each. said: remembers what a text was found to say."""
+    said = {} if said is None else said
     outcomes = [text for text in _outcome_texts(trajectory.extra) if len(text) >= SHORTEST]
     for place, text in _shown(trajectory):
-        if match := OUTCOME_TEXT.search(text):
-            yield f"{place} says {match[0]!r}"
+        if text not in said:
+            found = OUTCOME_TEXT.search(text)
+            said[text] = found[0] if found else None
+        if said[text] is not None:
+            yield f"{place} says {said[text]!r}"
         for outcome in outcomes:
             if outcome in text:
                 yield f"{place} repeats a text that `extra` keeps as an outcome: {outcome[:60]!r}"
 
 
 def _shown(trajectory: Trajectory) -> Iterator[tuple[str, str]]:
-    issue: Message | None = next((m for m in trajectory.messages if m.role == "user"), None)
+    issue = next((number for number, m in enumerate(trajectory.messages) if m.role == "user"), None)
     for number, message in enumerate(trajectory.messages):
-        if message is not issue:
+        if number != issue:
             yield f"message {number} ({message.role})", message.content
     yield "the patch", trajectory.patch or ""
+
+
+@lru_cache(maxsize=4096)
+def _of_outcome(key: str) -> bool:
+    return OUTCOME_KEYS.search(key) is not None
 
 
 def _outcome_texts(value: Any, under_outcome: bool = False) -> Iterator[str]:
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _outcome_texts(inner, under_outcome or OUTCOME_KEYS.search(key) is not None)
+            if isinstance(inner, dict | list | str):
+                yield from _outcome_texts(inner, under_outcome or _of_outcome(key))
     elif isinstance(value, list):
         for inner in value:
             yield from _outcome_texts(inner, under_outcome)
