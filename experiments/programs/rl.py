@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 EXPERIMENT, KIND = "policies", "rl"
 PRELOAD: tuple[str, ...] = ()  # the sandbox's workers are forked before torch is imported
+SCORED_AT_ONCE = 4  # as many tokens as are trained on: nothing is kept for a gradient
 VARIED = ("seed", "verifier", "reward", "environment.evidence")  # what the arms of one figure may differ in
 
 
@@ -197,7 +198,8 @@ def make_loop(settings: RLRun, loaded: LoadedTasks, sandbox: Sandbox, start: Ref
     where = str(device.device.type)
     tokenizer = load_tokenizer(start.folder)
     learner = make_learner(start.folder, settings.lora, settings.optimizer, settings.seed, tokenizer.pad_id, device)
-    judge = load_judge(judges, settings.reward, where, settings.rl.batch_tokens, device.autocast, settings.over_length) if judges else None
+    at_once = settings.rl.batch_tokens * (SCORED_AT_ONCE if where == "cuda" else 1)
+    judge = load_judge(judges, settings.reward, where, at_once, settings.over_length) if judges else None
     engine = LanguageEngine(learner.model, tokenizer, sandbox, settings.environment, settings.engine, where)
     tasks = {task.task_id: task for task in loaded.tasks}
     supplies = Supplies(engine, TaskSampler(loaded.part("rl"), settings.seed), judge, tasks, settings.reward, settings.algorithm,

@@ -103,6 +103,7 @@ class Unread(StrEnum):
     """What becomes of an attempt that does not fit a verifier's context: it stops the run, or it is read in part (and counted)."""
 
     error = "error"
+    cut_observations = "cut_observations"
     truncate_middle = "truncate_middle"
     truncate_head = "truncate_head"
 

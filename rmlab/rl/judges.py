@@ -5,7 +5,6 @@ policy that is paid nothing for what the verifier could not read learns to write
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -19,20 +18,18 @@ from rmlab.rl.references import VALIDATION_SCORES, Reference
 from rmlab.rl.transforms import transform
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import OverLength
-from rmlab.verifiers.scoring import Autocast
 from rmlab.verifiers.verifier import Verifier, load_verifier
 
 
 @dataclass
 class Judge:
-    """verifiers: at least one, on their device. calibrate: one map of scores for each. difficulty: log odds of each task that the
+    """verifiers: at least one, on their device; each scores in the arithmetic that it was trained in. calibrate: one map of scores for each. difficulty: log odds of each task that the
     start solves it, frozen; needed for a difficulty term."""
 
     verifiers: Sequence[Verifier]
     config: RewardConfig
     calibrate: Sequence[Callable[[Floats], Floats]]
     batch_tokens: int = 65536
-    autocast: Autocast = nullcontext
     difficulty: Mapping[str, float] = field(default_factory=dict)
     cut_share: float = 0.0
     """Of the attempts scored last: the share that a verifier read in part."""
@@ -56,8 +53,8 @@ class Judge:
         if unread:
             raise DataError(f"{len(unread)} of {len(encoded)} attempts do not fit the verifier's context of "
                             f"{verifier.prompt.max_tokens} tokens (the first has {unread[0].n_tokens}): a missing score is no "
-                            "reward. Set over_length=truncate_middle, or take a verifier with a longer prompt.max_tokens.")
-        return verifier.score(encoded, batch_tokens=self.batch_tokens, autocast=self.autocast).score
+                            "reward. Set over_length=cut_observations or truncate_middle, or take a verifier with a longer prompt.max_tokens.")
+        return verifier.score(encoded, batch_tokens=self.batch_tokens).score
 
     def _difficulty(self, trajectories: Sequence[Trajectory]) -> Floats | None:
         if not self.config.transform.difficulty:
@@ -83,7 +80,7 @@ def groups_of(trajectories: Sequence[Trajectory]) -> Codes:
 
 
 def load_judge(references: Sequence[Reference], config: RewardConfig, device: str, batch_tokens: int,
-               autocast: Autocast = nullcontext, over_length: Unread = Unread.error) -> Judge:
+               over_length: Unread = Unread.error) -> Judge:
     """A judge of saved verifiers. over_length: what becomes of attempts that do not fit their context.
 
     Raises DataError where one cannot be read, or has no validation scores to be calibrated on.
@@ -97,7 +94,7 @@ def load_judge(references: Sequence[Reference], config: RewardConfig, device: st
         verifier.model.eval()
         verifiers.append(verifier)
         calibrators.append(calibrator(reference, config.calibration))
-    return Judge(verifiers, config, calibrators, batch_tokens, autocast)
+    return Judge(verifiers, config, calibrators, batch_tokens)
 
 
 def calibrator(reference: Reference, kind: Calibration) -> Callable[[Floats], Floats]:
