@@ -23,8 +23,8 @@ from rmlab.verifiers.verifier import Verifier, load_verifier
 
 @dataclass
 class Judge:
-    """verifiers: at least one, on their device; each scores in the arithmetic that it was trained in. calibrate: one map of scores for each. difficulty: log odds of each task that the
-    start solves it, frozen; needed for a difficulty term."""
+    """verifiers: at least one, on their device; each scores in the arithmetic that it was trained in. calibrate: one map of scores
+    for each. difficulty: log odds of each task that the start solves it, frozen; needed for a difficulty term."""
 
     verifiers: Sequence[Verifier]
     config: RewardConfig
@@ -53,7 +53,8 @@ class Judge:
         if unread:
             raise DataError(f"{len(unread)} of {len(encoded)} attempts do not fit the verifier's context of "
                             f"{verifier.prompt.max_tokens} tokens (the first has {unread[0].n_tokens}): a missing score is no "
-                            "reward. Set over_length=cut_observations or truncate_middle, or take a verifier with a longer prompt.max_tokens.")
+                            "reward. Set over_length=cut_observations or truncate_middle, or take a verifier with a longer "
+                            "prompt.max_tokens.")
         return verifier.score(encoded, batch_tokens=self.batch_tokens).score
 
     def _difficulty(self, trajectories: Sequence[Trajectory]) -> Floats | None:
