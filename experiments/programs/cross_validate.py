@@ -1,0 +1,245 @@
+"""Cross validate: one verifier a fold of repositories, the scores of all folds as one table; one cell of a sweep.
+
+    rmlab sweep real_policy_mixture data.path=runs/real.parquet
+
+pool → folds of whole repositories → in each fold: parts do not mix, prompts do not leak → tokenizer → selection → training →
+validation and what was left out are scored → out-of-fold scores pooled → report and baselines → one MLflow run. For real
+trajectories, of which there are too few to keep an evaluation part aside. A killed run goes on from its fold's checkpoint.
+"""
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
+
+from rmlab.ablation import selection as choice
+from rmlab.ablation.cells import Identity, identify, tokenizer_identity
+from rmlab.ablation.factors import find_factors
+from rmlab.ablation.pool import read_index
+from rmlab.ablation.selection import DataConfig, Selection
+from rmlab.configuration import load_program
+from rmlab.errors import DataError, UsageError
+from rmlab.fingerprint import fingerprint
+from rmlab.models import tokenizer as tokenizers
+from rmlab.models.config import ModelConfig
+from rmlab.models.pretrained import folder_identity
+from rmlab.paths import runs_folder
+from rmlab.tracking.config import TrackingConfig, sweep_tags
+from rmlab.tracking.notes import NOTE, run_note
+from rmlab.tracking.origin import origin_tags
+from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig
+from rmlab.trajectories import folds
+from rmlab.trajectories.folds import Fold, FoldsConfig, folds_of
+from rmlab.trajectories.record import Trajectory
+from rmlab.verifiers.config import SEMANTICS, EvaluationConfig, ObjectiveConfig, PromptConfig
+
+if TYPE_CHECKING:
+    from rmlab.metrics.scores import Scores
+    from rmlab.tracking.run import RunLogger
+    from rmlab.verifiers.encoding import Encoded
+    from rmlab.verifiers.material import Material
+
+WHERE = (
+    "data.path has to be given: the trajectories are not shipped. Those of the sweep real_policy_mixture are public: "
+    "aorwall/moatless-tools at f188761f, evaluations/20240623_moatless_claude-3.5-sonnet, and at 68783da9, "
+    "evaluations/20240609_moatless_gpt4o; gruckion/mini-swe-agent at d12a71af, swebench_results/20251118_gemini-3-pro-74pct. "
+    "Then `rmlab import auto FOLDER ... -o runs/real.parquet` and data.path=runs/real.parquet "
+    "(experiments/studies/real_policy_mixture/README.md).")
+
+
+@dataclass
+class UnsplitData(DataConfig):
+    """A pool without parts, of one's own: its file has to be named."""
+
+    path: str = ""
+
+
+@dataclass
+class CrossValidation:
+    """Everything that makes the verifiers of one cell. seed: of the draws, the first weights and the order of the batches."""
+
+    seed: int = 0
+    data: UnsplitData = field(default_factory=UnsplitData)
+    folds: FoldsConfig = field(default_factory=FoldsConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    prompt: PromptConfig = field(default_factory=PromptConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+
+
+ConfigStore.instance().store(name="cross_validate_schema", node=CrossValidation)
+
+
+def identity(config: DictConfig) -> Identity:
+    """Both hashes of a run, from its configuration and the content of its inputs."""
+    if not config.data.path:
+        raise UsageError(WHERE)
+    if config.data.hidden_tests is not None:
+        raise UsageError("data.hidden_tests labels attempts in micro-SWE; real ones have the labels of their reports: leave it out")
+    pool = read_index(config.data.path).fingerprint
+    tokenizer = (folder_identity(Path(config.model.pretrained)) if config.model.pretrained
+                 else tokenizer_identity(config.model.tokenizer, pool, tokenizers.SEMANTICS))
+    return identify(config, pool=pool, tokenizer=tokenizer, factors=find_factors(config.tracking.factors),
+                    semantics=SEMANTICS | {"select": choice.SEMANTICS, "folds": folds.SEMANTICS})
+
+
+def prepare(configs: Sequence[DictConfig]) -> None:
+    """Makes tokenizers and token ids of all folds once. Raises an RmlabError where a device, or an example in one fold, is missing."""
+    from rmlab.training.device import resolve_device
+
+    made: dict[str, list[tuple[Fold, Material]]] = {}
+    for config in configs:
+        settings = _settings(config)
+        resolve_device(settings.runtime.device)
+        key = fingerprint([OmegaConf.to_container(config[name], resolve=True, enum_to_str=True)
+                           for name in ("folds", "model", "prompt", "evaluation")] + [settings.data.path])
+        if key not in made:
+            made[key] = list(_materials(settings))
+        for fold, ready in made[key]:
+            _choose(fold, ready, settings)
+
+
+def run(config: DictConfig) -> str:
+    """Trains and scores a verifier a fold and reports on all of them as one tracked run; returns its id.
+
+    Raises an RmlabError for bad data, a missing device, a level that a fold cannot fill, or a store that cannot be written.
+    """
+    from rmlab.tracking.run import RunLogger
+    from rmlab.tracking.store import Store
+    from rmlab.training.device import accelerator
+
+    settings = _settings(config)
+    device = accelerator(settings.training, settings.runtime)
+    who = identity(config)
+    cell = runs_folder() / "cells" / who.config_hash
+    experiment = settings.tracking.experiment or settings.tracking.sweep or "verifiers"
+    name = settings.tracking.name or f"scale={settings.data.scale} s{settings.seed}"
+    tags = {**sweep_tags(settings.tracking), "config_hash": who.config_hash, "control_hash": who.control_hash,
+            "device": str(device.device), "folds": settings.folds.number, "dataset": read_index(settings.data.path).fingerprint}
+    with RunLogger.start(Store.open(settings.tracking.uri), experiment, name, kind="verifier", tags=tags, once=True,
+                         replaces=settings.tracking.replaces) as logger:
+        logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+        done = [_one_fold(fold, ready, settings, device, cell, logger) for fold, ready in _materials(settings)]
+        said = _report(done, name, settings, logger)
+    shutil.rmtree(cell, ignore_errors=True)
+    print(f"{name}: {said}\n  MLflow run {logger.run_id}")
+    return logger.run_id
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """A fold when it is done. scores: of all that was left out. resolved: in its training set. took: of its training."""
+
+    fold: Fold
+    ready: "Material"
+    scores: "Scores"
+    resolved: int
+    took: dict[str, float]
+    validation: dict[str, Any]
+
+
+def _one_fold(fold: Fold, ready: "Material", settings: CrossValidation, device: Any, cell: Path, logger: "RunLogger") -> _Judged:
+    """Trains the verifier of a fold, looks at it on validation, and scores what was left out, once."""
+    from rmlab.metrics.report import report
+    from rmlab.verifiers.fold_record import FoldLogger
+    from rmlab.verifiers.score_table import write_score_table
+    from rmlab.verifiers.verifier import save_verifier
+
+    own = FoldLogger(logger, fold.number)
+    chosen = _choose(fold, ready, settings)
+    verifier, took = load_program("train_verifier").fit(ready, chosen, settings, device, cell / f"fold_{fold.number}", own)
+
+    def scored(encoded: "list[Encoded]", title: str) -> "Scores":
+        scores: Scores = verifier.score(encoded, batch_tokens=settings.evaluation.batch_tokens, autocast=device.autocast,
+                                        show=settings.runtime.progress, title=f"fold {fold.number}: {title}")
+        return scores
+
+    watched = scored(ready.validation, "scoring validation")
+    scores = scored(ready.evaluation, "scoring what was left out")
+    validation = report(watched, replicates=0)
+    own.metrics({f"validation_{name}": validation[name] for name in ("auc_pooled", "log_loss", "ece_width_10")})
+    with tempfile.TemporaryDirectory() as name:
+        write_score_table(Path(name) / "validation_scores.parquet", watched)
+        logger.artifact(Path(name) / "validation_scores.parquet", own.folder)
+        save_verifier(Path(name) / "model", verifier)
+        logger.artifact(Path(name) / "model", own.folder)
+    device.free_memory()
+    return _Judged(fold, ready, scores, chosen.record()["resolved"], validation=validation,
+                   took={"steps": took.steps, "tokens": took.tokens, "seconds": took.seconds})
+
+
+def _report(done: Sequence[_Judged], name: str, settings: CrossValidation, logger: "RunLogger") -> str:
+    """Reports on the pooled scores: of the policies that are trained on together, of each alone, of those never seen. In a line."""
+    from rmlab.metrics.report import report
+    from rmlab.pages.attempts import join
+    from rmlab.pages.browse_page import browse_page
+    from rmlab.verifiers.encoding import cut_counts
+    from rmlab.verifiers.judgement import Results
+    from rmlab.verifiers.out_of_fold import baseline_reports, fold_baselines, of_policies, pooled
+    from rmlab.verifiers.run_record import log_report, log_tables
+    from rmlab.verifiers.score_table import write_score_table
+
+    unseen, replicates = settings.folds.unseen, settings.evaluation.replicates
+    everything = pooled([one.scores for one in done])
+    policies = sorted({str(policy) for policy in everything.policy})
+    judged = of_policies(everything, [policy for policy in policies if policy not in unseen])
+    read = [e for one in done for e in one.ready.evaluation if e.trajectory.policy not in unseen]
+    found = report(judged, replicates=replicates, folds=settings.folds.number)
+    found["fit_rate"] = sum(e.n_tokens < settings.prompt.max_tokens for e in read) / len(read)
+    found |= cut_counts(read)
+    baselines = fold_baselines([one.ready for one in done], unseen)
+    results = Results(judged, found, None, None, baseline_reports(baselines, replicates))
+    log_tables(logger, results)
+    logger.json("by_policy.json", {policy: report(of_policies(everything, [policy]), replicates=replicates) for policy in policies})
+    tables = {"policy_identity_scores": baselines["policy_identity"], "unseen_scores": of_policies(everything, unseen)}
+    with tempfile.TemporaryDirectory() as folder:
+        for title, table in tables.items():
+            if not isinstance(table, dict) and len(table):
+                write_score_table(Path(folder) / f"{title}.parquet", table)
+                logger.artifact(Path(folder) / f"{title}.parquet")
+    if unseen:
+        log_report(logger, "unseen", report(of_policies(everything, unseen), replicates=replicates))
+    logger.json("folds.json", [{
+        "fold": one.fold.number, **{part: one.fold.clusters(part) for part in ("evaluation", "verifier", "validation")},
+        "tokenizer": one.ready.tokenizer.fingerprint, **one.took, "validation": one.validation} for one in done])
+    logger.metrics({f"train/{key}": sum(one.took[key] for one in done) for key in done[0].took})
+    logger.tags({"tokenizer": fingerprint([one.ready.tokenizer.fingerprint for one in done]), "pretraining": done[0].ready.pretraining,
+                 "over_length": settings.prompt.over_length.value,
+                 NOTE: run_note(name, found, results.baselines, origin_tags()["mlflow.source.name"])})
+    logger.text("browse.html", browse_page(name, join(judged, [e.trajectory for e in read])))
+    across = ", ".join(f"RM@{k} across policies {value:.3f}" for k, value in (found["rm_at_k_across"] or {}).items())
+    return f"{len(done)} folds, {len(judged)} attempts judged out of fold; {across}"
+
+
+def _materials(settings: CrossValidation) -> "Iterator[tuple[Fold, Material]]":
+    """Every fold and what its verifier is made from."""
+    from rmlab.trajectories.store import read_trajectories
+    from rmlab.verifiers.out_of_fold import fold_material
+
+    pool = read_trajectories(Path(settings.data.path))
+    for fold in folds_of(pool.trajectories, settings.folds):
+        yield fold, fold_material(fold, pool.metadata, settings.model, settings.prompt, settings.evaluation, runs_folder() / "cache")
+
+
+def _choose(fold: Fold, ready: "Material", settings: CrossValidation) -> Selection[Trajectory]:
+    """The training set of a fold. Raises DataError, which names the fold, where the total cannot be filled."""
+    try:
+        chosen: Selection[Trajectory] = load_program("train_verifier").choose(ready, settings)
+    except DataError as error:
+        raise DataError(f"fold {fold.number} (without {', '.join(fold.clusters('evaluation'))}): {error}") from error
+    return chosen
+
+
+def _settings(config: DictConfig) -> CrossValidation:
+    settings = OmegaConf.to_object(config)
+    assert isinstance(settings, CrossValidation)
+    return settings

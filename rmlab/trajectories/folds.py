@@ -1,0 +1,105 @@
+"""Which repositories are judged by a verifier that never saw them? Folds over whole repositories, each left out once.
+
+Every fold has three parts that share no cluster: what is judged (its own repositories), and of the repositories of the other
+folds what a verifier learns from and what it may be looked at while it is made. Each attempt is judged in exactly one fold,
+so that the scores of all folds are one table: out-of-fold scores. Policies that are never seen are judged and nothing else.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from rmlab.errors import DataError, UsageError
+from rmlab.trajectories.near_duplicates import issue_of, near_duplicates
+from rmlab.trajectories.record import Part, Trajectory
+from rmlab.trajectories.splitting import by_size, group_name, groups_of
+
+SEMANTICS = 1
+"""Bumped when the same pool and configuration give other folds."""
+
+
+@dataclass
+class FoldsConfig:
+    """number: folds, at least 2. validation: share of the tasks that are not judged which goes to validation (whole repositories).
+
+    seed: of ties between repositories of one size; it is no cell's seed, so that all cells have the same folds. least: overlap
+    from which issues count as the same, so that their repositories stay together; 0 = not looked at. unseen: policies that are
+    judged in every fold and never trained on.
+    """
+
+    number: int = 3
+    validation: float = 0.15
+    seed: int = 0
+    least: float = 0.8
+    unseen: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """number: from 1. trajectories: of the whole pool, with the part that each has in this fold (None = not read)."""
+
+    number: int
+    trajectories: tuple[Trajectory, ...]
+
+    def clusters(self, part: Part) -> list[str]:
+        """Repositories of a part, in order."""
+        return sorted({t.cluster for t in self.trajectories if t.split == part})
+
+
+def folds_of(trajectories: Sequence[Trajectory], config: FoldsConfig) -> list[Fold]:
+    """The folds of a pool; parts that it already has do not count.
+
+    Folds are as even as whole repositories allow, counted in tasks of the policies that are trained on. Raises UsageError for
+    settings that make no sense, DataError where there are too few repositories.
+    """
+    _check(trajectories, config)
+    unseen = set(config.unseen)
+    cluster: dict[str, str] = {}
+    issue: dict[str, str] = {}
+    counted: set[str] = set()
+    for t in sorted(trajectories, key=lambda t: (t.policy in unseen, t.task_id, t.policy, t.attempt)):
+        cluster.setdefault(t.task_id, t.cluster)
+        issue.setdefault(t.task_id, issue_of(next((m.content for m in t.messages if m.role == "user"), "")))
+        if t.policy not in unseen:
+            counted.add(t.task_id)
+    groups = groups_of(cluster, near_duplicates(issue, config.least) if config.least > 0 else [])
+    # A group weighs as many tasks as verifiers are trained on; one that only unseen policies tried has none of those.
+    heavy = [[task for task in group if task in counted] or group for group in groups]
+    if len(groups) < config.number + 1:
+        raise DataError(f"{len(groups)} groups of repositories cannot make {config.number} folds with a validation part: "
+                        "lower folds.number, or take attempts at more repositories")
+    placed = by_size(heavy, [(number, 1 / config.number) for number in range(1, config.number + 1)], config.seed)
+    name = {task: group_name(group, cluster, task) for group in groups for task in group}
+    return [_fold(number, trajectories, groups, heavy, placed, name, config) for number in range(1, config.number + 1)]
+
+
+def _fold(number: int, trajectories: Sequence[Trajectory], groups: Sequence[Sequence[str]], heavy: Sequence[Sequence[str]],
+          placed: dict[str, int], name: dict[str, str], config: FoldsConfig) -> Fold:
+    rest = [tasks for tasks in heavy if placed[tasks[0]] != number]
+    shares: list[tuple[Part, float]] = [("verifier", 1 - config.validation), ("validation", config.validation)]
+    if len(rest) < len(shares):
+        raise DataError(f"fold {number} leaves {len(rest)} group of repositories to learn from and to validate on: lower folds.number")
+    part_of = by_size(rest, shares, config.seed)
+    part: dict[str, Part] = {}
+    for group, tasks in zip(groups, heavy, strict=True):
+        own: Part = "evaluation" if placed[tasks[0]] == number else part_of[tasks[0]]
+        part.update((task, own) for task in group)
+    unseen = set(config.unseen)
+
+    def of_fold(t: Trajectory) -> Trajectory:
+        own = part[t.task_id]
+        return replace(t, cluster=name[t.task_id], split=own if own == "evaluation" or t.policy not in unseen else None)
+
+    return Fold(number, tuple(of_fold(t) for t in trajectories))
+
+
+def _check(trajectories: Sequence[Trajectory], config: FoldsConfig) -> None:
+    if config.number < 2:
+        raise UsageError(f"folds.number={config.number}: at least 2, or nothing is left to learn from")
+    if not 0 < config.validation < 1:
+        raise UsageError(f"folds.validation={config.validation}: a share between 0 and 1")
+    policies = {t.policy for t in trajectories}
+    for name in config.unseen:
+        if name not in policies:
+            raise UsageError(f"folds.unseen names {name!r}, which the pool does not have; it has {', '.join(sorted(policies))}")
+    if policies and policies <= set(config.unseen):
+        raise UsageError(f"folds.unseen={list(config.unseen)} names every policy of the pool: none is left to learn from")
