@@ -44,6 +44,7 @@ from rmlab.rl.config import (
 )
 from rmlab.rl.references import VALIDATION_SCORES, Reference, find_model
 from rmlab.tracking.config import TrackingConfig, sweep_tags
+from rmlab.training.compiled import compiled_layers
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
 
 if TYPE_CHECKING:
@@ -163,7 +164,9 @@ def run(config: DictConfig) -> str:
         logger.replay(state.history)
         loop.attachments.send_again()
         minutes = settings.rl.max_minutes
-        if not loop.go(state, None if minutes is None else began + 60 * minutes):
+        with compiled_layers(loop.learner.model, settings.runtime.compiled):
+            done = loop.go(state, None if minutes is None else began + 60 * minutes)
+        if not done:
             print(f"stopped after {minutes} minutes at step {state.step} of {settings.rl.steps}: the same command goes on from there "
                   f"({loop.checkpoint})")
             logger.fail(SystemExit())

@@ -17,8 +17,8 @@ from rmlab.policies.engine import Rollout
 from rmlab.rl.config import AlgorithmConfig, LoopConfig
 from rmlab.rl.learner import Learner
 from rmlab.rl.losses import loss_count, policy_loss
+from rmlab.training.batching import batches_by_tokens
 from rmlab.training.policy_loss import token_logprobs
-from rmlab.verifiers.scoring import batches_by_tokens
 
 Floats = NDArray[np.float64]
 

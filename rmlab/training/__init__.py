@@ -6,6 +6,7 @@ batching         which examples an optimiser step sees: a plan that follows from
 schedule         learning rate by step
 optimizer        AdamW as all use it
 checkpoint       a training state as one safetensors file, for exact resume
+compiled         a model's layers compiled while they train
 supervised       the loop on answers
 packing          documents side by side in rows of one length
 language_config  how long and how wide a base model reads

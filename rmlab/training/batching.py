@@ -53,3 +53,15 @@ def _epoch(length_N: np.ndarray, share: float, batch_size: int, rng: np.random.G
         part = part[np.argsort(length_N[part], kind="stable")]
         batches += [part[i : i + batch_size].tolist() for i in range(0, len(part), batch_size)]
     return [batches[i] for i in rng.permutation(len(batches))]
+
+
+def batches_by_tokens(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
+    """Indices in batches of like length whose padded size is at most `batch_tokens` (a longer one stands alone)."""
+    batches: list[list[int]] = []
+    for row in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        widest = lengths[batches[-1][0]] if batches else 0
+        if batches and widest * (len(batches[-1]) + 1) <= batch_tokens:
+            batches[-1].append(row)
+        else:
+            batches.append([row])
+    return batches

@@ -67,8 +67,14 @@ def canonical(training: TrainingConfig, scale: int) -> TrainingConfig:
 
 @dataclass
 class RuntimeConfig:
-    """Where and how a run goes, nothing that changes its result. device: cpu, cuda, or auto (cuda where there is one)."""
+    """Where and how a run goes, nothing that changes its result but for rounding. device: cpu, cuda, or auto (cuda where there is one).
+
+    micro_batch_tokens: padded tokens of one forward and backward pass, in place of training.micro_batch_size examples; null = those.
+    compiled: the model's layers, by torch.compile; on a GPU it pays from about ten million tokens on.
+    """
 
     device: str = "cpu"
     checkpoint_seconds: float = 60.0
     progress: bool = True
+    micro_batch_tokens: int | None = None
+    compiled: bool = False

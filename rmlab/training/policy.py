@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from rmlab.errors import RmlabError, UsageError
 from rmlab.progress import progress
 from rmlab.training.batching import plan_batches
+from rmlab.training.compiled import compiled_layers
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.training.device import resolve_device
 from rmlab.training.optimizer import adamw
@@ -81,7 +82,7 @@ def imitate(model: Any, lessons: Sequence[Taught], pad_id: int, *, optimizer: Op
     taken: list[tuple[float, Any]] = []
     read, taught, told_read, first_read = 0, 0, 0, 0
     started = told = time.monotonic()
-    with _compiled(model, compiled), progress(title, total, "tokens", show=runtime.progress) as advance:
+    with compiled_layers(model, compiled), progress(title, total, "tokens", show=runtime.progress) as advance:
         for step, batch in enumerate(plan):
             rate = learning_rate(step, len(plan), optimizer)
             for group in adam.param_groups:
@@ -142,18 +143,3 @@ def padded(lessons: Sequence[Taught], pad_id: int, rows: int, device: str) -> tu
 def autocast(device: str, dtype: Dtype) -> AbstractContextManager[Any]:
     """Arithmetic of a forward pass over float32 weights."""
     return torch.autocast(device, dtype=torch.bfloat16, enabled=dtype is Dtype.bfloat16)
-
-
-class _compiled(AbstractContextManager[None]):
-    """The model's layers compiled while the block lasts: each by itself, so that one compilation serves them all."""
-
-    def __init__(self, model: Any, wanted: bool):
-        self.layers = list(model.get_decoder().layers) if wanted else []
-
-    def __enter__(self) -> None:
-        for layer in self.layers:
-            layer.compile(dynamic=True)  # widths vary: a whole decoder, or a width at a time, compiles for minutes
-
-    def __exit__(self, *_: object) -> None:
-        for layer in self.layers:
-            layer._compiled_call_impl = None

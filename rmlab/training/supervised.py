@@ -22,8 +22,9 @@ from rmlab.fingerprint import fingerprint, fingerprint_lines
 from rmlab.models.last_position import last_logits, pad_right
 from rmlab.models.moe import Routing, experts_of
 from rmlab.progress import progress
-from rmlab.training.batching import plan_batches
+from rmlab.training.batching import batches_by_tokens, plan_batches
 from rmlab.training.checkpoint import load_checkpoint, save_checkpoint
+from rmlab.training.compiled import compiled_layers
 from rmlab.training.config import SEMANTICS, OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.training.optimizer import adamw
 from rmlab.training.schedule import learning_rate
@@ -127,14 +128,15 @@ def train(model: Any, examples: Sequence[Item], pad_id: int, device: Any, *, opt
     started = saved = time.monotonic()
     total = sum(examples[i].tokens for batch in plan[first:] for i in batch)
     model.train()
-    with progress(title, total, "tokens", show=runtime.progress) as advance:
+    with compiled_layers(model, runtime.compiled), progress(title, total, "tokens", show=runtime.progress) as advance:
         for step in range(first, len(plan)):
             before = time.monotonic()
             rate = learning_rate(step, len(plan), optimizer)
             for group in adam.param_groups:
                 group["lr"] = rate
             batch = [examples[i] for i in plan[step]]
-            value = accumulate(model, batch, pad_id, training.micro_batch_size, device, loss, routing)
+            parts = micro_batches(batch, training.micro_batch_size, runtime.micro_batch_tokens)
+            value = accumulate(model, parts, pad_id, device, loss, routing)
             if not value < float("inf"):
                 raise RmlabError(f"the loss is {value} at step {step + 1} of {len(plan)}: training diverged. "
                                  f"Lower optimizer.learning_rate ({optimizer.learning_rate}).")
@@ -160,22 +162,29 @@ def train(model: Any, examples: Sequence[Item], pad_id: int, device: Any, *, opt
     return Trained(len(plan), tokens, tokens - before_tokens, time.monotonic() - started, first, tuple(history))
 
 
-def accumulate(model: Any, batch: Sequence[Item], pad_id: int, micro_batch_size: int, device: Any, loss: Loss = answer_loss,
-               routing: Routing | None = None) -> float:
-    """Adds the gradient of the batch's mean loss to the parameters, micro-batch by micro-batch; returns that loss.
+def micro_batches(batch: Sequence[Item], size: int, tokens: int | None = None) -> list[list[Item]]:
+    """A batch in the parts that are read at once: `size` examples each, or as many of like length as make `tokens` padded tokens."""
+    if tokens is None:
+        return [list(batch[start : start + size]) for start in range(0, len(batch), size)]
+    return [[batch[row] for row in rows] for rows in batches_by_tokens([item.tokens for item in batch], tokens)]
 
-    device: the Accelerator. Micro-batches are cut in the order given; the loss is divided by the size of the whole batch. The
-    balance loss adds to the gradient, not to what is returned.
+
+def accumulate(model: Any, parts: Sequence[Sequence[Item]], pad_id: int, device: Any, loss: Loss = answer_loss,
+               routing: Routing | None = None) -> float:
+    """Adds the gradient of a batch's mean loss to the parameters, micro-batch by micro-batch; returns that loss.
+
+    parts: see `micro_batches`. device: the Accelerator. The loss is divided by the size of the whole batch. The balance loss adds to the
+    gradient, not to what is returned.
     """
-    total = 0.0
-    for start in range(0, len(batch), micro_batch_size):
-        part = batch[start : start + micro_batch_size]
-        mean = loss(model, part, pad_id, device, routing) / len(batch)
-        total += float(mean.detach())
+    examples = sum(map(len, parts))
+    told = []
+    for part in parts:
+        mean = loss(model, part, pad_id, device, routing) / examples
+        told.append(mean.detach())
         if routing is not None:
-            mean = mean + routing.take_loss() * (len(part) / len(batch))
+            mean = mean + routing.take_loss() * (len(part) / examples)
         device.backward(mean)
-    return total
+    return sum(map(float, told))  # read in the end: every reading waits for the device
 
 
 def _identity(model: Any, examples: Sequence[Item], optimizer: OptimizerConfig, training: TrainingConfig, seed: int) -> str:

@@ -18,6 +18,7 @@ from rmlab.models.last_position import last_logits, pad_right
 from rmlab.models.moe import Routing
 from rmlab.models.scalar_head import ScalarModel, last_scalar
 from rmlab.progress import progress
+from rmlab.training.batching import batches_by_tokens
 from rmlab.verifiers.answer import AnswerTokens
 from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import Encoded
@@ -52,18 +53,6 @@ def margins(model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor, answer: An
         return last_scalar(model, ids_BT, length_B, routing)
     logits_BV = last_logits(model, ids_BT, length_B, routing)
     return logits_BV[:, answer.yes] - logits_BV[:, answer.no]
-
-
-def batches_by_tokens(lengths: Sequence[int], batch_tokens: int) -> list[list[int]]:
-    """Indices in batches of like length whose padded size is at most `batch_tokens` (a longer one stands alone)."""
-    batches: list[list[int]] = []
-    for row in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
-        widest = lengths[batches[-1][0]] if batches else 0
-        if batches and widest * (len(batches[-1]) + 1) <= batch_tokens:
-            batches[-1].append(row)
-        else:
-            batches.append([row])
-    return batches
 
 
 def score_table(encoded: Sequence[Encoded], score_N: NDArray[np.float64], config: PromptConfig) -> Scores:

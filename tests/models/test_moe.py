@@ -127,7 +127,7 @@ def test_the_balance_loss_adds_to_the_gradient_and_not_to_the_loss() -> None:
     gradients, losses = [], []
     for routing in (None, Routing(2, 1.0)):
         model = scratch_model(SHAPE, 20, seed=0)
-        losses.append(accumulate(accelerator(TrainingConfig(), QUIET).prepare(model), batch, 0, 2, accelerator(TrainingConfig(), QUIET),
+        losses.append(accumulate(accelerator(TrainingConfig(), QUIET).prepare(model), [batch], 0, accelerator(TrainingConfig(), QUIET),
                                  routing=routing))
         gradients.append(model.model.layers[0].mlp.gate.weight.grad.clone())
     assert losses[0] == pytest.approx(losses[1])

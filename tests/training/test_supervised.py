@@ -17,7 +17,7 @@ from rmlab.models.scratch import scratch_model
 from rmlab.paths import REPOSITORY
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.training.device import accelerator, resolve_device
-from rmlab.training.supervised import Example, Log, Trained, accumulate, train
+from rmlab.training.supervised import Example, Log, Trained, accumulate, micro_batches, train
 
 SHAPE = ModelConfig(hidden_size=16, layers=2, heads=2, kv_heads=2, head_dim=8, intermediate_size=24, max_positions=32)
 YES, NO = 1, 2
@@ -48,10 +48,12 @@ def trained(checkpoint: Path | None = None, runtime: RuntimeConfig = QUIET, seed
 def test_eight_by_one_is_two_by_four_is_one_by_eight() -> None:
     batch = examples(8)
     gradients = []
-    for micro in (1, 4, 8, 3):
+    for micro, tokens in ((1, None), (4, None), (8, None), (3, None), (1, 24), (1, 5)):
         model = scratch_model(SHAPE, 20, seed=0)
         device = accelerator(TrainingConfig(), QUIET)
-        loss = accumulate(device.prepare(model), batch, 0, micro, device)
+        parts = micro_batches(batch, micro, tokens)
+        assert tokens is None or all(len(part) == 1 or len(part) * max(e.tokens for e in part) <= tokens for part in parts)
+        loss = accumulate(device.prepare(model), parts, 0, device)
         gradients.append((loss, [p.grad.clone() for p in model.parameters()]))
     for loss, gradient in gradients[1:]:
         assert loss == pytest.approx(gradients[0][0], abs=1e-6)
@@ -64,7 +66,7 @@ def test_loss_is_the_mean_cross_entropy_over_the_vocabulary_at_the_last_token() 
     device = accelerator(TrainingConfig(), QUIET)
     by_hand = np.mean([
         -torch.log_softmax(model(input_ids=torch.tensor([e.ids.tolist()])).logits[0, -1], -1)[e.target].item() for e in batch])
-    assert accumulate(model, batch, 0, 2, device) == pytest.approx(by_hand, abs=1e-5)
+    assert accumulate(model, micro_batches(batch, 2), 0, device) == pytest.approx(by_hand, abs=1e-5)
 
 
 def test_learns_and_reports_every_step() -> None:
