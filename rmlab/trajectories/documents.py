@@ -1,6 +1,6 @@
 """Files as documents: what is one record, what is many, and what belongs together.
 
-A JSON document is one record, or a list of rows; JSON lines and Parquet are rows; the files of one OpenHands conversation
+A JSON document is one record, or a list of rows; JSON lines, Parquet and Arrow are rows; the files of one OpenHands conversation
 (events) and of one instance's model calls are one record together. Kinds are told by content; names only say what lies
 together.
 """
@@ -8,7 +8,7 @@ together.
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import IO, Any
 
 from rmlab.trajectories.entries import Entry, Refused
 from rmlab.trajectories.formats.chat import held_back, row_list
@@ -19,6 +19,7 @@ EVENT = re.compile(r"(?:^|/)events/event-(\d+)-[^/]*\.json$")
 STATE = re.compile(r"(?:^|/)(?:base_state|meta)\.json$")
 CALL = re.compile(r"-(\d{10}\.\d+)\.json$")
 HEAD = 1 << 16
+ARROW = b"\xff\xff\xff\xff"  # how every message of an Arrow stream begins
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,8 @@ def documents(unit: Unit) -> Iterator[Document | Damaged]:
 def _file(entry: Entry) -> Iterator[Document | Damaged]:
     name = entry.place.name.lower()
     head = entry.head(HEAD)
-    if head.startswith(b"PAR1"):
-        yield from _parquet(entry)
+    if head.startswith(b"PAR1") or head.startswith(ARROW):
+        yield from _tables(entry, "Parquet" if head.startswith(b"PAR1") else "Arrow")
     elif name.endswith((".md", ".csv", ".txt", ".tsv")):
         yield Document(entry.place, entry.read().decode("utf-8", "replace"), bytes=entry.size)
     elif not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
@@ -138,21 +139,37 @@ def _lines(entry: Entry) -> Iterator[Document | Damaged]:
             yield Document(place, value, True, mended, len(line))
 
 
-def _parquet(entry: Entry) -> Iterator[Document | Damaged]:
+def _tables(entry: Entry, kind: str) -> Iterator[Document | Damaged]:
+    """Rows of a Parquet file, or of an Arrow stream as `datasets` saves it to disk."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
     try:
         with entry.seekable() as stream:
-            file = pq.ParquetFile(stream)
-            columns = [name for name in file.schema_arrow.names if not held_back(name)]
-            number, each = 0, entry.size // max(file.metadata.num_rows, 1)
-            for batch in file.iter_batches(batch_size=16, columns=columns):
+            number = 0
+            for batch, each in _parquet(stream, entry.size) if kind == "Parquet" else _arrow(stream, entry.size):
                 for row in batch.to_pylist():
                     number += 1
                     yield Document(entry.place.at_line(number), _present(row), True, None, each)
     except (pa.ArrowException, OSError, UnicodeDecodeError, ValueError) as error:
-        raise Refused(f"not readable Parquet ({str(error).splitlines()[0][:80] if str(error) else type(error).__name__})") from error
+        raise Refused(f"not readable {kind} ({str(error).splitlines()[0][:80] if str(error) else type(error).__name__})") from error
+
+
+def _parquet(stream: IO[bytes], size: int) -> Iterator[tuple[Any, int]]:
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(stream)
+    columns = [name for name in file.schema_arrow.names if not held_back(name)]
+    for batch in file.iter_batches(batch_size=16, columns=columns):
+        yield batch, size // max(file.metadata.num_rows, 1)
+
+
+def _arrow(stream: IO[bytes], size: int) -> Iterator[tuple[Any, int]]:
+    import pyarrow as pa
+
+    for batch in pa.ipc.open_stream(stream):
+        columns = [name for name in batch.schema.names if not held_back(name)]
+        for start in range(0, batch.num_rows, 16):
+            yield batch.select(columns).slice(start, 16), size // max(batch.num_rows, 1)
 
 
 def _present(value: Any) -> Any:

@@ -175,13 +175,15 @@ class Reader:
             known.model.update(one.model)
 
     def _unknown(self, document: Document) -> None:
-        """A record of no known format: statistics of a run, or anything else. Rows of one file count once."""
+        """A record of no known format: statistics of a run, or anything else. Every row counts; their file is named once."""
         value = as_dict(document.value)
         file = str(replace(document.place, line=None))
         if document.row:
-            if file not in self._unknown_rows:
-                self._unknown_rows.add(file)
-                self._skip(replace(document.place, line=None), UNKNOWN)
+            if file in self._unknown_rows:
+                self.found.skipped[UNKNOWN] += 1
+                return
+            self._unknown_rows.add(file)
+            self._skip(document.place, UNKNOWN)
         elif "instance_id" in value and any(key in value for key in STATISTICS_KEYS):
             self._skip(document.place, STATISTICS)
         else:

@@ -22,3 +22,8 @@ def repository(task: str, stated: str = "") -> str:
 def family(task: str) -> str:
     """The benchmarks that name tasks like this: swe-bench, swe-smith, swe-bench-pro, or other."""
     return next((name for pattern, name in FAMILIES if pattern.match(task)), "other")
+
+
+def looks_like_task(name: str) -> bool:
+    """Whether a name is an instance id: `owner__name-123` and its relatives."""
+    return "__" in name and not name.startswith("_") and " " not in name

@@ -288,7 +288,8 @@ def test_openhands_history_of_pairs_and_of_events_are_the_same() -> None:
     drafts = [format_of(document).read(document, HERE) for document in (flat, pairs)]
     assert drafts[0].messages == drafts[1].messages
     assert [m.role for m in drafts[0].messages] == ["user", "assistant", "tool", "assistant"]
-    assert (drafts[0].exit_status, drafts[0].patch, drafts[0].resolved) == ("submitted", "d", None)
+    assert (drafts[0].exit_status, drafts[0].patch, drafts[0].resolved) == ("submitted", "d", True)
+    assert drafts[0].label_source == f"{HERE}: test_result.report.resolved"
 
 
 def test_no_agent_turn_and_crash_traces_have_reasons() -> None:

@@ -214,6 +214,8 @@ def test_readers_answer_real_documents_with_any_part_replaced(samples: list[tupl
     events = [d for d in documents if isinstance(d, dict) and "kind" in d]
     documents = [d for d in documents if format_of(d) is not None or reports(d, Place("x", "y")) or predictions(d, Place("x", "y"))]
     documents.append({"events": events, "state": {}})
+    steps = [{"thought": "x", "action": "<function=a><parameter=b>c</parameter></function>", "observation": "y"}]
+    documents.append({"trajectory_steps": steps, "docker_image": "i", "reward": 1.0, "agent_args": {"llm_name": "m"}, "ds": {}})
     known: Counter[str] = Counter()
     for number in range(6000):
         document = documents[number % len(documents)]

@@ -44,6 +44,16 @@ A, B, C, D = "o__n-1", "o__n-2", "o__n-3", "o__n-4"
         ({A: True, B: False}, {A: True, B: False}, {}),
         ([{"instance_id": A, "resolved": True}, {"instance_id": B, "resolved": False}], {A: True, B: False}, {}),
         ({"instances": [{"instance_id": A, "resolved": True}]}, {A: True}, {}),
+        ({"resolved": [A], "no_generation": [B], "no_logs": [C]}, {A: True, B: False}, {C: "no_logs"}),
+        ({A: True, B: None}, {A: True}, {B: "no outcome"}),
+        ({A: {"resolved": True}, B: {"resolved": None}}, {A: True}, {B: "no outcome"}),
+        ([{"instance_id": A, "resolved": False}, {"instance_id": B, "resolved": None}], {A: False}, {B: "no outcome"}),
+        (
+            [{"instance_id": A, "test_result": {"report": {"resolved": False}}}, {"instance_id": B, "report": {"resolved": True}}],
+            {A: False, B: True},
+            {},
+        ),
+        ([{"instance_id": A, "report": {"resolved": False, "error_eval": True}}], {}, {A: "evaluation failed"}),
     ],
 )
 def test_layouts(document: object, outcome: dict, unfinished: dict) -> None:

@@ -8,7 +8,8 @@ openhands_output        OpenHands output.jsonl
 openhands_completions   OpenHands llm_completions: the last call of a folder and its answer
 openhands_events        OpenHands SDK v1: one file an event
 moatless                Moatless 0.x: transitions and steps
-moatless_nodes          Moatless 0.0.4: a tree of nodes
+moatless_nodes          Moatless from 0.0.4 on: a tree of nodes
+r2e                     R2E-Gym's own runs: rows of steps
 chat                    rows of chat messages as on the Hugging Face hub: JSONL, JSON, Parquet
 registry                all of them, and which one a document is of
 """

@@ -49,6 +49,13 @@ def of_tool_calls(tool_calls: object) -> list[str]:
     return found
 
 
+def of_response(output: object) -> str:
+    """An answer of the Responses API: messages and calls are items of one list; reasoning is left out."""
+    items = [as_dict(one) for one in as_list(output)]
+    said = "\n".join(content_text(one.get("content")) for one in items if one.get("type") == "message")
+    return turn(said, of_tool_calls([one for one in items if one.get("type") == "function_call"]))
+
+
 def of_text(text: str) -> str:
     """A message whose call stands in its text, as XML or as the last fenced block, in the notation. Others are unchanged."""
     if XML.search(text):

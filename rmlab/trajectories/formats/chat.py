@@ -9,9 +9,12 @@ import json
 import math
 from typing import Any
 
+from rmlab.fingerprint import fingerprint
 from rmlab.trajectories.draft import Draft, NotATrajectory
 from rmlab.trajectories.formats.calls import content_text, of_text, of_tool_calls, turn
-from rmlab.trajectories.formats.protocol import agent_turns, exit_status, proven
+from rmlab.trajectories.formats.openhands_events import issue_text
+from rmlab.trajectories.formats.protocol import UNKNOWN_ROLE, agent_turns, exit_status, proven
+from rmlab.trajectories.labels.rows import evaluated
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean, first_text
 from rmlab.trajectories.record import Message, Role
@@ -57,9 +60,11 @@ class ChatRows:
 
     def read(self, document: Any, place: Place) -> Draft:
         row = {"messages": document} if isinstance(document, list) else as_dict(document)
+        row = {**row, "test_result": _parsed(row.get("test_result"), "{")} if "test_result" in row else row
         raw = [as_dict(m) for m in _raw(row)]
-        metadata = as_dict(row.get("metadata"))
+        metadata = as_dict(_parsed(row.get("metadata"), "{"))
         messages = [m for m in map(_message, raw) if m is not None]
+        strange = len(raw) - len(messages)
         judged = next((m.content for m in messages if m.role == "user" and LOG in m.content), "")
         if judged:
             messages = _logged(judged)
@@ -84,7 +89,7 @@ class ChatRows:
         draft = Draft(
             place=place,
             format=self.name,
-            task_id=first_text(*(row.get(key) for key in TASKS)) or place.stem,
+            task_id=first_text(*(row.get(key) for key in TASKS)) or _unnamed(messages, place),
             policy=policy,
             messages=messages,
             patch=patch,
@@ -99,8 +104,8 @@ class ChatRows:
         for key in HELD_BACK:
             if row.get(key) or metadata.get(key):
                 draft.removed[f"column {key}"] += 1
-        if any(as_text(m.get("reasoning_content")) for m in raw):
-            draft.removed["hidden reasoning"] += sum(bool(as_text(m.get("reasoning_content"))) for m in raw)
+        hidden = sum(bool(as_text(m.get("reasoning_content"))) for m in raw)
+        draft.removed.update({kind: n for kind, n in (("hidden reasoning", hidden), (UNKNOWN_ROLE, strange)) if n})
         if judged and not agent_turns(messages):
             raise NotATrajectory("a judge's prompt without a log")
         if judged and resolved is None and not first_text(*(row.get(key) for key in TASKS)):
@@ -108,18 +113,29 @@ class ChatRows:
         return proven(draft)
 
 
+def _unnamed(messages: list[Message], place: Place) -> str:
+    """The task of a record that names none: its file's name, or among the rows of a file the hash of its issue."""
+    issue = next((m.content for m in messages if m.role == "user"), "")
+    return place.stem if place.line is None or not issue else f"issue-{fingerprint(issue_text(issue))}"
+
+
 def _raw(row: dict[str, Any]) -> list[Any]:
     """The turns of a row; SWE-smith keeps them as a JSON text, older sets call them `conversations`."""
     for key in ("messages", "trajectory", "conversations"):
-        value = row.get(key)
-        if isinstance(value, str) and value.lstrip().startswith("["):
-            try:
-                value = json.loads(value)
-            except (ValueError, RecursionError):
-                continue
+        value = _parsed(row.get(key), "[")
         if isinstance(value, list) and value:
             return value
     return []
+
+
+def _parsed(value: object, opening: str) -> object:
+    """The value, or what its text holds where that begins like JSON: sets keep nested columns either way."""
+    if not isinstance(value, str) or not value.lstrip().startswith(opening):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
 
 
 def _role(message: dict[str, Any]) -> str:
@@ -164,7 +180,7 @@ def _outcome(row: dict[str, Any]) -> tuple[bool | None, str]:
             return value, key
         if isinstance(value, (int, float)) and math.isfinite(value) and value in (0, 1):
             return value == 1, key
-    return None, ""
+    return evaluated(row)
 
 
 def held_back(column: str) -> bool:

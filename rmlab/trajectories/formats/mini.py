@@ -1,18 +1,22 @@
 """mini-SWE-agent v1 (`mini-swe-agent-1`: commands in fenced blocks) and v2 (`mini-swe-agent-1.1`: native tool calls, role `exit`).
 
 One JSON document an instance; the oldest files are the bare list of messages. An observation of v1 has the role `user`.
+Models that v2 asks through the Responses API leave whole answers (`object: response`) and `function_call_output` items
+among the messages, without a role.
 """
 
+from collections import Counter
 from datetime import UTC, datetime
 from typing import Any
 
 from rmlab.trajectories.draft import Draft
-from rmlab.trajectories.formats.calls import FENCE, content_text, of_text, of_tool_calls, turn
-from rmlab.trajectories.formats.protocol import exit_status, proven
+from rmlab.trajectories.formats.calls import FENCE, content_text, of_response, of_text, of_tool_calls, turn
+from rmlab.trajectories.formats.protocol import UNKNOWN_ROLE, exit_status, proven
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean
 from rmlab.trajectories.record import Message
 
+INFO = ("mini_version", "submission", "exit_status")  # early files carry no version of the format
 SUBMIT = ("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT")
 
 
@@ -29,14 +33,14 @@ class MiniSweAgent:
             )
         found = as_dict(document)
         return as_text(found.get("trajectory_format")).startswith("mini-swe-agent") or (
-            isinstance(found.get("messages"), list) and "mini_version" in as_dict(found.get("info"))
+            isinstance(found.get("messages"), list) and any(key in as_dict(found.get("info")) for key in INFO)
         )
 
     def read(self, document: Any, place: Place) -> Draft:
         bare = isinstance(document, list)
         info = {} if bare else as_dict(document.get("info"))
         raw = document if bare else as_list(document.get("messages"))
-        messages, ended, removed_exit = _messages(raw)
+        messages, ended, removed = _messages(raw)
         stated = as_text(info.get("exit_status"))
         patch: str | None = clean(as_text(info.get("submission"))) or None
         if bare and ended and messages and messages[-1].role == "tool":
@@ -54,27 +58,33 @@ class MiniSweAgent:
             extra={"version": as_text(info.get("mini_version"))} if info.get("mini_version") else {},
         )
         draft.task_id = draft.task_id or place.stem
-        if removed_exit:
-            draft.removed["exit turn"] += removed_exit
+        draft.removed.update(removed)
         return proven(draft, crashed=stated if draft.exit_status == "error" else "")
 
 
-def _messages(raw: list[Any]) -> tuple[list[Message], bool, int]:
-    """Turns in our roles, whether the last command submits, and how many turns of the role `exit` were left out."""
+def _messages(raw: list[Any]) -> tuple[list[Message], bool, Counter[str]]:
+    """Turns in our roles, whether the last command submits, and what was left out, by kind."""
     messages: list[Message] = []
-    ended, exits = False, 0
+    ended, removed = False, Counter[str]()
     for one in map(as_dict, raw):
         role, text = as_text(one.get("role")), content_text(one.get("content"))
         if role == "exit":
-            exits += 1
-        elif role == "assistant":
+            removed["exit turn"] += 1
+        elif role == "assistant" or one.get("object") == "response":
             calls = of_tool_calls(one.get("tool_calls"))
-            messages.append(Message("assistant", turn(text, calls) if calls else of_text(text)))
-            ended = any(word in messages[-1].content for word in SUBMIT)
-        elif role in ("system", "user", "tool"):
-            observed = role == "tool" or (role == "user" and any(m.role in ("assistant", "user") for m in messages))
-            messages.append(Message("tool" if observed else "system" if role == "system" else "user", text))
-    return messages, ended, exits
+            said = of_response(one.get("output")) if one.get("object") == "response" else turn(text, calls) if calls else of_text(text)
+            messages.append(Message("assistant", said))
+            ended = any(word in said for word in SUBMIT)
+        elif role == "tool" or one.get("type") == "function_call_output":
+            messages.append(Message("tool", text or content_text(one.get("output"))))
+        elif role in ("system", "developer"):
+            messages.append(Message("system", text))
+        elif role == "user":
+            observed = any(m.role in ("assistant", "user") for m in messages)
+            messages.append(Message("tool" if observed else "user", text))
+        else:
+            removed[UNKNOWN_ROLE] += 1
+    return messages, ended, removed
 
 
 def _time(raw: list[Any]) -> str:

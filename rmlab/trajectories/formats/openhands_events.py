@@ -1,7 +1,8 @@
 """OpenHands SDK v1: one JSON file an event, `<conversation>/event_service/events/event-NNNNN-<uuid>.json`, and `base_state.json`.
 
-A conversation states no task: attempts at one issue get one task id, a hash of the issue's text. Condensations are left
-out, since the events that they summarise are there.
+A conversation states no task: attempts at one issue get one task id, a hash of the issue's text, unless its own
+folder or its archive goes by an instance's name. Condensations are left out, since the events that they
+summarise are there. `output.jsonl` of the same version holds such events too.
 """
 
 import re
@@ -11,9 +12,10 @@ from rmlab.fingerprint import fingerprint
 from rmlab.trajectories.draft import Draft
 from rmlab.trajectories.formats.calls import call, content_text, of_tool_calls, turn
 from rmlab.trajectories.formats.protocol import proven
+from rmlab.trajectories.naming import family
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean, first_text
-from rmlab.trajectories.record import Message
+from rmlab.trajectories.record import ExitStatus, Message
 
 ISSUE = re.compile(r"<(issue_description|pr_description)>\s*(.*?)\s*</\1>", re.DOTALL)
 
@@ -29,24 +31,31 @@ class OpenHandsEvents:
 
     def read(self, document: Any, place: Place) -> Draft:
         events = [as_dict(e) for e in document["events"]]
-        messages = [m for m in map(_message, events) if m is not None]
-        finished = any(as_text(as_dict(e.get("action")).get("kind")) == "FinishAction" for e in events)
-        crashed = any(as_text(e.get("kind")) == "ConversationErrorEvent" for e in events)
+        messages, ended = event_turns(events)
         issue = next((m.content for m in messages if m.role == "user"), "")
+        named = next((name for name in (place.folders[-1], place.folders[0]) if family(name) != "other"), "")
         patch = next((as_text(as_dict(e.get("value")).get("git_patch")) for e in events if as_dict(e.get("value")).get("git_patch")), "")
         return proven(
             Draft(
                 place=place,
                 format=self.name,
-                task_id=f"issue-{fingerprint(issue_text(issue))}",
+                task_id=named or f"issue-{fingerprint(issue_text(issue))}",
                 policy=as_text(as_dict(as_dict(as_dict(document.get("state")).get("agent")).get("llm")).get("model")),
                 messages=messages,
                 patch=clean(patch) or None,
-                exit_status="submitted" if finished else "error" if crashed else "unfinished",
+                exit_status=ended,
                 time=next((as_text(e.get("timestamp"))[:19] for e in events if as_text(e.get("timestamp"))), ""),
                 extra={"conversation": place.folders[-1]},
             )
         )
+
+
+def event_turns(events: list[dict[str, Any]]) -> tuple[list[Message], ExitStatus]:
+    """Turns in our roles, and how the conversation ended."""
+    messages = [m for m in map(_message, events) if m is not None]
+    finished = any(as_text(as_dict(e.get("action")).get("kind")) == "FinishAction" for e in events)
+    crashed = any(as_text(e.get("kind")) == "ConversationErrorEvent" for e in events)
+    return messages, "submitted" if finished else "error" if crashed else "unfinished"
 
 
 def issue_text(message: str) -> str:

@@ -1,17 +1,20 @@
 """OpenHands `output.jsonl`: one row an instance, `history` a list of events (or of pairs of events, before 0.9).
 
 What an action called is taken from the model's own answer where the event carries it, so that the thought is the model's
-text and not the framework's message. `error` tells how a run ended; the patch is `test_result.git_patch`.
+text and not the framework's message. `error` tells how a run ended; the patch is `test_result.git_patch`. A run that was
+evaluated has its outcome in the row (`report`, or `test_result.report`). Since SDK v1 the events are the SDK's.
 """
 
 from typing import Any
 
 from rmlab.trajectories.draft import Draft
 from rmlab.trajectories.formats.calls import call, content_text, of_tool_calls, turn
+from rmlab.trajectories.formats.openhands_events import event_turns
 from rmlab.trajectories.formats.protocol import exit_status, proven
+from rmlab.trajectories.labels.rows import evaluated
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean, first_text
-from rmlab.trajectories.record import Message
+from rmlab.trajectories.record import ExitStatus, Message
 
 NO_TURN = ("recall", "change_agent_state", "agent_state_changed", "null", "condensation", "loading")
 
@@ -23,24 +26,33 @@ class OpenHandsOutput:
 
     def matches(self, document: Any) -> bool:
         found = as_dict(document)
-        events = _events(found.get("history"))
-        return bool(events) and "instance_id" in found and any("action" in e or "observation" in e for e in events[:4])
+        if "instance_id" not in found or "history" not in found:
+            return False
+        events = _events(found["history"])
+        return any("action" in e or "observation" in e or "kind" in e for e in events[:4]) or (
+            not events and ("test_result" in found or "git_patch" in found or "error" in found)
+        )
 
     def read(self, document: Any, place: Place) -> Draft:
         metadata = as_dict(document.get("metadata"))
         events = _events(document.get("history"))
-        messages, finished = _turns(events)
         error = as_text(document.get("error"))
         patch = clean(first_text(as_dict(document.get("test_result")).get("git_patch"), document.get("git_patch"))) or None
-        status = exit_status("max iteration" if "maximum iteration" in error else "stuck" if "Stuck" in error else error, finished)
+        sdk = any("kind" in e for e in events)
+        messages, ended = event_turns(events) if sdk else _turns(events)
+        stated = "max iteration" if "maximum iteration" in error else "stuck" if "Stuck" in error else error
+        status = exit_status(stated, submitted=True) if stated else ended
+        resolved, where = evaluated(document)
         draft = Draft(
             place=place,
             format=self.name,
             task_id=as_text(document.get("instance_id")) or place.stem,
-            policy=as_text(as_dict(metadata.get("llm_config")).get("model")),
+            policy=as_text(as_dict(metadata.get("llm_config") or metadata.get("llm")).get("model")),
             messages=messages,
             patch=patch,
             exit_status=status,
+            resolved=resolved,
+            label_source=f"{place}: {where}" if resolved is not None else None,
             time=next((as_text(e.get("timestamp"))[:19] for e in events if as_text(e.get("timestamp"))), ""),
             names=tuple(n for n in (as_text(metadata.get("eval_output_dir")).rstrip("/").rsplit("/", 1)[-1],) if n),
         )
@@ -54,8 +66,8 @@ def _events(history: object) -> list[dict[str, Any]]:
     return flat
 
 
-def _turns(events: list[dict[str, Any]]) -> tuple[list[Message], bool]:
-    """Turns in our roles, and whether the agent finished."""
+def _turns(events: list[dict[str, Any]]) -> tuple[list[Message], ExitStatus]:
+    """Turns in our roles, and how the conversation ended."""
     messages: list[Message] = []
     finished = False
     answered: set[str] = set()
@@ -74,7 +86,7 @@ def _turns(events: list[dict[str, Any]]) -> tuple[list[Message], bool]:
             messages.append(Message("assistant", _action(event, action, arguments, answered)))
         elif observation:
             messages.append(Message("tool", content_text(event.get("content")) or clean(as_text(event.get("message")))))
-    return messages, finished
+    return messages, "submitted" if finished else "unfinished"
 
 
 def _action(event: dict[str, Any], action: str, arguments: dict[str, Any], answered: set[str]) -> str:

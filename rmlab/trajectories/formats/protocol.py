@@ -8,6 +8,7 @@ from rmlab.trajectories.reading import clean
 from rmlab.trajectories.record import ExitStatus, Message
 
 CRASH, NO_AGENT, STATISTICS = "crash trace", "no agent turn", "statistics only"
+UNKNOWN_ROLE = "turn of an unknown role"
 
 
 class Format(Protocol):
@@ -23,8 +24,8 @@ class Format(Protocol):
 
 
 def agent_turns(messages: list[Message]) -> int:
-    """How often the agent spoke."""
-    return sum(message.role == "assistant" for message in messages)
+    """How often the agent said or called anything."""
+    return sum(message.role == "assistant" and bool(message.content.strip()) for message in messages)
 
 
 def proven(draft: Draft, crashed: str = "") -> Draft:

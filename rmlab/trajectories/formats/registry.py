@@ -11,6 +11,7 @@ from rmlab.trajectories.formats.openhands_completions import OpenHandsCompletion
 from rmlab.trajectories.formats.openhands_events import OpenHandsEvents
 from rmlab.trajectories.formats.openhands_output import OpenHandsOutput
 from rmlab.trajectories.formats.protocol import Format
+from rmlab.trajectories.formats.r2e import R2EGym
 from rmlab.trajectories.formats.sweagent import SweAgent
 
 FORMATS: tuple[Format, ...] = (
@@ -21,6 +22,7 @@ FORMATS: tuple[Format, ...] = (
     SweAgent(),
     Moatless(),
     MoatlessNodes(),
+    R2EGym(),
     ChatRows(),
 )
 """In the order in which they are asked; chat rows last, since several formats hold messages too."""

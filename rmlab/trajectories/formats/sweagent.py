@@ -2,7 +2,8 @@
 
 `history` is what the agent saw and said; `trajectory` repeats it by step and is read where there is no history. Messages
 with `is_demo` are another task's: dropped and counted. Each agent of a team brings a system message and the issue again;
-what it says counts as the policy's.
+what it says counts as the policy's. A file of a run that tries again (`attempts`) repeats the attempt that it submitted at
+its top; that one is read, and the others are counted.
 """
 
 import json
@@ -10,12 +11,13 @@ from typing import Any
 
 from rmlab.trajectories.draft import Draft
 from rmlab.trajectories.formats.calls import call, content_text, of_text, of_tool_calls, turn
-from rmlab.trajectories.formats.protocol import agent_turns, exit_status, proven
+from rmlab.trajectories.formats.protocol import UNKNOWN_ROLE, agent_turns, exit_status, proven
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean
 from rmlab.trajectories.record import Message
 
 GENERIC = ("main", "swe_main", "")
+ROLES = ("system", "user", "assistant", "tool")
 OBSERVED = "OBSERVATION:\n"
 
 
@@ -57,8 +59,11 @@ class SweAgent:
             exit_status=exit_status(stated, submitted="[call submit]" in last or last.rstrip().endswith("submit\n[/call]")),
             extra={"version": as_text(info.get("swe_agent_version"))} if info.get("swe_agent_version") else {},
         )
-        if demos:
-            draft.removed["demonstration turns"] += demos
+        strange = sum(as_text(m.get("role")) not in ROLES for m in history)
+        tries = len(as_list(document.get("attempts")))
+        for kind, n in (("demonstration turns", demos), (UNKNOWN_ROLE, strange), ("attempts that were not submitted", tries - 1)):
+            if n > 0:
+                draft.removed[kind] += n
         return proven(draft, crashed=stated if draft.exit_status == "error" else "")
 
 

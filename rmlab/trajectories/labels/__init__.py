@@ -1,7 +1,8 @@
 """Labels: who resolved what, read from every place where people keep it, and joined to attempts.
 
 statement     what one file states of one run; the patches that a run submitted
-documents     reports in JSON: eight layouts
+documents     reports in JSON: nine layouts
+rows          those of one row an instance, and the outcome that a row of OpenHands carries
 tables        Markdown lists, CSV
 predictions   preds.json, all_preds.jsonl
 join          which statement belongs to which attempt

@@ -3,10 +3,10 @@
     report.json with fields at top level, or keyed by instance id        SWE-bench, SWE-smith, Multi-SWE-bench
     `resolved_ids`, `unresolved_ids`, ...                                harness reports, sb-cli, several systems in one file
     `ids_resolved`, `ids_unresolved`                                     SWE-smith's summary of a run
-    lists by stage (`generated`, `with_logs`, ..., `resolved`)           SWE-bench before 2.0
+    lists by stage (`generated`, `with_logs`, ..., `resolved`)           SWE-bench before 2.0; its leaderboards
     `success_ids`, `failure_ids`                                         Multi-SWE-bench
     {id: true}                                                           SWE-bench Pro
-    rows of `instance_id` and `resolved`                                 summaries
+    rows of `instance_id` and `resolved` (see rows)                      summaries, OpenHands
     per-instance details of several entries; id → submissions            leaderboards
 
 A list of errors, of pending or of incomplete instances states no outcome. A patch that is stated to be empty cannot pass.
@@ -15,7 +15,9 @@ A list of errors, of pending or of incomplete instances states no outcome. A pat
 from collections.abc import Iterable
 from typing import Any
 
+from rmlab.trajectories.labels.rows import NOT_EVALUATED, row_report
 from rmlab.trajectories.labels.statement import Report
+from rmlab.trajectories.naming import looks_like_task
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text
 
@@ -26,6 +28,7 @@ STAGES = (
     "no_generation",
     "generated",
     "with_logs",
+    "no_logs",
     "install_fail",
     "reset_failed",
     "no_apply",
@@ -34,7 +37,7 @@ STAGES = (
     "test_timeout",
 )
 # Stages at which the environment failed before any test ran: they state no outcome of the patch.
-HARNESS_FAILED = ("install_fail", "reset_failed")
+HARNESS_FAILED = ("install_fail", "reset_failed", "no_logs")
 REPORT_KEYS = ("tests_status", "patch_exists", "patch_is_None", "patch_successfully_applied", "FAIL_TO_PASS", "PASS_TO_PASS")
 
 
@@ -58,11 +61,15 @@ def _single(found: dict[str, Any], place: Place) -> list[Report]:
 
 
 def _keyed(found: dict[str, Any], place: Place) -> list[Report]:
-    if not found or not all(isinstance(as_dict(value).get("resolved"), bool) for value in found.values()):
+    cells = {task: as_dict(value).get("resolved", "") for task, value in found.items()}
+    if not _says(cells.values()):
         return []
     report = Report(place, "report.json by instance")
-    for task, value in found.items():
-        _take(report, task, value)
+    for task, outcome in cells.items():
+        if outcome is None:
+            report.unfinished[task] = NOT_EVALUATED
+        else:
+            _take(report, task, found[task])
     return [report]
 
 
@@ -153,28 +160,26 @@ def _submissions(found: dict[str, Any], place: Place) -> list[Report]:
 
 
 def _rows(document: Any, place: Place) -> list[Report]:
-    rows = as_list(document) or as_list(as_dict(document).get("instances"))
-    stated = [row for row in map(as_dict, rows) if isinstance(row.get("instance_id"), str) and isinstance(row.get("resolved"), bool)]
-    if not stated or len(stated) < len(rows):
-        return []
-    report = Report(place, "rows")
-    for row in stated:
-        report.say(row["instance_id"], row["resolved"])
-    return [report]
+    report = row_report(document, place)
+    return [report] if report else []
 
 
 def _flags(found: dict[str, Any], place: Place) -> list[Report]:
-    if not found or not all(isinstance(v, bool) and looks_like_task(k) for k, v in found.items()):
+    if not _says(found.values()) or not all(map(looks_like_task, found)):
         return []
     report = Report(place, "id to bool")
     for task, value in found.items():
-        report.say(task, value)
+        if value is None:
+            report.unfinished[task] = NOT_EVALUATED
+        else:
+            report.say(task, value)
     return [report]
 
 
-def looks_like_task(name: str) -> bool:
-    """Whether a key is an instance id: `owner__name-123` and its relatives."""
-    return "__" in name and not name.startswith("_") and " " not in name
+def _says(cells: Iterable[Any]) -> bool:
+    """Whether cells are outcomes: true or false, or null where there is none; at least one of them states something."""
+    cells = list(cells)
+    return any(isinstance(cell, bool) for cell in cells) and all(cell is None or isinstance(cell, bool) for cell in cells)
 
 
 def _say_all(report: Report, lists: Iterable[Any], outcome: bool) -> None:

@@ -4,8 +4,8 @@ import csv
 import io
 import re
 
-from rmlab.trajectories.labels.documents import looks_like_task
 from rmlab.trajectories.labels.statement import Report
+from rmlab.trajectories.naming import looks_like_task
 from rmlab.trajectories.places import Place
 
 HEADING = re.compile(r"^#+\s*(.+?)\s*$")

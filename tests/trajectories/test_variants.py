@@ -1,0 +1,247 @@
+"""Layouts that other versions of the same agents write: each is read as the version that the shipped samples show."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from rmlab.trajectories.draft import Draft, NotATrajectory
+from rmlab.trajectories.formats.registry import format_of
+from rmlab.trajectories.places import Place
+
+HERE = Place("run", "o__n-1/trajectory.json")
+CALL = '{"command": "ls"}'
+
+
+def read(document: Any, place: Place = HERE) -> Draft:
+    known = format_of(document)
+    assert known is not None
+    return known.read(document, place)
+
+
+def said(draft: Draft) -> list[tuple[str, str]]:
+    return [(m.role, m.content) for m in draft.messages]
+
+
+def response(*items: dict[str, Any]) -> dict[str, Any]:
+    return {"object": "response", "output": [{"type": "reasoning", "summary": [{"text": "SECRET"}]}, *items]}
+
+
+def test_mini_that_asked_through_the_responses_api() -> None:
+    call = {"type": "function_call", "call_id": "c", "name": "bash", "arguments": CALL}
+    draft = read(
+        {
+            "info": {"exit_status": "Submitted", "submission": "d", "config": {"model": {"model_name": "m"}}},
+            "messages": [
+                {"role": "system", "content": "You fix."},
+                {"role": "user", "content": "Fix x."},
+                response({"type": "message", "content": [{"type": "output_text", "text": "I look."}]}, call),
+                {"type": "function_call_output", "call_id": "c", "output": "a.py"},
+                {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "No call."}]},
+                response({**call, "arguments": '{"command": "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"}'}),
+                {"role": "exit", "content": "d"},
+                {"role": "alien", "content": "?"},
+            ],
+        }
+    )
+    assert said(draft) == [
+        ("system", "You fix."),
+        ("user", "Fix x."),
+        ("assistant", "I look.\n\n[call bash]\nls\n[/call]"),
+        ("tool", "a.py"),
+        ("tool", "No call."),
+        ("assistant", "[call bash]\necho COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT\n[/call]"),
+    ]
+    assert (draft.policy, draft.patch, draft.exit_status) == ("m", "d", "submitted")
+    assert draft.removed == {"exit turn": 1, "turn of an unknown role": 1}
+
+
+def test_mini_without_a_version_keeps_its_submission() -> None:
+    talk = [{"role": "user", "content": "Fix x."}, {"role": "assistant", "content": "See\n```bash\nls\n```"}]
+    draft = read({"info": {"exit_status": "LimitsExceeded", "submission": "d"}, "messages": talk}, Place("run", "o__n-1.traj.json"))
+    assert (draft.format, draft.task_id, draft.patch, draft.exit_status) == ("mini-swe-agent", "o__n-1", "d", "unfinished")
+
+
+SDK = [
+    {"kind": "SystemPromptEvent", "system_prompt": {"text": "You fix."}, "timestamp": "2025-10-30T03:50:30.915175"},
+    {"kind": "MessageEvent", "source": "user", "llm_message": {"content": [{"type": "text", "text": "Fix x."}]}},
+    {
+        "kind": "ActionEvent",
+        "thought": [{"type": "text", "text": "I look."}],
+        "action": {"kind": "ExecuteBashAction", "command": "ls"},
+        "tool_call": {"name": "bash", "arguments": CALL},
+    },
+    {"kind": "ObservationEvent", "observation": {"kind": "ExecuteBashObservation", "output": "a.py"}},
+    {"kind": "ActionEvent", "thought": [], "action": {"kind": "FinishAction"}, "tool_call": {"name": "finish", "arguments": "{}"}},
+]
+
+
+def test_openhands_output_of_the_sdk() -> None:
+    row = {"instance_id": "o__n-1", "history": SDK, "test_result": {"git_patch": "d"}, "metadata": {"llm": {"model": "m"}}, "error": None}
+    draft = read(row, Place("output.jsonl", "", 1))
+    assert said(draft) == [
+        ("system", "You fix."),
+        ("user", "Fix x."),
+        ("assistant", "I look.\n\n[call bash]\nls\n[/call]"),
+        ("tool", "a.py"),
+        ("assistant", "[call finish]\n[/call]"),
+    ]
+    assert (draft.format, draft.task_id, draft.policy) == ("openhands-output", "o__n-1", "m")
+    assert (draft.patch, draft.exit_status, draft.time) == ("d", "submitted", "2025-10-30T03:50:30")
+    assert read({**row, "error": "reached maximum iteration"}).exit_status == "unfinished"
+
+
+def test_a_conversation_whose_folder_names_an_instance_is_of_that_task() -> None:
+    events = {"events": SDK, "state": {}}
+    assert read(events, Place("run", "conversations/ab12/events")).task_id.startswith("issue-")
+    assert read(events, Place("run", "claude__sonnet/ab12/events")).task_id.startswith("issue-")
+    for root, path in (("run", "conversations/o__n-7.tar.gz/ab12/events"), ("run", "o__n-7/events"), ("o__n-7.zip", "ab12/events")):
+        assert read(events, Place(root, path)).task_id == "o__n-7", path
+
+
+def test_openhands_rows_without_events_have_reasons_and_evaluated_rows_outcomes(tmp_path: Path, importing) -> None:
+    row = {"instance_id": "o__n-1", "history": SDK, "test_result": {"git_patch": "d"}, "metadata": {"llm": {"model": "m"}}}
+    rows = [
+        row,
+        {**row, "instance_id": "o__n-2", "history": [], "error": "RuntimeError: no disk"},
+        {**row, "instance_id": "o__n-3", "history": None},
+        {**row, "instance_id": "o__n-4", "test_result": {"git_patch": "e"}, "report": {"resolved": True, "error_eval": False}},
+        {**row, "instance_id": "o__n-5", "test_result": {"git_patch": "f"}, "report": {"resolved": False, "error_eval": True}},
+    ]
+    (tmp_path / "output.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = importing(tmp_path / "output.jsonl")
+    assert found.summary["skipped"] == {"crash trace": 1, "no agent turn": 1}
+    assert {t.task_id: t.resolved for t in found.trajectories} == {"o__n-1": None, "o__n-4": True, "o__n-5": None}
+    assert found.by_task()["o__n-4"].label_source == "output.jsonl:4: report.resolved"
+
+
+def test_openhands_evaluation_beside_the_run_labels_it(tmp_path: Path, importing) -> None:
+    run = tmp_path / "gpt_maxiter_30"
+    run.mkdir()
+    tasks = [f"o__n-{n}" for n in range(1, 5)]
+    rows = [{"instance_id": t, "history": SDK, "test_result": {"git_patch": t}} for t in tasks]
+    (run / "output.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    stated = [{"resolved": True}, {"resolved": False, "test_timeout": True}, {"resolved": False, "error_eval": True}]
+    evaluated = [
+        {"instance_id": t, "test_result": {"git_patch": "d", "report": r}, "history": None} for t, r in zip(tasks, stated, strict=False)
+    ]
+    for one in evaluated:
+        del one["history"]
+    (run / "output.swebench_eval.jsonl").write_text("\n".join(map(json.dumps, evaluated)))
+    found = importing(tmp_path)
+    assert [t.resolved for t in found.trajectories] == [True, False, None, None]
+    (report,) = found.summary["reports"]
+    assert (report["kind"], report["stated"], report["resolved"], report["not_evaluated"]) == ("rows", 2, 1, 1)
+
+
+def test_moatless_states_with_requests_are_read_along_the_path_to_the_current_one() -> None:
+    draft = read(
+        {
+            "initial_message": "Fix x.",
+            "current_transition_id": 3,
+            "info": {"instance_id": "o__n-1", "submission": "d", "status": "finished"},
+            "transitions": [
+                {"id": 0, "name": "Pending", "properties": {}},
+                {
+                    "id": 1,
+                    "name": "SearchCode",
+                    "previous_state_id": 0,
+                    "actions": [
+                        {
+                            "request": {"scratch_pad": "I look.", "query": "x"},
+                            "response": {"trigger": "did_search", "output": {"ranked_spans": [{"file_path": "a.py", "span_id": "f"}]}},
+                        }
+                    ],
+                },
+                {"id": 2, "name": "Beside", "previous_state_id": 1, "actions": [{"request": {"query": "y"}}]},
+                {"id": 3, "name": "Finished", "previous_state_id": 1, "properties": {}},
+            ],
+        }
+    )
+    assert said(draft) == [("user", "Fix x."), ("assistant", "I look.\n\n[call SearchCode]\nx\n[/call]"), ("tool", "a.py: f")]
+    assert (draft.task_id, draft.exit_status, draft.removed) == ("o__n-1", "submitted", {"states of other branches": 1})
+
+
+def test_moatless_nodes_within_one_another_with_several_actions() -> None:
+    def step(name: str, **shown: str) -> dict[str, Any]:
+        return {"action": {**shown, "action_args_class": f"a.{name}Args"}, "observation": {"message": f"saw {name}"}}
+
+    last = {"node_id": 3, "action_steps": [step("Finish", reason="done")], "file_context": {"files": [{"patch": "d"}]}, "children": []}
+    steps = [step("Find", query="x"), step("View", path="a")]
+    first = {"node_id": 1, "thoughts": {"text": "I look."}, "action_steps": steps, "children": [last]}
+    beside = {"node_id": 2, "action_steps": [step("Find", query="y")], "children": []}
+    draft = read({"metadata": {}, "root": {"node_id": 0, "user_message": "Fix x.", "children": [first, beside]}})
+    assert [text.split("\n")[0] for role, text in said(draft) if role == "assistant"] == ["I look.", "[call View]", "[call Finish]"]
+    assert [text for role, text in said(draft) if role == "tool"] == ["saw Find", "saw View", "saw Finish"]
+    assert (draft.task_id, draft.patch, draft.exit_status) == ("o__n-1", "d", "submitted")
+    assert draft.removed == {"nodes of other branches": 1}
+
+
+def test_swe_agent_that_tried_again_is_the_attempt_that_it_submitted() -> None:
+    talk = [{"role": "user", "content": "Fix x."}, {"role": "assistant", "content": "See\n```\nls\n```"}]
+    draft = read({"attempts": [{"history": talk}, {"history": talk}], "history": talk, "info": {"exit_status": "submitted"}})
+    assert len(draft.messages) == 2
+    assert draft.removed == {"attempts that were not submitted": 1}
+
+
+def test_r2e_gym_steps() -> None:
+    row = {
+        "trajectory_steps": [
+            {
+                "thought": "I look.",
+                "action": "<function=execute_bash>\n<parameter=cmd>ls</parameter>\n</function>",
+                "observation": "a.py",
+                "done": False,
+            }
+        ],
+        "problem_statement": "Fix x.",
+        "docker_image": "img:1",
+        "agent_args": {"llm_name": "m", "system_prompt": "You fix."},
+        "exit_reason": "agent",
+        "output_patch": "d",
+        "reward": 1.0,
+        "test_output": "SECRET",
+    }
+    draft = read(row)
+    assert said(draft)[2:] == [("assistant", "I look.\n\n[call execute_bash]\nls\n[/call]"), ("tool", "a.py")]
+    assert (draft.task_id, draft.policy, draft.patch, draft.resolved) == ("img:1", "m", "d", True)
+    assert (draft.exit_status, draft.removed) == ("submitted", {"column test_output": 1})
+    assert "SECRET" not in repr(draft)
+    assert read({**row, "ds": {"instance_id": "o__n-1"}}).task_id == "o__n-1"
+    assert read({**row, "reward": None}).resolved is None
+    assert read({**row, "exit_reason": "token_limit"}).exit_status == "unfinished"
+    with pytest.raises(NotATrajectory, match=r"crash trace \(llm_query_error\)"):
+        read({**row, "trajectory_steps": [{"observation": "x"}], "exit_reason": "llm_query_error"})
+
+
+def test_rows_that_name_no_task_are_told_apart_by_their_issue(tmp_path: Path, importing) -> None:
+    talks = [[{"role": "user", "content": issue}, {"role": "assistant", "content": f"ok {n}"}] for n, issue in enumerate("aab")]
+    rows = [{"messages": talk} for talk in talks]
+    (tmp_path / "sft.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = importing(tmp_path / "sft.jsonl")
+    assert (found.summary["trajectories"], found.summary["tasks"]) == (3, 2)
+
+
+def test_nested_columns_may_be_texts_and_a_saved_data_set_is_arrow(tmp_path: Path, importing) -> None:
+    talk = [{"role": "user", "content": "Fix x."}, {"role": "assistant", "content": "ok"}, {"role": "alien", "content": "?"}]
+    row = {"instance_id": "o__n-1", "messages": json.dumps(talk), "eval_logs": "SECRET", "resolved": 1}
+    row |= {"metadata": json.dumps({"teacher_model": "m", "model_patch": "d", "reference_patch": "SECRET"})}
+    other = {"instance_id": "o__n-2", "messages": json.dumps([*talk, talk[1]]), "resolved": -1}
+    table = pa.Table.from_pylist([row, {**row, **other}])
+    with pa.OSFile(str(tmp_path / "data-00000-of-00001.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table, max_chunksize=1)
+    found = importing(tmp_path)
+    assert [(t.policy, t.patch, t.resolved) for t in found.trajectories] == [("m", "d", True), ("m", "d", None)]
+    assert found.summary["removed"] == {"turn of an unknown role": 2, "column reference_patch": 2}
+    (tmp_path / "cut.arrow").write_bytes((tmp_path / "data-00000-of-00001.arrow").read_bytes()[:900])
+    assert importing(tmp_path).summary["skipped"] == {"not readable Arrow": 1}
+
+
+def test_every_row_of_no_format_counts(tmp_path: Path, importing) -> None:
+    good = {"instance_id": "o__n-1", "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "ok"}]}
+    (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in (good, {"a": 1}, {"a": 2}, {"a": 3})))
+    found = importing(tmp_path / "rows.jsonl").summary
+    assert (found["trajectories"], found["skipped"]) == (1, {"no known format": 3})
+    assert found["places"]["skipped"] == ["rows.jsonl:2: no known format"]
