@@ -7,6 +7,7 @@ store             Parquet files of trajectories, read and written whole or a row
 Reading those of others, in the order in which a file goes through it:
 containers        files of folders and archives, in order
 archives          members of zips and tars, safe whatever they hold
+compression       gzip, zstd, bzip2, xz: known by their first bytes
 entries           one file: read whole or by lines, damage and limits are refusals
 documents         files as records: JSON, JSON lines, Parquet, files that belong together
 reading           JSON as people leave it

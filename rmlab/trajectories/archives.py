@@ -1,4 +1,4 @@
-"""The members of a zip or a tar (plain, gz, zst), safe whatever the archive holds.
+"""The members of a zip or a tar (plain or packed), safe whatever the archive holds.
 
 Nothing is ever written under a name that an archive gives. A member of a zip is read from the zip; the members of a tar,
 which has no index, are copied behind one another into one temporary file. Links, names that leave the archive, archives in
@@ -6,7 +6,6 @@ archives and members over the limits are refused, each with its reason.
 """
 
 import contextlib
-import gzip
 import io
 import stat
 import tarfile
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rmlab.errors import DataError
+from rmlab.trajectories.compression import compression, unpacked
 from rmlab.trajectories.entries import DAMAGED, MB, Entry, Limits, Refusal, copy_bounded, first_line
 from rmlab.trajectories.places import ARCHIVES, Place
 
@@ -48,7 +48,7 @@ def _zip(archive: zipfile.ZipFile, place: Place, limits: Limits) -> Iterator[Ent
     for number, info in enumerate(sorted(archive.infolist(), key=lambda i: i.filename), 1):
         if info.is_dir():
             continue
-        where = _within(place, info.filename)
+        where = _within(place, _name(info))
         reason = _refusal(info.filename, stat.S_ISLNK(info.external_attr >> 16), info.file_size, limits)
         if reason is None and info.flag_bits & 1:
             reason = "encrypted"
@@ -58,6 +58,16 @@ def _zip(archive: zipfile.ZipFile, place: Place, limits: Limits) -> Iterator[Ent
         if reason is None and (total > limits.total or number > limits.members):
             reason = OVER_TOTAL
         yield Refusal(where, reason) if reason else Entry(where, info.file_size, partial(archive.open, info), limits)
+
+
+def _name(info: zipfile.ZipInfo) -> str:
+    """A member's name. Many tools write UTF-8 without saying so, and then it is read as the code page of the first PCs."""
+    if info.flag_bits & 0x800 or info.filename.isascii():
+        return info.filename
+    try:
+        return info.filename.encode("cp437").decode()
+    except UnicodeError:
+        return info.filename
 
 
 def _tar(path: Path, place: Place, limits: Limits, copy: IO[bytes]) -> list[Entry | Refusal]:
@@ -83,7 +93,7 @@ def _tar(path: Path, place: Place, limits: Limits, copy: IO[bytes]) -> list[Entr
                 start = copy.tell()
                 size = copy_bounded(stream, copy, limits.member)
                 found.append(Entry(where, size, partial(_Section, copy, start, size), limits))
-        if path.name.lower().endswith(".tar") and not _ended(path):
+        if not _ended(path):
             raise EOFError("no end mark")
     except DAMAGED as error:
         if not found:
@@ -94,24 +104,20 @@ def _tar(path: Path, place: Place, limits: Limits, copy: IO[bytes]) -> list[Entr
 
 @contextlib.contextmanager
 def _tar_stream(path: Path) -> Iterator[tarfile.TarFile]:
-    """The archive from front to end. gzip is unpacked here and not by tarfile, which takes a cut file for a whole one."""
-    name = path.name.lower()
+    """The archive from front to end. It is unpacked here and not by tarfile, which takes a cut file for a whole one."""
     with contextlib.ExitStack() as stack:
-        if name.endswith(".zst"):
-            import pyarrow as pa
-
-            packed = stack.enter_context(pa.OSFile(str(path)))
-            plain: Any = stack.enter_context(pa.CompressedInputStream(packed, "zstd"))
-        elif name.endswith("gz"):
-            plain = stack.enter_context(gzip.open(path))
-        else:
-            plain = stack.enter_context(path.open("rb"))
+        packed: Any = stack.enter_context(path.open("rb"))
+        kind = compression(packed.peek(8))
+        plain = stack.enter_context(unpacked(packed, kind)) if kind else packed
         yield stack.enter_context(tarfile.open(fileobj=plain, mode="r|"))
 
 
 def _ended(path: Path) -> bool:
-    """Whether a plain tar has its end mark, a block of zeros: one that was cut between two members has none."""
+    """Whether a plain tar has its end mark, a block of zeros: one that was cut between two members has none. A packed one
+    has its own end, which was read."""
     with path.open("rb") as file:
+        if compression(file.read(8)):
+            return True
         file.seek(-512, io.SEEK_END)
         return not any(file.read())
 

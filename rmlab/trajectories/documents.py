@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+from rmlab.trajectories.compression import compression, plain_name
 from rmlab.trajectories.entries import Entry, Refused
 from rmlab.trajectories.formats.chat import held_back, row_list
 from rmlab.trajectories.places import Place
@@ -93,8 +94,11 @@ def documents(unit: Unit) -> Iterator[Document | Damaged]:
 
 
 def _file(entry: Entry) -> Iterator[Document | Damaged]:
-    name = entry.place.name.lower()
+    name = plain_name(entry.place.name).lower()
     head = entry.head(HEAD)
+    if packed := compression(head):
+        entry = entry.unpacked(packed)
+        head = entry.head(HEAD)
     if head.startswith(b"PAR1") or head.startswith(ARROW):
         yield from _tables(entry, "Parquet" if head.startswith(b"PAR1") else "Arrow")
     elif name.endswith((".md", ".csv", ".txt", ".tsv")):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from rmlab.errors import DataError
+from rmlab.trajectories.compression import unpacked
 from rmlab.trajectories.places import Place
 
 MB = 1 << 20
@@ -54,6 +55,16 @@ class Entry:
     size: int
     _opener: Any = field(repr=False)
     _limits: Limits = field(repr=False, default_factory=Limits)
+
+    def unpacked(self, kind: str) -> "Entry":
+        """The content of a file that is packed by itself. Its size is then not known, and what is read is what counts."""
+
+        @contextlib.contextmanager
+        def opener() -> Iterator[IO[bytes]]:
+            with self._opener() as stream, unpacked(stream, kind) as plain:
+                yield plain
+
+        return Entry(self.place, self.size, opener, self._limits)
 
     def head(self, size: int) -> bytes:
         """The first bytes of the file. Raises Refused where it is damaged there."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from rmlab.errors import DataError
+from rmlab.trajectories.compression import plain_name
 from rmlab.trajectories.containers import batches
 from rmlab.trajectories.documents import Damaged, Document, documents, units
 from rmlab.trajectories.draft import Draft, NotATrajectory
@@ -143,7 +144,7 @@ class Reader:
         if isinstance(document.value, str):
             table = (
                 markdown_report(document.value, place)
-                if place.name.lower().endswith((".md", ".txt"))
+                if plain_name(place.name).lower().endswith((".md", ".txt"))
                 else csv_report(document.value, place)
             )
             stated = [table] if table else []

@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from rmlab.trajectories.compression import plain_name
 from rmlab.trajectories.reading import clean
 
-ENDINGS = (".traj.json", ".tar.gz", ".tar.zst", ".json", ".jsonl", ".ndjson", ".traj", ".parquet", ".zip", ".tgz", ".md", ".csv")
-ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst")
+ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
+ENDINGS = (".traj.json", ".json", ".jsonl", ".ndjson", ".traj", ".parquet", ".arrow", ".md", ".csv")
 # Folders and files that every harness makes: they name no run.
 COMMON = frozenset(
     {
@@ -99,8 +100,9 @@ class Place:
 
 def stem(name: str) -> str:
     """A file's name without the ending of a format or container."""
-    lower = name.lower()
-    found = next((ending for ending in ENDINGS if lower.endswith(ending)), "")
+    archive = max((ending for ending in ARCHIVES if name.lower().endswith(ending)), key=len, default="")
+    name = (name[: len(name) - len(archive)] or name) if archive else plain_name(name)
+    found = next((ending for ending in ENDINGS if not archive and name.lower().endswith(ending)), "")
     return name[: len(name) - len(found)] or name
 
 

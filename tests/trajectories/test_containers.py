@@ -1,6 +1,10 @@
 """Archives, kind and hostile: everything is read or refused with a reason, and nothing is written anywhere."""
 
+import bz2
+import gzip
 import io
+import json
+import lzma
 import os
 import tarfile
 import zipfile
@@ -53,6 +57,8 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
     "x.tar.gz": lambda p: tarred(p, FILES, "w:gz"),
     "x.tgz": lambda p: tarred(p, FILES, "w:gz"),
     "x.tar.zst": lambda p: zst(p, FILES),
+    "x.tar.bz2": lambda p: tarred(p, FILES, "w:bz2"),
+    "x.tar.xz": lambda p: tarred(p, FILES, "w:xz"),
     "folder": lambda p: folder(p, FILES),
 }
 
@@ -82,6 +88,33 @@ def test_every_container_gives_the_same_files(name: str, tmp_path: Path) -> None
             with one.seekable() as stream:
                 assert stream.read() == FILES[one.place.path] == b"".join(one.lines())
             assert (one.head(3), str(one.place)) == (FILES[one.place.path][:3], f"{name}/{one.place.path}")
+
+
+def test_names_in_utf8_that_a_zip_does_not_mark_as_such(tmp_path: Path) -> None:
+    path = zipped(tmp_path / "x.zip", {"é ü.txt": b"x"})
+    data = bytearray(path.read_bytes())
+    for sign, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
+        at = data.index(sign) + flags
+        assert data[at + 1] & 0x08
+        data[at + 1] ^= 0x08
+    path.write_bytes(bytes(data))
+    assert listed(path) == ({"é ü.txt": b"x"}, {})
+
+
+@pytest.mark.parametrize("ending", ["gz", "zst", "bz2", "xz"])
+def test_files_that_are_packed_by_themselves(ending: str, tmp_path: Path, importing) -> None:
+    talk = [{"role": "user", "content": "Fix x."}, {"role": "assistant", "content": "ok"}]
+    rows = "".join(json.dumps({"messages": talk, "instance_id": f"o__n-{n}", "patch": str(n)}) + "\n" for n in range(3)).encode()
+    path = tmp_path / f"run.jsonl.{ending}"
+    packed = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": lambda b: pa.Codec("zstd").compress(b, asbytes=True)}
+    path.write_bytes(packed[ending](rows))
+    found = importing(path)
+    assert [(t.task_id, t.policy) for t in found.trajectories] == [("o__n-0", "run"), ("o__n-1", "run"), ("o__n-2", "run")]
+    whole = path.read_bytes()
+    for cut in range(6, len(whole) - 1, 7):
+        path.write_bytes(whole[:cut])
+        damaged = importing(path).summary
+        assert sum(damaged["skipped"].values()) == 1, (cut, damaged)
 
 
 def test_archives_in_a_folder_are_opened_and_those_in_archives_are_not(tmp_path: Path) -> None:
@@ -155,7 +188,7 @@ def test_a_zip_that_lies_about_a_size_gives_no_more_than_it_says(tmp_path: Path)
     assert (read, list(refused)) == ({}, ["a.json"])
 
 
-@pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz", "x.tar.zst"])
+@pytest.mark.parametrize("name", ["x.zip", "x.tar", "x.tar.gz", "x.tar.zst", "x.tar.bz2", "x.tar.xz"])
 def test_a_cut_archive_says_so_and_gives_what_stands_before(name: str, tmp_path: Path) -> None:
     path = MAKERS[name](tmp_path / name)
     whole = path.read_bytes()
