@@ -109,8 +109,9 @@ def main(
     runner = _given(launcher, plan, workers, batch) if launcher is not None else _launcher(
         plan, where, [text for text in settings if not text.startswith("hydra/launcher=")], workers)
     lock = runs_folder() / "locks" / f"sweep-{plan.spec.name}-{plan.spec.preset}.lock"
-    from rmlab.ablation.running import run_cells
+    from rmlab.ablation.running import begin, run_cells
 
+    begin(plan.cells, Store.existing(plan.uri), runner, redo)
     store = Store.open(plan.uri)
     with exclusive(lock, f"sweep {plan.spec.name} at preset {plan.spec.preset}", patience=0):
         try:

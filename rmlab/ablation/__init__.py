@@ -15,6 +15,7 @@ search, study   a search under way, and the study that proposes its trials
 single          one run by itself, beside sweeps
 launching       what every launcher takes and gives: jobs and events
 processes       one process a cell, W at once, that end when the parent does
+shared, preload  what all cells read alike, read once by the fork server
 slurm           cells as jobs of Slurm
 ray_cluster     cells as tasks of a Ray cluster
 through_hydra   cells through any launcher of Hydra

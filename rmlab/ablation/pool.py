@@ -60,11 +60,11 @@ def read_index(path: Path | str) -> PoolIndex:
     if not path.is_file():
         raise DataError(f"{path}: there is no such file. `rmlab collect` writes one; data.path names it.")
     state = path.stat()
-    return _read_index(path.resolve(), state.st_mtime_ns, state.st_size)
+    return _read_index(path.resolve(), (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino))
 
 
 @lru_cache(maxsize=4)
-def _read_index(path: Path, modified_ns: int, size: int) -> PoolIndex:
+def _read_index(path: Path, state: tuple[int, ...]) -> PoolIndex:
     try:
         with pq.ParquetFile(path) as file:  # read_table would import pandas
             table = file.read(columns=COLUMNS, use_threads=False)

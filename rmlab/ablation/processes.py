@@ -1,8 +1,8 @@
 """One process a job, W at once, on this machine: nothing of one run (memory, seeds, threads) is left for the next.
 
-The processes are forked from a fork server that has imported the heavy modules once and has done nothing else: no CUDA, no
-thread of its own. Where there are GPUs, each process sees the one that was leased for it. They end when the parent ends, also
-when it is killed with -9.
+The processes are forked from a fork server that has imported the heavy modules once, has read what all of them read (`shared`),
+and has done nothing else: no CUDA, no thread of its own but Arrow's, which are made anew in a fork. Where there are GPUs, each
+process sees the one that was leased for it. They end when the parent ends, also when it is killed with -9.
 """
 
 import ctypes
@@ -14,12 +14,14 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import TYPE_CHECKING
 
 from rmlab.ablation.gpus import VISIBLE, Gpus, visible_gpus
 from rmlab.ablation.launching import Event, Job, Supply, answer, event
+from rmlab.ablation.shared import MODULE, Reading, announced
 from rmlab.paths import runs_folder
 from rmlab.progress import report_to
 
@@ -51,11 +53,9 @@ class LocalLauncher:
     tick_seconds: float = 0.5
 
     def run(self, supply: Supply, preload: Sequence[str]) -> Iterator[Event | None]:
-        """As `Launcher.run`. The fork server starts with the first job of this process and imports `preload` then."""
+        """As `Launcher.run`. A fork server that was not started before (`start_fork_server`) imports `preload` and reads nothing."""
         context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([*preload, __name__])
-        for name, value in ONE_THREAD.items():
-            os.environ.setdefault(name, value)
+        start_fork_server(preload)
         running = list[_Running]()
         try:
             while running or supply.is_open():
@@ -103,6 +103,18 @@ class LocalLauncher:
     def _free(self, one: _Running) -> None:
         if self.gpus and one.gpu is not None:
             self.gpus.give_back(one.gpu)
+
+
+def start_fork_server(preload: Sequence[str], reads: Sequence[Reading] = ()) -> None:
+    """Starts the fork server of this process and returns at once, while it imports and reads. One that runs stays as it is.
+
+    preload: modules; one that is not installed is passed over. reads: what its cells find read (`rmlab.ablation.shared`).
+    """
+    for name, value in ONE_THREAD.items():
+        os.environ.setdefault(name, value)
+    multiprocessing.set_forkserver_preload([*preload, __name__, MODULE])
+    with announced(reads):
+        forkserver.ensure_running()
 
 
 def local_launcher(config: "DictConfig", workers: int | None = None) -> LocalLauncher:

@@ -14,7 +14,8 @@ from typing import Literal
 
 from rmlab.ablation.board import Board, CellState
 from rmlab.ablation.launching import HEAVY, Event, Job, Jobs, Launcher
-from rmlab.ablation.processes import LocalLauncher
+from rmlab.ablation.processes import LocalLauncher, start_fork_server
+from rmlab.ablation.shared import readings
 from rmlab.ablation.sweeps import Cell, plain
 from rmlab.configuration import load_program
 from rmlab.errors import DataError, RmlabError, UsageError
@@ -77,6 +78,16 @@ def run_cells(
                 sweep.take(event)
         left = [c.name for key in missing if key not in sweep.settled for c in sweep.of_hash[key]]
     return Outcome(sweep.ran, sweep.failed, left)
+
+
+def begin(cells: Sequence[Cell], store: Store | None, launcher: Launcher, redo: Redo = lambda run: False) -> None:
+    """Starts the fork server where cells will be forked from it, so that it imports and reads while this process does the same."""
+    known = cell_runs(store).finished
+    wanted = {cell.identity.config_hash for cell in cells if (run := known.get(cell.identity.config_hash)) is None or redo(run)}
+    if wanted and isinstance(launcher, LocalLauncher):
+        program = load_program(cells[0].sweep.program)
+        reads = readings([cell.config for cell in cells if cell.identity.config_hash in wanted], getattr(program, "SHARED", {}))
+        start_fork_server(getattr(program, "PRELOAD", HEAVY), reads)
 
 
 class SweepUnderWay:

@@ -10,6 +10,7 @@ encoding      text to token ids, once for all cells; what does not fit the conte
 answer        YES and NO are one token each, proven in context
 objective     what is learned: an answer, a number, which of two; smoothing, difficulty
 scoring       scores by batches of tokens
+proven        the pool, read and proven once a process or once a launcher
 material      what cells are made from: the pool proven, its parts as token ids
 verifier      model, tokenizer and how it is asked, as one folder
 run_record    what a run leaves in the tracking store

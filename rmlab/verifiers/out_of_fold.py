@@ -23,7 +23,8 @@ from rmlab.verifiers.baselines import Reason, score_baselines
 from rmlab.verifiers.config import EvaluationConfig, PromptConfig
 from rmlab.verifiers.encoding import Encoded, encode
 from rmlab.verifiers.leaks import check_leaks
-from rmlab.verifiers.material import READ, Material, check_pretraining, evaluated
+from rmlab.verifiers.material import Material, check_pretraining, evaluated
+from rmlab.verifiers.proven import READ
 from rmlab.verifiers.tokens import verifier_tokenizer
 
 
