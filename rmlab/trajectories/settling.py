@@ -119,6 +119,7 @@ def settle(found: Found, source: str = "") -> Settled:
             folders[i] | tokens([policy[i]]),
             None if d.resolved is None else (d.resolved, d.label_source or str(d.place)),
             d.joins,
+            d.policy,
         )
         for i, d in enumerate(drafts)
     ]

@@ -33,7 +33,7 @@ def summary(settled: Settled) -> dict[str, Any]:
         "ambiguous": len(joined.ambiguous),
         "not_evaluated": dict(sorted(joined.unfinished.items())),
         "mended": len(found.mended),
-        "notes": [f"{r.place}: {r.note}" for r in found.reports if r.note],
+        "notes": [*(f"{r.place}: {r.note}" for r in found.reports if r.note), *joined.notes],
         "outcomes_in_prompts": len(found.leaks),
         "hidden_tests_named": len(settled.hidden_seen),
         "places": {

@@ -189,6 +189,20 @@ def test_a_report_of_another_run_in_the_same_folder_labels_nobody() -> None:
     assert set(join([mine], [report("results.json", {A: True}, system="MINE")]).label) == {0}
 
 
+def test_a_report_of_another_model_in_the_same_folder_labels_nobody() -> None:
+    place = Place("run.zip", f"mine/{A}.json")
+    mine = Attempt(0, A, "0", place, tokens(["run", "mine", "deepseek/deepseek-reasoner"]), model="deepseek/deepseek-reasoner")
+    other = report("mine/deepseek__deepseek-chat.dev.json", {A: True})
+    found = join([mine], [other])
+    assert (found.label, found.conflicts) == ({}, [])
+    assert "is about deepseek__deepseek-chat, 1 attempts beside it are of deepseek/deepseek-reasoner" in found.notes[0]
+    for name in ("deepseek__deepseek-reasoner.dev.json", "openrouter__deepseek__deepseek-reasoner-0528.json", "x.dev.json", "results.json"):
+        assert set(join([mine], [report(f"mine/{name}", {A: True})]).label) == {0}, name
+    logs = report(f"mine/logs/run_evaluation/dev/deepseek__deepseek-chat/{A}/report.json", {A: True})
+    assert join([mine], [logs]).label == {}
+    assert set(join([mine], [report("deepseek__deepseek-chat.json", {A: True}, explicit=True)]).label) == {0}  # the user's word
+
+
 def test_named_reports_are_taken_wherever_they_lie_and_never_outvote() -> None:
     mine = attempt(0, A, "mine")
     assert set(join([mine], [report("elsewhere/x.json", {A: True}, explicit=True)]).label) == {0}

@@ -4,10 +4,12 @@ A report is about one run. Its names are its folders, the parts of its file's na
 are its folders, its policy and its run. A report is taken for the attempts that share most of its names, and an attempt
 takes the reports that share most of its own, and those that carry no name but its own: so `model.run_2.json` labels the
 attempts under `run_2/` alone, and `results.json` beside both runs neither. A report on several systems labels only attempts
-that carry the system's name. Nothing is guessed: where one statement would label two different attempts, or two reports
+that carry the system's name, and one that names a model by its provider (`deepseek__deepseek-chat.run.json`) none that state
+another model of a provider. Nothing is guessed: where one statement would label two different attempts, or two reports
 disagree, the attempts stay unlabelled and both are named. Copies of one attempt are one attempt here.
 """
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,7 +21,7 @@ from rmlab.trajectories.places import Place, token, tokens
 @dataclass(frozen=True)
 class Attempt:
     """What is joined: an attempt's task and names. content: equal for copies. own: the outcome that its own record states,
-    and where. joins: whether other files may label it."""
+    and where. joins: whether other files may label it. model: the model that its own record states."""
 
     key: int
     task: str
@@ -28,16 +30,19 @@ class Attempt:
     names: frozenset[str]
     own: tuple[bool, str] | None = None
     joins: bool = True
+    model: str = ""
 
 
 @dataclass
 class Joined:
-    """label: attempt's key → outcome and its source. conflicts, ambiguous: one line each, with both places."""
+    """label: attempt's key → outcome and its source. conflicts, ambiguous: one line each, with both places. notes: reports
+    of another model than that of the attempts beside them."""
 
     label: dict[int, tuple[bool, str]] = field(default_factory=dict)
     conflicts: list[str] = field(default_factory=list)
     ambiguous: list[str] = field(default_factory=list)
     unfinished: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
 
 
 def names_of_report(report: Report) -> frozenset[str]:
@@ -46,6 +51,21 @@ def names_of_report(report: Report) -> frozenset[str]:
     if report.kind == "report.json" and report.place.path:
         folders = folders[:-1]
     return tokens([*folders, *report.place.stem.split("."), report.place.stem, *report.names, report.system])
+
+
+def models_of_report(report: Report) -> list[str]:
+    """The full names of models (with their provider) by which a report goes: stated, or where the harness writes them."""
+    folders = report.place.folders
+    written = [report.place.stem.split(".")[0], *(folders[-2:-1] if "run_evaluation" in folders else ())]
+    return [name for name in (*report.names, *written) if "/" in name or "__" in name]
+
+
+def another_model(models: Sequence[str], model: str) -> bool:
+    """Whether a report is about other models than the attempt's. Names without a provider decide nothing."""
+    if not models or "/" not in model:
+        return False
+    own, whole = token(model.rsplit("/", 1)[-1]), token(model)
+    return not any(own in token(name) or token(re.split("/|__", name)[-1]) in whole for name in models)
 
 
 def join(attempts: Sequence[Attempt], reports: Sequence[Report]) -> Joined:
@@ -64,8 +84,12 @@ def join(attempts: Sequence[Attempt], reports: Sequence[Report]) -> Joined:
     result = Joined()
     for report, share in zip(reports, shared, strict=True):
         top = max(share.values(), default=0)
+        models = models_of_report(report)
+        others: Counter[str] = Counter()
         for task in sorted({*report.outcome, *report.unfinished, *report.contradictions} & by_task.keys()):
             takers = [a for a in by_task[task] if _takes(report, share[a.names], top, best_of[a.names], a)]
+            others.update(a.model for a in takers if not report.explicit and another_model(models, a.model))
+            takers = [a for a in takers if report.explicit or not another_model(models, a.model)]
             meant = len({a.content for a in takers})
             if not takers:
                 continue
@@ -79,6 +103,11 @@ def join(attempts: Sequence[Attempt], reports: Sequence[Report]) -> Joined:
                 result.ambiguous.append(f"{task}: {source} states one outcome, {meant} attempts could be meant ({places})")
             else:
                 found[takers[0].content].append((report.outcome[task], source))
+        if others:
+            result.notes.append(
+                f"{report.place} is about {models[0]}, {others.total()} attempts beside it are of {min(others)}: not taken for them; "
+                "name it behind --labels if they are meant"
+            )
     copies: dict[str, list[Attempt]] = defaultdict(list)
     for attempt in attempts:
         copies[attempt.content].append(attempt)
