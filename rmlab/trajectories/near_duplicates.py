@@ -7,19 +7,23 @@ of a split. MinHash as in Broder 1997; banding as in Leskovec, Rajaraman and Ull
 import hashlib
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rmlab.trajectories.record import Trajectory
+
 WORD = re.compile(r"\w+")
 MARKED = re.compile(r"<(issue_description|pr_description|task|issue)>\s*(.*?)\s*</\1>", re.DOTALL)
 SHINGLE = 5  # words
 BANDS, ROWS = 32, 4  # 128 hashes: a pair of overlap 0.8 is a candidate with probability 1 - 1e-7, one of 0.3 with 0.23
-COMMON = 0.1
+LEAST = 0.8  # overlap from which issues count as the same
+COMMON, FEW = 0.1, 5  # what stands in over this share of all issues, and in more than so many (or half of them), tells none apart
 FEWEST = 3  # shingles: of a shorter issue ("fix the bug") nothing can be said
-PRIME = (1 << 61) - 1
+
+Hashes = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)
@@ -40,59 +44,109 @@ def issue_of(message: str) -> str:
     return re.split(r"\nINSTRUCTIONS?:", rest, maxsplit=1)[0] if mark else message
 
 
-def near_duplicates(issues: Mapping[str, str], least: float = 0.8) -> list[Near]:
-    """Pairs of tasks whose issues overlap by at least `least`, in the order of their names. issues: task → text."""
-    shingles = _without_common({task: _shingles(text) for task, text in sorted(issues.items())})
-    tasks = [task for task, found in shingles.items() if len(found) >= FEWEST]
-    signature_TH = np.stack([_signature(shingles[task]) for task in tasks]) if tasks else np.zeros((0, BANDS * ROWS), np.uint64)
-    candidates: set[tuple[int, int]] = set()
-    for band in range(BANDS):
-        buckets: dict[bytes, list[int]] = defaultdict(list)
-        for number, row in enumerate(signature_TH[:, band * ROWS : (band + 1) * ROWS]):
-            buckets[row.tobytes()].append(number)
-        for same in buckets.values():
-            candidates.update((a, b) for i, a in enumerate(same) for b in same[i + 1 :])
-    found = []
-    for a, b in sorted(candidates):
-        overlap = _overlap(shingles[tasks[a]], shingles[tasks[b]])
-        if overlap >= least:
-            found.append(Near(tasks[a], tasks[b], overlap))
+def issues_of(trajectories: Iterable[Trajectory]) -> dict[str, str]:
+    """task → issue, as the first attempt at it shows it."""
+    found: dict[str, str] = {}
+    for trajectory in trajectories:
+        if trajectory.task_id not in found:
+            found[trajectory.task_id] = issue_of(next((m.content for m in trajectory.messages if m.role == "user"), ""))
     return found
 
 
-def _shingles(text: str) -> NDArray[np.uint64]:
-    """Hashes of the runs of SHINGLE words, unique and sorted; a shorter text is one shingle."""
-    words = [word.lower() for word in WORD.findall(text)]
-    runs = {" ".join(words[i : i + SHINGLE]) for i in range(max(len(words) - SHINGLE + 1, 1))} if words else set()
-    hashes = [int.from_bytes(hashlib.blake2b(run.encode("utf-8", "replace"), digest_size=4).digest(), "big") for run in runs]
-    return np.unique(np.array(hashes, dtype=np.uint64))
+def near_duplicates(issues: Mapping[str, str], least: float = LEAST, apart: Mapping[str, str] | None = None) -> list[Near]:
+    """Pairs of tasks whose issues overlap by at least `least`, in the order of their names. issues: task → text.
+
+    apart: task → where it lies; then only pairs that lie in two places are looked for. Of issues that are the same word for word
+    (in one place) the first stands for the others, which are paired with it alone: a text that a thousand tasks share is no half
+    million of pairs.
+    """
+    words = _Words()
+    shingles = _without_common({task: words.shingles(text) for task, text in sorted(issues.items())})
+    alike: dict[tuple[bytes, str], list[str]] = defaultdict(list)
+    for task, own in shingles.items():
+        if len(own) >= FEWEST:
+            alike[own.tobytes(), apart[task] if apart else ""].append(task)
+    groups, places = list(alike.values()), [place for _, place in alike]
+    first = [group[0] for group in groups]
+    found = [] if apart else [Near(group[0], other, 1.0) for group in groups for other in group[1:]]
+    signature_TH = np.stack([_signature(shingles[task]) for task in first]) if first else np.zeros((0, BANDS * ROWS), np.uint64)
+    for i, j in _candidates(signature_TH, places if apart else None):
+        overlap = _overlap(shingles[first[i]], shingles[first[j]])
+        if overlap >= least:
+            found.append(Near(min(first[i], first[j]), max(first[i], first[j]), overlap))
+    return sorted(found, key=lambda near: (near.a, near.b))
 
 
-def _without_common(shingles: dict[str, NDArray[np.uint64]]) -> dict[str, NDArray[np.uint64]]:
-    """Without what stands in over COMMON of all issues: an agent's instructions, a template's questions."""
-    if len(shingles) < 20:
+class _Words:
+    """Hashes of words, each looked up once: issues share most of theirs."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, int] = {}
+
+    def shingles(self, text: str) -> Hashes:
+        """Hashes of the runs of SHINGLE words, unique and sorted; a shorter text is one shingle."""
+        known, hashes = self.known, []
+        for word in WORD.findall(text.lower()):
+            if word not in known:
+                known[word] = int.from_bytes(hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=8).digest(), "big")
+            hashes.append(known[word])
+        if not hashes:
+            return np.zeros(0, dtype=np.uint64)
+        word_W = np.array(hashes, dtype=np.uint64)
+        runs = max(len(word_W) - SHINGLE + 1, 1)
+        run_R = np.zeros(runs, dtype=np.uint64)
+        for place in range(min(SHINGLE, len(word_W))):  # a polynomial of the words' hashes: their order counts
+            run_R = run_R * _BASE + word_W[place : place + runs]
+        return np.unique(run_R)
+
+
+def _without_common(shingles: dict[str, Hashes]) -> dict[str, Hashes]:
+    """Without what stands in too many issues (COMMON, FEW): an agent's instructions, a template's questions."""
+    if len(shingles) < 4:
         return shingles
     values, counts = np.unique(np.concatenate(list(shingles.values())), return_counts=True)
-    common = values[counts > COMMON * len(shingles)]
-    return {task: np.setdiff1d(found, common, assume_unique=True) for task, found in shingles.items()}
+    common = values[counts > max(COMMON * len(shingles), min(len(shingles) / 2, FEW))]
+    if not len(common):
+        return shingles
+    return {task: found[common[np.searchsorted(common, found).clip(max=len(common) - 1)] != found] for task, found in shingles.items()}
 
 
-def _signature(shingles: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The least value of each of the BANDS * ROWS hashes over the shingles."""
+def _signature(shingles: Hashes) -> Hashes:
+    """The least value of each of the BANDS * ROWS hashes over the shingles (multiply-add-shift, Dietzfelbinger 1996)."""
     least = np.full(BANDS * ROWS, np.iinfo(np.uint64).max, dtype=np.uint64)
-    for start in range(0, len(shingles), 4096):  # a long text's table of hashes stays small
-        part = shingles[start : start + 4096]
-        # shingles < 2^32 and multipliers < 2^31: the product fits 64 bits, and the modulus is a prime above both
-        table = (part[:, None] * _MULTIPLY[None, :] + _ADD[None, :]) % np.uint64(PRIME)
+    for start in range(0, len(shingles), 1024):  # the table of a long text's hashes stays in a core's cache
+        table = shingles[start : start + 1024, None] * _MULTIPLY[None, :]
+        table += _ADD[None, :]
         least = np.minimum(least, table.min(axis=0))
-    return least
+    return least >> np.uint64(32)  # the upper half is the one that depends on all bits
 
 
-def _overlap(a: NDArray[np.uint64], b: NDArray[np.uint64]) -> float:
+def _candidates(signature_TH: Hashes, places: Sequence[str] | None) -> Iterator[tuple[int, int]]:
+    """Pairs of rows that agree in all hashes of a band, each once; where places are given, pairs of two places."""
+    seen: set[tuple[int, int]] = set()
+    for band in range(BANDS):
+        key_T = signature_TH[:, band * ROWS] * _BASE
+        for row in range(1, ROWS):
+            key_T = (key_T + signature_TH[:, band * ROWS + row]) * _BASE
+        order_T = np.argsort(key_T, kind="stable")
+        edges = np.flatnonzero(np.diff(key_T[order_T])) + 1
+        for bucket in np.split(order_T, edges):
+            if len(bucket) < 2:
+                continue
+            same = bucket.tolist()
+            for number, i in enumerate(same):
+                for j in same[number + 1 :]:
+                    if (places is None or places[i] != places[j]) and (i, j) not in seen:
+                        seen.add((i, j))
+                        yield i, j
+
+
+def _overlap(a: Hashes, b: Hashes) -> float:
     shared = len(np.intersect1d(a, b, assume_unique=True))
     return shared / (len(a) + len(b) - shared)
 
 
+_BASE = np.uint64(0x9E3779B97F4A7C15)
 _RNG = np.random.default_rng(0)
-_MULTIPLY = _RNG.integers(1, 1 << 31, BANDS * ROWS, dtype=np.uint64)
-_ADD = _RNG.integers(0, 1 << 31, BANDS * ROWS, dtype=np.uint64)
+_MULTIPLY = _RNG.integers(0, 1 << 63, BANDS * ROWS, dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+_ADD = _RNG.integers(0, 1 << 63, BANDS * ROWS, dtype=np.uint64)

@@ -1,19 +1,31 @@
-"""Do the five parts stay apart? No cluster may lie in two of them."""
+"""Do the five parts stay apart? No cluster may lie in two of them, and no issue that is nearly the same."""
 
 from collections.abc import Iterable
 
 from rmlab.errors import DataError
+from rmlab.trajectories.near_duplicates import LEAST, issues_of, near_duplicates
 from rmlab.trajectories.record import Trajectory
+
+WHY = "what a verifier learns from would be what it is judged on."
 
 
 def check_parts(trajectories: Iterable[Trajectory]) -> None:
-    """Raises DataError that names a cluster which lies in more than one part, and how many do. No part counts as none."""
-    parts_of: dict[str, set[str]] = {}
-    for trajectory in trajectories:
-        if trajectory.split is not None:
-            parts_of.setdefault(trajectory.cluster, set()).add(trajectory.split)
-    mixed = sorted(cluster for cluster, parts in parts_of.items() if len(parts) > 1)
-    if mixed:
-        parts = " and ".join(sorted(parts_of[mixed[0]]))
-        raise DataError(f"cluster {mixed[0]} lies in the parts {parts} ({len(mixed)} clusters are mixed): "
-                        "what a verifier learns from would be what it is judged on. Split the pool by cluster again.")
+    """Proves that parts share no cluster, no task, and no issue that is nearly the same. No part counts as none.
+
+    Raises DataError that names the first in more than one part (of two issues also how much they overlap), and how many are.
+    """
+    parted = [t for t in trajectories if t.split is not None]
+    for what in ("cluster", "task_id"):
+        parts_of: dict[str, set[str]] = {}
+        for trajectory in parted:
+            parts_of.setdefault(getattr(trajectory, what), set()).add(str(trajectory.split))
+        if mixed := sorted(name for name, parts in parts_of.items() if len(parts) > 1):
+            word, parts = what.removesuffix("_id"), " and ".join(sorted(parts_of[mixed[0]]))
+            raise DataError(f"{word} {mixed[0]} lies in the parts {parts} ({len(mixed)} {word}s are mixed): {WHY} "
+                            "Split the pool by cluster again.")
+    part = {t.task_id: str(t.split) for t in parted}
+    if near := near_duplicates(issues_of(parted), apart=part):
+        worst = max(near, key=lambda pair: pair.overlap)
+        raise DataError(f"tasks {worst.a} ({part[worst.a]}) and {worst.b} ({part[worst.b]}) have nearly the same issue (overlap "
+                        f"{worst.overlap:.2f}, {LEAST:g} is too much; {len(near)} such pairs lie in two parts): {WHY} Split the "
+                        "pool again: `rmlab trajectories split` keeps such tasks together.")
