@@ -162,7 +162,7 @@ def _parquet(stream: IO[bytes], size: int) -> Iterator[tuple[Any, int]]:
     import pyarrow.parquet as pq
 
     file = pq.ParquetFile(stream)
-    columns = [name for name in file.schema_arrow.names if not held_back(name)]
+    columns = _wanted(file.schema_arrow)
     for batch in file.iter_batches(batch_size=16, columns=columns):
         yield batch, size // max(file.metadata.num_rows, 1)
 
@@ -171,9 +171,17 @@ def _arrow(stream: IO[bytes], size: int) -> Iterator[tuple[Any, int]]:
     import pyarrow as pa
 
     for batch in pa.ipc.open_stream(stream):
-        columns = [name for name in batch.schema.names if not held_back(name)]
+        columns = _wanted(batch.schema)
         for start in range(0, batch.num_rows, 16):
             yield batch.select(columns).slice(start, 16), size // max(batch.num_rows, 1)
+
+
+def _wanted(schema: Any) -> list[str]:
+    """The columns to read: none that holds an outcome in words, and no token ids, which are a copy of the text."""
+    import pyarrow as pa
+
+    ids = [f.name for f in schema if pa.types.is_list(f.type) and pa.types.is_integer(f.type.value_type)]
+    return [name for name in schema.names if not held_back(name) and name not in ids]
 
 
 def _present(value: Any) -> Any:

@@ -224,9 +224,15 @@ def test_rows_that_name_no_task_are_told_apart_by_their_issue(tmp_path: Path, im
     assert (found.summary["trajectories"], found.summary["tasks"]) == (3, 2)
 
 
+def test_what_an_agent_without_tool_calls_saw_is_an_observation() -> None:
+    talk = [("system", "S"), ("user", "Fix x."), ("ai", "See\n```\nls\n```"), ("user", "a.py"), ("ai", "ok"), ("tool", "t"), ("user", "u")]
+    draft = read({"instance_id": "o__n-1", "trajectory": [{"role": role, "text": text} for role, text in talk]})
+    assert [m.role for m in draft.messages] == ["system", "user", "assistant", "tool", "assistant", "tool", "user"]
+
+
 def test_nested_columns_may_be_texts_and_a_saved_data_set_is_arrow(tmp_path: Path, importing) -> None:
     talk = [{"role": "user", "content": "Fix x."}, {"role": "assistant", "content": "ok"}, {"role": "alien", "content": "?"}]
-    row = {"instance_id": "o__n-1", "messages": json.dumps(talk), "eval_logs": "SECRET", "resolved": 1}
+    row = {"instance_id": "o__n-1", "messages": json.dumps(talk), "eval_logs": "SECRET", "input_ids": [1, 2], "resolved": 1}
     row |= {"metadata": json.dumps({"teacher_model": "m", "model_patch": "d", "reference_patch": "SECRET"})}
     other = {"instance_id": "o__n-2", "messages": json.dumps([*talk, talk[1]]), "resolved": -1}
     table = pa.Table.from_pylist([row, {**row, **other}])

@@ -3,6 +3,7 @@
 Columns are taken by their names, whichever set they come from (SWE-smith, SWE-Gym, nebius SWE-rebench and SWE-agent, R2E-Gym,
 Open-SWE-Traces, CoderForge). The outcome is read from `resolved`, `target`, `reward` or `rewards`; what holds it otherwise
 (`eval_logs`, `test_result`, `metadata.reference_patch`, `pred_passes_gen_tests`) is never kept. -1 means unknown.
+Observations have the role `user` in sets without tool calls; they are read as `tool`.
 """
 
 import json
@@ -68,6 +69,7 @@ class ChatRows:
         judged = next((m.content for m in messages if m.role == "user" and LOG in m.content), "")
         if judged:
             messages = _logged(judged)
+        messages = _observed(messages)
         patch = (
             clean(
                 first_text(
@@ -111,6 +113,12 @@ class ChatRows:
         if judged and resolved is None and not first_text(*(row.get(key) for key in TASKS)):
             raise NotATrajectory("a verifier's conversation")
         return proven(draft)
+
+
+def _observed(messages: list[Message]) -> list[Message]:
+    """A user's turn right behind the agent's is what the environment showed: nobody else talks to these agents."""
+    pairs = zip([None, *messages], messages, strict=False)
+    return [Message("tool", m.content) if m.role == "user" and before and before.role == "assistant" else m for before, m in pairs]
 
 
 def _unnamed(messages: list[Message], place: Place) -> str:
