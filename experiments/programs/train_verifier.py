@@ -36,6 +36,7 @@ from rmlab.tracking.origin import origin_tags
 from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig, canonical
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import SEMANTICS, EvaluationConfig, ObjectiveConfig, PromptConfig
+from rmlab.verifiers.tokens import lesson_part
 
 if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
@@ -80,7 +81,8 @@ def identity(config: DictConfig) -> Identity:
     if config.model.pretrained:
         tokenizer = folder_identity(Path(config.model.pretrained))
     else:
-        tokenizer = tokenizer_identity(config.model.tokenizer, index.part("supervised"), tokenizers.SEMANTICS)
+        lessons = index.part(lesson_part({row.split for row in index.rows}))
+        tokenizer = tokenizer_identity(config.model.tokenizer, lessons, tokenizers.SEMANTICS)
     pool = index.fingerprint
     if config.data.hidden_tests is not None:  # other labels: they follow from the pool, the tests and how they are taken
         pool = fingerprint([pool, _file_identity(Path(config.data.tasks)), weak_tests.SEMANTICS])

@@ -17,7 +17,7 @@ from rmlab.trajectories.store import TrajectorySet, read_trajectories
 from rmlab.verifiers.config import EvaluationConfig, PromptConfig
 from rmlab.verifiers.encoding import Encoded, encode
 from rmlab.verifiers.leaks import check_leaks
-from rmlab.verifiers.tokens import verifier_tokenizer
+from rmlab.verifiers.tokens import lesson_part, verifier_tokenizer
 from rmlab.verifiers.visibility import visible
 
 READ: tuple[Part, ...] = ("supervised", "verifier", "validation", "evaluation")
@@ -69,7 +69,8 @@ def read_material(path: Path, model: ModelConfig, prompt: PromptConfig, evaluati
     if model.pretrained:
         tokenizer = load_tokenizer(Path(model.pretrained))
     else:
-        tokenizer = verifier_tokenizer(read.part("supervised").trajectories, model.tokenizer, cache / "tokenizers")
+        lessons = read.part(lesson_part({t.split for t in read.trajectories}))
+        tokenizer = verifier_tokenizer(lessons.trajectories, model.tokenizer, cache / "tokenizers")
     judged = evaluated(read.part("evaluation").trajectories, evaluation, evaluation.tasks)
     watched = evaluated(read.part("validation").trajectories, evaluation, evaluation.validation_tasks)
     if not judged:
