@@ -106,6 +106,8 @@ def series(
     for level in levels:
         for cell in sweep.at(level, arm):
             value, interval = cell.report[metric], cell.report["ci95"].get(metric) or (None, None)
+            if value is None:
+                continue  # undefined, a within-task AUC of single attempts, say
             axis.plot(beside(place[level]), value, ".", color=colour, markersize=3, alpha=0.7)
             rows.append(
                 {

@@ -10,12 +10,13 @@ WORDS = {"auc_within_task": "AUC within task", "ece_width_10": "ECE"}
 
 def largest_k(group: SweepRuns) -> str:
     """The most attempts of which a verifier picks one, as RM@k is keyed."""
-    return str(max(group.cells[0].report["rm_at_k"], key=int))
+    return str(max(group.cells[0].report[group.reported("rm_at_k")], key=int))
 
 
 def metric_words(group: SweepRuns, metric: str) -> str:
     """A metric of the family as tables name it."""
-    return f"RM@{largest_k(group)}" if metric == "rm_at_k" else WORDS[metric]
+    words = f"RM@{largest_k(group)}" if metric == "rm_at_k" else WORDS[metric]
+    return words if group.reported(metric) == metric else f"{words} across policies"
 
 
 def is_shown(group: SweepRuns, arm: str, level: str, metric: str) -> bool:

@@ -14,7 +14,10 @@ from analysis.tracked import SweepRuns, mean_over_seeds
 
 
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:
-    """Draws rm_at_k.{pdf,png,csv} into the sweep's folder below `out`; one panel an arm."""
+    """Draws rm_at_k.{pdf,png,csv} into the sweep's folder below `out`; one panel an arm. Nothing where no policy has two attempts
+    at a task (`across_policies`)."""
+    if sweep.across:
+        return []
     report = sweep.cells[0].report
     ks = sorted(map(int, report["rm_at_k"]))
     colours = style.level_colours(sweep.levels, ordered=bool(sweep.numbers))

@@ -11,7 +11,7 @@ Row = dict[str, Any]
 
 def shown_k(group: SweepRuns) -> list[str]:
     """The k of the table: 8, where there are so many attempts, and the most."""
-    return list(dict.fromkeys([k for k in group.cells[0].report["rm_at_k"] if k == "8"] + [level_tests.largest_k(group)]))
+    return list(dict.fromkeys([k for k in group.cells[0].report[group.reported("rm_at_k")] if k == "8"] + [level_tests.largest_k(group)]))
 
 
 def rows(group: SweepRuns) -> list[Row]:
@@ -27,9 +27,9 @@ def rows(group: SweepRuns) -> list[Row]:
                     "seeds": len(cells),
                 }
                 for k in shown_k(group):
-                    row |= _measured(cells, "rm_at_k", k, name=f"rm_at_{k}")
+                    row |= _measured(cells, group.reported("rm_at_k"), k, name=f"rm_at_{k}")
                 for name in SCALARS:
-                    row |= _measured(cells, name, name=name)
+                    row |= _measured(cells, group.reported(name), name=name)
                 row |= level_tests.columns(group, arm, level)
                 row["ece_noise_floor_task_p95"] = _measured(cells, "ece_noise_floor_task_p95", name="p95")["p95"]
                 found.append(row)
@@ -45,7 +45,8 @@ def _measured(cells: list[Cell], *path: str, name: str) -> Row:
 def as_markdown(group: SweepRuns) -> str:
     """The rows, the baselines under them, what differs from the baseline level, and which baselines the last level does not beat."""
     ks = shown_k(group)
-    names = {**{f"rm_at_{k}": f"RM@{k}" for k in ks}, **SCALARS}
+    across = " across policies" if group.across else ""
+    names = {**{f"rm_at_{k}": f"RM@{k}{across}" for k in ks}, **SCALARS, "auc_within_task": f"{SCALARS['auc_within_task']}{across}"}
     arms = len(group.arms) > 1
     head = [*(["arm"] if arms else []), group.factor, "seeds", *names.values(), "ECE by chance (95 %)"]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
@@ -55,8 +56,8 @@ def as_markdown(group: SweepRuns) -> str:
         first = [*([row["arm"]] if arms else []), row["level"], str(row["seeds"])]
         lines.append(f"| {' | '.join([*first, *values, _number(row['ece_noise_floor_task_p95'])])} |")
     for name, report in group.cells[0].baselines.items():
-        curve = report.get("rm_at_k") or {}
-        values = [*(_number(curve.get(k)) for k in ks), *(_number(report.get(metric)) for metric in SCALARS)]
+        curve = report.get(group.reported("rm_at_k")) or {}
+        values = [*(_number(curve.get(k)) for k in ks), *(_number(report.get(group.reported(metric))) for metric in SCALARS)]
         if any(value != "" for value in values):
             lines.append(f"| {' | '.join([*([''] if arms else []), f'*{name}*', '', *values, ''])} |")
     sentences = [f"- {text}" for text in (*unbeaten_at_k(group), *unbeaten_auc(group))]
@@ -65,12 +66,12 @@ def as_markdown(group: SweepRuns) -> str:
 
 def unbeaten_at_k(group: SweepRuns) -> list[str]:
     """A sentence for each k of the table: the baselines that the last level of the first arm is not above."""
-    return [text for k in shown_k(group) if (text := _unbeaten(group, f"RM@{k}", "rm_at_k", k))]
+    return [text for k in shown_k(group) if (text := _unbeaten(group, f"RM@{k}", group.reported("rm_at_k"), k))]
 
 
 def unbeaten_auc(group: SweepRuns) -> list[str]:
     """The same of the within-task AUC; empty where it is undefined."""
-    text = _unbeaten(group, "AUC within task", "auc_within_task")
+    text = _unbeaten(group, "AUC within task", group.reported("auc_within_task"))
     return [text] if text else []
 
 

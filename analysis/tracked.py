@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,16 @@ class Cell:
         """The evaluation score table."""
         return read_score_table(self.run.artifact("scores.parquet"))
 
+    @property
+    def across(self) -> bool:
+        """Whether attempts can only be chosen from across policies, because none has two at a task."""
+        return set(self.report["rm_at_k"]) <= {"1"} and bool(self.report.get("rm_at_k_across"))
+
+    @cached_property
+    def compared(self) -> Scores:
+        """The table by which levels are compared: where `across`, all attempts at a task are one group."""
+        return replace(self.scores, policy=np.full(len(self.scores), "")) if self.across else self.scores
+
     def _json(self, name: str) -> dict[str, Any]:
         loaded: dict[str, Any] = json.loads(self.run.artifact(name).read_text(encoding="utf-8"))
         return loaded
@@ -64,6 +74,15 @@ class SweepRuns:
     factor: str
     cells: tuple[Cell, ...]
     baseline: str = ""
+
+    @property
+    def across(self) -> bool:
+        """Whether best of k and the within-task AUC are across policies, see `Cell.across`."""
+        return self.cells[0].across
+
+    def reported(self, metric: str) -> str:
+        """The name under which reports have a metric of the levels' comparison."""
+        return f"{metric}_across" if self.across and metric in ("rm_at_k", "auc_within_task") else metric
 
     @cached_property
     def levels(self) -> list[str]:
@@ -91,7 +110,7 @@ class SweepRuns:
 
         found: list[tuple[str, LevelTest]] = []
         for arm in self.arms:
-            tables = {level: {cell.seed: cell.scores for cell in self.at(level, arm)} for level in self.levels}
+            tables = {level: {cell.seed: cell.compared for cell in self.at(level, arm)} for level in self.levels}
             baseline = tables.pop(self.baseline, {})
             seeds = list(baseline)
             levels = {level: [of_seed.get(seed) for seed in seeds] for level, of_seed in tables.items() if of_seed}
@@ -121,8 +140,10 @@ class SweepRuns:
         """What was drawn from how much, for the foot of a figure; says so where cells come from different commits."""
         report = self.cells[0].report
         commits = {cell.run.tags.get("commit", "") for cell in self.cells}
+        folds = self.cells[0].run.tags.get("folds")
+        judged = f"judged out of fold ({folds} folds of repositories)" if folds else "micro-SWE evaluation part"
         text = (
-            f"{self.sweep}, preset {self.preset}, control {self.control_hash}; micro-SWE evaluation part: {report['tasks']} tasks, "
+            f"{self.sweep}, preset {self.preset}, control {self.control_hash}; {judged}: {report['tasks']} tasks, "
             f"{report['trajectories']} attempts; seeds {', '.join(map(str, self.seeds))}."
         )
         return text + (f" Cells come from {len(commits)} commits." if len(commits) > 1 else "")

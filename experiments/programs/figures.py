@@ -11,7 +11,7 @@ from rmlab.paths import runs_folder
 if TYPE_CHECKING:
     from analysis.tracked import AnyRun, SweepRuns
 
-FIGURES = ("rm_at_k", "differences", "discrimination_calibration", "reliability", "score_distributions")
+FIGURES = ("rm_at_k", "differences", "discrimination_calibration", "reliability", "score_distributions", "across_policies")
 POLICY_FIGURES = ("rl_curves", "relation")
 """Of RL runs, whichever sweep they are of; the others are of verifier sweeps."""
 
