@@ -212,12 +212,13 @@ def _report(done: Sequence[_Judged], name: str, settings: CrossValidation, logge
         "fold": one.fold.number, **{part: one.fold.clusters(part) for part in ("evaluation", "verifier", "validation")},
         "tokenizer": one.ready.tokenizer.fingerprint, **one.took, "validation": one.validation} for one in done])
     logger.metrics({f"train/{key}": sum(one.took[key] for one in done) for key in done[0].took})
+    across = ", ".join(f"RM@{k} across policies {value:.3f}" for k, value in (found["rm_at_k_across"] or {}).items())
+    said = f"{len(done)} folds, {len(judged)} attempts judged out of fold; {across}"
     logger.tags({"tokenizer": fingerprint([one.ready.tokenizer.fingerprint for one in done]), "pretraining": done[0].ready.pretraining,
                  "over_length": settings.prompt.over_length.value,
-                 NOTE: run_note(name, found, results.baselines, origin_tags()["mlflow.source.name"])})
+                 NOTE: f"{said}\n\n{run_note(name, found, results.baselines, origin_tags()['mlflow.source.name'])}"})
     logger.text("browse.html", browse_page(name, join(judged, [e.trajectory for e in read])))
-    across = ", ".join(f"RM@{k} across policies {value:.3f}" for k, value in (found["rm_at_k_across"] or {}).items())
-    return f"{len(done)} folds, {len(judged)} attempts judged out of fold; {across}"
+    return said
 
 
 def _materials(settings: CrossValidation) -> "Iterator[tuple[Fold, Material]]":
