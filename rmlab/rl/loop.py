@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from rmlab.microswe.task import Task
+from rmlab.policies.engine import EngineSeconds
 from rmlab.progress import progress
 from rmlab.rl.attachments import Attachments
 from rmlab.rl.batches import Batch, Supplies, make_batch, step_seed
@@ -93,10 +94,7 @@ class Loop:
                 advance(1, note)
         if late:  # what is left, be it the held-out benchmarks alone, is for the next slice
             return False
-        started = time.monotonic()
-        self.held_out_after, metrics = held_out(self.supplies.engine, self.held_out, self.supplies.name, loop, self.watch,
-                                                self._look_seed())
-        self._log(state, "held_out", {**metrics, "seconds": time.monotonic() - started}, state.step)
+        self.held_out_after = self._held_out(state)
         if self.watch.choose:
             self._judge_best(state)
         return True
@@ -109,9 +107,7 @@ class Loop:
         last = [parameter.detach().clone() for parameter in self.learner.trainable]
         self.kept.put_back(state.best_step)
         self.supplies.engine.refresh()
-        self.held_out_best, metrics = held_out(self.supplies.engine, self.held_out, self.supplies.name, self.supplies.loop, self.watch,
-                                               self._look_seed())
-        self._log(state, "held_out_best", metrics, state.best_step)
+        self.held_out_best = self._held_out(state, "held_out_best", state.best_step)
         with torch.no_grad():
             for parameter, weight in zip(self.learner.trainable, last, strict=True):
                 parameter.copy_(weight)
@@ -153,11 +149,11 @@ class Loop:
         supplies, seed = self.supplies, self._look_seed()
         if state.step == 0:
             self._know_difficulty(state)
-            state.held_out_before, metrics = held_out(supplies.engine, self.held_out, supplies.name, supplies.loop, self.watch, seed)
-            self._log(state, "held_out", {**metrics, "seconds": time.monotonic() - started}, 0)
-            started = time.monotonic()
         found = look(supplies.engine, self.validation, supplies.name, self.watch.attempts, supplies.judge, supplies.loop, seed,
                      state.gap_before)
+        took = time.monotonic() - started
+        if state.step == 0:  # behind the look: a verifier that cannot read attempts stops the run before this takes its time
+            state.held_out_before = self._held_out(state)
         if state.gap_before is None and found.scores is not None:
             state.gap_before = gap(found.metrics)
         state.curve.append({"step": float(state.step), **found.metrics})
@@ -166,9 +162,20 @@ class Loop:
             state.best_step, state.best = state.step, found.metrics["pass_at_1"]
             if self.watch.choose and state.step:
                 self.kept.keep(state.step)
-        self._log(state, "rl", {**found.metrics, "seconds_look": time.monotonic() - started}, state.step)
+        self._log(state, "rl", {**found.metrics, "seconds_look": took}, state.step)
         if found.scores is not None:  # what offline metrics on shifted attempts are computed from
             self.attachments.scores(f"attempts/look_{state.step:05d}.parquet", found.scores)
+
+    def _held_out(self, state: State, group: str = "held_out", step: int | None = None) -> dict[str, dict[str, dict[str, float]]]:
+        """Rates on the held-out benchmarks of the weights as they are, logged at a step (None = the present one)."""
+        started, supplies = time.monotonic(), self.supplies
+        supplies.engine.seconds = EngineSeconds()
+        rates, metrics = held_out(supplies.engine, self.held_out, supplies.name, supplies.loop, self.watch, self._look_seed())
+        spent = supplies.engine.seconds
+        metrics |= {"seconds": time.monotonic() - started, "seconds_prefill": spent.prefill, "seconds_decoding": spent.decoding,
+                    "seconds_execution": spent.execution}
+        self._log(state, group, metrics, state.step if step is None else step)
+        return rates
 
     def _know_difficulty(self, state: State) -> None:
         """Measures once how often the start solves each task that is scored, and freezes it."""
