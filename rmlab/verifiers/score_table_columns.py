@@ -16,6 +16,8 @@ from rmlab.verifiers.score_table_files import KEY, Cell, Wanted
 
 COLUMNS = ("task_id", "trajectory_id", "policy", "source", "cluster", "score", "resolved", "n_tokens")
 REQUIRED = ("task_id", "score", "resolved")
+TASKS = ("instance_id", "docker_image", "docker_images")
+"""The names under which others keep the task: read without being named, where there is no `task_id`."""
 TESTS = ("regression", "reproduction")
 """What a selection by tests needs: the share of old tests that still pass, and how well the attempt does on generated ones."""
 PUBLISHED_TESTS = {"regression": "regression_rates", "reproduction": "mean_predicted_rewards"}
@@ -24,6 +26,7 @@ PAIRS = {"yes_logprob": "no_logprob", "yes_logit": "no_logit"}
 MADE = (*PAIRS, *PAIRS.values(), "logprobs")
 ROLES = (*COLUMNS, *TESTS, *MADE)
 
+HINT = f"A score table has {', '.join(REQUIRED)}; --columns score=NAME,resolved=NAME,task_id=NAME names others."
 Fail = Callable[[str], NoReturn]
 
 
@@ -47,9 +50,9 @@ class ColumnNames:
         """What is read of a file, for its reader."""
         roles = [role for role in REQUIRED if not (role == "score" and self.made_from)]
         required = dict.fromkeys([*(self.column(role) for role in roles), *self.named.values()])
-        read = dict.fromkeys([*(self.column(role) for role in COLUMNS), *self.named.values(), *PUBLISHED_TESTS.values(), KEY])
-        return Wanted(list(required), self.column("task_id"), list(read),
-                      f"A score table has {', '.join(REQUIRED)}; --columns score=NAME,resolved=NAME,task_id=NAME names others.")
+        instead = () if "task_id" in self.named else TASKS
+        read = dict.fromkeys([*(self.column(role) for role in COLUMNS), *self.named.values(), *PUBLISHED_TESTS.values(), KEY, *instead])
+        return Wanted(list(required), self.column("task_id"), list(read), HINT, instead=instead)
 
 
 def column_names(texts: Sequence[str]) -> ColumnNames:
@@ -86,7 +89,7 @@ class Reader:
     values: dict[str, int] = field(default_factory=dict)
     exploded: int = 0
     without_attempts: int = 0
-    keyed: bool = False
+    task_from: str = ""
     published_tests: bool = False
 
     @property
@@ -101,10 +104,11 @@ class Reader:
         if not self.names.named.keys() & set(TESTS) and all(column in cells for column in PUBLISHED_TESTS.values()):
             found |= {role: cells[column] for role, column in PUBLISHED_TESTS.items()}
             self.published_tests = True
-        if "task_id" not in found:
-            found["task_id"], self.keyed = cells[KEY], True  # the file's reader has proven that one of the two is there
         lists = {role: values for role, cell in found.items() if (values := _list(role, cell, fail)) is not None}
-        if not {"score", "resolved", *self.names.made_from} & lists.keys():
+        many = bool({"score", "resolved", *self.names.made_from} & lists.keys())
+        if "task_id" not in found:
+            found["task_id"] = self._task(place, cells, many, fail)
+        if not many:
             yield place, self._made(found, fail)
             return
         lengths = {role: len(values) for role, values in lists.items()}
@@ -115,6 +119,19 @@ class Reader:
         self.without_attempts += count == 0
         for i in range(count):
             yield f"{place}, item {i + 1}", self._made(found | {role: values[i] for role, values in lists.items()}, fail)
+
+    def _task(self, place: str, cells: Mapping[str, Any], many: bool, fail: Fail) -> Any:
+        """What stands for the task where no column of its name is there."""
+        names = (KEY,) if "task_id" in self.names.named else (KEY, *TASKS)
+        stand_in = next((name for name in names if name in cells), None)
+        if stand_in is not None:
+            self.task_from = "the keys of the records" if stand_in == KEY else f"the column {stand_in}"
+            return cells[stand_in]
+        if many and "task_id" not in self.names.named:
+            self.task_from = "the rows, each of which holds the attempts at one"
+            return place
+        shown = ", ".join(name for name in cells if name.isprintable())[:200]
+        fail(f"there is no {self.names.column('task_id')!r} (there are: {shown or 'none'}). {HINT}")
 
     def _made(self, found: dict[str, Any], fail: Fail) -> dict[str, Any]:
         if self.names.true_value is not None:
@@ -145,8 +162,8 @@ class Reader:
     def notes(self) -> list[str]:
         """What a reader of the numbers should know, a line each."""
         lines = self.tokens.notes()
-        if self.keyed:
-            lines.append("task_id: the keys of the records")
+        if self.task_from:
+            lines.append(f"task_id: {self.task_from}")
         if self.exploded:
             empty = f"; {self.without_attempts:,} of them are empty" if self.without_attempts else ""
             lines.append(f"{self.exploded:,} rows hold lists: one attempt an item{empty}")

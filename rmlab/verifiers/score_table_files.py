@@ -28,7 +28,8 @@ class Cell(str):
 
 @dataclass
 class Wanted:
-    """required: columns without which the file is no table. task: the one of them for which the key of a record can stand.
+    """required: columns without which the file is no table. task: the one of them for which something else can stand where
+    all others are there (a record's key, one of `instead`, the row itself): who reads the rows says where nothing does.
     read: all that are looked at. hint: what to do where one is missing. notes: what was found on the way that a reader of the
     numbers should know."""
 
@@ -37,11 +38,13 @@ class Wanted:
     read: Sequence[str]
     hint: str
     notes: list[str] = field(default_factory=list)
+    instead: Sequence[str] = ()
 
     def check(self, path: Path, header: Sequence[str], place: str = "") -> None:
         """Raises DataError where a required column is missing or a column that is read stands there twice."""
-        for name in self.required:
-            if name not in header and not (name == self.task and KEY in header):
+        missing = [name for name in self.required if name not in header]
+        for name in missing if missing != [self.task] else ():
+            if not (name == self.task and any(other in header for other in (KEY, *self.instead))):
                 shown = (", ".join(header) if all(column.isprintable() for column in header) else "nothing readable")[:200] or "none"
                 raise DataError(f"{path}, {place}: there is no {name!r} (there are: {shown}). {self.hint}" if place else
                                 f"{path} has no column {name!r} (it has: {shown}). {self.hint}")

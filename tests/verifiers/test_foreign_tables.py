@@ -108,6 +108,26 @@ def test_lists_in_cells_are_attempts(tmp_path, suffix):
     assert "results of tests: regression_rates, mean_predicted_rewards" in unnamed.notes
 
 
+def test_what_stands_for_a_task_that_no_column_names(tmp_path):
+    path = tmp_path / "scores.parquet"
+    rows = [{"avg_yes_prob": "[0.9, 0.1]", "gt_rewards": "[1.0, 0.0]"}, {"avg_yes_prob": "[0.5]", "gt_rewards": "[0.0]"}]
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    table = read(path, "score=avg_yes_prob,resolved=gt_rewards")
+    assert table.scores.task_id.tolist() == ["row 1", "row 1", "row 2"]
+    assert table.notes[0] == "task_id: the rows, each of which holds the attempts at one"
+    pq.write_table(pa.Table.from_pylist([{**row, "docker_image": "img"} for row in rows]), path)
+    assert read(path, "score=avg_yes_prob,resolved=gt_rewards").scores.task_id.tolist() == ["img"] * 3
+    single = tmp_path / "scores.csv"
+    single.write_text("instance_id,score,resolved\na,0.5,1\nb,0.4,0\n")
+    assert (read(single, "score=score").scores.task_id.tolist(), read(single, "score=score").notes) == (
+        ["a", "b"], ("task_id: the column instance_id",))
+    with pytest.raises(DataError, match="line 2: there is no 'iid' .there are: instance_id, score, resolved"):
+        read(single, "task_id=iid")
+    single.write_text("score,resolved\n0.5,1\n")
+    with pytest.raises(DataError, match="line 2: there is no 'task_id'"):
+        read(single, "score=score")
+
+
 def test_log_probabilities_make_a_score(tmp_path):
     listed = {"YES": -0.079, "NO": -2.577, " NO": -55.0, "Yes": -59.6, "NOT": -68.3}
     path = tmp_path / "scores.jsonl"
