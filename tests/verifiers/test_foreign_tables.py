@@ -121,7 +121,7 @@ def test_what_stands_for_a_task_that_no_column_names(tmp_path):
     single.write_text("instance_id,score,resolved\na,0.5,1\nb,0.4,0\n")
     assert (read(single, "score=score").scores.task_id.tolist(), read(single, "score=score").notes) == (
         ["a", "b"], ("task_id: the column instance_id",))
-    with pytest.raises(DataError, match="line 2: there is no 'iid' .there are: instance_id, score, resolved"):
+    with pytest.raises(DataError, match=r"line 2: there is no 'iid' .there are: instance_id, score, resolved"):
         read(single, "task_id=iid")
     single.write_text("score,resolved\n0.5,1\n")
     with pytest.raises(DataError, match="line 2: there is no 'task_id'"):
