@@ -24,7 +24,7 @@ from rmlab.ablation.pool import read_index
 from rmlab.ablation.selection import DataConfig, Selection, select
 from rmlab.ablation.single import run_once
 from rmlab.configuration import compose, load_program
-from rmlab.errors import DataError, RmlabError, UsageError
+from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.config import ModelConfig
@@ -192,6 +192,7 @@ def _first_weights(settings: VerifierRun, vocabulary: int, scalar: bool) -> Any:
     from rmlab.models.pretrained import load_model
     from rmlab.models.scalar_head import ScalarModel
     from rmlab.models.scratch import scratch_model
+    from rmlab.verifiers.context import check_positions
 
     if settings.model.pretrained:
         model = load_model(Path(settings.model.pretrained))
@@ -199,11 +200,7 @@ def _first_weights(settings: VerifierRun, vocabulary: int, scalar: bool) -> Any:
             model.config.router_aux_loss_coef = settings.model.balance
     else:
         model = scratch_model(settings.model, vocabulary, settings.seed)
-    positions = int(model.config.max_position_embeddings)
-    if settings.prompt.max_tokens > positions:
-        raise RmlabError(f"prompt.max_tokens={settings.prompt.max_tokens} is longer than the {positions} positions of "
-                         f"{settings.model.pretrained or f'model={settings.model.name}'}: lower it, or raise model.max_positions of a "
-                         "model of random start")
+    check_positions(int(model.config.max_position_embeddings), settings.model, settings.prompt)
     return ScalarModel(model, settings.seed) if scalar else model
 
 
@@ -225,8 +222,10 @@ def _log_inputs(logger: "RunLogger", ready: "Material", chosen: Selection[Trajec
 
 
 def _material(settings: VerifierRun) -> "Material":
+    from rmlab.verifiers.context import check_context
     from rmlab.verifiers.material import read_material
 
+    check_context(settings.model, settings.prompt)
     return read_material(Path(settings.data.path), settings.model, settings.prompt, settings.evaluation, runs_folder() / "cache",
                          settings.runtime.progress)
 

@@ -6,6 +6,7 @@ visibility    which turns of an attempt a prompt shows
 budget        observations cut in the middle, what was cut counted
 leaks         no prompt holds the outcome that it asks for
 tokens        the tokenizer of verifiers that start from nothing
+context       a model has a position for every token of it
 encoding      text to token ids, once for all cells; what does not fit the context
 answer        YES and NO are one token each, proven in context
 objective     what is learned: an answer, a number, which of two; smoothing, difficulty

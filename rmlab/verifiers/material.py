@@ -65,6 +65,9 @@ def read_material(path: Path, model: ModelConfig, prompt: PromptConfig, evaluati
     check_parts(pool.trajectories)
     read = TrajectorySet(tuple(t for t in pool.trajectories if t.split in READ), pool.metadata)
     check_leaks(read.trajectories)
+    if not read.trajectories:
+        raise DataError(f"none of the {len(pool)} trajectories of {path} has a part (verifier, validation, evaluation): "
+                        f"`rmlab trajectories split {path} -o SPLIT.parquet` gives them one.")
     pretraining = check_pretraining(Path(model.pretrained) if model.pretrained else None, pool.metadata)
     if model.pretrained:
         tokenizer = load_tokenizer(Path(model.pretrained))

@@ -123,7 +123,7 @@ def test_what_does_not_fit_is_dropped_before_the_choice_and_counted():
     assert "long" not in {row.trajectory_id for row in selection.chosen}
     record = selection.record()
     assert (record["dropped"], record["unlabelled"], record["taken"], record["resolved"]) == (1, 1, 20, 10)
-    with pytest.raises(DataError, match=r"10 resolved and 10 unresolved .*\(1 more do not fit the context\)"):
+    with pytest.raises(DataError, match=r"10 resolved and 10 unresolved .*\(1 more do not fit the context\).*prompt\.over_length"):
         select(pool, DataConfig(path="", scale=21), 0, fits=lambda row: row.length < 100)
 
 
