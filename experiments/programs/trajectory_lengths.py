@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,9 @@ def main(path: Path, tokenizer_name: str = "starter", budgets: Sequence[int] = (
     """One pass over the file; prints and returns the object. Raises DataError and UsageError."""
     import numpy as np
 
-    from rmlab.verifiers.budget import TURN_TOKENS, question_tokens, within
+    from rmlab.verifiers.budget import within
+    from rmlab.verifiers.encoding import counted
+    from rmlab.verifiers.prompt import escape
 
     if any(budget < 256 for budget in budgets):
         raise UsageError("--budget is a number of tokens, at least 256")
@@ -28,7 +30,7 @@ def main(path: Path, tokenizer_name: str = "starter", budgets: Sequence[int] = (
     tokenizer, name = _tokenizer(tokenizer_name)
 
     def count(text: str) -> int:
-        return len(tokenizer.hf.backend_tokenizer.encode(text, add_special_tokens=False).ids)
+        return len(tokenizer.hf.backend_tokenizer.encode(escape(text, tokenizer.reserved), add_special_tokens=False).ids)
 
     groups: dict[str, list[int]] = defaultdict(list)
     fits: dict[int, Counter[str]] = {budget: Counter() for budget in budgets}
@@ -36,17 +38,17 @@ def main(path: Path, tokenizer_name: str = "starter", budgets: Sequence[int] = (
     gone: dict[int, int] = dict.fromkeys(budgets, 0)
     total_characters = 0
     with progress("Measuring", total, "trajectories") as advance:
-        for trajectory in iterate_trajectories(path):
+        for trajectory, ids in _with_ids(path, tokenizer):
             group = _group(trajectory)
-            lengths = [len(ids) for ids in tokenizer.encode([m.content for m in trajectory.messages])]
-            whole = sum(lengths) + TURN_TOKENS * len(lengths) + question_tokens(trajectory, count)
+            known, whole = counted(ids, tokenizer), len(ids) + 1  # the answer needs its place too
             groups[group].append(whole)
-            total_characters += sum(len(m.content) for m in trajectory.messages)
+            characters = sum(len(m.content) for m in trajectory.messages)
+            total_characters += characters
             for budget in budgets:
                 fits[budget][group] += whole <= budget
-                held = within(trajectory, budget, count, lengths)
+                held = within(trajectory, budget - 1, count, known)
                 cut[budget][group] += held.fits
-                gone[budget] += held.characters
+                gone[budget] += held.characters if held.fits else characters
             advance(1)
     labels = [label for label in ("resolved", "unresolved", "unlabelled") if label in groups]
     every = [n for label in labels for n in groups[label]]
@@ -68,6 +70,14 @@ def main(path: Path, tokenizer_name: str = "starter", budgets: Sequence[int] = (
     }
     print(json.dumps(result) if as_json else "\n".join(_lines(result, labels)))
     return result
+
+
+def _with_ids(path: Path, tokenizer: Any) -> Iterator[tuple[Trajectory, Any]]:
+    """Each trajectory and the ids of its whole prompt."""
+    from rmlab.verifiers.encoding import in_chunks, prompt_ids
+
+    for chunk in in_chunks(iterate_trajectories(path)):
+        yield from zip(chunk, prompt_ids(chunk, tokenizer), strict=True)
 
 
 def _group(trajectory: Trajectory) -> str:

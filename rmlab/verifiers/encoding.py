@@ -5,7 +5,7 @@ dropped in silence.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -143,7 +143,7 @@ def _read(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: Prom
     cuts = config.over_length is OverLength.cut_observations
     read: list[Encoded] = []
     with progress("tokenising", len(trajectories), "trajectories", show=show) as advance:
-        for chunk in _chunks(trajectories):
+        for chunk in in_chunks(trajectories):
             for trajectory, ids in zip(chunk, prompt_ids(chunk, tokenizer, config), strict=True):
                 fits = not cuts or len(ids) < config.max_tokens
                 read.append(Encoded(trajectory, ids, len(ids)) if fits else _cut(trajectory, ids, tokenizer, config))
@@ -169,7 +169,8 @@ def _cut(trajectory: Trajectory, whole: Ids, tokenizer: Tokenizer, config: Promp
     return Encoded(trajectory, None, len(whole))
 
 
-def _chunks(trajectories: Sequence[Trajectory]) -> Iterator[list[Trajectory]]:
+def in_chunks(trajectories: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:
+    """As many trajectories at a time as are tokenised at once (AT_ONCE), in order: on all cores, in little memory."""
     chunk: list[Trajectory] = []
     characters = 0
     for trajectory in trajectories:
