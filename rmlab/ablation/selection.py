@@ -281,7 +281,7 @@ def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int]) -> str:
         shares = config.sources if change == "data.sources" else config.policies
         mixture = " ".join(f"{name}:{weight:g}" for name, weight in shares.items())
         allows = f"the weights {mixture} at a {config.label_ratio} ratio allow {plan.capacity:,} in all"
-    wider = ", or raise prompt.max_tokens (and data.fits), or read what does not fit in part (prompt.over_length=cut_observations)" if lost else ""
+    wider = ", raise prompt.max_tokens (and data.fits), or read them in part (prompt.over_length=cut_observations)" if lost else ""
     return (
         f"data.scale={config.scale} cannot be filled: {there} are there{beside}, {allows}. "
         f"Lower data.scale or change {change}{wider}."
