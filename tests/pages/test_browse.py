@@ -159,6 +159,8 @@ def test_one_click_reads_and_keys_move(browser, tmp_path):
     browser.go((tmp_path / "page.html").as_uri())
     first = "document.querySelector('#rows tr:not(.spacer) td').textContent"
     assert browser.run(first) in ("task-000", "task-039")
+    browser.key("Enter", 13)  # without a choice: the worst
+    assert browser.run("document.querySelector('#reader h2').textContent") == browser.run(first)
     browser.run("document.getElementById('filter').value = 'task-039'")
     browser.run("document.getElementById('filter').dispatchEvent(new Event('input'))")
     assert browser.run("document.getElementById('shown').textContent") == "1 of 40"
@@ -192,7 +194,7 @@ def test_one_click_reads_and_keys_move(browser, tmp_path):
     assert browser.complaints() == []
 
 
-@pytest.mark.parametrize("width", [1280, 800])
+@pytest.mark.parametrize("width", [1280, 800, 400])
 def test_the_page_itself_never_scrolls_sideways(browser, tmp_path, width):
     pool = [attempt(0, False, content="x" * 3000 + "\n" + "word " * 500, task="a/" + "very-long-name/" * 30)]
     write_browse_page(tmp_path / "page.html", "a-long-name-of-a-table" * 20, join(table(pool, [0.9]), pool))
@@ -200,6 +202,7 @@ def test_the_page_itself_never_scrolls_sideways(browser, tmp_path, width):
     browser.go((tmp_path / "page.html").as_uri())
     browser.run("document.querySelector('#rows tr:not(.spacer)').click()")
     assert browser.run("document.documentElement.scrollWidth") <= width
+    assert browser.run("document.querySelector('#rows td.task').getBoundingClientRect().width") > 60, "the task can be read"
     assert browser.run("Math.max(...[...document.querySelectorAll('#reader *')].map((one) => one.getBoundingClientRect().right))") <= width
     dark, light = browser.run("[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]")
     assert (dark, light) == ("rgb(26, 26, 26)", "rgb(255, 255, 255)")

@@ -239,8 +239,9 @@ function keys(event) {
   const inTable = document.activeElement === byId("scroll") || document.activeElement === document.body;
   const moves = { j: 1, k: -1, ...(inTable ? { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -order.length, End: order.length } : {}) };
   if (event.key in moves) choose(place < 0 ? 0 : place + moves[event.key], false);
-  else if (event.key === "Enter" && inTable && chosen >= 0) {
-    open(chosen);
+  else if (event.key === "Enter" && inTable && order.length) {
+    if (place < 0) choose(0, true); // nothing in sight is chosen yet: the first, which is the worst
+    else open(chosen);
     byId("reader").focus({ preventScroll: false });
   } else if (event.key === "n") turn(1);
   else if (event.key === "p") turn(-1);
