@@ -20,6 +20,7 @@ from rmlab.ablation import selection as choice
 from rmlab.ablation import weak_tests
 from rmlab.ablation.cells import Identity, identify, tokenizer_identity
 from rmlab.ablation.factors import find_factors
+from rmlab.ablation.launching import HEAVY
 from rmlab.ablation.pool import read_index
 from rmlab.ablation.selection import DataConfig, Selection, select
 from rmlab.ablation.single import run_once
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from rmlab.verifiers.material import Material
     from rmlab.verifiers.verifier import Verifier
 
+PRELOAD = [*HEAVY, "rmlab.verifiers.run_record", "rmlab.verifiers.objective", "rmlab.pages.browse_page", "rmlab.training.supervised",
+           "rmlab.training.device", "rmlab.models.scratch"]
+SHARED = {"data.path": "rmlab.verifiers.proven:hold"}
 POINTS = 200  # of each training series, however many steps there are
 
 

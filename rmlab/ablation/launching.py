@@ -20,6 +20,7 @@ HEAVY = [
     "transformers.models.auto.modeling_auto",
     "accelerate",
     "safetensors.torch",
+    "rmlab.models.preload",
     "rmlab.tracking.preload",
     "scipy.stats",
     "sklearn.isotonic",

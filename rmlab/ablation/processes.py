@@ -112,8 +112,8 @@ def start_fork_server(preload: Sequence[str], reads: Sequence[Reading] = ()) -> 
     """
     for name, value in ONE_THREAD.items():
         os.environ.setdefault(name, value)
-    multiprocessing.set_forkserver_preload([*preload, __name__, MODULE])
-    with announced(reads):
+    multiprocessing.set_forkserver_preload([MODULE])
+    with announced([*preload, __name__], reads):
         forkserver.ensure_running()
 
 

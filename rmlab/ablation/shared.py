@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-VARIABLE = "RMLAB_FORK_SERVER_READS"
+VARIABLE = "RMLAB_FORK_SERVER"
 MODULE = "rmlab.ablation.preload"
-"""What a fork server imports last: it reads then."""
+"""What a fork server imports: it takes in what it was told."""
 
 Reading = tuple[str, str]
 """`module:function`, and the value that it is called with."""
@@ -32,18 +32,26 @@ def readings(configs: Sequence["DictConfig"], shared: Mapping[str, str]) -> list
 
 
 @contextmanager
-def announced(reads: Sequence[Reading]) -> Iterator[None]:
-    """A fork server that is started within reads these."""
-    os.environ[VARIABLE] = json.dumps(list(reads))
+def announced(modules: Sequence[str], reads: Sequence[Reading]) -> Iterator[None]:
+    """A fork server that is started within imports these modules and reads these."""
+    os.environ[VARIABLE] = json.dumps([list(modules), list(reads)])
     try:
         yield
     finally:
         del os.environ[VARIABLE]
 
 
-def read_announced() -> None:
-    """Reads what the environment says. What cannot be read is left to the cells: each meets the same error and says it by its name."""
-    for function, value in json.loads(os.environ.pop(VARIABLE, "[]")):
+def take_in() -> None:
+    """Imports and reads what the environment says.
+
+    A module that is not installed is passed over. What cannot be read is left to the cells: each meets the same error and says it
+    by its name.
+    """
+    modules, reads = json.loads(os.environ.pop(VARIABLE, "[[], []]"))
+    for module in modules:
+        with suppress(ImportError):
+            import_module(module)
+    for function, value in reads:
         module, _, name = function.partition(":")
         with suppress(Exception):
             getattr(import_module(module), name)(value)

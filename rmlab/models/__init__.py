@@ -6,6 +6,7 @@ moe             experts: balance loss, load and entropy of each layer's router
 pretrained      a model read from a local folder (safetensors, no remote code)
 tokenizer       text to token ids: byte-level BPE of our own, or a pretrained one that has ChatML markers
 last_position   logits behind the last real token of right-padded sequences
+preload         what a fork server imports
 
 generation       slots: which token comes next in many conversations that start, stop and read at different times
 generation_cache the static cache of keys and values that slots read

@@ -4,7 +4,8 @@ from rmlab.tracking.store import quiet_environment
 
 quiet_environment()
 
-import mlflow.store.tracking.sqlalchemy_store  # noqa: E402, F401
+import mlflow.store.tracking.sqlalchemy_workspace_store  # noqa: E402, F401
+import sqlalchemy.dialects.sqlite  # noqa: E402, F401
 from sqlalchemy.orm import configure_mappers  # noqa: E402
 
 configure_mappers()

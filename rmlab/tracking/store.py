@@ -113,9 +113,13 @@ class Store:
     def client(self) -> "MlflowClient":
         """MLflow's client, bound to this store."""
         quiet_environment()
+        import atexit
+        import gc
         import logging
 
         from mlflow import MlflowClient
+
+        atexit.register(gc.freeze)  # Python looks for garbage among all of MLflow before it ends: a second or two, for nothing
 
         for noisy in ("mlflow", "alembic"):
             logging.getLogger(noisy).setLevel(logging.WARNING)

@@ -39,7 +39,8 @@ def _proven(path: Path, content: str) -> TrajectorySet:
 def hold(path: str) -> None:
     """Reads and proves a pool for the processes that are forked from this one, with the identities that they ask of it."""
     index, pool = read_index(path), proven_pool(Path(path))
-    if index.fingerprint != pool.fingerprint or any(index.part(part) != pool.part(part).fingerprint for part in READ):
+    index.part("supervised")
+    if index.fingerprint != pool.fingerprint:
         raise DataError(f"{path} was written to while it was read. Give the command again when that has ended.")
     for trajectory in pool.trajectories:
         _ = trajectory.content_id
