@@ -11,16 +11,13 @@ from rmlab.errors import DataError
 from rmlab.models.config import ModelConfig
 from rmlab.models.pretrained import tasks_of_base
 from rmlab.models.tokenizer import Tokenizer, load_tokenizer
-from rmlab.trajectories.parts import check_parts
-from rmlab.trajectories.record import Part, Trajectory
-from rmlab.trajectories.store import TrajectorySet, read_trajectories
+from rmlab.trajectories.record import Trajectory
+from rmlab.trajectories.store import TrajectorySet
 from rmlab.verifiers.config import EvaluationConfig, PromptConfig
 from rmlab.verifiers.encoding import Encoded, encode
-from rmlab.verifiers.leaks import check_leaks
+from rmlab.verifiers.proven import READ, proven_pool
 from rmlab.verifiers.tokens import lesson_part, verifier_tokenizer
 from rmlab.verifiers.visibility import visible
-
-READ: tuple[Part, ...] = ("supervised", "verifier", "validation", "evaluation")
 
 
 @dataclass(frozen=True)
@@ -61,10 +58,8 @@ def read_material(path: Path, model: ModelConfig, prompt: PromptConfig, evaluati
 
     cache: folder of tokenizers and token ids that all cells share. show: progress. Raises DataError.
     """
-    pool = read_trajectories(path)
-    check_parts(pool.trajectories)
+    pool = proven_pool(path)
     read = TrajectorySet(tuple(t for t in pool.trajectories if t.split in READ), pool.metadata)
-    check_leaks(read.trajectories)
     if not read.trajectories:
         raise DataError(f"none of the {len(pool)} trajectories of {path} has a part (verifier, validation, evaluation): "
                         f"`rmlab trajectories split {path} -o SPLIT.parquet` gives them one.")
