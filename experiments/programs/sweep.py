@@ -123,7 +123,10 @@ def main(
         except KeyboardInterrupt:
             print(f"\nStopped; finished cells stay finished. Go on with: {plan.command}", file=sys.stderr)
             raise
-        if not (outcome.ran or outcome.failed or outcome.left):
+        if outcome.paused:
+            print(f"{len(outcome.paused)} of {len(plan.cells)} cells are paused, their time is up ({', '.join(outcome.paused)}). "
+                  f"They go on with: {plan.command}", file=sys.stderr)
+        elif not (outcome.ran or outcome.failed or outcome.left):
             print("every cell was finished already: nothing was trained", file=sys.stderr)
         show_results(plan, store)
     if outcome.failed or outcome.left:
@@ -157,9 +160,8 @@ def make_plan(name: str, arguments: Sequence[str], command: str) -> Plan:
         for data in choices.values():
             if data.hidden_tests is None:  # fewer tests give other labels: `prepare` proves those
                 check_fill(read_index(data.path).rows, data)
-    if any(OmegaConf.select(cell.config, "rl.max_minutes") is not None for cell in cells):
-        raise UsageError("rl.max_minutes ends a run before it is finished, which a sweep cannot go on with: leave it out here, a killed "
-                         "cell goes on from its checkpoint; or give slices of single runs with `rmlab rl`")
+    if spec.search and any(OmegaConf.select(cell.config, "rl.max_minutes") is not None for cell in cells):
+        raise UsageError("rl.max_minutes ends a run before it is finished, which a search cannot judge: leave it out here")
     return Plan(spec, cells, command)
 
 

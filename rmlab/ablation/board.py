@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-CellState = Literal["waiting", "running", "elsewhere", "finished", "reused", "failed", "failed before", "pruned"]
+CellState = Literal["waiting", "running", "elsewhere", "finished", "reused", "paused", "failed", "failed before", "pruned"]
 EVERY_SECONDS = 30.0
 LONGEST_TABLE = 24
 
@@ -96,8 +96,8 @@ class Board:
         shown = list(self.lines.values())
         if len(shown) > LONGEST_TABLE:  # what moves, what went wrong, and the last that ended
             shown = [x for x in shown if x.state in ("running", "elsewhere", "failed")] + [x for x in shown if x.state == "finished"][-5:]
-        colour = {"running": "cyan", "elsewhere": "blue",
-                  "finished": "green", "reused": "green", "failed": "red", "failed before": "red", "pruned": "yellow", "waiting": "dim"}
+        colour = {"running": "cyan", "elsewhere": "blue", "finished": "green", "reused": "green", "failed": "red",
+                  "failed before": "red", "pruned": "yellow", "paused": "yellow", "waiting": "dim"}
         for line in shown:
             state = f"{line.state} {line.seconds:.0f} s" if line.seconds is not None else line.state
             table.add_row(line.name, f"[{colour[line.state]}]{state}[/]", *_columns(line))

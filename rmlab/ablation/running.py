@@ -37,11 +37,15 @@ _jitter = random.SystemRandom()
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a sweep. ran: cells trained now. failed: names of cells that failed, now or before. left: not started."""
+    """What became of a sweep. ran: cells trained now. failed: names of cells that failed, now or before. left: not started.
+
+    paused: cells whose own limit of time was up before they were finished; they go on where they stopped when they are run again.
+    """
 
     ran: int
     failed: list[str]
     left: list[str]
+    paused: list[str]
 
 
 def run_cells(
@@ -77,7 +81,7 @@ def run_cells(
             for event in launcher.run(sweep, preload):
                 sweep.take(event)
         left = [c.name for key in missing if key not in sweep.settled for c in sweep.of_hash[key]]
-    return Outcome(sweep.ran, sweep.failed, left)
+    return Outcome(sweep.ran, sweep.failed, left, sweep.paused)
 
 
 def begin(cells: Sequence[Cell], store: Store | None, launcher: Launcher, redo: Redo = lambda run: False) -> None:
@@ -94,7 +98,7 @@ class SweepUnderWay:
     """A sweep under way: supplies its cells, takes the events about them and does what each calls for.
 
     waiting, elsewhere: config hashes that nobody is known to be at work on, and that somebody else is (when to look again).
-    settled: finished, reused or failed. before: runs that were there when the sweep began.
+    settled: finished, reused, paused or failed. before: runs that were there when the sweep began.
     """
 
     def __init__(self, store: Store, cells: Sequence[Cell], board: Board, on_error: OnError, watch: Watch,
@@ -108,6 +112,7 @@ class SweepUnderWay:
         self.settled: set[str] = set()
         self.before: set[str] = set()
         self.failed: list[str] = []
+        self.paused: list[str] = []
         self.ran = 0
         self.stopping = False
 
@@ -139,9 +144,13 @@ class SweepUnderWay:
         if event.state == "started":
             self.board.note(event.job.name, "running")
         elif event.state == "finished":
+            runs = runs_of(self.store, key)
+            if self._whole(key, runs) is None:
+                self._paused(key, event.seconds)
+                return
             self.ran += 1
             self.board.note(event.job.name, "finished", event.seconds)
-            self._finished(key)
+            self._finished(key, runs)
         elif event.state == "elsewhere":
             self._wait_for(key)
         else:
@@ -178,7 +187,7 @@ class SweepUnderWay:
             runs = runs_of(self.store, key)
             if self._whole(key, runs) is not None:
                 del self.elsewhere[key]
-                self._finished(key)
+                self._finished(key, runs)
             elif self.watch.holder(runs) is not None:
                 self.elsewhere[key] = time.monotonic() + LOOK_SECONDS
             else:
@@ -195,9 +204,14 @@ class SweepUnderWay:
     def _whole(self, key: str, runs: Sequence[RunHead]) -> RunHead | None:
         return finished_run(run for run in runs if run.run_id not in self.replaces.get(key, []))
 
-    def _finished(self, key: str) -> None:
+    def _paused(self, key: str, seconds: float) -> None:
+        """The cell ended without an error and without being finished: its own limit of time was up."""
         self.settled.add(key)
-        runs = runs_of(self.store, key)
+        self.paused += [cell.name for cell in self.of_hash[key]]
+        self.board.note(self.of_hash[key][0].name, "paused", seconds)
+
+    def _finished(self, key: str, runs: Sequence[RunHead]) -> None:
+        self.settled.add(key)
         if self.replaces.get(key):
             new = self._whole(key, runs)
             assert new is not None

@@ -17,7 +17,7 @@ from rmlab.ablation.running import SweepUnderWay, prepare
 from rmlab.ablation.study import Study
 from rmlab.ablation.sweeps import Cell, check_control
 from rmlab.configuration import compose, load_program, with_values
-from rmlab.tracking.heads import cell_runs, finished_run, runs_of
+from rmlab.tracking.heads import RunHead, cell_runs, finished_run, runs_of
 from rmlab.tracking.leases import Watch, close_dead
 from rmlab.tracking.query import get_run
 from rmlab.tracking.run import ERROR, FAILED
@@ -104,7 +104,7 @@ class _Search(SweepUnderWay):
             last = max(runs, key=lambda run: run.start_time, default=None)
             self.before |= {run.run_id for run in runs}
             if finished_run(runs) is not None:
-                self._finished(key)
+                self._finished(key, runs)
             elif last is not None and last.status == FAILED and not self.retry_failed:
                 error = last.tags.get(ERROR, "")
                 self._failed(key, error, f"before ({error}), and is not run again unless asked (--retry-failed)", None)
@@ -112,9 +112,9 @@ class _Search(SweepUnderWay):
                 self.under_way.add(key)
                 self.waiting.append(key)
 
-    def _finished(self, key: str) -> None:
+    def _finished(self, key: str, runs: Sequence[RunHead]) -> None:
         self.pruned.discard(key)  # it was done before it could be stopped
-        super()._finished(key)
+        super()._finished(key, runs)
         self._settle(key, None, lambda number: None)
 
     def _failed(self, key: str, error: str, why: str, seconds: float | None) -> None:
