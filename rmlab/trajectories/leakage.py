@@ -20,7 +20,11 @@ OUTCOME_TEXT = re.compile(
     r"|[\"'](?:resolved|is_resolved|label|verdict)[\"']\s*:\s*(?:true|false|0|1)\b|\bRESOLVED_(?:FULL|PARTIAL|NO)\b",
     re.IGNORECASE,
 )
-_SIGNS = ("to_pass", "to_fail", "tests_status", "test_patch", "eval_logs", "hidden", "resolved", "label", "verdict")
+_SIGNS = (
+    *("to_pass", "to_fail", "tests_status", "test_patch", "eval_logs", "hidden test", "hidden_test"),
+    *(f"{word}{quote}" for word in ("resolved", "label", "verdict") for quote in ("'", '"')),
+    *("resolved_full", "resolved_partial", "resolved_no"),
+)
 """One of these stands in every text that the pattern finds: looking for them first is far faster."""
 
 
