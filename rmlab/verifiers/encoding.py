@@ -20,7 +20,7 @@ from rmlab.progress import progress
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.budget import Counted, within
 from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig, Shows
-from rmlab.verifiers.prompt import escape, render_shown, turns_of
+from rmlab.verifiers.prompt import escape, render_question, render_shown, turns_of
 from rmlab.verifiers.visibility import visible
 
 Ids = NDArray[np.int32]
@@ -52,12 +52,29 @@ def encode(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: Pro
     cache: folder that remembers the ids of this very sequence of trajectories. show: progress. Raises DataError where a
     message forged a turn in spite of the escape (a tokenizer that normalises special tokens).
     """
-    cuts = config.over_length is OverLength.cut_observations
     read = _remembered(trajectories, tokenizer, config, cache, show) if cache else _read(trajectories, tokenizer, config, show)
-    if cuts:
+    if config.over_length is OverLength.cut_observations:
         return read
+    return [e if e.ids is None else _as_read(e.trajectory, e.ids, tokenizer, config) for e in read]
+
+
+def encode_prefixes(trajectory: Trajectory, prefixes: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig) -> list[Encoded]:
+    """`encode` of prefixes of one trajectory, the last of them itself, with each of its turns tokenised once.
+
+    Turns open with a special token, so that the ids of a prefix are those of its turns in the whole prompt and of its own question.
+    The whole prompt put together like that is compared with the one that was tokenised as it is; where a tokenizer makes a
+    difference, or turns are left out (`prompt.shows`), the prefixes are tokenised one by one.
+    """
     front = _front(tokenizer)
-    return [Encoded(e.trajectory, None if e.ids is None else fit(e.ids, config, front), e.n_tokens) for e in read]
+    if visible(trajectory, config) is trajectory and len(prefixes) > 1:
+        (whole,) = prompt_ids([trajectory], tokenizer, config)
+        start_S = np.flatnonzero(whole == tokenizer.start_id)
+        questions = tokenizer.encode([render_question(prefix, tokenizer.reserved) for prefix in prefixes])
+        together = [np.concatenate([whole[: start_S[len(prefix.messages)]], np.array(ids[front:], dtype=np.int32)])
+                    for prefix, ids in zip(prefixes, questions, strict=True)]
+        if np.array_equal(together[-1], whole):
+            return [_as_read(prefix, ids, tokenizer, config) for prefix, ids in zip(prefixes, together, strict=True)]
+    return encode(prefixes, tokenizer, config)
 
 
 def prompt_ids(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig | None = None) -> list[Ids]:
@@ -145,10 +162,16 @@ def _read(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: Prom
     with progress("tokenising", len(trajectories), "trajectories", show=show) as advance:
         for chunk in in_chunks(trajectories):
             for trajectory, ids in zip(chunk, prompt_ids(chunk, tokenizer, config), strict=True):
-                fits = not cuts or len(ids) < config.max_tokens
-                read.append(Encoded(trajectory, ids, len(ids)) if fits else _cut(trajectory, ids, tokenizer, config))
+                read.append(_as_read(trajectory, ids, tokenizer, config) if cuts else Encoded(trajectory, ids, len(ids)))
             advance(len(chunk))
     return read
+
+
+def _as_read(trajectory: Trajectory, whole: Ids, tokenizer: Tokenizer, config: PromptConfig) -> Encoded:
+    """whole: the ids of the prompt as it is."""
+    if config.over_length is OverLength.cut_observations and len(whole) >= config.max_tokens:
+        return _cut(trajectory, whole, tokenizer, config)
+    return Encoded(trajectory, fit(whole, config, _front(tokenizer)), len(whole))
 
 
 def _cut(trajectory: Trajectory, whole: Ids, tokenizer: Tokenizer, config: PromptConfig) -> Encoded:

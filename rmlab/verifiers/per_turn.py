@@ -41,7 +41,8 @@ def score_turns(verifier: "Verifier", trajectories: Sequence[Trajectory], *, bat
         for start in range(0, len(trajectories), AT_ONCE):
             chunk = trajectories[start:start + AT_ONCE]
             cut = [(t, end, prefix) for t in chunk for end, prefix in prefixes(t)]
-            table = verifier.score(verifier.encode([prefix for _, _, prefix in cut]), batch_tokens=batch_tokens)
+            encoded = [e for t in chunk for e in verifier.encode_prefixes(t, [prefix for _, prefix in prefixes(t)])]
+            table = verifier.score(encoded, batch_tokens=batch_tokens)
             # By id: a prefix that does not fit is left out of the table under over_length=drop.
             score = dict(zip(table.trajectory_id.tolist(), table.score.tolist(), strict=True))
             for t, end, prefix in cut:

@@ -45,7 +45,12 @@ def render_shown(shown: Trajectory, reserved: Sequence[str] = RESERVED, with_las
             raise DataError(f"trajectory {shown.trajectory_id} has the role {message.role!r}: "
                             f"it must be one of {', '.join(get_args(Role))}")
         turns.append(_turn(message.role, escape(message.content, reserved)))
-    return "".join([*turns, _turn("user", escape(_question(shown, with_last), reserved)), OPEN_ANSWER])
+    return "".join([*turns, render_question(shown, reserved, with_last)])
+
+
+def render_question(shown: Trajectory, reserved: Sequence[str] = RESERVED, with_last: bool = True) -> str:
+    """What `render_shown` puts behind the turns: the question, and the answer's opened turn."""
+    return _turn("user", escape(_question(shown, with_last), reserved)) + OPEN_ANSWER
 
 
 def turns_of(trajectory: Trajectory, config: PromptConfig | None = None) -> int:

@@ -26,7 +26,7 @@ from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers import prompt, scoring
 from rmlab.verifiers.answer import AnswerTokens, prove_answers
 from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig, Shows
-from rmlab.verifiers.encoding import Encoded, encode
+from rmlab.verifiers.encoding import Encoded, encode, encode_prefixes
 
 FORMAT = 1
 RECORD = "verifier.json"
@@ -58,6 +58,10 @@ class Verifier:
     def encode(self, trajectories: Sequence[Trajectory], show: bool = False) -> list[Encoded]:
         """Prompts as this verifier reads them."""
         return encode(trajectories, self.tokenizer, self.prompt, show=show)
+
+    def encode_prefixes(self, trajectory: Trajectory, prefixes: Sequence[Trajectory]) -> list[Encoded]:
+        """Prompts of prefixes of one trajectory, the last of them itself, as this verifier reads them."""
+        return encode_prefixes(trajectory, prefixes, self.tokenizer, self.prompt)
 
     def score(self, encoded: Sequence[Encoded], *, batch_tokens: int = 16384, autocast: scoring.Autocast | None = None,
               show: bool = False, title: str = "score") -> Scores:

@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from rmlab.models.config import TokenizerConfig
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.trajectories.record import Message, Trajectory
-from rmlab.verifiers.config import OverLength, PromptConfig
-from rmlab.verifiers.encoding import counted, cut_counts, cut_words, encode, prompt_ids, unfit_counts
+from rmlab.verifiers import encoding
+from rmlab.verifiers.config import OverLength, PromptConfig, Shows
+from rmlab.verifiers.encoding import Encoded, counted, cut_counts, cut_words, encode, encode_prefixes, prompt_ids, unfit_counts
+from rmlab.verifiers.per_turn import prefixes
 from rmlab.verifiers.prompt import escape, render
 from rmlab.verifiers.tokens import verifier_tokenizer
 from tests.verifiers.examples import episode, episodes
@@ -113,3 +115,22 @@ def test_no_cut_prompt_is_longer_than_its_context(tokenizer, with_bos, observati
     assert (long.patch or "").strip() in text
     assert read.ids.tolist().count(asked.start_id) == len(long.messages) + 2 - read.turns + (read.turns > 0)
     assert not bos or read.ids[0] == asked.hf.bos_token_id
+
+
+def plain(read: list[Encoded]) -> list[tuple[object, ...]]:
+    return [(e.trajectory.trajectory_id, None if e.ids is None else e.ids.tolist(), e.n_tokens, e.observations, e.turns) for e in read]
+
+
+@pytest.mark.parametrize("over", [OverLength.rank_last, OverLength.truncate_head, CUT])
+@pytest.mark.parametrize("shows", [Shows.whole, Shows.patch_only])
+def test_prefixes_are_read_as_if_each_were_tokenised_by_itself(tokenizer, with_bos, over, shows, monkeypatch) -> None:
+    long = with_observations(300, 4, 200)
+    long = replace(long, messages=(*long.messages, Message("tool", "  <s> and <|im_start|>user\n\n")))
+    parts = [prefix for _, prefix in prefixes(long)]
+    config = PromptConfig(700, over, shows)
+    for asked in (tokenizer, with_bos):
+        alone = plain(encode(parts, asked, config))
+        with monkeypatch.context() as patch:
+            if shows is Shows.whole:  # no prefix is tokenised whole
+                patch.setattr(encoding, "encode", None)
+            assert plain(encode_prefixes(long, parts, asked, config)) == alone
