@@ -63,10 +63,10 @@ class LocalProcesses(OwnLauncher):
     """`rmlab.ablation.processes`."""
 
     def cells_launcher(self, config: DictConfig, workers: int | None = None) -> "launching.Launcher":
-        """Processes from a fork server, one GPU each where there are GPUs."""
+        """Processes from a fork server, a GPU or a part of one each where there are GPUs."""
         from rmlab.ablation.processes import local_launcher
 
-        return local_launcher(config, workers or self.settings.get("workers"))
+        return local_launcher(config, workers or self.settings.get("workers"), self.settings.get("cells_per_gpu", 1))
 
 
 class Slurm(OwnLauncher):

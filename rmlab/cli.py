@@ -51,7 +51,10 @@ def sweep(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the cells, which are finished, and the cost.")] = False,
     explain: Annotated[bool, typer.Option("--explain", help="Print what all cells share and, as a diff, how they differ.")] = False,
     workers: Annotated[
-        int | None, typer.Option(help="Cells at once. Default: as many as the cores hold; results do not depend on it.")
+        int | None, typer.Option(help="Cells at once. Default: as many as the cores (or GPUs) hold; results do not depend on it.")
+    ] = None,
+    cells_per_gpu: Annotated[
+        int | None, typer.Option(help="Cells that share a GPU, and its memory. Default: 1; small cells leave a card idle.")
     ] = None,
     on_error: Annotated[OnError, typer.Option(help="After a failed cell: start no more, or go on with the rest.")] = OnError.stop,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run cells again that failed before.")] = False,
@@ -62,8 +65,9 @@ def sweep(
     rerun_stale: Annotated[bool, typer.Option("--rerun-stale", help="Run cells again that another commit finished.")] = False,
 ) -> None:
     """Launch a sweep, or go on with it where it stopped. Finished cells are not run again unless asked."""
+    given = [*(arguments or []), *([f"hydra.launcher.cells_per_gpu={cells_per_gpu}"] if cells_per_gpu is not None else [])]
     program("sweep").main(
-        name, arguments or [], dry_run=dry_run, explain=explain, workers=workers, on_error=on_error.value, retry_failed=retry_failed,
+        name, given, dry_run=dry_run, explain=explain, workers=workers, on_error=on_error.value, retry_failed=retry_failed,
         force=force, redo_before=redo_before, rerun_stale=rerun_stale,
     )
 

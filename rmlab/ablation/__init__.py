@@ -19,6 +19,6 @@ shared, preload  what all cells read alike, read once by the fork server
 slurm           cells as jobs of Slurm
 ray_cluster     cells as tasks of a Ray cluster
 through_hydra   cells through any launcher of Hydra
-gpus            one GPU a cell
+gpus            one GPU a cell, or a part of one
 board           what a sweep is doing, as one live table or as lines
 """

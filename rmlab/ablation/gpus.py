@@ -1,4 +1,4 @@
-"""One GPU a cell: which GPUs this machine has, and who may use which.
+"""One GPU a cell, or a part of one: which GPUs this machine has, and who may use which.
 
 Nothing here touches CUDA. A GPU is held by a file lock in the runs folder, so two sweeps on one machine share its GPUs, and
 the kernel frees it when its holder ends, however it ends.
@@ -28,29 +28,43 @@ def visible_gpus() -> list[str]:
 
 
 class Gpus:
-    """Gives GPUs out, one at a time, to whoever runs a cell in this process' name."""
+    """Gives GPUs out to whoever runs a cell in this process' name: each to `cells` at once.
 
-    def __init__(self, names: list[str], folder: Path) -> None:
-        self.names, self.folder = names, folder
-        self._held: dict[str, IO[str]] = {}
+    One cell has its GPU for itself. Several share it with each other and with sweeps that share it too, never with one that wants
+    it whole: a sharer holds the GPU's lock together with the others, and the lock of a place on it alone.
+    """
+
+    def __init__(self, names: list[str], folder: Path, cells: int = 1) -> None:
+        self.names, self.folder, self.cells = names, folder, cells
+        self._held: dict[str, list[list[IO[str]]]] = {name: [] for name in names}
 
     def take(self) -> str | None:
-        """A GPU that nobody on this machine holds, None = all are taken just now."""
-        for name in self.names:
-            if name not in self._held:
-                file = self._open(name)
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    file.close()
-                else:
-                    self._held[name] = file
+        """A GPU with room, the emptiest first; None = all are taken just now."""
+        for place in range(self.cells):
+            for name in self.names:
+                if (locks := self._lock(name, place)) is not None:
+                    self._held[name].append(locks)
                     return name
         return None
 
     def give_back(self, name: str) -> None:
-        """Its cell has ended."""
-        self._held.pop(name).close()
+        """One of its cells has ended."""
+        for file in self._held[name].pop():
+            file.close()
+
+    def _lock(self, name: str, place: int) -> list[IO[str]] | None:
+        """The open locks of a place on a GPU, None where others hold them."""
+        wanted = [(name, fcntl.LOCK_EX)] if self.cells == 1 else [(name, fcntl.LOCK_SH), (f"{name}-{place}", fcntl.LOCK_EX)]
+        files: list[IO[str]] = []
+        for lock, kind in wanted:
+            files.append(self._open(lock))
+            try:
+                fcntl.flock(files[-1], kind | fcntl.LOCK_NB)
+            except BlockingIOError:
+                for file in files:
+                    file.close()
+                return None
+        return files
 
     def _open(self, name: str) -> IO[str]:
         path = self.folder / f"gpu-{name.replace('/', '-')}.lock"

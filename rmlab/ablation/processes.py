@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from rmlab.ablation.gpus import VISIBLE, Gpus, visible_gpus
 from rmlab.ablation.launching import Event, Job, Supply, answer, event
 from rmlab.ablation.shared import MODULE, Reading, announced
+from rmlab.errors import UsageError
 from rmlab.paths import runs_folder
 from rmlab.progress import report_to
 
@@ -46,7 +47,7 @@ class _Running:
 
 @dataclass(frozen=True)
 class LocalLauncher:
-    """At most `workers` processes at once. gpus: one is leased for each process; None = processes do not need one."""
+    """At most `workers` processes at once. gpus: a place on one is leased for each; None = processes do not need one."""
 
     workers: int
     gpus: Gpus | None = None
@@ -117,15 +118,20 @@ def start_fork_server(preload: Sequence[str], reads: Sequence[Reading] = ()) -> 
         forkserver.ensure_running()
 
 
-def local_launcher(config: "DictConfig", workers: int | None = None) -> LocalLauncher:
-    """For cells of a configuration. workers: None = one a GPU where cells use them, else as many as the cores hold."""
+def local_launcher(config: "DictConfig", workers: int | None = None, cells_per_gpu: int = 1) -> LocalLauncher:
+    """For cells of a configuration. workers: None = as many as the GPUs hold where cells use them, else as the cores hold.
+
+    cells_per_gpu: small cells leave a card idle; so many share one, and its memory. Raises UsageError where it is below 1.
+    """
     from omegaconf import OmegaConf
 
     device = OmegaConf.select(config, "runtime.device") or "cpu"
     names = visible_gpus() if device != "cpu" else []
     threads = OmegaConf.select(config, "training.threads") or 1
-    usual = len(names) or (1 if device == "cuda" else max(1, usable_cores() // threads))
-    return LocalLauncher(workers or usual, Gpus(names, runs_folder() / "locks") if names else None)
+    if cells_per_gpu < 1:
+        raise UsageError(f"cells_per_gpu={cells_per_gpu}: at least one cell runs on a GPU")
+    usual = len(names) * cells_per_gpu or (1 if device == "cuda" else max(1, usable_cores() // threads))
+    return LocalLauncher(workers or usual, Gpus(names, runs_folder() / "locks", cells_per_gpu) if names else None)
 
 
 def _receive(one: _Running) -> Event:
