@@ -27,7 +27,7 @@ from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.fingerprint import file_fingerprint
 from rmlab.microswe.episode import EnvironmentConfig
-from rmlab.microswe.loading import LoadedTasks, load_tasks
+from rmlab.microswe.loading import LoadedTasks, held_tasks
 from rmlab.microswe.sandbox import Limits, Sandbox
 from rmlab.models.lora_config import LoraConfig
 from rmlab.paths import runs_folder
@@ -41,6 +41,7 @@ from rmlab.rl.config import (
     RewardConfig,
     Unread,
     WatchConfig,
+    check_options,
 )
 from rmlab.rl.references import VALIDATION_SCORES, Reference, find_model
 from rmlab.tracking.config import TrackingConfig, sweep_tags
@@ -106,12 +107,12 @@ def main(overrides: Sequence[str], force: bool = False) -> str:
     A configuration that is finished is not trained again unless `force`; one that is being trained is waited for.
     """
     config = compose("rl", list(overrides))
-    _check(_settings(config))
+    _settings(config)
     return run_once(config, identity(config).config_hash, run, force)
 
 
 def identity(config: DictConfig) -> Identity:
-    """Both hashes of a run: its configuration, the tasks, and the content of the policy and the verifiers that it names."""
+    """Both hashes of a run: its configuration, the tasks that hold here, and the content of the policy and verifiers that it names."""
     settings = _settings(config)  # what has no value is told first
     plain: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     for key in ("start", "tasks", "workers", "keep_model"):
@@ -125,8 +126,9 @@ def identity(config: DictConfig) -> Identity:
     if config.verifier and settings.reward.calibration is not Calibration.none:  # what the calibration is fitted on pays too
         plain["calibrated_on"] = [file_fingerprint(find_model(name, "verifier.json", uri).beside(VALIDATION_SCORES))
                                   for name in [config.verifier, *config.reward.ensemble]]
-    return identify(plain, pool=file_fingerprint(Path(config.tasks)), tokenizer=_content(config.start, "config.json", uri),
-                    semantics={"rl": SEMANTICS}, factors=find_factors(config.tracking.factors))
+    return identify(plain, pool=held_tasks(Path(config.tasks), settings.workers).fingerprint,
+                    tokenizer=_content(config.start, "config.json", uri), semantics={"rl": SEMANTICS},
+                    factors=find_factors(config.tracking.factors))
 
 
 def prepare(configs: Sequence[DictConfig]) -> None:
@@ -144,13 +146,11 @@ def run(config: DictConfig) -> str:
     """
     began = time.monotonic()
     settings = _settings(config)
-    _check(settings)
     who = identity(config)
     uri = settings.tracking.uri
     start = find_model(settings.start, "config.json", uri)
     judges = [find_model(name, "verifier.json", uri) for name in [settings.verifier, *settings.reward.ensemble] if name]
-    with Sandbox(settings.workers) as proving:  # as collection proves them
-        loaded = load_tasks(Path(settings.tasks), proving)
+    loaded = held_tasks(Path(settings.tasks), settings.workers)
     with (Sandbox(settings.workers, limits(settings.limits)) as sandbox,
           _tracked(settings, who, start, judges, loaded, str(sandbox.isolation)) as logger):
         logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
@@ -159,6 +159,8 @@ def run(config: DictConfig) -> str:
                 logger.text("verifier_report.json", judges[0].beside("report.json").read_text(encoding="utf-8"))
             except (DataError, StoreError) as error:
                 print(f"the verifier's report is not there, so this run says nothing of its offline metrics: {error}")
+        from rmlab.rl.outcome import timed
+
         loop = make_loop(settings, loaded, sandbox, start, judges, who.config_hash, logger)
         state = loop.start()
         logger.replay(state.history)
@@ -168,7 +170,7 @@ def run(config: DictConfig) -> str:
             done = loop.go(state, None if minutes is None else began + 60 * minutes)
         if not done:
             print(f"stopped after {minutes} minutes at step {state.step} of {settings.rl.steps}: the same command goes on from there "
-                  f"({loop.checkpoint})")
+                  f"({loop.checkpoint})", *timed(state.history), sep="\n")
             logger.fail(SystemExit())
             return logger.run_id
         summary = _finish(logger, loop, state, settings, start)
@@ -227,7 +229,7 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, 
     """What came of it, as an artifact, as metrics and in a few lines."""
     from rmlab.models.tokenizer import load_tokenizer
     from rmlab.rl.learner import save_policy
-    from rmlab.rl.outcome import described, outcome
+    from rmlab.rl.outcome import described, outcome, timed
 
     found = outcome(state, loop.held_out_after, loop.held_out, loop.held_out_best)
     logger.json("outcome.json", found)
@@ -244,7 +246,8 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, 
                 "verifier": settings.verifier})
             logger.artifact(Path(name) / "model")
     name = settings.tracking.name or settings.name
-    return "\n".join([f"{name}: {state.step} steps in {state.seconds:.0f} s", *described(found), f"  MLflow run {logger.run_id}"])
+    return "\n".join([f"{name}: {state.step} steps in {state.seconds:.0f} s", *described(found), *timed(state.history),
+                      f"  MLflow run {logger.run_id}"])
 
 
 @contextmanager
@@ -288,21 +291,8 @@ def _settings(config: DictConfig) -> RLRun:
         raise UsageError(f"{missing[0]} has no value: name one, for example {missing[0]}=runs/policies/starter-s0")
     settings = OmegaConf.to_object(config)
     assert isinstance(settings, RLRun)
+    check_options(settings.rl, settings.reward, settings.verifier)
     return settings
-
-
-def _check(settings: RLRun) -> None:
-    """Raises UsageError for options that contradict each other, before anything is loaded."""
-    loop = settings.rl
-    if settings.reward.needs_score and not settings.verifier:
-        raise UsageError(f"reward={settings.reward.mode.value} is paid by a verifier: name one with verifier=RUN, CELL or FOLDER")
-    if settings.reward.ensemble and not settings.verifier:
-        raise UsageError("reward.ensemble names verifiers beside `verifier`, which is empty: name one there")
-    if loop.attempts < 2 or min(loop.groups, loop.updates, loop.passes) < 1 or loop.steps < 0:
-        raise UsageError(f"rl.groups={loop.groups}, rl.attempts={loop.attempts}, rl.updates={loop.updates}, rl.passes={loop.passes}: at "
-                         "least 1, and at least 2 attempts to compare within a task")
-    if loop.temperature <= 0:
-        raise UsageError(f"rl.temperature={loop.temperature}: attempts that are all alike teach nothing; it must be above 0")
 
 
 if __name__ == "__main__":

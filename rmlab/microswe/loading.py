@@ -62,6 +62,18 @@ def load_tasks(path: Path, sandbox: Sandbox) -> LoadedTasks:
     return LoadedTasks(good, left_out, tasks_fingerprint(good))
 
 
+def held_tasks(path: Path, workers: int) -> LoadedTasks:
+    """`load_tasks` with a sandbox of its own, once a process: what a run is identified by and made of. workers: of the sandbox."""
+    key = (Path(path).resolve(), file_fingerprint(Path(path)), runs_folder())
+    if key not in _held:
+        with Sandbox(workers) as sandbox:
+            _held[key] = load_tasks(path, sandbox)
+    return _held[key]
+
+
+_held: dict[tuple[Path, str, Path], LoadedTasks] = {}
+
+
 def prove(tasks: Sequence[Task], sandbox: Sandbox) -> dict[str, str]:
     """task_id -> reason, for the tasks that do not hold here. Equal programs run once."""
     programs = [hidden_program(task, code) for task in tasks for code in (task.original, task.code)]

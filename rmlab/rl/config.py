@@ -7,6 +7,7 @@ clipping that keeps gradients (GPPO, Klear-Reasoner, arXiv 2508.07629), dynamic 
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
+from rmlab.errors import UsageError
 from rmlab.fingerprint import fingerprint
 
 SEMANTICS = 1
@@ -208,3 +209,16 @@ class LimitsConfig:
     call_seconds: float = 0.5
     program_seconds: float = 2.0
     batch_seconds: float = 60.0
+
+
+def check_options(loop: LoopConfig, reward: RewardConfig, verifier: str) -> None:
+    """Raises UsageError for options that contradict each other, before anything is loaded. verifier: "" where nobody scores."""
+    if reward.needs_score and not verifier:
+        raise UsageError(f"reward={reward.mode.value} is paid by a verifier: name one with verifier=RUN, CELL or FOLDER")
+    if reward.ensemble and not verifier:
+        raise UsageError("reward.ensemble names verifiers beside `verifier`, which is empty: name one there")
+    if loop.attempts < 2 or min(loop.groups, loop.updates, loop.passes) < 1 or loop.steps < 0:
+        raise UsageError(f"rl.groups={loop.groups}, rl.attempts={loop.attempts}, rl.updates={loop.updates}, rl.passes={loop.passes}: at "
+                         "least 1, and at least 2 attempts to compare within a task")
+    if loop.temperature <= 0:
+        raise UsageError(f"rl.temperature={loop.temperature}: attempts that are all alike teach nothing; it must be above 0")

@@ -62,6 +62,29 @@ def described(found: Mapping[str, Any]) -> list[str]:
     return [*lines, f"  collapse: {found['collapse']}, hacking gap {'-' if gap is None else f'{gap:+.3f}'}"]
 
 
+def timed(history: Sequence[Sequence[Any]]) -> list[str]:
+    """Where the time of a training went, in seconds: means over steps, looks and held-out benchmarks. history: of its state."""
+    values: dict[str, list[float]] = {}
+    for name, value, *_ in history:
+        values.setdefault(name, []).append(float(value))
+
+    def parts(group: str, names: Sequence[str]) -> str:
+        known = [(name, values[key]) for name in names if (key := f"{group}/seconds_{name}") in values]
+        return ", ".join(f"{name} {np.mean(own):.1f}" for name, own in known)
+
+    lines = []
+    if "rl/seconds_step" in values:
+        step = values["rl/seconds_step"]
+        lines.append(f"  a step {np.mean(step):.1f} s (99 %: {np.quantile(step, 0.99):.1f}): "
+                     f"{parts('rl', ('rollout', 'scoring', 'update'))}; of the rollout {parts('rl', ('decoding', 'prefill', 'execution'))}")
+    if "rl/seconds_look" in values:
+        lines.append(f"  a look {np.mean(values['rl/seconds_look']):.1f} s")
+    if "held_out/seconds" in values:
+        lines.append(f"  the held-out benchmarks {np.mean(values['held_out/seconds']):.1f} s: "
+                     f"{parts('held_out', ('decoding', 'prefill', 'execution'))}")
+    return lines
+
+
 def _said(difference: Mapping[str, float]) -> str:
     return (f"pass@1 {difference['before']:.3f} → {difference['after']:.3f} ({difference['difference']:+.3f} "
             f"[{difference['low']:+.3f}, {difference['high']:+.3f}], {difference['tasks']:.0f} tasks)")

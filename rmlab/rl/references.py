@@ -60,6 +60,8 @@ def find_model(name: str, record: str, uri: str | None = None) -> Reference:
             if (candidate / record).is_file():
                 return Reference(candidate)
         raise DataError(f"{name} holds no {record}: name the folder of a saved model")
+    if name.startswith((".", "/")):
+        raise DataError(f"{name}: there is no such folder. Name a folder, a run or a cell.")
     from rmlab.tracking.heads import cell_runs, run_heads
     from rmlab.tracking.query import get_run
     from rmlab.tracking.store import Store

@@ -124,7 +124,7 @@ def test_wrong_input_is_one_line(easy: Path, tmp_path: Path, monkeypatch: pytest
         (["reward=hybrid"], UsageError, "reward=hybrid is paid by a verifier: name one with verifier=RUN"),
         (["rl.attempts=1"], UsageError, r"rl\.attempts=1.*at least 2 attempts"),
         (["reward.ensemble=[x]"], UsageError, "`verifier`, which is empty"),
-        (["verifier=/nowhere"], DataError, "/nowhere: there is no such folder, and no run either"),
+        (["verifier=/nowhere"], DataError, "/nowhere: there is no such folder"), (["verifier=nowhere"], DataError, "no run either"),
         ([f"verifier={easy / 'policy'}"], DataError, "holds no verifier.json"),
         (["rl.temperature=0"], UsageError, "temperature=0"),
         (["algorithm.name=gpo"], UsageError, "algorithm.name=gpo"),
