@@ -88,7 +88,9 @@ class _Search(SweepUnderWay):
         self.study.is_open()  # keeps its trials' leases alive
 
     def _ask(self) -> None:
-        number, settings = self.study.ask()
+        if (asked := self.study.ask()) is None:
+            return
+        number, settings = asked
         cells = [trial_cell(template, settings, self.overrides) for template in self.templates]
         check_control([self.templates[0], *cells])
         keys = list(dict.fromkeys(cell.identity.config_hash for cell in cells))

@@ -83,17 +83,14 @@ class Study:
                 study_name=name, storage=optuna.storages.RDBStorage(uri, engine_kwargs=patience), directions=directions,
                 pruner=_made(spec.pruning["pruner"], "pruning.pruner") if spec.pruning else optuna.pruners.NopPruner(),
                 load_if_exists=True)
-            tried = len(self._study.get_trials(deepcopy=False))
+            self._first = len(self._study.get_trials(deepcopy=False))
         except Exception as error:
             raise RmlabError(f"the study {name} in {uri} cannot be opened: {str(error).splitlines()[0]} (A database holds the runs or "
                              "studies, not both: name another under search.storage.)") from error
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             self._study.set_metric_names(list(spec.objectives))  # what optuna-dashboard shows
-        sampler = dict(spec.sampler)
-        if isinstance(sampler.get("seed"), int):
-            sampler["seed"] += tried  # gone on with: not the same proposals once more
-        self._study.sampler = _made(sampler, "sampler")
+        self._study.sampler = _sampler(spec.sampler)
         self._distributions = {name: _distribution(allowed) for name, allowed in spec.space.items()}
         self.look()
 
@@ -114,10 +111,13 @@ class Study:
                     self._fail(trial.number, "its search was cut off", lost=True)
                 else:
                     self._elsewhere += 1
-            elif trial.state == states.FAIL:
-                self._counted += not (trial.user_attrs.get(LOST) or self.retry_failed)
             else:
-                self._counted += 1
+                self._counted += trial.number in self._mine or self._counts(trial)
+
+    def _counts(self, trial: "optuna.trial.FrozenTrial") -> bool:
+        """Whether a trial has ended and counts for the total. With `retry_failed` what failed before this launch does not."""
+        again = trial.user_attrs.get(LOST) or (self.retry_failed and trial.number < self._first)
+        return trial.state.is_finished() and not (again and trial.state == self._optuna.trial.TrialState.FAIL)
 
     def is_open(self) -> bool:
         """Whether trials are still to be made, or awaited from another process of this study."""
@@ -129,11 +129,19 @@ class Study:
         """Whether the total leaves room for another trial now."""
         return self._counted + self._elsewhere < self.spec.trials
 
-    def ask(self) -> tuple[int, dict[str, Any]]:
-        """A new trial: its number, and a level of each factor."""
+    def ask(self) -> tuple[int, dict[str, Any]] | None:
+        """A new trial: its number, and a level of each factor. None where another search was quicker and made the last one.
+
+        Two searches may ask at once, and each sees afterwards what was asked for before its own trial: numbers decide.
+        """
         trial = self._study.ask(self._distributions)
         for name, value in lease_tags().items():
             trial.set_user_attr(name, value)
+        before = self._study.get_trials(deepcopy=False)[:trial.number]
+        if sum(self._counts(t) or t.state == self._optuna.trial.TrialState.RUNNING for t in before) >= self.spec.trials:
+            self._fail(trial.number, "another search made the last trial", lost=True)
+            self.look()
+            return None
         self._mine[trial.number] = trial
         self._counted += 1
         return trial.number, dict(trial.params)
@@ -186,6 +194,38 @@ class Study:
         if lost:
             storage.set_trial_user_attr(trial_id, LOST, True)
         self._study.tell(number, state=self._optuna.trial.TrialState.FAIL, skip_if_finished=True)
+
+
+def _sampler(target: dict[str, Any]) -> "optuna.samplers.BaseSampler":
+    """Proposes trials. A seeded one is seeded by each trial's number besides, so that two searches, or a search that goes on,
+    never make the proposals of one seed twice. A sequence that all searches share (QMC) takes its seed as it is."""
+    from optuna.samplers import BaseSampler, QMCSampler
+
+    whole: BaseSampler = _made(target, "sampler")
+    seed = target.get("seed")
+    if not isinstance(seed, int) or isinstance(whole, QMCSampler):
+        return whole
+
+    class ByNumber(BaseSampler):
+        """The sampler as it is made for one trial after the other."""
+
+        def before_trial(self, study: Any, trial: Any) -> None:
+            self._own: BaseSampler = _made({**target, "seed": seed + trial.number}, "sampler")
+            self._own.before_trial(study, trial)
+
+        def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
+            return self._own.infer_relative_search_space(study, trial)
+
+        def sample_relative(self, study: Any, trial: Any, search_space: dict[str, Any]) -> dict[str, Any]:
+            return self._own.sample_relative(study, trial, search_space)
+
+        def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
+            return self._own.sample_independent(study, trial, param_name, param_distribution)
+
+        def after_trial(self, study: Any, trial: Any, state: Any, values: Any) -> None:
+            whole.after_trial(study, trial, state, values)
+
+    return ByNumber()
 
 
 def _made(target: dict[str, Any], what: str) -> Any:
