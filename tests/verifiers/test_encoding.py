@@ -11,7 +11,16 @@ from rmlab.models.tokenizer import load_tokenizer
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.verifiers import encoding
 from rmlab.verifiers.config import OverLength, PromptConfig, Shows
-from rmlab.verifiers.encoding import Encoded, counted, cut_counts, cut_words, encode, encode_prefixes, prompt_ids, unfit_counts
+from rmlab.verifiers.encoding import (
+    Encoded,
+    counted,
+    cut_counts,
+    cut_words,
+    encode,
+    encode_prefixes,
+    prompt_ids,
+    unfit_counts,
+)
 from rmlab.verifiers.per_turn import prefixes
 from rmlab.verifiers.prompt import escape, render
 from rmlab.verifiers.tokens import verifier_tokenizer

@@ -164,7 +164,7 @@ def test_bad_input_is_one_clear_line(pool: Path, tmp_path: Path, monkeypatch: py
         load_program("train_verifier").main(overrides(pool, "prompt.max_tokens=2048"))
     whole, mixed, leaking = (tmp_path / f"{name}.parquet" for name in ("whole", "mixed", "leaking"))
     write_trajectories(whole, [replace(t, split=None) for t in PARTS])
-    with pytest.raises(DataError, match="none of the 278 trajectories of .* has a part .*`rmlab trajectories split"):
+    with pytest.raises(DataError, match=r"none of the 278 trajectories of .* has a part .*`rmlab trajectories split"):
         load_program("train_verifier").main(overrides(whole))
     write_trajectories(mixed, [*PARTS, episode(1000, True, part="rl", policy="other")])
     with pytest.raises(DataError, match="lies in the parts rl and verifier"):
