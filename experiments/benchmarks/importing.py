@@ -1,9 +1,10 @@
 """How fast does `rmlab import` read, and in how much memory?
 
-    python experiments/benchmarks/importing.py [--megabytes 1000] [--kind folder|jsonl|zip|tar.gz]
+    python experiments/benchmarks/importing.py [--megabytes 1000] [--kind folder|jsonl|zip|tar.gz|parquet]
 
 Writes mini-SWE-agent v1 documents of a real run's sizes (median 180,000 bytes, a few of 2 MB; half of each is the model's raw
-answer, which is read and not kept), with a report a document, and imports them in a process of its own on one core. Prints
+answer, which is read and not kept), with a report a document, and imports them in a process of its own on one core. Parquet is
+rows of chat messages in a single group of rows, the worst case for memory. Prints
 MB a second of input and the largest resident memory, and stops with an error below 20 MB/s or above 1 GB.
 """
 
@@ -25,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 LEAST_MB_PER_SECOND, MOST_MB = 20.0, 1000.0
-KINDS = ("folder", "jsonl", "zip", "tar.gz")
+KINDS = ("folder", "jsonl", "zip", "tar.gz", "parquet")
 
 
 def document(number: int, rng: random.Random, words: list[str]) -> bytes:
@@ -96,6 +97,18 @@ def write(kind: str, folder: Path, megabytes: float) -> tuple[Path, int]:
             for name, data in files(megabytes):
                 if name.startswith("trajs"):
                     size += file.write(data + b"\n")
+    elif kind == "parquet":
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        rows = []
+        for name, data in files(megabytes):
+            if name.startswith("trajs"):
+                size += len(data)
+                read = json.loads(data)
+                messages = [{**m, "extra": json.dumps(m.get("extra"))} for m in read["messages"]]
+                rows.append({"instance_id": read["instance_id"], "messages": messages, "resolved": len(rows) % 2 == 0})
+        pq.write_table(pa.Table.from_pylist(rows), path, row_group_size=len(rows), use_dictionary=False)
     elif kind == "zip":
         with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
             for name, data in files(megabytes):

@@ -20,6 +20,7 @@ EVENT = re.compile(r"(?:^|/)events/event-(\d+)-[^/]*\.json$")
 STATE = re.compile(r"(?:^|/)(?:base_state|meta)\.json$")
 CALL = re.compile(r"-(\d{10}\.\d+)\.json$")
 HEAD = 1 << 16
+BUFFER = 1 << 20  # bytes of a column that are read at a time: a group of rows may be as large as its file
 ARROW = b"\xff\xff\xff\xff"  # how every message of an Arrow stream begins
 
 
@@ -161,7 +162,7 @@ def _tables(entry: Entry, kind: str) -> Iterator[Document | Damaged]:
 def _parquet(stream: IO[bytes], size: int) -> Iterator[tuple[Any, int]]:
     import pyarrow.parquet as pq
 
-    file = pq.ParquetFile(stream)
+    file = pq.ParquetFile(stream, buffer_size=BUFFER, pre_buffer=False)
     columns = _wanted(file.schema_arrow)
     for batch in file.iter_batches(batch_size=16, columns=columns):
         yield batch, size // max(file.metadata.num_rows, 1)
