@@ -1,7 +1,7 @@
 """Trajectories: what an agent did with a task, and whether the hidden tests passed afterwards.
 
 record            the trajectory, its identity, the five parts
-parts             no cluster lies in two parts
+parts             no cluster, task or issue lies in two parts
 store             Parquet files of trajectories, read and written whole or a row group at a time
 
 Reading those of others, in the order in which a file goes through it:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from rmlab.progress import progress
 from rmlab.trajectories.record import Trajectory
 
 WORD = re.compile(r"\w+")
@@ -21,6 +22,7 @@ SHINGLE = 5  # words
 BANDS, ROWS = 32, 4  # 128 hashes: a pair of overlap 0.8 is a candidate with probability 1 - 1e-7, one of 0.3 with 0.23
 LEAST = 0.8  # overlap from which issues count as the same
 COMMON, FEW = 0.1, 5  # what stands in over this share of all issues, and in more than so many (or half of them), tells none apart
+MANY = 10_000  # issues: fewer take no seconds
 FEWEST = 3  # shingles: of a shorter issue ("fix the bug") nothing can be said
 
 Hashes = NDArray[np.uint64]
@@ -60,8 +62,12 @@ def near_duplicates(issues: Mapping[str, str], least: float = LEAST, apart: Mapp
     (in one place) the first stands for the others, which are paired with it alone: a text that a thousand tasks share is no half
     million of pairs.
     """
-    words = _Words()
-    shingles = _without_common({task: words.shingles(text) for task, text in sorted(issues.items())})
+    words, cut = _Words(), {}
+    with progress("comparing issues", len(issues), "issues", show=len(issues) > MANY) as advance:
+        for task, text in sorted(issues.items()):
+            cut[task] = words.shingles(text)
+            advance(1)
+    shingles = _without_common(cut)
     alike: dict[tuple[bytes, str], list[str]] = defaultdict(list)
     for task, own in shingles.items():
         if len(own) >= FEWEST:
