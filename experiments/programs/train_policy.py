@@ -9,12 +9,13 @@ and the start of `rmlab rl`.
 
 import json
 import shlex
+import shutil
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,13 +26,15 @@ import rmlab
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.files import atomic_folder, write_text
-from rmlab.fingerprint import fingerprint, fingerprint_lines
+from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import Task, read_tasks
 from rmlab.models.config import ModelConfig
 from rmlab.models.lora_config import LoraConfig
+from rmlab.models.pretrained import folder_identity
+from rmlab.paths import runs_folder
 from rmlab.policies.demonstrations import Lesson, lessons, repair_lessons
 from rmlab.policies.demonstrations_config import DemonstrationsConfig, HeldOutConfig, RepairsConfig
 from rmlab.policies.engine import EngineConfig, Sampling
@@ -39,7 +42,7 @@ from rmlab.policies.rollout import Planned, plan
 from rmlab.policies.success import Success, success
 from rmlab.progress import progress
 from rmlab.tracking.config import TrackingConfig
-from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig
+from rmlab.training.config import SEMANTICS, OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.trajectories.store import TrajectorySet, read_trajectories
 
 if TYPE_CHECKING:
@@ -98,14 +101,18 @@ def run(config: DictConfig, command: str = "rmlab warm-start") -> Path:
         raise UsageError(f"model={settings.model.name} has no weights: a policy starts from a pretrained model, for example "
                          "model=path model.pretrained=FOLDER (rmlab pretrain writes one)")
     pools = [read_trajectories(path) for path in settings.demonstrations.paths]
-    texts = corpus_repairs(settings)  # forks, and so does the sandbox: before torch is imported
+    texts = corpus_repairs(settings)  # forks: before torch is imported
     with ExitStack() as stack:
         sandbox = stack.enter_context(Sandbox(settings.workers))
         loaded = load_tasks(Path(settings.tasks), sandbox)
-        logger = stack.enter_context(_start(settings, pools)) if settings.tracked else None
+        who = config_hash(config, pools, loaded.fingerprint)
+        under_way = runs_folder() / "cells" / who
+        logger = stack.enter_context(_start(settings, pools, who)) if settings.tracked else None
         model, tokenizer = the_base(settings)
         taught, counts = material(pools, texts, tokenizer, settings)
-        took = teach(model, taught, tokenizer, settings, logger)
+        took = teach(model, taught, tokenizer, settings, under_way / "checkpoint.safetensors", logger)
+        if took.resumed_at:
+            print(f"went on from step {took.resumed_at} of {took.steps}")
         record = _record(pools, counts, took, model, tokenizer, loaded, settings, command)
         folder = Path(settings.output)
         for share, then in took.snapshots:
@@ -117,10 +124,24 @@ def run(config: DictConfig, command: str = "rmlab warm-start") -> Path:
             logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
             logger.params({"seed": settings.seed, "model_parameters": model.num_parameters(), "lessons": len(taught)})
             logger.metrics({k: v for name, found in measured.items() for k, v in found.metrics(f"held_out_{name}").items()})
-            logger.artifact(folder)
+            for path in sorted(folder.iterdir()):  # `start=RUN` finds it there, and bundles can leave it out
+                logger.artifact(path, "model")
+    shutil.rmtree(under_way, ignore_errors=True)
     print(f"{folder}: {model.num_parameters():,} parameters, {took.steps} steps, {took.tokens:,} tokens in {took.seconds:.0f} s "
           f"({took.tokens_per_second:,.0f} tokens/s)")
     return folder
+
+
+def config_hash(config: DictConfig, pools: Sequence[TrajectorySet], tasks: str) -> str:
+    """Of everything that can change the policy or what is measured of it. tasks: fingerprint of those that hold here."""
+    plain: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+    for key in ("tasks", "output", "workers", "compiled", "tracked", "tracking", "runtime"):
+        plain.pop(key)
+    plain["engine"] = {key: plain["engine"][key] for key in ("dtype", "capacity")}  # the rest is how it is laid out
+    plain["model"] = folder_identity(Path(plain["model"]["pretrained"]))
+    plain["demonstrations"]["paths"] = [pool.fingerprint for pool in pools]
+    plain["repairs"]["corpus"] = file_fingerprint(Path(plain["repairs"]["corpus"])) if plain["repairs"]["each"] else ""
+    return fingerprint({"program": "train_policy", "semantics": SEMANTICS, "config": plain, "tasks": tasks})
 
 
 def the_base(settings: TrainPolicyConfig) -> "tuple[Any, Tokenizer]":
@@ -166,17 +187,18 @@ def material(pools: Sequence[TrajectorySet], texts: Sequence[str], tokenizer: "T
     return [*list(found.lessons) * config.repeat, *repaired], counts
 
 
-def teach(model: Any, taught: Sequence[Lesson], tokenizer: "Tokenizer", settings: TrainPolicyConfig,
+def teach(model: Any, taught: Sequence[Lesson], tokenizer: "Tokenizer", settings: TrainPolicyConfig, checkpoint: Path,
           logger: "RunLogger | None") -> "Imitated":
-    """Imitation; the model stays on the CPU in the end."""
+    """Imitation, from a checkpoint where there is one; the model stays on the CPU in the end."""
     from rmlab.training.policy import imitate
 
     def log(step: int, loss: float, rate: float, speed: float) -> None:
         if logger:
             logger.metrics({"train/loss": loss, "train/learning_rate": rate, "train/tokens_per_second": speed}, step)
 
-    return imitate(model, taught, tokenizer.pad_id, optimizer=settings.optimizer, training=settings.training,
-                   runtime=settings.runtime, seed=settings.seed, compiled=settings.compiled, snapshots=settings.snapshots, log=log)
+    runtime = replace(settings.runtime, compiled=settings.compiled or settings.runtime.compiled)
+    return imitate(model, taught, tokenizer.pad_id, optimizer=settings.optimizer, training=settings.training, runtime=runtime,
+                   seed=settings.seed, snapshots=settings.snapshots, checkpoint=checkpoint, log=log)
 
 
 def measure(model: Any, tokenizer: "Tokenizer", loaded: LoadedTasks, sandbox: Sandbox, settings: TrainPolicyConfig,
@@ -256,14 +278,15 @@ def _record(pools: Sequence[TrajectorySet], counts: dict[str, Any], took: "Imita
     }
 
 
-def _start(settings: TrainPolicyConfig, pools: Sequence[TrajectorySet]) -> "RunLogger":
+def _start(settings: TrainPolicyConfig, pools: Sequence[TrajectorySet], who: str) -> "RunLogger":
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
+    from rmlab.training.device import resolve_device
 
     name = settings.tracking.name or f"{settings.model.name} s{settings.seed}"
     dataset = fingerprint_lines(pool.fingerprint for pool in pools)
     logger = RunLogger.start(Store.open(settings.tracking.uri), settings.tracking.experiment or EXPERIMENT, name, kind=KIND,
-                             tags={"dataset": dataset})
+                             tags={"dataset": dataset, "config_hash": who, "device": resolve_device(settings.runtime.device)})
     logger.dataset("demonstrations", dataset, "training", {"path": ", ".join(Path(p).name for p in settings.demonstrations.paths)},
                    {"trajectories": sum(len(pool) for pool in pools)})
     return logger

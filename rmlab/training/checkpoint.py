@@ -5,6 +5,7 @@ its header) is renamed into place whole: there is the last checkpoint or the one
 """
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +21,11 @@ MOMENTS = ("step", "exp_avg", "exp_avg_sq")
 
 
 def save_checkpoint(path: Path, model: Any, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Writes weights, moments, random state and `state` (JSON values: step, history, what the run is)."""
+    """Writes weights that learn, their moments, random state and `state` (JSON values: step, history, what the run is)."""
     tensors = {"rng": torch.get_rng_state()}
     if _on_cuda(model):
         tensors["rng_cuda"] = torch.cuda.get_rng_state()
-    for name, parameter in model.named_parameters():
+    for name, parameter in _learning(model):
         tensors[f"weight/{name}"] = parameter.detach().cpu().contiguous()
         for moment in MOMENTS:
             if moment in (kept := optimizer.state.get(parameter, {})):
@@ -52,7 +53,7 @@ def load_checkpoint(path: Path, model: Any, optimizer: torch.optim.Optimizer, ru
         raise DataError(f"{path} is the checkpoint of another run (its data, settings or format differ). Delete it; the run "
                         "then starts anew.")
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
+        for name, parameter in _learning(model):
             parameter.copy_(tensors[f"weight/{name}"])
             kept = {m: tensors[f"{m}/{name}"] for m in MOMENTS if f"{m}/{name}" in tensors}
             if kept:
@@ -61,6 +62,11 @@ def load_checkpoint(path: Path, model: Any, optimizer: torch.optim.Optimizer, ru
     if "rng_cuda" in tensors and _on_cuda(model):
         torch.cuda.set_rng_state(tensors["rng_cuda"])
     return state
+
+
+def _learning(model: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
+    """What is frozen is not stored: under adapters it is nearly everything."""
+    return ((name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad)
 
 
 def _on_cuda(model: Any) -> bool:

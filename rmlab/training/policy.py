@@ -5,20 +5,26 @@ count, so that how a batch is cut changes nothing. Conversations of like length 
 """
 
 import copy
+import hashlib
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
 
 from rmlab.errors import RmlabError, UsageError
+from rmlab.files import atomic_path
+from rmlab.fingerprint import fingerprint
 from rmlab.progress import progress
 from rmlab.training.batching import plan_batches
+from rmlab.training.checkpoint import load_checkpoint, save_checkpoint
 from rmlab.training.compiled import compiled_layers
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.training.device import resolve_device
@@ -43,6 +49,7 @@ class Taught(Protocol):
 @dataclass(frozen=True)
 class Imitated:
     """What training took. tokens: read, padding aside. tokens_per_second and seconds: behind the first step, which compiles.
+    resumed_at: step gone on from, 0 = none; seconds are those of all slices, the speed is this one's.
 
     history: (step, loss of that step, learning rate, tokens/s since the row before). snapshots: (share of training, model on the
     CPU as it was then).
@@ -53,17 +60,19 @@ class Imitated:
     taught_tokens: int
     seconds: float
     tokens_per_second: float
+    resumed_at: int
     history: tuple[tuple[int, float, float, float], ...]
     snapshots: tuple[tuple[float, Any], ...] = ()
 
 
 def imitate(model: Any, lessons: Sequence[Taught], pad_id: int, *, optimizer: OptimizerConfig, training: TrainingConfig,
-            runtime: RuntimeConfig, seed: int, compiled: bool = False, snapshots: Sequence[float] = (),
+            runtime: RuntimeConfig, seed: int, snapshots: Sequence[float] = (), checkpoint: Path | None = None,
             log: Callable[[int, float, float, float], None] | None = None, title: str = "imitation") -> Imitated:
     """Trains `model` in place and leaves it on the CPU.
 
-    compiled: the layers by torch.compile. log: (step from 1, loss of that step,
-    learning rate, tokens/s since the last). snapshots: shares of training (over 0, under 1) at which the model is copied.
+    log: (step from 1, loss of that step, learning rate, tokens/s since the last), those before a resume first. snapshots: shares of
+    training (over 0, under 1) at which the model is copied. checkpoint: file for exact resume, written when
+    `runtime.checkpoint_seconds` have gone by, and at the end of a training that took longer than that; its owner removes its folder.
     Raises UsageError without lessons, RmlabError where the loss is no longer finite.
     """
     if wrong := [share for share in snapshots if not 0 < share < 1]:
@@ -77,13 +86,21 @@ def imitate(model: Any, lessons: Sequence[Taught], pad_id: int, *, optimizer: Op
     model.to(device).train()
     adam = adamw(model, optimizer)
     plan = plan_batches([len(lesson.ids_T) for lesson in lessons], training, seed)
-    total = sum(len(lessons[i].ids_T) for batch in plan for i in batch)
-    history: list[tuple[int, float, float, float]] = []
-    taken: list[tuple[float, Any]] = []
-    read, taught, told_read, first_read = 0, 0, 0, 0
-    started = told = time.monotonic()
-    with compiled_layers(model, compiled), progress(title, total, "tokens", show=runtime.progress) as advance:
-        for step, batch in enumerate(plan):
+    run = _identity(model, lessons, optimizer, training, seed) if checkpoint else ""
+    state = load_checkpoint(checkpoint, model, adam, run) if checkpoint else None
+    first, before = (int(state["step"]), float(state["seconds"])) if state else (0, 0.0)
+    read, taught = (int(state["read"]), int(state["taught"])) if state else (0, 0)
+    history: list[tuple[int, float, float, float]] = [tuple(row) for row in state["history"]] if state else []
+    copies = _Snapshots(model, {share: math.ceil(share * len(plan)) for share in snapshots}, checkpoint.parent if checkpoint else None)
+    copies.read(first)
+    for row in history:
+        if log:
+            log(*row)
+    told_read = first_read = read
+    began = saved = started = told = time.monotonic()
+    total = sum(len(lessons[i].ids_T) for batch in plan[first:] for i in batch)
+    with compiled_layers(model, runtime.compiled), progress(title, total, "tokens", show=runtime.progress) as advance:
+        for step, batch in enumerate(plan[first:], first):
             rate = learning_rate(step, len(plan), optimizer)
             for group in adam.param_groups:
                 group["lr"] = rate
@@ -93,7 +110,7 @@ def imitate(model: Any, lessons: Sequence[Taught], pad_id: int, *, optimizer: Op
             adam.zero_grad(set_to_none=True)
             read += (tokens := sum(len(lessons[i].ids_T) for i in batch))
             taught += asked
-            if step == 0:
+            if step == first:
                 float(loss)
                 started = told = time.monotonic()
                 told_read = first_read = read
@@ -108,10 +125,65 @@ def imitate(model: Any, lessons: Sequence[Taught], pad_id: int, *, optimizer: Op
                     log(*history[-1])
                 advance(0, f"loss {value:.3f}")
             advance(tokens, "")
-            taken += [(share, copy.deepcopy(model).cpu().eval()) for share in snapshots if math.ceil(share * len(plan)) == step + 1]
+            copies.take(step + 1)
+            since = began if step + 1 == len(plan) else saved
+            if checkpoint and time.monotonic() - since >= runtime.checkpoint_seconds:
+                seconds = before + time.monotonic() - began
+                save_checkpoint(checkpoint, model, adam, {"run": run, "step": step + 1, "seconds": seconds, "read": read,
+                                                          "taught": taught, "history": history})
+                saved = time.monotonic()
     seconds = time.monotonic() - started
     model.cpu().eval()
-    return Imitated(len(plan), read, taught, seconds, (read - first_read) / max(seconds, 1e-9), tuple(history), tuple(taken))
+    speed = (read - first_read) / max(seconds, 1e-9)
+    return Imitated(len(plan), read, taught, before + seconds, speed, first, tuple(history), copies.models())
+
+
+class _Snapshots:
+    """Copies of a model at steps by share of its training; beside a checkpoint they lie as files, so that a resume has them."""
+
+    def __init__(self, model: Any, at: Mapping[float, int], folder: Path | None):
+        self.model, self.at, self.folder = model, at, folder
+        self.weights: dict[float, dict[str, torch.Tensor]] = {}
+
+    def take(self, step: int) -> None:
+        """Copies the weights that learn where a share of training ends with this step."""
+        for share in [share for share, wanted in self.at.items() if wanted == step]:
+            self.weights[share] = {name: p.detach().to("cpu", copy=True).contiguous() for name, p in self._learning()}
+            if self.folder is not None:
+                with atomic_path(self._file(share)) as temporary:
+                    save_file(self.weights[share], temporary)
+
+    def read(self, first: int) -> None:
+        """The copies that were taken before a resume at step `first`."""
+        for share in [share for share, wanted in self.at.items() if wanted <= first]:
+            self.weights[share] = load_file(self._file(share))
+
+    def models(self) -> tuple[tuple[float, Any], ...]:
+        """(share, model on the CPU) in the order of shares."""
+        found = []
+        for share, weights in sorted(self.weights.items()):
+            made = copy.deepcopy(self.model).cpu().eval()
+            with torch.no_grad():
+                for name, parameter in made.named_parameters():
+                    if name in weights:
+                        parameter.copy_(weights[name])
+            found.append((share, made))
+        return tuple(found)
+
+    def _learning(self) -> list[tuple[str, torch.nn.Parameter]]:
+        return [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
+
+    def _file(self, share: float) -> Path:
+        assert self.folder is not None
+        return self.folder / f"snapshot_{share}.safetensors"
+
+
+def _identity(model: Any, lessons: Sequence[Taught], optimizer: OptimizerConfig, training: TrainingConfig, seed: int) -> str:
+    shapes = [[name, list(parameter.shape)] for name, parameter in model.named_parameters()]
+    content = hashlib.sha256()
+    for lesson in lessons:
+        content.update(lesson.ids_T.tobytes() + lesson.taught_T.tobytes())
+    return fingerprint([shapes, content.hexdigest(), asdict(optimizer), asdict(training), seed])
 
 
 def accumulate(model: Any, batch: Sequence[Taught], pad_id: int, training: TrainingConfig, device: str) -> tuple[torch.Tensor, int]:

@@ -8,6 +8,7 @@ from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import file_fingerprint
 from rmlab.models.tokenizer import load_tokenizer
+from rmlab.rl.references import find_model
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from rmlab.trajectories.store import TrajectorySet, write_trajectories
@@ -28,7 +29,9 @@ def test_from_a_base_to_a_policy_that_collects(base_folder: Path, few_attempts: 
     (run,) = runs(Store.open(f"sqlite:///{store}"), ["policies"])
     assert (run.tags["kind"], run.status) == ("warm_start", "finished")
     assert run.series("train/loss")
-    assert run.artifact("policy/policy.json").is_file()
+    assert find_model(run.run_id, "config.json", f"sqlite:///{store}").folder == run.artifact("model")
+    assert len(run.tags["config_hash"]) == 16
+    assert run.tags["device"] == "cpu"
     weaker = json.loads((tmp_path / "policy-at-0.5" / "policy.json").read_text())
     assert weaker["trained"] == 0.5
     assert weaker["held_out"]["validation_greedy"]["attempts"] == 2

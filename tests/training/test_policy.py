@@ -1,15 +1,16 @@
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from rmlab.errors import UsageError
+from rmlab.errors import DataError, UsageError
 from rmlab.models.config import ModelConfig
 from rmlab.models.scratch import scratch_model
 from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig
-from rmlab.training.policy import accumulate, imitate
+from rmlab.training.policy import Imitated, accumulate, imitate
 from rmlab.training.policy_loss import token_logprobs
 
 SHAPE = ModelConfig(hidden_size=32, layers=2, heads=2, kv_heads=1, head_dim=16, intermediate_size=64, max_positions=64)
@@ -84,6 +85,44 @@ def test_it_learns_what_is_taught() -> None:
     again = scratch_model(SHAPE, 64, 0)
     imitate(again, lessons, 63, optimizer=OptimizerConfig(learning_rate=1e-2), training=training, runtime=QUIET, seed=0)
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
+
+
+class Killed(Exception):
+    pass
+
+
+def test_a_killed_training_goes_on_and_ends_where_an_unbroken_one_ends(tmp_path: Path) -> None:
+    lessons, runtime = some_lessons(64), RuntimeConfig(device="cpu", progress=False, checkpoint_seconds=0.0)
+    training = TrainingConfig(epochs=12, batch_size=16, micro_batch_size=16, threads=1)
+
+    def learned(folder: str, killed_at: int | None = None) -> tuple[Any, Imitated, list[int]]:
+        model, told = scratch_model(SHAPE, 64, 0), list[int]()
+
+        def log(step: int, *_: float) -> None:
+            told.append(step)
+            if step == killed_at:
+                raise Killed
+
+        return model, imitate(model, lessons, 63, optimizer=OptimizerConfig(learning_rate=1e-2), training=training, runtime=runtime,
+                              seed=0, snapshots=[0.2, 0.9], checkpoint=tmp_path / folder / "checkpoint.safetensors", log=log), told
+
+    whole, took, steps = learned("whole")
+    with pytest.raises(Killed):
+        learned("killed", killed_at=30)
+    again, rest, steps_again = learned("killed")
+    assert (took.resumed_at, rest.resumed_at) == (0, 29), "the step that ended it was not written"
+    assert (rest.steps, rest.tokens, rest.taught_tokens) == (took.steps, took.tokens, took.taught_tokens)
+    assert steps_again == steps == [10, 20, 30, 40, 48]
+    assert [row[:3] for row in rest.history] == [row[:3] for row in took.history]
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), again.parameters(), strict=True))
+    for (share, model), (share_again, model_again) in zip(took.snapshots, rest.snapshots, strict=True):
+        assert share == share_again
+        assert all(torch.equal(a, b) for a, b in zip(model.parameters(), model_again.parameters(), strict=True))
+    _, measured_only, _ = learned("killed")
+    assert measured_only.resumed_at == 48
+    lessons.pop()
+    with pytest.raises(DataError, match="checkpoint of another run"):
+        learned("killed")
 
 
 def test_nothing_to_learn_is_an_error() -> None:
