@@ -72,6 +72,10 @@ def test_netcal():
     score, label = scores_and_labels()
     assert metrics.ECE(10).measure(score, label.astype(int)) == pytest.approx(float(ece(ours(score, label))), abs=1e-9)
     assert metrics.MCE(10).measure(score, label.astype(int)) == pytest.approx(float(mce(ours(score, label))), abs=1e-9)
+    # A score at an edge: netcal counts 0.3 among (0.2, 0.3], by the definition here it opens [0.3, 0.4). |.3 - .5|/2 + |.25 - 0|/2.
+    score, label = np.array([0.3, 0.3, 0.25, 0.25]), np.array([1.0, 0.0, 0.0, 0.0])
+    assert float(ece(ours(score, label))) == pytest.approx(0.225)
+    assert metrics.ECE(10).measure(score, label.astype(int)) == pytest.approx(0.025)
 
 
 @pytest.mark.parametrize("bins", [10, 15])
