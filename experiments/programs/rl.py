@@ -256,14 +256,14 @@ def _tracked(settings: RLRun, who: Identity, start: Reference, judges: Sequence[
     """The run, opened; an error closes it as failed, an end of the block leaves it to its body."""
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
-    from rmlab.training.device import resolve_device
+    from rmlab.training.device import device_name, resolve_device
 
     tracking, reward = settings.tracking, settings.reward
     name = tracking.name or f"{settings.name} {reward.mode.value} s{settings.seed}"
     tags = {**sweep_tags(tracking), "config_hash": who.config_hash, "control_hash": who.control_hash, "isolation": isolation,
             "start": settings.start, "start_run": start.run_id, "start_fingerprint": _content(settings.start, "config.json", tracking.uri),
             "reward": reward.mode.value, "evidence": settings.environment.evidence.value, "dataset": loaded.fingerprint,
-            "device": resolve_device(settings.runtime.device), "fixed": without_keys(who, VARIED), "reward_variant": reward.variant}
+            "device": device_name(resolve_device(settings.runtime.device)), "fixed": without_keys(who, VARIED), "reward_variant": reward.variant}
     if judges:
         tags |= {"verifier": settings.verifier, "verifier_run": judges[0].run_id, "verifier_name": judges[0].run_name,
                  "verifier_fingerprint": judges[0].fingerprint()}

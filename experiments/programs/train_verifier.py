@@ -119,7 +119,7 @@ def run(config: DictConfig) -> str:
     from rmlab.pages.browse_page import browse_page
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
-    from rmlab.training.device import accelerator
+    from rmlab.training.device import accelerator, device_name
     from rmlab.verifiers.judgement import judge
     from rmlab.verifiers.run_record import log_results, summary
 
@@ -130,7 +130,7 @@ def run(config: DictConfig) -> str:
     experiment = settings.tracking.experiment or settings.tracking.sweep or "verifiers"
     name = settings.tracking.name or f"scale={settings.data.scale} s{settings.seed}"
     tags = {**sweep_tags(settings.tracking), "config_hash": who.config_hash, "control_hash": who.control_hash,
-            "device": str(device.device)}
+            "device": device_name(str(device.device.type))}
     with RunLogger.start(Store.open(settings.tracking.uri), experiment, name, kind="verifier", tags=tags, once=True,
                          replaces=settings.tracking.replaces) as logger:
         logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))

@@ -126,13 +126,13 @@ def read_corpus(path: Path) -> Corpus:
     """Reads a text file of `write_corpus` and proves its fingerprint. Raises DataError."""
     try:
         table = pq.read_table(path)
-        kinds, texts = table["kind"].to_pylist(), table["text"].to_pylist()
-    except (pa.ArrowInvalid, OSError, KeyError) as error:
+        documents = tuple(Document(Kind(k), t) for k, t in zip(table["kind"].to_pylist(), table["text"].to_pylist(), strict=True))
+    except (pa.ArrowInvalid, OSError, KeyError, ValueError) as error:
         raise DataError(f"{path} is not a readable corpus ({str(error).splitlines()[0]}). Delete it: `rmlab pretrain` builds it "
                         "again.") from error
     metadata = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items() if k != b"ARROW:schema"}
     stated = metadata.pop("fingerprint", None)
-    corpus = Corpus(tuple(Document(Kind(k), t) for k, t in zip(kinds, texts, strict=True)), metadata)
+    corpus = Corpus(documents, metadata)
     if stated != corpus.fingerprint:
         raise DataError(f"{path}: fingerprint {corpus.fingerprint} instead of {stated}: the text was altered. Build it again.")
     return corpus

@@ -24,6 +24,13 @@ def resolve_device(wanted: str) -> str:
     return "cuda"
 
 
+def device_name(device: str) -> str:
+    """What a run says it ran on: "cpu", or the card's name. device: as `resolve_device` gives it."""
+    import torch
+
+    return str(torch.cuda.get_device_name()) if device == "cuda" else device
+
+
 def accelerator(training: TrainingConfig, runtime: RuntimeConfig) -> Any:
     """An `accelerate.Accelerator` for one process on one device; sets the process's CPU threads.
 

@@ -3,6 +3,8 @@
 import ast
 from dataclasses import replace
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rmlab.errors import DataError
@@ -122,3 +124,12 @@ def test_helpers_that_travel_with_held_out_tasks_are_held_out(tasks):
     task = next(t for t in tasks if t.part == "evaluation" and "def " in t.context)
     helper = next(n for n in ast.walk(ast.parse(task.context)) if isinstance(n, ast.FunctionDef))
     assert ast.unparse(helper) in held_out
+
+
+def test_a_text_of_another_kind_says_what_to_do(corpus, tmp_path):
+    path = tmp_path / "corpus.parquet"
+    write_corpus(path, corpus)
+    table = pq.read_table(path)
+    pq.write_table(table.set_column(table.schema.get_field_index("kind"), "kind", pa.array(["poem"] * len(table))), path)
+    with pytest.raises(DataError, match=r"poem.*Delete it"):
+        read_corpus(path)
