@@ -17,7 +17,8 @@ from rmlab.ablation.search_files import SearchSpec
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import runs_folder
 from rmlab.tracking.heads import RunHead
-from rmlab.tracking.leases import BEAT, LEASE, Watch, lease_seconds, lease_tags
+from rmlab.tracking.leases import Watch, lease_seconds, lease_tags
+from rmlab.tracking.run import BEAT, LEASE
 
 if TYPE_CHECKING:
     import optuna

@@ -18,17 +18,17 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Iterable
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 
 from rmlab.errors import RmlabError, StoreError
 from rmlab.tracking.heads import CONFIG_HASH, RunHead, finished_run, runs_of
 from rmlab.tracking.origin import is_alive, this_process
 from rmlab.tracking.query import close_stale
-from rmlab.tracking.run import ERROR, FAILED, KILLED, REPLACED, RUNNING, STATUS, RunLogger
+from rmlab.tracking.run import BEAT, ERROR, FAILED, KILLED, LEASE, REPLACED, RUNNING, STATUS, RunLogger, close
 from rmlab.tracking.store import Store
 
-LEASE, BEAT, CLAIMING = "lease", "beat", "claiming"
+CLAIMING = "claiming"
 TIE_SECONDS = 5.0
 
 
@@ -182,7 +182,7 @@ def close_dead(store: Store, runs: Iterable[RunHead], watch: Watch, error: str |
             continue
         status = run.status if run.status != RUNNING else KILLED if error is None else FAILED
         RunLogger(store, run.run_id, run.experiment_id).tags({STATUS: status, ERROR: error if status == FAILED else None})
-        store.call(partial(store.client.set_terminated, run.run_id, "FINISHED" if status == REPLACED else status.upper()))
+        close(store, run.run_id, "FINISHED" if status == REPLACED else status.upper(), run.tags)
         closed.append(run)
     return closed
 

@@ -11,7 +11,7 @@ from rmlab.errors import StoreError
 from rmlab.tracking.artifacts import fetched
 from rmlab.tracking.heads import SOURCE_RUN, RunHead
 from rmlab.tracking.origin import HOST, PROCESS, is_alive
-from rmlab.tracking.run import ERROR, FAILED, KILLED, RUNNING, STATUS, RunLogger
+from rmlab.tracking.run import AT_WORK, ERROR, FAILED, KILLED, RUNNING, STATUS, RunLogger, close
 from rmlab.tracking.store import Store
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def close_stale(store: Store, found: Iterable[RunHead], error: str | None = None
         if run.end_time is None and is_alive(run.tags.get(HOST, ""), run.tags.get(PROCESS, "")) is False:
             status = run.status if run.status != RUNNING else KILLED if error is None else FAILED
             RunLogger(store, run.run_id, run.experiment_id).tags({STATUS: status, ERROR: error})
-            store.call(partial(store.client.set_terminated, run.run_id, status.upper()))
+            close(store, run.run_id, status.upper(), run.tags)
             stale.append(run)
     return stale
 
@@ -125,8 +125,8 @@ def close_stale(store: Store, found: Iterable[RunHead], error: str | None = None
 def log_reuse(store: Store, source: RunHead, experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
     """Logs a run of its own for a cell that another run already finished: its parameters, metrics with steps, and `source_run`."""
     origin = get_run(store, source.tags.get(SOURCE_RUN) or source.run_id)
-    own = {"sweep", "preset", "factor", "level", "arm", "baseline", "place", "kind", STATUS, HOST, PROCESS,
-           IMPORTED_RUN, IMPORTED_AT, LEFT_OUT, "lease", "beat", "replaces", "replaced_by"}
+    own = {"sweep", "preset", "factor", "level", "arm", "baseline", "place", "kind", STATUS, HOST, *AT_WORK,
+           IMPORTED_RUN, IMPORTED_AT, LEFT_OUT, "replaces", "replaced_by"}
     keep = {k: v for k, v in origin.tags.items() if k not in own}
     with RunLogger.start(store, experiment, name, kind=origin.tags["kind"], params=origin.params,
                          tags={**keep, **tags, SOURCE_RUN: origin.run_id}) as run:

@@ -8,6 +8,7 @@ import re
 import time
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmlab.errors import StoreError
 from rmlab.fingerprint import canonical_json
-from rmlab.tracking.origin import origin_tags
+from rmlab.tracking.origin import PROCESS, origin_tags
 from rmlab.tracking.store import Store
 
 if TYPE_CHECKING:
@@ -26,6 +27,9 @@ STATUS, RUNNING, FINISHED, FAILED, KILLED = "status", "running", "finished", "fa
 REPLACED = "replaced"
 """Finished, and another run took its place since."""
 ERROR, TRACEBACK = "error", "traceback"
+LEASE, BEAT = "lease", "beat"
+AT_WORK = (PROCESS, LEASE, BEAT)
+"""Tags that a run has only while somebody works on it."""
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-. :]*(/[A-Za-z0-9_][A-Za-z0-9_\-. :]*)*")
 BATCH = 1000
@@ -58,6 +62,7 @@ class RunLogger:
     _last_flush: float = field(default_factory=time.monotonic)
     _checked: set[str] = field(default_factory=set)
     _keeper: "Keeper | None" = None
+    _signed: list[str] = field(default_factory=list)
 
     @classmethod
     def start(cls, store: Store, experiment: str, name: str, *, kind: str, tags: Mapping[str, Any] | None = None,
@@ -80,8 +85,9 @@ class RunLogger:
         first = {"kind": kind, STATUS: RUNNING, **origin_tags(), **_texts(tags or {}, LONGEST_TAG)}
         if once:
             first |= leases.lease_tags() | ({"replaces": " ".join(replaces)} if replaces else {})
+            del first[PROCESS]  # the lease says it
         run = store.call(lambda: store.client.create_run(experiment_id, tags=first, run_name=name))
-        logger = cls(store, run.info.run_id, experiment_id)
+        logger = cls(store, run.info.run_id, experiment_id, _signed=[tag for tag in AT_WORK if tag in first])
         if once:
             leases.claim(store, logger.run_id, first["config_hash"], replaces)
             logger._keeper = leases.Keeper(store, logger.run_id)
@@ -184,7 +190,7 @@ class RunLogger:
         if self._keeper:
             self._keeper.stop()
         self.tags({STATUS: FINISHED})
-        self.store.call(lambda: self.store.client.set_terminated(self.run_id, "FINISHED"))
+        close(self.store, self.run_id, "FINISHED", self._signed)
 
     def fail(self, error: BaseException) -> None:
         """Flushes, records the error and closes. Where the store fails too, that is added to the error as a note."""
@@ -199,7 +205,7 @@ class RunLogger:
             if not killed:
                 self.text("traceback.txt", whole)
             self.tags(tags)
-            self.store.call(lambda: self.store.client.set_terminated(self.run_id, "KILLED" if killed else "FAILED"))
+            close(self.store, self.run_id, "KILLED" if killed else "FAILED", self._signed)
         except (StoreError, OSError) as second:
             error.add_note(f"this could not be recorded in run {self.run_id}: {second}")
 
@@ -211,6 +217,18 @@ class RunLogger:
             self.finish()
         else:
             self.fail(error)
+
+
+def close(store: Store, run_id: str, status: str, tags: Iterable[str], end_time: int | None = None) -> None:
+    """Gives a run its end and MLflow's status, then takes those of its `tags` away that say who is at work on it.
+
+    end_time: milliseconds, None = now.
+    """
+    store.call(partial(store.client.set_terminated, run_id, status, end_time))
+    for name in AT_WORK:
+        if name in tags:
+            with suppress(StoreError):  # its end counts; another process that closes it may have been quicker
+                store.call(partial(store.client.delete_tag, run_id, name))
 
 
 def _texts(values: Mapping[str, Any], longest: int | None = None) -> dict[str, str]:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,25 @@ def test_a_finished_cell_is_not_done_again_unless_it_is_to_be_replaced(store: St
     assert cell_runs(store).finished["abc"].run_id == second.run_id
     leases.replace(store, [first.run_id], second.run_id)
     assert {run.run_id: run.status for run in runs(store)} == {first.run_id: "replaced", second.run_id: "finished"}
+
+
+def test_who_is_at_work_is_said_only_while_somebody_is(store: Store) -> None:
+    with begun(store) as first:
+        [head] = runs_of(store, "abc")
+        assert {"lease", "beat"} <= head.tags.keys()
+    with pytest.raises(RuntimeError), begun(store, replaces=[first.run_id]):
+        raise RuntimeError
+    left = begun(store, replaces=[first.run_id])
+    assert left._keeper is not None
+    left._keeper.stop()
+    leases._set_tag(store, left.run_id, "lease", f"999999@1.00 {leases.machine()}")
+    leases.close_dead(store, runs_of(store, "abc"), leases.Watch())
+    with RunLogger.start(store, "shared", "no cell", kind="toy"):
+        assert "process" in runs(store)[0].tags
+    ended = runs(store)
+    assert Counter(run.status for run in ended) == {"finished": 2, "failed": 1, "killed": 1}
+    assert not [run.tags for run in ended if {"lease", "beat", "process"} & run.tags.keys()]
+    assert all("host" in run.tags for run in ended)
 
 
 def test_a_holder_on_another_machine_is_dead_when_its_beat_stands_still(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

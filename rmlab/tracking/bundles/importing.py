@@ -24,7 +24,7 @@ from rmlab.tracking.bundles.reading import Bundle, open_bundle
 from rmlab.tracking.heads import RunHead, run_heads
 from rmlab.tracking.origin import HOST, PROCESS, origin_tags
 from rmlab.tracking.query import IMPORTED_AT, IMPORTED_RUN, LEFT_OUT
-from rmlab.tracking.run import RUNNING, STATUS, RunLogger, check_names
+from rmlab.tracking.run import AT_WORK, RUNNING, STATUS, RunLogger, check_names, close
 from rmlab.tracking.store import Store
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ class _Arrival:
         if record.inputs:
             self.store.call(partial(self.store.client.log_inputs, run.run_id, datasets=_inputs(record)))
         self._artifacts(run.run_id, entry, entry.artifacts)
-        tags = {name: self._here(value) for name, value in record.tags.items() if name not in (STATUS, IMPORTED_AT, LEFT_OUT)}
+        tags = {name: self._here(value) for name, value in record.tags.items() if name not in (STATUS, IMPORTED_AT, LEFT_OUT, *AT_WORK)}
         lacking = _lacking(entry, record)
         if lacking:
             tags[LEFT_OUT] = ", ".join(sorted(lacking))
@@ -158,7 +158,7 @@ class _Arrival:
     def _close(self, run_id: str, here: RunHead | None, record: Record) -> None:
         """Gives the run its status and end in MLflow's own words; an import that was killed just before is put right."""
         if here is None or (IMPORTED_RUN in here.tags and here.end_time is None):
-            self.store.call(partial(self.store.client.set_terminated, run_id, record.status, record.end_time))
+            close(self.store, run_id, record.status, [PROCESS], record.end_time)
 
     def _complete(self, entry: Entry, here: RunHead) -> bool:
         """Adds the artifacts that an earlier bundle had not and this one has."""
