@@ -111,7 +111,7 @@ def run(given: argparse.Namespace, planned: Sequence[Planned], sandbox: Sandbox)
     model, tokenizer = the_model(given.model)
     model.to(given.device)
     sampling = Sampling(1.0, given.max_action_tokens)
-    config = EngineConfig(slots=given.slots, capacity=given.capacity, prefill_rows=128, dtype=given.dtype)
+    config = EngineConfig(slots=given.slots, capacity=given.capacity, prefill_rows=512, dtype=given.dtype)
     engine = LanguageEngine(model, tokenizer, sandbox, EnvironmentConfig(), config, given.device)
     name = torch.cuda.get_device_name() if given.device == "cuda" else "cpu"
     print(f"{len(planned)} episodes, {given.slots} at once, {model.num_parameters():,} parameters, {given.dtype}, {name}")

@@ -54,7 +54,8 @@ class CachedDecoder:
         """
         offset_T = torch.arange(ids_NT.shape[1], device=ids_NT.device)
         position_NT = (start_N[:, None] + offset_T).masked_fill(offset_T >= length_N[:, None], self.capacity)  # padding: the spare position
-        seen_N1TS = self.position_S[:span] <= position_NT[:, None, :, None]
+        rows, width = ids_NT.shape
+        seen_N1RS = (self.position_S[:span] <= position_NT[:, None, :, None]).repeat(1, 1, self.groups, 1)
         hidden_NTH = self.decoder.embed_tokens(ids_NT)
         cosine, sine = self.cosine_SD[position_NT][:, :, None], self.sine_SD[position_NT][:, :, None]
         for number, layer in enumerate(self.decoder.layers):
@@ -62,11 +63,12 @@ class CachedDecoder:
             keys_BKSD, values_BKSD = self.keys_LBKSD[number], self.values_LBKSD[number]
             keys_BKSD[row_N[:, None], :, position_NT] = key_NTKD
             values_BKSD[row_N[:, None], :, position_NT] = value_NTKD
-            key_NQSD = keys_BKSD[row_N, :, :span].repeat_interleave(self.groups, 1)
-            value_NQSD = values_BKSD[row_N, :, :span].repeat_interleave(self.groups, 1)
-            mixed_NQTD = scaled_dot_product_attention(query_NTQD.transpose(1, 2), key_NQSD, value_NQSD, attn_mask=seen_N1TS,
-                                                      scale=layer.self_attn.scaling)
-            hidden_NTH = self._finished(layer, hidden_NTH, mixed_NQTD.transpose(1, 2).flatten(2))
+            # as in `step`: the query heads of one key head are rows of one product
+            query_NKRD = query_NTQD.view(rows, width, self.kv_heads, self.groups, -1).permute(0, 2, 3, 1, 4).flatten(2, 3)
+            mixed_NKRD = scaled_dot_product_attention(query_NKRD, keys_BKSD[row_N, :, :span], values_BKSD[row_N, :, :span],
+                                                      attn_mask=seen_N1RS, scale=layer.self_attn.scaling)
+            mixed_NTKGD = mixed_NKRD.reshape(rows, self.kv_heads, self.groups, width, -1).permute(0, 3, 1, 2, 4)
+            hidden_NTH = self._finished(layer, hidden_NTH, mixed_NTKGD.flatten(2))
 
     def step(self, ids_W: torch.Tensor, position_W: torch.Tensor, span: int) -> torch.Tensor:
         """Reads one token in each of the first W slots, at position_W, and returns the logits_WV (float32) of the next.
