@@ -81,6 +81,8 @@ def main(overrides: Sequence[str], force: bool = False) -> str:
 
 def identity(config: DictConfig) -> Identity:
     """Both hashes of a run, from its configuration and the content of its inputs."""
+    if not config.data.path:
+        raise UsageError("data.path has to be given: `rmlab import` reads trajectories of others, `rmlab trajectories split` parts them")
     index = read_index(config.data.path)
     if config.model.pretrained:
         tokenizer = folder_identity(Path(config.model.pretrained))
