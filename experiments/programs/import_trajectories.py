@@ -12,7 +12,7 @@ from rmlab.progress import progress
 from rmlab.trajectories.archives import is_archive
 from rmlab.trajectories.formats.registry import formats_named
 from rmlab.trajectories.importing import Reader, Reading
-from rmlab.trajectories.places import Place
+from rmlab.trajectories.places import Place, roots
 from rmlab.trajectories.settling import settle
 from rmlab.trajectories.spool import Spool
 from rmlab.trajectories.summary import lines, summary
@@ -36,14 +36,16 @@ def main(
     spool = Spool()
     try:
         reader = Reader(Reading(formats_named(format_name), strict, leaks == "drop"), spool)
+        here = [Path(name) for name in paths if not name.startswith(HUB)]
+        called = dict(zip([*here, *labels], roots([*here, *labels]), strict=True))
         for name in paths:
             if name.startswith(HUB):
                 reader.rows(_hub_rows(name.removeprefix(HUB)), Place(name, ""))
             else:
-                _read(reader, Path(name))
+                _read(reader, Path(name), called[Path(name)])
         for path in labels:
             before = len(reader.found.reports)
-            reader.read(path, labels_only=True)
+            reader.read(path, labels_only=True, root=called[path])
             if len(reader.found.reports) == before:
                 raise DataError(f"{path}: no labels were found there. A report, an id list, a table or a matrix is needed.")
         settled = settle(reader.found, source)
@@ -64,10 +66,10 @@ def main(
     return result
 
 
-def _read(reader: Reader, path: Path) -> None:
+def _read(reader: Reader, path: Path, root: str) -> None:
     """Reads a path. A report that is named on the line is meant for what is read, as if it stood behind --labels."""
     reports, drafts = len(reader.found.reports), len(reader.found.drafts)
-    reader.read(path, progress=_bar)
+    reader.read(path, progress=_bar, root=root)
     if path.is_file() and not is_archive(path.name) and len(reader.found.drafts) == drafts:
         for report in reader.found.reports[reports:]:
             report.explicit = True

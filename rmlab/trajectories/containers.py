@@ -10,26 +10,26 @@ from rmlab.trajectories.entries import Entry, Limits, Refusal
 from rmlab.trajectories.places import Place
 
 
-def batches(path: Path, limits: Limits | None = None) -> Iterator[list[Entry | Refusal]]:
+def batches(path: Path, limits: Limits | None = None, root: str = "") -> Iterator[list[Entry | Refusal]]:
     """All files under a path, in the order of their names: those of the folder itself, then those of each archive in it.
 
-    The files of a batch can be read until the next batch is asked for. Raises DataError where the path is not there, or is
-    an archive that cannot be opened at all.
+    root: what the path is called in places; "" = its last part. The files of a batch can be read until the next batch is asked
+    for. Raises DataError where the path is not there, or is an archive that cannot be opened at all.
     """
     limits = limits or Limits()
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder")
+    root = root or path.resolve().name or "root"
     if path.is_dir():
-        yield from _folder(path, limits)
+        yield from _folder(path, limits, root)
     elif is_archive(path.name):
-        with opened_archive(path, Place(path.name, ""), limits) as found:
+        with opened_archive(path, Place(root, ""), limits) as found:
             yield found
     else:
-        yield [_file(path, Place(path.name, ""), limits)]
+        yield [_file(path, Place(root, ""), limits)]
 
 
-def _folder(path: Path, limits: Limits) -> Iterator[list[Entry | Refusal]]:
-    root = path.resolve().name or "root"
+def _folder(path: Path, limits: Limits, root: str) -> Iterator[list[Entry | Refusal]]:
     found: list[Entry | Refusal] = []
     archives: list[tuple[Path, Place]] = []
     for folder, names, files in os.walk(path):

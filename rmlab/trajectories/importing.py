@@ -70,12 +70,15 @@ class Reader:
         self._open: dict[tuple[Any, ...], Report | Predictions] = {}
         self._unknown_rows: set[str] = set()
 
-    def read(self, path: Path, labels_only: bool = False, progress: Callable[[str, float], Any] | None = None) -> None:
+    def read(
+        self, path: Path, labels_only: bool = False, progress: Callable[[str, float], Any] | None = None, root: str = ""
+    ) -> None:
         """All of a path. labels_only: only reports and predictions are taken, and they are taken as named by the user.
+        root: what the path is called; "" = its last part, which is enough where no other path ends alike.
 
         Raises DataError where the path is not there, and under `strict`.
         """
-        for batch in batches(path, self.reading.limits):
+        for batch in batches(path, self.reading.limits, root):
             for refusal in (one for one in batch if isinstance(one, Refusal)):
                 if not labels_only:
                     self._skip(refusal.place, refusal.reason)

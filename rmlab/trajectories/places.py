@@ -4,8 +4,9 @@ Everything that an import says (skipped, removed, in conflict) is said with a pl
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from rmlab.trajectories.compression import plain_name
 from rmlab.trajectories.reading import clean
@@ -52,7 +53,8 @@ COMMON = frozenset(
 
 @dataclass(frozen=True)
 class Place:
-    """root: the path given on the line, its last part only. path: the file within it, with `/`; "" where root is the file.
+    """root: the path given on the line, its last part only (more of it where another path ends alike). path: the file within
+    it, with `/`; "" where root is the file.
 
     line: from 1, where the file has one record a line.
     """
@@ -85,7 +87,7 @@ class Place:
         folder is a world of its own: what is around it does not count."""
         inner = self.path.split("/")[:-1] if self.path else []
         start = max((i for i, name in enumerate(inner) if name.lower().endswith(ARCHIVES)), default=None)
-        return tuple(map(stem, inner[start:])) if start is not None else (stem(self.root), *inner)
+        return tuple(map(stem, inner[start:])) if start is not None else (*map(stem, self.root.split("/")), *inner)
 
     @property
     def scope(self) -> frozenset[str]:
@@ -96,6 +98,17 @@ class Place:
                 break
             named.append(folder)
         return tokens(named)
+
+
+def roots(paths: Sequence[Path]) -> list[str]:
+    """What each path is called: its last part, with as many of those before it as tell it from the others that end alike."""
+    parts = [path.resolve().parts for path in paths]
+    called = []
+    for one in parts:
+        others = {other for other in parts if other != one}
+        size = next((n for n in range(1, len(one)) if not any(other[-n:] == one[-n:] for other in others)), len(one))
+        called.append("/".join(one[-size:]).lstrip("/") or "root")
+    return called
 
 
 def stem(name: str) -> str:

@@ -10,7 +10,7 @@ from rmlab.trajectories.labels.join import Attempt, join
 from rmlab.trajectories.labels.predictions import predictions
 from rmlab.trajectories.labels.statement import Report
 from rmlab.trajectories.labels.tables import csv_report, markdown_report
-from rmlab.trajectories.places import Place, token, tokens
+from rmlab.trajectories.places import Place, roots, token, tokens
 
 HERE = Place("run.zip", "results.json")
 A, B, C, D = "o__n-1", "o__n-2", "o__n-3", "o__n-4"
@@ -213,6 +213,18 @@ def test_named_reports_are_taken_wherever_they_lie_and_never_outvote() -> None:
 
 def test_a_row_that_names_no_run_takes_no_label() -> None:
     assert join([attempt(0, A, joins=False)], [report("results.json", {A: True})]).label == {}
+
+
+def test_paths_that_end_alike_are_called_apart(tmp_path: Path) -> None:
+    paths = [tmp_path / name for name in ("a/run", "b/run", "b/x/run", "c.json", "a/run")]
+    assert roots(paths) == ["a/run", "b/run", "x/run", "c.json", "a/run"]
+    assert Place("a/run", "trajs/x.json").folders == ("a", "run", "trajs")
+    assert (Place("a/r.json", "").stem, Place("a/r.json", "").name, str(Place("a/r.json", ""))) == ("r", "r.json", "a/r.json")
+    runs = [Attempt(i, A, str(i), Place(f"{r}/run", f"{A}.json"), tokens([r, "run"])) for i, r in enumerate("ab")]
+    stated = [Report(Place(f"{r}/run", "report.json"), "id lists", outcome={A: r == "a"}) for r in "ab"]
+    assert {key: outcome for key, (outcome, _) in join(runs, stated).label.items()} == {0: True, 1: False}
+    named = [Report(Place(f"{r}/report.json", ""), "id lists", outcome={A: r == "a"}, explicit=True) for r in "ab"]
+    assert {key: outcome for key, (outcome, _) in join(runs, named).label.items()} == {0: True, 1: False}
 
 
 def test_order_does_not_matter() -> None:
