@@ -25,7 +25,7 @@ from rmlab.ablation.factors import find_factors
 from rmlab.ablation.single import run_once
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, StoreError, UsageError
-from rmlab.fingerprint import file_fingerprint
+from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, held_tasks
 from rmlab.microswe.sandbox import Limits, Sandbox
@@ -194,7 +194,7 @@ def make_loop(settings: RLRun, loaded: LoadedTasks, sandbox: Sandbox, start: Ref
     from rmlab.rl.attempts import TaskSampler
     from rmlab.rl.batches import Supplies
     from rmlab.rl.benchmarks import benchmarks
-    from rmlab.rl.judges import load_judge
+    from rmlab.rl.judges import load_judge, reads_less
     from rmlab.rl.learner import make_learner
     from rmlab.rl.loop import Loop
     from rmlab.training.device import accelerator
@@ -205,24 +205,20 @@ def make_loop(settings: RLRun, loaded: LoadedTasks, sandbox: Sandbox, start: Ref
     learner = make_learner(start.folder, settings.lora, settings.optimizer, settings.seed, tokenizer.pad_id, device)
     at_once = settings.rl.batch_tokens * (SCORED_AT_ONCE if where == "cuda" else 1)
     judge = load_judge(judges, settings.reward, where, at_once, settings.over_length) if judges else None
+    if judge and reads_less(judge, settings.environment.evidence):
+        print("the verifier was trained on attempts with the environment's final value and reads attempts without it: train one with "
+              "prompt.evidence=voluntary to compare like with like")
     engine = LanguageEngine(learner.model, tokenizer, sandbox, settings.environment, settings.engine, where)
     tasks = {task.task_id: task for task in loaded.tasks}
     supplies = Supplies(engine, TaskSampler(loaded.part("rl"), settings.seed), judge, tasks, settings.reward, settings.algorithm,
                         settings.rl, settings.name, settings.seed)
     watch, folder = settings.watch, runs_folder() / "cells" / run_hash
-    validation = sorted(loaded.part("validation"), key=lambda t: file_order(t.task_id))[: watch.tasks]
+    validation = sorted(loaded.part("validation"), key=lambda t: fingerprint(["watch", t.task_id]))[: watch.tasks]
     number = watch.held_out_tasks
     held_out = {} if number == 0 else benchmarks(loaded.tasks, number, watch.long_lines)
     return Loop(learner, supplies, settings.optimizer, watch, validation, held_out, run_hash,
                 folder / "state.safetensors", lambda metrics, step: logger.metrics(metrics, step),
                 Attachments(folder / "files", logger.artifact), show=settings.runtime.progress)
-
-
-def file_order(task_id: str) -> str:
-    """Tasks in an order that says nothing of them."""
-    from rmlab.fingerprint import fingerprint
-
-    return fingerprint(["watch", task_id])
 
 
 def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, start: Reference) -> str:
@@ -263,7 +259,8 @@ def _tracked(settings: RLRun, who: Identity, start: Reference, judges: Sequence[
     tags = {**sweep_tags(tracking), "config_hash": who.config_hash, "control_hash": who.control_hash, "isolation": isolation,
             "start": settings.start, "start_run": start.run_id, "start_fingerprint": _content(settings.start, "config.json", tracking.uri),
             "reward": reward.mode.value, "evidence": settings.environment.evidence.value, "dataset": loaded.fingerprint,
-            "device": device_name(resolve_device(settings.runtime.device)), "fixed": without_keys(who, VARIED), "reward_variant": reward.variant}
+            "device": device_name(resolve_device(settings.runtime.device)), "fixed": without_keys(who, VARIED),
+            "reward_variant": reward.variant}
     if judges:
         tags |= {"verifier": settings.verifier, "verifier_run": judges[0].run_id, "verifier_name": judges[0].run_name,
                  "verifier_fingerprint": judges[0].fingerprint()}

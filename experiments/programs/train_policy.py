@@ -11,7 +11,6 @@ import json
 import shlex
 import shutil
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -219,15 +218,11 @@ def measure(model: Any, tokenizer: "Tokenizer", loaded: LoadedTasks, sandbox: Sa
             sampling = Sampling(temperature, config.max_action_tokens)
             wanted += [(f"{part}_{way}", planned, sampling) for planned in plan(chosen, [settings.model.name], attempts)]
     with progress("held out", len(wanted), "episodes", settings.runtime.progress) as advance:
-        began = time.monotonic()
         made = engine.rollout([planned for _, planned, _ in wanted], [sampling for _, _, sampling in wanted], settings.seed, advance)
-        seconds = time.monotonic() - began
     for name in dict.fromkeys(name for name, _, _ in wanted):
         found[name] = success([rollout.trajectory for rollout, (own, _, _) in zip(made, wanted, strict=True) if own == name])
         print(f"{title}{name.replace('_', ', ')}: {found[name]}")
-    spent = engine.seconds
-    print(f"{title}{len(made)} held-out attempts in {seconds:.1f} s ({len(made) / max(seconds, 1e-9):.0f} a second): decoding "
-          f"{spent.decoding:.1f} s, prefill {spent.prefill:.1f} s, waiting for programs {spent.execution:.1f} s, other {spent.other:.1f} s")
+    print(f"{title}{len(made)} held-out attempts in {engine.seconds}")
     return found
 
 

@@ -98,6 +98,15 @@ class EngineSeconds:
     read_tokens: int = 0
     programs: int = 0
 
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.prefill + self.decoding + self.execution + self.other
+
+    def __str__(self) -> str:
+        return (f"{self.total:.1f} s: decoding {self.decoding:.1f} ({self.own_tokens:,} tokens), prefill {self.prefill:.1f} "
+                f"({self.read_tokens:,} tokens), waiting for programs {self.execution:.1f} ({self.programs:,}), other {self.other:.1f}")
+
 
 class Engine(Protocol):
     """Plays attempts with one language model.

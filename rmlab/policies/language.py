@@ -1,6 +1,7 @@
 """A language model as a policy: from a folder to attempts."""
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -68,4 +69,6 @@ def play(config: LanguagePolicyConfig, planned: Sequence[Planned], sandbox: Sand
          advance: Advance | None = None) -> "list[Trajectory]":
     """The trajectories of planned attempts, in the order of the plan."""
     engine = load_engine(config, sandbox, environment)
-    return [rollout.trajectory for rollout in engine.rollout(planned, config.sampling, seed, advance)]
+    found = [rollout.trajectory for rollout in engine.rollout(planned, config.sampling, seed, advance)]
+    print(f"{config.model}: {len(found)} attempts in {engine.seconds}", file=sys.stderr)
+    return found

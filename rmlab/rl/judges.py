@@ -12,6 +12,7 @@ import numpy as np
 from rmlab.errors import DataError, StoreError
 from rmlab.metrics.posthoc import CALIBRATORS
 from rmlab.metrics.table import table
+from rmlab.microswe.episode import Evidence
 from rmlab.rl.advantages import Codes, Floats
 from rmlab.rl.config import Calibration, Combine, RewardConfig, Unread
 from rmlab.rl.references import VALIDATION_SCORES, Reference
@@ -111,3 +112,8 @@ def calibrator(reference: Reference, kind: Calibration) -> Callable[[Floats], Fl
                         "with evaluation.validation_tasks above 0, or set reward.calibration=none.") from error
     rows = table(read_score_table(found)).scored
     return CALIBRATORS[kind.value](rows.score_N, rows.label_N).apply
+
+
+def reads_less(judge: Judge, evidence: Evidence) -> bool:
+    """Whether a verifier was trained on attempts that end with the environment's own final value, and is now shown none."""
+    return evidence is Evidence.voluntary and any(v.prompt.evidence is Evidence.final for v in judge.verifiers)
