@@ -94,6 +94,15 @@ def test_a_folder_whose_parts_do_not_belong_together_is_refused(verifier, tmp_pa
         load_verifier(folder)
 
 
+def test_a_verifier_from_before_observations_could_be_cut_is_asked_as_it_was(verifier: Verifier, tmp_path: Path) -> None:
+    save_verifier(tmp_path / "model", verifier)
+    path = tmp_path / "model" / "verifier.json"
+    record = json.loads(path.read_text())
+    record["semantics"] = {"render": 1, "score": 1}
+    path.write_text(json.dumps(record))
+    assert load_verifier(tmp_path / "model").prompt == verifier.prompt
+
+
 def test_a_folder_without_verifier_says_so(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"verifier\.json is missing"):
         load_verifier(tmp_path)
