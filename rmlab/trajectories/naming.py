@@ -5,6 +5,7 @@ import re
 PRO = re.compile(r"^instance_(?P<owner>[^/]+?)__(?P<name>.+?)-[0-9a-f]{40}(?:-v.*)?$")
 SMITH = re.compile(r"^(?:swesmith/)?(?P<owner>[^/]+?)__(?P<name>.+?)\.[0-9a-f]{6,}(?:\..*)?$")
 BENCH = re.compile(r"^(?P<owner>[^/\s]+?)__(?P<name>[^/\s]+?)-\d+$")
+PULL = re.compile(r"^(?P<owner>[^/\s]+)/(?P<name>[^/:\s]+):pr-(?P<number>\d+)$")  # Multi-SWE-bench's reports
 FAMILIES = ((PRO, "swe-bench-pro"), (SMITH, "swe-smith"), (BENCH, "swe-bench"))
 
 
@@ -27,3 +28,9 @@ def family(task: str) -> str:
 def looks_like_task(name: str) -> bool:
     """Whether a name is an instance id: `owner__name-123` and its relatives."""
     return "__" in name and not name.startswith("_") and " " not in name
+
+
+def instance(name: str) -> str:
+    """The instance that a report names: Multi-SWE-bench writes `owner/name:pr-1` where its data set has `owner__name-1`."""
+    found = PULL.match(name)
+    return f"{found['owner']}__{found['name']}-{found['number']}" if found else name

@@ -44,6 +44,7 @@ A, B, C, D = "o__n-1", "o__n-2", "o__n-3", "o__n-4"
         ({A: True, B: False}, {A: True, B: False}, {}),
         ([{"instance_id": A, "resolved": True}, {"instance_id": B, "resolved": False}], {A: True, B: False}, {}),
         ({"instances": [{"instance_id": A, "resolved": True}]}, {A: True}, {}),
+        ({"resolved_ids": ["o/n:pr-1"], "unresolved_ids": [], "error_ids": ["o/n:pr-2"]}, {A: True}, {B: "error_ids"}),
         ({"resolved": [A], "no_generation": [B], "no_logs": [C]}, {A: True, B: False}, {C: "no_logs"}),
         ({A: True, B: None}, {A: True}, {B: "no outcome"}),
         ({A: {"resolved": True}, B: {"resolved": None}}, {A: True}, {B: "no outcome"}),

@@ -78,6 +78,9 @@ SDK = [
 ]
 
 
+SDK_LIST = [{"source": "agent", **event} for event in SDK]
+
+
 def test_openhands_output_of_the_sdk() -> None:
     row = {"instance_id": "o__n-1", "history": SDK, "test_result": {"git_patch": "d"}, "metadata": {"llm": {"model": "m"}}, "error": None}
     draft = read(row, Place("output.jsonl", "", 1))
@@ -91,6 +94,18 @@ def test_openhands_output_of_the_sdk() -> None:
     assert (draft.format, draft.task_id, draft.policy) == ("openhands-output", "o__n-1", "m")
     assert (draft.patch, draft.exit_status, draft.time) == ("d", "submitted", "2025-10-30T03:50:30")
     assert read({**row, "error": "reached maximum iteration"}).exit_status == "unfinished"
+
+
+def test_a_saved_trajectory_of_openhands_is_a_bare_list_of_events() -> None:
+    events = [
+        {"id": 0, "source": "user", "action": "message", "args": {"content": "Fix x."}},
+        {"id": 1, "source": "agent", "action": "run", "args": {"command": "ls", "thought": "I look."}},
+        {"id": 2, "source": "agent", "observation": "run", "content": "a.py"},
+    ]
+    draft = read(events, Place("run", "trajs/o__n-1.json"))
+    assert (draft.format, draft.task_id, draft.exit_status) == ("openhands-output", "o__n-1", "unfinished")
+    assert said(draft)[1:] == [("assistant", "I look.\n\n[call run]\nls\n[/call]"), ("tool", "a.py")]
+    assert len(read(SDK_LIST, Place("run", "o__n-1.json")).messages) == 5
 
 
 def test_a_conversation_whose_folder_names_an_instance_is_of_that_task() -> None:

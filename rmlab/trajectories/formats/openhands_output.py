@@ -2,7 +2,8 @@
 
 What an action called is taken from the model's own answer where the event carries it, so that the thought is the model's
 text and not the framework's message. `error` tells how a run ended; the patch is `test_result.git_patch`. A run that was
-evaluated has its outcome in the row (`report`, or `test_result.report`). Since SDK v1 the events are the SDK's.
+evaluated has its outcome in the row (`report`, or `test_result.report`). Since SDK v1 the events are the SDK's. A saved
+trajectory (one file an instance, as on SWE-bench's leaderboard) is the bare list of events.
 """
 
 from typing import Any
@@ -25,6 +26,8 @@ class OpenHandsOutput:
     name = "openhands-output"
 
     def matches(self, document: Any) -> bool:
+        if isinstance(document, list):
+            return any("source" in e and ("action" in e or "observation" in e or "kind" in e) for e in _events(document[:4]))
         found = as_dict(document)
         if "instance_id" not in found or "history" not in found:
             return False
@@ -34,6 +37,7 @@ class OpenHandsOutput:
         )
 
     def read(self, document: Any, place: Place) -> Draft:
+        document = {"history": document} if isinstance(document, list) else document
         metadata = as_dict(document.get("metadata"))
         events = _events(document.get("history"))
         error = as_text(document.get("error"))

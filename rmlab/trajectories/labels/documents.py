@@ -17,7 +17,7 @@ from typing import Any
 
 from rmlab.trajectories.labels.rows import NOT_EVALUATED, row_report
 from rmlab.trajectories.labels.statement import Report
-from rmlab.trajectories.naming import looks_like_task
+from rmlab.trajectories.naming import instance, looks_like_task
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text
 
@@ -89,7 +89,8 @@ def _id_lists(found: dict[str, Any], place: Place) -> list[Report]:
     _say_all(report, (found.get(key) for key in PASSED), True)
     _say_all(report, (found.get(key) for key in FAILED), False)
     for key in OPEN:
-        report.unfinished.update((task, key) for task in as_list(found.get(key)) if isinstance(task, str) and task not in report.outcome)
+        named = [instance(task) for task in as_list(found.get(key)) if isinstance(task, str)]
+        report.unfinished.update((task, key) for task in named if task not in report.outcome)
     completed = found.get("completed_ids")
     if "unresolved_ids" not in found and isinstance(completed, list):  # reports of the first containerised harness
         unsettled = {*report.unfinished, *report.contradictions}
@@ -186,7 +187,7 @@ def _say_all(report: Report, lists: Iterable[Any], outcome: bool) -> None:
     for tasks in lists:
         for task in as_list(tasks):
             if isinstance(task, str):
-                report.say(task, outcome)
+                report.say(instance(task), outcome)
 
 
 def _names(found: dict[str, Any]) -> tuple[str, ...]:
