@@ -98,7 +98,13 @@ class SlotDecoder:
 
     @torch.inference_mode()
     def decode(self, steps: int, highest_slot: int, farthest: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
-        """Draws `steps` tokens in every slot that speaks; returns active_B and position_B behind them.
+        """Draws `steps` tokens in every slot that speaks; returns active_B and position_B behind them. See `begin`."""
+        self.begin(steps, highest_slot, farthest)
+        return self.state()
+
+    @torch.inference_mode()
+    def begin(self, steps: int, highest_slot: int, farthest: int) -> None:
+        """Lets the device draw `steps` tokens in every slot that speaks, and does not wait for it.
 
         highest_slot: of those that speak. farthest: the largest position among them now.
         """
@@ -107,6 +113,9 @@ class SlotDecoder:
         span = min(spanned(farthest + steps + 1, unit), self.cached.positions)
         for _ in range(steps):
             self._step(width, span)
+
+    def state(self) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
+        """active_B and position_B once the device is done."""
         return self.active_B.cpu().numpy(), self.position_B.cpu().numpy()
 
     @torch.inference_mode()

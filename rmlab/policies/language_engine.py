@@ -182,7 +182,11 @@ class _Rolling:
     def _decode(self) -> None:
         slots = list(self.speaking)
         with self._timed("decoding"):
-            active_B, self.position_B = self.decoder.decode(self.engine.burst, max(slots), int(self.position_B[slots].max()))
+            self.decoder.begin(self.engine.burst, max(slots), int(self.position_B[slots].max()))
+            if self.engine.overlap:  # what programs did is read, and attempts are opened, while the device draws
+                self._execute()
+                self._open()
+            active_B, self.position_B = self.decoder.state()
             stopped = [slot for slot in slots if not active_B[slot]]
             if not stopped:
                 return
