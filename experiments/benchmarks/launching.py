@@ -8,9 +8,9 @@ cell = (wall clock - training time as the runs themselves recorded it) / cells, 
 tracking and the sweep's figures are in it. Beside it: the same without what the runs themselves took from their start to their end.
 
 local      rmlab sweep, a process a cell from a fork server
+processes  rmlab train -m seed=S hydra/launcher=basic, a separate process a cell: the same cells by Hydra's basic launcher
 joblib     rmlab sweep hydra/launcher=joblib hydra.launcher.n_jobs=1
-basic      rmlab sweep hydra/launcher=basic, all cells in one process
-processes  rmlab train, a separate process a cell: what a shell loop over Hydra's basic launcher does
+basic      rmlab sweep hydra/launcher=basic, all cells in one process: nothing keeps one from the next
 """
 
 import argparse
@@ -26,7 +26,7 @@ from pathlib import Path
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 
-WAYS = ("local", "joblib", "basic", "processes")
+WAYS = ("local", "processes", "joblib", "basic")
 SCALES = "64"
 
 
@@ -41,8 +41,8 @@ def main() -> None:
     for way in arguments.ways:
         with tempfile.TemporaryDirectory(prefix="rmlab-launching-") as folder:
             found[way] = measure(way, arguments.cells, Path(folder))
-        print(f"{way:<10} {found[way]['wall_seconds']:7.1f} s in all, {found[way]['training_seconds']:6.1f} s of it training: "
-              f"{found[way]['overhead_seconds']:.2f} s each beyond it, {found[way]['outside_seconds']:.2f} s outside the runs", flush=True)
+        print(f"{way:<10} {found[way]['wall_seconds']:7.1f} s wall clock, {found[way]['training_seconds']:6.1f} s of it training: overhead "
+              f"{found[way]['overhead_seconds']:.2f} s a cell, {found[way]['outside_seconds']:.2f} s of it outside the runs", flush=True)
     print(json.dumps({"cells": arguments.cells, **found}))
 
 
@@ -57,7 +57,7 @@ def measure(way: str, cells: int, folder: Path) -> dict[str, float]:
     started = time.monotonic()
     if way == "processes":
         for seed in seeds:
-            _run([*rmlab, "train", *common, f"data.scale={SCALES}", f"training.reference_scale={SCALES}", f"seed={seed}"], environment)
+            _run([*rmlab, "train", "-m", *common, f"data.scale={SCALES}", f"seed={seed}", "hydra/launcher=basic"], environment)
     else:
         launcher = {"local": [], "joblib": ["hydra/launcher=joblib", "hydra.launcher.n_jobs=1"], "basic": ["hydra/launcher=basic"]}[way]
         alone = ["--workers", "1"] if way == "local" else []

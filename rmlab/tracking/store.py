@@ -117,9 +117,14 @@ class Store:
         import gc
         import logging
 
-        from mlflow import MlflowClient
-
-        atexit.register(gc.freeze)  # Python looks for garbage among all of MLflow before it ends: a second or two, for nothing
+        # Among all of MLflow Python would look for garbage again and again: a third of its import, and a second before the end.
+        gc.disable()
+        try:
+            from mlflow import MlflowClient
+        finally:
+            gc.enable()
+        gc.freeze()
+        atexit.register(gc.freeze)
 
         for noisy in ("mlflow", "alembic"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
