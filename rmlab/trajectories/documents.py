@@ -13,12 +13,12 @@ from typing import IO, Any
 from rmlab.trajectories.compression import compression, plain_name
 from rmlab.trajectories.entries import Entry, Refused
 from rmlab.trajectories.formats.chat import held_back, row_list
-from rmlab.trajectories.places import Place
+from rmlab.trajectories.places import Place, natural
 from rmlab.trajectories.reading import Unreadable, read_json
 
 EVENT = re.compile(r"(?:^|/)events/event-(\d+)-[^/]*\.json$")
 STATE = re.compile(r"(?:^|/)(?:base_state|meta)\.json$")
-CALL = re.compile(r"-(\d{10}\.\d+)\.json$")
+CALL = re.compile(r"-(\d{10}\.\d+)(?:-[0-9a-f]+)?\.json$|(?:^|/)llm_completions/[^/]+/[^/]+\.json$")
 HEAD = 1 << 16
 BUFFER = 1 << 20  # bytes of a column that are read at a time: a group of rows may be as large as its file
 ARROW = b"\xff\xff\xff\xff"  # how every message of an Arrow stream begins
@@ -220,11 +220,11 @@ def _events(unit: Unit) -> Iterator[Document | Damaged]:
 
 
 def _last_call(unit: Unit) -> Iterator[Document | Damaged]:
-    """The last call by its time; the one before where it is damaged."""
+    """The last call by the time that its name says, or by its name; the one before where it is damaged."""
 
-    def time(entry: Entry) -> float:
+    def time(entry: Entry) -> tuple[float, list[tuple[int, int | str]]]:
         found = CALL.search(str(entry.place))
-        return float(found[1]) if found else 0.0
+        return float(found[1]) if found and found[1] else 0.0, natural(entry.place.name)
 
     for entry in sorted(unit.entries, key=time, reverse=True):
         try:

@@ -127,3 +127,8 @@ def token(name: str) -> str:
 def tokens(names: Iterable[str]) -> frozenset[str]:
     """The tokens of names, without empty ones and folders that name no run."""
     return frozenset(token(name) for name in names) - COMMON - {""}
+
+
+def natural(text: str) -> list[tuple[int, int | str]]:
+    """Sorts `run_10` behind `run_9`."""
+    return [(0, int(part)) if part.isdecimal() and len(part) < 19 else (1, part) for part in re.split(r"(\d+)", text)]

@@ -4,7 +4,6 @@ The same content under two names is kept once, and the record names both places 
 one task are attempts, numbered in the order of their places.
 """
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -17,7 +16,7 @@ from rmlab.trajectories.importing import Found
 from rmlab.trajectories.labels.join import Attempt, Joined, in_scope, join
 from rmlab.trajectories.leakage import hidden_names
 from rmlab.trajectories.naming import family, repository
-from rmlab.trajectories.places import token, tokens
+from rmlab.trajectories.places import natural, token, tokens
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import fingerprint_line, write_in_order
 
@@ -152,11 +151,6 @@ def one_spelling(names: list[str]) -> list[str]:
 def storable(text: str) -> str:
     """A name without line breaks and other control characters, at most 300 long."""
     return "".join(c for c in text if c.isprintable()).strip()[:300]
-
-
-def natural(text: str) -> list[tuple[int, int | str]]:
-    """Sorts `run_10` behind `run_9`."""
-    return [(0, int(part)) if part.isdecimal() and len(part) < 19 else (1, part) for part in re.split(r"(\d+)", text)]
 
 
 def _names(draft: Draft, task: str) -> frozenset[str]:

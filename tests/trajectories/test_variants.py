@@ -151,6 +151,20 @@ def test_openhands_evaluation_beside_the_run_labels_it(tmp_path: Path, importing
     assert (report["kind"], report["stated"], report["resolved"], report["not_evaluated"]) == ("rows", 2, 1, 1)
 
 
+@pytest.mark.parametrize("name", ["m-17{}.5.json", "m-17{}.123-4a0f.json", "call_{}.json"])
+def test_all_calls_of_a_folder_are_one_attempt(name: str, tmp_path: Path, importing) -> None:
+    folder = tmp_path / "llm_completions" / "o__n-1"
+    folder.mkdir(parents=True)
+    talk = [{"role": "user", "content": "Fix x."}]
+    for number in (9, 10, 11):
+        stamp = f"{number:08d}" if name.startswith("m") else str(number)
+        answer = {"choices": [{"message": {"content": f"step {number}"}}]}
+        (folder / name.format(stamp)).write_text(json.dumps({"messages": talk, "response": answer}))
+        talk = [*talk, {"role": "assistant", "content": f"step {number}"}, {"role": "user", "content": "seen"}]
+    (t,) = importing(tmp_path).trajectories
+    assert (t.task_id, t.messages[-1].content, len(t.messages)) == ("o__n-1", "step 11", 6)
+
+
 def test_moatless_states_with_requests_are_read_along_the_path_to_the_current_one() -> None:
     draft = read(
         {

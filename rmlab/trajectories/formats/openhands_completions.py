@@ -15,7 +15,7 @@ from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text
 from rmlab.trajectories.record import Message
 
-NAME = re.compile(r"(.+)-\d{10}\.\d+\.json$")
+NAME = re.compile(r"(.+)-\d{10}\.\d+(?:-[0-9a-f]+)?\.json$")
 
 
 class OpenHandsCompletions:
