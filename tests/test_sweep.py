@@ -161,6 +161,20 @@ def test_failed_cells_are_shown_and_tracked_and_fail_alone(where: Path) -> None:
     assert "no luck" in by_name["data_scale=2 s0"].artifact("traceback.txt").read_text()
 
 
+def test_a_cell_whose_time_is_up_is_paused_and_the_same_command_goes_on(where: Path) -> None:
+    arguments = (TOY, "preset=one_arm", "seeds=[0]", "trouble={3:late}", "--workers", "1")
+    code, _, err = sweep(*arguments)
+    assert code == 0, err
+    assert "1 of 3 cells are paused, their time is up (data_scale=3 s0). They go on with: rmlab sweep" in err
+    assert {run.name: run.status for run in runs(Store.open(), ["toy_scale"]) if run.tags["kind"] == "toy"} == {
+        "data_scale=1 s0": "finished", "data_scale=2 s0": "finished", "data_scale=3 s0": "killed"}
+    code, _, err = sweep(*arguments)
+    assert code == 0, err
+    assert "paused" not in err
+    starts = Counter({key: n for (word, key), n in ledger(where).items() if word == "start"})
+    assert sorted(starts.values()) == [1, 1, 1]
+
+
 def test_a_failed_cell_stops_the_sweep_and_is_retried_only_when_asked(where: Path) -> None:
     arguments = (TOY, "preset=one_arm", "seeds=[0]", "trouble={3:error}", "--workers", "1")
     code, _, err = sweep(*arguments)

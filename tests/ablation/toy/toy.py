@@ -39,8 +39,8 @@ class ToyTraining:
 
 @dataclass
 class ToyRun:
-    """seconds: a run takes. trouble: what happens at a level (error, data, exit, kill, memory, nan); level 0: prepare fails or changes
-    the pool.
+    """seconds: a run takes. trouble: what happens at a level (error, data, exit, kill, memory, nan, late); level 0: prepare fails or
+    changes the pool.
     """
 
     seed: int = 0
@@ -74,6 +74,11 @@ def run(config):
     who = identity(config)
     tags = {**sweep_tags(config.tracking), "config_hash": who.config_hash, "control_hash": who.control_hash}
     store, where = Store.open(config.tracking.uri), config.tracking
+    if config.trouble.get(config.data.scale) == "late" and not (late := runs_folder() / f"late-{who.config_hash}").exists():
+        late.touch()  # as a run whose own limit of time is up
+        logger = RunLogger.start(store, where.experiment, where.name, kind="toy", tags=tags, once=True)
+        logger.fail(SystemExit())
+        return logger.run_id
     with RunLogger.start(store, where.experiment or "toys", where.name or "toy", kind="toy", tags=tags, params={"seed": config.seed},
                          once=True, replaces=where.replaces) as logger:
         ledger("start", who.config_hash, os.getpid(), os.getppid())
