@@ -96,16 +96,17 @@ def prepare(configs: Sequence[DictConfig]) -> None:
     """Makes tokenizers and token ids of all folds once. Raises an RmlabError where a device, or an example in one fold, is missing."""
     from rmlab.training.device import resolve_device
 
-    made: dict[str, list[tuple[Fold, Material]]] = {}
+    alike: dict[str, list[CrossValidation]] = {}
     for config in configs:
         settings = _settings(config)
         resolve_device(settings.runtime.device)
         key = fingerprint([OmegaConf.to_container(config[name], resolve=True, enum_to_str=True)
                            for name in ("folds", "model", "prompt", "evaluation")] + [settings.data.path])
-        if key not in made:
-            made[key] = list(_materials(settings))
-        for fold, ready in made[key]:
-            _choose(fold, ready, settings)
+        alike.setdefault(key, []).append(settings)
+    for of_key in alike.values():
+        for fold, ready in _materials(of_key[0]):
+            for settings in of_key:
+                _choose(fold, ready, settings)
 
 
 def run(config: DictConfig) -> str:

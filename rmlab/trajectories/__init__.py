@@ -10,6 +10,7 @@ archives          members of zips and tars, safe whatever they hold
 compression       gzip, zstd, bzip2, xz: known by their first bytes
 entries           one file: read whole or by lines, damage and limits are refusals
 documents         files as records: JSON, JSON lines, Parquet, files that belong together
+arrays            the elements of a JSON array, one at a time
 reading           JSON as people leave it
 formats/          one reader a format
 draft             what a reader makes of a record
@@ -24,4 +25,5 @@ places, naming    where a record stands; what a task's id says
 And looking at a set:
 near_duplicates   issues that are almost the same (MinHash)
 splitting         parts by repository, task or time
+folds             repositories left out in turn, and the parts of each fold
 """

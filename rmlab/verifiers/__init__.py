@@ -13,8 +13,10 @@ objective     what is learned: an answer, a number, which of two; smoothing, dif
 scoring       scores by batches of tokens
 proven        the pool, read and proven once a process or once a launcher
 material      what cells are made from: the pool proven, its parts as token ids
+out_of_fold   the same by folds of repositories; their scores as one table
 verifier      model, tokenizer and how it is asked, as one folder
 run_record    what a run leaves in the tracking store
+fold_record   what one fold leaves in the run of all folds
 judgement     score tables, reports and baselines of one verifier
 score_table   score tables on disk
 score_table_files     rows of a table in CSV, JSONL, JSON, Parquet
