@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
+from rmlab.trajectories.arrays import elements
 from rmlab.trajectories.compression import compression, plain_name
 from rmlab.trajectories.entries import Entry, Refused
 from rmlab.trajectories.formats.chat import held_back, row_list
@@ -20,6 +21,8 @@ EVENT = re.compile(r"(?:^|/)events/event-(\d+)-[^/]*\.json$")
 STATE = re.compile(r"(?:^|/)(?:base_state|meta)\.json$")
 CALL = re.compile(r"-(\d{10}\.\d+)(?:-[0-9a-f]+)?\.json$|(?:^|/)llm_completions/[^/]+/[^/]+\.json$")
 HEAD = 1 << 16
+LARGE = 1 << 25  # bytes of a JSON document above which an array of rows is not read whole
+ROW = 1 << 27  # characters of one of its rows
 BUFFER = 1 << 20  # bytes of a column that are read at a time: a group of rows may be as large as its file
 ARROW = b"\xff\xff\xff\xff"  # how every message of an Arrow stream begins
 
@@ -109,6 +112,8 @@ def _file(entry: Entry) -> Iterator[Document | Damaged]:
         yield Damaged(entry.place, "empty file" if not head.strip() else "not JSON" if stated else "no known format")
     elif name.endswith((".jsonl", ".ndjson")) or _is_lines(head):
         yield from _lines(entry)
+    elif entry.size > LARGE and _begins_with_row(entry):
+        yield from _array(entry)
     else:
         value, mended = read_json(entry.read())
         rows = row_list(value)
@@ -128,6 +133,25 @@ def _is_lines(head: bytes) -> bool:
     except Unreadable:
         return False
     return True
+
+
+def _begins_with_row(entry: Entry) -> bool:
+    """Whether a large file is an array whose first element is a row of messages: then it is read one row at a time."""
+    try:
+        with entry.reading() as stream:
+            return bool(row_list([next(elements(stream, ROW), None)]))
+    except (Refused, Unreadable):
+        return False
+
+
+def _array(entry: Entry) -> Iterator[Document | Damaged]:
+    number = 0
+    try:
+        with entry.reading() as stream:
+            for number, row in enumerate(elements(stream, ROW), 1):
+                yield Document(entry.place.at_line(number), row, True)
+    except (Refused, Unreadable) as error:
+        yield Damaged(entry.place.at_line(number + 1), str(error))
 
 
 def _lines(entry: Entry) -> Iterator[Document | Damaged]:

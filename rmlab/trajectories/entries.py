@@ -83,6 +83,12 @@ class Entry:
             raise over
         return data
 
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[IO[bytes]]:
+        """The file from front to end. Raises Refused where it is damaged."""
+        with _reading(), self._opener() as stream:
+            yield stream
+
     def lines(self) -> Iterator[bytes]:
         """The lines of the file, one at a time. Raises Refused where it is damaged, or a line is over the limit."""
         limit = self._limits.document
