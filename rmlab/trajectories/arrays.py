@@ -52,7 +52,8 @@ def _element(text: "_Text", number: int, largest: int) -> Any:
         except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of brackets
             raise Unreadable(f"not readable JSON (element {number}: {str(error).split(';')[0]})") from error
         else:
-            if end < len(text.held) or not text.more(CHUNK):  # a number that ends with what was read may go on
+            # A number may go on behind what was read: only a sign that can stand behind an element ends it.
+            if (end < len(text.held) and text.held[end] in _BLANK + ",]") or not text.more(CHUNK):
                 text.at = end
                 return value
 
