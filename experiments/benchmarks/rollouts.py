@@ -4,9 +4,9 @@
 
 Both play the same attempts at the same tasks, multi-turn, programs included. generate plays them in lock-step, as it is used:
 every turn it reads all conversations that still run (left-padded) and decodes until the longest message ends. Useful tokens are
-those that the policy said. Each is warmed up on a part of the episodes first. Without --model a small model of random start
-babbles: good to see that it works, not to measure. The engine's log-probabilities are compared with a plain forward pass of the
-same weights in float32, which is the gap between rollout and training.
+those that the policy said. Each is warmed up on a part of the episodes first; both remember what programs did. Without --model a
+small model of random start babbles: good to see that it works, not to measure. The engine's log-probabilities are compared with a
+plain forward pass of the same weights in float32, which is the gap between rollout and training.
 """
 
 import argparse
@@ -26,12 +26,12 @@ from rmlab.policies.engine import EngineConfig, EngineSeconds, Rollout, Sampling
 from rmlab.policies.rollout import Executor, Planned, plan
 
 
-def generate_episodes(model: Any, prompt: Any, planned: Sequence[Planned], sandbox: Sandbox, sampling: Sampling, batch: int,
+def generate_episodes(model: Any, prompt: Any, planned: Sequence[Planned], executor: Executor, sampling: Sampling, batch: int,
                       device: str, pad_id: int) -> tuple[int, float]:
     """Plays with transformers' generate, `batch` attempts at a time; returns useful tokens and seconds inside generate."""
     import torch
 
-    executor, said, inside = Executor(sandbox), 0, 0.0
+    said, inside = 0, 0.0
     for start in range(0, len(planned), batch):
         attempts = [(Episode(p.task, EnvironmentConfig()), [0]) for p in planned[start : start + batch]]
         while open_ones := [a for a in attempts if not a[0].done]:
@@ -129,9 +129,9 @@ def run(given: argparse.Namespace, planned: Sequence[Planned], sandbox: Sandbox)
     acting = model.to(getattr(torch, given.dtype))
     prompt = PolicyPrompt(tokenizer)
     few = planned[: max(len(planned) // 8, 1)]
-    generate_episodes(acting, prompt, few, sandbox, sampling, given.slots, given.device, tokenizer.pad_id)
+    generate_episodes(acting, prompt, few, engine.executor, sampling, given.slots, given.device, tokenizer.pad_id)
     before = time.perf_counter()
-    said, inside = generate_episodes(acting, prompt, planned, sandbox, sampling, given.slots, given.device, tokenizer.pad_id)
+    said, inside = generate_episodes(acting, prompt, planned, engine.executor, sampling, given.slots, given.device, tokenizer.pad_id)
     generate_wall = time.perf_counter() - before
     print(f"generate: {said} useful tokens in {generate_wall:.2f} s = {said / generate_wall:,.0f} tokens/s, "
           f"{len(planned) / generate_wall:,.1f} episodes/s; inside generate {inside:.2f} s")
