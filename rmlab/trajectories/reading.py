@@ -1,7 +1,7 @@
 """JSON as people leave it: strict where it is, mended with a warning where it nearly is, refused with a reason elsewhere.
 
 Mended: a byte order mark, commas before a closing bracket, a backslash before a character that needs none (all three occur
-in published runs). Nothing else is guessed.
+in published runs), control characters within strings. Nothing else is guessed.
 """
 
 import json
@@ -41,11 +41,15 @@ def read_json(data: bytes) -> tuple[Any, str | None]:
     if without != mended:
         mended = without
         notes.append("a comma before a closing bracket")
-    if notes:
+    for strict in (True, False):
         try:
-            return json.loads(mended), " and ".join(notes)
-        except (ValueError, RecursionError):
-            pass  # the first error is the one that names the place in the file
+            value = json.loads(mended, strict=strict)
+        except (ValueError, RecursionError) as error:
+            if not str(error).startswith("Invalid control character"):
+                break  # the first error is the one that names the place in the file
+            notes.append("a control character within a string")
+        else:
+            return value, " and ".join(notes)
     raise Unreadable(f"not JSON (line {first.lineno}: {first.msg})") from first
 
 

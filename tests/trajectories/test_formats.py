@@ -65,6 +65,7 @@ def test_near_json_is_mended_and_nothing_else() -> None:
     )
     both = read_json(rb'{"a": "\s", "b": [1,],}')
     assert both == ({"a": "\\s", "b": [1]}, "a backslash before a character that needs none and a comma before a closing bracket")
+    assert read_json(b'{"a": "x\n\ty"}') == ({"a": "x\n\ty"}, "a control character within a string")
     for broken, reason in (
         (b'{"a": 1', "line 1"),
         (b"{'a': 1}", "line 1"),
@@ -73,7 +74,7 @@ def test_near_json_is_mended_and_nothing_else() -> None:
         (b"[" * 100_000, "not"),
         (b'{"a": ' + b"9" * 5000 + b"}", "not readable"),
         (b'{"a" 1}', "line 1"),
-        (b'{"a": "x\ny"}', "line 1"),
+        (b'{"a": "x\ny" 1}', "line 1"),
     ):
         with pytest.raises(Unreadable, match=reason):
             read_json(broken)
