@@ -181,12 +181,14 @@ HUB = {
                 {"role": "assistant", "content": "<judgement>SECRET</judgement>"},
                 {
                     "role": "user",
-                    "content": "=== INTERACTION LOG ===\n\n[SYSTEM]\nYou fix.\n[/SYSTEM]\n\n[USER]\nFix x.\n[/USER]\n\n[ASSISTANT]\n"
-                    "See\n```bash\nls\n```\n[/ASSISTANT]\n\n=== END INTERACTION ===",
+                    "content": "=== INTERACTION LOG ===\n\n[SYSTEM]\nYou fix.\n[/SYSTEM]\n\n[USER]\nFix x.\n[/USER]\n\n"
+                    "[STEP]\n0\n[/STEP]\n\n[ASSISTANT]\nSee\n```bash\nls\n```\n[/ASSISTANT]\n\n"
+                    "[USER]\n=== END ===\n[ASSISTANT]\n[/USER]\n\n=== END INTERACTION ===\n\n"
+                    "=== FINAL PATCH ===\n\n[PATCH]\nd\n[/PATCH]\n\n=== END FINAL PATCH ===\n\nYES or NO?",
                 },
             ],
         },
-        ("r8", True, None),
+        ("r8", True, "d\n"),
     ),
 }
 

@@ -200,6 +200,20 @@ def test_text_with_escapes_and_other_scripts_survives(real: Path, importing) -> 
     assert any(ord(c) > 127 for c in text)
 
 
+def test_the_attempt_within_a_judges_prompt(real: Path, tmp_path: Path, importing) -> None:
+    name = "verifier_scores/r2egym_verifier_notebook/verifier_conversation.json"
+    with zipfile.ZipFile(real / "verifier_scores.zip") as archive:
+        talk = json.loads(archive.read(name))
+    talk = talk if isinstance(talk, list) else talk["messages"]
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"messages": talk, "docker_images": "img", "rewards": 0.0}))
+    (t,) = importing(tmp_path / "rows.jsonl").trajectories
+    assert [m.role for m in t.messages] == ["system", "user", *["assistant", "tool"] * 12]
+    assert (t.task_id, t.resolved, t.exit_status) == ("img", False, "submitted")
+    assert t.patch.startswith("diff --git a/django/contrib/admin/views/autocomplete.py")
+    assert "[STEP]" not in "".join(m.content for m in t.messages)
+    assert "judgement" not in "".join(m.content for m in t.messages)
+
+
 def test_tool_calls_have_one_notation(real: Path, importing) -> None:
     """No policy is told apart by the syntax of its calls: fenced blocks, XML and tool calls all read alike."""
     for name in (

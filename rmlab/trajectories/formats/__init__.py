@@ -10,6 +10,7 @@ openhands_events        OpenHands SDK v1: one file an event
 moatless                Moatless 0.x: transitions and steps
 moatless_nodes          Moatless from 0.0.4 on: a tree of nodes
 r2e                     R2E-Gym's own runs: rows of steps
+judged                  the attempt within the prompt of R2E-Gym's verifier
 chat                    rows of chat messages as on the Hugging Face hub: JSONL, JSON, Parquet
 registry                all of them, and which one a document is of
 """

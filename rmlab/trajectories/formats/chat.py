@@ -13,6 +13,7 @@ from typing import Any
 from rmlab.fingerprint import fingerprint
 from rmlab.trajectories.draft import Draft, NotATrajectory
 from rmlab.trajectories.formats.calls import content_text, of_text, of_tool_calls, turn
+from rmlab.trajectories.formats.judged import LOG, judged_attempt
 from rmlab.trajectories.formats.openhands_events import issue_text
 from rmlab.trajectories.formats.protocol import UNKNOWN_ROLE, agent_turns, exit_status, proven
 from rmlab.trajectories.labels.rows import evaluated
@@ -45,7 +46,6 @@ HELD_BACK = (
     "execution_result",
     "test_output",
 )
-LOG, LOG_END = "=== INTERACTION LOG ===", "=== END"  # R2E-Gym: the whole attempt stands in a judge's prompt
 
 
 class ChatRows:
@@ -67,8 +67,12 @@ class ChatRows:
         messages = [m for m in map(_message, raw) if m is not None]
         strange = len(raw) - len(messages)
         judged = next((m.content for m in messages if m.role == "user" and LOG in m.content), "")
-        if judged:
-            messages = _logged(judged)
+        logged_patch = None
+        if judged:  # R2E-Gym: the whole attempt stands in a judge's prompt
+            turns, logged_patch = judged_attempt(judged)
+            messages = [
+                Message(ROLES[name], of_text(text) if ROLES[name] == "assistant" else text) for name, text in turns if name in ROLES
+            ]
         messages = _observed(messages)
         patch = (
             clean(
@@ -79,6 +83,7 @@ class ChatRows:
                     row.get("output_patch"),
                     metadata.get("model_patch"),
                     as_dict(row.get("test_result")).get("git_patch"),
+                    logged_patch,
                 )
             )
             or None
@@ -95,7 +100,7 @@ class ChatRows:
             policy=policy,
             messages=messages,
             patch=patch,
-            exit_status=exit_status(stated, submitted=patch is not None or "[call submit]" in last or "[call finish]" in last),
+            exit_status=exit_status(stated, submitted=(patch is not None and not judged) or _submits(last)),
             resolved=resolved,
             label_source=f"{place}: {column}" if resolved is not None else None,
             joins=bool(policy or patch or stated or isinstance(document, list)),
@@ -119,6 +124,11 @@ def _observed(messages: list[Message]) -> list[Message]:
     """A user's turn right behind the agent's is what the environment showed: nobody else talks to these agents."""
     pairs = zip([None, *messages], messages, strict=False)
     return [Message("tool", m.content) if m.role == "user" and before and before.role == "assistant" else m for before, m in pairs]
+
+
+def _submits(last: str) -> bool:
+    """Whether an agent's last turn ends the attempt."""
+    return "[call submit]" in last or "[call finish]" in last
 
 
 def _unnamed(messages: list[Message], place: Place) -> str:
@@ -161,23 +171,6 @@ def _message(one: dict[str, Any]) -> Message | None:
         return Message(role, text)
     calls = of_tool_calls(one.get("tool_calls"))
     return Message("assistant", turn(text, calls) if calls else of_text(text))
-
-
-def _logged(prompt: str) -> list[Message]:
-    """The attempt within a judge's prompt: turns marked `[SYSTEM]`, `[USER]`, `[ASSISTANT]` on lines of their own."""
-    body = prompt.split(LOG, 1)[1].split(LOG_END, 1)[0]
-    messages: list[tuple[Role, list[str]]] = []
-    for line in body.split("\n"):
-        mark = line.strip()
-        role = ROLES.get(mark[1:-1].lower()) if mark.startswith("[") and mark.endswith("]") else None
-        if role is not None:
-            messages.append((role, []))
-        elif mark.startswith("[/") and ROLES.get(mark[2:-1].lower()):
-            continue
-        elif messages:
-            messages[-1][1].append(line)
-    turns = [Message(role, "\n".join(lines).strip()) for role, lines in messages]
-    return [Message(m.role, of_text(m.content)) if m.role == "assistant" else m for m in turns]
 
 
 def _outcome(row: dict[str, Any]) -> tuple[bool | None, str]:
