@@ -215,6 +215,19 @@ def test_swe_agent_that_tried_again_is_the_attempt_that_it_submitted() -> None:
     assert draft.removed == {"attempts that were not submitted": 1}
 
 
+def test_swe_agent_without_a_history_is_read_from_its_steps() -> None:
+    demo = {"role": "user", "content": "A demo", "is_demo": True}
+    asked = [{"role": "system", "content": "You fix."}, demo, {"role": "user", "content": "Fix x."}]
+    steps = [{"query": asked, "thought": "I look.", "action": "ls", "observation": "a.py", "response": "I look.\n```\nls\n```"}]
+    draft = read({"trajectory": steps, "info": {"exit_status": "submitted", "submission": "d"}}, Place("run", "o__n-1.traj"))
+    assert said(draft) == [
+        ("system", "You fix."),
+        ("user", "Fix x."),
+        ("assistant", "I look.\n\n[call bash]\nls\n[/call]"),
+        ("tool", "a.py"),
+    ]
+
+
 def test_r2e_gym_steps() -> None:
     row = {
         "trajectory_steps": [

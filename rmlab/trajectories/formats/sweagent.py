@@ -1,6 +1,7 @@
 """SWE-agent `.traj`: 0.x (commands in fenced blocks; several agents in one file too) and 1.x (tool calls, blocks of content).
 
-`history` is what the agent saw and said; `trajectory` repeats it by step and is read where there is no history. Messages
+`history` is what the agent saw and said; `trajectory` repeats it by step and is read where there is no history; what was asked
+stands in the first step's `query` then. Messages
 with `is_demo` are another task's: dropped and counted. Each agent of a team brings a system message and the issue again;
 what it says counts as the policy's. A file of a run that tries again (`attempts`) repeats the attempt that it submitted at
 its top; that one is read, and the others are counted.
@@ -43,7 +44,10 @@ class SweAgent:
         demos = sum(bool(m.get("is_demo")) for m in history)
         messages = _turns([m for m in history if not m.get("is_demo")])
         if not agent_turns(messages):
-            messages += _steps(as_list(document.get("trajectory")))
+            steps = as_list(document.get("trajectory"))
+            first = as_dict(next(iter(steps), None))
+            asked = [as_dict(m) for m in as_list(first.get("query")) or as_list(first.get("messages"))]
+            messages = (messages or _turns([m for m in asked if not m.get("is_demo")])) + _steps(steps)
         stated = as_text(info.get("exit_status"))
         patch = clean(as_text(info.get("submission"))) or None
         environment = as_text(document.get("environment"))
