@@ -204,6 +204,18 @@ def test_a_report_of_another_model_in_the_same_folder_labels_nobody() -> None:
     assert set(join([mine], [report("deepseek__deepseek-chat.json", {A: True}, explicit=True)]).label) == {0}  # the user's word
 
 
+def test_a_named_matrix_of_other_systems_says_so() -> None:
+    mine = [attempt(0, A, "mine")]
+    others = [report("board.json", {A: True}, system=name, explicit=True) for name in ("x", "y")]
+    found = join(mine, others)
+    assert found.label == {}
+    assert found.notes == [
+        "run.zip/board.json is about 2 systems, and no attempt carries the name of one (x, y, ...): "
+        "import the run from a folder of its system's name"
+    ]
+    assert join(mine, [*others, report("board.json", {A: True}, system="Mine", explicit=True)]).notes == []
+
+
 def test_named_reports_are_taken_wherever_they_lie_and_never_outvote() -> None:
     mine = attempt(0, A, "mine")
     assert set(join([mine], [report("elsewhere/x.json", {A: True}, explicit=True)]).label) == {0}

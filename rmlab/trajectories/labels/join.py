@@ -36,7 +36,7 @@ class Attempt:
 @dataclass
 class Joined:
     """label: attempt's key → outcome and its source. conflicts, ambiguous: one line each, with both places. notes: reports
-    of another model than that of the attempts beside them."""
+    of another model than that of the attempts beside them, or of systems that were not read."""
 
     label: dict[int, tuple[bool, str]] = field(default_factory=dict)
     conflicts: list[str] = field(default_factory=list)
@@ -108,6 +108,7 @@ def join(attempts: Sequence[Attempt], reports: Sequence[Report]) -> Joined:
                 f"{report.place} is about {models[0]}, {others.total()} attempts beside it are of {min(others)}: not taken for them; "
                 "name it behind --labels if they are meant"
             )
+    result.notes += _of_nobody(reports, frozenset[str]().union(*(a.names for a in attempts)))
     copies: dict[str, list[Attempt]] = defaultdict(list)
     for attempt in attempts:
         copies[attempt.content].append(attempt)
@@ -142,6 +143,20 @@ def _takes(report: Report, n: int, top: int, best: int, attempt: Attempt) -> boo
 def in_scope(place: Place, names: frozenset[str], attempt: frozenset[str]) -> bool:
     """Whether a file lies where the attempt lies, or shares a name with it that is more than the path that was given."""
     return place.scope <= attempt or bool((names - {token(place.folders[0])}) & attempt)
+
+
+def _of_nobody(reports: Sequence[Report], names: frozenset[str]) -> list[str]:
+    """A line for each file that the user named and whose systems are none of those that were read."""
+    systems: dict[str, list[str]] = defaultdict(list)
+    for report in reports:
+        if report.explicit and report.system:
+            systems[str(report.place)].append(report.system)
+    return [
+        f"{place} is about {len(found)} systems, and no attempt carries the name of one ({', '.join(sorted(found)[:3])}, ...): "
+        "import the run from a folder of its system's name"
+        for place, found in systems.items()
+        if names and not any(token(system) in names for system in found)
+    ]
 
 
 def _settle(same: Sequence[Attempt], stated: list[tuple[bool, str]], result: Joined) -> None:
