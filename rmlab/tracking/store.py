@@ -4,11 +4,13 @@ MLflow is imported on the first use of a store, never when this module is. Exper
 ids through the client: nothing that the environment says (MLFLOW_RUN_ID, an active run) decides where a run goes.
 """
 
+import atexit
+import gc
 import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, TypeVar
@@ -52,6 +54,19 @@ def quiet_environment() -> None:
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_DISABLE_AGENT_HINT", "true")
     os.environ.setdefault("MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR", "false")
+
+
+@cache
+def _import_mlflow() -> None:
+    """Once a process. Python would look for garbage among all of it: a third of the import, and a second or two before the end."""
+    quiet_environment()
+    gc.disable()
+    try:
+        import mlflow  # noqa: F401
+    finally:
+        gc.enable()
+    gc.freeze()
+    atexit.register(gc.freeze)
 
 
 @dataclass(frozen=True)
@@ -112,19 +127,10 @@ class Store:
     @cached_property
     def client(self) -> "MlflowClient":
         """MLflow's client, bound to this store."""
-        quiet_environment()
-        import atexit
-        import gc
+        _import_mlflow()
         import logging
 
-        # Among all of MLflow Python would look for garbage again and again: a third of its import, and a second before the end.
-        gc.disable()
-        try:
-            from mlflow import MlflowClient
-        finally:
-            gc.enable()
-        gc.freeze()
-        atexit.register(gc.freeze)
+        from mlflow import MlflowClient
 
         for noisy in ("mlflow", "alembic"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
