@@ -49,6 +49,8 @@ COMMON = frozenset(
         "tests",
     }
 )
+GENERIC = frozenset({"trajectory", "messages", "history", "conversation", "agent", "log", "run"})
+"""Files that agents write one of into an instance's folder, besides the common ones."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +82,11 @@ class Place:
     def stem(self) -> str:
         """The file's name without its ending: `x.traj.json` → `x`."""
         return stem(self.name)
+
+    @property
+    def subject(self) -> str:
+        """What the file is about, by its name: by its folder's where every agent calls the file so (`x/trajectory.json` → `x`)."""
+        return self.folders[-1] if self.path and token(self.stem) in COMMON | GENERIC else self.stem
 
     @property
     def folders(self) -> tuple[str, ...]:

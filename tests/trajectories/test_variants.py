@@ -228,6 +228,14 @@ def test_swe_agent_without_a_history_is_read_from_its_steps() -> None:
     ]
 
 
+@pytest.mark.parametrize("name", ["trajectory.json", "traj.json", "run.traj.json", "o__n-1.json"])
+def test_a_file_that_every_instance_has_is_about_its_folder(name: str) -> None:
+    talk = [{"role": "user", "content": "Fix x."}, {"role": "assistant", "content": "See\n```bash\nls\n```"}]
+    documents = ({"info": {"submission": "d"}, "messages": talk}, {"history": talk}, {"messages": talk, "patch": "d"})
+    assert [read(one, Place("run", f"o__n-1/{name}")).task_id for one in documents] == ["o__n-1"] * 3
+    assert read(documents[0], Place(name, "")).task_id == name.split(".")[0]
+
+
 def test_r2e_gym_steps() -> None:
     row = {
         "trajectory_steps": [

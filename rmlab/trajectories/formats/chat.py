@@ -134,7 +134,7 @@ def _submits(last: str) -> bool:
 def _unnamed(messages: list[Message], place: Place) -> str:
     """The task of a record that names none: its file's name, or among the rows of a file the hash of its issue."""
     issue = next((m.content for m in messages if m.role == "user"), "")
-    return place.stem if place.line is None or not issue else f"issue-{fingerprint(issue_text(issue))}"
+    return place.subject if place.line is None or not issue else f"issue-{fingerprint(issue_text(issue))}"
 
 
 def _raw(row: dict[str, Any]) -> list[Any]:

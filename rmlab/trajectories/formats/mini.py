@@ -57,7 +57,7 @@ class MiniSweAgent:
             time=_time(raw),
             extra={"version": as_text(info.get("mini_version"))} if info.get("mini_version") else {},
         )
-        draft.task_id = draft.task_id or place.stem
+        draft.task_id = draft.task_id or place.subject
         draft.removed.update(removed)
         return proven(draft, crashed=stated if draft.exit_status == "error" else "")
 

@@ -48,7 +48,7 @@ class Moatless:
         draft = Draft(
             place=place,
             format=self.name,
-            task_id=as_text(info.get("instance_id")) or (place.folders[-1] if place.stem == "trajectory" else place.stem),
+            task_id=as_text(info.get("instance_id")) or place.subject,
             policy="",
             messages=messages,
             patch=patch,

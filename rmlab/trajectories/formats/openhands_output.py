@@ -50,7 +50,7 @@ class OpenHandsOutput:
         draft = Draft(
             place=place,
             format=self.name,
-            task_id=as_text(document.get("instance_id")) or place.stem,
+            task_id=as_text(document.get("instance_id")) or place.subject,
             policy=as_text(as_dict(metadata.get("llm_config") or metadata.get("llm")).get("model")),
             messages=messages,
             patch=patch,

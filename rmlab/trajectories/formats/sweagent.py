@@ -56,7 +56,7 @@ class SweAgent:
         draft = Draft(
             place=place,
             format=self.name,
-            task_id=place.stem if environment in GENERIC or " " in environment else environment,
+            task_id=place.subject if environment in GENERIC or " " in environment else environment,
             policy="" if model in ("replay", "human", "human_thought") else model,
             messages=messages,
             patch=patch,
