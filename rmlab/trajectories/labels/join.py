@@ -11,7 +11,7 @@ disagree, the attempts stay unlabelled and both are named. Copies of one attempt
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rmlab.trajectories.labels.statement import Report
@@ -46,9 +46,10 @@ class Joined:
 
 
 def names_of_report(report: Report) -> frozenset[str]:
-    """The names that a report carries. The last folder of a `report.json` is the instance and names no run."""
+    """The names that a report carries. The last folder of an instance's `report.json` is the instance and names no run."""
     folders = report.place.folders
-    if report.kind == "report.json" and report.place.path:
+    single = next(iter(report.outcome), "") if len(report.outcome) == 1 else ""
+    if report.place.path and (report.kind == "report.json" or token(folders[-1]) == token(single)):
         folders = folders[:-1]
     return tokens([*folders, *report.place.stem.split("."), report.place.stem, *report.names, report.system])
 
@@ -74,20 +75,21 @@ def join(attempts: Sequence[Attempt], reports: Sequence[Report]) -> Joined:
     for attempt in attempts:
         if attempt.joins:
             by_task[attempt.task].append(attempt)
-    shared = _shared(reports, list({a.names for a in attempts}))
+    names_of = [names_of_report(report) for report in reports]
+    shared = _shared(names_of, {a.names for a in attempts})
+    tops = {names: max(share.values(), default=0) for names, share in shared.items()}
     best_of: dict[frozenset[str], int] = defaultdict(int)
-    for report, share in zip(reports, shared, strict=True):
-        if not report.explicit and not report.system:
-            for names, n in share.items():
-                best_of[names] = max(best_of[names], n)
+    for one in {names for report, names in zip(reports, names_of, strict=True) if not report.explicit and not report.system}:
+        for names, n in shared[one].items():
+            best_of[names] = max(best_of[names], n)
     found: dict[str, list[tuple[bool, str]]] = defaultdict(list)
     result = Joined()
-    for report, share in zip(reports, shared, strict=True):
-        top = max(share.values(), default=0)
+    for report, own_names in zip(reports, names_of, strict=True):
+        share, top = shared[own_names], tops[own_names]
         models = models_of_report(report)
         others: Counter[str] = Counter()
         for task in sorted({*report.outcome, *report.unfinished, *report.contradictions} & by_task.keys()):
-            takers = [a for a in by_task[task] if _takes(report, share[a.names], top, best_of[a.names], a)]
+            takers = [a for a in by_task[task] if _takes(report, own_names, share[a.names], top, best_of[a.names], a)]
             others.update(a.model for a in takers if not report.explicit and another_model(models, a.model))
             takers = [a for a in takers if report.explicit or not another_model(models, a.model)]
             meant = len({a.content for a in takers})
@@ -119,24 +121,16 @@ def join(attempts: Sequence[Attempt], reports: Sequence[Report]) -> Joined:
     return result
 
 
-def _shared(reports: Sequence[Report], all_names: list[frozenset[str]]) -> list[dict[frozenset[str], int]]:
-    """For each report, how many of its names each set of an attempt's names shares."""
-    cache: dict[frozenset[str], dict[frozenset[str], int]] = {}
-    shared = []
-    for report in reports:
-        names = names_of_report(report)
-        if names not in cache:
-            cache[names] = {other: len(names & other) for other in all_names}
-        shared.append(cache[names])
-    return shared
+def _shared(names_of: Iterable[frozenset[str]], all_names: set[frozenset[str]]) -> dict[frozenset[str], dict[frozenset[str], int]]:
+    """For each set of a report's names, how many of them each set of an attempt's names shares."""
+    return {names: {other: len(names & other) for other in all_names} for names in set(names_of)}
 
 
-def _takes(report: Report, n: int, top: int, best: int, attempt: Attempt) -> bool:
+def _takes(report: Report, names: frozenset[str], n: int, top: int, best: int, attempt: Attempt) -> bool:
     if report.system:
         return token(report.system) in attempt.names
     if report.explicit:
         return n == top
-    names = names_of_report(report)
     return n == top and in_scope(report.place, names, attempt.names) and (n == best or names <= attempt.names)
 
 
