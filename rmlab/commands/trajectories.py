@@ -21,11 +21,12 @@ def import_trajectories(
         typer.Argument(
             metavar="FORMAT",
             help="auto, or one of mini-swe-agent, swe-agent, openhands-output, openhands-completions, openhands-events, moatless, "
-            "moatless-nodes, chat.",
+            "moatless-nodes, r2e-gym, chat.",
         ),
     ],
     paths: Annotated[
-        list[str], typer.Argument(metavar="PATH...", help="Folders, files, .zip, .tar, .tar.gz, .tar.zst, or hf:NAME of a hub's set.")
+        list[str],
+        typer.Argument(metavar="PATH...", help="Folders, files, .zip, .tar (plain, .gz, .zst, .bz2, .xz), or hf:NAME of a hub's set."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The trajectory set to write (Parquet).")],
     labels: Annotated[
