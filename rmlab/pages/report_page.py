@@ -79,7 +79,8 @@ def _selection(found: Report) -> str:
     names = ("execution_free", "execution_based", "hybrid")
     return table(["k", *(name.replace("_", " ") for name in names)],
                  [[k, *(number(selection[name][k]) for name in names)] for k in selection["hybrid"]], text_columns=(),
-                 caption=f"Selection by score, by tests, by both ({selection['untested']:,} attempts without tests rank last)")
+                 caption="Selection by score, by tests, by both" + (f" ({selection['untested']:,} attempts without tests rank last)"
+                                                                    if selection["untested"] else ""))
 
 
 def _baselines(found: Report) -> str:
