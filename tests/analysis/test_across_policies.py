@@ -1,0 +1,79 @@
+"""Where every policy has one attempt at a task: whose is picked, and is that better than always the better policy?"""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from analysis import across_policies, level_tests, rm_at_k, sweep_table
+from analysis.tracked import group_runs
+from rmlab.metrics.report import report
+from rmlab.metrics.scores import Scores
+from rmlab.tracking.query import runs
+from rmlab.tracking.run import RunLogger
+from rmlab.tracking.store import Store
+from rmlab.verifiers.score_table import write_score_table
+
+TASKS = 40  # in 8 repositories; both policies resolve the first 10, p alone the next 14, q alone the next 6, none the rest
+
+
+def made(score_p: np.ndarray, score_q: np.ndarray) -> Scores:
+    """A score table of two policies with one attempt each."""
+    task = [f"t{i:02}" for i in range(TASKS)]
+    by_p, by_q = np.arange(TASKS) < 24, (np.arange(TASKS) < 10) | ((np.arange(TASKS) >= 24) & (np.arange(TASKS) < 30))
+    ids, cluster = [f"{policy}{i}" for policy in "pq" for i in range(TASKS)], [f"r{i % 8}" for i in range(TASKS)]
+    return Scores.of(task * 2, [*score_p, *score_q], [*by_p, *by_q], policy=["p"] * TASKS + ["q"] * TASKS, trajectory_id=ids,
+                     cluster=cluster * 2)
+
+
+def scores(level: str, seed: int) -> Scores:
+    """`good` picks the resolved one of every mixed pair but `seed` of them, `other` always that of q."""
+    rng = np.random.default_rng(seed)
+    if level == "other":
+        return made(rng.uniform(0.1, 0.3, TASKS), rng.uniform(0.6, 0.9, TASKS))
+    right = np.arange(TASKS) < 24
+    right[10:10 + seed] = False
+    return made(np.where(right, 0.8, 0.2) + rng.uniform(0, 0.1, TASKS), np.full(TASKS, 0.5) + rng.uniform(0, 0.1, TASKS))
+
+
+@pytest.fixture
+def group(runs_folder: Path, tmp_path: Path):
+    always = made(np.full(TASKS, 0.6), np.full(TASKS, 0.4))
+    store = Store.open(None)
+    for place, level in enumerate(("other", "good")):
+        for seed in range(3):
+            table = scores(level, seed)
+            tags = {"sweep": "mixture", "preset": "demo", "factor": "policy_mixture", "level": level, "baseline": "other", "place": place,
+                    "config_hash": f"{level}{seed}", "control_hash": "c", "folds": 2}
+            with RunLogger.start(store, "mixture", f"{level} s{seed}", kind="verifier", tags=tags, params={"seed": seed}) as run:
+                run.json("report.json", report(table, replicates=50))
+                run.json("baselines.json", {"policy_identity": report(always, replicates=0), "shape": {"reason": "none"}})
+                run.json("by_policy.json", {name: report(table.select(table.policy == name), replicates=50) for name in "pq"})
+                for name, one in {"scores": table, "policy_identity_scores": always}.items():
+                    write_score_table(tmp_path / f"{name}.parquet", one)
+                    run.artifact(tmp_path / f"{name}.parquet")
+    [found] = group_runs(runs(store, tags={"kind": "verifier"}))
+    return found
+
+
+def test_levels_are_compared_across_policies_and_beside_the_better_one(group, tmp_path: Path) -> None:
+    assert group.across
+    assert level_tests.largest_k(group) == "2"
+    # RM@2: 10 of 40 tasks are resolved by both; of the mixed ones `other` picks q's 6, `good` all 20 less the seed's.
+    values = {cell.report["rm_at_k_across"]["2"] for cell in group.at("other", "")}
+    assert values == {16 / 40}
+    assert [cell.report["rm_at_k_across"]["2"] for cell in group.at("good", "")] == [30 / 40, 29 / 40, 28 / 40]
+    [picked] = [test for (_, level, metric), test in group.tests.items() if (level, metric) == ("good", "rm_at_k")]
+    assert picked.difference == pytest.approx((30 + 29 + 28) / 120 - 16 / 40)
+    beside = {test.level: test for test in across_policies.beside_the_better_policy(group)}
+    assert beside["good"].difference == pytest.approx((30 + 29 + 28) / 120 - 24 / 40)
+    assert beside["other"].difference == pytest.approx(16 / 40 - 24 / 40)
+
+    text = sweep_table.as_markdown(group)
+    assert "RM@2 across policies" in text.splitlines()[0]
+    assert "| *policy_identity* |  | 0.600 |" in text
+    assert rm_at_k.draw(group, tmp_path) == []
+    rows = list(csv.DictReader(across_policies.draw(group, tmp_path)[-1].open()))
+    assert {row["group"] for row in rows if row["panel"] == "auc_pooled"} == {"together", "p", "q"}
+    assert [float(row["value"]) for row in rows if row["group"] == "baseline policy_identity"] == [0.6]
