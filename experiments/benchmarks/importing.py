@@ -101,7 +101,7 @@ def write(kind: str, folder: Path, megabytes: float) -> tuple[Path, int]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        rows = []
+        rows: list[dict[str, Any]] = []
         for name, data in files(megabytes):
             if name.startswith("trajs"):
                 size += len(data)

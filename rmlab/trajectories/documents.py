@@ -179,6 +179,8 @@ def _tables(entry: Entry, kind: str) -> Iterator[Document | Damaged]:
                 for row in batch.to_pylist():
                     number += 1
                     yield Document(entry.place.at_line(number), _present(row), True, None, each)
+        if not number:
+            yield Damaged(entry.place, "empty file")
     except (pa.ArrowException, OSError, UnicodeDecodeError, ValueError) as error:
         raise Refused(f"not readable {kind} ({str(error).splitlines()[0][:80] if str(error) else type(error).__name__})") from error
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from rmlab.trajectories.draft import Draft, NotATrajectory
@@ -293,6 +294,11 @@ def test_nested_columns_may_be_texts_and_a_saved_data_set_is_arrow(tmp_path: Pat
     assert found.summary["removed"] == {"turn of an unknown role": 2, "column reference_patch": 2}
     (tmp_path / "cut.arrow").write_bytes((tmp_path / "data-00000-of-00001.arrow").read_bytes()[:900])
     assert importing(tmp_path).summary["skipped"] == {"not readable Arrow": 1}
+
+
+def test_a_table_without_rows_counts_as_an_empty_file(tmp_path: Path, importing) -> None:
+    pq.write_table(pa.table({"messages": pa.array([], pa.string())}), tmp_path / "set.parquet")
+    assert importing(tmp_path).summary["skipped"] == {"empty file": 1}
 
 
 def test_every_row_of_no_format_counts(tmp_path: Path, importing) -> None:
