@@ -190,8 +190,12 @@ def _parquet(stream: IO[bytes], size: int) -> Iterator[tuple[Any, int]]:
 
     file = pq.ParquetFile(stream, buffer_size=BUFFER, pre_buffer=False)
     columns = _wanted(file.schema_arrow)
+    stated, read = file.metadata.num_rows, 0
     for batch in file.iter_batches(batch_size=16, columns=columns):
-        yield batch, size // max(file.metadata.num_rows, 1)
+        read += batch.num_rows
+        yield batch, size // max(stated, 1)
+    if read != stated:  # a damaged footer may hide rows, and the library says nothing
+        raise ValueError(f"{read} rows where it states {stated}")
 
 
 def _arrow(stream: IO[bytes], size: int) -> Iterator[tuple[Any, int]]:

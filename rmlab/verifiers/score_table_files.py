@@ -186,6 +186,8 @@ def _read_parquet(path: Path, wanted: Wanted) -> Iterator[Row]:
             for number, cells in enumerate(batch.to_pylist(), start + 1):
                 yield f"row {number}", cells
             start += batch.num_rows
+        if start != file.metadata.num_rows:  # a damaged footer may hide rows, and the library says nothing
+            raise OSError(f"{start} rows where it states {file.metadata.num_rows}")
     except (pa.ArrowException, OSError) as error:
         reason = (str(error).splitlines() or ["damaged"])[0]
         raise DataError(f"{path} is not a readable Parquet file ({reason}). Write or fetch it again.") from error
