@@ -10,7 +10,9 @@ import pytest
 
 from rmlab.trajectories.draft import Draft, NotATrajectory
 from rmlab.trajectories.formats.registry import format_of
+from rmlab.trajectories.importing import Reader, Reading
 from rmlab.trajectories.places import Place
+from rmlab.trajectories.spool import Spool
 
 HERE = Place("run", "o__n-1/trajectory.json")
 CALL = '{"command": "ls"}'
@@ -299,6 +301,22 @@ def test_nested_columns_may_be_texts_and_a_saved_data_set_is_arrow(tmp_path: Pat
 def test_a_table_without_rows_counts_as_an_empty_file(tmp_path: Path, importing) -> None:
     pq.write_table(pa.table({"messages": pa.array([], pa.string())}), tmp_path / "set.parquet")
     assert importing(tmp_path).summary["skipped"] == {"empty file": 1}
+
+
+def test_no_altered_byte_of_a_footer_hides_rows(tmp_path: Path) -> None:
+    talk = [{"role": "user", "content": "Fix x."}, {"role": "assistant", "content": "ok"}]
+    path = tmp_path / "set.parquet"
+    rows = [{"messages": json.dumps(talk), "instance_id": f"o__n-{n}", "patch": str(n)} for n in range(3)]
+    pq.write_table(pa.Table.from_pylist(rows), path, store_schema=False)
+    whole = path.read_bytes()
+    footer = int.from_bytes(whole[-8:-4], "little")
+    for at in range(len(whole) - 8 - footer, len(whole)):
+        for flip in (1, 0x80):
+            path.write_bytes(whole[:at] + bytes([whole[at] ^ flip]) + whole[at + 1 :])
+            reader = Reader(Reading(), Spool())
+            reader.read(path)
+            reader.found.spool.close()
+            assert len(reader.found.drafts) == 3 or sum(reader.found.skipped.values()), (at, flip)
 
 
 def test_every_row_of_no_format_counts(tmp_path: Path, importing) -> None:
