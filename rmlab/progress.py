@@ -74,8 +74,8 @@ def _terminal_bar(title: str, total: float, unit: str) -> "tuple[Progress, TaskI
 
     class RateColumn(ProgressColumn):
         def render(self, task: "object") -> Text:
-            speed = getattr(task, "finished_speed", None) or getattr(task, "speed", None) or 0.0
-            return Text(f"{speed:,.0f} {unit}/s")
+            rate = getattr(task, "finished_speed", None) or getattr(task, "speed", None) or 0.0
+            return Text(speed(rate, unit))
 
     bar = Progress(
         TextColumn("{task.description}"),
@@ -87,6 +87,13 @@ def _terminal_bar(title: str, total: float, unit: str) -> "tuple[Progress, TaskI
         console=Console(stderr=True),
     )
     return bar, bar.add_task(title, total=total, note="")
+
+
+def speed(rate: float, unit: str) -> str:
+    """A rate as people say it: "1,204 tokens/s", "2.5 episodes/s", "2.7 s a step"."""
+    if 0 < rate < 1:
+        return f"{1 / rate:,.1f} s a {unit.removesuffix('s')}"
+    return f"{rate:,.{0 if rate >= 10 else 1}f} {unit}/s"
 
 
 class _PlainLines:
@@ -106,7 +113,7 @@ class _PlainLines:
         rate = self.done / (now - self.start)
         left = (self.total - self.done) / rate if rate else float("inf")
         print(
-            f"{self.title}: {self.done:,.0f}/{self.total:,.0f} {self.unit}, {rate:,.0f} {self.unit}/s, {left:.0f} s left {note}".rstrip(),
+            f"{self.title}: {self.done:,.0f}/{self.total:,.0f} {self.unit}, {speed(rate, self.unit)}, {left:.0f} s left {note}".rstrip(),
             file=sys.stderr,
             flush=True,
         )

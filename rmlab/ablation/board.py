@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from rmlab.ablation.launching import Event
-from rmlab.progress import Beat
+from rmlab.progress import Beat, speed
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -114,4 +114,4 @@ def _columns(line: Line) -> list[str]:
         return [f"{title} done", "", "", ""]
     share = f"{beat.done / beat.total:.0%}" if beat.total else ""
     left = "" if beat.seconds_left is None else f"{beat.seconds_left:.0f} s left"
-    return [f"{title} {share}", f"{beat.rate:,.0f} {beat.unit}/s" if beat.rate else "", left, beat.note]
+    return [f"{title} {share}", speed(beat.rate, beat.unit) if beat.rate else "", left, beat.note]

@@ -32,6 +32,7 @@ from rmlab.progress import Advance
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 BATCHES = 4  # of programs that run beside decoding, each begun with all that needed one then
 WAITING_SHARE = 8  # without overlap programs run when one slot in so many waits
+GATHERED = 4  # on a GPU conversations are read when one in so many waits for it: a reading costs its launches, whatever its size
 
 
 @dataclass
@@ -120,8 +121,9 @@ class _Rolling:
         started, before = time.monotonic(), self._accounted()
         while self.done < len(self.found):
             self._open()
-            self._give_slots()
-            if self.listening:
+            if self._worth_reading(min(len(self.free), len(self.ready))):
+                self._give_slots()
+            if self._worth_reading(len(self.listening)):
                 self._tell()
             self._execute()
             if self.speaking:
@@ -139,6 +141,12 @@ class _Rolling:
             index, (planned, sampling) = self.unopened.popleft()
             self.needing.append(_Attempt(index, planned, sampling, Episode(planned.task, self.engine.environment)))
             ahead += 1
+
+    def _worth_reading(self, waiting: int) -> bool:
+        """Whether so many conversations are enough for a reading of their own; the last ones do not wait for each other."""
+        if not self.engine.overlap or not self.speaking:
+            return waiting > 0
+        return waiting * GATHERED >= waiting + len(self.speaking)
 
     def _give_slots(self) -> None:
         opened = []
