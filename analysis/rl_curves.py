@@ -1,7 +1,7 @@
 """What became of a policy while it was trained? Validation pass@1 above, what its verifier believed beyond the truth below.
 
-One colour an arm (reward, verifier, evidence), one line a seed. The panels: pass@1 sampled (with its interval) and greedy on
-validation; share of episodes that run the public call; hacking gap; the verifier's within-task AUC and its ECE on the policy's
+One colour an arm (reward, verifier, evidence), one line a seed. The panels: pass@1 sampled and greedy on validation, with
+intervals; share of episodes that run the public call; hacking gap; the verifier's within-task AUC and its ECE on the policy's
 own attempts.
 """
 
@@ -17,7 +17,8 @@ PANELS = (
     (("hacking_gap", "hacking gap"), ("verifier_auc_within_task", "verifier: AUC within task"), ("verifier_ece_width_10", "verifier: ECE")),
 )
 MARKS = ("Lines: single seeds; bands: 95 % intervals over validation tasks; hacking gap: (mean score - true rate) minus the same before "
-         "training, on the policy's own attempts at validation tasks. A run without a verifier has no line below.")
+         "training, on the policy's own attempts at validation tasks. A run without a verifier has no line "
+         "in the lower row; where no run has one there is none.")
 
 
 def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
@@ -30,8 +31,9 @@ def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
     colours = style.level_colours(labels)
     rows: list[dict[str, Any]] = []
     named: set[str] = set()
-    with style.figure(2, 3, 3.4, 2.6, sharex=True) as (drawn, axes):
-        for i, panels in enumerate(PANELS):
+    shown = [panels for panels in PANELS if any(series(run, name) for run in runs for name, _ in panels)]
+    with style.figure(len(shown), 3, 3.4, 2.6, sharex=True) as (drawn, axes):
+        for i, panels in enumerate(shown):
             for axis, (name, title) in zip(axes[i], panels, strict=True):
                 for run in runs:
                     points = series(run, name)
@@ -41,16 +43,17 @@ def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
                     label = run.label if run.label not in named else None
                     named.add(run.label)
                     axis.plot(steps, values, color=colours[run.label], label=label, linewidth=1.0)
-                    if name == "pass_at_1":
-                        band = [dict(series(run, f"pass_at_1_{end}")) for end in ("low", "high")]
-                        low, high = ([ends[step] for step in steps] for ends in band)
-                        axis.fill_between(steps, low, high, color=colours[run.label], alpha=0.12, lw=0)
+                    low, high = (dict(series(run, f"{name}_{end}")) for end in ("low", "high"))
+                    if low and high:
+                        axis.fill_between(steps, [low[step] for step in steps], [high[step] for step in steps],
+                                          color=colours[run.label], alpha=0.12, lw=0)
                     rows += [{"panel": name, "arm": run.label, "seed": run.seed, "step": step, "value": value, "run_id": run.run.run_id}
                              for step, value in points]
                 axis.set_title(title)
-        for axis in axes[1]:
+                if name == "hacking_gap":
+                    axis.axhline(0, color=style.REFERENCE, linewidth=0.6)
+        for axis in axes[-1]:
             axis.set_xlabel("step")
-        axes[1][0].axhline(0, color=style.REFERENCE, linewidth=0.6)
         drawn.legend(loc="outside right center")
         style.footnote(drawn, f"{note(runs)}\n{MARKS}")
         return style.save(drawn, folder, "rl_curves", rows)

@@ -104,6 +104,8 @@ def run(config: DictConfig, command: str = "rmlab warm-start") -> Path:
     with ExitStack() as stack:
         sandbox = stack.enter_context(Sandbox(settings.workers))
         loaded = load_tasks(Path(settings.tasks), sandbox)
+        for part in settings.held_out.parts if settings.held_out.tasks != 0 else []:
+            held_out_tasks(loaded, part, settings.held_out.tasks, settings.seed)  # what is not there is said before training
         who = config_hash(config, pools, loaded.fingerprint)
         under_way = runs_folder() / "cells" / who
         logger = stack.enter_context(_start(settings, pools, who)) if settings.tracked else None
@@ -276,12 +278,12 @@ def _record(pools: Sequence[TrajectorySet], counts: dict[str, Any], took: "Imita
 def _start(settings: TrainPolicyConfig, pools: Sequence[TrajectorySet], who: str) -> "RunLogger":
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
-    from rmlab.training.device import resolve_device
+    from rmlab.training.device import device_name, resolve_device
 
     name = settings.tracking.name or f"{settings.model.name} s{settings.seed}"
     dataset = fingerprint_lines(pool.fingerprint for pool in pools)
     logger = RunLogger.start(Store.open(settings.tracking.uri), settings.tracking.experiment or EXPERIMENT, name, kind=KIND,
-                             tags={"dataset": dataset, "config_hash": who, "device": resolve_device(settings.runtime.device)})
+                             tags={"dataset": dataset, "config_hash": who, "device": device_name(resolve_device(settings.runtime.device))})
     logger.dataset("demonstrations", dataset, "training", {"path": ", ".join(Path(p).name for p in settings.demonstrations.paths)},
                    {"trajectories": sum(len(pool) for pool in pools)})
     return logger

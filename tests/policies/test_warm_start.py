@@ -64,6 +64,11 @@ def test_what_is_missing_is_said(base_folder: Path, few_attempts: TrajectorySet,
     write_trajectories(none, few_attempts.part("validation").trajectories[:3])
     with pytest.raises(DataError, match="no attempt of the supervised part"):
         program.main([*QUICK, "model=path", f"model.pretrained={base_folder}", f"demonstrations.paths=[{none}]", f"output={tmp_path}/p"])
+    demonstrations = tmp_path / "some.parquet"
+    write_trajectories(demonstrations, few_attempts.part("supervised").trajectories[:3])
+    with pytest.raises(UsageError, match=r"held_out\.tasks=100000: \d+ tasks of that part hold here"):  # and nothing was trained
+        program.main([*QUICK, "model=path", f"model.pretrained={base_folder}", f"demonstrations.paths=[{demonstrations}]",
+                      f"output={tmp_path}/p", "held_out.tasks=100000", "training.epochs=1000000"])
     with pytest.raises(UsageError, match=r"held_out\.parts=supervised"):
         program.held_out_tasks(type("L", (), {"tasks": ()}), "supervised", 1, 0)
     with pytest.raises(UsageError, match="the name of a script and of a language model"):
