@@ -202,6 +202,8 @@ def test_a_report_of_another_model_in_the_same_folder_labels_nobody() -> None:
     logs = report(f"mine/logs/run_evaluation/dev/deepseek__deepseek-chat/{A}/report.json", {A: True})
     assert join([mine], [logs]).label == {}
     assert set(join([mine], [report("deepseek__deepseek-chat.json", {A: True}, explicit=True)]).label) == {0}  # the user's word
+    for name in (f"{A}.json", f"{A}.report.json", f"{A}_eval.json", f"{A.rsplit('-', 1)[0]}.json"):  # an instance is no model
+        assert set(join([mine], [report(f"mine/{name}", {A: True})]).label) == {0}, name
 
 
 def test_a_named_matrix_of_other_systems_says_so() -> None:

@@ -55,10 +55,16 @@ def names_of_report(report: Report) -> frozenset[str]:
 
 
 def models_of_report(report: Report) -> list[str]:
-    """The full names of models (with their provider) by which a report goes: stated, or where the harness writes them."""
+    """The full names of models (with their provider) by which a report goes: stated, or where the harness writes them.
+
+    A file may be called by the instance or the repository that it is about, and those look alike: they are no models.
+    """
     folders = report.place.folders
     written = [report.place.stem.split(".")[0], *(folders[-2:-1] if "run_evaluation" in folders else ())]
-    return [name for name in (*report.names, *written) if "/" in name or "__" in name]
+    named = [name for name in written if "__" in name]
+    tasks = [token(task) for task in (*report.outcome, *report.unfinished, *report.contradictions)] if named else []
+    models = [name for name in named if not any(task in token(name) or token(name) in task for task in tasks)]
+    return [*(name for name in report.names if "/" in name or "__" in name), *models]
 
 
 def another_model(models: Sequence[str], model: str) -> bool:
