@@ -15,7 +15,7 @@ from rmlab.trajectories.draft import Draft
 from rmlab.trajectories.importing import Found
 from rmlab.trajectories.labels.join import Attempt, Joined, in_scope, join
 from rmlab.trajectories.leakage import hidden_names
-from rmlab.trajectories.naming import family, repository
+from rmlab.trajectories.naming import family, instance, repository
 from rmlab.trajectories.places import natural, token, tokens
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import fingerprint_line, write_in_order
@@ -56,7 +56,7 @@ class Settled:
         for record in self.records():
             ids.append(record.trajectory_id)
             lines.append(fingerprint_line(record, record.trajectory_id))
-            for number, test in hidden_names(record.messages, hidden.get(record.task_id, ())):
+            for number, test in hidden_names(record.messages, hidden.get(instance(record.task_id), ())):
                 self.hidden_seen.append(f"{record.extra['place']}, message {number}: {test}")
             step(0.5)
         identity = fingerprint_lines(sorted(lines))

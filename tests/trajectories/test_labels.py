@@ -45,6 +45,10 @@ A, B, C, D = "o__n-1", "o__n-2", "o__n-3", "o__n-4"
         ([{"instance_id": A, "resolved": True}, {"instance_id": B, "resolved": False}], {A: True, B: False}, {}),
         ({"instances": [{"instance_id": A, "resolved": True}]}, {A: True}, {}),
         ({"resolved_ids": ["o/n:pr-1"], "unresolved_ids": [], "error_ids": ["o/n:pr-2"]}, {A: True}, {B: "error_ids"}),
+        ({"resolved_ids": ["o/n:pr-1"], "completed_ids": ["o/n:pr-1", "o/n:pr-2"]}, {A: True, B: False}, {}),
+        ({"resolved": ["o/n:pr-1"], "applied": ["o/n:pr-1", "o/n:pr-2"]}, {A: True, B: False}, {}),
+        ([{"instance_id": "o/n:pr-1", "resolved": True}, {"instance_id": B, "resolved": None}], {A: True}, {B: "no outcome"}),
+        ([{"instance_id": A, "resolved": None}, {"instance_id": A, "resolved": True}], {A: True}, {}),
         ({"resolved": [A], "no_generation": [B], "no_logs": [C]}, {A: True, B: False}, {C: "no_logs"}),
         ({A: True, B: None}, {A: True}, {B: "no outcome"}),
         ({A: {"resolved": True}, B: {"resolved": None}}, {A: True}, {B: "no outcome"}),
@@ -204,6 +208,11 @@ def test_a_report_of_another_model_in_the_same_folder_labels_nobody() -> None:
     assert set(join([mine], [report("deepseek__deepseek-chat.json", {A: True}, explicit=True)]).label) == {0}  # the user's word
     for name in (f"{A}.json", f"{A}.report.json", f"{A}_eval.json", f"{A.rsplit('-', 1)[0]}.json"):  # an instance is no model
         assert set(join([mine], [report(f"mine/{name}", {A: True})]).label) == {0}, name
+
+
+def test_an_attempt_and_a_report_may_write_an_instance_differently() -> None:
+    theirs = attempt(0, "o/n:pr-1")
+    assert set(join([theirs], [report("results.json", {A: True})]).label) == {0}
 
 
 def test_a_named_matrix_of_other_systems_says_so() -> None:

@@ -67,7 +67,7 @@ def _keyed(found: dict[str, Any], place: Place) -> list[Report]:
     report = Report(place, "report.json by instance")
     for task, outcome in cells.items():
         if outcome is None:
-            report.unfinished[task] = NOT_EVALUATED
+            report.leave_open(task, NOT_EVALUATED)
         else:
             _take(report, task, found[task])
     return [report]
@@ -79,7 +79,7 @@ def _take(report: Report, task: str, value: dict[str, Any]) -> None:
     tests = as_dict(status.get("FAIL_TO_PASS"))
     names = tuple(name for key in ("success", "failure") for name in as_list(tests.get(key)) if isinstance(name, str))
     if names:
-        report.hidden[task] = names
+        report.hidden[instance(task)] = names
 
 
 def _id_lists(found: dict[str, Any], place: Place) -> list[Report]:
@@ -89,12 +89,11 @@ def _id_lists(found: dict[str, Any], place: Place) -> list[Report]:
     _say_all(report, (found.get(key) for key in PASSED), True)
     _say_all(report, (found.get(key) for key in FAILED), False)
     for key in OPEN:
-        named = [instance(task) for task in as_list(found.get(key)) if isinstance(task, str)]
-        report.unfinished.update((task, key) for task in named if task not in report.outcome)
-    completed = found.get("completed_ids")
-    if "unresolved_ids" not in found and isinstance(completed, list):  # reports of the first containerised harness
-        unsettled = {*report.unfinished, *report.contradictions}
-        _say_all(report, [[t for t in completed if isinstance(t, str) and t not in report.outcome and t not in unsettled]], False)
+        for task in _instances(found.get(key)):
+            report.leave_open(task, key)
+    if "unresolved_ids" not in found:  # reports of the first containerised harness
+        settled = {*report.outcome, *report.unfinished, *report.contradictions}
+        _say_all(report, [[task for task in _instances(found.get("completed_ids")) if task not in settled]], False)
     return [report]
 
 
@@ -103,13 +102,13 @@ def _stages(found: dict[str, Any], place: Place) -> list[Report]:
         return []
     report = Report(place, "lists by stage")
     _say_all(report, [found["resolved"]], True)
-    stage_of = {task: key for key in STAGES for task in as_list(found.get(key)) if isinstance(task, str)}
+    stage_of = {task: key for key in STAGES for task in _instances(found.get(key))}
     for task, stage in stage_of.items():
         if task in report.outcome:
             continue
         # "generated" alone: a patch whose tests left no log; the stages in between state that the tests ran.
         if stage in HARNESS_FAILED or (stage == "generated" and isinstance(found.get("with_logs"), list)):
-            report.unfinished[task] = stage
+            report.leave_open(task, stage)
         else:
             report.say(task, False)
     return [report]
@@ -171,7 +170,7 @@ def _flags(found: dict[str, Any], place: Place) -> list[Report]:
     report = Report(place, "id to bool")
     for task, value in found.items():
         if value is None:
-            report.unfinished[task] = NOT_EVALUATED
+            report.leave_open(task, NOT_EVALUATED)
         else:
             report.say(task, value)
     return [report]
@@ -185,9 +184,13 @@ def _says(cells: Iterable[Any]) -> bool:
 
 def _say_all(report: Report, lists: Iterable[Any], outcome: bool) -> None:
     for tasks in lists:
-        for task in as_list(tasks):
-            if isinstance(task, str):
-                report.say(instance(task), outcome)
+        for task in _instances(tasks):
+            report.say(task, outcome)
+
+
+def _instances(tasks: object) -> list[str]:
+    """The instances that a list names; nothing where it is none."""
+    return [instance(task) for task in as_list(tasks) if isinstance(task, str)]
 
 
 def _names(found: dict[str, Any]) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from rmlab.trajectories.labels.statement import Report
+from rmlab.trajectories.naming import instance
 from rmlab.trajectories.places import Place, token, tokens
 
 
@@ -80,7 +81,7 @@ def join(attempts: Sequence[Attempt], reports: Sequence[Report]) -> Joined:
     by_task: dict[str, list[Attempt]] = defaultdict(list)
     for attempt in attempts:
         if attempt.joins:
-            by_task[attempt.task].append(attempt)
+            by_task[instance(attempt.task)].append(attempt)
     names_of = [names_of_report(report) for report in reports]
     shared = _shared(names_of, {a.names for a in attempts})
     tops = {names: max(share.values(), default=0) for names, share in shared.items()}

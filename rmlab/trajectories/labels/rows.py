@@ -24,11 +24,9 @@ def row_report(document: Any, place: Place) -> Report | None:
     for row in rows:
         outcome, why = _outcome(row)
         if outcome is None:
-            report.unfinished[row["instance_id"]] = why
+            report.leave_open(row["instance_id"], why)
         else:
             report.say(row["instance_id"], outcome)
-    for task in [*report.outcome, *report.contradictions]:
-        report.unfinished.pop(task, None)
     return report
 
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from rmlab.trajectories.naming import instance
 from rmlab.trajectories.places import Place
 
 
@@ -34,13 +35,21 @@ class Report:
 
     def say(self, task: str, outcome: bool) -> None:
         """Notes an outcome; a task that is called both is noted as a contradiction and has none."""
+        task = instance(task)
         if not task or task in self.contradictions:
             return
+        self.unfinished.pop(task, None)
         if self.outcome.get(task, outcome) != outcome:
             del self.outcome[task]
             self.contradictions.append(task)
             return
         self.outcome[task] = outcome
+
+    def leave_open(self, task: str, why: str) -> None:
+        """Notes a task that is named without an outcome; what was said of it, before or behind, counts for more."""
+        task = instance(task)
+        if task not in self.outcome and task not in self.contradictions:
+            self.unfinished[task] = why
 
 
 @dataclass
