@@ -52,8 +52,9 @@ def _element(text: "_Text", number: int, largest: int) -> Any:
         except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of brackets
             raise Unreadable(f"not readable JSON (element {number}: {str(error).split(';')[0]})") from error
         else:
-            # A number may go on behind what was read: only a sign that can stand behind an element ends it.
-            if (end < len(text.held) and text.held[end] in _BLANK + ",]") or not text.more(CHUNK):
+            # A number may go on behind what was read ("1", "1.", "1e+"): three signs behind it, or one that can stand there, end it.
+            behind = text.held[end : end + 3]
+            if len(behind) == 3 or (behind and behind[0] in _BLANK + ",]") or not text.more(CHUNK):
                 text.at = end
                 return value
 

@@ -112,7 +112,7 @@ def _file(entry: Entry) -> Iterator[Document | Damaged]:
         yield Damaged(entry.place, "empty file" if not head.strip() else "not JSON" if stated else "no known format")
     elif name.endswith((".jsonl", ".ndjson")) or _is_lines(head):
         yield from _lines(entry)
-    elif entry.size > LARGE and _begins_with_row(entry):
+    elif (len(entry.head(LARGE + 1)) if packed else entry.size) > LARGE and _begins_with_row(entry):
         yield from _array(entry)
     else:
         value, mended = read_json(entry.read())

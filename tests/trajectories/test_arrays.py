@@ -1,5 +1,6 @@
 """JSON arrays one element at a time: the same elements as json gives, whatever the text and the size of what is read."""
 
+import gzip
 import io
 import json
 from pathlib import Path
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from rmlab.trajectories import arrays, documents
 from rmlab.trajectories.arrays import elements
+from rmlab.trajectories.containers import batches
 from rmlab.trajectories.entries import Refused
 from rmlab.trajectories.reading import Unreadable
 
@@ -54,6 +56,17 @@ def test_an_element_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -
         list(elements(io.BytesIO(json.dumps(["x" * 5000]).encode()), 100))
 
 
+def test_what_cannot_stand_behind_an_element_is_no_reason_to_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrays, "CHUNK", 10)
+    stream = io.BytesIO(b'[{"a": 1} {"a": 2}, ' + b'{"a": 3}, ' * 1000 + b"1]")
+    with pytest.raises(Unreadable, match="element 1: no comma"):
+        list(elements(stream, 10_000))
+    stream = io.BytesIO(b'[{"a": 1}x' + b" " * 10_000 + b"]")
+    with pytest.raises(Unreadable, match="element 1: no comma"):
+        list(elements(stream, 10_000))
+    assert stream.tell() < 100
+
+
 def test_a_large_set_in_one_array_is_read_row_by_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, importing) -> None:
     talks = [[{"role": "user", "content": f"Fix {n}."}, {"role": "assistant", "content": "ok"}] for n in range(5)]
     rows = [{"instance_id": f"o__n-{n}", "messages": talk, "resolved": n % 2 == 0} for n, talk in enumerate(talks)]
@@ -64,7 +77,14 @@ def test_a_large_set_in_one_array_is_read_row_by_row(tmp_path: Path, monkeypatch
     by_row = importing(path)
     assert by_row.trajectories == whole.trajectories
     assert (by_row.summary["labelled"], by_row.summary["skipped"]) == (5, {"no known format": 1})
+    packed = tmp_path / "packed.json.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    monkeypatch.setattr(documents, "LARGE", len(path.read_bytes()) - 1)  # over the size of what is packed, under that of its content
+    assert packed.stat().st_size < documents.LARGE
+    seen = list(documents._file(next(iter(next(iter(batches(packed)))))))
+    assert [document.place.line for document in seen] == list(range(1, 7))
     path.write_text(json.dumps(rows)[:-200])
+    monkeypatch.setattr(documents, "LARGE", 10)
     damaged = importing(path).summary
     assert (damaged["trajectories"], damaged["skipped"]) == (3, {"not JSON": 1})
     assert "set.json:4: not JSON (element 4" in damaged["places"]["skipped"][0]
