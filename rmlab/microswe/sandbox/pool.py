@@ -36,6 +36,7 @@ class Sandbox:
         self._workers, self.isolation = _start(workers, limits, LEVELS[LEVELS.index(at_most) :])
         self._idle = list(self._workers)
         self._freed = threading.Condition()
+        self._queue: list[object] = []  # batches without a worker, the first to be served first
 
     def __enter__(self) -> "Sandbox":
         return self
@@ -55,24 +56,38 @@ class Sandbox:
         """Runs the programs, some at a time; one outcome each, in order. A lost worker is replaced, its program tried
         once more, then reported as killed. Past `batch_seconds` what has not run is a timeout.
 
-        Several threads may call it at once: a batch keeps the workers that it has programs for, and the others are free for the
-        next one, so that an endless program holds up its own batch alone.
+        Several threads may call it at once: a batch keeps the workers that it has programs for until another has none, so that
+        neither an endless program nor a long batch holds up the others until their time is over.
         """
         if not self._workers:
             raise ValueError("the sandbox is closed")
         return _Batch(self, programs).run()
 
     def borrow(self, seconds: float) -> Worker | None:
-        """A worker that no batch has, waiting for one up to so long; None where there is none."""
+        """A worker that no batch has, waiting for one up to so long, in turn; None where there is none."""
         with self._freed:
-            self._freed.wait_for(lambda: bool(self._idle), max(seconds, 0))
-            return self._idle.pop() if self._idle else None
+            if self._idle and not self._queue:
+                return self._idle.pop()
+            if seconds <= 0:
+                return None
+            place = object()
+            self._queue.append(place)
+            try:
+                served = self._freed.wait_for(lambda: bool(self._idle) and self._queue[0] is place, seconds)
+                return self._idle.pop() if served else None
+            finally:
+                self._queue.remove(place)
+                self._freed.notify_all()
+
+    def awaited(self) -> bool:
+        """Whether a batch that has no worker waits for one."""
+        return bool(self._queue)
 
     def give_back(self, worker: Worker) -> None:
         """The batch that borrowed it needs it no more."""
         with self._freed:
             self._idle.append(worker)
-            self._freed.notify()
+            self._freed.notify_all()
 
     def replace(self, worker: Worker) -> Worker:
         """Kills the worker; another of the same level takes its place."""
@@ -182,7 +197,10 @@ class _Batch:
                 continue
             index, _ = self.running.pop(worker)
             self.outcomes[index] = Outcome(tuple(Result(*pair) for pair in message["results"]), message["error"])
-            self._feed(worker)
+            if self.sandbox.awaited():
+                self.sandbox.give_back(worker)
+            else:
+                self._feed(worker)
         now = time.monotonic()
         for worker, (index, limit) in list(self.running.items()):
             if now >= self.deadline:

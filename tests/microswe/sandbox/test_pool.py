@@ -59,6 +59,27 @@ def test_an_endless_program_holds_up_its_own_batch_alone(sandbox):
     assert len(sandbox._idle) == 2
 
 
+def test_a_long_batch_does_not_use_up_the_time_of_a_short_one():
+    slow = [Program("", f"import time\ndef f():\n    time.sleep(0.05)\n    return {n}", "f", ("()",)) for n in range(30)]
+    with Sandbox(workers=1, limits=Limits(batch_seconds=20.0)) as one:
+        ended: dict[str, float] = {}
+
+        def play(name: str, programs: list[Program]) -> None:
+            outcomes = one.run(programs)
+            ended[name] = time.monotonic()
+            assert [outcome.results[0].value for outcome in outcomes] == [p.code.rsplit(" ", 1)[1] for p in programs]
+
+        batches = [threading.Thread(target=play, args=(f"batch {n}", slow[: 30 if n == 0 else 2])) for n in range(4)]
+        for batch in batches:
+            batch.start()
+            time.sleep(0.01)
+        for batch in batches:
+            batch.join()
+        assert len(ended) == 4
+        assert max(ended, key=lambda name: ended[name]) == "batch 0"
+        assert len(one._idle) == 1
+
+
 def test_programs_that_cannot_be_called(sandbox):
     codes = ["def f(:", "x = 1", "f = 1", "raise KeyError", "def f(): return 1", "import no_such_module\ndef f(): pass"]
     outcomes = sandbox.run([Program("", code, "f", ("()", "()")) for code in codes])
