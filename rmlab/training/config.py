@@ -70,6 +70,7 @@ class RuntimeConfig:
     """Where and how a run goes, nothing that changes its result but for rounding. device: cpu, cuda, or auto (cuda where there is one).
 
     micro_batch_tokens: padded tokens of one forward and backward pass, in place of training.micro_batch_size examples; null = those.
+    A mixture of experts refuses it: its balance loss depends on how a batch is cut.
     compiled: the model's layers, by torch.compile; on a GPU it pays from about ten million tokens on.
     """
 

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
-from rmlab.errors import RmlabError
+from rmlab.errors import RmlabError, UsageError
 from rmlab.fingerprint import fingerprint, fingerprint_lines
 from rmlab.models.last_position import last_logits, pad_right
 from rmlab.models.moe import Routing, experts_of
@@ -107,11 +107,14 @@ def train(model: Any, examples: Sequence[Item], pad_id: int, device: Any, *, opt
     examples: at least one; every one is seen once an epoch. device: the run's Accelerator. checkpoint: file for exact resume,
     written when `runtime.checkpoint_seconds` have gone by since the last; it stays when training ends, its owner removes it. log: is told
     every step, those before a resume first; watch likewise, for a mixture of experts. loss: of a few examples, summed.
-    Raises RmlabError where the loss is no longer finite.
+    Raises RmlabError where the loss is no longer finite, UsageError where `runtime` would change what is learned.
     """
     model, adam = device.prepare(model, adamw(model, optimizer))
     plan = plan_batches([e.tokens for e in examples], training, seed)
     routing = Routing(model.config.num_experts_per_tok, model.config.router_aux_loss_coef) if experts_of(model) else None
+    if routing is not None and model.config.router_aux_loss_coef and runtime.micro_batch_tokens is not None:
+        raise UsageError(f"runtime.micro_batch_tokens={runtime.micro_batch_tokens}: the balance loss of a mixture of experts is taken over a "
+                         "micro-batch, so that how a batch is cut would change the model, and no hash would say so. Leave it out.")
     run = _identity(model, examples, optimizer, training, seed)
     torch.manual_seed(seed)
     state = load_checkpoint(checkpoint, model, adam.optimizer, run) if checkpoint else None
