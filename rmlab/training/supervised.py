@@ -113,8 +113,8 @@ def train(model: Any, examples: Sequence[Item], pad_id: int, device: Any, *, opt
     plan = plan_batches([e.tokens for e in examples], training, seed)
     routing = Routing(model.config.num_experts_per_tok, model.config.router_aux_loss_coef) if experts_of(model) else None
     if routing is not None and model.config.router_aux_loss_coef and runtime.micro_batch_tokens is not None:
-        raise UsageError(f"runtime.micro_batch_tokens={runtime.micro_batch_tokens}: the balance loss of a mixture of experts is taken over a "
-                         "micro-batch, so that how a batch is cut would change the model, and no hash would say so. Leave it out.")
+        raise UsageError(f"runtime.micro_batch_tokens={runtime.micro_batch_tokens}: the balance loss of a mixture of experts is taken over "
+                         "a micro-batch, so that how a batch is cut would change the model, and no hash would say so. Leave it out.")
     run = _identity(model, examples, optimizer, training, seed)
     torch.manual_seed(seed)
     state = load_checkpoint(checkpoint, model, adam.optimizer, run) if checkpoint else None

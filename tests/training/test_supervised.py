@@ -4,13 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from rmlab.errors import DataError, RmlabError
+from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.models.config import ModelConfig
 from rmlab.models.last_position import last_logits, pad_right
 from rmlab.models.scratch import scratch_model
@@ -59,6 +60,19 @@ def test_eight_by_one_is_two_by_four_is_one_by_eight() -> None:
         assert loss == pytest.approx(gradients[0][0], abs=1e-6)
         for a, b in zip(gradient, gradients[0][1], strict=True):
             assert torch.allclose(a, b, atol=1e-6)
+
+
+def test_experts_are_not_balanced_over_micro_batches_that_no_hash_knows_of() -> None:
+    runtime, training = RuntimeConfig(progress=False, micro_batch_tokens=40), TrainingConfig(epochs=1, batch_size=8)
+    for balance in (0.01, 0.0):
+        experts = replace(SHAPE, experts=2, experts_per_token=1, expert_size=8, balance=balance)
+        device, model = accelerator(training, runtime), scratch_model(experts, 20, seed=0)
+        if balance:
+            with pytest.raises(UsageError, match=r"runtime\.micro_batch_tokens=40: the balance loss"):
+                train(model, examples(8), 0, device, optimizer=OptimizerConfig(), training=training, runtime=runtime, seed=0)
+        else:
+            took = train(model, examples(8), 0, device, optimizer=OptimizerConfig(), training=training, runtime=runtime, seed=0)
+            assert took.steps == 1
 
 
 def test_loss_is_the_mean_cross_entropy_over_the_vocabulary_at_the_last_token() -> None:
