@@ -77,7 +77,8 @@ def _fold(number: int, trajectories: Sequence[Trajectory], groups: Sequence[Sequ
     rest = [tasks for tasks in heavy if placed[tasks[0]] != number]
     shares: list[tuple[Part, float]] = [("verifier", 1 - config.validation), ("validation", config.validation)]
     if len(rest) < len(shares):
-        raise DataError(f"fold {number} leaves {len(rest)} group of repositories to learn from and to validate on: lower folds.number")
+        raise DataError(f"fold {number} leaves one group of repositories both to learn from and to validate on: raise folds.number, or "
+                        "take attempts at more repositories")
     part_of = by_size(rest, shares, config.seed)
     part: dict[str, Part] = {}
     for group, tasks in zip(groups, heavy, strict=True):

@@ -23,7 +23,7 @@ def attempts(sizes: list[int], policies: tuple[str, ...] = ("p", "q")) -> list[T
 
 
 @settings(deadline=None, max_examples=25)
-@given(st.lists(st.integers(1, 9), min_size=5, max_size=14), st.integers(2, 4), st.integers(0, 3))
+@given(st.lists(st.integers(1, 9), min_size=5, max_size=14), st.integers(3, 4), st.integers(0, 3))
 def test_every_attempt_is_judged_once_and_no_repository_is_in_two_parts(sizes: list[int], number: int, seed: int) -> None:
     pool = attempts(sizes, ("p", "q", "new"))
     folds = folds_of(pool, FoldsConfig(number=number, seed=seed, unseen=["new"]))
@@ -67,3 +67,10 @@ def test_repositories_that_share_an_issue_stay_together() -> None:
 def test_what_makes_no_folds_is_one_line(config: FoldsConfig, error: type[Exception], words: str) -> None:
     with pytest.raises(error, match=words):
         folds_of(attempts([2, 2, 2, 2, 2]), config)
+
+
+def test_one_repository_larger_than_all_others_needs_more_than_two_folds() -> None:
+    pool = attempts([1, 1, 1, 1, 4])
+    with pytest.raises(DataError, match=r"fold 2 leaves one group of repositories both to learn from .*: raise folds\.number"):
+        folds_of(pool, FoldsConfig(number=2))
+    assert next(fold.clusters("evaluation") for fold in folds_of(pool, FoldsConfig(number=3))) == ["r4"]
