@@ -19,7 +19,7 @@ def batches(path: Path, limits: Limits | None = None, root: str = "") -> Iterato
     limits = limits or Limits()
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder")
-    root = root or path.resolve().name or "root"
+    root = root or Path(os.path.abspath(path)).name or "root"  # a link goes by its own name, not by what it leads to
     if path.is_dir():
         yield from _folder(path, limits, root)
     elif is_archive(path.name):

@@ -17,6 +17,7 @@ import pytest
 from rmlab.errors import DataError
 from rmlab.trajectories.containers import batches
 from rmlab.trajectories.entries import Entry, Limits, Refusal, Refused
+from rmlab.trajectories.places import roots
 
 FILES = {"run/a.json": b'{"a": 1}', "run/b/c.jsonl": b'{"b": 1}\n{"b": 2}\n', "é ü.txt": "ä".encode()}
 
@@ -207,6 +208,16 @@ def test_a_damaged_archive_in_a_folder_does_not_stop_the_rest(tmp_path: Path) ->
     read, refused = listed(here)
     assert read == {"b.json": b"{}"}
     assert refused["a.zip"].startswith("not a readable archive")
+
+
+def test_a_link_goes_by_its_own_name(tmp_path: Path, importing) -> None:
+    (tmp_path / "blobs").mkdir()
+    document = {"info": {"mini_version": "1"}, "messages": [{"role": "user", "content": "Fix it."}, {"role": "assistant", "content": "ok"}]}
+    (tmp_path / "blobs" / "9f3c").write_text(json.dumps(document))
+    link = tmp_path / "o__n-1.traj.json"
+    link.symlink_to(tmp_path / "blobs" / "9f3c")
+    assert [t.task_id for t in importing(link).trajectories] == ["o__n-1"]
+    assert roots([link, tmp_path / "x" / "o__n-1.traj.json"]) == [f"{tmp_path.name}/o__n-1.traj.json", "x/o__n-1.traj.json"]
 
 
 def test_nothing_there_is_an_error(tmp_path: Path) -> None:
