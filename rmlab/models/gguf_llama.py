@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmlab.errors import DataError
-from rmlab.files import atomic_folder
+from rmlab.files import MODEL, atomic_folder
 
 BLOCK = 32  # weights a block
 KINDS = ("Q4_1", "Q8_0", "F32")
@@ -161,7 +161,7 @@ def write_model(llama: GgufLlama, folder: Path, record: Mapping[str, Any]) -> Pa
         state["lm_head.weight"] = state[EMBEDDING]
     model.load_state_dict(state, strict=True, assign=True)
     model.tie_weights()
-    with atomic_folder(folder) as temporary:
+    with atomic_folder(folder, MODEL) as temporary:
         model.save_pretrained(str(temporary))
         gguf_tokenizer(llama).save(temporary)
         (temporary / "source.json").write_text(json.dumps(dict(record), indent=1) + "\n", encoding="utf-8")

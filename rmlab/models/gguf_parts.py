@@ -39,7 +39,7 @@ def pack(llama: GgufLlama, folder: Path, part_mb: float, record: dict[str, Any])
             filled = 0
         groups[-1][name] = packed
         filled += packed.raw.nbytes
-    with atomic_folder(folder) as temporary:
+    with atomic_folder(folder, (INDEX,)) as temporary:
         parts = []
         for number, group in enumerate(groups):
             plain = save({name: packed.raw for name, packed in group.items()})
@@ -54,11 +54,18 @@ def pack(llama: GgufLlama, folder: Path, part_mb: float, record: dict[str, Any])
 
 def unpack(folder: Path) -> tuple[GgufLlama, dict[str, Any]]:
     """The model of a folder of parts, and what is recorded of it. Raises DataError where a part is missing or altered."""
-    from safetensors.numpy import load
-
     if not (folder / INDEX).is_file():
         raise DataError(f"{folder} holds no {INDEX}: it is no model that `rmlab models pack` wrote")
-    index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+    try:
+        return _joined(folder, json.loads((folder / INDEX).read_bytes()))
+    except (ValueError, TypeError, LookupError, AttributeError) as error:  # JSON, or what it says, is not what `pack` writes
+        raise DataError(f"{folder / INDEX} is not what `rmlab models pack` wrote ({type(error).__name__}: {error}). "
+                        "Copy it again.") from error
+
+
+def _joined(folder: Path, index: dict[str, Any]) -> tuple[GgufLlama, dict[str, Any]]:
+    from safetensors.numpy import load
+
     tensors: dict[str, Packed] = {}
     for part in index["parts"]:
         path = folder / part["file"]

@@ -167,6 +167,11 @@ def test_parts_join_to_the_same_model_and_say_what_is_wrong(file: Path, tmp_path
     part.unlink()
     with pytest.raises(DataError, match=r"part-1\.zst is missing"):
         unpack(tmp_path / "carried")
+    index = tmp_path / "carried" / "carried.json"
+    for damaged in ("{", "[]", "{}", '{"parts": [{}]}', "\ufeff\0"):
+        index.write_text(damaged)
+        with pytest.raises(DataError, match=r"carried\.json is not what `rmlab models pack` wrote"):
+            unpack(tmp_path / "carried")
     with pytest.raises(DataError, match=r"holds no carried\.json"):
         unpack(tmp_path)
     with pytest.raises(DataError, match=r"more than a part of 0\.01 MB"):
