@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rmlab.errors import DataError, UsageError
+from rmlab.files import check_output
 from rmlab.pages.attempts import Attempts, join
 from rmlab.pages.browse_page import write_browse_page
 from rmlab.trajectories.store import read_trajectories
@@ -29,6 +30,8 @@ def main(scores: Path, trajectories: Path, out: Path | None = None, *, serve: bo
         raise UsageError("name a page to write with -o PAGE.html, or ask for --serve" if out is None else "-o and --serve: choose one")
     if port is not None and not serve:
         raise UsageError("--port belongs to --serve")
+    if out is not None:
+        check_output(out, [scores, trajectories, *([turns] if turns else [])])
     attempts = read(scores, trajectories, turns, columns)
     title = scores.name
     if out is not None:

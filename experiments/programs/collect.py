@@ -22,6 +22,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 import rmlab
 from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
+from rmlab.files import check_output
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks
@@ -106,6 +107,7 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
         raise UsageError("no policy is configured: name some, e.g. policy=[careful,hasty]")
     if both := set(settings.policy) & set(settings.language):
         raise UsageError(f"{sorted(both)[0]} is the name of a script and of a language model: give one of them another name")
+    check_output(Path(settings.output), [Path(settings.tasks)])
     with Sandbox(settings.workers) as sandbox:
         loaded = load_tasks(Path(settings.tasks), sandbox)
         for reason, sources in loaded.left_out.items():

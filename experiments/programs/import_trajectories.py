@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from rmlab.errors import DataError, UsageError
+from rmlab.files import check_output
 from rmlab.progress import progress
 from rmlab.trajectories.archives import is_archive
 from rmlab.trajectories.formats.registry import formats_named
@@ -33,6 +34,9 @@ def main(
     """Reads, joins, writes; prints and returns the summary. Raises DataError and UsageError as the readers do."""
     if leaks not in ("report", "drop"):
         raise UsageError(f"--leaks {leaks!r}: it is report (name them) or drop (leave such attempts out)")
+    if any(not name.removeprefix(HUB).strip() for name in paths):
+        raise UsageError("a path is empty (a variable without a value?): name what to read")
+    check_output(out, [Path(name) for name in paths if not name.startswith(HUB)] + list(labels))
     spool = Spool()
     try:
         reader = Reader(Reading(formats_named(format_name), strict, leaks == "drop"), spool)

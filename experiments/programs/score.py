@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmlab.errors import DataError, UsageError
+from rmlab.files import check_output
 from rmlab.paths import runs_folder
 from rmlab.trajectories.record import PARTS
 from rmlab.trajectories.store import read_trajectories
@@ -32,11 +33,13 @@ def main(model: str, trajectories: Path, output: Path, *, part: str | None = Non
     """
     from rmlab.training.device import resolve_device
     from rmlab.verifiers.encoding import cut_counts, cut_words, unfit_counts
-    from rmlab.verifiers.score_table import write_score_table
+    from rmlab.verifiers.score_table import table_writer, write_score_table
     from rmlab.verifiers.verifier import load_verifier
 
     if part not in (None, ALL, *PARTS):
         raise UsageError(f"--part {part}: it is one of {', '.join(PARTS)}, or {ALL}")
+    check_output(output, [trajectories])
+    table_writer(output)
     where = resolve_device(device)
     pool = read_trajectories(trajectories)
     if part is None:

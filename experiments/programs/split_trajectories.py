@@ -7,6 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+from rmlab.errors import UsageError
+from rmlab.files import check_output
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.progress import progress
 from rmlab.trajectories.near_duplicates import issue_of
@@ -20,6 +22,9 @@ def main(
 ) -> dict[str, Any]:
     """Reads the set once for its tasks and once a part, writes it, prints and returns the object. Raises DataError and UsageError."""
     shares = parse_shares(parts)
+    check_output(out, [path])
+    if not 0 <= near <= 1:
+        raise UsageError(f"--near {near:g}: it is a share from 0 (do not look) to 1")
     tasks: dict[str, TaskFacts] = {}
     with progress("Reading", read_count(path), "trajectories") as advance:
         for trajectory in iterate_trajectories(path):

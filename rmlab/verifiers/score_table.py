@@ -70,11 +70,17 @@ def read_table(path: Path | str, names: ColumnNames | None = None) -> ScoreTable
 def write_score_table(path: Path | str, scores: Scores) -> None:
     """Writes a score table whole or not at all; the format follows the suffix. What is absent stays absent, numbers keep all digits."""
     path = Path(path)
+    writer = table_writer(path)
+    with atomic_path(path) as temporary:
+        writer(temporary, scores)
+
+
+def table_writer(path: Path) -> Callable[[Path, Scores], None]:
+    """What writes this format. Raises UsageError where the suffix is that of none."""
     writer = WRITERS.get(path.suffix.lower())
     if writer is None:
         raise UsageError(f"{path}: a score table ends in .csv, .jsonl or .parquet, not in {path.suffix or 'nothing'}")
-    with atomic_path(path) as temporary:
-        writer(temporary, scores)
+    return writer
 
 
 @dataclass

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import rmlab
 from rmlab.errors import RmlabError, UsageError
-from rmlab.files import atomic_path
+from rmlab.files import atomic_path, check_output
 from rmlab.progress import progress
 from rmlab.tracking.artifacts import download, listed
 from rmlab.tracking.bundles.format import MANIFEST, BundledFile, Entry, Record, manifest_text, metric_line
@@ -56,6 +56,7 @@ def export_runs(store: Store, output: Path, run_ids: Sequence[str] = (), *, swee
     models: with model weights, and what lies in the folder of weights.
     Raises UsageError where no run is meant, StoreError where one is not there, RmlabError for a run that cannot be carried.
     """
+    check_output(output)
     heads = run_heads(store)
     chosen, running = choose(heads, run_ids, sweep, kind)
     named = {head.run_id for head in chosen}
