@@ -251,6 +251,9 @@ def main() -> None:
     except BrokenPipeError:  # the reader (head, less) has seen enough
         code = 1
         sys.stderr.close()
+    except OSError as error:  # the machine says no: a full disk, missing rights, a link that goes round in circles
+        place = f"{error.filename}: " if error.filename is not None else ""
+        code = _complain(f"{place}{error.strerror or error}. Mend that, or name another place.", 1)
     sys.exit(code or 0)
 
 

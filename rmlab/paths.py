@@ -12,4 +12,4 @@ STARTER = REPOSITORY / "rmlab" / "starter"
 
 def runs_folder() -> Path:
     """Store, artifacts, caches, figures: `$RMLAB_RUNS` where it is set (a test, a scratch disk), else `runs/` in the clone."""
-    return Path(os.environ.get("RMLAB_RUNS") or REPOSITORY / "runs").resolve()
+    return Path(os.path.realpath(os.environ.get("RMLAB_RUNS") or REPOSITORY / "runs"))

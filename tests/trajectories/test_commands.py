@@ -102,6 +102,13 @@ def test_folder_zip_and_tar_give_the_same_set(rows: Path, tmp_path: Path) -> Non
         (("trajectories", "lengths", STARTER / "README.md"), 1, "is not a readable Parquet file"),
         (("trajectories", "show", STARTER / "trajectories.parquet", "nope"), 1, "has no trajectory and no task 'nope'"),
         (("trajectories", "split", STARTER / "trajectories.parquet", "-o", "o", "--part", "x=1"), 2, "--part x=1: it is PART=SHARE"),
+        (("trajectories", "split", STARTER / "trajectories.parquet", "-o", "o", "--near", "nan"), 2, "--near nan: it is a share"),
+        (("trajectories", "split", STARTER / "trajectories.parquet", "-o", STARTER / "trajectories.parquet"), 2, "is what is read"),
+        (("import", "auto", STARTER / "README.md", "-o", STARTER / "README.md"), 2, "README.md is what is read"),
+        (("import", "auto", "", "-o", "o"), 2, "a path is empty"),
+        (("import", "auto", "hf:", "-o", "o"), 2, "a path is empty"),
+        (("import", "auto", "/dev/zero", "-o", "o"), 1, "/dev/zero is neither a file nor a folder"),
+        (("import", "auto", "x" * 300, "-o", "o"), 1, "File name too long"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_an_exit_code(arguments: tuple, code: int, words: str, tmp_path: Path) -> None:

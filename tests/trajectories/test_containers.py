@@ -210,6 +210,14 @@ def test_a_damaged_archive_in_a_folder_does_not_stop_the_rest(tmp_path: Path) ->
     assert refused["a.zip"].startswith("not a readable archive")
 
 
+def test_a_ring_of_links_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert roots([tmp_path / "a", tmp_path / "c"]) == ["a", "c"]
+    with pytest.raises(DataError, match="there is no such file or folder"):
+        list(batches(tmp_path / "a"))
+
+
 def test_a_link_goes_by_its_own_name(tmp_path: Path, importing) -> None:
     (tmp_path / "blobs").mkdir()
     document = {"info": {"mini_version": "1"}, "messages": [{"role": "user", "content": "Fix it."}, {"role": "assistant", "content": "ok"}]}

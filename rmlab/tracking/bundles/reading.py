@@ -199,10 +199,11 @@ class BundledRun(RunHead):
 @contextmanager
 def open_bundle(path: Path) -> Iterator[Bundle]:
     """Opens a bundle and checks its names, sizes and manifest. Raises DataError where it is none."""
+    path = Path(path)
+    if not path.is_file():
+        raise DataError(f"{path} is no file: name the bundle" if path.exists() else f"{path}: there is no such file")
     try:
         archive = zipfile.ZipFile(path)
-    except FileNotFoundError:
-        raise DataError(f"{path}: there is no such file") from None
     except (zipfile.BadZipFile, OSError) as error:
         raise DataError(f"{path} is no bundle, or was cut short on its way: {error}. Get it again.") from error
     with archive, tempfile.TemporaryDirectory(prefix="rmlab-bundle-") as scratch:
