@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from rmlab.errors import DataError, UsageError
+from rmlab.files import check_output
 from rmlab.metrics.hybrid_selection import select_by_tests
 from rmlab.metrics.report import report
 from rmlab.metrics.scores import Scores
@@ -38,9 +39,15 @@ def main(scores: Path | Sequence[Path], as_json: bool, trajectories: Path | None
         raise UsageError(f"--training-prior {training_prior}: it is a share of resolved examples, above 0 and below 1")
     if training_prior is not None and validation is None:
         raise UsageError("--training-prior: the prior-corrected ECE needs the base rate of validation too, whose table --validation names")
+    if html is not None:
+        check_output(html, [*paths, *filter(None, (trajectories, validation))])
     names = column_names(columns)
     table = _read(paths, names, incomplete)
     apart = None if validation is None else read_table(validation, names).scores
+    if apart is not None and (both := set(apart.task_id.tolist()) & set(table.scores.task_id.tolist())):
+        raise DataError(f"--validation {validation} shares {len(both):,} tasks with {paths[0]}, first {min(both)!r}: calibrators would be "
+                        "fitted on what they are judged by. Name a table of other tasks, or leave --validation out: then they are "
+                        "fitted on other folds.")
     found = report(table.scores, validation=apart, training_prior=training_prior, folds=0 if apart is not None else FOLDS)
     found["notes"] = list(table.notes)
     found["selection"] = None

@@ -1,6 +1,8 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rmlab.configuration import load_program
@@ -42,7 +44,10 @@ def test_tables_hold_values_and_notes(evaluate, capsys, case, words):
 
 def test_several_policies_and_calibration_on_validation(evaluate, capsys, make_scores, tmp_path):
     for name, seed in (("scores", 0), ("validation", 1)):
-        write_score_table(tmp_path / f"{name}.csv", make_scores(seed, policies=2))
+        table = make_scores(seed, policies=2)
+        write_score_table(tmp_path / f"{name}.csv", replace(table, task_id=np.char.add(f"{name} ", table.task_id)))
+    with pytest.raises(DataError, match=r"shares \d+ tasks with .*fitted on what they are judged by"):
+        evaluate(tmp_path / "scores.csv", False, validation=tmp_path / "scores.csv")
     evaluate(tmp_path / "scores.csv", False, validation=tmp_path / "validation.csv")
     shown = capsys.readouterr().out
     with pytest.raises(UsageError, match="needs the base rate of validation too"):
