@@ -38,7 +38,11 @@ def browse_server(title: str, attempts: Attempts, port: int = 0) -> ThreadingHTT
             if self.headers.get("Host") not in {f"{name}:{server.server_port}" for name in (HOST, "localhost")}:
                 self._answer(HTTPStatus.FORBIDDEN, b"this reader answers on this machine only", "text/plain; charset=utf-8")
                 return
-            asked = urlsplit(self.path)
+            try:
+                asked = urlsplit(self.path)
+            except ValueError:  # no address at all
+                self._answer(HTTPStatus.BAD_REQUEST, b"this is no address", "text/plain; charset=utf-8")
+                return
             query = {name: values[0] for name, values in parse_qs(asked.query).items()}
             if asked.path == "/":
                 self._answer(HTTPStatus.OK, html, "text/html; charset=utf-8")

@@ -1,6 +1,7 @@
 """The reader in a real browser: sorting, keys, one click to turns and patch, and nothing that a trajectory holds can act."""
 
 import json
+import socket
 import threading
 import urllib.error
 import urllib.request
@@ -261,6 +262,10 @@ def test_the_server_answers_this_machine_only_and_nothing_else():
         assert found["turns"] == [[3, 0.25], [5, 0.9]]
         for nowhere in ("/rows", "/rows?from=-1", "/rows?from=x", "/attempt", "/attempt?id=nope", "/../../etc/passwd", "/favicon.ico"):
             assert ask(nowhere)[0] == 404, nowhere
+        host, _, port = address.removeprefix("http://").rstrip("/").partition(":")
+        with socket.create_connection((host, int(port)), timeout=30) as raw:
+            raw.sendall(f"GET http://[::1/ HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
+            assert raw.recv(12) == b"HTTP/1.1 400"
 
 
 def test_the_command_writes_a_page_and_refuses_what_does_not_fit(tmp_path, capsys):
