@@ -107,11 +107,15 @@ class _Words:
 
 
 def _without_common(shingles: dict[str, Hashes]) -> dict[str, Hashes]:
-    """Without what stands in too many issues (COMMON, FEW): an agent's instructions, a template's questions."""
+    """Without what stands in too many issues (COMMON, FEW): an agent's instructions, a template's questions.
+
+    An issue that many tasks repeat word for word counts once: it is the same issue, however many they are, and no template.
+    """
     if len(shingles) < 4:
         return shingles
-    values, counts = np.unique(np.concatenate(list(shingles.values())), return_counts=True)
-    common = values[counts > max(COMMON * len(shingles), min(len(shingles) / 2, FEW))]
+    distinct = {own.tobytes(): own for own in shingles.values()}
+    values, counts = np.unique(np.concatenate(list(distinct.values())), return_counts=True)
+    common = values[counts > max(COMMON * len(distinct), min(len(distinct) / 2, FEW))]
     if not len(common):
         return shingles
     return {task: found[common[np.searchsorted(common, found).clip(max=len(common) - 1)] != found] for task, found in shingles.items()}

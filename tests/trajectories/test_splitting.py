@@ -55,6 +55,15 @@ def test_what_all_issues_share_makes_nothing_near() -> None:
     assert near_duplicates({}) == near_duplicates({"a": "", "b": ""}) == near_duplicates({"a": "fix it", "b": "fix it"}) == []
 
 
+@pytest.mark.parametrize(("tasks", "same"), [(6, 4), (10, 6), (50, 6), (100, 12), (100, 60)])
+def test_an_issue_that_many_tasks_repeat_is_no_template(tasks: int, same: int) -> None:
+    rng = random.Random(1)
+    issue = " ".join(text(rng))
+    repeated = {f"a{i:02d}": issue for i in range(same)} | {f"b{i:02d}": " ".join(text(rng)) for i in range(tasks - same)}
+    assert [(near.a, near.b) for near in near_duplicates(repeated)] == [("a00", f"a{i:02d}") for i in range(1, same)]
+    assert len(near_duplicates(repeated, apart={task: task[-1] for task in repeated})) >= 1
+
+
 def test_the_issue_within_a_first_message() -> None:
     assert issue_of("<uploaded>x</uploaded> Consider <pr_description>\nBug.\n</pr_description> Do it.") == "Bug."
     assert issue_of("Text:\nISSUE:\nBug.\n\nINSTRUCTIONS:\nNow") == "Bug.\n"
