@@ -95,11 +95,13 @@ def identity(config: DictConfig) -> Identity:
 def prepare(configs: Sequence[DictConfig]) -> None:
     """Makes tokenizers and token ids of all folds once. Raises an RmlabError where a device, or an example in one fold, is missing."""
     from rmlab.training.device import resolve_device
+    from rmlab.verifiers.context import check_context
 
     alike: dict[str, list[CrossValidation]] = {}
     for config in configs:
         settings = _settings(config)
         resolve_device(settings.runtime.device)
+        check_context(settings.model, settings.prompt)
         key = fingerprint([OmegaConf.to_container(config[name], resolve=True, enum_to_str=True)
                            for name in ("folds", "model", "prompt", "evaluation")] + [settings.data.path])
         alike.setdefault(key, []).append(settings)
@@ -116,7 +118,7 @@ def run(config: DictConfig) -> str:
     """
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
-    from rmlab.training.device import accelerator
+    from rmlab.training.device import accelerator, device_name
 
     settings = _settings(config)
     device = accelerator(settings.training, settings.runtime)
@@ -125,7 +127,8 @@ def run(config: DictConfig) -> str:
     experiment = settings.tracking.experiment or settings.tracking.sweep or "verifiers"
     name = settings.tracking.name or f"scale={settings.data.scale} s{settings.seed}"
     tags = {**sweep_tags(settings.tracking), "config_hash": who.config_hash, "control_hash": who.control_hash,
-            "device": str(device.device), "folds": settings.folds.number, "dataset": read_index(settings.data.path).fingerprint}
+            "device": device_name(str(device.device.type)), "folds": settings.folds.number,
+            "dataset": read_index(settings.data.path).fingerprint}
     with RunLogger.start(Store.open(settings.tracking.uri), experiment, name, kind="verifier", tags=tags, once=True,
                          replaces=settings.tracking.replaces) as logger:
         logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
