@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from rmlab.errors import DataError, UsageError
-from rmlab.trajectories.near_duplicates import issue_of, near_duplicates
+from rmlab.trajectories.near_duplicates import issues_of, near_duplicates
 from rmlab.trajectories.record import Part, Trajectory
 from rmlab.trajectories.splitting import by_size, group_name, groups_of
 
@@ -53,15 +53,10 @@ def folds_of(trajectories: Sequence[Trajectory], config: FoldsConfig) -> list[Fo
     """
     _check(trajectories, config)
     unseen = set(config.unseen)
-    cluster: dict[str, str] = {}
-    issue: dict[str, str] = {}
-    counted: set[str] = set()
-    for t in sorted(trajectories, key=lambda t: (t.policy in unseen, t.task_id, t.policy, t.attempt)):
-        cluster.setdefault(t.task_id, t.cluster)
-        issue.setdefault(t.task_id, issue_of(next((m.content for m in t.messages if m.role == "user"), "")))
-        if t.policy not in unseen:
-            counted.add(t.task_id)
-    groups = groups_of(cluster, near_duplicates(issue, config.least) if config.least > 0 else [])
+    ordered = sorted(trajectories, key=lambda t: (t.policy in unseen, t.task_id, t.policy, t.attempt))
+    cluster = {t.task_id: t.cluster for t in reversed(ordered)}  # as the first attempt at a task has it
+    counted = {t.task_id for t in ordered if t.policy not in unseen}
+    groups = groups_of(cluster, near_duplicates(issues_of(ordered), config.least) if config.least > 0 else [])
     # A group weighs as many tasks as verifiers are trained on; one that only unseen policies tried has none of those.
     heavy = [[task for task in group if task in counted] or group for group in groups]
     if len(groups) < config.number + 1:
