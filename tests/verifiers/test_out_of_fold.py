@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmlab.errors import DataError
+from rmlab.configuration import compose, load_program
+from rmlab.errors import DataError, RmlabError
 from rmlab.metrics.best_of_k import rm_curve_across
 from rmlab.metrics.scores import Scores
 from rmlab.metrics.table import table
@@ -67,6 +68,12 @@ def test_an_attempt_that_two_folds_scored_is_refused() -> None:
     assert list(of_policies(both, ["q"]).trajectory_id) == ["b", "d"]
     with pytest.raises(DataError, match="trajectory_id a occurs 2 times"):
         pooled([one, replace(other, trajectory_id=np.array(["a", "d"]))])
+
+
+def test_a_context_longer_than_the_model_is_said_before_anything_is_read() -> None:
+    config = compose("cross_validate", ["data.path=nowhere.parquet", "prompt.max_tokens=8192", "model.max_positions=4096"])
+    with pytest.raises(RmlabError, match=r"prompt\.max_tokens=8192 is longer than the 4096 positions"):
+        load_program("cross_validate").prepare([config])
 
 
 def test_no_fold_writes_over_another(runs_folder: Path) -> None:
