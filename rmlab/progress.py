@@ -113,7 +113,7 @@ class _PlainLines:
         rate = self.done / (now - self.start)
         left = (self.total - self.done) / rate if rate else float("inf")
         print(
-            f"{self.title}: {self.done:,.0f}/{self.total:,.0f} {self.unit}, {speed(rate, self.unit)}, {left:.0f} s left {note}".rstrip(),
+            f"{self.title}: {self.done:,.0f}/{self.total:,.0f} {self.unit}, {speed(rate, self.unit)}, {max(left, 0.0):.0f} s left {note}".rstrip(),
             file=sys.stderr,
             flush=True,
         )
