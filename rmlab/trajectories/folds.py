@@ -57,27 +57,31 @@ def folds_of(trajectories: Sequence[Trajectory], config: FoldsConfig) -> list[Fo
     cluster = {t.task_id: t.cluster for t in reversed(ordered)}  # as the first attempt at a task has it
     counted = {t.task_id for t in ordered if t.policy not in unseen}
     groups = groups_of(cluster, near_duplicates(issues_of(ordered), config.least) if config.least > 0 else [])
-    # A group weighs as many tasks as verifiers are trained on; one that only unseen policies tried has none of those.
-    heavy = [[task for task in group if task in counted] or group for group in groups]
-    if len(groups) < config.number + 1:
-        raise DataError(f"{len(groups)} groups of repositories cannot make {config.number} folds with a validation part: "
+    # A group weighs as many tasks as verifiers are trained on. Those that only unseen policies tried are placed by themselves.
+    taught = [[task for task in group if task in counted] for group in groups]
+    heavy, others = [own for own in taught if own], [group for group, own in zip(groups, taught, strict=True) if not own]
+    if len(heavy) < config.number + 1:
+        raise DataError(f"{len(heavy)} groups of repositories cannot make {config.number} folds with a validation part: "
                         "lower folds.number, or take attempts at more repositories")
-    placed = by_size(heavy, [(number, 1 / config.number) for number in range(1, config.number + 1)], config.seed)
+    shares = [(number, 1 / config.number) for number in range(1, config.number + 1)]
+    placed = by_size(heavy, shares, config.seed) | by_size(others, shares, config.seed)
     name = {task: group_name(group, cluster, task) for group in groups for task in group}
-    return [_fold(number, trajectories, groups, heavy, placed, name, config) for number in range(1, config.number + 1)]
+    return [_fold(number, trajectories, groups, taught, placed, name, config) for number, _ in shares]
 
 
-def _fold(number: int, trajectories: Sequence[Trajectory], groups: Sequence[Sequence[str]], heavy: Sequence[Sequence[str]],
+def _fold(number: int, trajectories: Sequence[Trajectory], groups: Sequence[Sequence[str]], taught: Sequence[Sequence[str]],
           placed: dict[str, int], name: dict[str, str], config: FoldsConfig) -> Fold:
-    rest = [tasks for tasks in heavy if placed[tasks[0]] != number]
+    """taught: of each group, in order, the tasks that verifiers are trained on. placed: task → the fold that judges it."""
+    rest = [tasks for tasks in taught if tasks and placed[tasks[0]] != number]
     shares: list[tuple[Part, float]] = [("verifier", 1 - config.validation), ("validation", config.validation)]
     if len(rest) < len(shares):
         raise DataError(f"fold {number} leaves one group of repositories both to learn from and to validate on: raise folds.number, or "
                         "take attempts at more repositories")
     part_of = by_size(rest, shares, config.seed)
-    part: dict[str, Part] = {}
-    for group, tasks in zip(groups, heavy, strict=True):
-        own: Part = "evaluation" if placed[tasks[0]] == number else part_of[tasks[0]]
+    part: dict[str, Part | None] = {}
+    for group, tasks in zip(groups, taught, strict=True):
+        first = (tasks or group)[0]
+        own = "evaluation" if placed[first] == number else part_of.get(first)
         part.update((task, own) for task in group)
     unseen = set(config.unseen)
 

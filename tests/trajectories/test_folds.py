@@ -48,6 +48,20 @@ def test_folds_are_as_even_as_whole_repositories_allow_counted_in_tasks_that_are
     assert (second.clusters("verifier"), second.clusters("validation")) == (["r0"], ["r3"])
 
 
+def test_repositories_that_only_unseen_policies_tried_take_no_place_of_others() -> None:
+    only = [replace(ONE, task_id=f"u{r}-{i}", cluster=f"u{r}", policy="new", messages=(Message("user", f"issue u{r} {i}"),))
+            for r in range(3) for i in range(20)]
+    pool = attempts([3, 3, 3, 3])
+    folds = folds_of([*pool, *only], FoldsConfig(number=3, unseen=["new"]))
+    judged = Counter(t.trajectory_id for fold in folds for t in fold.trajectories if t.split == "evaluation")
+    assert judged == Counter(t.trajectory_id for t in [*pool, *only])
+    for fold in folds:
+        for part in ("evaluation", "verifier", "validation"):
+            assert any(cluster.startswith("r") for cluster in fold.clusters(part))
+    with pytest.raises(DataError, match="3 groups of repositories cannot make 3 folds"):
+        folds_of([*attempts([3, 3, 3]), *only], FoldsConfig(number=3, unseen=["new"]))
+
+
 def test_repositories_that_share_an_issue_stay_together() -> None:
     words = " ".join(f"word{i}" for i in range(60))
     pool = [replace(t, messages=(Message("user", words),)) if t.task_id in ("r0-0", "r1-0") else t for t in attempts([3, 3, 3, 3, 3])]
