@@ -5,6 +5,7 @@ Hydra composes; it never runs anything here, so it writes no outputs/ or multiru
 
 import difflib
 import importlib.util
+import math
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -84,6 +85,9 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
             try:
                 config = hydra_compose(stem, overrides=asked)
                 break
+            except ValueError as error:  # a group chosen by a number, `=3`
+                raise UsageError(f"{stem}: one of {' '.join(asked)} is no KEY=VALUE, for example data.scale=500 "
+                                 f"({_lower(str(error))})") from error
             except (HydraException, OmegaConfBaseException) as error:
                 try:
                     base = hydra_compose(stem)
@@ -93,6 +97,7 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
                     raise UsageError(_one_line(error, stem, _keys(base))) from error
                 asked = opened
     _refuse_added_keys(config, stem)
+    _refuse_values(config)
     return config
 
 
@@ -115,6 +120,7 @@ def with_values(config: DictConfig, overrides: Sequence[str]) -> DictConfig | No
             OmegaConf.update(changed, key, value)
         except OmegaConfBaseException as error:
             raise UsageError(f"{override.input_line}: {_lower(str(error).splitlines()[0])}") from error
+    _refuse_values(changed)
     return changed
 
 
@@ -156,6 +162,31 @@ def _refuse_added_keys(config: DictConfig, program: str) -> None:
                 walk(inner, f"{name}.")
 
     walk(config, "")
+
+
+def _refuse_values(config: DictConfig) -> None:
+    """What no key means: a reference to nothing, a number that is not finite, and in schemas of rmlab itself a whole number below 0
+    (they are counts and seeds; rewards and weights are no whole numbers)."""
+    from omegaconf.errors import OmegaConfBaseException
+
+    def walk(value: Any, name: str, node: Any, own: bool) -> None:
+        if isinstance(node, DictConfig) and isinstance(schema := OmegaConf.get_type(node), type) and schema is not dict:
+            own = schema.__module__.startswith(("rmlab.", f"rmlab_file.{PROGRAMS.name}."))
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                walk(inner, f"{name}.{key}" if name else str(key), node._get_node(key) if isinstance(node, DictConfig) else None, own)
+        elif isinstance(value, list):
+            for inner in value:
+                walk(inner, name, None, own)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise UsageError(f"{name}={value}: a number has to be finite")
+        elif isinstance(value, int) and own and value < 0:
+            raise UsageError(f"{name}={value}: it is at least 0")
+
+    try:
+        walk(OmegaConf.to_container(config, resolve=True), "", config, False)
+    except OmegaConfBaseException as error:
+        raise UsageError(f"{error.full_key}: {_lower(str(error).splitlines()[0])}") from error
 
 
 def _keys(config: DictConfig, path: str = "") -> list[str]:

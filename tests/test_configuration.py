@@ -3,6 +3,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 from rmlab.configuration import compose, load_file, load_program, near, restore, with_values
 from rmlab.errors import UsageError
@@ -26,6 +27,11 @@ from rmlab.verifiers.config import OverLength
         ("+extra=1", "no key 'extra'"),
         ("+data.extra=1", "no key 'data.extra'"),
         ("~data.scale", "data.scale"),
+        ("=3", "is no KEY=VALUE"),
+        ("seed=-1", "seed=-1: it is at least 0"),
+        ("data.path=${nope}", "data.path: interpolation key 'nope' not found"),
+        ("optimizer.learning_rate=nan", "learning_rate=nan: a number has to be finite"),
+        ("data.policies={careful: inf}", "data.policies.careful=inf: a number has to be finite"),
     ],
 )
 def test_a_wrong_override_is_one_line(override: str, words: str) -> None:
@@ -65,6 +71,25 @@ def test_values_are_set_as_composing_would_and_groups_are_left_to_it() -> None:
     assert with_values(base, ["nothing.like_this=1"]) is None
     with pytest.raises(UsageError, match=r"data\.scale=x: value"):
         with_values(base, ["data.scale=x"])
+    with pytest.raises(UsageError, match="seed=-3: it is at least 0"):
+        with_values(base, ["seed=-3"])
+
+
+@pytest.mark.parametrize("override", [
+    "optimizer.learning_rate=-1", "optimizer.beta2=1", "optimizer.warmup_fraction=2", "optimizer.weight_decay=-0.1",
+    "training.batch_size=0", "training.threads=0", "model.heads=0", "model.layers=0"])
+def test_a_value_out_of_range_is_said_when_the_settings_are_made(override: str) -> None:
+    with pytest.raises(UsageError, match=override.partition("=")[0]):
+        OmegaConf.to_object(compose("train_verifier", [override]))
+
+
+def test_programs_of_others_may_mean_something_by_a_number_below_zero(tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "layers.yaml").write_text("defaults: [layers_schema, _self_]\n")
+    (tmp_path / "layers.py").write_text(
+        "from dataclasses import dataclass\nfrom hydra.core.config_store import ConfigStore\n"
+        "@dataclass\nclass Layers:\n    last: int = -1\nConfigStore.instance().store(name='layers_schema', node=Layers)\n")
+    assert compose(str(tmp_path / "layers.py")).last == -1
 
 
 def test_a_program_by_name_or_path() -> None:

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from rmlab.errors import UsageError
+
 
 @dataclass
 class TokenizerConfig:
@@ -34,3 +36,8 @@ class ModelConfig:
     max_positions: int = 1024
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     pretrained: str | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("hidden_size", "layers", "heads", "kv_heads", "head_dim", "intermediate_size", "max_positions"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"model.{name}={getattr(self, name)}: it is at least 1")

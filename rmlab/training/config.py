@@ -3,6 +3,8 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from rmlab.errors import UsageError
+
 SEMANTICS = 1
 """Bumped when the same configuration and data train to another model; part of every config hash."""
 
@@ -34,6 +36,19 @@ class OptimizerConfig:
     final_fraction: float = 0.1
     gradient_clip: float = 1.0
 
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "epsilon", "gradient_clip"):
+            if not getattr(self, name) > 0:
+                raise UsageError(f"optimizer.{name}={getattr(self, name)}: it has to be above 0")
+        if not self.weight_decay >= 0:
+            raise UsageError(f"optimizer.weight_decay={self.weight_decay}: it is at least 0")
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                raise UsageError(f"optimizer.{name}={getattr(self, name)}: it is from 0 to below 1")
+        for name in ("warmup_fraction", "final_fraction"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise UsageError(f"optimizer.{name}={getattr(self, name)}: it is a share from 0 to 1")
+
 
 @dataclass
 class TrainingConfig:
@@ -51,6 +66,11 @@ class TrainingConfig:
     micro_batch_size: int = 32
     dtype: Dtype = Dtype.float32
     threads: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("batch_size", "micro_batch_size", "threads"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"training.{name}={getattr(self, name)}: it is at least 1")
 
 
 def canonical(training: TrainingConfig, scale: int) -> TrainingConfig:
