@@ -9,7 +9,7 @@ from datetime import datetime
 from rmlab.ablation.sweeps import Cell
 from rmlab.errors import UsageError
 from rmlab.tracking.heads import CellRuns, RunHead, cell_runs
-from rmlab.tracking.leases import Watch
+from rmlab.tracking.leases import Watch, holder_words
 from rmlab.tracking.origin import commit
 from rmlab.tracking.store import Store
 
@@ -54,7 +54,7 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
         counted.append(f"{states['at work']} at work elsewhere")
     lines += ["", ", ".join([*counted, f"{states['to run']} to run"])]
     if cost := spec.cost.get(spec.preset):
-        lines.append(f"cost of the whole sweep at this preset: {cost}")
+        lines.append(f"cost of the sweep at this preset, as its file has it: {cost}")
     return "\n".join(lines)
 
 
@@ -64,7 +64,7 @@ def _state(key: str, known: CellRuns, watch: Watch, redo: Redo, retry_failed: bo
     if run is not None and not redo(run):
         return "finished", f" (run {run.run_id})"
     if (holder := watch.holder(known.all.get(key, []))) is not None:
-        return "at work", f" (run {holder.run_id} by {holder.tags['lease']})"
+        return "at work", f" (run {holder.run_id}, by {holder_words(holder)})"
     if run is not None:
         return "to run", f" again (finished in run {run.run_id})"
     if (failed := known.failed.get(key)) is not None:

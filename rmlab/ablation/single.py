@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from rmlab.tracking.heads import finished_run, runs_of
-from rmlab.tracking.leases import Done, Held, Watch, close_dead, replace
+from rmlab.tracking.leases import Done, Held, Watch, close_dead, holder_words, replace
 from rmlab.tracking.run import FINISHED
 from rmlab.tracking.store import Store
 
@@ -48,5 +48,5 @@ def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig]
             return run_id
         if told != holder.run_id:
             told = holder.run_id
-            print(f"{holder.name} is at work in run {holder.run_id} by {holder.tags['lease']}: waiting for it", file=sys.stderr, flush=True)
+            print(f"{holder.name} is at work in run {holder.run_id} by {holder_words(holder)}: waiting for it", file=sys.stderr, flush=True)
         time.sleep(LOOK_SECONDS)

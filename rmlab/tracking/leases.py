@@ -36,7 +36,7 @@ class Held(RmlabError):
     """Somebody else is at work on the cell; the message says who."""
 
     def __init__(self, holder: RunHead) -> None:
-        super().__init__(f"this configuration is at work in run {holder.run_id} by {holder.tags.get(LEASE, 'another process')}: "
+        super().__init__(f"this configuration is at work in run {holder.run_id} by {holder_words(holder)}: "
                          "wait until it ends, or stop it")
         self.holder = holder
 
@@ -81,6 +81,12 @@ def alive(run: RunHead) -> bool | None:
     if not where:
         return False
     return is_alive(platform.node(), process) if where == machine() else None
+
+
+def holder_words(run: RunHead) -> str:
+    """Who holds a run's lease, for people: its process and its machine."""
+    process, _, where = run.tags.get(LEASE, "").partition(" ")
+    return f"process {process.partition('@')[0]} on {where.partition('/')[0]}" if where else "another process"
 
 
 def claim(store: Store, run_id: str, config_hash: str, replaces: Collection[str] = ()) -> None:
