@@ -66,7 +66,10 @@ def main(
         spool.close()
     print(json.dumps(result, ensure_ascii=False) if as_json else "\n".join([*lines(result), f"written to {out}"]))
     if not result["trajectories"]:
-        print("rmlab: no trajectory was read; the set is empty", file=sys.stderr)
+        print(f"rmlab: no trajectory was read; {out} is empty. "
+              + ("Reports alone make no set: name the trajectories too, or give reports to `rmlab evaluate`."
+                 if settled.found.reports else "`rmlab import --help` names the formats; a table of scores is for `rmlab evaluate`."),
+              file=sys.stderr)
     return result
 
 

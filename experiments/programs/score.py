@@ -54,9 +54,10 @@ def main(model: str, trajectories: Path, output: Path, *, part: str | None = Non
     table = verifier.score(encoded, batch_tokens=batch_tokens, show=show)
     write_score_table(output, table)
     unfit = unfit_counts(encoded)
+    words = "; ".join(f"{of}: {many:,}" for of, many in unfit.items())
     cut = cut_words(cut_counts(encoded))
     print(f"{output}: {len(table):,} attempts (part: {part})" + (f", {cut}" if cut else "")
-          + (f", {sum(unfit.values())} do not fit the context ({unfit})" if unfit else ""))
+          + (f", {sum(unfit.values())} do not fit the context ({words})" if unfit else ""))
     if per_turn:
         from rmlab.verifiers.per_turn import score_turns, turns_path, write_turn_scores
 

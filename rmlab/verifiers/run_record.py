@@ -96,12 +96,14 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
         f"{name}: {took.steps} steps, {took.tokens:,} tokens{resumed} in {took.seconds:.1f} s ({speed:,.0f} tokens/s)",
         f"  AUC within task {_number(report['auc_within_task'])} [{_number(low)}, {_number(high)}], "
         f"pooled {_number(report['auc_pooled'])}, ECE {_number(report['ece_width_10'])}",
+        *(["  no task that is judged has a resolved and an unresolved attempt with a score: AUC within task is not defined"]
+          if report["auc_within_task"] is None else []),
         f"  pass@1 {_number(report['pass_at_k']['1'])}, RM@{most} {_number(report['rm_at_k'][most])}, "
         f"pass@{most} {_number(report['pass_at_k'][most])}",
         *(f"  {baseline}: AUC within task {_number(found.get('auc_within_task'))}, RM@{most} {_number(found['rm_at_k'].get(most))}"
           for baseline, found in baselines.items() if found.get("rm_at_k")),
         *([f"  of the attempts judged, {cut}"] if cut else []),
-        f"  MLflow run {run_id}",
+        f"  MLflow run {run_id}: `rmlab runs list` and `rmlab ui` show it",
     ])
 
 
