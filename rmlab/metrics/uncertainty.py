@@ -13,7 +13,7 @@ from rmlab.metrics.resampled import Part, Values
 from rmlab.metrics.table import Floats
 
 BASIC = {"ece_width_10", "ece_width_15", "ece_mass_10", "ece_debiased", "ece_prior_corrected", "ece_confidence", "mce"}
-UNCUT = {"ece_debiased"}  # may be negative
+UNCUT = {"ece_debiased"}  # may be negative; the others lie between 0 and 1
 WEIGHTS_AT_ONCE = 1 << 21  # weights held in memory at once
 
 
@@ -42,4 +42,4 @@ def interval(name: str, estimate: float, value_R: Floats, *, difference: bool = 
     if name not in BASIC:
         return low, high
     low, high = 2 * estimate - high, 2 * estimate - low
-    return (low, high) if difference or name in UNCUT else (max(low, 0.0), max(high, 0.0))
+    return (low, high) if difference or name in UNCUT else (min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0))
