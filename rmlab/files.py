@@ -1,6 +1,7 @@
 """Writes that are either whole or absent: a kill at any moment leaves the old file or the new one, never half of it."""
 
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,8 +28,10 @@ def atomic_path(path: Path) -> Iterator[Path]:
         with temporary.open("rb+") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError as error:
-        raise _unwritable(path, error) from error
+    except Exception as error:
+        if (refused := _refused(error)) is None:
+            raise
+        raise _unwritable(path, refused) from error
     finally:
         with suppress(OSError):  # a place that cannot be written holds nothing to remove
             temporary.unlink(missing_ok=True)
@@ -63,8 +66,10 @@ def atomic_folder(path: Path, known_by: Sequence[str] = ()) -> Iterator[Path]:
             shutil.rmtree(old)
         else:
             temporary.rename(path)
-    except OSError as error:
-        raise _unwritable(path, error) from error
+    except Exception as error:
+        if (refused := _refused(error)) is None:
+            raise
+        raise _unwritable(path, refused) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
@@ -98,6 +103,14 @@ def check_output(path: Path, inputs: Iterable[Path] = ()) -> None:
         raise RmlabError(f"{path} cannot be written: {folder} is no folder. Choose another place.")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise RmlabError(f"{path} cannot be written: {folder} is read-only. Choose another place or mend its rights.")
+
+
+def _refused(error: Exception) -> OSError | None:
+    """What the machine refused: an OSError, or one that a writer in Rust (weights, tokenizers) tells in its own words."""
+    if isinstance(error, OSError):
+        return error
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return OSError(int(found[1]), os.strerror(int(found[1]))) if found else None
 
 
 def _unwritable(path: Path, error: OSError) -> RmlabError:

@@ -5,6 +5,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from rmlab.errors import RmlabError, UsageError
@@ -101,3 +102,12 @@ def test_a_file_to_write_is_not_one_that_is_read(tmp_path):
     for path, words in ((tmp_path, "it is a folder"), (table / "below.html", "table.csv is no folder")):
         with pytest.raises(RmlabError, match=words):
             check_output(path)
+
+
+def test_a_writer_in_rust_that_the_machine_refuses_is_the_same_error(tmp_path):
+    from safetensors.numpy import save_file
+
+    for writing in (atomic_folder, atomic_path):
+        with pytest.raises(RmlabError, match="model cannot be written: No such file or directory"), writing(tmp_path / "model"):
+            save_file({"weights": np.zeros(10)}, str(tmp_path / "nowhere" / "weights"))
+    assert not list(tmp_path.iterdir())

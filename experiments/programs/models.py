@@ -41,6 +41,8 @@ def pack(name: str, out: Path, vocabulary: int | None, corpus: Sequence[Path], w
     from rmlab.models.gguf_parts import pack as pack_parts
 
     _known(name)
+    if not 0 < part_mb < float("inf"):
+        raise UsageError(f"--part-mb {part_mb:g}: it is a number of megabytes above 0")
     check_folder(out, (INDEX,))
     llama, record = the_model(vocabulary, corpus, wheel)
     files = pack_parts(llama, out, part_mb, record)
