@@ -70,7 +70,8 @@ def panel(top: Any, bottom: Any, cells: list[Cell], level: str, arm: str, rows: 
         label="verifier",
     )
     ece = float(np.mean([c.report["ece_width_10"] for c in cells]))
-    top.text(0.97, 0.04, f"ECE {ece:.3f}", transform=top.transAxes, ha="right", fontsize=7)
+    top.text(0.97, 0.04, f"ECE {ece:.3f}", transform=top.transAxes, ha="right", fontsize=7,
+             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5})
     top.set(xlim=(0, 1), ylim=(0, 1))
     bottom.bar((np.arange(BINS) + 0.5) / BINS, count, width=0.9 / BINS, color="0.7")
     rows += [
