@@ -19,7 +19,7 @@ def show(plan: Any, store: "Store", found: "Sequence[TrackedRun]") -> bool:
     plan: of `rmlab sweep`. A summary that was made from the same runs stays as it is.
     """
     from analysis.policies import policy_runs
-    from rmlab.tracking.ui import address_hint
+    from rmlab.tracking.ui import address_hint, ui_command
 
     policies = policy_runs(found)
     if not policies:
@@ -30,7 +30,7 @@ def show(plan: Any, store: "Store", found: "Sequence[TrackedRun]") -> bool:
     print(f"\n{plan.spec.question}\n\n{text}\nfigures and table:")
     for path in paths:
         print(f"  {path}")
-    print(f"look at the runs:\n  rmlab ui\n  {address_hint(store, plan.spec.name)}")
+    print(f"look at the runs:\n  {ui_command()}\n  {address_hint(store, plan.spec.name)}")
     return True
 
 

@@ -205,7 +205,7 @@ def show_results(plan: Plan, store: Store) -> None:
     """Writes the summary run and the figures of what is finished, and names them."""
     from analysis.tracked import group_runs
     from rmlab.tracking.query import runs
-    from rmlab.tracking.ui import address_hint
+    from rmlab.tracking.ui import address_hint, ui_command
 
     spec = plan.spec
     found = runs(store, None, {"sweep": spec.name, "preset": spec.preset,
@@ -221,7 +221,7 @@ def show_results(plan: Plan, store: Store) -> None:
     for path in figures:
         print(f"  {path}")
     print(f"table:\n  {groups[0].folder(runs_folder() / 'figures') / 'table.csv'}")
-    print(f"look at the runs:\n  rmlab ui\n  {address_hint(store, spec.name)}")
+    print(f"look at the runs:\n  {ui_command()}\n  {address_hint(store, spec.name)}")
 
 
 def summarise(plan: Plan, store: Store, group: "SweepRuns", found: "Sequence[TrackedRun]") -> tuple[list[Path], str]:

@@ -1,6 +1,7 @@
 """The MLflow UI over a store, on this machine only, opened as model training."""
 
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 from rmlab.errors import RmlabError, UsageError
 from rmlab.tracking.heads import run_heads
@@ -25,6 +27,12 @@ def experiment_address(base: str, experiment_id: str | None, view: str | None = 
     address = f"{base}/#/experiments/{experiment_id}/runs?workflowType=machine_learning"
     charts = "&compareRunsMode=CHART" if view == CURVES else ""
     return f"{address}{charts}&viewStateShareKey={view}" if view else address
+
+
+def ui_command() -> str:
+    """What to type for the UI: `rmlab ui`, with the path that rmlab was called by where the search path has no rmlab."""
+    called = sys.argv[0]
+    return f"{called} ui" if Path(called).name == "rmlab" and shutil.which("rmlab") is None else "rmlab ui"
 
 
 def address_hint(store: Store, experiment: str) -> str:
