@@ -112,8 +112,9 @@ class _PlainLines:
         self.last = now
         rate = self.done / (now - self.start)
         left = (self.total - self.done) / rate if rate else float("inf")
+        share, left = f"{self.done:,.0f}/{self.total:,.0f} {self.unit}", max(left, 0.0)
         print(
-            f"{self.title}: {self.done:,.0f}/{self.total:,.0f} {self.unit}, {speed(rate, self.unit)}, {max(left, 0.0):.0f} s left {note}".rstrip(),
+            f"{self.title}: {share}, {speed(rate, self.unit)}, {left:.0f} s left {note}".rstrip(),
             file=sys.stderr,
             flush=True,
         )
