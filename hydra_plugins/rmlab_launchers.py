@@ -6,6 +6,7 @@ get free and says at once what becomes of each. Nothing heavy is imported here.
 
 from abc import abstractmethod
 from collections.abc import Sequence
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from hydra.core.utils import JobReturn, JobStatus
@@ -48,14 +49,15 @@ class OwnLauncher(Launcher):
             jobs.append(Job(name, program, "run", (plain,), runs_folder() / "logs" / f"{self.config.hydra.job.name}-{number}.log"))  # type: ignore[arg-type]
         returns = {job.name: JobReturn(overrides=list(o), status=JobStatus.UNKNOWN) for job, o in zip(jobs, job_overrides, strict=True)}
         launcher = self.cells_launcher(composed)
-        for event in launcher.run(Jobs(jobs), getattr(load_program(program), "PRELOAD", HEAVY)):
-            if event is None or event.state in ("started", "progress"):
-                continue
-            print(f"{event.job.name}: {event.state} {event.trace or event.error}", flush=True)
-            returned = returns[event.job.name]
-            finished = event.state == "finished"
-            returned.status = JobStatus.COMPLETED if finished else JobStatus.FAILED
-            returned.return_value = event.result if finished else RuntimeError(event.error)
+        with closing(launcher.run(Jobs(jobs), getattr(load_program(program), "PRELOAD", HEAVY))) as events:
+            for event in events:
+                if event is None or event.state in ("started", "progress"):
+                    continue
+                print(f"{event.job.name}: {event.state} {event.trace or event.error}", flush=True)
+                returned = returns[event.job.name]
+                finished = event.state == "finished"
+                returned.status = JobStatus.COMPLETED if finished else JobStatus.FAILED
+                returned.return_value = event.result if finished else RuntimeError(event.error)
         return [returns[job.name] for job in jobs]
 
 

@@ -8,12 +8,15 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
 
 import psutil
 import pytest
 
+from rmlab.ablation.launching import Event, Supply
+from rmlab.ablation.running import SweepUnderWay, run_cells
+from rmlab.configuration import load_program
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.heads import cell_runs
 from rmlab.tracking.query import runs
@@ -208,6 +211,30 @@ def test_a_cell_that_became_another_run_since_the_plan_does_not_start(where: Pat
     code, _, err = sweep(*arguments)
     assert code == 0, err
     assert sorted(word for word, _ in ledger(where)) == ["end", "end", "prepared", "start", "start"]
+
+
+def test_whoever_is_interrupted_ends_the_cells_before_it_says_so(where: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ended = []
+
+    class Endless:
+        def run(self, supply: Supply, preload: Sequence[str]) -> Generator[Event | None]:
+            try:
+                while True:
+                    yield None
+            finally:
+                ended.append("cells")
+
+    def interrupted(under_way: SweepUnderWay, event: Event | None) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SweepUnderWay, "take", interrupted)
+    plan = load_program("sweep").make_plan(TOY, ["preset=one_arm"], "rmlab sweep")
+    try:
+        run_cells(plan.cells, Store.open(), Endless())
+    except KeyboardInterrupt as error:  # its traceback keeps what was under way from being collected
+        assert error.__traceback__ is not None
+        assert ended == ["cells"]
+    assert ended == ["cells"]
 
 
 def test_two_launches_of_one_sweep(where: Path) -> None:

@@ -5,7 +5,7 @@ A launcher runs jobs, each in a process of its own, somewhere: on this machine (
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -102,7 +102,7 @@ class Jobs:
 class Launcher(Protocol):
     """Runs what a supply gives."""
 
-    def run(self, supply: Supply, preload: Sequence[str]) -> Iterator[Event | None]:
+    def run(self, supply: Supply, preload: Sequence[str]) -> Generator[Event | None]:
         """Yields what happens, None at every quiet moment; returns when nothing runs and the supply is closed.
 
         preload: modules that the program needs, for launchers that can import them once for all. When the generator is closed

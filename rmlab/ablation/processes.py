@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
@@ -53,7 +53,7 @@ class LocalLauncher:
     gpus: Gpus | None = None
     tick_seconds: float = 0.5
 
-    def run(self, supply: Supply, preload: Sequence[str]) -> Iterator[Event | None]:
+    def run(self, supply: Supply, preload: Sequence[str]) -> Generator[Event | None]:
         """As `Launcher.run`. A fork server that was not started before (`start_fork_server`) imports `preload` and reads nothing."""
         context = multiprocessing.get_context("forkserver")
         start_fork_server(preload)

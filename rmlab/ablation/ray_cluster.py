@@ -5,7 +5,7 @@ a database). Ray is an extra of its own (`pip install -e .[ray]`): it is large, 
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,7 +28,7 @@ class RayLauncher:
     more: Mapping[str, Any] = field(default_factory=dict)
     poll_seconds: float = 1.0
 
-    def run(self, supply: Supply, preload: Sequence[str]) -> Iterator[Event | None]:
+    def run(self, supply: Supply, preload: Sequence[str]) -> Generator[Event | None]:
         """As `Launcher.run`. Raises RmlabError where Ray is missing or no cluster answers."""
         try:
             import ray  # type: ignore[import-not-found,unused-ignore]

@@ -9,6 +9,7 @@ import random
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Literal
 
@@ -78,8 +79,9 @@ def run_cells(
             sweep.waiting.extend(sorted(missing, key=lambda key: _cost(sweep.of_hash[key][0]), reverse=True))
             preload = getattr(load_program(cells[0].sweep.program), "PRELOAD", HEAVY)
             prepare([sweep.of_hash[key][0] for key in sweep.waiting], board, preload)
-            for event in launcher.run(sweep, preload):
-                sweep.take(event)
+            with closing(launcher.run(sweep, preload)) as events:  # whoever is interrupted ends the cells before it says so
+                for event in events:
+                    sweep.take(event)
         left = [c.name for key in missing if key not in sweep.settled for c in sweep.of_hash[key]]
     return Outcome(sweep.ran, sweep.failed, left, sweep.paused)
 

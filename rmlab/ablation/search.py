@@ -7,6 +7,7 @@ or elsewhere, are answered from the finished run. The values of a trial are mean
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
 from omegaconf import open_dict
@@ -42,8 +43,9 @@ def run_search(templates: Sequence[Cell], overrides: Sequence[str], study: Study
         search = _Search(store, templates, overrides, board, watch, study, retry_failed)
         preload = getattr(load_program(sweep.program), "PRELOAD", HEAVY)
         prepare(templates, board, preload)
-        for event in launcher.run(search, preload):
-            search.take(event)
+        with closing(launcher.run(search, preload)) as events:
+            for event in events:
+                search.take(event)
 
 
 class _Search(SweepUnderWay):

@@ -6,7 +6,7 @@ the clone and the environment at the same path, and a tracking store that all re
 
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,7 +39,7 @@ class SlurmLauncher:
     more: Mapping[str, Any] = field(default_factory=dict)
     poll_seconds: float = 5.0
 
-    def run(self, supply: Supply, preload: Sequence[str]) -> Iterator[Event | None]:
+    def run(self, supply: Supply, preload: Sequence[str]) -> Generator[Event | None]:
         """As `Launcher.run`. Raises RmlabError where submitit or Slurm is missing or refuses a job."""
         executor = self._executor()
         running: dict[Any, tuple[Job, float]] = {}

@@ -6,7 +6,7 @@ by an environment variable that Hydra sets there (`hydra.job.env_set`); its conf
 
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ class ThroughHydra:
     hydra: Any
     batch: int | None = None
 
-    def run(self, supply: Supply, preload: Sequence[str]) -> Iterator[Event | None]:
+    def run(self, supply: Supply, preload: Sequence[str]) -> Generator[Event | None]:
         """As `Launcher.run`; what a cell says is heard when its batch is done."""
         number = 0
         while supply.is_open():
