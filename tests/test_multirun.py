@@ -115,7 +115,7 @@ def test_wrong_use_is_one_line_and_starts_nothing(where: Path, arguments: list[s
 def test_a_launcher_that_has_no_such_setting(where: Path) -> None:
     code, _, err = rmlab("sweep", str(TOY / "toy_scale.yaml"), "hydra.launcher.worker=2")
     assert (code, err.strip().splitlines()[-1]) == (2, "rmlab: hydra.launcher.worker=2: launcher local has no 'worker' (did you mean "
-                                                       "workers?); it has _target_, workers")
+                                                       "workers?); it has _target_, workers, cells_per_gpu")
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in (REPOSITORY / "conf" / "hydra" / "launcher").glob("*.yaml")))
