@@ -229,11 +229,9 @@ def test_whoever_is_interrupted_ends_the_cells_before_it_says_so(where: Path, mo
 
     monkeypatch.setattr(SweepUnderWay, "take", interrupted)
     plan = load_program("sweep").make_plan(TOY, ["preset=one_arm"], "rmlab sweep")
-    try:
+    with pytest.raises(KeyboardInterrupt) as caught:
         run_cells(plan.cells, Store.open(), Endless())
-    except KeyboardInterrupt as error:  # its traceback keeps what was under way from being collected
-        assert error.__traceback__ is not None
-        assert ended == ["cells"]
+    assert caught.value.__traceback__ is not None, "it keeps what was under way from being collected"
     assert ended == ["cells"]
 
 
