@@ -10,6 +10,8 @@ preload         what a fork server imports
 
 generation       slots: which token comes next in many conversations that start, stop and read at different times
 generation_cache the static cache of keys and values that slots read
+decoder_layers   the layers around it, in few kernels
+captured_reads   readings of a few tokens as CUDA graphs
 lora, lora_config   adapters (peft): what is trained by a few per cent of the weights, and travels
 gguf_llama       a Llama in GGUF as a transformers model
 gguf_tokenizer   its tokenizer, and a vocabulary that is cut to a corpus

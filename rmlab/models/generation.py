@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rmlab.models.captured_reads import CapturedReads
 from rmlab.models.generation_cache import SPAN, CachedDecoder, spanned
 from rmlab.models.lora import has_adapters, merged_weights, plain_model
 
@@ -37,7 +38,8 @@ class SlotDecoder:
         else:
             self.acting = empty_like(model, self.device, dtype)
             self.refresh()
-        self.cached = CachedDecoder(self.acting, slots, capacity)
+        self.cached = CachedDecoder(self.acting, slots, capacity, joined=self.acting is not model and self.device.type == "cuda")
+        self.read = CapturedReads(self.cached).read if graphs else self.cached.read
         self.ids_BS = torch.zeros((slots, capacity + 1), dtype=torch.int64, device=self.device)
         self.logprob_BS = torch.zeros((slots, capacity + 1), device=self.device)
         self.uniform_BS = torch.zeros((slots, capacity + 1), device=self.device)
@@ -60,11 +62,22 @@ class SlotDecoder:
 
     @torch.inference_mode()
     def put(self, slot_N: Sequence[int], known_N: Sequence[Sequence[int]], uniform_NS: Sequence[NDArray[np.float32]]) -> None:
-        """Opens conversations in slots with the random numbers of each (one a position). known: tokens of the prompt."""
+        """Opens conversations in slots with the random numbers of each (one a position). known: tokens of the prompt.
+
+        What is the same in several (attempts at one task) is read once and copied.
+        """
         rows = torch.tensor(slot_N, device=self.device)
         self.uniform_BS[rows] = torch.from_numpy(np.stack(uniform_NS)).to(self.device)
         self.position_B[rows] = 0
-        self.tell(slot_N, [0] * len(slot_N), known_N)
+        firsts: dict[tuple[int, ...], int] = {}
+        first_N = [firsts.setdefault(tuple(known), n) for n, known in enumerate(known_N)]
+        read = list(firsts.values())
+        self.tell([slot_N[n] for n in read], [0] * len(read), [known_N[n] for n in read])
+        copied = [n for n, first in enumerate(first_N) if first != n]
+        if copied:
+            of, to = (torch.tensor([slot_N[n] for n in which], device=self.device) for which in ([first_N[n] for n in copied], copied))
+            self.ids_BS[to], self.position_B[to] = self.ids_BS[of], self.position_B[of]
+            self.cached.copy(of, to, max(len(known_N[n]) for n in copied))
 
     @torch.inference_mode()
     def tell(self, slot_N: Sequence[int], end_N: Sequence[int], told_N: Sequence[Sequence[int]]) -> None:
@@ -86,7 +99,7 @@ class SlotDecoder:
             return
         column_NT = (start_N[:, None] + torch.arange(width, device=self.device)).clamp(max=self.capacity)
         span = spanned(max(end + len(told) for end, told in zip(end_N, told_N, strict=True)))
-        self.cached.read(self.ids_BS[rows].gather(1, column_NT), rows, start_N, total_N - 1 - start_N, span)
+        self.read(self.ids_BS[rows].gather(1, column_NT), rows, start_N, total_N - 1 - start_N, span)
 
     @torch.inference_mode()
     def ask(self, slot_N: Sequence[int], last_N: Sequence[int], temperature_N: Sequence[float]) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch.nn.functional import scaled_dot_product_attention
 
 from rmlab.errors import DataError, UsageError
+from rmlab.models.decoder_layers import DecoderLayer, rotation
 from rmlab.models.last_position import float_logits
 
 SUPPORTED = ("Qwen3Model", "LlamaModel")
@@ -19,12 +20,12 @@ SPAN = 64  # positions that are looked at are a multiple of this: few shapes, an
 class CachedDecoder:
     """The decoder of `model` with room for `slots` conversations of `capacity` tokens.
 
-    model: a causal language model whose weights lie on the device and in the arithmetic that it shall act with. At least one
-    position more than `capacity` is there, for padding to be written to. Raises DataError for an architecture whose attention is another
-    one, UsageError where the model has fewer positions.
+    model: a causal language model whose weights lie on the device and in the arithmetic that it shall act with. joined: see
+    `DecoderLayer`; for a copy alone. At least one position more than `capacity` is there, for padding to be written to. Raises
+    DataError for an architecture whose attention is another one, UsageError where the model has fewer positions.
     """
 
-    def __init__(self, model: Any, slots: int, capacity: int):
+    def __init__(self, model: Any, slots: int, capacity: int, joined: bool = False):
         decoder, config = model.get_decoder(), model.config
         full = set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
         if type(decoder).__name__ not in SUPPORTED or not full:
@@ -44,13 +45,15 @@ class CachedDecoder:
         position_1S = torch.arange(self.positions, device=weight.device)[None]
         with torch.no_grad():
             cosine_1SD, sine_1SD = decoder.rotary_emb(weight[:1][None].float(), position_1S)
-        self.cosine_SD, self.sine_SD = cosine_1SD[0].contiguous(), sine_1SD[0].contiguous()
+        self.cosine_SD, self.sine_SD = rotation(cosine_1SD[0].contiguous(), sine_1SD[0])
+        self.layers = [DecoderLayer(layer, joined) for layer in decoder.layers]
         self.position_S = position_1S[0]
 
     def read(self, ids_NT: torch.Tensor, row_N: torch.Tensor, start_N: torch.Tensor, length_N: torch.Tensor, span: int) -> None:
         """Reads length_N tokens in each of the slots row_N from position start_N on. ids_NT is right-padded.
 
-        span: positions that are looked at, at least the largest start + length (`spanned`).
+        span: positions that are looked at, at least the largest start + length (`spanned`). Shapes alone decide what is
+        computed, so that a CUDA graph can hold it; a row of length 0 changes nothing that is ever looked at.
         """
         offset_T = torch.arange(ids_NT.shape[1], device=ids_NT.device)
         position_NT = (start_N[:, None] + offset_T).masked_fill(offset_T >= length_N[:, None], self.capacity)  # padding: the spare position
@@ -58,17 +61,16 @@ class CachedDecoder:
         seen_N1RS = (self.position_S[:span] <= position_NT[:, None, :, None]).repeat(1, 1, self.groups, 1)
         hidden_NTH = self.decoder.embed_tokens(ids_NT)
         cosine, sine = self.cosine_SD[position_NT][:, :, None], self.sine_SD[position_NT][:, :, None]
-        for number, layer in enumerate(self.decoder.layers):
-            query_NTQD, key_NTKD, value_NTKD = self._projected(layer, hidden_NTH, cosine, sine)
-            keys_BKSD, values_BKSD = self.keys_LBKSD[number], self.values_LBKSD[number]
-            keys_BKSD[row_N[:, None], :, position_NT] = key_NTKD
-            values_BKSD[row_N[:, None], :, position_NT] = value_NTKD
+        place = self._places(row_N[:, None], position_NT)
+        for number, layer in enumerate(self.layers):
+            query_NTQD, key_NTKD, value_NTKD = layer.projected(hidden_NTH, cosine, sine)
+            keys_BKSD, values_BKSD = self._written(number, place, key_NTKD, value_NTKD)
             # as in `step`: the query heads of one key head are rows of one product
             query_NKRD = query_NTQD.view(rows, width, self.kv_heads, self.groups, -1).permute(0, 2, 3, 1, 4).flatten(2, 3)
             mixed_NKRD = scaled_dot_product_attention(query_NKRD, keys_BKSD[row_N, :, :span], values_BKSD[row_N, :, :span],
-                                                      attn_mask=seen_N1RS, scale=layer.self_attn.scaling)
+                                                      attn_mask=seen_N1RS, scale=layer.scaling)
             mixed_NTKGD = mixed_NKRD.reshape(rows, self.kv_heads, self.groups, width, -1).permute(0, 3, 1, 2, 4)
-            hidden_NTH = self._finished(layer, hidden_NTH, mixed_NTKGD.flatten(2))
+            hidden_NTH = layer.finished(hidden_NTH, mixed_NTKGD.flatten(2))
 
     def step(self, ids_W: torch.Tensor, position_W: torch.Tensor, span: int) -> torch.Tensor:
         """Reads one token in each of the first W slots, at position_W, and returns the logits_WV (float32) of the next.
@@ -76,47 +78,41 @@ class CachedDecoder:
         Shapes alone decide what is computed, so that a CUDA graph can hold it. span: as in `read`.
         """
         width = len(ids_W)
-        row_W = torch.arange(width, device=ids_W.device)
         unseen_W11S = (self.position_S[:span] > position_W[:, None])[:, None, None]
         hidden_W1H = self.decoder.embed_tokens(ids_W[:, None])
         cosine, sine = self.cosine_SD[position_W][:, None, None], self.sine_SD[position_W][:, None, None]
-        for number, layer in enumerate(self.decoder.layers):
-            query_W1QD, key_W1KD, value_W1KD = self._projected(layer, hidden_W1H, cosine, sine)
-            keys_BKSD, values_BKSD = self.keys_LBKSD[number], self.values_LBKSD[number]
-            keys_BKSD[row_W, :, position_W] = key_W1KD[:, 0]
-            values_BKSD[row_W, :, position_W] = value_W1KD[:, 0]
+        place = self._places(torch.arange(width, device=ids_W.device), position_W)
+        for number, layer in enumerate(self.layers):
+            query_W1QD, key_W1KD, value_W1KD = layer.projected(hidden_W1H, cosine, sine)
+            keys_BKSD, values_BKSD = self._written(number, place, key_W1KD, value_W1KD)
             # the query heads of one key head are the rows of one product: keys are read once, not once a query head
-            query_WKGD = query_W1QD.view(width, self.kv_heads, self.groups, self.head_dim) * layer.self_attn.scaling
-            score_WKGS = (query_WKGD @ keys_BKSD[:width, :, :span].transpose(2, 3)).float()
-            share_WKGS = score_WKGS.masked_fill(unseen_W11S, float("-inf")).softmax(-1).to(query_WKGD.dtype)
+            query_WKGD = query_W1QD.view(width, self.kv_heads, self.groups, self.head_dim)
+            score_WKGS = (query_WKGD * layer.scaling) @ keys_BKSD[:width, :, :span].transpose(2, 3)
+            share_WKGS = score_WKGS.masked_fill_(unseen_W11S, float("-inf")).softmax(-1, dtype=torch.float32).to(query_WKGD.dtype)
             mixed_WKGD = share_WKGS @ values_BKSD[:width, :, :span]
-            hidden_W1H = self._finished(layer, hidden_W1H, mixed_WKGD.flatten(1)[:, None])
+            hidden_W1H = layer.finished(hidden_W1H, mixed_WKGD.flatten(1)[:, None])
         return float_logits(self.model, self.decoder.norm(hidden_W1H)[:, 0])
 
-    def _projected(self, layer: Any, hidden_BTH: torch.Tensor, cosine: torch.Tensor,
-                   sine: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Rotated queries and keys, and values, as (rows, tokens, heads, size)."""
-        attention = layer.self_attn
-        normed_BTH = layer.input_layernorm(hidden_BTH)
-        shape = (*hidden_BTH.shape[:2], -1, self.head_dim)
-        query, key = attention.q_proj(normed_BTH).view(shape), attention.k_proj(normed_BTH).view(shape)
-        if hasattr(attention, "q_norm"):  # Qwen3
-            query, key = attention.q_norm(query), attention.k_norm(key)
-        return _rotated(query, cosine, sine), _rotated(key, cosine, sine), attention.v_proj(normed_BTH).view(shape)
+    def copy(self, from_N: torch.Tensor, to_N: torch.Tensor, span: int) -> None:
+        """Slots to_N hold from here on what slots from_N hold at their first `span` positions."""
+        for cache_LBKSD in (self.keys_LBKSD, self.values_LBKSD):
+            for cache_BKSD in cache_LBKSD:
+                cache_BKSD[to_N, :, :span] = cache_BKSD[from_N, :, :span]
 
-    @staticmethod
-    def _finished(layer: Any, hidden_BTH: torch.Tensor, mixed_BTA: torch.Tensor) -> torch.Tensor:
-        """The layer's output, given what attention mixed (heads side by side)."""
-        hidden_BTH = hidden_BTH + layer.self_attn.o_proj(mixed_BTA)
-        output_BTH: torch.Tensor = hidden_BTH + layer.mlp(layer.post_attention_layernorm(hidden_BTH))
-        return output_BTH
+    def _places(self, row: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        """Where the keys of all heads of each (row, position) stand among all of a layer, flat, heads innermost."""
+        head_K = torch.arange(self.kv_heads, device=row.device)
+        place_RK: torch.Tensor = (row[..., None] * self.kv_heads + head_K) * self.positions + position[..., None]
+        return place_RK.flatten()
+
+    def _written(self, number: int, place: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The layer's keys_BKSD and values_BKSD with these in their places."""
+        keys_BKSD, values_BKSD = self.keys_LBKSD[number], self.values_LBKSD[number]
+        keys_BKSD.view(-1, self.head_dim).index_copy_(0, place, key.reshape(-1, self.head_dim))
+        values_BKSD.view(-1, self.head_dim).index_copy_(0, place, value.reshape(-1, self.head_dim))
+        return keys_BKSD, values_BKSD
 
 
 def spanned(positions: int, unit: int = SPAN) -> int:
     """As many positions, rounded up to what is looked at together."""
     return -(-positions // unit) * unit
-
-
-def _rotated(states_BTKD: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
-    first, second = states_BTKD.chunk(2, dim=-1)
-    return (states_BTKD * cosine + torch.cat([-second, first], dim=-1) * sine).to(states_BTKD.dtype)  # turned in float32

@@ -32,7 +32,7 @@ from rmlab.progress import Advance
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 BATCHES = 4  # of programs that run beside decoding, each begun with all that needed one then
 WAITING_SHARE = 8  # without overlap programs run when one slot in so many waits
-GATHERED = 4  # on a GPU conversations are read when one in so many waits for it: a reading costs its launches, whatever its size
+GATHERED = 8  # on a GPU conversations are read when one in so many waits for it: few large readings cost less than many small ones
 
 
 @dataclass
