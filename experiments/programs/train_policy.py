@@ -157,17 +157,23 @@ def the_base(settings: TrainPolicyConfig) -> "tuple[Any, Tokenizer]":
 
 
 def corpus_repairs(settings: TrainPolicyConfig) -> list[str]:
-    """Repairs drawn from the functions of the corpus, none of them a near copy of a held-out function."""
+    """Repairs drawn from the functions of the corpus, none of them a near copy of a held-out function; kept in the cache folder."""
     if not settings.repairs.each:
         return []
-    from rmlab.policies.demonstrations_repairs import drawn_repairs
+    from rmlab.policies.demonstrations_repairs import drawn_repairs, kept_repairs
     from rmlab.pretraining.corpus import Kind, read_corpus
     from rmlab.pretraining.near_copies import held_out_functions
 
-    codes = [document.text for document in read_corpus(Path(settings.repairs.corpus)).of(Kind.code)]
     tasks, _ = read_tasks(Path(settings.tasks))
-    with progress("repairs", len(codes), "functions", settings.runtime.progress) as advance:
-        return drawn_repairs(codes, held_out_functions(tasks), settings.repairs.each, settings.seed, settings.workers, advance)
+    held_out, corpus = held_out_functions(tasks), Path(settings.repairs.corpus)
+    each, seed = settings.repairs.each, settings.seed
+
+    def draw() -> list[str]:
+        codes = [document.text for document in read_corpus(corpus).of(Kind.code)]
+        with progress("repairs", len(codes), "functions", settings.runtime.progress) as advance:
+            return drawn_repairs(codes, held_out, each, seed, settings.workers, advance)
+
+    return kept_repairs(runs_folder() / "cache", fingerprint([file_fingerprint(corpus), sorted(held_out), each, seed]), draw)
 
 
 def material(pools: Sequence[TrajectorySet], texts: Sequence[str], tokenizer: "Tokenizer",
@@ -180,11 +186,13 @@ def material(pools: Sequence[TrajectorySet], texts: Sequence[str], tokenizer: "T
     others = Counter(str(t.split) for pool in pools for t in pool.trajectories if t.split != "supervised")
     if not attempts:
         raise DataError(f"{', '.join(config.paths) or 'demonstrations.paths'}: no attempt of the supervised part is there to learn from")
-    attempts = sorted(attempts, key=lambda t: fingerprint([settings.seed, t.trajectory_id]))[: config.most]
-    found = lessons(attempts, prompt, config.capacity)
+    whole = [t for t in attempts if t.resolved and t.exit_status == "submitted"] if config.resolved_only else attempts
+    chosen = sorted(whole, key=lambda t: fingerprint([settings.seed, t.trajectory_id]))[: config.most]
+    found = lessons(chosen, prompt, config.capacity)
     repaired = repair_lessons(texts, prompt, config.capacity)
-    counts = {"attempts": len(attempts), "lessons": len(found.lessons), "actions": found.actions, "left_out": found.left_out,
-              "of_other_parts": dict(sorted(others.items())), "repairs": len(repaired), "repairs_too_long": len(texts) - len(repaired)}
+    counts = {"attempts": len(chosen), "not_resolved_and_submitted": len(attempts) - len(whole), "lessons": len(found.lessons),
+              "actions": found.actions, "left_out": found.left_out, "of_other_parts": dict(sorted(others.items())),
+              "repairs": len(repaired), "repairs_too_long": len(texts) - len(repaired)}
     print(f"demonstrations: {json.dumps(counts)}")
     return [*list(found.lessons) * config.repeat, *repaired], counts
 

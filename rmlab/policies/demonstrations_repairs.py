@@ -8,7 +8,13 @@ import random
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rmlab.errors import DataError
+from rmlab.files import atomic_path
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.operators import mutants
 from rmlab.models.tokenizer import IM_END, IM_START
@@ -17,6 +23,7 @@ from rmlab.pretraining.repairs import FEWEST_LINES, MOST_CHARACTERS, MOST_LINES
 from rmlab.verifiers.prompt import escape
 
 CHUNK = 256  # functions that a process takes at once
+SEMANTICS = 1  # bumped when the same functions and seed give other repairs: drawings that are kept are found by it
 
 _forbidden: NearCopies | None = None  # of this worker process
 
@@ -38,6 +45,21 @@ def drawn_repairs(codes: Iterable[str], held_out: Sequence[str], each: int, seed
             if done is not None:
                 done(len(chunk[0]))
     return found
+
+
+def kept_repairs(folder: Path, name: str, draw: Callable[[], list[str]]) -> list[str]:
+    """What `draw` gives, kept in a file of `folder`: drawing takes minutes of CPU time. name: of everything that it depends on."""
+    path = folder / f"repairs-{SEMANTICS}-{name}.parquet"
+    if path.is_file():
+        try:
+            found: list[str] = pq.read_table(path)["text"].to_pylist()
+        except (pa.ArrowInvalid, KeyError) as error:
+            raise DataError(f"{path}: damaged ({error}). Delete it: the repairs are drawn again then.") from error
+        return found
+    texts = draw()
+    with atomic_path(path) as temporary:
+        pq.write_table(pa.table({"text": pa.array(texts, pa.string())}), temporary, compression="zstd")
+    return texts
 
 
 def _know(held_out: Sequence[str]) -> None:

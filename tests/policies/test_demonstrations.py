@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from rmlab.errors import DataError
@@ -101,3 +103,22 @@ def test_drawn_repairs_mend_what_they_show_and_leave_near_copies_out() -> None:
         assert lines != other.split("\n")
         lines[int(number) - 1] = lines[int(number) - 1][: len(lines[int(number) - 1]) - len(lines[int(number) - 1].lstrip())] + right
         assert "\n".join(lines) == other
+
+
+def test_repairs_are_drawn_once_and_found_again(tmp_path: Path) -> None:
+    from rmlab.policies.demonstrations_repairs import kept_repairs
+
+    drawn: list[str] = []
+
+    def draw() -> list[str]:
+        drawn.append("drawn")
+        return ["<|im_start|>é\n", "two"]
+
+    for _ in range(2):
+        assert kept_repairs(tmp_path / "cache", "a", draw) == ["<|im_start|>é\n", "two"]
+    assert drawn == ["drawn"]
+    assert kept_repairs(tmp_path / "cache", "b", list) == []
+    (kept, _) = sorted((tmp_path / "cache").iterdir())
+    kept.write_bytes(b"half")
+    with pytest.raises(DataError, match="damaged"):
+        kept_repairs(tmp_path / "cache", "a", draw)
