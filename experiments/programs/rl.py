@@ -27,7 +27,7 @@ from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.microswe.episode import EnvironmentConfig
-from rmlab.microswe.loading import LoadedTasks, held_tasks
+from rmlab.microswe.loading import LoadedTasks, joined_tasks
 from rmlab.microswe.sandbox import Limits, Sandbox
 from rmlab.models.lora_config import LoraConfig
 from rmlab.paths import runs_folder
@@ -72,14 +72,15 @@ class RLRun:
     """Everything that makes one policy. start: a folder, a run or a cell. verifier: likewise; "" where nobody scores.
 
     With reward=execution a verifier pays nothing and is watched all the same. over_length: what becomes of an attempt that a
-    verifier cannot read whole. name: of the policy in its trajectories. keep_model: the trained policy becomes an artifact.
-    workers: of the sandbox.
+    verifier cannot read whole. more_tasks: files of tasks of the part rl alone, trained on too. name: of the policy in its
+    trajectories. keep_model: the trained policy becomes an artifact. workers: of the sandbox.
     """
 
     start: str = MISSING
     verifier: str = ""
     over_length: Unread = Unread.error
     tasks: str = MISSING
+    more_tasks: list[str] = field(default_factory=list)
     name: str = "policy"
     seed: int = 0
     workers: int = 2
@@ -115,7 +116,7 @@ def identity(config: DictConfig) -> Identity:
     """Both hashes of a run: its configuration, the tasks that hold here, and the content of the policy and verifiers that it names."""
     settings = _settings(config)  # what has no value is told first
     plain: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
-    for key in ("start", "tasks", "workers", "keep_model"):
+    for key in ("start", "tasks", "more_tasks", "workers", "keep_model"):
         plain.pop(key)
     plain["engine"] = {key: plain["engine"][key] for key in ("dtype", "capacity")}  # the rest is how it is laid out
     for key in ("max_minutes", "checkpoint_seconds"):
@@ -126,7 +127,7 @@ def identity(config: DictConfig) -> Identity:
     if config.verifier and settings.reward.calibration is not Calibration.none:  # what the calibration is fitted on pays too
         plain["calibrated_on"] = [file_fingerprint(find_model(name, "verifier.json", uri).beside(VALIDATION_SCORES))
                                   for name in [config.verifier, *config.reward.ensemble]]
-    return identify(plain, pool=held_tasks(Path(config.tasks), settings.workers).fingerprint,
+    return identify(plain, pool=joined_tasks(settings.tasks, settings.more_tasks, settings.workers).fingerprint,
                     tokenizer=_content(config.start, "config.json", uri), semantics={"rl": SEMANTICS},
                     factors=find_factors(config.tracking.factors))
 
@@ -150,7 +151,7 @@ def run(config: DictConfig) -> str:
     uri = settings.tracking.uri
     start = find_model(settings.start, "config.json", uri)
     judges = [find_model(name, "verifier.json", uri) for name in [settings.verifier, *settings.reward.ensemble] if name]
-    loaded = held_tasks(Path(settings.tasks), settings.workers)
+    loaded = joined_tasks(settings.tasks, settings.more_tasks, settings.workers)
     with (Sandbox(settings.workers, limits(settings.limits)) as sandbox,
           _tracked(settings, who, start, judges, loaded, str(sandbox.isolation)) as logger):
         logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
@@ -270,8 +271,8 @@ def _tracked(settings: RLRun, who: Identity, start: Reference, judges: Sequence[
                                  "learning_rate": settings.optimizer.learning_rate, "steps": settings.rl.steps,
                                  "algorithm": settings.algorithm.name.value})
     try:
-        logger.dataset(Path(settings.tasks).stem, loaded.fingerprint, "rl", {"path": Path(settings.tasks).name},
-                       {"tasks": len(loaded.part("rl"))})
+        names = ", ".join(Path(name).name for name in [settings.tasks, *settings.more_tasks])
+        logger.dataset(Path(settings.tasks).stem, loaded.fingerprint, "rl", {"path": names}, {"tasks": len(loaded.part("rl"))})
         yield logger
     except BaseException as error:
         logger.fail(error)

@@ -27,9 +27,9 @@ from rmlab.errors import DataError, UsageError
 from rmlab.files import MODEL, atomic_folder, check_folder, write_text
 from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
 from rmlab.microswe.episode import EnvironmentConfig
-from rmlab.microswe.loading import LoadedTasks, load_tasks
+from rmlab.microswe.loading import LoadedTasks, load_tasks, read_joined
 from rmlab.microswe.sandbox import Sandbox
-from rmlab.microswe.task import Task, read_tasks
+from rmlab.microswe.task import Task
 from rmlab.models.config import ModelConfig
 from rmlab.models.lora_config import LoraConfig
 from rmlab.models.pretrained import folder_identity
@@ -55,13 +55,14 @@ SHARD = "15MB"  # of the saved weights: files of this size travel
 
 @dataclass
 class TrainPolicyConfig:
-    """tasks, output: file and folder. workers: of the sandbox. compiled: the layers, by torch.compile. tracked: log to MLflow.
+    """tasks, output: file and folder. more_tasks: files of tasks of the part rl alone, whose functions are held out too.
 
-    snapshots: shares of training at which the model is kept too, measured and saved as OUTPUT-at-SHARE: weaker policies of
-    stated quality, for collections.
+    workers: of the sandbox. compiled: the layers, by torch.compile. tracked: log to MLflow. snapshots: shares of training at
+    which the model is kept too, measured and saved as OUTPUT-at-SHARE: weaker policies of stated quality, for collections.
     """
 
     tasks: str = MISSING
+    more_tasks: list[str] = field(default_factory=list)
     output: str = MISSING
     seed: int = 0
     workers: int = 2
@@ -137,6 +138,8 @@ def run(config: DictConfig, command: str = "rmlab warm-start") -> Path:
 def config_hash(config: DictConfig, pools: Sequence[TrajectorySet], tasks: str) -> str:
     """Of everything that can change the policy or what is measured of it. tasks: fingerprint of those that hold here."""
     plain: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+    if more := plain.pop("more_tasks"):  # a run without any keeps its hash
+        plain["more_tasks"] = [file_fingerprint(Path(name)) for name in more]
     for key in ("tasks", "output", "workers", "compiled", "tracked", "tracking", "runtime"):
         plain.pop(key)
     plain["engine"] = {key: plain["engine"][key] for key in ("dtype", "capacity")}  # the rest is how it is laid out
@@ -164,7 +167,7 @@ def corpus_repairs(settings: TrainPolicyConfig) -> list[str]:
     from rmlab.pretraining.corpus import Kind, read_corpus
     from rmlab.pretraining.near_copies import held_out_functions
 
-    tasks, _ = read_tasks(Path(settings.tasks))
+    tasks = read_joined(settings.tasks, settings.more_tasks)
     held_out, corpus = held_out_functions(tasks), Path(settings.repairs.corpus)
     each, seed = settings.repairs.each, settings.seed
 

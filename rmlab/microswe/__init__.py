@@ -10,6 +10,7 @@ guesses        arguments by the names and annotations of parameters, where there
 inputs         variations of known arguments, and the choice of those that tell most
 operators      all texts that are one small mistake away from a function's
 replacements   the mistakes that fit in place of one expression
+beside         what may be added to the part rl beside a file whose parts are final
 trial          running originals and mutants: are they deterministic, what do they give
 public_call    which failing call the issue shows, and how weak it is as evidence
 clusters       functions too alike to stand on both sides of a split

@@ -13,16 +13,18 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
 
-from rmlab.errors import DataError
+from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import fingerprint
+from rmlab.microswe.beside import ADDED, Beside, admitted, cluster_names, own_functions, read_beside
 from rmlab.microswe.clusters import clusters
-from rmlab.microswe.functions import SOURCES, Collection, collect_functions, versions
+from rmlab.microswe.functions import FIRST_SOURCES, Collection, collect_functions, versions
 from rmlab.microswe.parts import SHARES, deal
 from rmlab.microswe.public_call import Outputs, PublicCall, choose
 from rmlab.microswe.task import Task
-from rmlab.microswe.trial import Edit, Tested, all_edits, run_edits, tested_functions
+from rmlab.microswe.trial import Edit, Search, Tested, all_edits, run_edits, tested_functions
 from rmlab.microswe.turns import in_turns
 from rmlab.microswe.values import show
+from rmlab.paths import REPOSITORY
 from rmlab.trajectories.record import Part
 
 SCOPE_ERRORS = frozenset({"NameError", "UnboundLocalError"})
@@ -45,10 +47,14 @@ class BuildConfig:
     a family; most_of_a_function: tasks, at most `most_crashes` of them with an exception in the public call. two_bugs:
     share of tasks with two changed lines, at most. longest_call: characters of the call, what it should return and what
     it got. workers change the time only.
+
+    tried, most_guesses, every_kind: how long inputs are looked for (`rmlab.microswe.trial.Search`). beside: a tasks file, ""
+    for none: everything goes to the part `rl` then, what is alike to a function of another part of that file is left out, and
+    what is there is not repeated; `most_of_a_function` counts the tasks that are there.
     """
 
     seed: int = 0
-    sources: list[str] = field(default_factory=lambda: list(SOURCES))
+    sources: list[str] = field(default_factory=lambda: list(FIRST_SOURCES))
     withheld: str = "human_eval"
     public_call: PublicCallKind = PublicCallKind.weak
     least_share: float = 0.30
@@ -58,6 +64,10 @@ class BuildConfig:
     most_crashes: int = 2
     two_bugs: float = 0.10
     longest_call: int = 120
+    tried: int = 40
+    most_guesses: int = 10
+    every_kind: bool = False
+    beside: str = ""
     workers: int = 2
     progress: bool = True
 
@@ -93,25 +103,43 @@ class Built:
 
 
 def build(config: BuildConfig) -> Built:
-    """Builds the tasks from installed packages. Raises DataError where one is missing or nothing is left."""
-    built = build_from(collect_functions(tuple(config.sources), config.progress), config)
-    return Built(built.tasks, {**built.metadata, "versions": json.dumps(versions())})
+    """Builds the tasks from installed packages. Raises DataError where one is missing or nothing is left.
+
+    UsageError where a family is withheld in the file beside which they are to stand.
+    """
+    beside = read_beside(REPOSITORY / config.beside) if config.beside else None
+    if beside and beside.withheld in config.sources:
+        raise UsageError(f"sources: {beside.withheld} is withheld for evaluation in beside={config.beside}; leave it out")
+    built = build_from(collect_functions(tuple(config.sources), config.progress), config, beside)
+    return Built(built.tasks, {**built.metadata, "versions": json.dumps(versions(tuple(config.sources)))})
 
 
-def build_from(collection: Collection, config: BuildConfig) -> Built:
+def build_from(collection: Collection, config: BuildConfig, beside: Beside | None = None) -> Built:
     """Builds the tasks from functions that were collected before. Raises DataError where nothing is left."""
-    tested, left_out = tested_functions(collection, config.seed, config.workers, config.progress)
-    tested = _drawn_functions(tested, config)
+    search = Search(config.tried, config.most_guesses, config.every_kind)
+    tested, left_out = tested_functions(collection, config.seed, config.workers, config.progress, search)
+    if beside:
+        tested, alike = admitted(tested, beside)
+        for source, counts in alike.items():
+            left_out[source].update(counts)
+    tested = [*(own_functions(beside) if beside else []), *_drawn_functions(tested, config)]
     edits = all_edits(tested, config.seed, config.workers, config.progress)
     single = [bug for t in tested for bug in single_bugs(t, edits[t.function.function_id], config)]
-    double = _double_bugs(single, edits, config)
-    share = share_threshold([*single, *double], config)
-    kept = [bug for bug in [*single, *double] if bug.public.share >= share]
-    chosen = _capped(kept, config)
+    bugs = [*single, *_double_bugs(single, edits, config)]
+    if beside:
+        bugs = not_there(bugs, beside)
+    share = share_threshold(bugs, config, beside)
+    chosen = _capped([bug for bug in bugs if bug.public.share >= share], config, beside)
     if not chosen:
-        raise DataError(f"no task is left of {len(single)} bugs in {len(tested)} functions: lower least_share or add sources")
-    tasks, cluster_of = _tasks(chosen, edits, config)
-    return Built(tasks, _metadata(tasks, cluster_of, share, left_out, Counter(t.function.source for t in tested), config))
+        raise DataError(f"no task is left of {len(bugs)} bugs in {len(tested)} functions: lower least_share or add sources")
+    tasks, cluster_of = _tasks(chosen, edits, config, beside)
+    return Built(tasks, _metadata(tasks, cluster_of, share, left_out, Counter(t.function.source for t in tested), config, beside))
+
+
+def not_there(bugs: Sequence[Bug], beside: Beside) -> list[Bug]:
+    """The bugs that are no task of the file, nor one in the same lines with the same outputs."""
+    there = {(b.tested.function.function_id, b.lines, b.outputs) for b in bugs if (b.tested.function.function_id, b.code) in beside.codes}
+    return [b for b in bugs if (b.tested.function.function_id, b.lines, b.outputs) not in there]
 
 
 def _drawn_functions(tested: Sequence[Tested], config: BuildConfig) -> list[Tested]:
@@ -164,38 +192,46 @@ def _double_bugs(single: Sequence[Bug], edits: Mapping[str, Sequence[Edit]], con
     return [bug for bug in found if bug is not None]
 
 
-def share_threshold(bugs: Sequence[Bug], config: BuildConfig) -> float:
+def share_threshold(bugs: Sequence[Bug], config: BuildConfig, beside: Beside | None = None) -> float:
     """`least_share`, or the largest share that leaves `fewest_tasks` after the cap of a function's tasks."""
-    if len(_capped([b for b in bugs if b.public.share >= config.least_share], config)) >= config.fewest_tasks:
+    if len(_capped([b for b in bugs if b.public.share >= config.least_share], config, beside)) >= config.fewest_tasks:
         return config.least_share
     below = sorted({b.public.share for b in bugs if b.public.share < config.least_share}, reverse=True)
     for share in below:
-        if len(_capped([b for b in bugs if b.public.share >= share], config)) >= config.fewest_tasks:
+        if len(_capped([b for b in bugs if b.public.share >= share], config, beside)) >= config.fewest_tasks:
             return share
     return 0.0
 
 
-def _capped(bugs: Sequence[Bug], config: BuildConfig) -> list[Bug]:
+def _capped(bugs: Sequence[Bug], config: BuildConfig, beside: Beside | None = None) -> list[Bug]:
     """At most `most_of_a_function` bugs of each function with different outputs, lines and operators in turns; few doubles."""
+    there = beside.of_function if beside else Counter[str]()
     by_function: dict[str, list[Bug]] = defaultdict(list)
     for bug in sorted(bugs, key=lambda b: b.order):
         by_function[bug.tested.function.function_id].append(bug)
     single: list[Bug] = []
     double: list[Bug] = []
-    for own in by_function.values():
+    for name, own in by_function.items():
+        most = config.most_of_a_function - there[name]
         distinct = list({(b.lines, b.outputs): b for b in reversed(own)}.values())[::-1]
         crashes = [b for b in distinct if b.crashes]
         distinct = [b for b in distinct if b not in crashes[config.most_crashes:]]
         ones = in_turns(in_turns([b for b in distinct if len(b.lines) == 1], lambda b: str(b.lines)), lambda b: b.operators[0])
         twos = [b for b in distinct if len(b.lines) == 2]
-        single += ones[: config.most_of_a_function - bool(twos)]
-        double += twos[:1]
-    most = int(config.two_bugs / (1 - config.two_bugs) * len(single))
-    return single + sorted(double, key=lambda b: b.order)[:most]
+        single += ones[: max(most - bool(twos), 0)]
+        double += twos[: max(min(most, 1), 0)]
+    few = int(config.two_bugs / (1 - config.two_bugs) * len(single))
+    return single + sorted(double, key=lambda b: b.order)[:few]
 
 
-def _tasks(bugs: Sequence[Bug], edits: Mapping[str, Sequence[Edit]], config: BuildConfig) -> tuple[list[Task], dict[str, str]]:
+def _tasks(bugs: Sequence[Bug], edits: Mapping[str, Sequence[Edit]], config: BuildConfig,
+           beside: Beside | None) -> tuple[list[Task], dict[str, str]]:
     functions = {b.tested.function.function_id: b.tested.function for b in bugs}
+    if beside:
+        cluster_of = cluster_names(functions.values(), beside)
+        alone: dict[str, Part] = dict.fromkeys(cluster_of.values(), ADDED)
+        return [_task(b, cluster_of[b.tested.function.function_id], alone, edits[b.tested.function.function_id], config)
+                for b in bugs], cluster_of
     cluster_of = clusters({i: f.code for i, f in functions.items()}, {i: f.context for i, f in functions.items()})
     sizes: dict[str, Counter[str]] = defaultdict(Counter)
     for bug in bugs:
@@ -224,7 +260,7 @@ def _task(bug: Bug, cluster: str, parts: Mapping[str, Part], edits: Sequence[Edi
 
 
 def _metadata(tasks: Sequence[Task], cluster_of: Mapping[str, str], share: float, left_out: Mapping[str, Counter[str]],
-              functions: Counter[str], config: BuildConfig) -> dict[str, str]:
+              functions: Counter[str], config: BuildConfig, beside: Beside | None) -> dict[str, str]:
     sizes = Counter(cluster_of.values())
     largest, most = min(sizes.items(), key=lambda pair: (-pair[1], pair[0]))
     counts = {
@@ -235,9 +271,11 @@ def _metadata(tasks: Sequence[Task], cluster_of: Mapping[str, str], share: float
         "functions_by_part": {part: len({t.function_id for t in tasks if t.part == part}) for part in SHARES},
         "tested_functions": functions, "two_bugs": sum(len(t.lines) == 2 for t in tasks),
         "operators": Counter(name for t in tasks for name in t.operators),
+        **({"functions_there": len(cluster_of.keys() & beside.functions.keys())} if beside else {}),
         "left_out": {source: dict(counts.most_common()) for source, counts in left_out.items()},
     }
     return {
-        "seed": str(config.seed), "withheld": config.withheld, "public_call": config.public_call.value,
+        "seed": str(config.seed), "withheld": "" if beside else config.withheld, "public_call": config.public_call.value,
         "least_share": str(config.least_share), "share_threshold": f"{share:.6g}", "counts": json.dumps(counts),
+        **({"beside": beside.fingerprint} if beside else {}),
     }

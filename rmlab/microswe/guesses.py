@@ -37,6 +37,10 @@ _BY_ANNOTATION: tuple[tuple[str, str], ...] = (
     (r"^(t\.|typing\.)?(tuple|Tuple|" + _MANY[1:], "ints"), (r"Callable", "unary"), (r"(dict|Dict|Mapping)", "dict"),
     (r"^str|AnyStr|Text", "str"), (r"^int", "int"), (r"^float|Number|Numeric", "float"), (r"^bool", "bool"), (r"^bytes", "bytes"),
 )
+_ALL = ("int", "ints", "str", "float", "strs", "dict", "matrix", "pairs", "floats", "unary", "digits", "bytes", "graph", "predicate",
+        "binary", "bool")
+_COMBINED = (16, 16, 10, 6, 4)
+"""Kinds of each parameter that are combined, by the number of parameters."""
 _WORDS = ("a", "b", "abc", "abca", "hello", "Hello World", "aab", "x-y_z", "foo bar", "level", "ABC", "a1b2", "", "one two", "cat",
           "a.b.c", "tact", "xyzzy")
 _UNARY = ("lambda x: x % 2", "lambda x: x + 1", "lambda x: -x", "lambda x: x * x", "str", "abs", "lambda x: x // 2")
@@ -44,8 +48,11 @@ _PREDICATE = ("lambda x: x > 2", "lambda x: x % 2 == 0", "bool", "lambda x: x < 
 _BINARY = ("lambda a, b: a + b", "lambda a, b: a - b", "max", "lambda a, b: a * b", "lambda a, b: a < b")
 
 
-def guesses(function: Function) -> list[tuple[str, ...]]:
-    """Combinations of kinds for the required parameters, the likeliest first, at most 10; none where there are none."""
+def guesses(function: Function, most: int = 10, every_kind: bool = False) -> list[tuple[str, ...]]:
+    """Combinations of kinds for the required parameters, the likeliest first, at most `most`; none where there are none.
+
+    every_kind: behind the likely kinds of a parameter that no annotation speaks of, all others are combined too.
+    """
     signature = signature_of(function.code)
     names = [a.arg for a in [*signature.posonlyargs, *signature.args]]
     required = names[: len(names) - len(signature.defaults)] or names[:1]
@@ -53,14 +60,22 @@ def guesses(function: Function) -> list[tuple[str, ...]]:
         return []
     annotations = dict(function.annotations)
     options = [_kinds(name, annotations.get(name, "")) for name in required]
+    if every_kind:
+        guessed = [not _annotated(annotations.get(name, "")) for name in required]
+        options = [tuple(dict.fromkeys([*kinds, *_ALL]))[: _COMBINED[len(required) - 1]] if free else kinds
+                   for kinds, free in zip(options, guessed, strict=True)]
     combinations = sorted(itertools.product(*[list(enumerate(o)) for o in options]), key=lambda c: sum(i for i, _ in c))
-    return [tuple(kind for _, kind in c) for c in combinations[:10]]
+    return [tuple(kind for _, kind in c) for c in combinations[:most]]
+
+
+def _annotated(annotation: str) -> str | None:
+    """The kind that an annotation asks for, None where it says nothing."""
+    return next((kind for pattern, kind in _BY_ANNOTATION if re.search(pattern, annotation.strip("'\""))), None)
 
 
 def _kinds(name: str, annotation: str) -> tuple[str, ...]:
-    for pattern, kind in _BY_ANNOTATION:
-        if re.search(pattern, annotation.strip("'\"")):
-            return {"unary": ("unary", "predicate", "binary"), "matrix": ("matrix", "pairs")}.get(kind, (kind,))
+    if (kind := _annotated(annotation)) is not None:
+        return {"unary": ("unary", "predicate", "binary"), "matrix": ("matrix", "pairs")}.get(kind, (kind,))
     for pattern, kinds in _BY_NAME:
         if re.fullmatch(pattern, name.strip("_")):
             return kinds[:4]

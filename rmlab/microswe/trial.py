@@ -21,10 +21,22 @@ from rmlab.progress import progress
 
 LIMITS = Limits(call_seconds=0.25, program_seconds=0.35, memory_mb=256)
 """Short: a thousand mutants loop for ever. The functions need milliseconds, so that a busy machine moves few verdicts."""
-TRIED = 40
 SAMPLES_OF_A_GUESS = 4
 BATCH = 512
 MOST_OF_A_LINE, MOST_OF_A_FUNCTION, MOST_OF_A_WHILE = 12, 90, 45
+
+
+@dataclass(frozen=True)
+class Search:
+    """How long inputs are looked for. tried: argument tuples; guesses: combinations of kinds, of `every_kind` or the likely ones."""
+
+    tried: int = 40
+    guesses: int = 10
+    every_kind: bool = False
+
+    def kinds(self, function: Function) -> list[tuple[str, ...]]:
+        """The guesses for a function, the likeliest first."""
+        return guesses(function, self.guesses, self.every_kind)
 
 
 @dataclass(frozen=True)
@@ -50,7 +62,8 @@ class Edit:
     raises: frozenset[str]
 
 
-def tested_functions(collection: Collection, seed: int, workers: int, show: bool) -> tuple[list[Tested], dict[str, Counter[str]]]:
+def tested_functions(collection: Collection, seed: int, workers: int, show: bool,
+                     search: Search) -> tuple[list[Tested], dict[str, Counter[str]]]:
     """The functions that have inputs and are deterministic, in order, and by source how many are not."""
     left_out = {source: Counter(counts) for source, counts in collection.left_out.items()}
     found: dict[str, Tested] = {}
@@ -58,16 +71,16 @@ def tested_functions(collection: Collection, seed: int, workers: int, show: bool
         known = {f.function_id: examples(f, collection.tests) for f in collection.functions}
         rngs = {f.function_id: random.Random(f"{seed} {f.function_id}") for f in collection.functions}
         with_examples = [f for f in collection.functions if known[f.function_id]]
-        sources = [tuple(variations(known[f.function_id], TRIED, rngs[f.function_id])) for f in with_examples]
+        sources = [tuple(variations(known[f.function_id], search.tried, rngs[f.function_id])) for f in with_examples]
         _settle(found, with_examples, sources, sandbox, "trying examples", show, guessed=False)
 
-        rest = [f for f in collection.functions if f.function_id not in found and guesses(f)]
-        tries = [[sample(kinds, SAMPLES_OF_A_GUESS, rngs[f.function_id]) for kinds in guesses(f)] for f in rest]
+        rest = [f for f in collection.functions if f.function_id not in found and search.kinds(f)]
+        tries = [[sample(kinds, SAMPLES_OF_A_GUESS, rngs[f.function_id]) for kinds in search.kinds(f)] for f in rest]
         programs = [_original(f, tuple(s for group in t for s in group)) for f, t in zip(rest, tries, strict=True)]
         outcomes = _run(programs, sandbox, "trying guesses", show)
         best = [_best(t, outcome) for t, outcome in zip(tries, outcomes, strict=True)]
-        taken = [(f, guesses(f)[b]) for f, b in zip(rest, best, strict=True) if b is not None]
-        sources = [tuple(sample(kinds, TRIED, rngs[f.function_id])) for f, kinds in taken]
+        taken = [(f, search.kinds(f)[b]) for f, b in zip(rest, best, strict=True) if b is not None]
+        sources = [tuple(sample(kinds, search.tried, rngs[f.function_id])) for f, kinds in taken]
         _settle(found, [f for f, _ in taken], sources, sandbox, "trying guessed inputs", show, guessed=True)
 
     candidates = [found[f.function_id] for f in collection.functions if f.function_id in found]

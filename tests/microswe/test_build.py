@@ -36,7 +36,7 @@ CONFIG = BuildConfig(sources=["human_eval", "algorithms"], progress=False, fewes
 
 @pytest.fixture(scope="module")
 def tested():
-    return trial.tested_functions(COLLECTION, seed=0, workers=1, show=False)
+    return trial.tested_functions(COLLECTION, seed=0, workers=1, show=False, search=trial.Search())
 
 
 @pytest.fixture(scope="module")
