@@ -44,8 +44,9 @@ def test_from_a_base_to_a_policy_that_collects(base_folder: Path, few_attempts: 
     assert record["held_out"]["validation_sampled"]["attempts"] == 4
     assert record["tokenizer_fingerprint"] == load_tokenizer(folder).fingerprint
     assert "pass@1" in capsys.readouterr().out
-    ended = load_program("train_policy").main([*QUICK, "model=path", f"model.pretrained={base_folder}", f"output={tmp_path / 'ended'}",
-                                               f"demonstrations.paths=[{demonstrations}]", "demonstrations.resolved_only=true", "held_out.tasks=0"])
+    ended = load_program("train_policy").main([
+        *QUICK, "model=path", f"model.pretrained={base_folder}", f"demonstrations.paths=[{demonstrations}]",
+        "demonstrations.resolved_only=true", f"output={tmp_path / 'ended'}", "held_out.tasks=0"])
     counts = json.loads((ended / "policy.json").read_text())["counts"]
     taught = [t for t in few_attempts.trajectories if t.split == "supervised" and t.resolved and t.exit_status == "submitted"]
     assert counts["attempts"] == len(taught) == 60 - counts["not_resolved_and_submitted"]
