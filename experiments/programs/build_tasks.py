@@ -2,6 +2,7 @@
 
     rmlab tasks build output=runs/tasks.parquet
     rmlab tasks build output=runs/random.parquet public_call=random
+    rmlab tasks build output=runs/more.parquet beside=rmlab/starter/tasks.parquet sources=[numbers,contests] most_of_a_function=20
 
 Done once: the file is shipped and carried, not built again. Deterministic by seed but for programs that a time limit ends.
 """
