@@ -74,7 +74,9 @@ def _repairs_of(chunk: tuple[Sequence[str], int, int]) -> list[str]:
 
 
 def function_repairs(code: str, forbidden: NearCopies, each: int, seed: int) -> list[str]:
-    """At most `each` repairs of one function: the broken text with numbered lines, and `edit N: line`."""
+    """At most `each` repairs of one function: the broken text with numbered lines, and `edit N: line`; none of a near copy."""
+    if forbidden.found(code):
+        return []
     drawn = random.Random(int(fingerprint([seed, code]), 16))
     by_operator: dict[str, list[tuple[int, str]]] = {}
     for mutant in mutants(code):
