@@ -2,19 +2,24 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from rmlab.ablation.cells import Identity
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, RmlabError, UsageError
+from rmlab.microswe.loading import held_tasks, joined_tasks
+from rmlab.microswe.task import write_tasks
 from rmlab.paths import CONF
 from rmlab.tracking.query import TrackedRun, get_run
 from rmlab.tracking.store import Store
 from rmlab.verifiers.score_table import read_score_table
 from tests.rl.conftest import write_verifier
+from tests.rl.easy_family import easy_task
 
 SMALL = ["runtime=cpu", "runtime.progress=false", "workers=2", "training.threads=1", "engine.capacity=224", "rl.groups=6", "rl.attempts=8",
          "rl.max_action_tokens=20", "rl.batch_tokens=8192", "watch.tasks=12", "watch.held_out_attempts=2", "watch.episodes=2",
@@ -157,13 +162,39 @@ def test_what_is_hashed_and_what_is_not(easy: Path, tmp_path: Path, monkeypatch:
     assert len({base, *changed}) == 1 + len(changed)
 
 
+def test_further_tasks_are_trained_on_and_hashed_by_what_they_are(easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
+    program, tasks = load_program("rl"), easy / "tasks.parquet"
+    right = "def far(x):\n    low = 3 - x\n    return abs(low) * 2"
+    far = replace(easy_task("rl", "far", 2), original=right, code=right.replace("abs(low)", "low"), lines=(3,), outputs=("2", "4"))
+    for name in ("far", "copy"):
+        write_tasks(tmp_path / f"{name}.parquet", [far], {})
+    twin = easy_task("rl", "twin", 2)  # another name for a function of the evaluation part
+    write_tasks(tmp_path / "twin.parquet", [twin], {})
+
+    def identity(*more: str) -> Identity:
+        found: Identity = program.identity(compose("rl", [f"start={easy / 'policy'}", f"tasks={tasks}", *more]))
+        return found
+
+    alone = identity()
+    assert "more_tasks" not in alone.parts["config"], "a run without further tasks keeps the hash that it had"
+    assert alone.parts["pool"] == held_tasks(tasks, 2).fingerprint
+    joined, copied = (identity(f"more_tasks=[{tmp_path / name}.parquet]") for name in ("far", "copy"))
+    assert joined == copied != alone
+    assert joined.parts["config"] == alone.parts["config"]
+    assert {t.task_id for t in joined_tasks(tasks, [str(tmp_path / "far.parquet")], 2).part("rl")} >= {far.task_id}
+    for wrong, words in ((tmp_path / "twin.parquet", "in one cluster with a function of another part"), (tasks, "tasks of the part")):
+        with pytest.raises(DataError, match=words):
+            identity(f"more_tasks=[{wrong}]")
+
+
 def test_the_shipped_sweeps_are_controlled(easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All cells of a sweep share everything but reward, evidence or verifier; a verifier counts by its content, not by its place."""
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
     verifier, other, copied = easy / "run" / "model", tmp_path / "other", tmp_path / "copied"
     shutil.copytree(verifier, copied)
     write_verifier(other, seed=1)
-    given = [f"start={easy / 'policy'}", f"tasks={easy / 'tasks.parquet'}"]
+    given = [f"start={easy / 'policy'}", f"tasks={easy / 'tasks.parquet'}", "more_tasks=[]"]
     plan = load_program("sweep").make_plan
     modes = plan("reward_modes", ["preset=small", *given, f"verifier={verifier}", "seeds=[0]"], "").cells
     assert len({cell.identity.config_hash for cell in modes}) == len(modes) == 8
