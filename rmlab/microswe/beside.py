@@ -63,16 +63,21 @@ def own_functions(beside: Beside) -> list[Tested]:
 def admitted(candidates: Sequence[Tested], beside: Beside) -> tuple[list[Tested], dict[str, Counter[str]]]:
     """The candidates that may join, in order, and by source how many may not, by reason.
 
-    Functions that are in the file's part `rl` are not among those returned: `own_functions` has them.
+    Functions that are in the file's part `rl` are not among those returned: `own_functions` has them. A text is taken once.
     """
     left_out: dict[str, Counter[str]] = defaultdict(Counter)
     new: list[Tested] = []
+    texts = {(task.original, task.context) for task in beside.functions.values() if task.part == ADDED}
     for tested in candidates:
-        there = beside.functions.get(tested.function.function_id)
-        if there is None:
+        function = tested.function
+        there = beside.functions.get(function.function_id)
+        if there is not None and there.part != ADDED:
+            left_out[function.source][f"in {there.part}"] += 1
+        elif there is None and (function.code, function.context) in texts:
+            left_out[function.source]["repeated"] += 1
+        elif there is None:
+            texts.add((function.code, function.context))
             new.append(tested)
-        elif there.part != ADDED:
-            left_out[tested.function.source][f"in {there.part}"] += 1
     cluster_of = _clusters([t.function for t in new], beside)
     parts: dict[str, set[Part]] = defaultdict(set)
     names: dict[str, set[str]] = defaultdict(set)

@@ -28,7 +28,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
     "functional": ("toolz", "funcy", "pydash", "boltons", "more_itertools"),
     "symbolic": ("sympy",),
     "stdlib": ("stdlib",),
-    "numbers": ("nzmath", "labmath", "eulerlib", "primefac", "mpmath"),
+    "numbers": ("nzmath", "labmath", "eulerlib", "mpmath"),
     "contests": ("pyrival", "algorithms_lib", "networkx"),
     "engineering": ("fluids", "ht"),
     "dates": ("convertdate", "astral"),

@@ -60,10 +60,11 @@ def beside() -> Beside:
 
 
 def test_who_is_admitted_and_why_others_are_not(beside: Beside) -> None:
-    candidates = [trial.Tested(f, (), (), False) for f in (*OLD, *NEW)]
+    again = [replace(f, function_id=f"more.copy.{f.entry}", source="more") for f in (NEW[0], OLD[0])]
+    candidates = [trial.Tested(f, (), (), False) for f in (*OLD, *NEW, *again)]
     kept, left_out = admitted(candidates, beside)
     assert [t.function.function_id for t in kept] == ["more.halves", "a.over"]
-    assert left_out == {"algorithms": {"in evaluation": 1}, "more": {"alike to evaluation": 1, "would join two clusters": 1}}
+    assert left_out == {"algorithms": {"in evaluation": 1}, "more": {"alike to evaluation": 1, "would join two clusters": 1, "repeated": 2}}
     assert [t.function.function_id for t in own_functions(beside)] == ["algorithms.above", "algorithms.clip", "algorithms.digits"]
 
 
