@@ -34,7 +34,7 @@ from rmlab.models.config import ModelConfig
 from rmlab.models.lora_config import LoraConfig
 from rmlab.models.pretrained import folder_identity
 from rmlab.paths import runs_folder
-from rmlab.policies.demonstrations import Lesson, lessons, repair_lessons
+from rmlab.policies.demonstrations import Lesson, ended_well, lessons, repair_lessons
 from rmlab.policies.demonstrations_config import DemonstrationsConfig, HeldOutConfig, RepairsConfig
 from rmlab.policies.engine import EngineConfig, Sampling
 from rmlab.policies.rollout import Planned, plan
@@ -189,11 +189,12 @@ def material(pools: Sequence[TrajectorySet], texts: Sequence[str], tokenizer: "T
     others = Counter(str(t.split) for pool in pools for t in pool.trajectories if t.split != "supervised")
     if not attempts:
         raise DataError(f"{', '.join(config.paths) or 'demonstrations.paths'}: no attempt of the supervised part is there to learn from")
-    whole = [t for t in attempts if t.resolved and t.exit_status == "submitted"] if config.resolved_only else attempts
+    turns = settings.environment.max_turns
+    whole = [t for t in attempts if ended_well(t, turns)] if config.finished_only else attempts
     chosen = sorted(whole, key=lambda t: fingerprint([settings.seed, t.trajectory_id]))[: config.most]
-    found = lessons(chosen, prompt, config.capacity)
+    found = lessons(chosen, prompt, config.capacity, turns)
     repaired = repair_lessons(texts, prompt, config.capacity)
-    counts = {"attempts": len(chosen), "not_resolved_and_submitted": len(attempts) - len(whole), "lessons": len(found.lessons),
+    counts = {"attempts": len(chosen), "not_ended_well": len(attempts) - len(whole), "lessons": len(found.lessons),
               "actions": found.actions, "left_out": found.left_out, "of_other_parts": dict(sorted(others.items())),
               "repairs": len(repaired), "repairs_too_long": len(texts) - len(repaired)}
     print(f"demonstrations: {json.dumps(counts)}")

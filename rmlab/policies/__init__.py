@@ -11,6 +11,7 @@ engine                   the records and the protocol of rollouts: what was said
 language                 from a model folder to attempts
 language_prompt          what a policy reads and says, as token ids
 language_engine          the engine: slots that are refilled, programs beside decoding
+programs_aside           programs beside decoding, each outcome as soon as it is known
 demonstrations           what a policy is taught of attempts of mixed quality: the loss on right actions
 demonstrations_repairs   many one-line mistakes in each function of a corpus, and the edits that mend them
 success                  pass@1 with its interval, and how attempts go

@@ -48,7 +48,7 @@ class ScriptedConfig:
     task's, so attempts repeat mistakes as those of language models do, and the most frequent patch is not simply right).
     patience: most edits it means to make. doubt: it edits once more though the expected value was shown. haste: it
     submits though another value was shown (stops=match), or at the coin (stops=random). lingers: it runs again instead
-    of submitting, each time anew. slips: a message is not in the grammar.
+    of submitting, each time anew. slips: a message is not in the grammar. ends: it submits where no turn is left for anything else.
     """
 
     search: Search = Search.suspicious
@@ -64,3 +64,4 @@ class ScriptedConfig:
     haste: float = 0.3
     lingers: float = 0.15
     slips: float = 0.03
+    ends: bool = False

@@ -6,7 +6,7 @@ without a look at the task:
     edit     right where the attempt was resolved, the edit changed the program, and the line became what it is in the program
              that the tests passed: a repair, or a line put back that was changed by mistake
     run      right where it showed a program whose value had not been shown yet, whatever became of the attempt
-    submit   right where the attempt was resolved
+    submit   right where the attempt was resolved, or no turn was left for anything else
 
 Everything else (wrong edits, a value looked at twice, giving up, what is no action) is context: the policy learns what to do
 after its mistakes without learning to make them.
@@ -50,10 +50,11 @@ class Lessons:
     left_out: dict[str, int]
 
 
-def judge(trajectory: Trajectory) -> list[str]:
+def judge(trajectory: Trajectory, max_turns: int | None = None) -> list[str]:
     """Of each message of the agent in order: "edit", "run" or "submit" where it is right, "wrong" where it is not.
 
-    Raises DataError where the conversation is no micro-SWE episode.
+    max_turns: of the environment, the last of which is for submitting; None = nobody counts. Raises DataError where the
+    conversation is no micro-SWE episode.
     """
     before = program(trajectory)
     actions = [_parsed(m.content) for m in trajectory.messages if m.role == "assistant"]
@@ -64,7 +65,7 @@ def judge(trajectory: Trajectory) -> list[str]:
     final = after.split("\n")
     shown = {before}  # the issue shows what the first program gives
     verdicts = []
-    for action, code in zip(actions, known, strict=True):
+    for turn, (action, code) in enumerate(zip(actions, known, strict=True), 1):
         if isinstance(action, grammar.Edit):
             changed = _applied(code, action)
             mends = changed != code and changed.split("\n")[action.line - 1] == final[action.line - 1]
@@ -73,7 +74,8 @@ def judge(trajectory: Trajectory) -> list[str]:
             verdicts.append(WRONG if code in shown else "run")
             shown.add(code)
         else:
-            verdicts.append("submit" if isinstance(action, grammar.Submit) and trajectory.resolved else WRONG)
+            due = trajectory.resolved or turn == max_turns
+            verdicts.append("submit" if isinstance(action, grammar.Submit) and due else WRONG)
     return verdicts
 
 
@@ -89,8 +91,14 @@ def program(trajectory: Trajectory) -> str:
                     "Demonstrations come from `rmlab collect`.")
 
 
-def lessons(trajectories: Iterable[Trajectory], prompt: PolicyPrompt, capacity: int) -> Lessons:
-    """What is taught of each attempt, in order. capacity: tokens that a lesson may have.
+def ended_well(trajectory: Trajectory, max_turns: int) -> bool:
+    """Whether it was submitted, resolved or with the last turn."""
+    said = sum(message.role == "assistant" for message in trajectory.messages)
+    return trajectory.exit_status == "submitted" and (trajectory.resolved is True or said == max_turns)
+
+
+def lessons(trajectories: Iterable[Trajectory], prompt: PolicyPrompt, capacity: int, max_turns: int | None = None) -> Lessons:
+    """What is taught of each attempt, in order. capacity: tokens that a lesson may have. max_turns: as in `judge`.
 
     The environment's last message (`final got 7`) is not read: a policy never sees it.
     """
@@ -98,7 +106,7 @@ def lessons(trajectories: Iterable[Trajectory], prompt: PolicyPrompt, capacity: 
     actions: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
     for trajectory in trajectories:
-        verdicts = judge(trajectory)
+        verdicts = judge(trajectory, max_turns)
         if all(verdict == WRONG for verdict in verdicts):
             left_out["no right action"] += 1
             continue

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 class DemonstrationsConfig:
     """paths: trajectory sets, whose supervised part is learned from. most: attempts, drawn by seed; null = all.
 
-    resolved_only: learn from attempts alone that were submitted and resolved (wrong edits on the way stay context). A policy
-    that is shown attempts without an end leaves its own without one. repeat: how often each stands in an epoch, beside repairs
-    that stand there once. capacity: tokens of a conversation.
+    finished_only: learn from attempts alone that were submitted resolved, or with their last turn (wrong edits on the way stay
+    context). A policy that is shown attempts without an end leaves its own without one. repeat: how often each stands in an
+    epoch, beside repairs that stand there once. capacity: tokens of a conversation.
     """
 
     paths: list[str] = field(default_factory=list)
     most: int | None = None
-    resolved_only: bool = False
+    finished_only: bool = False
     repeat: int = 1
     capacity: int = 640
 

@@ -10,7 +10,6 @@ import heapq
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,17 +20,18 @@ import torch
 from rmlab.errors import UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.episode import EnvironmentConfig, Episode
-from rmlab.microswe.sandbox import Outcome, Sandbox
+from rmlab.microswe.sandbox import Sandbox
 from rmlab.models.generation import SlotDecoder
 from rmlab.models.tokenizer import Tokenizer
 from rmlab.policies.engine import EngineConfig, EngineSeconds, Rollout, Sampling
 from rmlab.policies.language_prompt import PolicyPrompt
+from rmlab.policies.programs_aside import ProgramsAside
 from rmlab.policies.rollout import Executor, Planned
 from rmlab.progress import Advance
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
-BATCHES = 4  # of programs that run beside decoding, each begun with all that needed one then
 WAITING_SHARE = 8  # without overlap programs run when one slot in so many waits
+NEWS_SECONDS = 0.02  # so long news may let the next wait for it
 GATHERED = 8  # on a GPU conversations are read when one in so many waits for it: few large readings cost less than many small ones
 
 
@@ -100,20 +100,20 @@ class _Rolling:
         self.unopened = deque(enumerate(zip(planned, sampling_N, strict=True)))
         self.ready: deque[_Attempt] = deque()  # the issue is known, no slot yet
         self.needing: list[_Attempt] = []  # a program has to run
-        self.running: list[tuple[list[_Attempt], Future[list[Outcome]]]] = []  # an endless program holds up its own batch alone
+        self.programs = ProgramsAside[_Attempt](engine.executor, engine.overlap)
+        self.calm = False  # whether programs brought no news for a while
         self.listening: list[_Attempt] = []  # hold a slot and have tokens to be told
         self.speaking: dict[int, _Attempt] = {}  # by slot
         self.free = list(range(engine.config.slots))  # a heap: low slots first keep the batch narrow
         self.position_B = np.zeros(engine.config.slots, dtype=np.int64)
         self.found: list[Rollout | None] = [None] * len(planned)
         self.done = 0
-        self.threads = ThreadPoolExecutor(BATCHES)
 
     def __enter__(self) -> "_Rolling":
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.threads.shutdown(wait=True)
+        self.programs.__exit__()
         self.decoder.active_B.fill_(False)
 
     def all(self) -> list[Rollout]:
@@ -142,14 +142,18 @@ class _Rolling:
             self.needing.append(_Attempt(index, planned, sampling, Episode(planned.task, self.engine.environment)))
             ahead += 1
 
+    def _readable(self) -> bool:
+        return self._worth_reading(min(len(self.free), len(self.ready))) or self._worth_reading(len(self.listening))
+
     def _worth_reading(self, waiting: int) -> bool:
         """Whether so many conversations are enough for a reading of their own; the last ones do not wait for each other."""
-        if not self.engine.overlap or not self.speaking:
+        if not self.engine.overlap or self.calm:
             return waiting > 0
-        return waiting * GATHERED >= waiting + len(self.speaking)
+        others = len(self.speaking) or self.programs.flying
+        return waiting > 0 and waiting * GATHERED >= waiting + others
 
     def _give_slots(self) -> None:
-        opened = []
+        opened, self.calm = [], False
         while self.free and self.ready:
             attempt = self.ready.popleft()
             attempt.slot = heapq.heappop(self.free)
@@ -164,7 +168,7 @@ class _Rolling:
 
     def _tell(self) -> None:
         rows, part_of = self.engine.config.prefill_rows, sorted(self.listening, key=lambda attempt: len(attempt.unread))
-        self.listening = []
+        self.listening, self.calm = [], False
         for start in range(0, len(part_of), rows):
             part = part_of[start : start + rows]
             with self._timed("prefill"):
@@ -212,29 +216,30 @@ class _Rolling:
             self._go_on(attempt)
 
     def _execute(self) -> None:
-        """Takes what programs did, and lets those run that are needed. Waits where nothing can be decoded."""
-        if self.running and not self.speaking and (len(self.running) == BATCHES or not self.needing):
-            with self._timed("execution"):
-                wait([future for _, future in self.running], return_when=FIRST_COMPLETED)
-        for attempts, future in [entry for entry in self.running if entry[1].done()]:
-            self.running.remove((attempts, future))
-            self._receive(attempts, future.result())
-        if not self.needing or len(self.running) == BATCHES:
+        """Takes what programs did, and lets those run that are needed. Waits where nothing else can be done."""
+        programs = self.programs
+        idle = not self.speaking and not self._readable() and (programs.full or not self.needing)
+        if programs.flying and idle:
+            with self._timed("execution"):  # where conversations wait to be read, no longer than it takes several to come
+                self.calm = not programs.wait(NEWS_SECONDS if self.ready or self.listening else None)
+        self._hear_news()
+        if not self.needing or programs.full:
             return
         if not self.engine.overlap and self.speaking and len(self.needing) * WAITING_SHARE < self.engine.config.slots:
             return
         attempts, self.needing = self.needing, []
-        programs = [attempt.episode.needs for attempt in attempts if attempt.episode.needs is not None]
-        self.seconds.programs += len(programs)
+        needed = [attempt.episode.needs for attempt in attempts if attempt.episode.needs is not None]
+        self.seconds.programs += len(needed)
         if self.engine.overlap:
-            self.running.append((attempts, self.threads.submit(self.engine.executor.run, programs)))
-        else:
-            with self._timed("execution"):
-                outcomes = self.engine.executor.run(programs)
-            self._receive(attempts, outcomes)
+            programs.begin(attempts, needed)
+            return
+        with self._timed("execution"):
+            programs.begin(attempts, needed)
+        self._hear_news()
 
-    def _receive(self, attempts: Sequence[_Attempt], outcomes: Sequence[Outcome]) -> None:
-        for attempt, outcome in zip(attempts, outcomes, strict=True):
+    def _hear_news(self) -> None:
+        for attempt, outcome in self.programs.news():
+            self.calm = False
             attempt.episode.receive(outcome)
             self._go_on(attempt)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rmlab.errors import UsageError
 from rmlab.microswe.episode import EnvironmentConfig, Episode, broken
-from rmlab.microswe.sandbox import Outcome, Program, Sandbox
+from rmlab.microswe.sandbox import Outcome, Program, Sandbox, Told
 from rmlab.microswe.task import Task
 from rmlab.policies.policy import Attempt, Policy, attempt_rng
 from rmlab.progress import Advance
@@ -44,17 +44,27 @@ class Executor:
         self._known: OrderedDict[Program, Outcome] = OrderedDict()
         self._lock = threading.Lock()
 
-    def run(self, programs: Sequence[Program]) -> list[Outcome]:
-        """The outcomes in order; equal programs run once."""
-        wanted = dict.fromkeys(programs)
+    def run(self, programs: Sequence[Program], told: Told | None = None) -> list[Outcome]:
+        """The outcomes in order; equal programs run once. told: is called with each index and outcome as soon as it is known."""
+        where: dict[Program, list[int]] = {}
+        for index, program in enumerate(programs):
+            where.setdefault(program, []).append(index)
         with self._lock:
-            found = {program: self._known[program] for program in wanted if program in self._known}
-        new = [program for program in wanted if program not in found]
-        made = dict(zip(new, self.sandbox.run(new), strict=True))
+            found = {program: self._known[program] for program in where if program in self._known}
+        new = [program for program in where if program not in found]
+
+        def tell(program: Program, outcome: Outcome) -> None:
+            if told is not None:
+                for index in where[program]:
+                    told(index, outcome)
+
+        for program, outcome in found.items():
+            tell(program, outcome)
+        made = dict(zip(new, self.sandbox.run(new, lambda index, outcome: tell(new[index], outcome)), strict=True))
         found |= made
         with self._lock:
             self._known.update((program, outcome) for program, outcome in made.items() if not broken(outcome))
-            for program in wanted:
+            for program in where:
                 if program in self._known:
                     self._known.move_to_end(program)
             while len(self._known) > self.size:

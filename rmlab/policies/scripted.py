@@ -94,6 +94,8 @@ class _Script:
         yield from self._say(edit)
 
     def _say(self, action: Edit | Run | Submit) -> Generator[str, None, None]:
+        if self.config.ends and self.episode.turns + 1 == self.episode.environment.max_turns:
+            action = Submit()
         if self._chance(self.config.slips):
             edit = action if isinstance(action, Edit) else Edit(self.line or 1, "pass")
             yield self.rng.choice(SLIPS).format(line=edit.line, code=edit.code)

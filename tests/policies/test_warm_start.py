@@ -8,6 +8,7 @@ from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import file_fingerprint
 from rmlab.models.tokenizer import load_tokenizer
+from rmlab.policies.demonstrations import ended_well
 from rmlab.rl.references import find_model
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
@@ -46,10 +47,10 @@ def test_from_a_base_to_a_policy_that_collects(base_folder: Path, few_attempts: 
     assert "pass@1" in capsys.readouterr().out
     ended = load_program("train_policy").main([
         *QUICK, "model=path", f"model.pretrained={base_folder}", f"demonstrations.paths=[{demonstrations}]",
-        "demonstrations.resolved_only=true", f"output={tmp_path / 'ended'}", "held_out.tasks=0"])
+        "demonstrations.finished_only=true", f"output={tmp_path / 'ended'}", "held_out.tasks=0"])
     counts = json.loads((ended / "policy.json").read_text())["counts"]
-    taught = [t for t in few_attempts.trajectories if t.split == "supervised" and t.resolved and t.exit_status == "submitted"]
-    assert counts["attempts"] == len(taught) == 60 - counts["not_resolved_and_submitted"]
+    taught = [t for t in few_attempts.trajectories if t.split == "supervised" and ended_well(t, 6)]
+    assert counts["attempts"] == len(taught) == 60 - counts["not_ended_well"]
     assert 0 < len(taught) < 60
 
     collected = load_program("collect").main([

@@ -15,7 +15,7 @@ messages    the framing between these processes
 
 from rmlab.microswe.sandbox.isolation import LEVELS, IsolationLevel
 from rmlab.microswe.sandbox.modules import importable
-from rmlab.microswe.sandbox.pool import Sandbox, default_workers, isolation_level
+from rmlab.microswe.sandbox.pool import Sandbox, Told, default_workers, isolation_level
 from rmlab.microswe.sandbox.records import Kind, Limits, Outcome, Program, Result
 
 __all__ = [
@@ -27,6 +27,7 @@ __all__ = [
     "Program",
     "Result",
     "Sandbox",
+    "Told",
     "default_workers",
     "importable",
     "isolation_level",

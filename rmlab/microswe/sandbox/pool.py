@@ -6,7 +6,7 @@ import select
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from types import TracebackType
 
@@ -16,6 +16,7 @@ from rmlab.microswe.sandbox.process import LevelRefused, Worker
 from rmlab.microswe.sandbox.records import Kind, Limits, Outcome, Program, Result
 
 DEFAULT_LIMITS = Limits()
+Told = Callable[[int, Outcome], None]
 LOOK_SECONDS = 0.02  # between two looks at whether a worker became free
 GRACE_SECONDS = 5.0  # above a program's own limit, before its worker counts as hung
 
@@ -52,16 +53,18 @@ class Sandbox:
         for worker in workers:
             worker.close()
 
-    def run(self, programs: Sequence[Program]) -> list[Outcome]:
+    def run(self, programs: Sequence[Program], told: Told | None = None) -> list[Outcome]:
         """Runs the programs, some at a time; one outcome each, in order. A lost worker is replaced, its program tried
         once more, then reported as killed. Past `batch_seconds` what has not run is a timeout.
+
+        told: is called with each program's index and outcome as soon as it is known, in the calling thread.
 
         Several threads may call it at once: a batch keeps the workers that it has programs for until another has none, so that
         neither an endless program nor a long batch holds up the others until their time is over.
         """
         if not self._workers:
             raise ValueError("the sandbox is closed")
-        return _Batch(self, programs).run()
+        return _Batch(self, programs, told).run()
 
     def borrow(self, seconds: float) -> Worker | None:
         """A worker that no batch has, waiting for one up to so long, in turn; None where there is none."""
@@ -141,8 +144,8 @@ def default_workers() -> int:
 class _Batch:
     """One call of `Sandbox.run`: which programs wait, run, are done."""
 
-    def __init__(self, sandbox: Sandbox, programs: Sequence[Program]) -> None:
-        self.sandbox, self.programs, limits = sandbox, programs, sandbox.limits
+    def __init__(self, sandbox: Sandbox, programs: Sequence[Program], told: Told | None) -> None:
+        self.sandbox, self.programs, self.told, limits = sandbox, programs, told, sandbox.limits
         self.per_program = limits.program_seconds + limits.call_seconds + GRACE_SECONDS
         seconds = limits.batch_seconds
         if seconds is None:
@@ -163,8 +166,15 @@ class _Batch:
             for worker in list(self.running):  # an answer that nobody took would be the next batch's first
                 self.sandbox.give_back(self.sandbox.replace(worker))
             raise
-        pairs = zip(self.outcomes, self.programs, strict=True)
-        return [outcome or _broken(program, "timeout", "the batch's time was over") for outcome, program in pairs]
+        for index, program in enumerate(self.programs):
+            if self.outcomes[index] is None:
+                self._known(index, _broken(program, "timeout", "the batch's time was over"))
+        return [outcome for outcome in self.outcomes if outcome is not None]
+
+    def _known(self, index: int, outcome: Outcome) -> None:
+        self.outcomes[index] = outcome
+        if self.told is not None:
+            self.told(index, outcome)
 
     def _hire(self) -> None:
         """Takes the workers that are free; where it has none at all, waits for one."""
@@ -196,16 +206,16 @@ class _Batch:
                 self._lost(worker)
                 continue
             index, _ = self.running.pop(worker)
-            self.outcomes[index] = Outcome(tuple(Result(*pair) for pair in message["results"]), message["error"])
             if self.sandbox.awaited():
                 self.sandbox.give_back(worker)
             else:
                 self._feed(worker)
+            self._known(index, Outcome(tuple(Result(*pair) for pair in message["results"]), message["error"]))
         now = time.monotonic()
         for worker, (index, limit) in list(self.running.items()):
             if now >= self.deadline:
                 del self.running[worker]
-                self.outcomes[index] = _broken(self.programs[index], "timeout", "the batch's time was over")
+                self._known(index, _broken(self.programs[index], "timeout", "the batch's time was over"))
                 self.sandbox.give_back(self.sandbox.replace(worker))
             elif now >= limit:
                 self._lost(worker)
@@ -214,7 +224,7 @@ class _Batch:
         """A worker died or hangs: another takes its place, and its program's."""
         index, _ = self.running.pop(worker)
         if index in self.retried:
-            self.outcomes[index] = _broken(self.programs[index], "killed", "the worker was lost twice")
+            self._known(index, _broken(self.programs[index], "killed", "the worker was lost twice"))
         else:
             self.retried.add(index)
             self.waiting.appendleft(index)

@@ -1,0 +1,52 @@
+import time
+
+import pytest
+
+from rmlab.microswe.sandbox import Limits, Program, Sandbox
+from rmlab.policies.programs_aside import ProgramsAside
+from rmlab.policies.rollout import Executor
+
+ENDLESS = Program("", "def f(x):\n    while True:\n        pass", "f", ("(1,)",))
+
+
+def double(factor: int) -> Program:
+    return Program("", f"def f(x):\n    return {factor} * x", "f", ("(1,)",))
+
+
+def test_an_endless_program_holds_up_nobody_else() -> None:
+    limits = Limits(call_seconds=1.0, program_seconds=1.0)
+    with Sandbox(2, limits) as sandbox, ProgramsAside[str](Executor(sandbox), aside=True) as programs:
+        began = time.monotonic()
+        programs.begin(["endless", "a", "b", "a again"], [ENDLESS, double(2), double(3), double(2)])
+        assert programs.flying == 4
+        heard: list[tuple[str, str]] = []
+        while len(heard) < 3 and time.monotonic() - began < 5:
+            programs.wait(0.1)
+            heard += [(owner, outcome.results[0].value) for owner, outcome in programs.news()]
+        assert sorted(heard) == [("a", "2"), ("a again", "2"), ("b", "3")]
+        assert time.monotonic() - began < 1.0  # before the endless one's time is over
+        assert programs.flying == 1
+        assert programs.wait(10)
+        while programs.flying:
+            heard += [(owner, outcome.results[0].kind) for owner, outcome in programs.news()]
+        assert heard[-1] == ("endless", "timeout")
+
+
+def test_an_error_in_a_batch_is_raised_where_news_are_taken() -> None:
+    with Sandbox(1) as sandbox:
+        executor = Executor(sandbox)
+        with ProgramsAside[str](executor, aside=True) as programs:
+            sandbox.close()
+            programs.begin(["a"], [double(2)])
+            assert programs.wait(5)
+            with pytest.raises(ValueError, match="closed"):
+                for _ in range(500):
+                    assert list(programs.news()) == []
+                    time.sleep(0.01)
+
+
+def test_without_overlap_outcomes_come_in_order(sandbox: Sandbox) -> None:
+    with ProgramsAside[int](Executor(sandbox), aside=False) as programs:
+        programs.begin(list(range(20)), [double(n) for n in range(20)])
+        assert [(owner, int(outcome.results[0].value)) for owner, outcome in programs.news()] == [(n, n) for n in range(20)]
+        assert programs.flying == 0
