@@ -47,27 +47,28 @@ def report_to(listener: Callable[[Beat], None] | None) -> None:
 
 
 @contextmanager
-def progress(title: str, total: float, unit: str, show: bool = True) -> Iterator[Advance]:
+def progress(title: str, total: float, unit: str, show: bool = True, already: float = 0) -> Iterator[Advance]:
     """A bar on a terminal; on anything else (a log, CI) one plain line every 10 s, so that logs stay short.
 
-    total: units in all. unit: what is counted ("tokens", "episodes"), shown as a rate per second.
+    total: units in all. unit: what is counted ("tokens", "episodes"), shown as a rate per second. already: units that were done
+    before this process began: they count as done, and not for the rate.
     """
     if _listener is not None:
-        reporter = _Reporter(title, total, unit, _listener)
+        reporter = _Reporter(title, total, unit, already, _listener)
         reporter.tell("")
         yield reporter
         reporter.tell("")
     elif not show:
         yield lambda amount=1, note="": None
     elif sys.stderr.isatty():
-        bar, task = _terminal_bar(title, total, unit)
+        bar, task = _terminal_bar(title, total, unit, already)
         with bar:
             yield lambda amount=1, note="": bar.update(task, advance=amount, note=note)
     else:
-        yield _PlainLines(title, total, unit)
+        yield _PlainLines(title, total, unit, already)
 
 
-def _terminal_bar(title: str, total: float, unit: str) -> "tuple[Progress, TaskID]":
+def _terminal_bar(title: str, total: float, unit: str, already: float) -> "tuple[Progress, TaskID]":
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, TextColumn, TimeRemainingColumn
     from rich.text import Text
@@ -86,7 +87,7 @@ def _terminal_bar(title: str, total: float, unit: str) -> "tuple[Progress, TaskI
         TextColumn("{task.fields[note]}"),
         console=Console(stderr=True),
     )
-    return bar, bar.add_task(title, total=total, note="")
+    return bar, bar.add_task(title, total=total, completed=int(already), note="")
 
 
 def speed(rate: float, unit: str) -> str:
@@ -99,9 +100,9 @@ def speed(rate: float, unit: str) -> str:
 class _PlainLines:
     EVERY_SECONDS = 10.0
 
-    def __init__(self, title: str, total: float, unit: str):
-        self.title, self.total, self.unit = title, total, unit
-        self.done = 0.0
+    def __init__(self, title: str, total: float, unit: str, already: float):
+        self.title, self.total, self.unit, self.already = title, total, unit, already
+        self.done = already
         self.start = self.last = time.monotonic()
 
     def __call__(self, amount: float = 1, note: str = "") -> None:
@@ -110,7 +111,7 @@ class _PlainLines:
         if now - self.last < self.EVERY_SECONDS:
             return
         self.last = now
-        rate = self.done / (now - self.start)
+        rate = (self.done - self.already) / (now - self.start)
         left = (self.total - self.done) / rate if rate else float("inf")
         share, left = f"{self.done:,.0f}/{self.total:,.0f} {self.unit}", max(left, 0.0)
         print(
@@ -123,9 +124,9 @@ class _PlainLines:
 class _Reporter:
     EVERY_SECONDS = 0.5
 
-    def __init__(self, title: str, total: float, unit: str, listener: Callable[[Beat], None]):
-        self.title, self.total, self.unit, self.listener = title, total, unit, listener
-        self.done = 0.0
+    def __init__(self, title: str, total: float, unit: str, already: float, listener: Callable[[Beat], None]):
+        self.title, self.total, self.unit, self.already, self.listener = title, total, unit, already, listener
+        self.done = already
         self.start = self.last = time.monotonic()
 
     def __call__(self, amount: float = 1, note: str = "") -> None:
@@ -136,5 +137,5 @@ class _Reporter:
     def tell(self, note: str) -> None:
         self.last = time.monotonic()
         seconds = self.last - self.start
-        rate = self.done / seconds if seconds > 0 else 0.0
+        rate = (self.done - self.already) / seconds if seconds > 0 else 0.0
         self.listener(Beat(self.title, self.done, self.total, self.unit, rate, note))

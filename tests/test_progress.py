@@ -1,5 +1,7 @@
 """Rates read as people say them, and a log is told of work that takes long."""
 
+import time
+
 import pytest
 
 from rmlab.progress import Beat, progress, report_to, speed
@@ -25,3 +27,19 @@ def test_a_process_that_works_for_another_tells_it_how_far_it_is():
         report_to(None)
     assert (beats[0].done, beats[0].seconds_left) == (0, None)
     assert (beats[-1].done, beats[-1].total, beats[-1].seconds_left) == (4, 4, 0)
+
+
+def test_what_was_done_before_counts_as_done_and_not_for_the_rate():
+    beats: list[Beat] = []
+    report_to(beats.append)
+    try:
+        with progress("policy", 100, "steps", already=90) as advance:
+            advance(0)
+            time.sleep(0.05)
+            advance(5)
+    finally:
+        report_to(None)
+    assert (beats[0].done, beats[0].rate) == (90, 0)
+    assert beats[-1].done == 95
+    assert 0 < beats[-1].rate <= 5 / 0.05
+    assert beats[-1].seconds_left == pytest.approx(5 / beats[-1].rate)

@@ -170,7 +170,7 @@ def run(config: DictConfig) -> str:
         with compiled_layers(loop.learner.model, settings.runtime.compiled):
             done = loop.go(state, None if minutes is None else began + 60 * minutes)
         if not done:
-            print(f"stopped after {minutes} minutes at step {state.step} of {settings.rl.steps}: the same command goes on from there "
+            print(f"stopped after {minutes:.1f} minutes at step {state.step} of {settings.rl.steps}: the same command goes on from there "
                   f"({loop.checkpoint})", *timed(state.history), sep="\n")
             logger.fail(SystemExit())
             return logger.run_id

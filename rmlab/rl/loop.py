@@ -75,8 +75,7 @@ class Loop:
         loop, first = self.supplies.loop, state.step
         saved = slice_started = time.monotonic()
         spent = state.seconds
-        with progress(self.supplies.name, loop.steps, "steps", show=self.show) as advance:
-            advance(state.step)
+        with progress(self.supplies.name, loop.steps, "steps", show=self.show, already=state.step) as advance:
             while True:
                 if state.looked < state.step and self._look_is_due(state.step):
                     self._look(state)
