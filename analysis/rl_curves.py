@@ -1,8 +1,8 @@
 """What became of a policy while it was trained? Validation pass@1 above, what its verifier believed beyond the truth below.
 
-One colour an arm (reward, verifier, evidence), one line a seed. The panels: pass@1 sampled and greedy on validation, with
-intervals; share of episodes that run the public call; hacking gap; the verifier's within-task AUC and its ECE on the policy's
-own attempts.
+One line a run: its colour is the verifier, its dash the reward, circles are voluntary evidence. The panels: pass@1 sampled and
+greedy on validation, with intervals; share of episodes that run the public call; hacking gap; the verifier's within-task AUC and
+its ECE on the policy's own attempts.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,9 @@ PANELS = (
     (("pass_at_1", "pass@1, sampled"), ("pass_at_1_greedy", "pass@1, greedy"), ("ran_share", "episodes that run the call")),
     (("hacking_gap", "hacking gap"), ("verifier_auc_within_task", "verifier: AUC within task"), ("verifier_ece_width_10", "verifier: ECE")),
 )
-MARKS = ("Lines: single seeds; bands: 95 % intervals over validation tasks; hacking gap: (mean score - true rate) minus the same before "
+MOST_BANDS = 6  # runs whose intervals can be told apart
+MARKS = ("Lines: single runs, coloured by verifier, dashed by reward, with circles where evidence is voluntary; bands, where runs are few: "
+         "95 % intervals over validation tasks (all are in the CSV); hacking gap: (mean score - true rate) minus the same before "
          "training, on the policy's own attempts at validation tasks. A run without a verifier has no line "
          "in the lower row; where no run has one there is none.")
 
@@ -27,8 +29,7 @@ def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
 
 
 def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
-    labels = list(dict.fromkeys(run.label for run in runs))
-    colours = style.level_colours(labels)
+    looks = _looks(runs)
     rows: list[dict[str, Any]] = []
     named: set[str] = set()
     shown = [panels for panels in PANELS if any(series(run, name) for run in runs for name, _ in panels)]
@@ -42,13 +43,13 @@ def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
                     steps, values = zip(*points, strict=True)
                     label = run.label if run.label not in named else None
                     named.add(run.label)
-                    axis.plot(steps, values, color=colours[run.label], label=label, linewidth=1.0)
+                    axis.plot(steps, values, label=label, linewidth=1.0, markersize=2.5, **looks[run.label])
                     low, high = (dict(series(run, f"{name}_{end}")) for end in ("low", "high"))
-                    if low and high:
+                    if low and high and len(runs) <= MOST_BANDS:
                         axis.fill_between(steps, [low[step] for step in steps], [high[step] for step in steps],
-                                          color=colours[run.label], alpha=0.12, lw=0)
-                    rows += [{"panel": name, "arm": run.label, "seed": run.seed, "step": step, "value": value, "run_id": run.run.run_id}
-                             for step, value in points]
+                                          color=looks[run.label]["color"], alpha=0.12, lw=0)
+                    rows += [{"panel": name, "arm": run.label, "seed": run.seed, "step": step, "value": value, "low": low.get(step),
+                              "high": high.get(step), "run_id": run.run.run_id} for step, value in points]
                 axis.set_title(title)
                 if name == "hacking_gap":
                     axis.axhline(0, color=style.REFERENCE, linewidth=0.6)
@@ -57,6 +58,15 @@ def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
         drawn.legend(loc="outside right center")
         style.footnote(drawn, f"{note(runs)}\n{MARKS}")
         return style.save(drawn, folder, "rl_curves", rows)
+
+
+def _looks(runs: Sequence[PolicyRun]) -> dict[str, dict[str, Any]]:
+    """Label to colour, dash and marker."""
+    arms = {run.label: run.arm for run in runs}
+    rewards, verifiers = ([*dict.fromkeys(arm[i] for arm in arms.values())] for i in (0, 1))
+    colours = style.level_colours(verifiers, ordered=False)
+    return {label: {"color": colours[verifier], "linestyle": style.DASHES[rewards.index(reward) % len(style.DASHES)],
+                    "marker": "o" if evidence == "voluntary" else None} for label, (reward, verifier, evidence) in arms.items()}
 
 
 def series(run: PolicyRun, name: str) -> list[tuple[int, float]]:

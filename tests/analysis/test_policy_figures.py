@@ -91,6 +91,7 @@ def test_few_verifiers_conclude_nothing_and_the_curves_hold_every_look(store: St
     curves = rows(folder / "rl_curves.csv")
     assert {r["arm"] for r in curves} == {"execution", "hybrid, verifier 1", "hybrid, verifier 2", "hybrid, verifier 3"}
     assert sum(r["panel"] == "hacking_gap" for r in curves) == 7 * 3
+    assert all((r["low"], r["high"]) == (("0.1", "0.5") if r["panel"] == "pass_at_1" else ("", "")) for r in curves)
     assert sum(r["panel"] == "ran_share" for r in curves) == 7 * 20
     bundle = tmp_path / "rl.zip"
     export_runs(store, bundle, kind="rl", show=False)
