@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from rmlab.errors import UsageError
 from rmlab.tracking.heads import SOURCE_RUN
+from rmlab.tracking.leases import Watch, close_dead
 from rmlab.tracking.query import TrackedRun, runs
 from rmlab.tracking.store import Store, default_uri
 
@@ -23,11 +24,13 @@ def show_runs(uri: str | None = None, sweep: str | None = None, *, kind: str | N
 
     sweep, kind: only such runs. sort: a metric, a parameter or one of FACTS, largest first (smallest where ascending); runs
     without it come last. limit: so many lines. as_csv: all parameters and metrics (the last value of each) as CSV.
-    Raises UsageError for a name to sort by that no run has.
+    Raises UsageError for a name to sort by that no run has. A run that says `running` though its process is dead is closed as killed.
     """
     store = Store.existing(uri)
     tags = {name: value for name, value in (("sweep", sweep), ("kind", kind)) if value}
     found = runs(store, tags=tags) if store else []
+    if store and close_dead(store, [run for run in found if run.end_time is None], Watch()):
+        found = runs(store, tags=tags)
     if not found:
         print(f"no runs{''.join(f' of {name} {value}' for name, value in tags.items())} in {uri or default_uri()}",
               file=sys.stderr if as_csv else sys.stdout)

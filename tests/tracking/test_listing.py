@@ -1,5 +1,8 @@
 import csv
 import io
+import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -50,3 +53,14 @@ def test_csv_has_everything(filled: Store, capsys: pytest.CaptureFixture[str]) -
     assert [row["name"] for row in rows] == ["data_scale=9 s0", "data_scale=9 s1", "data_scale=9 s2"]
     assert [(row["param seed"], row["eval/auc_within_task"], row["eval/rm_at_k"], row["config_hash"], row["status"]) for row in rows] == [
         ("0", "0.6", "0.2", "c0", "finished"), ("1", "0.8", "0.2", "c1", "finished"), ("2", "0.7", "0.2", "c2", "finished")]
+
+
+def test_a_killed_process_does_not_run_for_ever(filled: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    code = ("import os, signal, sys\nfrom rmlab.tracking.run import RunLogger\nfrom rmlab.tracking.store import Store\n"
+            "RunLogger.start(Store.open(sys.argv[1]), 'policies', 'warm start', kind='warm_start')\nos.kill(os.getpid(), signal.SIGKILL)")
+    killed = subprocess.run([sys.executable, "-c", code, filled.uri], check=False)
+    assert killed.returncode == -signal.SIGKILL
+    with RunLogger.start(filled, "policies", "alive", kind="warm_start"):
+        show_runs(kind="warm_start", as_csv=True)
+        shown = {row["name"]: row["status"] for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
+    assert shown == {"warm start": "killed", "alive": "running"}
