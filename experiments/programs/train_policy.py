@@ -191,6 +191,9 @@ def material(pools: Sequence[TrajectorySet], texts: Sequence[str], tokenizer: "T
         raise DataError(f"{', '.join(config.paths) or 'demonstrations.paths'}: no attempt of the supervised part is there to learn from")
     turns = settings.environment.max_turns
     whole = [t for t in attempts if ended_well(t, turns)] if config.finished_only else attempts
+    if not whole:
+        raise DataError(f"demonstrations.finished_only=true: none of {len(attempts)} attempts was submitted resolved or with its last "
+                        "turn. Collect more, or take all with finished_only=false.")
     chosen = sorted(whole, key=lambda t: fingerprint([settings.seed, t.trajectory_id]))[: config.most]
     found = lessons(chosen, prompt, config.capacity, turns)
     repaired = repair_lessons(texts, prompt, config.capacity)

@@ -147,7 +147,7 @@ class Resolver:
     def _need(self, name: str, module: Module, pending: set[str]) -> None:
         if name in pending or name in self._context:
             return
-        statement, home = self._find(name, module)
+        statement, home, there = self._find(name, module)
         if statement is None or home is None:
             if name in UNSAFE_NAMES:
                 raise Unusable(f"uses {name}")
@@ -157,15 +157,15 @@ class Resolver:
         pending = pending | {name}
         match statement:
             case ast.Import(names=names):
-                alias = next(a for a in names if (a.asname or a.name.split(".")[0]) == name)
-                if alias.name not in SAFE_MODULES:
+                alias = next(a for a in names if (a.asname or a.name.split(".")[0]) == there)
+                if alias.name not in SAFE_MODULES or ("." in alias.name and not alias.asname and there != name):
                     raise Unusable(f"imports {alias.name.split('.')[0]}" if "." not in name else "imports a module")
-                self._context[name] = "import " + alias.name + (f" as {alias.asname}" if alias.asname else "")
+                self._context[name] = "import " + alias.name + _called(name, alias if there == name else None)
             case ast.ImportFrom(module=source, names=names):
-                alias = next(a for a in names if (a.asname or a.name) == name)
+                alias = next(a for a in names if (a.asname or a.name) == there)
                 if source not in SAFE_MODULES or statement.level:
                     raise Unusable(f"imports {(source or '.').split('.')[0]}")
-                self._context[name] = f"from {source} import {alias.name}" + (f" as {alias.asname}" if alias.asname else "")
+                self._context[name] = f"from {source} import {alias.name}" + _called(name, alias if there == name else None)
             case ast.FunctionDef() | ast.ClassDef() | ast.Assign() | ast.AnnAssign():
                 self._define(name, statement, home, pending)
             case _:
@@ -186,8 +186,8 @@ class Resolver:
             if self._context.setdefault(key, value) != value:
                 raise Unusable("two helpers of one name")
 
-    def _find(self, name: str, module: Module, depth: int = 0) -> tuple[ast.stmt | None, Module | None]:
-        """The statement that defines a name and its module, followed through imports within the package."""
+    def _find(self, name: str, module: Module, depth: int = 0) -> tuple[ast.stmt | None, Module | None, str]:
+        """The statement that defines a name, its module, and the name there, followed through imports within the package."""
         statement = module.bindings.get(name)
         if statement is None:
             for star in module.stars:
@@ -196,7 +196,7 @@ class Resolver:
                     found = self._find(name, source, depth + 1)
                     if found[0] is not None:
                         return found
-            return None, None
+            return None, None, name
         if isinstance(statement, ast.ImportFrom) and depth < 6:
             source = self.modules.get(absolute(statement, module))
             alias = next(a for a in statement.names if (a.asname or a.name) == name)
@@ -206,7 +206,13 @@ class Resolver:
                 if found[0] is None:
                     raise Unusable("needs a module of its package")
                 return found
-        return statement, module
+        return statement, module, name
+
+
+def _called(name: str, alias: ast.alias | None) -> str:
+    """What follows an import that shall bind `name`. alias: as it was written, None where another module called it otherwise."""
+    called = alias.asname if alias is not None else name
+    return f" as {called}" if called else ""
 
 
 def absolute(statement: ast.ImportFrom, module: Module) -> str:

@@ -22,6 +22,7 @@ class ProgramsAside(Generic[Owner]):
         self.executor, self.aside, self.flying = executor, aside, 0
         self._running: list[Future[list[Outcome]]] = []
         self._told: SimpleQueue[tuple[Owner, Outcome] | None] = SimpleQueue()  # None: a batch is over
+        self._awaited: list[tuple[Owner, Outcome] | None] = []  # taken by `wait`, not handed over yet
         self._threads = ThreadPoolExecutor(BATCHES)
 
     def __enter__(self) -> "ProgramsAside[Owner]":
@@ -48,8 +49,8 @@ class ProgramsAside(Generic[Owner]):
 
     def news(self) -> Iterator[tuple[Owner, Outcome]]:
         """What is known by now and was not handed over yet. Raises what went wrong in a batch."""
-        while not self._told.empty():
-            if (entry := self._told.get()) is not None:
+        while self._awaited or not self._told.empty():
+            if (entry := self._awaited.pop() if self._awaited else self._told.get()) is not None:
                 self.flying -= 1
                 yield entry
         for future in [future for future in self._running if future.done()]:
@@ -59,8 +60,7 @@ class ProgramsAside(Generic[Owner]):
     def wait(self, seconds: float | None) -> bool:
         """Waits until there is news, so long at most (None: without end); says whether there is."""
         try:
-            entry = self._told.get(timeout=seconds)
+            self._awaited = self._awaited or [self._told.get(timeout=seconds)]
         except Empty:
             return False
-        self._told.put(entry)
         return True

