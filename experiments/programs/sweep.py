@@ -85,7 +85,7 @@ def main(
     settings = [text for text in arguments if text.startswith(("hydra/", "hydra."))]
     where = next((text.partition("=")[2] for text in settings if text.startswith("hydra/launcher=")), "local")
     options = {"workers": workers, "on_error": on_error, "retry_failed": retry_failed, "rerun_stale": rerun_stale}
-    redo_before = datetime.now().isoformat(timespec="seconds") if force else redo_before
+    redo_before = datetime.now().isoformat(timespec="milliseconds") if force else redo_before
     if launcher is None and not (LAUNCHERS / f"{where}.yaml").is_file():
         spec = read_sweep(name, *_choice(arguments))
         load_program("multirun").main(spec.program, [f"+sweep={name}", *arguments],
