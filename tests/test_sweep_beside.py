@@ -151,7 +151,7 @@ program.run(compose({str(TOY / 'toy.py')!r}, [f"seed={{sys.argv[1]}}"]))
 
 @pytest.mark.slow
 def test_ten_kills_at_random_moments_over_sixteen_cells(where: Path) -> None:
-    arguments = (TOY / "toy_scale.yaml", "preset=one_arm", "levels=[1,2,3,4,5,6,7,8]", "seconds=0.5", "--workers", "2")
+    arguments = (TOY / "toy_scale.yaml", "preset=one_arm", "levels=[1,2,3,4,5,6,7,8]", "seconds=1.5", "--workers", "2")
     kills = kill_again_and_again(*arguments, times=10, longest=4.5, seed=2)
     code, _, err = sweep(*arguments)
     assert code == 0, err
