@@ -31,7 +31,7 @@ from rmlab.progress import Advance
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 WAITING_SHARE = 8  # without overlap programs run when one slot in so many waits
-NEWS_SECONDS = 0.02  # so long news may let the next wait for it
+NEWS_SECONDS = 0.02  # conversations that could be read wait so long for others to join them
 GATHERED = 8  # on a GPU conversations are read when one in so many waits for it: few large readings cost less than many small ones
 
 
