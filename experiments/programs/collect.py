@@ -24,7 +24,7 @@ from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
 from rmlab.files import check_output
 from rmlab.fingerprint import fingerprint
-from rmlab.microswe.episode import EnvironmentConfig
+from rmlab.microswe.episode import EnvironmentConfig, hashed
 from rmlab.microswe.loading import LoadedTasks, load_tasks
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import Task
@@ -120,6 +120,7 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
             pool = write_trajectories(Path(settings.output), trajectories, {
                 "command": command, "seed": str(settings.seed), "tasks_fingerprint": loaded.fingerprint,
                 "rmlab_version": rmlab.__version__, "environment": settings.environment.evidence.value,
+                "edits": settings.environment.edits.value,
             } | ({"language_policies": json.dumps(models)} if models else {}))
             if logger is not None:
                 _log(logger, pool, loaded, settings, str(sandbox.isolation))
@@ -163,6 +164,7 @@ def config_hash(config: DictConfig, tasks: str, models: Mapping[str, Any]) -> st
     """Of everything that can change a collection. tasks: fingerprint; models: what language policies are, by name."""
     plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, enum_to_str=True))
     changes = {key: value for key, value in plain.items() if key not in NOT_HASHED}
+    changes["environment"] = hashed(changes["environment"])
     return fingerprint({"program": "collect", "config": changes, "tasks": tasks, "models": dict(models)})
 
 

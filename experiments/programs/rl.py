@@ -26,7 +26,7 @@ from rmlab.ablation.single import run_once
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
-from rmlab.microswe.episode import EnvironmentConfig
+from rmlab.microswe.episode import EnvironmentConfig, hashed
 from rmlab.microswe.loading import LoadedTasks, joined_tasks
 from rmlab.microswe.sandbox import Limits, Sandbox
 from rmlab.models.lora_config import LoraConfig
@@ -118,6 +118,7 @@ def identity(config: DictConfig) -> Identity:
     plain: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     for key in ("start", "tasks", "more_tasks", "workers", "keep_model"):
         plain.pop(key)
+    plain["environment"] = hashed(plain["environment"])
     plain["engine"] = {key: plain["engine"][key] for key in ("dtype", "capacity")}  # the rest is how it is laid out
     for key in ("max_minutes", "checkpoint_seconds"):
         plain["rl"].pop(key)

@@ -26,7 +26,7 @@ from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.files import MODEL, atomic_folder, check_folder, write_text
 from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
-from rmlab.microswe.episode import EnvironmentConfig
+from rmlab.microswe.episode import Edits, EnvironmentConfig, hashed
 from rmlab.microswe.loading import LoadedTasks, load_tasks, read_joined
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import Task
@@ -142,6 +142,7 @@ def config_hash(config: DictConfig, pools: Sequence[TrajectorySet], tasks: str) 
         plain["more_tasks"] = [file_fingerprint(Path(name)) for name in more]
     for key in ("tasks", "output", "workers", "compiled", "tracked", "tracking", "runtime"):
         plain.pop(key)
+    plain["environment"] = hashed(plain["environment"])
     plain["engine"] = {key: plain["engine"][key] for key in ("dtype", "capacity")}  # the rest is how it is laid out
     plain["model"] = folder_identity(Path(plain["model"]["pretrained"]))
     plain["demonstrations"]["paths"] = [pool.fingerprint for pool in pools]
@@ -189,13 +190,17 @@ def material(pools: Sequence[TrajectorySet], texts: Sequence[str], tokenizer: "T
     others = Counter(str(t.split) for pool in pools for t in pool.trajectories if t.split != "supervised")
     if not attempts:
         raise DataError(f"{', '.join(config.paths) or 'demonstrations.paths'}: no attempt of the supervised part is there to learn from")
-    turns = settings.environment.max_turns
+    turns, edits = settings.environment.max_turns, settings.environment.edits
+    for path, pool in zip(config.paths, pools, strict=True):
+        if (played := pool.metadata.get("edits", Edits.build_up.value)) != edits.value:
+            raise UsageError(f"{path}: it was played with environment.edits={played}, and environment.edits={edits.value} is asked for: "
+                             "which edits are right depends on it. Collect again, or take the other.")
     whole = [t for t in attempts if ended_well(t, turns)] if config.finished_only else attempts
     if not whole:
         raise DataError(f"demonstrations.finished_only=true: none of {len(attempts)} attempts was submitted resolved or with its last "
                         "turn. Collect more, or take all with finished_only=false.")
     chosen = sorted(whole, key=lambda t: fingerprint([settings.seed, t.trajectory_id]))[: config.most]
-    found = lessons(chosen, prompt, config.capacity, turns)
+    found = lessons(chosen, prompt, config.capacity, turns, edits)
     repaired = repair_lessons(texts, prompt, config.capacity)
     counts = {"attempts": len(chosen), "not_ended_well": len(attempts) - len(whole), "lessons": len(found.lessons),
               "actions": found.actions, "left_out": found.left_out, "of_other_parts": dict(sorted(others.items())),

@@ -21,9 +21,10 @@ it is left out. An unfinished attempt never submitted; its program is tested all
 """
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 from rmlab.microswe import grammar
 from rmlab.microswe.sandbox import Outcome, Program
@@ -42,13 +43,27 @@ class Evidence(StrEnum):
     voluntary = "voluntary"
 
 
+class Edits(StrEnum):
+    """What an edit changes."""
+
+    build_up = "build_up"  # the program as it stands: a wrong edit stays until its line is put back
+    start_over = "start_over"  # the issue's program: the last edit alone counts, so a bug of two lines cannot be mended
+
+
 @dataclass
 class EnvironmentConfig:
-    """evidence: see Evidence. max_turns: actions an attempt has. retries: how often a failure of the sandbox is tried again."""
+    """evidence, edits: see Evidence and Edits. max_turns: actions an attempt has. retries: of a failure of the sandbox."""
 
     evidence: Evidence = Evidence.final
+    edits: Edits = Edits.build_up
     max_turns: int = 6
     retries: int = 2
+
+
+def hashed(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """An environment's plain values as they enter a config hash: `edits` only where it is not the default, which runs had before
+    there was a choice."""
+    return {key: value for key, value in environment.items() if (key, value) != ("edits", Edits.build_up.value)}
 
 
 class Episode:
@@ -70,6 +85,11 @@ class Episode:
         self._failures = 0
         self._shown_last = ""
         self.needs: Program | None = public_program(task, task.code)
+
+    @property
+    def editable(self) -> str:
+        """The program that the next edit changes."""
+        return self.task.code if self.environment.edits is Edits.start_over else self.code
 
     @property
     def done(self) -> bool:
@@ -111,7 +131,7 @@ class Episode:
         try:
             action = grammar.parse(text)
             if isinstance(action, grammar.Edit):
-                self.code = grammar.apply(self.code, action)
+                self.code = grammar.apply(self.editable, action)
         except grammar.UnreadableAction as error:
             self._say("user", f"error: {error}")
             self._count_turn()

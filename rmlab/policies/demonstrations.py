@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from rmlab.errors import DataError
 from rmlab.microswe import grammar
+from rmlab.microswe.episode import Edits
 from rmlab.models.tokenizer import IM_END
 from rmlab.policies.language_prompt import OPEN, PolicyPrompt
 from rmlab.trajectories.record import Trajectory
@@ -50,10 +51,10 @@ class Lessons:
     left_out: dict[str, int]
 
 
-def judge(trajectory: Trajectory, max_turns: int | None = None) -> list[str]:
+def judge(trajectory: Trajectory, max_turns: int | None = None, edits: Edits = Edits.build_up) -> list[str]:
     """Of each message of the agent in order: "edit", "run" or "submit" where it is right, "wrong" where it is not.
 
-    max_turns: of the environment, the last of which is for submitting; None = nobody counts. Raises DataError where the
+    max_turns, edits: of the environment. The last turn is for submitting; None = nobody counts. Raises DataError where the
     conversation is no micro-SWE episode.
     """
     before = program(trajectory)
@@ -61,14 +62,17 @@ def judge(trajectory: Trajectory, max_turns: int | None = None) -> list[str]:
     after, known = before, []
     for action in actions:
         known.append(after)  # the program before each action
-        after = _applied(after, action)
+        after = _applied(after, action, before if edits is Edits.start_over else after)
     final = after.split("\n")
     shown = {before}  # the issue shows what the first program gives
     verdicts = []
     for turn, (action, code) in enumerate(zip(actions, known, strict=True), 1):
         if isinstance(action, grammar.Edit):
-            changed = _applied(code, action)
-            mends = changed != code and changed.split("\n")[action.line - 1] == final[action.line - 1]
+            changed = _applied(code, action, before if edits is Edits.start_over else code)
+            if edits is Edits.start_over:
+                mends = code != changed == after
+            else:
+                mends = changed != code and changed.split("\n")[action.line - 1] == final[action.line - 1]
             verdicts.append("edit" if mends and trajectory.resolved else WRONG)
         elif isinstance(action, grammar.Run):
             verdicts.append(WRONG if code in shown else "run")
@@ -97,8 +101,9 @@ def ended_well(trajectory: Trajectory, max_turns: int) -> bool:
     return trajectory.exit_status == "submitted" and (trajectory.resolved is True or said == max_turns)
 
 
-def lessons(trajectories: Iterable[Trajectory], prompt: PolicyPrompt, capacity: int, max_turns: int | None = None) -> Lessons:
-    """What is taught of each attempt, in order. capacity: tokens that a lesson may have. max_turns: as in `judge`.
+def lessons(trajectories: Iterable[Trajectory], prompt: PolicyPrompt, capacity: int, max_turns: int | None = None,
+            edits: Edits = Edits.build_up) -> Lessons:
+    """What is taught of each attempt, in order. capacity: tokens that a lesson may have. max_turns, edits: as in `judge`.
 
     The environment's last message (`final got 7`) is not read: a policy never sees it.
     """
@@ -106,7 +111,7 @@ def lessons(trajectories: Iterable[Trajectory], prompt: PolicyPrompt, capacity: 
     actions: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
     for trajectory in trajectories:
-        verdicts = judge(trajectory, max_turns)
+        verdicts = judge(trajectory, max_turns, edits)
         if all(verdict == WRONG for verdict in verdicts):
             left_out["no right action"] += 1
             continue
@@ -162,11 +167,11 @@ def _parsed(text: str) -> grammar.Action | None:
         return None
 
 
-def _applied(code: str, action: grammar.Action | None) -> str:
-    """The program after an action; an edit that cannot be made changes nothing."""
+def _applied(code: str, action: grammar.Action | None, edited: str) -> str:
+    """The program after an action, edited: what an edit changes. An edit that cannot be made leaves the program as it is."""
     if not isinstance(action, grammar.Edit):
         return code
     try:
-        return grammar.apply(code, action)
+        return grammar.apply(edited, action)
     except grammar.UnreadableAction:
         return code

@@ -9,7 +9,7 @@ from collections.abc import Generator, Sequence
 from functools import lru_cache
 
 from rmlab.fingerprint import fingerprint
-from rmlab.microswe.episode import Episode, expected_value, last_value
+from rmlab.microswe.episode import Edits, Episode, expected_value, last_value
 from rmlab.microswe.grammar import Edit, Run, Submit, write
 from rmlab.microswe.task import Task
 from rmlab.policies.config import Reacts, Runs, ScriptedConfig, Search, Stops
@@ -82,7 +82,8 @@ class _Script:
 
     def _edit(self) -> Generator[str, None, None]:
         reacts = self.config.reacts
-        if self.line is not None and reacts is Reacts.revert and self._chance(0.5):
+        stands = self.episode.environment.edits is Edits.build_up  # otherwise nothing is there to put back
+        if stands and self.line is not None and reacts is Reacts.revert and self._chance(0.5):
             before = self.episode.task.code.split("\n")[self.line - 1].strip()
             yield from self._say(Edit(self.line, before))
             self.line = None
@@ -117,7 +118,7 @@ class _Script:
 
     def _propose(self) -> Edit:
         """The next edit. Where it has not seen a line fail, it may write it once more as it stands, right or wrong."""
-        buggy = [edit.line for edit in self.knowledge.repairs(self.episode.code)]
+        buggy = [edit.line for edit in self.knowledge.repairs(self.episode.editable)]
         line = self.line if self.line is not None and not self._chance(0.3) else self._turn_to(buggy)
         if line in (*buggy, *self.episode.task.lines) and self._chance(self.hand):
             return Edit(line, self.knowledge.original[line - 1].strip())
@@ -140,7 +141,7 @@ class _Script:
         """A wrong edit of a line that is not ruled out, the more tempting the likelier; None where there is none."""
         by_operator = self.config.search is Search.operators
         siblings, variations = ([text for text in texts if Edit(line, text) not in self.ruled_out]
-                                for texts in self.knowledge.wrong(self.episode.code, line, by_operator))
+                                for texts in self.knowledge.wrong(self.episode.editable, line, by_operator))
         texts = siblings if siblings and (not variations or self._chance(0.5)) else variations
         if not texts:
             return None

@@ -18,6 +18,7 @@ from rmlab.rl.attempts import make_attempts, sampled_and_greedy
 from rmlab.rl.benchmarks import task_rates
 from rmlab.rl.config import LoopConfig, WatchConfig
 from rmlab.rl.judges import Judge
+from rmlab.rl.measures import behaviour
 from rmlab.trajectories.record import Trajectory
 
 OF_THE_VERIFIER = ("auc_within_task", "auc_pooled", "ece_width_10", "brier", "advantage_cosine", "advantage_cosine_all",
@@ -51,7 +52,9 @@ def look(engine: Engine, tasks: Sequence[Task], name: str, attempts: int, judge:
     sampled, greedy = sampled_and_greedy(engine, tasks, name, attempts, Sampling(loop.temperature, loop.max_action_tokens), seed,
                                          loop.retries)
     own, likeliest = [r.trajectory for r in sampled], [r.trajectory for r in greedy]
-    metrics = {**rates_of(own, "pass_at_1"), **rates_of(likeliest, "pass_at_1_greedy")}
+    habits = behaviour(greedy)
+    metrics = {**rates_of(own, "pass_at_1"), **rates_of(likeliest, "pass_at_1_greedy"), "ran_share_greedy": habits["ran_share"],
+               "turns_greedy": habits["turns"]}
     scores = None
     if judge is not None:
         score_N = judge.score(own)

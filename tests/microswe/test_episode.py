@@ -1,6 +1,6 @@
 import pytest
 
-from rmlab.microswe.episode import EnvironmentConfig, Episode, Evidence, call, expected_value, last_value
+from rmlab.microswe.episode import Edits, EnvironmentConfig, Episode, Evidence, call, expected_value, hashed, last_value
 from rmlab.microswe.sandbox import Limits, Sandbox
 from rmlab.microswe.task import Task
 from rmlab.trajectories.record import Message
@@ -47,6 +47,22 @@ def test_a_right_repair_is_resolved_and_its_value_is_shown(sandbox):
 def test_a_weak_public_call_does_not_make_it_resolved(sandbox):
     t = play(sandbox, ["edit 3: return ys[1]", "submit"])
     assert (t.resolved, t.extra["public_passed"], contents(t)[-1]) == (False, True, "final got 2")
+
+
+def test_edits_build_up_or_start_over(sandbox):
+    actions = ["edit 2: ys = xs", "edit 3: return ys[len(ys) // 2]", "submit"]
+    both = play(sandbox, actions)
+    assert (both.patch, both.resolved) == ("2- ys = sorted(xs)\n2+ ys = xs\n3- return ys[0]\n3+ return ys[len(ys) // 2]", False)
+    last = play(sandbox, actions, edits=Edits.start_over)
+    assert (last.patch, last.resolved) == ("3- return ys[0]\n3+ return ys[len(ys) // 2]", True)
+    unreadable = play(sandbox, ["edit 3: return ys[len(ys) // 2]", "edit 9: x", "submit"], edits=Edits.start_over)
+    assert unreadable.resolved, "an edit that cannot be made leaves the program as it is"
+
+
+def test_an_environment_from_before_the_choice_keeps_its_hash():
+    plain = {"evidence": "final", "edits": "build_up", "max_turns": 6, "retries": 2}
+    assert hashed(plain) == {"evidence": "final", "max_turns": 6, "retries": 2}
+    assert hashed(plain | {"edits": "start_over"}) == plain | {"edits": "start_over"}
 
 
 def test_voluntary_evidence_leaves_out_only_the_last_message(sandbox):

@@ -3,6 +3,7 @@ from pathlib import Path
 import pytest
 
 from rmlab.errors import DataError
+from rmlab.microswe.episode import Edits
 from rmlab.models.tokenizer import Tokenizer
 from rmlab.policies.demonstrations import judge, lessons, program, repair_lessons
 from rmlab.policies.language_prompt import PolicyPrompt
@@ -40,6 +41,22 @@ def test_what_is_right_in_a_resolved_attempt() -> None:
         resolved=True,
     )
     assert judge(one) == ["wrong", "wrong", "run", "wrong", "edit", "wrong", "wrong", "edit", "wrong", "wrong", "submit"]
+
+
+def test_what_is_right_where_every_edit_starts_over() -> None:
+    one = attempt(
+        "edit 3: return x", "ok",
+        "run", "got 1",
+        "edit 2: y = x", "ok",  # what passed, though given up below
+        "run", "got 1",
+        "edit 3: return y", "ok",  # the issue's own line: takes the repair back
+        "run", "got 3",  # the program, whose value it shows
+        "edit 2: y = x", "ok",
+        "submit", "final got 1",
+        resolved=True,
+    )
+    assert judge(one, edits=Edits.start_over) == ["wrong", "run", "edit", "run", "wrong", "wrong", "edit", "submit"]
+    assert judge(one) != judge(one, edits=Edits.start_over)
 
 
 def test_of_an_unresolved_attempt_only_looking_is_right() -> None:

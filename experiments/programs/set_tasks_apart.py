@@ -1,0 +1,37 @@
+"""Deals a file of further RL tasks into two by whole clusters: tasks for demonstrations, and those that stay."""
+
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import rmlab
+from rmlab.errors import UsageError
+from rmlab.files import check_output
+from rmlab.microswe.apart import set_apart
+from rmlab.microswe.task import Task, read_tasks, write_tasks
+
+
+def main(source: Path, beside: Path, supervised: Path, rest: Path, share: float, seed: int) -> None:
+    """Writes both files and says what is in them. `rest` may be `source` itself."""
+    tasks, metadata = read_tasks(source)
+    there, about = read_tasks(beside)
+    if metadata.get("beside") != about.get("fingerprint"):
+        raise UsageError(f"{source} was not built beside {beside}: name the file that it was built beside")
+    if len({path.resolve() for path in (supervised, rest, beside)}) < 3:
+        raise UsageError("the two files that are written and the one that the tasks were built beside must be three")
+    check_output(supervised, [source, beside])
+    stay, going = set_apart(tasks, there, share, seed)
+    command = shlex.join(["rmlab", "tasks", "apart", source.name, "--beside", beside.name, "--share", str(share), "--seed", str(seed)])
+    for path, own in ((supervised, going), (rest, stay)):
+        write_tasks(path, own, metadata | {"set_apart": command, "counts": _counts(own), "rmlab_version": rmlab.__version__})
+        functions, clusters = len({t.function_id for t in own}), len({t.cluster for t in own})
+        print(f"{path}: {len(own):,} tasks of {functions:,} functions in {clusters:,} clusters")
+
+
+def _counts(tasks: Sequence[Task]) -> str:
+    by_source: dict[str, int] = {}
+    for task in tasks:
+        by_source[task.source] = by_source.get(task.source, 0) + 1
+    return json.dumps({"tasks": len(tasks), "functions": len({t.function_id for t in tasks}), "clusters": len({t.cluster for t in tasks}),
+                       "by_source": dict(sorted(by_source.items()))})

@@ -1,0 +1,57 @@
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from rmlab.cli import app
+from rmlab.errors import UsageError
+from rmlab.microswe.apart import set_apart
+from rmlab.microswe.task import Task, read_tasks, write_tasks
+from rmlab.paths import STARTER
+from rmlab.trajectories.record import Part
+
+ONE = Task("hand/f/0", "hand.f", "hand", "hand", "c0", "rl", "f", "", "def f(x):\n    return x", "def f(x):\n    return -x", (2,),
+           ("sign",), ("(1,)",), ("1",), 0, 0.5)
+
+
+def of(cluster: str, number: int, part: Part = "rl") -> list[Task]:
+    return [replace(ONE, task_id=f"hand/{cluster}/{i}", function_id=f"hand.{cluster}", cluster=cluster, part=part) for i in range(number)]
+
+
+def test_whole_clusters_go_up_to_the_share_and_those_of_the_other_file_stay() -> None:
+    tasks = [task for i in range(10) for task in of(f"c{i}", 3)]
+    beside = of("c4", 1) + of("c7", 2)
+    stay, going = set_apart(tasks, beside, 0.5)
+    assert len(going) == 15
+    assert len(stay) == 15
+    assert {t.part for t in going} == {"supervised"}
+    assert {t.part for t in stay} == {"rl"}
+    assert not {t.cluster for t in going} & {t.cluster for t in stay}
+    assert {"c4", "c7"} <= {t.cluster for t in stay}
+    assert set_apart(tasks, beside, 0.5, seed=1)[1] != going
+    with pytest.raises(UsageError, match="between 0 and 1"):
+        set_apart(tasks, beside, 1.0)
+
+
+def test_the_command_writes_both_files_and_asks_for_the_file_that_they_were_built_beside(tmp_path) -> None:
+    beside, more = tmp_path / "t.parquet", tmp_path / "more.parquet"
+    write_tasks(beside, of("c0", 2), {})
+    write_tasks(more, [task for i in range(1, 5) for task in of(f"c{i}", 2)], {"beside": read_tasks(beside)[1]["fingerprint"]})
+    said = ["tasks", "apart", str(more), "--supervised", str(tmp_path / "s.parquet"), "--rest", str(tmp_path / "r.parquet"),
+            "--share", "0.5"]
+    assert CliRunner().invoke(app, [*said, "--beside", str(beside)]).exit_code == 0
+    shown, about = read_tasks(tmp_path / "s.parquet")
+    assert len(shown) == 4 == len(read_tasks(tmp_path / "r.parquet")[0])
+    assert "--share 0.5" in about["set_apart"]
+    failed = CliRunner().invoke(app, [*said, "--beside", str(more)])
+    assert isinstance(failed.exception, UsageError)
+    assert "was not built beside" in str(failed.exception)
+
+
+def test_the_shipped_files_share_no_cluster() -> None:
+    first, shown, practised = (read_tasks(STARTER / f"{name}.parquet")[0] for name in ("tasks", "tasks_supervised", "tasks_rl"))
+    assert {t.part for t in shown} == {"supervised"}
+    assert len(shown) >= 3000
+    clusters = {t.cluster for t in shown}
+    assert not clusters & {t.cluster for t in practised}
+    assert not clusters & {t.cluster for t in first}
