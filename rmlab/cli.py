@@ -109,9 +109,12 @@ def pretrain(overrides: Overrides = None) -> None:
 
 
 @app.command("warm-start", epilog="Example: `rmlab warm-start model=path model.pretrained=FOLDER runtime=cuda engine=cuda`")
-def warm_start(overrides: Overrides = None) -> None:
+def warm_start(
+    overrides: Overrides = None,
+    force: Annotated[bool, typer.Option("--force", help="Train though the output folder holds this very policy.")] = False,
+) -> None:
     """Teach a language model to act in micro-SWE from demonstrations, and measure it on held-out tasks."""
-    program("train_policy").main(overrides or [])
+    program("train_policy").main(overrides or [], force)
 
 
 @app.command(epilog="Example: `rmlab score --model RUN_ID rmlab/starter/trajectories.parquet -o scores.parquet`")

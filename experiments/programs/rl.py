@@ -226,7 +226,7 @@ def make_loop(settings: RLRun, loaded: LoadedTasks, sandbox: Sandbox, start: Ref
 def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, start: Reference) -> str:
     """What came of it, as an artifact, as metrics and in a few lines."""
     from rmlab.models.tokenizer import load_tokenizer
-    from rmlab.rl.learner import save_policy
+    from rmlab.rl.learner import save_learned
     from rmlab.rl.outcome import described, outcome, timed
 
     found = outcome(state, loop.held_out_after, loop.held_out, loop.held_out_best)
@@ -239,7 +239,7 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, 
     logger.metrics(flat)
     if settings.keep_model:
         with tempfile.TemporaryDirectory() as name:
-            save_policy(Path(name) / "model", loop.learner, load_tokenizer(start.folder), {
+            save_learned(Path(name) / "model", loop.learner, load_tokenizer(start.folder), {
                 "start": settings.start, "seed": settings.seed, "steps": settings.rl.steps, "reward": asdict(settings.reward),
                 "verifier": settings.verifier})
             logger.artifact(Path(name) / "model")

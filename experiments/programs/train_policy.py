@@ -24,7 +24,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 import rmlab
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
-from rmlab.files import MODEL, atomic_folder, check_folder, write_text
+from rmlab.files import MODEL, check_folder
 from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
 from rmlab.microswe.episode import Edits, EnvironmentConfig, hashed
 from rmlab.microswe.loading import LoadedTasks, load_tasks, read_joined
@@ -37,6 +37,7 @@ from rmlab.paths import runs_folder
 from rmlab.policies.demonstrations import Lesson, ended_well, lessons, repair_lessons
 from rmlab.policies.demonstrations_config import DemonstrationsConfig, HeldOutConfig, RepairsConfig
 from rmlab.policies.engine import EngineConfig, Sampling
+from rmlab.policies.folder import record_of, save_policy
 from rmlab.policies.rollout import Planned, plan
 from rmlab.policies.success import Success, success
 from rmlab.progress import progress
@@ -50,7 +51,6 @@ if TYPE_CHECKING:
     from rmlab.training.policy import Imitated
 
 EXPERIMENT, KIND = "policies", "warm_start"
-SHARD = "15MB"  # of the saved weights: files of this size travel
 
 
 @dataclass
@@ -85,13 +85,13 @@ class TrainPolicyConfig:
 ConfigStore.instance().store(name="train_policy_schema", node=TrainPolicyConfig)
 
 
-def main(overrides: Sequence[str]) -> Path:
+def main(overrides: Sequence[str], force: bool = False) -> Path:
     """Composes `conf/train_policy.yaml` with the overrides and trains."""
-    return run(compose("train_policy", list(overrides)), command=shlex.join(["rmlab", "warm-start", *overrides]))
+    return run(compose("train_policy", list(overrides)), command=shlex.join(["rmlab", "warm-start", *overrides]), force=force)
 
 
-def run(config: DictConfig, command: str = "rmlab warm-start") -> Path:
-    """Trains and measures one policy and returns its folder.
+def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = False) -> Path:
+    """Trains and measures one policy and returns its folder. Where that holds this very policy, nothing is done unless `force`.
 
     Raises an RmlabError where the base, the demonstrations or the device are missing, or the loss is no longer finite.
     """
@@ -102,13 +102,17 @@ def run(config: DictConfig, command: str = "rmlab warm-start") -> Path:
                          "model=path model.pretrained=FOLDER (rmlab pretrain writes one)")
     check_folder(Path(settings.output), MODEL)
     pools = [read_trajectories(path) for path in settings.demonstrations.paths]
-    texts = corpus_repairs(settings)  # forks: before torch is imported
     with ExitStack() as stack:
         sandbox = stack.enter_context(Sandbox(settings.workers))
         loaded = load_tasks(Path(settings.tasks), sandbox)
         for part in settings.held_out.parts if settings.held_out.tasks != 0 else []:
             held_out_tasks(loaded, part, settings.held_out.tasks, settings.seed)  # what is not there is said before training
         who = config_hash(config, pools, loaded.fingerprint)
+        folder = Path(settings.output)
+        if not force and record_of(folder).get("config_hash") == who:
+            print(f"finished already: {folder} (--force trains it again)")
+            return folder
+        texts = corpus_repairs(settings)  # forks: before torch is imported
         under_way = runs_folder() / "cells" / who
         logger = stack.enter_context(_start(settings, pools, who)) if settings.tracked else None
         model, tokenizer = the_base(settings)
@@ -116,13 +120,12 @@ def run(config: DictConfig, command: str = "rmlab warm-start") -> Path:
         took = teach(model, taught, tokenizer, settings, under_way / "checkpoint.safetensors", logger)
         if took.resumed_at:
             print(f"went on from step {took.resumed_at} of {took.steps}")
-        record = _record(pools, counts, took, model, tokenizer, loaded, settings, command)
-        folder = Path(settings.output)
+        record = _record(pools, counts, took, model, tokenizer, loaded, settings, command) | {"config_hash": who}
         for share, then in took.snapshots:
             found = measure(then, tokenizer, loaded, sandbox, settings, f"at {share:.0%} of training, ")
-            save(folder.with_name(f"{folder.name}-at-{share}"), then, tokenizer, record | {"trained": share}, found, took)
+            keep(folder.with_name(f"{folder.name}-at-{share}"), then, tokenizer, record | {"trained": share}, found, took)
         measured = measure(model, tokenizer, loaded, sandbox, settings)
-        save(folder, model, tokenizer, record | {"trained": 1.0}, measured, took)
+        keep(folder, model, tokenizer, record | {"trained": 1.0}, measured, took)
         if logger:
             logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
             logger.params({"seed": settings.seed, "model_parameters": model.num_parameters(), "lessons": len(taught)})
@@ -258,25 +261,10 @@ def held_out_tasks(loaded: LoadedTasks, part: str, number: int | None, seed: int
     return sorted(tasks, key=lambda task: fingerprint([seed, task.task_id]))[:number]
 
 
-def save(folder: Path, model: Any, tokenizer: "Tokenizer", record: dict[str, Any], measured: dict[str, Success], took: "Imitated") -> None:
-    """Writes the model folder whole or not at all: weights in bfloat16 in files that travel, tokenizer, policy.json, log.json.
-
-    Where adapters were trained they stand in adapters/ too: with the base's folder they are the same model
-    (`rmlab models merge`), and they travel in a few megabytes.
-    """
-    import torch
-
-    from rmlab.models.lora import has_adapters, save_adapters
-
-    with atomic_folder(folder, MODEL) as temporary:
-        if has_adapters(model):
-            save_adapters(model, temporary / "adapters")
-            model = model.merge_and_unload()
-        model.to(torch.bfloat16).save_pretrained(str(temporary), max_shard_size=SHARD)
-        tokenizer.save(temporary)
-        held_out = {name: asdict(found) for name, found in measured.items()}
-        write_text(temporary / "policy.json", json.dumps(record | {"held_out": held_out}, indent=1) + "\n")
-        write_text(temporary / "log.json", json.dumps(took.history) + "\n")
+def keep(folder: Path, model: Any, tokenizer: "Tokenizer", record: dict[str, Any], measured: dict[str, Success], took: "Imitated") -> None:
+    """Writes the model folder with what was measured of it and how its loss went."""
+    held_out = {name: asdict(found) for name, found in measured.items()}
+    save_policy(folder, model, tokenizer, record | {"held_out": held_out}, {"log.json": json.dumps(took.history) + "\n"}, MODEL)
 
 
 def _record(pools: Sequence[TrajectorySet], counts: dict[str, Any], took: "Imitated", model: Any, tokenizer: "Tokenizer",

@@ -14,5 +14,6 @@ language_engine          the engine: slots that are refilled, programs beside de
 programs_aside           programs beside decoding, each outcome as soon as it is known
 demonstrations           what a policy is taught of attempts of mixed quality: the loss on right actions
 demonstrations_repairs   many one-line mistakes in each function of a corpus, and the edits that mend them
+folder                   a policy's model folder, written whole or not at all
 success                  pass@1 with its interval, and how attempts go
 """

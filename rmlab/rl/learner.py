@@ -1,7 +1,6 @@
 """The policy that learns: its weights or adapters, its optimiser, and the start that it is measured from."""
 
 import copy
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -10,15 +9,13 @@ from typing import Any
 
 import torch
 
-from rmlab.files import atomic_folder, write_text
-from rmlab.models.lora import has_adapters, save_adapters, with_adapters
+from rmlab.models.lora import has_adapters, with_adapters
 from rmlab.models.lora_config import LoraConfig
-from rmlab.models.pretrained import load_model, no_bars
+from rmlab.models.pretrained import load_model
 from rmlab.models.tokenizer import Tokenizer
+from rmlab.policies.folder import save_policy
 from rmlab.training.config import OptimizerConfig
 from rmlab.training.optimizer import adamw
-
-SHARD = "15MB"  # of the saved weights: files of this size travel
 
 
 @dataclass
@@ -56,15 +53,6 @@ def make_learner(folder: Path, lora: LoraConfig, optimizer: OptimizerConfig, see
     return Learner(model, adamw(model, optimizer), device, pad_id, optimizer.gradient_clip, reference)
 
 
-def save_policy(folder: Path, learner: Learner, tokenizer: Tokenizer, record: Mapping[str, Any]) -> None:
-    """Writes a folder from which a policy can be collected with or trained on: weights in bfloat16 (adapters added in, and beside
-    them alone in `adapters`), tokenizer, and policy.json with what it came from."""
-    no_bars()
-    with atomic_folder(folder) as temporary:
-        model = copy.deepcopy(learner.model).cpu()
-        if has_adapters(model):
-            save_adapters(model, temporary / "adapters")
-            model = model.merge_and_unload()
-        model.to(torch.bfloat16).save_pretrained(str(temporary), max_shard_size=SHARD)
-        tokenizer.save(temporary)
-        write_text(temporary / "policy.json", json.dumps(dict(record), indent=1) + "\n")
+def save_learned(folder: Path, learner: Learner, tokenizer: Tokenizer, record: Mapping[str, Any]) -> None:
+    """Writes the policy as it is now (`rmlab.policies.folder`); the learner can go on."""
+    save_policy(folder, copy.deepcopy(learner.model).cpu(), tokenizer, record)

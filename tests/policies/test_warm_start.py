@@ -19,6 +19,27 @@ QUICK = ["tracked=false", "runtime=cpu", "runtime.progress=false", "training.thr
          "held_out.attempts=2", "held_out.max_action_tokens=8", "held_out.parts=[validation]"]
 
 
+def assert_found_again(arguments: list[str], folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same command trains nothing, another seed or --force does."""
+    written = (folder / "policy.json").stat().st_mtime_ns
+    capsys.readouterr()
+    assert load_program("train_policy").main(arguments) == folder
+    assert capsys.readouterr().out == f"finished already: {folder} (--force trains it again)\n"
+    assert (folder / "policy.json").stat().st_mtime_ns == written
+    load_program("train_policy").main(arguments, force=True)
+    assert (folder / "policy.json").stat().st_mtime_ns > written
+    load_program("train_policy").main([*arguments, "seed=1"])
+    assert json.loads((folder / "policy.json").read_text())["seed"] == 1
+
+
+def test_played_under_another_rule_of_edits(base_folder: Path, few_attempts: TrajectorySet, tmp_path: Path) -> None:
+    demonstrations = tmp_path / "demonstrations.parquet"
+    write_trajectories(demonstrations, few_attempts.trajectories)
+    with pytest.raises(UsageError, match=r"played with environment\.edits=build_up, and environment\.edits=start_over is"):
+        load_program("train_policy").main([*QUICK, "model=path", f"model.pretrained={base_folder}", "environment=start_over",
+                                           f"demonstrations.paths=[{demonstrations}]", f"output={tmp_path / 'policy'}"])
+
+
 def test_from_a_base_to_a_policy_that_collects(base_folder: Path, few_attempts: TrajectorySet, empty_database: Path, tmp_path: Path,
                                                capsys: pytest.CaptureFixture[str]) -> None:
     demonstrations, store = tmp_path / "demonstrations.parquet", tmp_path / "mlflow.db"
@@ -52,6 +73,8 @@ def test_from_a_base_to_a_policy_that_collects(base_folder: Path, few_attempts: 
     taught = [t for t in few_attempts.trajectories if t.split == "supervised" and ended_well(t, 6)]
     assert counts["attempts"] == len(taught) == 60 - counts["not_ended_well"]
     assert 0 < len(taught) < 60
+    assert_found_again([*QUICK, "model=path", f"model.pretrained={base_folder}", f"demonstrations.paths=[{demonstrations}]",
+                        "demonstrations.finished_only=true", f"output={tmp_path / 'ended'}", "held_out.tasks=0"], ended, capsys)
 
     collected = load_program("collect").main([
         "tracked=false", "progress=false", "policy=[careful,language]", f"language.language.model={folder}", "language.language.device=cpu",
