@@ -11,6 +11,7 @@ inputs         variations of known arguments, and the choice of those that tell 
 operators      all texts that are one small mistake away from a function's
 replacements   the mistakes that fit in place of one expression
 beside         what may be added to the part rl beside a file whose parts are final
+apart          which of those tasks teach demonstrations instead
 trial          running originals and mutants: are they deterministic, what do they give
 public_call    which failing call the issue shows, and how weak it is as evidence
 clusters       functions too alike to stand on both sides of a split

@@ -18,12 +18,13 @@ HOST, PROCESS = "host", "process"
 
 @cache
 def commit() -> str:
-    """The checkout's commit, with `+changes` where tracked files differ from it; `unknown` outside a checkout."""
+    """The checkout's commit, with `+changes` where tracked files differ from it. Outside a checkout (a tree that was copied to a
+    machine without its history) what $RMLAB_COMMIT says, else `unknown`."""
     try:
         answer = subprocess.run(["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"],
                                 cwd=REPOSITORY, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
-        return "unknown"
+        return os.environ.get("RMLAB_COMMIT", "").strip() or "unknown"
     return answer.stdout.strip()
 
 
