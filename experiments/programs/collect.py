@@ -120,7 +120,7 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
             pool = write_trajectories(Path(settings.output), trajectories, {
                 "command": command, "seed": str(settings.seed), "tasks_fingerprint": loaded.fingerprint,
                 "rmlab_version": rmlab.__version__, "environment": settings.environment.evidence.value,
-                "edits": settings.environment.edits.value,
+                "edits": settings.environment.edits.value, "max_turns": str(settings.environment.max_turns),
             } | ({"language_policies": json.dumps(models)} if models else {}))
             if logger is not None:
                 _log(logger, pool, loaded, settings, str(sandbox.isolation))

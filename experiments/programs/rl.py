@@ -26,12 +26,13 @@ from rmlab.ablation.single import run_once
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
-from rmlab.microswe.episode import EnvironmentConfig, hashed
+from rmlab.microswe.episode import Edits, EnvironmentConfig, hashed
 from rmlab.microswe.loading import LoadedTasks, joined_tasks
 from rmlab.microswe.sandbox import Limits, Sandbox
 from rmlab.models.lora_config import LoraConfig
 from rmlab.paths import runs_folder
 from rmlab.policies.engine import EngineConfig
+from rmlab.policies.folder import record_of
 from rmlab.rl.config import (
     SEMANTICS,
     AlgorithmConfig,
@@ -119,6 +120,8 @@ def identity(config: DictConfig) -> Identity:
     for key in ("start", "tasks", "more_tasks", "workers", "keep_model"):
         plain.pop(key)
     plain["environment"] = hashed(plain["environment"])
+    if settings.environment.edits is Edits.start_over:
+        plain["practised"] = "tasks of one changed line"  # a later choice: what was trained on all of them is told apart
     plain["engine"] = {key: plain["engine"][key] for key in ("dtype", "capacity")}  # the rest is how it is laid out
     for key in ("max_minutes", "checkpoint_seconds"):
         plain["rl"].pop(key)
@@ -199,6 +202,7 @@ def make_loop(settings: RLRun, loaded: LoadedTasks, sandbox: Sandbox, start: Ref
     from rmlab.rl.judges import load_judge, reads_less
     from rmlab.rl.learner import make_learner
     from rmlab.rl.loop import Loop
+    from rmlab.rl.starts import admitted
     from rmlab.training.device import accelerator
 
     device = accelerator(TrainingConfig(dtype=settings.training.dtype, threads=settings.training.threads), settings.runtime)
@@ -210,9 +214,10 @@ def make_loop(settings: RLRun, loaded: LoadedTasks, sandbox: Sandbox, start: Ref
     if judge and reads_less(judge, settings.environment.evidence):
         print("the verifier was trained on attempts with the environment's final value and reads attempts without it: train one with "
               "prompt.evidence=voluntary to compare like with like")
+    practising = admitted(record_of(start.folder), loaded.tasks, settings.start, settings.environment)
     engine = LanguageEngine(learner.model, tokenizer, sandbox, settings.environment, settings.engine, where)
     tasks = {task.task_id: task for task in loaded.tasks}
-    supplies = Supplies(engine, TaskSampler(loaded.part("rl"), settings.seed), judge, tasks, settings.reward, settings.algorithm,
+    supplies = Supplies(engine, TaskSampler(practising, settings.seed), judge, tasks, settings.reward, settings.algorithm,
                         settings.rl, settings.name, settings.seed)
     watch, folder = settings.watch, runs_folder() / "cells" / run_hash
     validation = sorted(loaded.part("validation"), key=lambda t: fingerprint(["watch", t.task_id]))[: watch.tasks]
@@ -227,21 +232,17 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, 
     """What came of it, as an artifact, as metrics and in a few lines."""
     from rmlab.models.tokenizer import load_tokenizer
     from rmlab.rl.learner import save_learned
-    from rmlab.rl.outcome import described, outcome, timed
+    from rmlab.rl.outcome import described, outcome, outcome_metrics, timed
+    from rmlab.rl.starts import PASSED_ON
 
     found = outcome(state, loop.held_out_after, loop.held_out, loop.held_out_best)
     logger.json("outcome.json", found)
-    flat = {"outcome/steps": float(found["steps"]), "outcome/area": found["area"], "outcome/hacking_gap": found["hacking_gap"],
-            "outcome/collapse": None if found["collapse"] is None else float(found["collapse"])}
-    for benchmark, ways in found["held_out"].items():
-        for way, difference in ways.items():
-            flat |= {f"outcome/{benchmark}_{way}_{key}": difference[key] for key in ("before", "after", "difference", "low", "high")}
-    logger.metrics(flat)
+    logger.metrics(outcome_metrics(found))
     if settings.keep_model:
         with tempfile.TemporaryDirectory() as name:
             save_learned(Path(name) / "model", loop.learner, load_tokenizer(start.folder), {
                 "start": settings.start, "seed": settings.seed, "steps": settings.rl.steps, "reward": asdict(settings.reward),
-                "verifier": settings.verifier})
+                "verifier": settings.verifier, **{k: v for k, v in record_of(start.folder).items() if k in PASSED_ON}})
             logger.artifact(Path(name) / "model")
     name = settings.tracking.name or settings.name
     return "\n".join([f"{name}: {state.step} steps in {state.seconds:.0f} s", *described(found), *timed(state.history),

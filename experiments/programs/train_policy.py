@@ -11,10 +11,10 @@ import json
 import shlex
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,20 +26,22 @@ from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.files import MODEL, check_folder
 from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
-from rmlab.microswe.episode import Edits, EnvironmentConfig, hashed
+from rmlab.microswe.episode import EnvironmentConfig, hashed
 from rmlab.microswe.loading import LoadedTasks, load_tasks, read_joined
 from rmlab.microswe.sandbox import Sandbox
-from rmlab.microswe.task import Task
 from rmlab.models.config import ModelConfig
 from rmlab.models.lora_config import LoraConfig
 from rmlab.models.pretrained import folder_identity
 from rmlab.paths import runs_folder
-from rmlab.policies.demonstrations import Lesson, ended_well, lessons, repair_lessons
+from rmlab.policies.demonstration_sets import attempts_to_learn_from
+from rmlab.policies.demonstrations import SEMANTICS as LESSONS
+from rmlab.policies.demonstrations import Lesson, lessons, repair_lessons
 from rmlab.policies.demonstrations_config import DemonstrationsConfig, HeldOutConfig, RepairsConfig
-from rmlab.policies.engine import EngineConfig, Sampling
+from rmlab.policies.demonstrations_repairs import SEMANTICS as REPAIRS
+from rmlab.policies.engine import EngineConfig
 from rmlab.policies.folder import record_of, save_policy
-from rmlab.policies.rollout import Planned, plan
-from rmlab.policies.success import Success, success
+from rmlab.policies.held_out import held_out_success, held_out_tasks
+from rmlab.policies.success import Success
 from rmlab.progress import progress
 from rmlab.tracking.config import TrackingConfig
 from rmlab.training.config import SEMANTICS, OptimizerConfig, RuntimeConfig, TrainingConfig
@@ -102,6 +104,9 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
                          "model=path model.pretrained=FOLDER (rmlab pretrain writes one)")
     check_folder(Path(settings.output), MODEL)
     pools = [read_trajectories(path) for path in settings.demonstrations.paths]
+    read_joined(settings.tasks, settings.more_tasks)  # what may not be joined, or is not there, is said before anything is made of it
+    if settings.repairs.each and not Path(settings.repairs.corpus).is_file():
+        raise DataError(f"repairs.corpus={settings.repairs.corpus}: there is no such file. `rmlab pretrain only_corpus=true` builds one.")
     with ExitStack() as stack:
         sandbox = stack.enter_context(Sandbox(settings.workers))
         loaded = load_tasks(Path(settings.tasks), sandbox)
@@ -109,22 +114,24 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
             held_out_tasks(loaded, part, settings.held_out.tasks, settings.seed)  # what is not there is said before training
         who = config_hash(config, pools, loaded.fingerprint)
         folder = Path(settings.output)
-        if not force and record_of(folder).get("config_hash") == who:
+        if not force and is_finished(settings, who):
             print(f"finished already: {folder} (--force trains it again)")
             return folder
         texts = corpus_repairs(settings)  # forks: before torch is imported
         under_way = runs_folder() / "cells" / who
         logger = stack.enter_context(_start(settings, pools, who)) if settings.tracked else None
         model, tokenizer = the_base(settings)
-        taught, counts = material(pools, texts, tokenizer, settings)
+        measure = partial(held_out_success, loaded=loaded, sandbox=sandbox, config=settings.held_out, environment=settings.environment,
+                          engine=settings.engine, runtime=settings.runtime, name=settings.model.name, seed=settings.seed)
+        taught, shown = material(pools, texts, tokenizer, settings)
         took = teach(model, taught, tokenizer, settings, under_way / "checkpoint.safetensors", logger)
         if took.resumed_at:
             print(f"went on from step {took.resumed_at} of {took.steps}")
-        record = _record(pools, counts, took, model, tokenizer, loaded, settings, command) | {"config_hash": who}
+        record = _record(pools, took, model, tokenizer, loaded, settings, command) | shown | {"config_hash": who}
         for share, then in took.snapshots:
-            found = measure(then, tokenizer, loaded, sandbox, settings, f"at {share:.0%} of training, ")
-            keep(folder.with_name(f"{folder.name}-at-{share}"), then, tokenizer, record | {"trained": share}, found, took)
-        measured = measure(model, tokenizer, loaded, sandbox, settings)
+            found = measure(then, tokenizer, f"at {share:.0%} of training, ")
+            keep(snapshot(folder, share), then, tokenizer, record | {"trained": share}, found, took)
+        measured = measure(model, tokenizer)
         keep(folder, model, tokenizer, record | {"trained": 1.0}, measured, took)
         if logger:
             logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
@@ -147,10 +154,31 @@ def config_hash(config: DictConfig, pools: Sequence[TrajectorySet], tasks: str) 
         plain.pop(key)
     plain["environment"] = hashed(plain["environment"])
     plain["engine"] = {key: plain["engine"][key] for key in ("dtype", "capacity")}  # the rest is how it is laid out
-    plain["model"] = folder_identity(Path(plain["model"]["pretrained"]))
+    plain["model"] = [plain["model"]["name"], folder_identity(Path(plain["model"]["pretrained"]))]  # attempts are drawn by its name
     plain["demonstrations"]["paths"] = [pool.fingerprint for pool in pools]
     plain["repairs"]["corpus"] = file_fingerprint(Path(plain["repairs"]["corpus"])) if plain["repairs"]["each"] else ""
-    return fingerprint({"program": "train_policy", "semantics": SEMANTICS, "config": plain, "tasks": tasks})
+    semantics = {"training": SEMANTICS, "lessons": LESSONS, "repairs": REPAIRS if plain["repairs"]["each"] else 0}
+    return fingerprint({"program": "train_policy", "semantics": semantics, "config": plain, "tasks": tasks})
+
+
+def is_finished(settings: TrainPolicyConfig, who: str) -> bool:
+    """Whether the output folder holds this very policy, trained to its end, its snapshots beside it, and where it is to be tracked
+    a finished run of it is in the store."""
+    folder = Path(settings.output)
+    records = {share: record_of(folder if share == 1.0 else snapshot(folder, share)) for share in [1.0, *settings.snapshots]}
+    if any((record.get("config_hash"), record.get("trained")) != (who, share) for share, record in records.items()):
+        return False
+    if not settings.tracked:
+        return True
+    from rmlab.tracking.heads import finished_run, runs_of
+    from rmlab.tracking.store import Store
+
+    return finished_run(runs_of(Store.open(settings.tracking.uri), who)) is not None
+
+
+def snapshot(folder: Path, share: float) -> Path:
+    """Where the policy stands that was kept after a share of training."""
+    return folder.with_name(f"{folder.name}-at-{share}")
 
 
 def the_base(settings: TrainPolicyConfig) -> "tuple[Any, Tokenizer]":
@@ -174,42 +202,31 @@ def corpus_repairs(settings: TrainPolicyConfig) -> list[str]:
     tasks = read_joined(settings.tasks, settings.more_tasks)
     held_out, corpus = held_out_functions(tasks), Path(settings.repairs.corpus)
     each, seed = settings.repairs.each, settings.seed
+    python = list(sys.version_info[:2])  # whose way of writing code the broken lines have
 
     def draw() -> list[str]:
         codes = [document.text for document in read_corpus(corpus).of(Kind.code)]
         with progress("repairs", len(codes), "functions", settings.runtime.progress) as advance:
             return drawn_repairs(codes, held_out, each, seed, settings.workers, advance)
 
-    return kept_repairs(runs_folder() / "cache", fingerprint([file_fingerprint(corpus), sorted(held_out), each, seed]), draw)
+    return kept_repairs(runs_folder() / "cache", fingerprint([file_fingerprint(corpus), sorted(held_out), each, seed, python]), draw)
 
 
 def material(pools: Sequence[TrajectorySet], texts: Sequence[str], tokenizer: "Tokenizer",
              settings: TrainPolicyConfig) -> tuple[list[Lesson], dict[str, Any]]:
-    """What is taught, and how much of what was left out. Only attempts of the supervised part are learned from."""
+    """What is taught, and what the record says of it: how much of what was left out, and which clusters were shown."""
     from rmlab.policies.language_prompt import PolicyPrompt
 
-    config, prompt = settings.demonstrations, PolicyPrompt(tokenizer)
-    attempts = [t for pool in pools for t in pool.trajectories if t.split == "supervised"]
-    others = Counter(str(t.split) for pool in pools for t in pool.trajectories if t.split != "supervised")
-    if not attempts:
-        raise DataError(f"{', '.join(config.paths) or 'demonstrations.paths'}: no attempt of the supervised part is there to learn from")
-    turns, edits = settings.environment.max_turns, settings.environment.edits
-    for path, pool in zip(config.paths, pools, strict=True):
-        if (played := pool.metadata.get("edits", Edits.build_up.value)) != edits.value:
-            raise UsageError(f"{path}: it was played with environment.edits={played}, and environment.edits={edits.value} is asked for: "
-                             "which edits are right depends on it. Collect again, or take the other.")
-    whole = [t for t in attempts if ended_well(t, turns)] if config.finished_only else attempts
-    if not whole:
-        raise DataError(f"demonstrations.finished_only=true: none of {len(attempts)} attempts was submitted resolved or with its last "
-                        "turn. Collect more, or take all with finished_only=false.")
-    chosen = sorted(whole, key=lambda t: fingerprint([settings.seed, t.trajectory_id]))[: config.most]
-    found = lessons(chosen, prompt, config.capacity, turns, edits)
+    config, environment, prompt = settings.demonstrations, settings.environment, PolicyPrompt(tokenizer)
+    tasks = read_joined(settings.tasks, settings.more_tasks)
+    chosen, counts = attempts_to_learn_from(pools, config, environment, tasks, settings.seed)
+    found = lessons(chosen, prompt, config.capacity, environment.max_turns, environment.edits)
     repaired = repair_lessons(texts, prompt, config.capacity)
-    counts = {"attempts": len(chosen), "not_ended_well": len(attempts) - len(whole), "lessons": len(found.lessons),
-              "actions": found.actions, "left_out": found.left_out, "of_other_parts": dict(sorted(others.items())),
-              "repairs": len(repaired), "repairs_too_long": len(texts) - len(repaired)}
+    counts |= {"lessons": len(found.lessons), "actions": found.actions, "left_out": found.left_out, "repairs": len(repaired),
+               "repairs_too_long": len(texts) - len(repaired)}
     print(f"demonstrations: {json.dumps(counts)}")
-    return [*list(found.lessons) * config.repeat, *repaired], counts
+    shown = {"counts": counts, "shown_clusters": sorted({t.cluster for t in chosen})}
+    return [*list(found.lessons) * config.repeat, *repaired], shown
 
 
 def teach(model: Any, taught: Sequence[Lesson], tokenizer: "Tokenizer", settings: TrainPolicyConfig, checkpoint: Path,
@@ -226,48 +243,13 @@ def teach(model: Any, taught: Sequence[Lesson], tokenizer: "Tokenizer", settings
                    seed=settings.seed, snapshots=settings.snapshots, checkpoint=checkpoint, log=log)
 
 
-def measure(model: Any, tokenizer: "Tokenizer", loaded: LoadedTasks, sandbox: Sandbox, settings: TrainPolicyConfig,
-            title: str = "") -> dict[str, Success]:
-    """pass@1 on held-out tasks by name: PART_sampled, PART_greedy."""
-    from rmlab.policies.language_engine import LanguageEngine
-    from rmlab.training.device import resolve_device
-
-    config, found = settings.held_out, dict[str, Success]()
-    if config.tasks == 0:
-        return {}
-    device = resolve_device(settings.runtime.device)
-    engine = LanguageEngine(model, tokenizer, sandbox, settings.environment, settings.engine, device)
-    wanted: list[tuple[str, Planned, Sampling]] = []  # all in one queue: only one of them waits for its longest line
-    for part in config.parts:
-        chosen = held_out_tasks(loaded, part, config.tasks, settings.seed)
-        for way, temperature, attempts in (("sampled", config.temperature, config.attempts), ("greedy", 0.0, 1)):
-            sampling = Sampling(temperature, config.max_action_tokens)
-            wanted += [(f"{part}_{way}", planned, sampling) for planned in plan(chosen, [settings.model.name], attempts)]
-    with progress("held out", len(wanted), "episodes", settings.runtime.progress) as advance:
-        made = engine.rollout([planned for _, planned, _ in wanted], [sampling for _, _, sampling in wanted], settings.seed, advance)
-    for name in dict.fromkeys(name for name, _, _ in wanted):
-        found[name] = success([rollout.trajectory for rollout, (own, _, _) in zip(made, wanted, strict=True) if own == name])
-        print(f"{title}{name.replace('_', ', ')}: {found[name]}")
-    print(f"{title}{len(made)} held-out attempts in {engine.seconds}")
-    return found
-
-
-def held_out_tasks(loaded: LoadedTasks, part: str, number: int | None, seed: int) -> list[Task]:
-    """Tasks of a part, drawn by seed. Raises UsageError for the supervised part, an unknown one, or too few."""
-    tasks = [task for task in loaded.tasks if task.part == part]
-    if part == "supervised" or len(tasks) < (number or 1):
-        raise UsageError(f"held_out.parts={part}, held_out.tasks={number}: {len(tasks)} tasks of that part hold here, and the "
-                         "supervised part is learned from. Choose among validation, rl, verifier, evaluation.")
-    return sorted(tasks, key=lambda task: fingerprint([seed, task.task_id]))[:number]
-
-
 def keep(folder: Path, model: Any, tokenizer: "Tokenizer", record: dict[str, Any], measured: dict[str, Success], took: "Imitated") -> None:
     """Writes the model folder with what was measured of it and how its loss went."""
     held_out = {name: asdict(found) for name, found in measured.items()}
     save_policy(folder, model, tokenizer, record | {"held_out": held_out}, {"log.json": json.dumps(took.history) + "\n"}, MODEL)
 
 
-def _record(pools: Sequence[TrajectorySet], counts: dict[str, Any], took: "Imitated", model: Any, tokenizer: "Tokenizer",
+def _record(pools: Sequence[TrajectorySet], took: "Imitated", model: Any, tokenizer: "Tokenizer",
             loaded: LoadedTasks, settings: TrainPolicyConfig, command: str) -> dict[str, Any]:
     """Everything that names this policy: what it learned from, and what that took."""
     import torch
@@ -275,7 +257,7 @@ def _record(pools: Sequence[TrajectorySet], counts: dict[str, Any], took: "Imita
 
     return {
         "command": command, "seed": settings.seed, "rmlab_version": rmlab.__version__, "base": settings.model.pretrained,
-        "demonstrations": [pool.fingerprint for pool in pools], "counts": counts, "tasks_fingerprint": loaded.fingerprint,
+        "demonstrations": [pool.fingerprint for pool in pools], "tasks_fingerprint": loaded.fingerprint,
         "tokenizer_fingerprint": tokenizer.fingerprint, "parameters": model.num_parameters(),
         "steps": took.steps, "tokens": took.tokens, "taught_tokens": took.taught_tokens, "seconds": round(took.seconds, 1),
         "tokens_per_second": round(took.tokens_per_second), "torch": torch.__version__, "transformers": transformers.__version__,

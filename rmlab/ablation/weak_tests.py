@@ -17,6 +17,8 @@ from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.files import write_text
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe import grammar
+from rmlab.microswe.episode import Edits
+from rmlab.microswe.replay import replayed
 from rmlab.microswe.sandbox import Outcome, Program, Sandbox, default_workers
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint
 from rmlab.progress import progress
@@ -66,7 +68,8 @@ def weak_labels(part: TrajectorySet, tasks_file: Path, tests: int, cache: Path, 
     attempts = [t for t in part.trajectories if t.resolved is not None]
     path = cache / f"weak-tests-{fingerprint([part.fingerprint, there, SEMANTICS])}.json"
     if not path.is_file():
-        write_text(path, json.dumps(first_failures(attempts, {task.task_id: task for task in tasks}, show)))
+        edits = Edits(part.metadata.get("edits", Edits.build_up.value))
+        write_text(path, json.dumps(first_failures(attempts, {task.task_id: task for task in tasks}, show, edits)))
     failed: dict[str, int | None] = json.loads(path.read_text(encoding="utf-8"))
     disagree = sum((failed[t.trajectory_id] is None) != t.resolved for t in attempts)
     if disagree > DISAGREE * len(attempts):
@@ -87,7 +90,8 @@ def _passes(first_failed: int | None, tests: int, stated: bool | None) -> bool:
     return bool(stated) if first_failed is None else first_failed >= tests
 
 
-def first_failures(attempts: Sequence[Trajectory], tasks: dict[str, Task], show: bool = False) -> dict[str, int | None]:
+def first_failures(attempts: Sequence[Trajectory], tasks: dict[str, Task], show: bool = False,
+                   edits: Edits = Edits.build_up) -> dict[str, int | None]:
     """By trajectory_id, which hidden test in the task's order its final program fails first (from 0); None = it passes all."""
     programs: dict[str, Program] = {}
     expected: dict[Program, tuple[str, ...]] = {}
@@ -96,7 +100,7 @@ def first_failures(attempts: Sequence[Trajectory], tasks: dict[str, Task], show:
             raise DataError(f"data.tasks has no task {attempt.task_id}, which trajectory {attempt.trajectory_id} attempts")
         task = tasks[attempt.task_id]
         order = order_of_tests(task)
-        program = Program(task.context, final_program(attempt, task), task.entry, tuple(task.inputs[i] for i in order))
+        program = Program(task.context, final_program(attempt, task, edits), task.entry, tuple(task.inputs[i] for i in order))
         programs[attempt.trajectory_id] = program
         expected[program] = tuple(task.outputs[i] for i in order)
     outcomes = _run(list(expected), show)
@@ -109,16 +113,9 @@ def order_of_tests(task: Task) -> list[int]:
     return [task.public, *sorted(rest, key=lambda i: hashlib.sha256(f"{task.task_id} {task.inputs[i]}".encode()).digest())]
 
 
-def final_program(attempt: Trajectory, task: Task) -> str:
+def final_program(attempt: Trajectory, task: Task, edits: Edits = Edits.build_up) -> str:
     """The program at the end of an attempt, its edits made again. Raises DataError where that is not what its patch says."""
-    code = task.code
-    for message in attempt.messages:
-        if message.role == "assistant":
-            try:
-                action = grammar.parse(message.content)
-                code = grammar.apply(code, action) if isinstance(action, grammar.Edit) else code
-            except grammar.UnreadableAction:
-                continue
+    code = replayed(task.code, [m.content for m in attempt.messages if m.role == "assistant"], edits)[-1]
     if grammar.patch(task.code, code) != attempt.patch:
         raise DataError(f"the edits of trajectory {attempt.trajectory_id} do not give its patch: it was not collected at this task")
     return code

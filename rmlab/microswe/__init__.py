@@ -24,6 +24,7 @@ Attempts at tasks:
 loading        the tasks that hold on this machine
 grammar        the actions an agent has, and what is answered to one that cannot be read
 episode        one attempt, turn by turn, up to its label
+replay         the programs that a recorded attempt's edits made
 values         outputs as text: encoding, comparison, what is shown
 sandbox/       where programs run
 """

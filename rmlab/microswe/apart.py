@@ -1,8 +1,8 @@
 """Which tasks of a file of further RL tasks teach demonstrations instead?
 
-A policy that has seen scripts mend 116 clusters of functions knows how an attempt goes there, and repeats its mistakes in
-functions that it has not seen. Whole clusters are set apart, so that what a policy is shown and what it practises on never
-mix. A cluster that reaches into the file that the tasks were built beside stays, since that file's parts are final.
+How an attempt goes is learned from demonstrations, and of too few functions it is learned for these alone. Whole clusters are
+set apart, so that what a policy is shown and what it practises on never mix. A cluster that reaches into the file that the
+tasks were built beside stays, since that file's parts are final.
 """
 
 from collections.abc import Sequence

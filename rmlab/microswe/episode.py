@@ -61,8 +61,8 @@ class EnvironmentConfig:
 
 
 def hashed(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """An environment's plain values as they enter a config hash: `edits` only where it is not the default, which runs had before
-    there was a choice."""
+    """An environment's plain values as they enter a config hash: `edits` only where it is not the default, so that the key changes no
+    hash of runs that go without it."""
     return {key: value for key, value in environment.items() if (key, value) != ("edits", Edits.build_up.value)}
 
 

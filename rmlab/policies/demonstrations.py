@@ -22,10 +22,12 @@ from numpy.typing import NDArray
 from rmlab.errors import DataError
 from rmlab.microswe import grammar
 from rmlab.microswe.episode import Edits
+from rmlab.microswe.replay import replayed
 from rmlab.models.tokenizer import IM_END
 from rmlab.policies.language_prompt import OPEN, PolicyPrompt
 from rmlab.trajectories.record import Trajectory
 
+SEMANTICS = 2  # bumped when the same attempt teaches something else
 WRONG = "wrong"
 TOKENISED_AT_ONCE = 20_000  # texts: a tokenizer's answer takes much more room than its ids
 TURN = f"{IM_END}\n{OPEN}"
@@ -57,18 +59,14 @@ def judge(trajectory: Trajectory, max_turns: int | None = None, edits: Edits = E
     max_turns, edits: of the environment. The last turn is for submitting; None = nobody counts. Raises DataError where the
     conversation is no micro-SWE episode.
     """
-    before = program(trajectory)
-    actions = [_parsed(m.content) for m in trajectory.messages if m.role == "assistant"]
-    after, known = before, []
-    for action in actions:
-        known.append(after)  # the program before each action
-        after = _applied(after, action, before if edits is Edits.start_over else after)
+    said = [m.content for m in trajectory.messages if m.role == "assistant"]
+    programs = replayed(program(trajectory), said, edits)
+    before, after = programs[0], programs[-1]
     final = after.split("\n")
     shown = {before}  # the issue shows what the first program gives
     verdicts = []
-    for turn, (action, code) in enumerate(zip(actions, known, strict=True), 1):
+    for turn, (action, code, changed) in enumerate(zip(map(_parsed, said), programs[:-1], programs[1:], strict=True), 1):
         if isinstance(action, grammar.Edit):
-            changed = _applied(code, action, before if edits is Edits.start_over else code)
             if edits is Edits.start_over:
                 mends = code != changed == after
             else:
@@ -165,13 +163,3 @@ def _parsed(text: str) -> grammar.Action | None:
         return grammar.parse(text)
     except grammar.UnreadableAction:
         return None
-
-
-def _applied(code: str, action: grammar.Action | None, edited: str) -> str:
-    """The program after an action, edited: what an edit changes. An edit that cannot be made leaves the program as it is."""
-    if not isinstance(action, grammar.Edit):
-        return code
-    try:
-        return grammar.apply(edited, action)
-    except grammar.UnreadableAction:
-        return code

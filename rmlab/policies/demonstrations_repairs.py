@@ -23,7 +23,7 @@ from rmlab.pretraining.repairs import FEWEST_LINES, MOST_CHARACTERS, MOST_LINES
 from rmlab.verifiers.prompt import escape
 
 CHUNK = 256  # functions that a process takes at once
-SEMANTICS = 1  # bumped when the same functions and seed give other repairs: drawings that are kept are found by it
+SEMANTICS = 2  # bumped when the same functions and seed give other repairs: drawings that are kept are found by it
 
 _forbidden: NearCopies | None = None  # of this worker process
 

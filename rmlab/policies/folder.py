@@ -41,7 +41,9 @@ def save_policy(folder: Path, model: Any, tokenizer: "Tokenizer", record: Mappin
 
 
 def record_of(folder: Path) -> dict[str, Any]:
-    """What policy.json says, {} where there is none that can be read."""
+    """What policy.json says, {} where there is none that can be read, or no weights are beside it."""
+    if not any(folder.glob("*.safetensors")):
+        return {}
     try:
         found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
     except (OSError, ValueError):

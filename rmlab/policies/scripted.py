@@ -95,12 +95,14 @@ class _Script:
         yield from self._say(edit)
 
     def _say(self, action: Edit | Run | Submit) -> Generator[str, None, None]:
-        if self.config.ends and self.episode.turns + 1 == self.episode.environment.max_turns:
-            action = Submit()
-        if self._chance(self.config.slips):
+        slips = self._chance(self.config.slips)
+        if slips and not self._must_end():
             edit = action if isinstance(action, Edit) else Edit(self.line or 1, "pass")
             yield self.rng.choice(SLIPS).format(line=edit.line, code=edit.code)
-        yield write(action)
+        yield write(Submit() if self._must_end() else action)
+
+    def _must_end(self) -> bool:
+        return self.config.ends and self.episode.turns + 1 == self.episode.environment.max_turns
 
     def _content(self, looked: bool) -> bool:
         """Whether it wants to submit now. looked: it has just seen the public call's value."""

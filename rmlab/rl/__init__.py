@@ -15,6 +15,7 @@ measures       what attempts look like
 
 The loop:
 
+starts         may training go on from this policy, on these tasks and by these rules
 attempts       which tasks come next; attempts that the environment failed on made again
 judges         what the verifier says of fresh attempts, calibrated, combined, transformed
 batches        one batch: attempts, rewards, advantages

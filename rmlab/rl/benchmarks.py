@@ -1,7 +1,8 @@
 """How good is a policy on tasks that it was not trained on, and did training make it better or worse?
 
 Four held-out benchmarks, all of the evaluation part (functions that no part shares): `new` functions of the sources that it was
-trained on, the `withheld` family of functions, `two_bugs`, and `long` functions. A task stands in one of them. Two looks at the
+trained on, the `withheld` family of functions, `two_bugs` (two changed lines: nobody mends them where edits start over, and they
+stay in what is said of all), and `long` functions. A task stands in one of them. Two looks at the
 same tasks are compared in pairs: clusters of tasks are resampled, and the difference with them.
 """
 

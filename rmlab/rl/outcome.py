@@ -98,6 +98,17 @@ def area(curve: Sequence[Mapping[str, float]]) -> float | None:
     return float(np.trapezoid(value, step) / (step[-1] - step[0]) - value[0])
 
 
+def outcome_metrics(found: dict[str, Any]) -> dict[str, float | None]:
+    """An outcome as metrics by `outcome/...`; None where there is no value."""
+    flat: dict[str, float | None] = {
+        "outcome/steps": float(found["steps"]), "outcome/area": found["area"], "outcome/hacking_gap": found["hacking_gap"],
+        "outcome/collapse": None if found["collapse"] is None else float(found["collapse"])}
+    for benchmark, ways in found["held_out"].items():
+        for way, difference in ways.items():
+            flat |= {f"outcome/{benchmark}_{way}_{key}": difference[key] for key in ("before", "after", "difference", "low", "high")}
+    return flat
+
+
 def _of_the_verifier(row: Mapping[str, float]) -> dict[str, float]:
     return {name.removeprefix("verifier_"): value for name, value in row.items() if name.startswith("verifier_")}
 

@@ -8,11 +8,11 @@ import pytest
 
 from rmlab.ablation.weak_tests import final_program, first_failures, order_of_tests, weak_labels
 from rmlab.errors import DataError, UsageError
-from rmlab.microswe.episode import EnvironmentConfig
+from rmlab.microswe.episode import Edits, EnvironmentConfig
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import read_tasks, tasks_fingerprint, write_tasks
 from rmlab.paths import STARTER
-from rmlab.policies.config import ScriptedConfig
+from rmlab.policies.config import ScriptedConfig, Stops
 from rmlab.policies.rollout import plan, rollout
 from rmlab.policies.scripted import ScriptedPolicy
 from rmlab.trajectories.record import Message
@@ -47,6 +47,17 @@ def test_labels_of_fewer_tests_contain_those_of_more_and_all_tests_give_the_labe
     assert {weak.true_positive_rate for weak in by_tests.values()} == {1.0}
     assert by_tests[1].true_negative_rate < by_tests[99].true_negative_rate == 1.0
     assert (by_tests[99].disagree, by_tests[2].record()["tests"]) == (0, 2)
+
+
+def test_edits_that_start_over_are_made_again_as_they_were(tasks_file, tmp_path) -> None:
+    script = ScriptedConfig(patience=3, haste=0.0, stops=Stops.patience, hand=0.3)
+    with Sandbox(2) as sandbox:
+        made = rollout(plan(TASKS, ["s"], 3), {"s": ScriptedPolicy("s", script)}, sandbox, EnvironmentConfig(edits=Edits.start_over), 0)
+    metadata = {"tasks_fingerprint": tasks_fingerprint(TASKS)}
+    known = weak_labels(TrajectorySet(tuple(made), metadata | {"edits": "start_over"}), tasks_file, 99, tmp_path)
+    assert known.resolved == {t.trajectory_id: t.resolved for t in made}
+    with pytest.raises(DataError, match="do not give its patch"):
+        weak_labels(TrajectorySet(tuple(made[1:]), metadata), tasks_file, 99, tmp_path)
 
 
 def test_an_attempt_that_changes_nothing_is_never_accepted(attempts) -> None:

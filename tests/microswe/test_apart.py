@@ -6,6 +6,7 @@ from typer.testing import CliRunner
 from rmlab.cli import app
 from rmlab.errors import UsageError
 from rmlab.microswe.apart import set_apart
+from rmlab.microswe.clusters import clusters as clusters_of
 from rmlab.microswe.task import Task, read_tasks, write_tasks
 from rmlab.paths import STARTER
 from rmlab.trajectories.record import Part
@@ -43,6 +44,9 @@ def test_the_command_writes_both_files_and_asks_for_the_file_that_they_were_buil
     shown, about = read_tasks(tmp_path / "s.parquet")
     assert len(shown) == 4 == len(read_tasks(tmp_path / "r.parquet")[0])
     assert "--share 0.5" in about["set_apart"]
+    again = CliRunner().invoke(app, ["tasks", "apart", str(tmp_path / "r.parquet"), *said[3:], "--beside", str(beside)])
+    assert isinstance(again.exception, UsageError)
+    assert "has been set apart already" in str(again.exception)
     failed = CliRunner().invoke(app, [*said, "--beside", str(more)])
     assert isinstance(failed.exception, UsageError)
     assert "was not built beside" in str(failed.exception)
@@ -55,3 +59,10 @@ def test_the_shipped_files_share_no_cluster() -> None:
     clusters = {t.cluster for t in shown}
     assert not clusters & {t.cluster for t in practised}
     assert not clusters & {t.cluster for t in first}
+    parts = {t.function_id: t.part for t in (*first, *shown, *practised)}
+    functions = {t.function_id: t for t in (*first, *shown, *practised)}
+    found = clusters_of({i: t.original for i, t in functions.items()}, {i: t.context for i, t in functions.items()})
+    of_cluster: dict[str, set[str]] = {}
+    for function_id, part in parts.items():
+        of_cluster.setdefault(found[function_id], set()).add(part)
+    assert {len(own) for own in of_cluster.values()} == {1}, "the rule asked anew over all three files"

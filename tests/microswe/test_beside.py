@@ -130,6 +130,8 @@ def test_joined_tasks_are_proven_counted_and_fingerprinted_together(tmp_path, mo
     assert joined.left_out == {"the original gives other outputs here": {"more": 1}}
     assert joined.fingerprint == tasks_fingerprint(joined.tasks) != alone.fingerprint
     assert joined.part("evaluation") == alone.part("evaluation")
+    with pytest.raises(DataError, match=r"nosuch\.parquet: there is no such file"):
+        read_joined(first, [str(tmp_path / "nosuch.parquet")])
     assert [t.task_id for t in read_joined(first, [str(more)])][-2:] == [good.task_id, wrong.task_id]
 
 

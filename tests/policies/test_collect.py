@@ -43,7 +43,7 @@ def test_writes_a_labelled_set_that_names_its_origin(collect, tmp_path, tasks, s
     assert back.metadata["seed"] == "5"
     assert back.metadata["tasks_fingerprint"] == tasks_fingerprint(tasks)
     assert back.metadata["command"].startswith("rmlab collect")
-    assert set(back.metadata) == {"command", "seed", "tasks_fingerprint", "rmlab_version", "environment"}
+    assert set(back.metadata) == {"command", "seed", "tasks_fingerprint", "rmlab_version", "environment", "edits", "max_turns"}
     assert "validation hasty: 6 trajectories" in capsys.readouterr().out
     [run] = runs(Store.open(), ["collections"])
     assert run.status == "finished"
@@ -81,5 +81,5 @@ def test_tasks_are_drawn_one_of_every_cluster_first(collect):
 def test_every_environment_composes():
     for path in (CONF / "environment").glob("*.yaml"):
         environment = OmegaConf.to_object(compose("collect", [f"environment={path.stem}"])).environment
-        assert environment.max_turns == 6
+        assert environment.max_turns == (14 if path.stem == "start_over" else 6)
         assert environment.evidence == {"default": Evidence.final, "voluntary": Evidence.voluntary}[path.stem]

@@ -43,6 +43,12 @@ def test_what_is_right_in_a_resolved_attempt() -> None:
     assert judge(one) == ["wrong", "wrong", "run", "wrong", "edit", "wrong", "wrong", "edit", "wrong", "wrong", "submit"]
 
 
+def test_giving_up_is_right_with_the_last_turn_alone() -> None:
+    one = attempt("run", "got 2", "edit 2: y = x", "ok", "submit", "final got 1", resolved=False)
+    assert judge(one)[-1] == judge(one, 4)[-1] == "wrong"
+    assert judge(one, 3)[-1] == "submit"
+
+
 def test_what_is_right_where_every_edit_starts_over() -> None:
     one = attempt(
         "edit 3: return x", "ok",

@@ -4,7 +4,7 @@ from collections import Counter
 import pytest
 
 from rmlab.configuration import compose
-from rmlab.microswe.episode import EnvironmentConfig, expected_value
+from rmlab.microswe.episode import Edits, EnvironmentConfig, expected_value
 from rmlab.microswe.grammar import apply
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import read_tasks
@@ -35,8 +35,8 @@ def played(tasks):
 
 def test_every_policy_file_is_configured_and_there_are_at_least_four(played):
     scripts, _ = played
-    models = {"language"}  # no script: a language model plays it
-    assert set(scripts) == {path.stem for path in (CONF / "policy").glob("*.yaml")} - models
+    others = {"language", "seeking"}  # a language model plays the first, the second is five of these scripts by other numbers
+    assert set(scripts) == {path.stem for path in (CONF / "policy").glob("*.yaml")} - others
     assert len(scripts) >= 4
     behaviours = {(s.search, s.runs, s.reacts, s.stops) for s in scripts.values()}
     assert len(behaviours) == len(scripts)
@@ -106,6 +106,17 @@ def test_a_script_that_looks_never_repeats_what_it_saw_fail(played):
                 assert written not in failed
             elif message.content.startswith("got ") and message.content != f"got {wanted}":
                 failed.add(written)
+
+
+def test_a_script_that_ends_submits_with_its_last_turn_whatever_slips(tasks):
+    script = ScriptedConfig(runs=Runs.after_edit, stops=Stops.match, hand=0.0, spread=0.0, patience=9, haste=0.0, slips=0.3, ends=True)
+    environment = EnvironmentConfig(edits=Edits.start_over, max_turns=9)
+    with Sandbox(2) as sandbox:
+        found = rollout(plan(tasks, ["seeker"], 6), {"seeker": ScriptedPolicy("seeker", script)}, sandbox, environment, seed=0)
+    said = [[m.content for m in t.messages if m.role == "assistant"] for t in found]
+    assert any("?" in pattern(t) for t in found), "some messages are no action"
+    assert max(map(len, said)) == 9
+    assert {(own[-1], t.exit_status) for own, t in zip(said, found, strict=True)} == {("submit", "submitted")}
 
 
 def test_skill_is_the_same_for_all_attempts_and_differs_between_tasks(tasks):

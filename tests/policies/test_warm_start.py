@@ -1,14 +1,17 @@
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from omegaconf import OmegaConf
 
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import file_fingerprint
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.policies.demonstrations import ended_well
+from rmlab.policies.held_out import held_out_tasks
 from rmlab.rl.references import find_model
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
@@ -28,6 +31,9 @@ def assert_found_again(arguments: list[str], folder: Path, capsys: pytest.Captur
     assert (folder / "policy.json").stat().st_mtime_ns == written
     load_program("train_policy").main(arguments, force=True)
     assert (folder / "policy.json").stat().st_mtime_ns > written
+    (folder / "model.safetensors").unlink()
+    load_program("train_policy").main(arguments)
+    assert (folder / "model.safetensors").is_file(), "a record without weights is no policy"
     load_program("train_policy").main([*arguments, "seed=1"])
     assert json.loads((folder / "policy.json").read_text())["seed"] == 1
 
@@ -66,6 +72,17 @@ def test_from_a_base_to_a_policy_that_collects(base_folder: Path, few_attempts: 
     assert record["held_out"]["validation_sampled"]["attempts"] == 4
     assert record["tokenizer_fingerprint"] == load_tokenizer(folder).fingerprint
     assert "pass@1" in capsys.readouterr().out
+    assert record["shown_clusters"] == sorted({t.cluster for t in few_attempts.trajectories if t.split == "supervised"})
+    kept = load_program("train_policy").is_finished
+    settings = OmegaConf.to_object(compose("train_policy", [f"output={tmp_path / 'policy'}", "snapshots=[0.5]", "tracked=true",
+                                                            f"tracking.uri=sqlite:///{store}"]))
+    assert kept(settings, record["config_hash"])
+    assert not kept(replace(settings, output=str(tmp_path / "policy-at-0.5"), snapshots=[]), record["config_hash"]), "a half-trained one"
+    assert not kept(replace(settings, snapshots=[0.5, 0.7]), record["config_hash"])
+    assert not kept(settings, "0" * 16)
+    shutil.copy(empty_database, tmp_path / "other.db")
+    elsewhere = replace(settings, tracking=replace(settings.tracking, uri=f"sqlite:///{tmp_path / 'other.db'}"))
+    assert not kept(elsewhere, record["config_hash"]), "no run of it there"
     ended = load_program("train_policy").main([
         *QUICK, "model=path", f"model.pretrained={base_folder}", f"demonstrations.paths=[{demonstrations}]",
         "demonstrations.finished_only=true", f"output={tmp_path / 'ended'}", "held_out.tasks=0"])
@@ -106,7 +123,7 @@ def test_what_is_missing_is_said(base_folder: Path, few_attempts: TrajectorySet,
         program.main([*QUICK, "model=path", f"model.pretrained={base_folder}", f"demonstrations.paths=[{demonstrations}]",
                       f"output={tmp_path}/p", "held_out.tasks=100000", "training.epochs=1000000"])
     with pytest.raises(UsageError, match=r"held_out\.parts=supervised"):
-        program.held_out_tasks(type("L", (), {"tasks": ()}), "supervised", 1, 0)
+        held_out_tasks(type("L", (), {"tasks": ()}), "supervised", 1, 0)
     with pytest.raises(UsageError, match="the name of a script and of a language model"):
         load_program("collect").main(["tracked=false", "policy=[careful]", "language={careful: {model: x}}", f"output={tmp_path}/x"])
 

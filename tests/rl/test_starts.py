@@ -1,0 +1,37 @@
+from dataclasses import replace
+
+import pytest
+
+from rmlab.errors import DataError
+from rmlab.microswe.episode import Edits, EnvironmentConfig
+from rmlab.microswe.task import Task
+from rmlab.rl.starts import admitted, other_rules
+
+ONE = Task("hand/f/0", "hand.f", "hand", "hand", "a", "rl", "f", "", "def f(x):\n    return x", "def f(x):\n    return -x", (2,),
+           ("sign",), ("(1,)",), ("1",), 0, 0.5)
+TWO = replace(ONE, task_id="hand/g/0", cluster="b", lines=(1, 2))
+JUDGED = replace(ONE, task_id="hand/h/0", cluster="c", part="evaluation")
+OVER = EnvironmentConfig(edits=Edits.start_over, max_turns=14)
+
+
+def test_two_changed_lines_are_trained_on_where_edits_build_up(capsys: pytest.CaptureFixture[str]) -> None:
+    assert admitted({}, [ONE, TWO, JUDGED], "s", EnvironmentConfig()) == [ONE, TWO]
+    assert capsys.readouterr().out == ""
+    assert admitted({}, [ONE, TWO, JUDGED], "s", OVER) == [ONE]
+    assert "1 of 2 tasks have two changed lines" in capsys.readouterr().out
+
+
+def test_what_a_start_was_shown_is_neither_trained_on_nor_judged() -> None:
+    for cluster in ("a", "c"):
+        with pytest.raises(DataError, match="the parts never mix"):
+            admitted({"shown_clusters": [cluster]}, [ONE, JUDGED], "s", OVER)
+    assert admitted({"shown_clusters": ["d"]}, [ONE, JUDGED], "s", OVER)
+    assert admitted({"shown_clusters": ["a"]}, [replace(ONE, part="supervised")], "s", OVER) == []
+
+
+def test_rules_that_the_start_was_not_taught_are_said() -> None:
+    assert other_rules({}, OVER) == []
+    assert other_rules({"environment": {"edits": "start_over", "max_turns": 14}}, OVER) == []
+    assert other_rules({"environment": {"max_turns": 6}}, OVER) == [
+        "environment.edits=start_over, and the start was taught under build_up",
+        "environment.max_turns=14, and the start was taught under 6"]
