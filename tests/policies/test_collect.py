@@ -3,7 +3,7 @@ from omegaconf import OmegaConf
 
 from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
-from rmlab.microswe.episode import Evidence
+from rmlab.microswe.episode import Edits, EnvironmentConfig, Evidence
 from rmlab.microswe.task import read_tasks, tasks_fingerprint, write_tasks
 from rmlab.paths import CONF, STARTER
 from rmlab.tracking.query import runs
@@ -79,7 +79,9 @@ def test_tasks_are_drawn_one_of_every_cluster_first(collect):
 
 
 def test_every_environment_composes():
-    for path in (CONF / "environment").glob("*.yaml"):
-        environment = OmegaConf.to_object(compose("collect", [f"environment={path.stem}"])).environment
-        assert environment.max_turns == (14 if path.stem == "start_over" else 6)
-        assert environment.evidence == {"default": Evidence.final, "voluntary": Evidence.voluntary}[path.stem]
+    expected = {"default": (Evidence.final, Edits.build_up, 6), "voluntary": (Evidence.voluntary, Edits.build_up, 6),
+                "start_over": (Evidence.final, Edits.start_over, 14)}
+    assert {path.stem for path in (CONF / "environment").glob("*.yaml")} == set(expected)
+    for name, (evidence, edits, max_turns) in expected.items():
+        environment = OmegaConf.to_object(compose("collect", [f"environment={name}"])).environment
+        assert environment == EnvironmentConfig(evidence, edits, max_turns)
