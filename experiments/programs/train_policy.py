@@ -39,7 +39,7 @@ from rmlab.policies.demonstrations import Lesson, lessons, repair_lessons
 from rmlab.policies.demonstrations_config import DemonstrationsConfig, HeldOutConfig, RepairsConfig
 from rmlab.policies.demonstrations_repairs import SEMANTICS as REPAIRS
 from rmlab.policies.engine import EngineConfig
-from rmlab.policies.folder import record_of, save_policy
+from rmlab.policies.folder import has_weights, record_of, save_policy
 from rmlab.policies.held_out import held_out_success, held_out_tasks
 from rmlab.policies.success import Success
 from rmlab.progress import progress
@@ -165,9 +165,14 @@ def is_finished(settings: TrainPolicyConfig, who: str) -> bool:
     """Whether the output folder holds this very policy, trained to its end, its snapshots beside it, and where it is to be tracked
     a finished run of it is in the store."""
     folder = Path(settings.output)
-    records = {share: record_of(folder if share == 1.0 else snapshot(folder, share)) for share in [1.0, *settings.snapshots]}
-    if any((record.get("config_hash"), record.get("trained")) != (who, share) for share, record in records.items()):
-        return False
+    for share in [1.0, *settings.snapshots]:
+        kept = folder if share == 1.0 else snapshot(folder, share)
+        try:
+            record = record_of(kept)
+        except DataError:
+            return False  # written again whole
+        if not has_weights(kept) or (record.get("config_hash"), record.get("trained")) != (who, share):
+            return False
     if not settings.tracked:
         return True
     from rmlab.tracking.heads import finished_run, runs_of

@@ -17,7 +17,7 @@ def set_apart(tasks: Sequence[Task], beside: Sequence[Task], share: float, seed:
     """(those that stay, those that go to the part `supervised`). Deterministic by seed, in the order of `tasks`.
 
     beside: the tasks that they were built beside. share: of the tasks, reached by whole clusters in the order of their hash.
-    Raises UsageError for a share that is not between 0 and 1.
+    Raises UsageError for a share that is not between 0 and 1, or that no whole cluster fits in.
     """
     if not 0 < share < 1:
         raise UsageError(f"share={share}: it must lie between 0 and 1")
@@ -32,5 +32,7 @@ def set_apart(tasks: Sequence[Task], beside: Sequence[Task], share: float, seed:
         if taken + sizes[name] <= share * len(tasks):
             going.add(name)
             taken += sizes[name]
+    if not going:
+        raise UsageError(f"share={share}: no whole cluster is that small, so nothing would be set apart. Take a larger share.")
     stay = [task for task in tasks if task.cluster not in going]
     return stay, [replace(task, part="supervised") for task in tasks if task.cluster in going]

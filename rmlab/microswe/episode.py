@@ -26,6 +26,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from rmlab.errors import UsageError
 from rmlab.microswe import grammar
 from rmlab.microswe.sandbox import Outcome, Program
 from rmlab.microswe.task import Task
@@ -58,6 +59,10 @@ class EnvironmentConfig:
     edits: Edits = Edits.build_up
     max_turns: int = 6
     retries: int = 2
+
+    def __post_init__(self) -> None:
+        if self.max_turns < 1:
+            raise UsageError(f"environment.max_turns={self.max_turns}: it is at least 1")
 
 
 def hashed(environment: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmlab.errors import DataError
 from rmlab.files import atomic_folder, write_text
 
 if TYPE_CHECKING:
@@ -41,11 +42,20 @@ def save_policy(folder: Path, model: Any, tokenizer: "Tokenizer", record: Mappin
 
 
 def record_of(folder: Path) -> dict[str, Any]:
-    """What policy.json says, {} where there is none that can be read, or no weights are beside it."""
-    if not any(folder.glob("*.safetensors")):
+    """What policy.json says, {} where there is none (a model from elsewhere). Raises DataError where it is damaged."""
+    path = folder / RECORD
+    if not path.is_file():
         return {}
     try:
-        found = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path} is not readable ({error}): what this policy was shown cannot be told. Fetch the folder again.") from error
+    shapes = {"shown_clusters": list, "environment": dict}
+    if not isinstance(found, dict) or any(not isinstance(found.get(key, shape()), shape) for key, shape in shapes.items()):
+        raise DataError(f"{path} is no record of a policy: what it was shown cannot be told. Fetch the folder again.")
+    return found
+
+
+def has_weights(folder: Path) -> bool:
+    """Whether weights stand in the folder."""
+    return any(folder.glob("*.safetensors"))

@@ -24,7 +24,7 @@ def commit() -> str:
         answer = subprocess.run(["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"],
                                 cwd=REPOSITORY, capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
-        return os.environ.get("RMLAB_COMMIT", "").strip() or "unknown"
+        return next(iter(os.environ.get("RMLAB_COMMIT", "").split()), "unknown")[:64]
     return answer.stdout.strip()
 
 

@@ -32,6 +32,8 @@ def test_whole_clusters_go_up_to_the_share_and_those_of_the_other_file_stay() ->
     assert set_apart(tasks, beside, 0.5, seed=1)[1] != going
     with pytest.raises(UsageError, match="between 0 and 1"):
         set_apart(tasks, beside, 1.0)
+    with pytest.raises(UsageError, match="Take a larger share"):
+        set_apart(tasks, beside, 0.05)
 
 
 def test_the_command_writes_both_files_and_asks_for_the_file_that_they_were_built_beside(tmp_path) -> None:

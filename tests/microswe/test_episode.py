@@ -1,5 +1,6 @@
 import pytest
 
+from rmlab.errors import UsageError
 from rmlab.microswe.episode import Edits, EnvironmentConfig, Episode, Evidence, call, expected_value, hashed, last_value
 from rmlab.microswe.sandbox import Limits, Sandbox
 from rmlab.microswe.task import Task
@@ -57,6 +58,11 @@ def test_edits_build_up_or_start_over(sandbox):
     assert (last.patch, last.resolved) == ("3- return ys[0]\n3+ return ys[len(ys) // 2]", True)
     unreadable = play(sandbox, ["edit 3: return ys[len(ys) // 2]", "edit 9: x", "submit"], edits=Edits.start_over)
     assert unreadable.resolved, "an edit that cannot be made leaves the program as it is"
+
+
+def test_an_attempt_has_at_least_one_turn():
+    with pytest.raises(UsageError, match=r"environment\.max_turns=0: it is at least 1"):
+        EnvironmentConfig(max_turns=0)
 
 
 def test_an_environment_from_before_the_choice_keeps_its_hash():
