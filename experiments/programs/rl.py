@@ -126,6 +126,7 @@ def identity(config: DictConfig) -> Identity:
     for key in ("max_minutes", "checkpoint_seconds"):
         plain["rl"].pop(key)
     uri = config.tracking.uri
+    record_of(find_model(config.start, "config.json", uri).folder)  # a damaged one is said before a finished run is looked for
     plain["verifier"] = _content(config.verifier, "verifier.json", uri) if config.verifier else ""
     plain["reward"]["ensemble"] = [_content(name, "verifier.json", uri) for name in config.reward.ensemble]
     if config.verifier and settings.reward.calibration is not Calibration.none:  # what the calibration is fitted on pays too

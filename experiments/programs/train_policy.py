@@ -39,7 +39,7 @@ from rmlab.policies.demonstrations import Lesson, lessons, repair_lessons
 from rmlab.policies.demonstrations_config import DemonstrationsConfig, HeldOutConfig, RepairsConfig
 from rmlab.policies.demonstrations_repairs import SEMANTICS as REPAIRS
 from rmlab.policies.engine import EngineConfig
-from rmlab.policies.folder import has_weights, record_of, save_policy
+from rmlab.policies.folder import RECORD, has_weights, record_of, save_policy
 from rmlab.policies.held_out import held_out_success, held_out_tasks
 from rmlab.policies.success import Success
 from rmlab.progress import progress
@@ -117,6 +117,8 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
         if not force and is_finished(settings, who):
             print(f"finished already: {folder} (--force trains it again)")
             return folder
+        if (folder / RECORD).exists():
+            print(f"{folder} holds a policy already: this one takes its place when it is done")
         texts = corpus_repairs(settings)  # forks: before torch is imported
         under_way = runs_folder() / "cells" / who
         logger = stack.enter_context(_start(settings, pools, who)) if settings.tracked else None

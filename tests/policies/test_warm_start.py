@@ -34,7 +34,9 @@ def assert_found_again(arguments: list[str], folder: Path, capsys: pytest.Captur
     (folder / "model.safetensors").unlink()
     load_program("train_policy").main(arguments)
     assert (folder / "model.safetensors").is_file(), "a record without weights is no policy"
+    capsys.readouterr()
     load_program("train_policy").main([*arguments, "seed=1"])
+    assert capsys.readouterr().out.startswith(f"{folder} holds a policy already: this one takes its place")
     assert json.loads((folder / "policy.json").read_text())["seed"] == 1
 
 
