@@ -19,6 +19,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / "rmlab-installed"
+MADE_BY = VENV / "rmlab-python"
 
 
 def version_tuple(version: str) -> tuple[int, ...]:
@@ -72,7 +73,18 @@ def pip(*arguments: str) -> None:
         )
 
 
+def outside(extras: list[str]) -> None:
+    """Where .venv is activated and so runs this itself, the Python that made it goes on: it cannot be made from itself."""
+    if Path(sys.prefix).resolve() != VENV.resolve():
+        return
+    maker = MADE_BY.read_text().strip() if MADE_BY.exists() else sys._base_executable
+    if not Path(maker).exists() or Path(maker).parent.parent.resolve() == VENV.resolve():
+        maker = sys._base_executable
+    os.execv(maker, [maker, str(Path(__file__).resolve()), *extras])
+
+
 def main(extras: list[str]) -> None:
+    outside(extras)
     if sys.version_info < (3, 11):  # noqa: UP036 (the one place that says so to an older Python)
         sys.exit(
             f"rmlab needs Python 3.11 or newer; {sys.executable} is {sys.version.split()[0]}. Use make PYTHON=python3.12, say."
@@ -91,6 +103,7 @@ def main(extras: list[str]) -> None:
             flush=True,
         )
         create(inherit=bool(ready))
+        MADE_BY.write_text(sys.executable + "\n")
     lock = [line for line in constraints.splitlines() if normalised(line.split("==")[0]) not in ready]
     pinned = VENV / "constraints.txt"
     pinned.write_text("\n".join(lock) + "\n")

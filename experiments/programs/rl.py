@@ -272,6 +272,7 @@ def _tracked(settings: RLRun, who: Identity, start: Reference, judges: Sequence[
                              once=True, replaces=tracking.replaces, tags={k: v for k, v in tags.items() if v}, params={
                                  "seed": settings.seed, "reward": reward.mode.value, "reward_weight": reward.weight,
                                  "learning_rate": settings.optimizer.learning_rate, "steps": settings.rl.steps,
+                                 "edits": settings.environment.edits.value, "max_turns": settings.environment.max_turns,
                                  "algorithm": settings.algorithm.name.value})
     try:
         names = ", ".join(Path(name).name for name in [settings.tasks, *settings.more_tasks])
