@@ -243,7 +243,8 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, 
         with tempfile.TemporaryDirectory() as name:
             save_learned(Path(name) / "model", loop.learner, load_tokenizer(start.folder), {
                 "start": settings.start, "seed": settings.seed, "steps": settings.rl.steps, "reward": asdict(settings.reward),
-                "verifier": settings.verifier, **{k: v for k, v in record_of(start.folder).items() if k in PASSED_ON}})
+                "verifier": settings.verifier, "environment": asdict(settings.environment),
+                **{k: v for k, v in record_of(start.folder).items() if k in PASSED_ON}})
             logger.artifact(Path(name) / "model")
     name = settings.tracking.name or settings.name
     return "\n".join([f"{name}: {state.step} steps in {state.seconds:.0f} s", *described(found), *timed(state.history),

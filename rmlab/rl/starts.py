@@ -11,8 +11,8 @@ from rmlab.errors import DataError
 from rmlab.microswe.episode import Edits, EnvironmentConfig
 from rmlab.microswe.task import Task
 
-PASSED_ON = ("shown_clusters", "environment")
-"""Of a start's record, what holds of the policies that come from it."""
+PASSED_ON = ("shown_clusters",)
+"""Of a start's record, what holds of the policies that come from it. The rules of play are those of their own training."""
 
 
 def admitted(record: Mapping[str, Any], tasks: Sequence[Task], name: str, environment: EnvironmentConfig) -> list[Task]:

@@ -120,6 +120,7 @@ def test_a_verifier_pays_and_is_watched(easy: Path, tmp_path: Path, monkeypatch:
     page = run.artifact("episodes/step_00001.html").read_text()
     assert "verifier 0." in page
     assert "<script>" not in page
+    assert json.loads((run.artifact("model") / "policy.json").read_text())["environment"]["edits"] == "build_up", "its own rules of play"
     again = trained(easy, tmp_path, monkeypatch, f"start={run.run_id}", "rl.steps=0", "watch.held_out_tasks=0")
     assert again.tags["start_run"] == run.run_id
 
