@@ -7,6 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from analysis.looks import Looks
 from analysis.tracked import AnyRun
 from rmlab.errors import RmlabError
 
@@ -24,6 +25,11 @@ class PolicyRun:
         """The summary that the run left."""
         found: dict[str, Any] = json.loads(self.run.artifact("outcome.json").read_text(encoding="utf-8"))
         return found
+
+    @cached_property
+    def looks(self) -> Looks:
+        """Its verifier on its own attempts."""
+        return Looks(self.run, self.outcome)
 
     @cached_property
     def verifier_report(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ nothing can be concluded, whatever the coefficient is, and the figure says so.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,44 +16,13 @@ import numpy as np
 
 from analysis import style
 from analysis.policies import PolicyRun, comparable, note
+from analysis.policy_measures import OFFLINE, OUTCOMES, averaged, shown
 from rmlab.files import write_text
 
 FEWEST = 10
 REPLICATES = 2000
 NOTHING = "nothing can be concluded"
 PAYING = ("execution_free", "hybrid")
-
-
-def _report(run: PolicyRun, name: str) -> Any:
-    return run.verifier_report.get(name)
-
-
-def _rm_at_most(run: PolicyRun) -> Any:
-    curve = run.verifier_report.get("rm_at_k")
-    return curve[max(curve, key=int)] if curve else None
-
-
-OFFLINE: dict[str, Callable[[PolicyRun], Any]] = {
-    "RM@most": _rm_at_most,
-    "AUC within task": lambda run: _report(run, "auc_within_task"),
-    "AUC pooled": lambda run: _report(run, "auc_pooled"),
-    "ECE": lambda run: _report(run, "ece_width_10"),
-    "advantage cosine": lambda run: _report(run, "advantage_cosine_all"),
-    "AUC within task, shifted": lambda run: run.outcome["verifier_last"].get("auc_within_task"),
-    "ECE, shifted": lambda run: run.outcome["verifier_last"].get("ece_width_10"),
-    "advantage cosine, shifted": lambda run: run.outcome["verifier_last"].get("advantage_cosine_all"),
-}
-"""Of the verifier: on its own evaluation set, and (shifted) on the trained policy's attempts."""
-
-OUTCOMES: dict[str, Callable[[PolicyRun], Any]] = {
-    "pass@1 gained": lambda run: run.outcome["held_out"]["all"]["sampled"]["difference"] if run.outcome["held_out"] else None,
-    "area under the curve": lambda run: run.outcome["area"],
-    "hacking gap": lambda run: run.outcome["hacking_gap"],
-    "collapse": lambda run: None if run.outcome["collapse"] is None else float(run.outcome["collapse"]),
-}
-"""What came of the policy."""
-
-INTERVALS = {"AUC within task": "auc_within_task", "AUC pooled": "auc_pooled", "ECE": "ece_width_10"}
 
 
 @dataclass(frozen=True)
@@ -122,7 +91,7 @@ def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
                 axis.set_title("\n".join(lines), fontsize=6, fontweight="normal")
             axes[i][0].set_ylabel(outcome)
         for axis, offline in zip(axes[-1], OFFLINE, strict=True):
-            axis.set_xlabel(offline)
+            axis.set_xlabel(shown(offline, runs))
         drawn.legend(*axes[0][0].get_legend_handles_labels(), loc="outside right center")
         style.footnote(drawn, f"{note(runs)}\n{conclusion(table)}")
         paths = style.save(drawn, folder, "relation", points)
@@ -141,11 +110,8 @@ def _points(runs: Sequence[PolicyRun], arm: str) -> list[dict[str, Any]]:
     for fingerprint in dict.fromkeys(run.verifier_fingerprint for run in runs):
         own = [run for run in runs if run.verifier_fingerprint == fingerprint]
         row: dict[str, Any] = {"arm": arm, "verifier": own[0].verifier, "verifier_fingerprint": fingerprint, "runs": len(own)}
-        row |= {name: _mean([measure(run) for run in own]) for name, measure in (OFFLINE | OUTCOMES).items()}
-        for name, metric in INTERVALS.items():
-            row[f"{name} low"], row[f"{name} high"] = (own[0].verifier_report.get("ci95") or {}).get(metric) or (None, None)
-        held_out = [run.outcome["held_out"]["all"]["sampled"] for run in own if run.outcome["held_out"]]
-        row["pass@1 gained low"], row["pass@1 gained high"] = (_mean([h[end] for h in held_out]) for end in ("low", "high"))
+        for name, measure in (OFFLINE | OUTCOMES).items():
+            row[name], row[f"{name} low"], row[f"{name} high"] = averaged(own, measure)
         rows.append(row)
     return rows
 
@@ -155,11 +121,6 @@ def _scatter(axis: Any, points: Sequence[dict[str, Any]], x: str, y: str, colour
         bars = {axis_name: [[max(point[key] - point[f"{key} low"], 0)], [max(point[f"{key} high"] - point[key], 0)]]
                 for axis_name, key in (("xerr", x), ("yerr", y)) if point.get(f"{key} low") is not None}
         axis.errorbar(point[x], point[y], fmt="o", markersize=3, elinewidth=0.6, color=colour, label=name, **bars)
-
-
-def _mean(values: Sequence[Any]) -> float | None:
-    known = [float(value) for value in values if value is not None]
-    return sum(known) / len(known) if known else None
 
 
 def conclusion(table: Sequence[dict[str, Any]]) -> str:

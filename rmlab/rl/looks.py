@@ -22,7 +22,7 @@ from rmlab.rl.measures import behaviour
 from rmlab.trajectories.record import Trajectory
 
 OF_THE_VERIFIER = ("auc_within_task", "auc_pooled", "ece_width_10", "brier", "advantage_cosine", "advantage_cosine_all",
-                   "advantage_noise_share")
+                   "advantage_noise_share", "mixed_tasks")
 """What is tracked of the verifier on the policy's own attempts, by the report's names."""
 
 
