@@ -99,7 +99,8 @@ def main(extras: list[str]) -> None:
     ready = usable_here(floors())
     if not stamp or stamp[0] != key:
         print(
-            f"Setting up .venv (Python {sys.version.split()[0]}{', with the packages of ' + sys.prefix if ready else ''}) ...",
+            f"Setting up .venv (Python {sys.version.split()[0]}{', with the packages of ' + sys.prefix if ready else ''}); "
+            "a minute or more the first time ...",
             flush=True,
         )
         create(inherit=bool(ready))

@@ -233,7 +233,7 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, 
     """What came of it, as an artifact, as metrics and in a few lines."""
     from rmlab.models.tokenizer import load_tokenizer
     from rmlab.rl.learner import save_learned
-    from rmlab.rl.outcome import described, outcome, outcome_metrics, timed
+    from rmlab.rl.outcome import described, outcome, outcome_metrics, signal, timed
     from rmlab.rl.starts import PASSED_ON
 
     found = outcome(state, loop.held_out_after, loop.held_out, loop.held_out_best)
@@ -247,8 +247,8 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, 
                 **{k: v for k, v in record_of(start.folder).items() if k in PASSED_ON}})
             logger.artifact(Path(name) / "model")
     name = settings.tracking.name or settings.name
-    return "\n".join([f"{name}: {state.step} steps in {state.seconds:.0f} s", *described(found), *timed(state.history),
-                      f"  MLflow run {logger.run_id}"])
+    said = [*signal(state.history), *described(found), *timed(state.history)]
+    return "\n".join([f"{name}: {state.step} steps in {state.seconds:.0f} s", *said, f"  MLflow run {logger.run_id}"])
 
 
 @contextmanager

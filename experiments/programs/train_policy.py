@@ -12,7 +12,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.files import MODEL, check_folder
 from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
+from rmlab.locks import exclusive
 from rmlab.microswe.episode import EnvironmentConfig, hashed
 from rmlab.microswe.loading import LoadedTasks, load_tasks, read_joined
 from rmlab.microswe.sandbox import Sandbox
@@ -108,6 +109,7 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
     if settings.repairs.each and not Path(settings.repairs.corpus).is_file():
         raise DataError(f"repairs.corpus={settings.repairs.corpus}: there is no such file. `rmlab pretrain only_corpus=true` builds one.")
     with ExitStack() as stack:
+        stack.enter_context(_alone(Path(settings.output)))
         sandbox = stack.enter_context(Sandbox(settings.workers))
         loaded = load_tasks(Path(settings.tasks), sandbox)
         for part in settings.held_out.parts if settings.held_out.tasks != 0 else []:
@@ -145,6 +147,12 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
     print(f"{folder}: {model.num_parameters():,} parameters, {took.steps} steps, {took.tokens:,} tokens in {took.seconds:.0f} s "
           f"({took.tokens_per_second:,.0f} tokens/s)")
     return folder
+
+
+def _alone(folder: Path) -> AbstractContextManager[None]:
+    """Nobody else trains into this folder meanwhile."""
+    lock = runs_folder() / "locks" / f"policy-{fingerprint(str(folder.resolve()))}.lock"
+    return exclusive(lock, f"the policy folder {folder}", patience=0)
 
 
 def config_hash(config: DictConfig, pools: Sequence[TrajectorySet], tasks: str) -> str:

@@ -62,6 +62,14 @@ def described(found: Mapping[str, Any]) -> list[str]:
     return [*lines, f"  collapse: {found['collapse']}, hacking gap {'-' if gap is None else f'{gap:+.3f}'}"]
 
 
+def signal(history: Sequence[Sequence[Any]]) -> list[str]:
+    """A line that says so where no group of any step had a signal: such a training teaches nothing. history: of its state."""
+    shares = [float(value) for name, value, *_ in history if name == "rl/signal_share"]
+    if not shares or max(shares) > 0:
+        return []
+    return ["  no group of any step had a signal (all attempts at a task were paid alike): nothing was learned, the policy is its start"]
+
+
 def timed(history: Sequence[Sequence[Any]]) -> list[str]:
     """Where the time of a training went, in seconds: means over steps, looks and held-out benchmarks. history: of its state."""
     values: dict[str, list[float]] = {}

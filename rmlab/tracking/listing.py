@@ -13,7 +13,7 @@ from rmlab.tracking.query import TrackedRun, runs
 from rmlab.tracking.store import Store, default_uri
 
 SHOWN = {"eval/auc_within_task": "AUC within", "eval/auc_pooled": "AUC", "eval/ece_width_10": "ECE", "eval/rm_at_k": "RM@most",
-         "rl/pass_at_1": "pass@1"}
+         "rl/pass_at_1": "pass@1", "outcome/all_greedy_difference": "gained", "rl/hacking_gap": "gap"}
 PREFIXES = ("", "eval/", "rl/", "train/")
 FACTS = ("name", "kind", "status", "sweep", "preset", "level", "arm", "started", "minutes")
 

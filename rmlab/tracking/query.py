@@ -1,5 +1,6 @@
 """Reads tracked runs back: what they measured, and their artifacts; closes what died, logs what is reused."""
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -85,8 +86,15 @@ def runs(store: Store, experiments: Sequence[str] | None = None, tags: Mapping[s
     return [_tracked(run, store) for run in found]
 
 
+SHORTEST = 6
+"""Characters of a run's id from which on its beginning names it."""
+
+
 def get_run(store: Store, run_id: str) -> TrackedRun:
-    """One run by its id, here or where it was imported from. Raises StoreError where it is not there."""
+    """One run by its id, here or where it was imported from, or by the beginning of its id here where that is one run's alone.
+
+    Raises StoreError where it is not there, or several begin so.
+    """
     from mlflow.exceptions import MlflowException
 
     def ask() -> "Run | None":
@@ -102,6 +110,12 @@ def get_run(store: Store, run_id: str) -> TrackedRun:
         imported = runs(store, tags={IMPORTED_RUN: run_id})
         if imported:
             return imported[0]
+        if found is None and re.fullmatch(rf"[0-9a-f]{{{SHORTEST},31}}", run_id):
+            near = [run for run in runs(store) if run.run_id.startswith(run_id)]
+            if len(near) == 1:
+                return near[0]
+            if near:
+                raise StoreError(f"{len(near)} runs in {store.uri} begin with {run_id}: {', '.join(sorted(run.run_id for run in near))}")
         raise StoreError(f"there is no run {run_id!r} in {store.uri}. `rmlab runs list` shows those that are there.")
     return _tracked(found, store)
 

@@ -16,6 +16,7 @@ TABLE, CURVES = "rmlab-table", "rmlab-levels"
 
 COLUMNS = ("metrics.`eval/rm_at_k`", "metrics.`eval/auc_within_task`", "metrics.`eval/auc_pooled`", "metrics.`eval/ece_width_10`",
            "metrics.`eval/brier`", "metrics.`rl/pass_at_1`", "metrics.`rl/hacking_gap`",
+           "metrics.`outcome/all_sampled_difference`", "metrics.`outcome/all_greedy_difference`", "metrics.`outcome/collapse`",
            "params.`seed`", "tags.`level`", "tags.`status`", "attributes.`Duration`")
 SECTIONS = {
     "Evaluation": ("eval/rm_at_k", "eval/auc_within_task", "eval/ece_width_10", "eval/auc_pooled", "eval/brier", "eval/pass_at_k"),

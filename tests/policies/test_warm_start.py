@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import file_fingerprint
+from rmlab.locks import Busy
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.policies.demonstrations import ended_well
 from rmlab.policies.held_out import held_out_tasks
@@ -46,6 +47,16 @@ def test_played_under_another_rule_of_edits(base_folder: Path, few_attempts: Tra
     with pytest.raises(UsageError, match=r"played with environment\.edits=build_up, and environment\.edits=start_over is"):
         load_program("train_policy").main([*QUICK, "model=path", f"model.pretrained={base_folder}", "environment=start_over",
                                            f"demonstrations.paths=[{demonstrations}]", f"output={tmp_path / 'policy'}"])
+
+
+def test_two_at_once_into_one_folder(base_folder: Path, few_attempts: TrajectorySet, tmp_path: Path) -> None:
+    demonstrations = tmp_path / "demonstrations.parquet"
+    write_trajectories(demonstrations, few_attempts.trajectories)
+    program, folder = load_program("train_policy"), tmp_path / "policy"
+    with program._alone(folder), pytest.raises(Busy, match=r"the policy folder .*policy is held by process \d+ on"):
+        program.main([*QUICK, "model=path", f"model.pretrained={base_folder}", f"demonstrations.paths=[{demonstrations}]",
+                      f"output={folder}"])
+    assert not folder.exists()
 
 
 def test_from_a_base_to_a_policy_that_collects(base_folder: Path, few_attempts: TrajectorySet, empty_database: Path, tmp_path: Path,

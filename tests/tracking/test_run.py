@@ -201,3 +201,12 @@ def test_heads_by_sql_are_what_mlflow_says(store: Store) -> None:
     assert {(h.run_id, h.experiment_id, h.name, h.start_time, h.end_time, tuple(sorted(h.tags.items())))
             for h in run_heads(store)} == by_mlflow
     assert len(by_mlflow) == 2
+
+
+def test_the_beginning_of_an_id_names_its_run(store: Store) -> None:
+    ids = [finished(store, f"r{i}", f"hash{i}") for i in range(2)]
+    for run_id in ids:
+        assert get_run(store, run_id[:8]).run_id == run_id
+    for none in (ids[0][:5], "0" * 8 if not ids[0].startswith("0" * 8) else "1" * 8, f"{ids[0]}0", "not-an-id"):
+        with pytest.raises(StoreError, match="there is no run"):
+            get_run(store, none)
