@@ -45,7 +45,8 @@ def _gained(run: PolicyRun) -> Value:
     return paired["difference"], paired["low"], paired["high"]
 
 
-def _gap(run: PolicyRun) -> Value:
+def hacking_gap(run: PolicyRun) -> Value:
+    """At the last look; its interval is over clusters of validation tasks, paired with the first look."""
     gaps = run.looks.gaps
     last = gaps[max(gaps)] if gaps else None
     return run.outcome["hacking_gap"], last and last.low, last and last.high
@@ -64,7 +65,7 @@ OFFLINE: dict[str, Measure] = {
 OUTCOMES: dict[str, Measure] = {
     "pass@1 gained": _gained,
     "area under the curve": lambda run: (run.outcome["area"], None, None),
-    "hacking gap": _gap,
+    "hacking gap": hacking_gap,
     "collapse": lambda run: (None if run.outcome["collapse"] is None else float(run.outcome["collapse"]), None, None),
 }
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from analysis.tracked import AnyRun, SweepRuns
 
 FIGURES = ("rm_at_k", "differences", "discrimination_calibration", "reliability", "score_distributions", "across_policies")
-POLICY_FIGURES = ("rl_curves", "relation")
+POLICY_FIGURES = ("rl_table", "rl_curves", "relation")
 """Of RL runs, whichever sweep they are of; the others are of verifier sweeps."""
 
 

@@ -99,3 +99,17 @@ def test_curves_have_rows_for_each_evidence_and_leave_out_what_is_not_shown(stor
         gaps = [row for row in own if row["panel"] == "hacking_gap"]
         assert [row["step"] for row in gaps] == ["0", "10"]
         assert float(gaps[1]["low"]) < float(gaps[1]["value"]) < float(gaps[1]["high"])
+
+
+def test_the_table_has_a_row_for_each_run(store: Store, tmp_path: Path) -> None:
+    for evidence in ("final", "voluntary"):
+        track(store, evidence, tmp_path)
+    paths = {p.name: p for p in load_program("figures").main(["rl_table"])}
+    with paths["rl_table.csv"].open(newline="", encoding="utf-8") as file:
+        first, second = csv.DictReader(file)
+    assert (first["arm"], second["arm"]) == ("execution_free, good", "execution_free, good (voluntary evidence)")
+    assert float(first["hacking_gap_low"]) < float(first["hacking_gap"]) < float(first["hacking_gap_high"])
+    assert (first["greedy_after"], first["ran_share_last"], first["collapse"]) == ("", "", "")
+    [line] = [line for line in paths["rl_table.md"].read_text().splitlines() if line.startswith("| execution_free, good |")]
+    assert line.split(" | ")[2:4] == ["-", "-"]
+    assert "2 runs, seeds 0, 10 steps each" in paths["rl_table.md"].read_text()

@@ -1,0 +1,69 @@
+"""What came of every RL run? pass@1 on the held-out tasks before, after and paired with the start, the hacking gap, collapse."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from analysis import style
+from analysis.policies import PolicyRun, comparable, note
+from analysis.policy_measures import hacking_gap
+from rmlab.files import write_text
+
+HEAD = ("reward, verifier", "seed", "pass@1 sampled", "pass@1 greedy", "hacking gap", "episodes that run the call", "collapse")
+ENDS = 5  # steps at either end that a share is averaged over
+
+
+def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
+    """Writes rl_table.{csv,md} for every group of comparable runs into OUT/rl/GROUP."""
+    paths = []
+    for name, group in comparable(runs).items():
+        folder = out / "rl" / name
+        write_text(folder / "rl_table.csv", style.csv_text(rows(group)))
+        write_text(folder / "rl_table.md", f"{as_markdown(group)}\n{note(group)} Intervals: 95 %, over clusters of tasks.\n")
+        paths += [folder / "rl_table.csv", folder / "rl_table.md"]
+    return paths
+
+
+def rows(runs: Sequence[PolicyRun]) -> list[dict[str, Any]]:
+    """One row a run. Where a measure is missing (no held-out task, no verifier), None."""
+    table = []
+    for run in runs:
+        row: dict[str, Any] = {"arm": run.label, "seed": run.seed}
+        for way in ("sampled", "greedy"):
+            difference = run.outcome["held_out"].get("all", {}).get(way, {})
+            row |= {f"{way}_{name}": difference.get(name) for name in ("before", "after", "difference", "low", "high")}
+        row["hacking_gap"], row["hacking_gap_low"], row["hacking_gap_high"] = hacking_gap(run)
+        row["ran_share_first"], row["ran_share_last"] = _ends(run, "rl/ran_share")
+        row |= {name: run.outcome[name] for name in ("collapse", "area")}
+        table.append(row | {"run_id": run.run.run_id})
+    return table
+
+
+def as_markdown(runs: Sequence[PolicyRun]) -> str:
+    """The table as Markdown: differences with their intervals over tasks, paired with the start."""
+    lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
+    for row in rows(runs):
+        collapsed = "-" if row["collapse"] is None else "yes" if row["collapse"] else "no"
+        ran = "-" if row["ran_share_first"] is None else f"{row['ran_share_first']:.2f} → {row['ran_share_last']:.2f}"
+        cells = [row["arm"], row["seed"], _gained(row, "sampled"), _gained(row, "greedy"), _with_ends(row, "hacking_gap"), ran, collapsed]
+        lines.append(f"| {' | '.join(map(str, cells))} |")
+    return "\n".join(lines) + "\n"
+
+
+def _ends(run: PolicyRun, name: str) -> tuple[float | None, float | None]:
+    """The mean of a step's metric over the first and the last ENDS steps."""
+    values = [value for _, value in run.run.series(name)]
+    return (sum(values[:ENDS]) / len(values[:ENDS]), sum(values[-ENDS:]) / len(values[-ENDS:])) if values else (None, None)
+
+
+def _gained(row: dict[str, Any], way: str) -> str:
+    if row[f"{way}_difference"] is None:
+        return "-"
+    interval = f"[{row[f'{way}_low']:+.3f}, {row[f'{way}_high']:+.3f}]"
+    return f"{row[f'{way}_before']:.3f} → {row[f'{way}_after']:.3f} ({row[f'{way}_difference']:+.3f} {interval})"
+
+
+def _with_ends(row: dict[str, Any], name: str) -> str:
+    if row[name] is None:
+        return "-"
+    return f"{row[name]:+.3f}" + ("" if row[f"{name}_low"] is None else f" [{row[f'{name}_low']:+.3f}, {row[f'{name}_high']:+.3f}]")
