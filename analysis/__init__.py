@@ -10,7 +10,7 @@ discrimination_calibration    AUC (both) and ECE with its noise floors over the 
 reliability                   reliability diagrams with counts
 score_distributions           scores of resolved and unresolved attempts
 pareto                        the trials of a search, and those that no other beats
-looks                         a verifier on the policy's own attempts, from the tables of an RL run's looks
+watched                       a verifier on the policy's own attempts, from the tables of an RL run's looks
 policies                      the RL runs of a store, grouped so that only comparable ones share axes
 policy_measures               what is measured of a verifier and of the policy that it paid
 rl_table                      what came of every RL run

@@ -7,11 +7,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from analysis.looks import Looks
 from analysis.tracked import AnyRun
+from analysis.watched import Watched
 from rmlab.errors import RmlabError
 
 KIND = "rl"
+PAYING = ("execution_free", "hybrid")
+"""Rewards that hold the verifier's score."""
 
 
 @dataclass(frozen=True)
@@ -27,9 +29,9 @@ class PolicyRun:
         return found
 
     @cached_property
-    def looks(self) -> Looks:
+    def watched(self) -> Watched:
         """Its verifier on its own attempts."""
-        return Looks(self.run, self.outcome)
+        return Watched(self.run, self.outcome["curve"])
 
     @cached_property
     def verifier_report(self) -> dict[str, Any]:
@@ -76,10 +78,16 @@ class PolicyRun:
         return self.reward, self.verifier if self.verifier_fingerprint else "", self.evidence
 
     @property
+    def name(self) -> str:
+        """Reward and verifier as a legend says them: a verifier that pays nothing watches."""
+        reward, verifier, _ = self.arm
+        watches = self.run.params["reward"] not in PAYING
+        return reward + (f" ({verifier} watches)" if verifier and watches else f", {verifier}" if verifier else "")
+
+    @property
     def label(self) -> str:
-        """Of its arm, as a legend says it."""
-        reward, verifier, evidence = self.arm
-        return reward + (f", {verifier}" if verifier else "") + (" (voluntary evidence)" if evidence == "voluntary" else "")
+        """Of its arm: the name, and the evidence where it is voluntary."""
+        return self.name + (" (voluntary evidence)" if self.evidence == "voluntary" else "")
 
 
 def policy_runs(found: Iterable[AnyRun]) -> list[PolicyRun]:

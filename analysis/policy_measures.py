@@ -1,19 +1,15 @@
 """What is measured of a verifier, and of the policy that it paid: the two sides of the relation, each value with its interval.
 
-Offline metrics are the verifier's on its own evaluation set, and ("shifted") on the trained policy's attempts: see analysis.looks.
+Offline metrics are the verifier's on its own evaluation set, and ("shifted") on the trained policy's attempts: see analysis.watched.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from analysis.policies import PolicyRun
-
-Value = tuple[Any, Any, Any]
-"""A value and the ends of its 95 % interval, None where there is none."""
+from analysis.watched import NONE, Value
 
 Measure = Callable[[PolicyRun], Value]
 
-NONE: Value = (None, None, None)
 RM = "RM@most"
 """Best of k at the largest k of the verifier's evaluation set."""
 
@@ -35,7 +31,7 @@ def _rm_at_most(run: PolicyRun) -> Value:
 
 
 def _shifted(name: str) -> Measure:
-    return lambda run: (run.looks.shifted.get(name), run.looks.shifted.get(f"{name}_low"), run.looks.shifted.get(f"{name}_high"))
+    return lambda run: run.watched.last(name)
 
 
 def _gained(run: PolicyRun) -> Value:
@@ -47,9 +43,8 @@ def _gained(run: PolicyRun) -> Value:
 
 def hacking_gap(run: PolicyRun) -> Value:
     """At the last look; its interval is over clusters of validation tasks, paired with the first look."""
-    gaps = run.looks.gaps
-    last = gaps[max(gaps)] if gaps else None
-    return run.outcome["hacking_gap"], last and last.low, last and last.high
+    gaps = run.watched.gaps
+    return gaps[max(gaps)] if gaps else NONE
 
 
 OFFLINE: dict[str, Measure] = {
@@ -82,11 +77,15 @@ def shown(name: str, runs: Sequence[PolicyRun]) -> str:
 
 
 def averaged(runs: Sequence[PolicyRun], measure: Measure) -> Value:
-    """The mean over runs of a value and of the ends of its interval, each over those that have it."""
-    value, low, high = (_mean(side) for side in zip(*map(measure, runs), strict=True))
-    return value, low, high
+    """The mean over runs that have a value, and the mean of the ends of their intervals, where all of these have one.
+
+    Such ends are no interval of the mean: each says what tasks add to one run, not what seeds do.
+    """
+    found = [value for value in map(measure, runs) if value[0] is not None]
+    value, low, high = ([end for end in side if end is not None] for side in zip(*found, strict=True)) if found else ([], [], [])
+    whole = len(low) == len(high) == len(value)
+    return _mean(value), _mean(low) if whole else None, _mean(high) if whole else None
 
 
-def _mean(values: Sequence[Any]) -> float | None:
-    known = [float(value) for value in values if value is not None]
-    return sum(known) / len(known) if known else None
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

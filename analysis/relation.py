@@ -15,14 +15,16 @@ from typing import Any
 import numpy as np
 
 from analysis import style
-from analysis.policies import PolicyRun, comparable, note
+from analysis.policies import PAYING, PolicyRun, comparable, note
 from analysis.policy_measures import OFFLINE, OUTCOMES, averaged, shown
+from analysis.watched import FEWEST_MIXED
 from rmlab.files import write_text
 
 FEWEST = 10
 REPLICATES = 2000
 NOTHING = "nothing can be concluded"
-PAYING = ("execution_free", "hybrid")
+MARKS = ("Shifted: on the policy's own attempts at the last look. A within-task AUC of fewer than "
+         f"{FEWEST_MIXED} tasks with attempts of both labels is left out, as a policy leaves that solves next to nothing.")
 
 
 @dataclass(frozen=True)
@@ -85,19 +87,27 @@ def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
                     own = [p for p in points if p["arm"] == arm and p[offline] is not None and p[outcome] is not None]
                     _scatter(axis, own, offline, outcome, colours[arm], arm)
                     found = spearman([p[offline] for p in own], [p[outcome] for p in own])
-                    lines.append("ρ -" if found.rho is None else f"ρ {found.rho:+.2f} (n {found.n})")
+                    lines.append((colours[arm], "ρ -" if found.rho is None else f"ρ {found.rho:+.2f} (n {found.n})"))
                     table.append({"arm": arm, "offline": offline, "outcome": outcome, "rho": found.rho, "low": found.low,
                                   "high": found.high, "n": found.n, "verdict": found.verdict})
-                axis.set_title("\n".join(lines), fontsize=6, fontweight="normal")
+                _above(axis, lines)
             axes[i][0].set_ylabel(outcome)
         for axis, offline in zip(axes[-1], OFFLINE, strict=True):
             axis.set_xlabel(shown(offline, runs))
         drawn.legend(*axes[0][0].get_legend_handles_labels(), loc="outside right center")
-        style.footnote(drawn, f"{note(runs)}\n{conclusion(table)}")
+        style.footnote(drawn, f"{note(runs)}\n{conclusion(table)}\n{MARKS}")
         paths = style.save(drawn, folder, "relation", points)
     write_text(folder / "relation.md", markdown(table))
     write_text(folder / "relation_rho.csv", style.csv_text(table))
     return [*paths, folder / "relation.md", folder / "relation_rho.csv"]
+
+
+def _above(axis: Any, lines: Sequence[tuple[Any, str]]) -> None:
+    """A line of text for each arm over a panel, in its colour."""
+    axis.set_title("\n".join(" " for _ in lines), fontsize=6)  # keeps the room
+    for place, (colour, text) in enumerate(reversed(lines)):
+        axis.annotate(text, (0.5, 1), (0, 3 + 8 * place), xycoords="axes fraction", textcoords="offset points", ha="center", fontsize=6,
+                      color=colour)
 
 
 def _arm(run: PolicyRun) -> str:
@@ -111,7 +121,8 @@ def _points(runs: Sequence[PolicyRun], arm: str) -> list[dict[str, Any]]:
         own = [run for run in runs if run.verifier_fingerprint == fingerprint]
         row: dict[str, Any] = {"arm": arm, "verifier": own[0].verifier, "verifier_fingerprint": fingerprint, "runs": len(own)}
         for name, measure in (OFFLINE | OUTCOMES).items():
-            row[name], row[f"{name} low"], row[f"{name} high"] = averaged(own, measure)
+            row[name], low, high = averaged(own, measure)
+            row |= {} if low is None else {f"{name} low": low, f"{name} high": high}
         rows.append(row)
     return rows
 

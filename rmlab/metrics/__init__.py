@@ -14,6 +14,7 @@ advantage.py       what group-relative advantages make of the scores
 resampled.py       all of these under weights of clusters, for many weightings at once
 uncertainty.py     cluster bootstrap and its intervals
 report.py          all of it as one object by the contract's names
+paired.py          two looks at the same tasks: by how much a mean changed
 compare.py         two score tables on the same trajectories: the cluster swap test
 sweep_levels.py    two levels of a sweep, several seeds each
 same_level.py      one level with itself: what the test between levels finds where there is nothing

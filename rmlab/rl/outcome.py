@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from rmlab.metrics.paired import Difference, paired_difference
 from rmlab.microswe.task import Task
-from rmlab.rl.benchmarks import Difference, paired_difference
 from rmlab.rl.state import State
 
 Rates = Mapping[str, Mapping[str, Mapping[str, float]]]
@@ -29,7 +29,7 @@ def outcome(state: State, after: Rates, tasks_of: Mapping[str, Sequence[Task]], 
     first, last = (state.curve[0], state.curve[-1]) if state.curve else ({}, {})
     return {
         "steps": state.step, "seconds": round(state.seconds, 1), "held_out": found,
-        "collapse": Difference(**found["all"]["sampled"]).collapsed if after else None,
+        "collapse": Difference(**found["all"]["sampled"]).falls if after else None,
         "area": area(state.curve), "hacking_gap": last.get("hacking_gap"),
         "pass_at_1_start": first.get("pass_at_1"), "pass_at_1_end": last.get("pass_at_1"),
         "chosen": {"step": state.best_step, "held_out": held_out(state.held_out_before, best, clusters)} if best else None,

@@ -42,7 +42,7 @@ def track(store: Store, number: int, reward: str, seed: int, quality: float) -> 
     """An RL run as the program leaves it; a better verifier gains more and is hacked less."""
     curve = [{"step": float(step), "pass_at_1": 0.2 + quality * step / 100, "pass_at_1_low": 0.1, "pass_at_1_high": 0.5,
               "pass_at_1_greedy": 0.3, "hacking_gap": (1 - quality) * step / 100, "verifier_auc_within_task": quality,
-              "verifier_ece_width_10": 1 - quality} for step in (0, 10, 20)]
+              "verifier_mixed_tasks": 20, "verifier_ece_width_10": 1 - quality} for step in (0, 10, 20)]
     tags = {"config_hash": f"{number}{reward}{seed}", "start_fingerprint": "s0", "evidence": "final"}
     if reward != "execution":
         tags |= {"verifier_fingerprint": f"v{number}", "verifier_name": f"verifier {number}", "verifier": f"v{number}"}
@@ -54,7 +54,7 @@ def track(store: Store, number: int, reward: str, seed: int, quality: float) -> 
         run.json("outcome.json", {
             "held_out": {"all": {"sampled": difference}}, "collapse": quality < 0.3, "area": quality / 2,
             "hacking_gap": curve[-1]["hacking_gap"],
-            "verifier_first": {}, "verifier_last": {"auc_within_task": quality, "ece_width_10": 1 - quality}, "curve": curve})
+            "verifier_first": {}, "verifier_last": {}, "curve": curve})
         if reward != "execution":
             run.json("verifier_report.json", {"auc_within_task": quality, "rm_at_k": {"1": 0.2, "8": quality}, "ece_width_10": None,
                                               "ci95": {"auc_within_task": [quality - 0.05, quality + 0.05]}})

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rmlab.errors import DataError
-from rmlab.rl.benchmarks import benchmarks, paired_difference, task_rates
+from rmlab.rl.benchmarks import benchmarks, task_rates
 from rmlab.rl.outcome import area, outcome, timed
 from rmlab.rl.state import State
 from rmlab.trajectories.record import Trajectory
@@ -31,28 +30,6 @@ def test_rates_are_over_labelled_attempts() -> None:
         return Trajectory("t", "c", "s", "p", number, (), None, "submitted" if resolved is not None else "error", resolved)
 
     assert task_rates([attempt(True, 0), attempt(False, 1), attempt(None, 2), attempt(False, 3)]) == {"t": pytest.approx(1 / 3)}
-
-
-def test_paired_difference_by_hand() -> None:
-    """Every task falls by 0.5: so does every resample. A task that only one look has is left out."""
-    before, after = {"a": 1.0, "b": 0.5, "x": 1.0}, {"a": 0.5, "b": 0.0, "y": 1.0}
-    found = paired_difference(before, after, {"a": "1", "b": "2"})
-    assert (found.before, found.after, found.tasks) == (0.75, 0.25, 2)
-    assert found.difference == found.low == found.high == pytest.approx(-0.5)
-    assert found.collapsed
-
-
-def test_clusters_are_resampled_not_tasks() -> None:
-    """Ten tasks of one cluster fall, one task of another rises: with two clusters nothing is certain."""
-    before = dict.fromkeys([f"a{i}" for i in range(10)], 1.0) | {"b": 0.0}
-    after = dict.fromkeys([f"a{i}" for i in range(10)], 0.0) | {"b": 1.0}
-    clusters = {name: name[0] for name in before}
-    found = paired_difference(before, after, clusters)
-    assert found.difference == pytest.approx(-9 / 11)
-    assert (found.low, found.high) == (-1.0, 1.0)
-    assert not found.collapsed
-    with pytest.raises(DataError, match="no task in common"):
-        paired_difference({"a": 1.0}, {"b": 1.0}, {})
 
 
 def test_the_area_by_hand() -> None:

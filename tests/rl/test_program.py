@@ -114,7 +114,7 @@ def test_a_verifier_pays_and_is_watched(easy: Path, tmp_path: Path, monkeypatch:
     gap = (last.score.mean() - last.resolved.mean()) - (first.score.mean() - first.resolved.mean())
     assert metrics["rl/hacking_gap"] == pytest.approx(gap)
     assert run.series("rl/hacking_gap")[0] == (0, 0.0)
-    assert {"rl/verifier_ece_width_10", "rl/verifier_auc_pooled", "rl/verifier_advantage_cosine_all"} <= metrics.keys()
+    assert {f"rl/verifier_{name}" for name in ("ece_width_10", "auc_pooled", "advantage_cosine_all", "mixed_tasks")} <= metrics.keys()
     assert run.tags["verifier"] == str(verifier)
     assert run.tags["verifier_fingerprint"]
     page = run.artifact("episodes/step_00001.html").read_text()
