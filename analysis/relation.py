@@ -46,7 +46,7 @@ class Correlation:
     def __str__(self) -> str:
         shown = "-" if self.rho is None else f"{self.rho:+.2f}"
         interval = "" if self.low is None or self.high is None else f" [{self.low:+.2f}, {self.high:+.2f}]"
-        return f"ρ = {shown}{interval}, n = {self.n}: {self.verdict}"
+        return f"ρ = {shown}{interval if self.n >= FEWEST else ''}, n = {self.n}: {self.verdict}"
 
 
 def spearman(x_N: Sequence[float], y_N: Sequence[float], replicates: int = REPLICATES, seed: int = 0) -> Correlation:

@@ -63,6 +63,7 @@ def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
                 axes[i][0].set_ylabel(EVIDENCE.get(evidence, evidence), fontweight="bold")
         for axis in axes[-1]:
             axis.set_xlabel("step")
+            axis.xaxis.get_major_locator().set_params(integer=True)
         _legend(drawn, strokes)
         style.footnote(drawn, f"{note(runs)}\n{MARKS}")
         return style.save(drawn, folder, "rl_curves", rows)

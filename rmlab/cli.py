@@ -185,7 +185,7 @@ def compare(
     source: Annotated[str | None, typer.Option("--from", help="A store's URL or file; with --sweep a bundle too.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
-    """Paired comparison of two runs, score tables or levels of a sweep: differences, intervals, and whether chance explains them."""
+    """Paired comparison of two runs (verifiers or policies), score tables or levels of a sweep: differences and their intervals."""
     if halves and sweep and b is None:
         program("compare_levels").halves(sweep, level=a, preset=preset, as_json=as_json, source=source)
     elif a is None or b is None or halves:

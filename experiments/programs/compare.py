@@ -1,17 +1,23 @@
 """`rmlab compare A B`: what is A above B, on the same trajectories, and could that be chance?
 
-A and B are score tables or tracked verifier runs. Paired: all rows of a cluster change sides together.
+A and B are score tables or tracked verifier runs. Paired: all rows of a cluster change sides together. Two runs of RL are
+compared by what their policies solve (compare_policies).
 """
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
+from rmlab.configuration import load_program
 from rmlab.errors import UsageError
 from rmlab.metrics.compare import compare
 from rmlab.metrics.scores import Scores
 from rmlab.verifiers.score_table import read_score_table
 
+if TYPE_CHECKING:
+    from rmlab.tracking.query import TrackedRun
+
+RL = "rl"
 SHOWN = ("rm_at_k", "auc_within_task", "auc_pooled", "ece_width_10", "brier", "log_loss", "advantage_cosine")
 
 
@@ -20,6 +26,8 @@ def main(a: str, b: str, as_json: bool = False, uri: str | None = None) -> dict[
 
     a, b: a score table's file or a run's id in the store `uri`. Raises DataError where they hold other trajectories.
     """
+    if policies := _policies(a, b, uri):
+        return cast("dict[str, Any]", load_program("compare_policies").main(*policies, as_json))
     found = compare(read_scores(a, uri), read_scores(b, uri))
     if as_json:
         print(json.dumps(found, indent=1, allow_nan=False))
@@ -30,15 +38,27 @@ def main(a: str, b: str, as_json: bool = False, uri: str | None = None) -> dict[
 
 def read_scores(name: str, uri: str | None = None) -> Scores:
     """The score table of a file, or of the evaluation of a tracked run."""
-    if Path(name).exists():
-        return read_score_table(Path(name))
+    return read_score_table(Path(name) if Path(name).exists() else find_run(name, uri).artifact("scores.parquet"))
+
+
+def _policies(a: str, b: str, uri: str | None) -> "list[TrackedRun]":
+    """Both runs where they are of RL, none where neither is. Raises UsageError where one is."""
+    found = [find_run(name, uri) for name in (a, b) if not Path(name).exists()]
+    of_rl = [run for run in found if run.tags.get("kind") == RL]
+    if len(of_rl) == 1:
+        raise UsageError(f"{of_rl[0].name} ({of_rl[0].run_id}) is a run of RL and the other is not: name two runs of RL, or two that score")
+    return of_rl
+
+
+def find_run(name: str, uri: str | None = None) -> "TrackedRun":
+    """A run of the store by its id. Raises UsageError where nothing is tracked, StoreError where it is not there."""
     from rmlab.tracking.query import get_run
     from rmlab.tracking.store import Store
 
     store = Store.existing(uri)
     if store is None:
         raise UsageError(f"{name}: there is no such file, and no run either: nothing is tracked yet")
-    return read_score_table(get_run(store, name).artifact("scores.parquet"))
+    return get_run(store, name)
 
 
 def _show(a: str, b: str, found: dict[str, Any]) -> None:

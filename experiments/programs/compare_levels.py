@@ -40,7 +40,8 @@ def main(a: str, b: str, sweep: str, *, preset: str | None = None, as_json: bool
         print(json.dumps(found, indent=1, allow_nan=False))
     else:
         _show(f"{group.factor}: A = {high}, B = {low} ({group.note()})", tests)
-        print(f"Differences A - B, paired by seed; Holm over the {len(group.tests)} tests of all levels against {low}.")
+        tested = sum(test.p is not None for test in group.tests.values())
+        print(f"Differences A - B, paired by seed; Holm over the {tested} tests of all levels against {low}.")
     return found
 
 

@@ -233,11 +233,12 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, 
     """What came of it, as an artifact, as metrics and in a few lines."""
     from rmlab.models.tokenizer import load_tokenizer
     from rmlab.rl.learner import save_learned
-    from rmlab.rl.outcome import described, outcome, outcome_metrics, signal, timed
+    from rmlab.rl.outcome import described, outcome, outcome_metrics, signal, task_rates, timed
     from rmlab.rl.starts import PASSED_ON
 
     found = outcome(state, loop.held_out_after, loop.held_out, loop.held_out_best)
     logger.json("outcome.json", found)
+    logger.json("held_out.json", task_rates(state, loop.held_out_after, loop.held_out))
     logger.metrics(outcome_metrics(found))
     if settings.keep_model:
         with tempfile.TemporaryDirectory() as name:

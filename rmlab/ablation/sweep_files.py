@@ -264,7 +264,8 @@ def _check(spec: SweepSpec, path: Path) -> None:
         spec.search.check(path, spec.named)
         return
     if spec.baseline not in spec.levels:
-        raise UsageError(f"{path}, preset {spec.preset}: baseline={spec.baseline} is none of the levels {spec.levels}")
+        raise UsageError(f"{path}, preset {spec.preset}: baseline={spec.baseline} is none of the levels {spec.levels}: "
+                         "add it to the levels, or set baseline=LEVEL")
     many: dict[str, Sequence[Level]] = {"levels": spec.levels, "seeds": spec.seeds, "arms": spec.arm_levels}
     for name, values in many.items():
         if len({str(v) for v in values}) < len(values):

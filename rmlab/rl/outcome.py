@@ -52,6 +52,12 @@ def held_out(before: Rates, after: Rates, clusters: Mapping[str, str]) -> dict[s
     return found
 
 
+def task_rates(state: State, after: Rates, tasks_of: Mapping[str, Sequence[Task]]) -> dict[str, Any]:
+    """What two runs are compared by: benchmark → way → task_id to resolved share before and after, and the tasks' clusters."""
+    return {"before": state.held_out_before, "after": after,
+            "clusters": {task.task_id: task.cluster for own in tasks_of.values() for task in own}}
+
+
 def described(found: Mapping[str, Any]) -> list[str]:
     """An outcome in a few lines."""
     lines = [f"  {benchmark}, {way}: {_said(difference)}" for benchmark, ways in found["held_out"].items()

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.relation import NOTHING, spearman
 from rmlab.configuration import load_program
-from rmlab.errors import RmlabError
+from rmlab.errors import DataError, RmlabError
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
@@ -97,6 +97,14 @@ def test_few_verifiers_conclude_nothing_and_the_curves_hold_every_look(store: St
     export_runs(store, bundle, kind="rl", show=False)
     again = load_program("figures").main(["relation"], str(bundle), tmp_path / "again")
     assert next(p for p in again if p.name == "relation.csv").read_text() == (folder / "relation.csv").read_text()
+
+
+def test_runs_that_kept_no_rates_by_task_are_not_compared(store: Store) -> None:
+    for seed in (0, 1):
+        track(store, 0, "execution", seed, 0.5)
+    a, b = runs(store)
+    with pytest.raises(DataError, match="kept no rates by task, so it cannot be compared in pairs"):
+        load_program("compare").main(a.run_id, b.run_id)
 
 
 def test_many_verifiers_may_say_something(store: Store, tmp_path: Path) -> None:

@@ -68,6 +68,14 @@ def test_the_reward_rises_by_more_than_noise_over_three_seeds(easy: Path, tmp_pa
     assert {f"rl/{name}" for name in names} <= runs[0].metrics.keys()
     assert runs[0].metrics["rl/rollout_gap_max"] < 1e-4  # the engine's log-probabilities are those of training
     assert runs[0].metrics["rl/kl_to_start"] > 0
+    compared = load_program("compare").main(runs[0].run_id, runs[1].run_id[:10])
+    for way in ("sampled", "greedy"):
+        row = compared["all"][way]
+        assert (row["after"], row["before"]) == tuple(outcome(run)["held_out"]["all"][way]["after"] for run in runs[:2])
+        assert row["difference"] == pytest.approx(row["after"] - row["before"])
+        assert row["low"] <= row["difference"] <= row["high"]
+    with pytest.raises(UsageError, match="is a run of RL and the other is not"):
+        load_program("compare").main(runs[0].run_id, str(easy / "tasks.parquet"))
 
 
 @pytest.mark.slow

@@ -1,0 +1,70 @@
+"""`rmlab compare RL_RUN RL_RUN`: did one reward make a better policy than another, on the same held-out tasks?
+
+Paired by task: pass@1 after training of A minus that of B, by benchmark and over all, with a cluster bootstrap's interval. What
+another seed of RL would give is not in the interval.
+"""
+
+import json
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from rmlab.errors import DataError, RmlabError
+from rmlab.metrics.paired import paired_difference
+
+if TYPE_CHECKING:
+    from rmlab.tracking.query import TrackedRun
+
+RATES = "held_out.json"
+
+
+def main(a: "TrackedRun", b: "TrackedRun", as_json: bool = False) -> dict[str, Any]:
+    """Prints the comparison (as one JSON object where `as_json`) and returns it: benchmark → way → before (B), after (A), difference.
+
+    Raises DataError where a run has no rates by task, or the two were held out with other tasks.
+    """
+    rates: dict[str, Any] = {}
+    clusters: dict[str, str] = {}
+    for name, run in (("a", a), ("b", b)):
+        told = _rates(run)
+        rates[name], clusters = told["after"], clusters | told["clusters"]
+    ways = {benchmark: [way for way in own if way in rates["b"].get(benchmark, {})] for benchmark, own in rates["a"].items()}
+    if not any(ways.values()):
+        raise DataError(f"{a.name} and {b.name} have no held-out benchmark in common: there is nothing to compare")
+    found: dict[str, Any] = {}
+    then_of: dict[str, dict[str, float]] = {}
+    now_of: dict[str, dict[str, float]] = {}
+    for benchmark, both in ways.items():
+        for way in both:
+            then, now = rates["b"][benchmark][way], rates["a"][benchmark][way]
+            found.setdefault(benchmark, {})[way] = asdict(paired_difference(then, now, clusters))
+            then_of.setdefault(way, {}).update(then)
+            now_of.setdefault(way, {}).update(now)
+    found["all"] = {way: asdict(paired_difference(then_of[way], now_of[way], clusters)) for way in now_of}
+    if as_json:
+        print(json.dumps({"a": a.run_id, "b": b.run_id, "benchmarks": found}, indent=1, allow_nan=False))
+    else:
+        _show(a, b, found)
+    return found
+
+
+def _rates(run: "TrackedRun") -> Any:
+    try:
+        return json.loads(run.artifact(RATES).read_text(encoding="utf-8"))
+    except RmlabError as error:
+        raise DataError(f"{run.name} ({run.run_id}) kept no rates by task, so it cannot be compared in pairs: it is not finished, or "
+                        "older than this comparison. `rmlab figures rl_table` shows it beside the others.") from error
+
+
+def _show(a: "TrackedRun", b: "TrackedRun", found: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    console.print(f"A = {a.name} ({a.run_id})\nB = {b.name} ({b.run_id})", markup=False, soft_wrap=True)
+    table = Table("held out", "tasks", "A", "B", "A - B", "95 %", title="pass@1 after training", title_justify="left")
+    for benchmark, ways in found.items():
+        for way, row in ways.items():
+            table.add_row(f"{benchmark}, {way}", str(row["tasks"]), f"{row['after']:.3f}", f"{row['before']:.3f}",
+                          f"{row['difference']:+.3f}", f"{row['low']:+.3f} to {row['high']:+.3f}")
+    console.print(table)
+    console.print("Intervals over clusters of held-out tasks. One run each: what another seed would give is not in them.", style="dim")
