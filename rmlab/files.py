@@ -18,11 +18,13 @@ MODEL = ("config.json", "tokenizer.json")
 def atomic_path(path: Path) -> Iterator[Path]:
     """Yields a path beside `path` (same suffix) to write to; renamed onto `path` when the block ends without an error.
 
-    Raises RmlabError where the folder cannot be written.
+    Raises RmlabError where the folder cannot be written, UsageError for what is there and is no file (a rename would take the place
+    of a device such as /dev/null).
     """
     path = Path(path)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}-{secrets.token_hex(4)}{path.suffix}")
     try:
+        _no_device(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         yield temporary
         with temporary.open("rb+") as file:
@@ -81,8 +83,8 @@ def check_folder(path: Path, known_by: Sequence[str]) -> None:
         raise UsageError("a path is empty, or names no folder of its own: name a new folder to write")
     if known_by and path.is_dir() and any(path.iterdir()) and not all((path / name).is_file() for name in known_by):
         raise UsageError(f"{path} is a folder with other things in it (no {' and '.join(known_by)}): name a new folder to write")
-    if path.is_file():
-        raise UsageError(f"{path} is a file: name a folder to write")
+    if path.exists() and not path.is_dir():
+        raise UsageError(f"{path} is {'a file' if path.is_file() else 'a device or a pipe'}: name a folder to write")
 
 
 def check_output(path: Path, inputs: Iterable[Path] = ()) -> None:
@@ -96,6 +98,7 @@ def check_output(path: Path, inputs: Iterable[Path] = ()) -> None:
             raise UsageError(f"{path} is what is read: name another file to write")
         if path.is_dir():
             raise RmlabError(f"{path} cannot be written: it is a folder. Name a file in it.")
+        _no_device(path)
         folder = next(one for one in Path.cwd().joinpath(path).parents if one.exists() or one.is_symlink())
     except OSError as error:
         raise _unwritable(path, error) from error
@@ -103,6 +106,11 @@ def check_output(path: Path, inputs: Iterable[Path] = ()) -> None:
         raise RmlabError(f"{path} cannot be written: {folder} is no folder. Choose another place.")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise RmlabError(f"{path} cannot be written: {folder} is read-only. Choose another place or mend its rights.")
+
+
+def _no_device(path: Path) -> None:
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UsageError(f"{path} is a device or a pipe: name a file to write")
 
 
 def _refused(error: Exception) -> OSError | None:

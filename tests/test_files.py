@@ -111,3 +111,18 @@ def test_a_writer_in_rust_that_the_machine_refuses_is_the_same_error(tmp_path):
         with pytest.raises(RmlabError, match="model cannot be written: No such file or directory"), writing(tmp_path / "model"):
             save_file({"weights": np.zeros(10)}, str(tmp_path / "nowhere" / "weights"))
     assert not list(tmp_path.iterdir())
+
+
+def test_what_is_no_file_and_no_folder_is_not_replaced(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for write in (lambda: write_text(pipe, "x"), lambda: check_output(pipe), lambda: check_folder(pipe, MODEL), lambda: make_folder(pipe)):
+        with pytest.raises(UsageError, match="pipe is a device or a pipe: name a"):
+            write()
+    assert pipe.is_fifo()
+    assert list(tmp_path.iterdir()) == [pipe]
+
+
+def make_folder(path):
+    with atomic_folder(path):
+        pass

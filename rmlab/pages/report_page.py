@@ -10,7 +10,7 @@ from rmlab.metrics.scores import Scores
 from rmlab.metrics.table import table as grouped
 from rmlab.pages import report_figures
 from rmlab.pages.html import asset, page, table, text
-from rmlab.pages.report_tables import METRICS, groups, interval, notes_of, number, summary
+from rmlab.pages.report_tables import METRICS, groups, how_far, interval, notes_of, number, summary
 
 WORST = 25
 
@@ -29,8 +29,7 @@ def report_page(title: str, found: Report, scores: Scores) -> str:
         figures |= {"Reliability": report_figures.reliability(rows), "Scores by label": report_figures.distributions(rows),
                     "Risk and coverage": report_figures.risk_and_coverage(rows)}
     parts = [f"<h1>{text(title)}</h1>", f"<p>{text(summary(found))}.</p>",
-             f"<p class=dim>Intervals: 95 %, {found['replicates']:,} resamples of {found['clusters']:,} clusters, "
-             f"seed {found['seed']}.</p>"]
+             *(f"<p class=dim>{text(line)}</p>" for line in how_far(found))]
     parts += [f"<p class=dim>{text(note)}</p>" for note in found.get("notes", ())]
     parts.append("<div class=figures>" + "".join(f"<figure><figcaption>{text(name)}</figcaption>{svg}</figure>"
                                                  for name, svg in figures.items() if svg) + "</div>")

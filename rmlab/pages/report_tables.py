@@ -24,6 +24,9 @@ METRICS = {
 }
 
 
+FEW_CLUSTERS = 10
+
+
 def show(title: str, found: Report) -> None:
     """Prints a report. title: what it is of. found: of `rmlab.metrics.report`, with `baselines`, `selection` and `notes` where there."""
     from rich.console import Console
@@ -31,8 +34,8 @@ def show(title: str, found: Report) -> None:
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 130)
     console.print(f"[bold]{escape(title)}[/bold]: {escape(summary(found))}")
-    console.print(f"Intervals: 95 %, {found['replicates']:,} resamples of {found['clusters']:,} clusters, seed {found['seed']}",
-                  style="dim")
+    for line in how_far(found):
+        console.print(line, style="dim")
     for note in found.get("notes", ()):
         console.print(f"  {note}", style="dim", markup=False)
     console.print(_curve_table(found))
@@ -55,6 +58,18 @@ def summary(found: Report) -> str:
     policies = f" of {found['policies']} policies (grouped values: per policy, averaged)" if found["policies"] > 1 else ""
     return (f"{found['trajectories']:,} labelled attempts{policies} at {found['tasks']:,} tasks, {scored} scored, {resolved} resolved; "
             f"{found['unlabelled']:,} unlabelled left out")
+
+
+def how_far(found: Report) -> list[str]:
+    """What intervals and curves are of, and where little can be said of them."""
+    said = [f"Intervals: 95 %, {found['replicates']:,} resamples of {found['clusters']:,} clusters, seed {found['seed']}"]
+    if found["clusters"] < FEW_CLUSTERS:
+        said.append(f"Only {found['clusters']} clusters: intervals from so few are too narrow, and other clusters may say something else.")
+    reached = list(found["tasks_at_k"].values())
+    if reached and reached[-1] < reached[0]:
+        most = max(found["tasks_at_k"], key=int)
+        said.append(f"{reached[-1]:,} of {reached[0]:,} {groups(found)} have {most} attempts; the others use all they have.")
+    return said
 
 
 def notes_of(found: Report) -> dict[str, str]:

@@ -88,6 +88,8 @@ def find_model(name: str, record: str, uri: str | None = None) -> Reference:
         head = max(main, key=lambda h: h.start_time)
     else:
         head = None
+    if head is None and "/" in name:
+        raise DataError(f"{name}: there is no such folder, and no cell or run has this name. Name a folder, a run or a cell.")
     run = get_run(store, head.run_id if head else name)
     return Reference(_holding(run.artifact("model"), record, name), run.run_id, run.name, run)
 

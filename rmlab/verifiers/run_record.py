@@ -88,23 +88,28 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
     """What was found, in a few lines."""
     report, baselines = results.report, results.baselines
     most = max(report["rm_at_k"], key=int)
-    low, high = report["ci95"].get("auc_within_task") or (None, None)
     speed = took.tokens_here / max(took.seconds, 1e-9)
     resumed = f", {took.tokens_here:,} of them since it went on at step {took.resumed_at}," if took.resumed_at else ""
     cut = cut_words(report)
     return "\n".join([
         f"{name}: {took.steps} steps, {took.tokens:,} tokens{resumed} in {took.seconds:.1f} s ({speed:,.0f} tokens/s)",
-        f"  AUC within task {_number(report['auc_within_task'])} [{_number(low)}, {_number(high)}], "
-        f"pooled {_number(report['auc_pooled'])}, ECE {_number(report['ece_width_10'])}",
+        f"  judged on {report['trajectories']:,} attempts at {report['tasks']:,} tasks in {report['clusters']:,} clusters",
+        f"  AUC within task {_with_ends(report, 'auc_within_task')}, pooled {_with_ends(report, 'auc_pooled')}, "
+        f"ECE {_with_ends(report, 'ece_width_10')}",
         *(["  no task that is judged has a resolved and an unresolved attempt with a score: AUC within task is not defined"]
           if report["auc_within_task"] is None else []),
-        f"  pass@1 {_number(report['pass_at_k']['1'])}, RM@{most} {_number(report['rm_at_k'][most])}, "
-        f"pass@{most} {_number(report['pass_at_k'][most])}",
+        f"  pass@1 {_number(report['pass_at_k']['1'])}" + ("" if most == "1" else (
+            f", RM@{most} {_number(report['rm_at_k'][most])}, pass@{most} {_number(report['pass_at_k'][most])}")),
         *(f"  {baseline}: AUC within task {_number(found.get('auc_within_task'))}, RM@{most} {_number(found['rm_at_k'].get(most))}"
           for baseline, found in baselines.items() if found.get("rm_at_k")),
         *([f"  of the attempts judged, {cut}"] if cut else []),
         f"  MLflow run {run_id}: `rmlab runs list` and `rmlab ui` show it",
     ])
+
+
+def _with_ends(report: Mapping[str, Any], name: str) -> str:
+    ends = report["ci95"].get(name)
+    return _number(report[name]) + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else "")
 
 
 def _number(value: float | None) -> str:
