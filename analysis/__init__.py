@@ -11,6 +11,7 @@ reliability                   reliability diagrams with counts
 score_distributions           scores of resolved and unresolved attempts
 pareto                        the trials of a search, and those that no other beats
 watched                       a verifier on the policy's own attempts, from the tables of an RL run's looks
+outcomes                      reads what an RL run left behind, and proves it
 policies                      the RL runs of a store, grouped so that only comparable ones share axes
 policy_measures               what is measured of a verifier and of the policy that it paid
 rl_table                      what came of every RL run

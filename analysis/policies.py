@@ -1,15 +1,16 @@
 """The finished RL runs of a store, with what came of each and what its verifier was worth."""
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from analysis.outcomes import count, parameter, read_outcome, read_report
 from analysis.tracked import AnyRun
 from analysis.watched import Watched
 from rmlab.errors import RmlabError
+from rmlab.files import path_part
 
 KIND = "rl"
 PAYING = ("execution_free", "hybrid")
@@ -25,8 +26,7 @@ class PolicyRun:
     @cached_property
     def outcome(self) -> dict[str, Any]:
         """The summary that the run left."""
-        found: dict[str, Any] = json.loads(self.run.artifact("outcome.json").read_text(encoding="utf-8"))
-        return found
+        return read_outcome(self.run)
 
     @cached_property
     def watched(self) -> Watched:
@@ -37,20 +37,19 @@ class PolicyRun:
     def verifier_report(self) -> dict[str, Any]:
         """The verifier's report on its own evaluation set; empty where none was there."""
         try:
-            path = self.run.artifact("verifier_report.json")
-        except RmlabError:
+            self.run.artifact("verifier_report.json")
+        except RmlabError:  # no such artifact
             return {}
-        found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        return found
+        return read_report(self.run)
 
     @property
     def seed(self) -> int:
-        return int(self.run.params["seed"])
+        return count(self.run, "seed")
 
     @property
     def reward(self) -> str:
         """The reward's level in its sweep (hybrid_half), else its mode, with the weight where it is not 1."""
-        mode, weight = self.run.params["reward"], float(self.run.params.get("reward_weight", 1))
+        mode, weight = parameter(self.run, "reward"), float(self.run.params.get("reward_weight", 1))
         if self.run.tags.get("factor") == "reward":
             return self.run.tags["level"]
         variant = self.run.tags.get("reward_variant", "")  # another calibration, transform or ensemble is another reward
@@ -81,7 +80,7 @@ class PolicyRun:
     def name(self) -> str:
         """Reward and verifier as a legend says them: a verifier that pays nothing watches."""
         reward, verifier, _ = self.arm
-        watches = self.run.params["reward"] not in PAYING
+        watches = parameter(self.run, "reward") not in PAYING
         return reward + (f" ({verifier} watches)" if verifier and watches else f", {verifier}" if verifier else "")
 
     @property
@@ -106,10 +105,10 @@ def comparable(runs: Sequence[PolicyRun]) -> dict[str, list[PolicyRun]]:
     """The runs that differ in seed, verifier, reward and evidence alone, by a folder's name: only these share axes."""
     groups: dict[str, list[PolicyRun]] = {}
     for run in runs:
-        name = f"start-{run.run.tags.get('start_fingerprint', 'unknown')}-{run.run.params['steps']}-steps"
+        name = f"start-{run.run.tags.get('start_fingerprint', 'unknown')}-{count(run.run, 'steps')}-steps"
         if fixed := "-".join(tag for key in ("fixed", "dataset") if (tag := run.run.tags.get(key))):
             name += f"-{fixed}"
-        groups.setdefault(name, []).append(run)
+        groups.setdefault(path_part(name, f"{run.run.name} ({run.run.run_id})"), []).append(run)
     return dict(sorted(groups.items()))
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from analysis import style
+from analysis.outcomes import parameter
 from analysis.policies import PAYING, PolicyRun, comparable, note
 from analysis.policy_measures import OFFLINE, OUTCOMES, averaged, shown
 from analysis.watched import FEWEST_MIXED
@@ -68,7 +69,7 @@ def spearman(x_N: Sequence[float], y_N: Sequence[float], replicates: int = REPLI
 
 def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
     """Draws relation.{pdf,png,csv} and writes relation.md for every group of comparable runs into OUT/rl/GROUP."""
-    paying = [run for run in runs if run.verifier_fingerprint and run.run.params["reward"] in PAYING]
+    paying = [run for run in runs if run.verifier_fingerprint and parameter(run.run, "reward") in PAYING]
     if not paying:
         print(f"relation: no verifier has paid a policy yet in {len(runs)} RL runs: there is nothing to relate", file=sys.stderr)
     return [path for name, group in comparable(paying).items() for path in _draw(group, out / "rl" / name)]
@@ -150,6 +151,6 @@ def conclusion(table: Sequence[dict[str, Any]]) -> str:
 def markdown(table: Sequence[dict[str, Any]]) -> str:
     """Every correlation, and the conclusion above them."""
     head = "| reward | offline metric | outcome | Spearman's ρ |\n|---|---|---|---|\n"
-    rows = [f"| {row['arm']} | {row['offline']} | {row['outcome']} | {Correlation(row['rho'], row['low'], row['high'], row['n'])} |"
-            for row in table]
+    found = [Correlation(row["rho"], row["low"], row["high"], row["n"]) for row in table]
+    rows = [f"| {style.cell(row['arm'])} | {row['offline']} | {row['outcome']} | {rho} |" for row, rho in zip(table, found, strict=True)]
     return f"{conclusion(table)}\n\n{head}" + "\n".join(rows) + "\n"

@@ -21,7 +21,6 @@ PANELS = (
 EVIDENCE = {"final": "final evidence", "voluntary": "voluntary evidence"}
 MOST_BANDS = 6  # runs whose intervals can be told apart; of more, only the last look's is drawn
 OF_VERIFIER = "verifier_"
-MOST_MARKED = 20  # points of a line that are marked, so that one between two gaps is seen
 MARKS = ("Lines: single runs, coloured by verifier, dashed by reward; a verifier's name stands for another model in the rows of another "
          "evidence. Bands, or bars at the last look where runs are many: 95 % intervals over clusters of validation tasks (those of all "
          "looks are in the CSV); hacking gap: (mean score - true rate) minus the same before training, on the policy's own attempts at "
@@ -53,7 +52,7 @@ def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
                 first.setdefault(name, axis)
                 for place, run in enumerate(own):
                     found = lines[run.run.run_id, name]
-                    _line(axis, found, strokes[run.name], place if len(own) > MOST_BANDS else None)
+                    _line(axis, found, strokes[run.name], place if len(own) > MOST_BANDS else None, of_looks(name))
                     rows += [{"panel": name, "arm": run.label, "seed": run.seed, "step": step, "value": value, "low": low,
                               "high": high, "run_id": run.run.run_id} for step, value, low, high in found if not math.isnan(value)]
                 axis.set_title(title)
@@ -69,12 +68,13 @@ def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
         return style.save(drawn, folder, "rl_curves", rows)
 
 
-def _line(axis: Any, found: Sequence[Point], stroke: dict[str, Any], place: int | None) -> None:
-    """One run in one panel. place: among many runs, whose bars at the last look stand beside each other; None = bands."""
+def _line(axis: Any, found: Sequence[Point], stroke: dict[str, Any], place: int | None, marked: bool) -> None:
+    """One run in one panel. place: among many runs, whose bars at the last look stand beside each other; None = bands. marked: its
+    points, so that one between two gaps is seen."""
     if not found:
         return
     steps, values = [point[0] for point in found], [point[1] for point in found]
-    axis.plot(steps, values, linewidth=1.0, marker="." if len(steps) <= MOST_MARKED else None, markersize=3, **stroke)
+    axis.plot(steps, values, linewidth=1.0, marker="." if marked else None, markersize=3, **stroke)
     known = [(step, low, high) for step, _, low, high in found if low is not None and high is not None]
     if place is None:
         axis.fill_between([step for step, *_ in known], [low for _, low, _ in known], [high for *_, high in known],
@@ -87,7 +87,8 @@ def _legend(drawn: Any, strokes: dict[str, dict[str, Any]]) -> None:
     """One entry for each reward and verifier; evidence has its rows."""
     from matplotlib.lines import Line2D
 
-    drawn.legend([Line2D([], [], linewidth=1.0, **stroke) for stroke in strokes.values()], list(strokes), loc="outside right center")
+    handles = [Line2D([], [], linewidth=1.0, **stroke) for stroke in strokes.values()]
+    drawn.legend(handles, [style.short(name, 40) for name in strokes], loc="outside right center")
 
 
 def _strokes(runs: Sequence[PolicyRun]) -> dict[str, dict[str, Any]]:
@@ -102,13 +103,18 @@ def _strokes(runs: Sequence[PolicyRun]) -> dict[str, dict[str, Any]]:
 def points(run: PolicyRun, name: str) -> list[Point]:
     """A look's metric by its outcome, or a step's by the run's series. A look where it is undefined breaks the line."""
     curve = run.outcome["curve"]
-    if not any(name in row for row in curve):
+    if not of_looks(name):
         return [(step, value, None, None) for step, value in run.run.series(f"rl/{name}")]
     found: list[Point] = []
     for row in curve:
         value, low, high = _at(run, name, row)
         found.append((int(row["step"]), math.nan if value is None else value, low, high))
-    return found
+    return found if any(not math.isnan(point[1]) for point in found) else []
+
+
+def of_looks(name: str) -> bool:
+    """Whether a metric is measured at looks, not at every step."""
+    return name.startswith((OF_VERIFIER, "pass_at_1", "hacking_gap"))
 
 
 def _at(run: PolicyRun, name: str, row: dict[str, Any]) -> Value:

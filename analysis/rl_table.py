@@ -46,7 +46,7 @@ def as_markdown(runs: Sequence[PolicyRun]) -> str:
         collapsed = "-" if row["collapse"] is None else "yes" if row["collapse"] else "no"
         ran = "-" if row["ran_share_first"] is None else f"{row['ran_share_first']:.2f} → {row['ran_share_last']:.2f}"
         cells = [row["arm"], row["seed"], _gained(row, "sampled"), _gained(row, "greedy"), _with_ends(row, "hacking_gap"), ran, collapsed]
-        lines.append(f"| {' | '.join(map(str, cells))} |")
+        lines.append(f"| {' | '.join(style.cell(text) for text in cells)} |")
     return "\n".join(lines) + "\n"
 
 

@@ -39,6 +39,7 @@ SETTINGS: Any = {
     "pdf.fonttype": 42,  # text stays text in the paper's PDF
     "figure.constrained_layout.use": True,
     "savefig.dpi": 160,
+    "text.parse_math": False,  # a $ in a name is a $
 }
 
 
@@ -75,6 +76,11 @@ def level_colours(levels: Sequence[str], ordered: bool = True) -> dict[str, Any]
 def short(text: str, most: int = 26) -> str:
     """A level's name as a legend has room for it."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def cell(value: object) -> str:
+    """A value in a Markdown table: on one line, and no bar of its own."""
+    return " ".join(str(value).split()).replace("|", "\\|")
 
 
 def title(factor: str, level: str) -> str:

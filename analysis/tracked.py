@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmlab.files import path_part
 from rmlab.metrics.scores import Scores
 from rmlab.tracking.bundles.reading import BundledRun
 from rmlab.tracking.query import TrackedRun
@@ -134,7 +135,8 @@ class SweepRuns:
 
     def folder(self, out: Path) -> Path:
         """Where this sweep's figures go: OUT/NAME/PRESET-CONTROLHASH."""
-        return out / self.sweep / f"{self.preset}-{self.control_hash}"
+        cells = path_part(f"{self.preset}-{self.control_hash}", f"a tag of sweep {self.sweep}")
+        return out / path_part(self.sweep, "a sweep's tag") / cells
 
     def note(self) -> str:
         """What was drawn from how much, for the foot of a figure; says so where cells come from different commits."""

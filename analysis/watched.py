@@ -4,7 +4,7 @@ A policy that is hacked solves little or nothing in the end, and a within-task A
 shown where at least FEWEST_MIXED tasks have attempts of both labels, and left out elsewhere: of such a policy it is not known.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.outcomes import damaged
 from analysis.tracked import AnyRun
 from rmlab.errors import RmlabError
 from rmlab.metrics import resampled
@@ -26,6 +27,9 @@ from rmlab.verifiers.score_table import read_score_table
 
 FEWEST_MIXED = 10
 """Tasks with attempts of both labels, under which a within-task AUC is not shown."""
+
+SAME = 1e-4
+"""Distance of two means of one table's scores, which are kept in single precision."""
 
 AUC = "auc_within_task"
 METRICS = (AUC, "ece_width_10", "advantage_cosine_all")
@@ -50,8 +54,8 @@ class Watched:
     @cached_property
     def tables(self) -> dict[int, Scores]:
         """Step to the verifier's table of that look's sampled attempts. Raises DataError for one that cannot be read."""
-        steps = [int(row["step"]) for row in self.curve if "verifier_mean_score" in row]
-        return {step: read_score_table(path) for step in steps if (path := self._table(step)) is not None}
+        rows = {int(row["step"]): row for row in self.curve if "verifier_mean_score" in row}
+        return {step: self._read(path, row) for step, row in rows.items() if (path := self._table(step)) is not None}
 
     @cached_property
     def measured(self) -> dict[int, dict[str, Value]]:
@@ -81,6 +85,16 @@ class Watched:
     def last(self, name: str) -> Value:
         """A metric at the last look: the verifier on the policy as training has left it."""
         return self.measured[max(self.measured)].get(name, NONE) if self.measured else NONE
+
+    def _read(self, path: Path, row: Mapping[str, Any]) -> Scores:
+        name = f"attempts/{path.name}"
+        try:
+            scores = read_score_table(path)
+        except RmlabError as error:  # by the run: of a bundle, the path is that of a copy that will be gone
+            raise damaged(self.run, name, str(error).replace(str(path), path.name)) from error
+        if not len(scores) or abs(float(np.nanmean(scores.score)) - row["verifier_mean_score"]) > SAME:
+            raise damaged(self.run, name, "its scores are not those of which the run told the mean")
+        return scores
 
     def _table(self, step: int) -> Path | None:
         try:

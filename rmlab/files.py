@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from rmlab.errors import RmlabError, UsageError
+from rmlab.errors import DataError, RmlabError, UsageError
 
 MODEL = ("config.json", "tokenizer.json")
 """What every folder of a model has: another folder is not replaced by one."""
@@ -21,7 +21,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     Raises RmlabError where the folder cannot be written, UsageError for what is there and is no file (a rename would take the place
     of a device such as /dev/null).
     """
-    path = Path(path)
+    path = _linked(path)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}-{secrets.token_hex(4)}{path.suffix}")
     try:
         _no_device(path)
@@ -52,7 +52,7 @@ def atomic_folder(path: Path, known_by: Sequence[str] = ()) -> Iterator[Path]:
     known_by: files of a folder of this kind; what lacks one of them is no such folder and is not replaced. A kill between the two
     renames leaves no folder at `path`; readers treat that as "not there". Raises RmlabError where the place cannot be written.
     """
-    path = Path(path)
+    path = _linked(path)
     if not path.name:
         check_folder(path, known_by)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
@@ -64,7 +64,11 @@ def atomic_folder(path: Path, known_by: Sequence[str] = ()) -> Iterator[Path]:
         if path.exists():
             old = temporary.with_name(temporary.name + "-old")
             path.rename(old)
-            temporary.rename(path)
+            try:
+                temporary.rename(path)
+            except OSError:
+                old.rename(path)
+                raise
             shutil.rmtree(old)
         else:
             temporary.rename(path)
@@ -87,6 +91,13 @@ def check_folder(path: Path, known_by: Sequence[str]) -> None:
         raise UsageError(f"{path} is {'a file' if path.is_file() else 'a device or a pipe'}: name a folder to write")
 
 
+def path_part(name: str, whose: str) -> str:
+    """A name that comes from a run, as one part of a path. Raises DataError where it would lead elsewhere. whose: for the message."""
+    if name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name:
+        raise DataError(f"{whose} gives a folder the name {name!r}, which leads out of the folder to write: nothing is written")
+    return name
+
+
 def check_output(path: Path, inputs: Iterable[Path] = ()) -> None:
     """Raises UsageError before any work where a file to write is no file's name or is one of those that are read, RmlabError where
     its folder cannot be written."""
@@ -106,6 +117,12 @@ def check_output(path: Path, inputs: Iterable[Path] = ()) -> None:
         raise RmlabError(f"{path} cannot be written: {folder} is no folder. Choose another place.")
     if not os.access(folder, os.W_OK | os.X_OK):
         raise RmlabError(f"{path} cannot be written: {folder} is read-only. Choose another place or mend its rights.")
+
+
+def _linked(path: Path) -> Path:
+    """Where a link leads, else the path as it is: what is written takes the place of the target, and the link stays."""
+    path = Path(path)
+    return path.resolve() if os.path.islink(path) else path  # noqa: PTH114 (False for a name that no file can have)
 
 
 def _no_device(path: Path) -> None:

@@ -71,8 +71,8 @@ def find_model(name: str, record: str, uri: str | None = None) -> Reference:
         raise DataError(f"{name}: there is no such folder, and no run either: the runs folder has no store yet")
     if re.fullmatch(r"[0-9a-f]{16}", name):
         head = cell_runs(store).finished.get(name)
-        if head is None:
-            raise DataError(f"{name}: no run of this cell (config_hash) is finished in {store.uri}")
+        if head is None and not any(h.run_id.startswith(name) for h in run_heads(store)):
+            raise DataError(f"{name}: no run of this cell (config_hash) is finished in {store.uri}, and no run's id begins so")
     elif name.count("/") == 3:
         sweep, preset, level, seed = name.split("/")
         wanted = {"sweep": sweep, "preset": preset, "level": level, "status": "finished"}

@@ -35,7 +35,10 @@ def check_shown(record: Mapping[str, Any], tasks: Sequence[Task], name: str) -> 
 
     record: policy.json, {} where there is none: nothing is known of a policy from elsewhere.
     """
-    shown = set(record.get("shown_clusters", ()))
+    clusters = record.get("shown_clusters", [])
+    if not isinstance(clusters, list) or not all(isinstance(name, str) for name in clusters):
+        raise DataError(f"start={name}: shown_clusters of its policy.json is no list of names: get the policy again")
+    shown = set(clusters)
     mixed = next((task for task in tasks if task.part != "supervised" and task.cluster in shown), None)
     if mixed is not None:
         raise DataError(f"start={name} was shown functions of the cluster {mixed.cluster}, and {mixed.task_id} of the part {mixed.part} is "

@@ -95,6 +95,7 @@ def get_run(store: Store, run_id: str) -> TrackedRun:
 
     Raises StoreError where it is not there, or several begin so.
     """
+    run_id = run_id.lower()
     from mlflow.exceptions import MlflowException
 
     def ask() -> "Run | None":
@@ -111,12 +112,14 @@ def get_run(store: Store, run_id: str) -> TrackedRun:
         if imported:
             return imported[0]
         if found is None and re.fullmatch(rf"[0-9a-f]{{{SHORTEST},31}}", run_id):
-            near = [run for run in runs(store) if run.run_id.startswith(run_id)]
+            near = [run for run in runs(store) if run.run_id.startswith(run_id) or run.tags.get(IMPORTED_RUN, "").startswith(run_id)]
             if len(near) == 1:
                 return near[0]
             if near:
-                raise StoreError(f"{len(near)} runs in {store.uri} begin with {run_id}: {', '.join(sorted(run.run_id for run in near))}")
-        raise StoreError(f"there is no run {run_id!r} in {store.uri}. `rmlab runs list` shows those that are there.")
+                raise StoreError(f"{len(near)} runs in {store.uri} begin with {run_id}: {', '.join(sorted(run.run_id for run in near))}. "
+                                 "Name more of it.")
+        raise StoreError(f"there is no run {run_id!r} in {store.uri}. `rmlab runs list` shows those that are there; "
+                         f"an id may be cut to {SHORTEST} characters.")
     return _tracked(found, store)
 
 

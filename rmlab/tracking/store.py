@@ -43,10 +43,21 @@ def default_uri() -> str:
     return f"{SQLITE}{runs_folder() / 'mlflow.db'}"
 
 
+MAGIC = b"SQLite format 3\0"
+
+
 def _as_uri(uri: str | None) -> str:
-    if uri and Path(uri).is_file():
-        return f"{SQLITE}{Path(uri).resolve()}"
-    return uri or default_uri()
+    if not uri or "://" in uri:
+        return uri or default_uri()
+    path = Path(uri)
+    if path.is_file():
+        with path.open("rb") as file:
+            if file.read(len(MAGIC)) != MAGIC:
+                raise StoreError(f"{uri} is neither a tracking store (sqlite) nor a bundle, or was cut short on its way: get it again")
+        return f"{SQLITE}{path.resolve()}"
+    if not path.exists() and uri.endswith((".db", ".sqlite", ".zip")):
+        raise StoreError(f"{uri}: there is no such file")
+    return uri
 
 
 def quiet_environment() -> None:

@@ -105,8 +105,11 @@ def test_rows_without_a_score_or_a_label_leave_the_gap(store: Store, tmp_path: P
     extra = Scores.of([*after.task_id, "t00", "t01"], [*after.score, np.nan, 0.9], [*after.resolved, 1.0, np.nan],
                       cluster=[*after.cluster, "ct00", "ct01"])
     write_score_table(run.run.artifact("attempts/look_00010.parquet"), extra)
-    [again] = found(store)
-    assert again.watched.gaps[10] == whole
+    with pytest.raises(DataError, match=r"look_00010\.parquet of free final s0 .* are not those of which the run told the mean"):
+        _ = found(store)[0].watched.gaps
+    first, last = run.outcome["curve"]
+    told = [first, last | {"verifier_mean_score": float(np.nanmean(extra.score))}]
+    assert Watched(run.run, told).gaps[10] == whole
 
 
 def test_without_tables_it_is_what_the_run_said(store: Store, tmp_path: Path) -> None:
