@@ -28,8 +28,8 @@ from rmlab.verifiers.score_table import read_score_table
 FEWEST_MIXED = 10
 """Tasks with attempts of both labels, under which a within-task AUC is not shown."""
 
-SAME = 1e-4
-"""Distance of two means of one table's scores, which are kept in single precision."""
+SAME = 1e-9
+"""Distance of two means of one table's scores, by the order in which they are added."""
 
 AUC = "auc_within_task"
 METRICS = (AUC, "ece_width_10", "advantage_cosine_all")
