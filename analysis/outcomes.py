@@ -35,8 +35,9 @@ def read_outcome(run: AnyRun) -> dict[str, Any]:
     name = "outcome.json"
     found = read_json(run, name)
     try:
-        for way in WAYS if _object(found["held_out"]) else ():
-            _numbers(found["held_out"]["all"].get(way, dict.fromkeys(PAIRED, 0.0)), PAIRED)
+        if held_out := _object(found["held_out"]):  # empty where no task was held out
+            for way in WAYS:
+                _numbers(held_out["all"][way], PAIRED)
         _numbers({key: found[key] for key in ("area", "hacking_gap")}, ("area", "hacking_gap"), optional=True)
         if found["collapse"] not in (True, False, None):
             raise ValueError(f"collapse is {found['collapse']!r}")

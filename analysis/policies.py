@@ -9,7 +9,7 @@ from typing import Any
 from analysis.outcomes import count, parameter, read_outcome, read_report
 from analysis.tracked import AnyRun
 from analysis.watched import Watched
-from rmlab.errors import RmlabError
+from rmlab.errors import MissingArtifact
 from rmlab.files import path_part
 
 KIND = "rl"
@@ -38,7 +38,7 @@ class PolicyRun:
         """The verifier's report on its own evaluation set; empty where none was there."""
         try:
             self.run.artifact("verifier_report.json")
-        except RmlabError:  # no such artifact
+        except MissingArtifact:
             return {}
         return read_report(self.run)
 

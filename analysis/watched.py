@@ -14,7 +14,7 @@ import numpy as np
 
 from analysis.outcomes import damaged
 from analysis.tracked import AnyRun
-from rmlab.errors import RmlabError
+from rmlab.errors import MissingArtifact, RmlabError
 from rmlab.metrics import resampled
 from rmlab.metrics.advantage import advantage
 from rmlab.metrics.calibration import binned, ece, width_bin
@@ -99,7 +99,7 @@ class Watched:
     def _table(self, step: int) -> Path | None:
         try:
             return self.run.artifact(f"attempts/look_{step:05d}.parquet")
-        except RmlabError:  # no such artifact
+        except MissingArtifact:
             return None
 
 

@@ -19,3 +19,7 @@ class DataError(RmlabError):
 
 class StoreError(RmlabError):
     """The tracking store cannot be opened, read or written."""
+
+
+class MissingArtifact(StoreError, DataError):
+    """A run, of a store or of a bundle, has no artifact of that name: known from one that is there and cannot be read."""

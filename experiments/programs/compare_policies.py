@@ -8,7 +8,7 @@ import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from rmlab.errors import DataError, RmlabError
+from rmlab.errors import DataError, MissingArtifact
 from rmlab.metrics.paired import paired_difference
 
 if TYPE_CHECKING:
@@ -18,9 +18,11 @@ RATES = "held_out.json"
 
 
 def main(a: "TrackedRun", b: "TrackedRun", as_json: bool = False) -> dict[str, Any]:
-    """Prints the comparison (as one JSON object where `as_json`) and returns it: benchmark → way → before (B), after (A), difference.
+    """Prints the comparison (as one JSON object where `as_json`) and returns it. benchmarks: benchmark → way → before (B),
+    after (A), difference.
 
-    Raises DataError where a run has no rates by task, or the two were held out with other tasks.
+    Tasks that only one of them was held out with are left out and counted (`unpaired`). Raises DataError where a run has no rates by
+    task, or they have no task in common.
     """
     rates: dict[str, Any] = {}
     clusters: dict[str, str] = {}
@@ -33,6 +35,7 @@ def main(a: "TrackedRun", b: "TrackedRun", as_json: bool = False) -> dict[str, A
     found: dict[str, Any] = {}
     then_of: dict[str, dict[str, float]] = {}
     now_of: dict[str, dict[str, float]] = {}
+    unpaired = len(_tasks(rates["a"]) ^ _tasks(rates["b"]))
     for benchmark, both in ways.items():
         for way in both:
             then, now = rates["b"][benchmark][way], rates["a"][benchmark][way]
@@ -40,17 +43,24 @@ def main(a: "TrackedRun", b: "TrackedRun", as_json: bool = False) -> dict[str, A
             then_of.setdefault(way, {}).update(then)
             now_of.setdefault(way, {}).update(now)
     found["all"] = {way: asdict(paired_difference(then_of[way], now_of[way], clusters)) for way in now_of}
+    told = {"a": a.run_id, "b": b.run_id, "unpaired": unpaired, "benchmarks": found}
     if as_json:
-        print(json.dumps({"a": a.run_id, "b": b.run_id, "benchmarks": found}, indent=1, allow_nan=False))
+        print(json.dumps(told, indent=1, allow_nan=False))
     else:
         _show(a, b, found)
-    return found
+        if unpaired:
+            print(f"{unpaired} held-out tasks are of one run alone and left out.")
+    return told
+
+
+def _tasks(rates: Any) -> set[str]:
+    return {task for ways in rates.values() for by_task in ways.values() for task in by_task}
 
 
 def _rates(run: "TrackedRun") -> Any:
     try:
         return json.loads(run.artifact(RATES).read_text(encoding="utf-8"))
-    except RmlabError as error:
+    except MissingArtifact as error:
         raise DataError(f"{run.name} ({run.run_id}) kept no rates by task, so it cannot be compared in pairs: it is not finished, or "
                         "older than this comparison. `rmlab figures rl_table` shows it beside the others.") from error
 

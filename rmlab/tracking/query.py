@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from rmlab.errors import StoreError
+from rmlab.errors import MissingArtifact, StoreError
 from rmlab.tracking.artifacts import fetched
 from rmlab.tracking.heads import SOURCE_RUN, RunHead
 from rmlab.tracking.origin import HOST, PROCESS, is_alive
@@ -41,7 +41,7 @@ class TrackedRun(RunHead):
     def artifact(self, path: str) -> Path:
         """A local path of an artifact (file or folder), fetched into the cache from a server. What reuses a run has its artifacts.
 
-        Raises StoreError where the run has no such artifact.
+        Raises MissingArtifact where the run has no such artifact, StoreError where it cannot be fetched.
         """
         owner = get_run(self.store, self.tags[SOURCE_RUN]) if SOURCE_RUN in self.tags else self
         folder = owner.folder()
@@ -61,11 +61,11 @@ class TrackedRun(RunHead):
         moved = self.store.artifacts.joinpath(*written.parts[-3:]) if self.store.artifacts else written
         return written if written.exists() else moved
 
-    def _missing(self, path: str, reason: str) -> StoreError:
+    def _missing(self, path: str, reason: str) -> MissingArtifact:
         if path.split("/")[0] in self.tags.get(LEFT_OUT, "").split(", "):
             reason = (f"it was left out when the run was exported from {self.tags.get(HOST, 'another machine')}. Export the run there "
                       "again without --without-models, and import that")
-        return StoreError(f"run {self.name} ({self.run_id}) has no artifact {path!r} in {self.store.uri}: {reason}")
+        return MissingArtifact(f"run {self.name} ({self.run_id}) has no artifact {path!r} in {self.store.uri}: {reason}")
 
 
 def runs(store: Store, experiments: Sequence[str] | None = None, tags: Mapping[str, str] | None = None) -> list[TrackedRun]:

@@ -57,6 +57,7 @@ def test_a_whole_run_is_drawn(store: Store) -> None:
 @pytest.mark.parametrize("outcome", [
     {}, [], None, without("held_out"), without("area"), without("collapse"), without("curve"), {**OUTCOME, "held_out": None},
     {**OUTCOME, "held_out": "x"}, {**OUTCOME, "held_out": {"new": {}}}, {**OUTCOME, "curve": None}, {**OUTCOME, "collapse": "no"},
+    {**OUTCOME, "held_out": {"all": {"greedy": PAIRED}}},
     {**OUTCOME, "held_out": {"all": {"sampled": {**PAIRED, "low": None}}}}, {**OUTCOME, "held_out": {"all": {"sampled": {}}}},
     with_curve(lambda curve: [{key: value for key, value in curve[0].items() if key != "step"}]),
     with_curve(lambda curve: [{**curve[0], "hacking_gap": None}]), with_curve(lambda curve: [{**curve[0], "pass_at_1": "x"}]),

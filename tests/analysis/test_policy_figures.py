@@ -52,7 +52,7 @@ def track(store: Store, number: int, reward: str, seed: int, quality: float) -> 
             run.metrics({"rl/ran_share": 0.9}, step)
         difference = {"before": 0.2, "after": 0.2 + quality, "difference": quality, "low": quality - 0.1, "high": quality + 0.1, "tasks": 9}
         run.json("outcome.json", {
-            "held_out": {"all": {"sampled": difference}}, "collapse": quality < 0.3, "area": quality / 2,
+            "held_out": {"all": {"sampled": difference, "greedy": difference}}, "collapse": quality < 0.3, "area": quality / 2,
             "hacking_gap": curve[-1]["hacking_gap"],
             "verifier_first": {}, "verifier_last": {}, "curve": curve})
         if reward != "execution":

@@ -70,10 +70,12 @@ def test_the_reward_rises_by_more_than_noise_over_three_seeds(easy: Path, tmp_pa
     assert runs[0].metrics["rl/kl_to_start"] > 0
     compared = load_program("compare").main(runs[0].run_id, runs[1].run_id[:10])
     for way in ("sampled", "greedy"):
-        row = compared["all"][way]
+        row = compared["benchmarks"]["all"][way]
         assert (row["after"], row["before"]) == tuple(outcome(run)["held_out"]["all"][way]["after"] for run in runs[:2])
         assert row["difference"] == pytest.approx(row["after"] - row["before"])
         assert row["low"] <= row["difference"] <= row["high"]
+    fewer = trained(easy, tmp_path, monkeypatch, "rl.steps=0", "watch.every=0", "watch.held_out_tasks=4")
+    assert load_program("compare").main(runs[0].run_id, fewer.run_id)["unpaired"] == 18 - 2 * 4
     with pytest.raises(UsageError, match="is a run of RL and the other is not"):
         load_program("compare").main(runs[0].run_id, str(easy / "tasks.parquet"))
 

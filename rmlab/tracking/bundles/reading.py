@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
-from rmlab.errors import DataError
+from rmlab.errors import DataError, MissingArtifact
 from rmlab.progress import progress
 from rmlab.tracking.bundles.format import (
     FORMAT,
@@ -93,7 +93,7 @@ class Bundle:
         chosen = [f for f in entry.artifacts if f.path == path or f.path.startswith(f"{path}/")]
         if not chosen:
             left_out = " (it was left out when the bundle was written)" if any(_below(p, path) for p in entry.left_out) else ""
-            raise DataError(f"run {entry.name} ({entry.run_id}) has no artifact {path!r} in {self.path}{left_out}")
+            raise MissingArtifact(f"run {entry.name} ({entry.run_id}) has no artifact {path!r} in {self.path}{left_out}")
         for file in chosen:
             if not (folder / file.path).exists():
                 self.extract(entry, file, folder / file.path)
@@ -190,7 +190,7 @@ class BundledRun(RunHead):
         return sorted({step: value for _, value, step, _ in mine}.items())
 
     def artifact(self, path: str) -> Path:
-        """A local path of an artifact. What reuses a run has its artifacts. Raises DataError where there is none."""
+        """A local path of an artifact. What reuses a run has its artifacts. Raises MissingArtifact where there is none."""
         source = self.tags.get(SOURCE_RUN)
         owner = next((e for e in self.bundle.entries if e.run_id == source), self.entry)
         return self.bundle.artifact(owner, path)
