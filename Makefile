@@ -14,7 +14,7 @@ help:
 	@echo "make demo    the data-scale sweep on this machine's CPU, tracked, with its figures (minutes)"
 	@echo "make test    the test suite"
 	@echo "make ui      the MLflow UI over the tracked runs"
-	@echo "make lint    ruff;  make types   mypy"
+	@echo "make lint    ruff (rules and format);  make types   mypy"
 	@echo "make clean   remove .venv and caches (never runs/)"
 
 setup:
@@ -30,6 +30,7 @@ test:
 lint:
 	@$(SETUP) dev
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 
 types:
 	@$(SETUP) dev

@@ -21,9 +21,13 @@ from rmlab.verifiers.score_table import read_score_table
 if TYPE_CHECKING:
     from rmlab.metrics.sweep_levels import LevelTest
 
-RULES = {"policy_identity": ("black", "-", "always the better policy"), "length": ("0.45", (0, (3, 1, 1, 1, 1, 1)), "length"),
-         "shape": ("0.45", (0, (1, 1)), "shape"), "random": (style.REFERENCE, ":", "any attempt"),
-         "oracle": (style.REFERENCE, "--", "a perfect verifier")}
+RULES = {
+    "policy_identity": ("black", "-", "always the better policy"),
+    "length": ("0.45", (0, (3, 1, 1, 1, 1, 1)), "length"),
+    "shape": ("0.45", (0, (1, 1)), "shape"),
+    "random": (style.REFERENCE, ":", "any attempt"),
+    "oracle": (style.REFERENCE, "--", "a perfect verifier"),
+}
 FLOOR = "ece_noise_floor_task_p95"
 Row = dict[str, Any]
 
@@ -39,20 +43,45 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         picked, auc, ece = axes[0]
         place = style.level_axis(list(axes[0]), sweep.levels, {})
         _picks(picked, sweep, k, place, rows)
-        picked.set(title=f"Best of {k} across policies", ylabel="resolved share of the picked attempts", xlabel=sweep.factor)
+        picked.set(
+            title=f"Best of {k} across policies", ylabel="resolved share of the picked attempts", xlabel=sweep.factor
+        )
         for axis, metric, title in ((auc, "auc_pooled", "AUC pooled"), (ece, "ece_width_10", "ECE (10 bins)")):
             _by_policy(axis, sweep, metric, place, rows)
             axis.set(title=title, xlabel=sweep.factor)
         auc.axhline(0.5, color=style.REFERENCE, linestyle=":", linewidth=1)
         ece.set_ylim(bottom=0)
-        drawn.legend(*picked.get_legend_handles_labels(), loc="outside upper left", ncols=3, title="picked by rule", title_fontsize=7)
-        drawn.legend(*auc.get_legend_handles_labels(), loc="outside upper right", ncols=2, title="whose attempts are judged",
-                     title_fontsize=7)
+        drawn.legend(
+            *picked.get_legend_handles_labels(),
+            loc="outside upper left",
+            ncols=3,
+            title="picked by rule",
+            title_fontsize=7,
+        )
+        drawn.legend(
+            *auc.get_legend_handles_labels(),
+            loc="outside upper right",
+            ncols=2,
+            title="whose attempts are judged",
+            title_fontsize=7,
+        )
         tests = beside_the_better_policy(sweep)
-        rows += [{"panel": "difference from always the better policy", "level": t.level, "value": t.difference,
-                  "low": t.ci95 and t.ci95[0], "high": t.ci95 and t.ci95[1], "p": t.p, "p_holm": t.p_holm} for t in tests]
-        marks = ("Marks: mean over seeds; bars: their 95 % intervals over repositories, averaged; dots: single seeds. Grey dashes: "
-                 "the 95th percentile of the ECE that calibrated scores reach by chance.")
+        rows += [
+            {
+                "panel": "difference from always the better policy",
+                "level": t.level,
+                "value": t.difference,
+                "low": t.ci95 and t.ci95[0],
+                "high": t.ci95 and t.ci95[1],
+                "p": t.p,
+                "p_holm": t.p_holm,
+            }
+            for t in tests
+        ]
+        marks = (
+            "Marks: mean over seeds; bars: their 95 % intervals over repositories, averaged; dots: single seeds. Grey dashes: "
+            "the 95th percentile of the ECE that calibrated scores reach by chance."
+        )
         style.footnote(drawn, f"{sweep.note()}\n{marks}\n{' '.join(sentences(tests, k))}\n{level_tests.note(sweep)}")
         return style.save(drawn, sweep.folder(out), "across_policies", rows)
 
@@ -66,7 +95,9 @@ def beside_the_better_policy(sweep: SweepRuns) -> "list[LevelTest]":
     cell = sweep.cells[0]
     rule = read_score_table(cell.run.artifact("policy_identity_scores.parquet"))
     rule = replace(rule, policy=np.full(len(rule), ""))
-    tests = compare_levels([rule] * len(sweep.seeds), {level: [of.get(seed) for seed in sweep.seeds] for level, of in tables.items()})
+    tests = compare_levels(
+        [rule] * len(sweep.seeds), {level: [of.get(seed) for seed in sweep.seeds] for level, of in tables.items()}
+    )
     return holm([replace(test, p_holm=None) for test in tests if test.metric == "rm_at_k"])
 
 
@@ -76,7 +107,9 @@ def sentences(tests: "list[LevelTest]", k: str) -> list[str]:
     for test in tests:
         value = "undefined" if test.difference is None else f"{test.difference:+.3f}"
         interval = f" [{test.ci95[0]:+.3f}, {test.ci95[1]:+.3f}]" if test.ci95 else ""
-        said.append(f"RM@{k} at {test.level} less always the better policy: {value}{interval} ({level_tests.verdict(test)}).")
+        said.append(
+            f"RM@{k} at {test.level} less always the better policy: {value}{interval} ({level_tests.verdict(test)})."
+        )
     return said
 
 
@@ -89,10 +122,22 @@ def _picks(axis: Any, sweep: SweepRuns, k: str, place: dict[str, float], rows: l
             rows.append({"panel": f"rm_at_{k}_across", "group": f"baseline {name}", "value": curve[k]})
     for level in sweep.levels:
         cells = sweep.at(level, sweep.arms[0])
-        values = [(cell, cell.report["rm_at_k_across"][k], (cell.report["ci95"].get("rm_at_k_across") or {}).get(k)) for cell in cells]
+        values = [
+            (cell, cell.report["rm_at_k_across"][k], (cell.report["ci95"].get("rm_at_k_across") or {}).get(k))
+            for cell in cells
+        ]
         triple = mean_over_seeds(cells, "rm_at_k_across", k)
-        _mark(axis, place[level], triple, values, "#0072B2", "o", "", rows,
-              {"panel": f"rm_at_{k}_across", "group": "verifier", "level": level})
+        _mark(
+            axis,
+            place[level],
+            triple,
+            values,
+            "#0072B2",
+            "o",
+            "",
+            rows,
+            {"panel": f"rm_at_{k}_across", "group": "verifier", "level": level},
+        )
 
 
 def _by_policy(axis: Any, sweep: SweepRuns, metric: str, place: dict[str, float], rows: list[Row]) -> None:
@@ -106,8 +151,17 @@ def _by_policy(axis: Any, sweep: SweepRuns, metric: str, place: dict[str, float]
             defined = [(cell, r[metric], r["ci95"].get(metric)) for cell, r in found if r[metric] is not None]
             ends = np.array([interval or (np.nan, np.nan) for _, _, interval in defined], dtype=float).reshape(-1, 2)
             triple = (float(np.mean([v for _, v, _ in defined])), *map(float, ends.mean(axis=0))) if defined else None
-            _mark(axis, place[level] + shift, triple, defined, colour, marker, words if i == 0 else "", rows,
-                  {"panel": metric, "group": words, "level": level})
+            _mark(
+                axis,
+                place[level] + shift,
+                triple,
+                defined,
+                colour,
+                marker,
+                words if i == 0 else "",
+                rows,
+                {"panel": metric, "group": words, "level": level},
+            )
             if metric == "ece_width_10":
                 floors = [r[FLOOR] for _, r in found if r[FLOOR] is not None]
                 if floors:
@@ -115,18 +169,39 @@ def _by_policy(axis: Any, sweep: SweepRuns, metric: str, place: dict[str, float]
                     rows.append({"panel": FLOOR, "group": words, "level": level, "value": float(np.mean(floors))})
 
 
-def _mark(axis: Any, x: float, triple: tuple[float, ...] | None, values: list[tuple[Cell, float, Any]], colour: str, marker: str,
-          label: str, rows: list[Row], where: Row) -> None:
+def _mark(
+    axis: Any,
+    x: float,
+    triple: tuple[float, ...] | None,
+    values: list[tuple[Cell, float, Any]],
+    colour: str,
+    marker: str,
+    label: str,
+    rows: list[Row],
+    where: Row,
+) -> None:
     if triple is None:
         return
     middle, low, high = triple
     whiskers = [[max(middle - low, 0)], [max(high - middle, 0)]] if low == low else None
-    axis.errorbar(x, middle, yerr=whiskers, color=colour, marker=marker, markersize=4.5, elinewidth=0.9, capsize=2, linestyle="none",
-                  label=label or None)
+    axis.errorbar(
+        x,
+        middle,
+        yerr=whiskers,
+        color=colour,
+        marker=marker,
+        markersize=4.5,
+        elinewidth=0.9,
+        capsize=2,
+        linestyle="none",
+        label=label or None,
+    )
     for cell, value, interval in values:
         axis.plot(x + 0.06, value, ".", color=colour, markersize=3, alpha=0.7)
         low_end, high_end = interval or (None, None)
-        rows.append({**where, "seed": cell.seed, "value": value, "low": low_end, "high": high_end, "run_id": cell.run.run_id})
+        rows.append(
+            {**where, "seed": cell.seed, "value": value, "low": low_end, "high": high_end, "run_id": cell.run.run_id}
+        )
 
 
 def _groups(sweep: SweepRuns) -> Iterator[tuple[str, str, str]]:

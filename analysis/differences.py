@@ -28,24 +28,43 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
             axis.set(title=level_tests.metric_words(sweep, metric), xlabel=f"level - {sweep.baseline}")
             axis.margins(x=0.15)
             axis.xaxis.set_major_locator(MaxNLocator(4))
-        names = [" ".join(filter(None, (style.short(level), arm if len(sweep.arms) > 1 else ""))) for arm, level in lines]
+        names = [
+            " ".join(filter(None, (style.short(level), arm if len(sweep.arms) > 1 else ""))) for arm, level in lines
+        ]
         axes[0, 0].set_yticks(range(len(lines)), labels=names)
         axes[0, 0].set_ylim(len(lines) - 0.5, -0.5)
         axes[0, 0].set_ylabel(sweep.factor)
-        style.footnote(drawn, f"{sweep.note()}\n{level_tests.note(sweep)} Filled: shown. Hollow: no difference shown, or no test.")
+        style.footnote(
+            drawn, f"{sweep.note()}\n{level_tests.note(sweep)} Filled: shown. Hollow: no difference shown, or no test."
+        )
         return style.save(drawn, sweep.folder(out), "differences", rows)
 
 
-def mark(axis: Any, sweep: SweepRuns, arm: str, level: str, metric: str, place: int, rows: list[dict[str, Any]]) -> None:
+def mark(
+    axis: Any, sweep: SweepRuns, arm: str, level: str, metric: str, place: int, rows: list[dict[str, Any]]
+) -> None:
     test = sweep.tests[arm, level, metric]
-    rows.append({
-        "arm": arm, "level": level, "metric": metric, "seeds": test.seeds, "difference": test.difference, "error": test.error,
-        "degrees": test.degrees, "low": test.ci95 and test.ci95[0], "high": test.ci95 and test.ci95[1], "p": test.p,
-        "p_holm": test.p_holm, "verdict": level_tests.verdict(test),
-    })
+    rows.append(
+        {
+            "arm": arm,
+            "level": level,
+            "metric": metric,
+            "seeds": test.seeds,
+            "difference": test.difference,
+            "error": test.error,
+            "degrees": test.degrees,
+            "low": test.ci95 and test.ci95[0],
+            "high": test.ci95 and test.ci95[1],
+            "p": test.p,
+            "p_holm": test.p_holm,
+            "verdict": level_tests.verdict(test),
+        }
+    )
     if test.difference is None:
         return
     colour = "black" if test.shown else "0.5"
     if test.ci95:
         axis.plot(test.ci95, [place, place], color=colour, linewidth=1)
-    axis.plot(test.difference, place, "o", color=colour, markerfacecolor=colour if test.shown else "white", markersize=5)
+    axis.plot(
+        test.difference, place, "o", color=colour, markerfacecolor=colour if test.shown else "white", markersize=5
+    )

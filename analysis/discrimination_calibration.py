@@ -134,7 +134,9 @@ def floors(axis: Any, sweep: SweepRuns, arm: str, place: dict[str, float], rows:
                 rows.append({"panel": name, "arm": arm, "level": level, "value": mean, "high": top})
         if points:
             # Words have nothing between them: a short piece at each.
-            pieces = [points] if sweep.numbers else [[(x - 0.3, low, top), (x + 0.3, low, top)] for x, low, top in points]
+            pieces = (
+                [points] if sweep.numbers else [[(x - 0.3, low, top), (x + 0.3, low, top)] for x, low, top in points]
+            )
             for piece in pieces:
                 x, mean_y, top_y = zip(*piece, strict=True)
                 axis.plot(x, mean_y, color=colour, linewidth=0.8)
@@ -168,7 +170,11 @@ def paper_points(factor: str) -> tuple[str, list[dict[str, Any]]]:
 
 def paper_panel(axis: Any, factor: str, metric: str, points: list[dict[str, Any]], rows: list[dict[str, Any]]) -> None:
     levels = [str(point["level"]) for point in points]
-    numbers = {} if any(isinstance(point["level"], str) for point in points) else {str(p["level"]): float(p["level"]) for p in points}
+    numbers = (
+        {}
+        if any(isinstance(point["level"], str) for point in points)
+        else {str(p["level"]): float(p["level"]) for p in points}
+    )
     place = style.level_axis([axis], levels, numbers)
     axis.plot([place[level] for level in levels], [p["value"] for p in points], "s", color="black", markersize=4)
     for level, point in zip(levels, points, strict=True):
@@ -179,7 +185,9 @@ def paper_panel(axis: Any, factor: str, metric: str, points: list[dict[str, Any]
         rows.append({"panel": f"paper reported {REPORTED[metric]}", "level": level, "value": point["value"]})
     axis.margins(x=0.3)
     top = 0.6 if metric == "ece" else 1.0
-    axis.set(title="As the paper reports", xlabel=PAPER_LEVELS.get(factor, factor), ylabel=REPORTED[metric], ylim=(0, top))
+    axis.set(
+        title="As the paper reports", xlabel=PAPER_LEVELS.get(factor, factor), ylabel=REPORTED[metric], ylim=(0, top)
+    )
     source = "SWE-RM (arXiv 2512.21919),\nSWE-bench Verified, 30B-A3B;\nvalues by public notes. Other tasks\nand policies: not comparable."
     height, side = (0.9, "top") if metric == "ece" else (0.05, "bottom")  # RM@32 stands high, ECE low at the right
     axis.text(0.97, height, source, transform=axis.transAxes, va=side, ha="right", fontsize=6.5, color="0.35")

@@ -34,8 +34,11 @@ def verdict(test: LevelTest) -> str:
 
 def answer(group: SweepRuns) -> str:
     """What the tests say, in a sentence: the levels that are shown to differ, or that none is."""
-    shown = [f"{metric_words(group, metric)} {verdict(test)} at {' '.join(filter(None, (level, arm if len(group.arms) > 1 else '')))}"
-             for (arm, level, metric), test in group.tests.items() if test.shown]
+    shown = [
+        f"{metric_words(group, metric)} {verdict(test)} at {' '.join(filter(None, (level, arm if len(group.arms) > 1 else '')))}"
+        for (arm, level, metric), test in group.tests.items()
+        if test.shown
+    ]
     if shown:
         return f"Beside {group.baseline}: {', '.join(shown)}; no other difference is shown."
     if any(test.p is not None for test in group.tests.values()):
@@ -49,8 +52,11 @@ def columns(group: SweepRuns, arm: str, level: str) -> dict[str, Any]:
     for metric in FAMILY if group.tests else ():
         test = group.tests.get((arm, level, metric))
         name = f"rm_at_{largest_k(group)}" if metric == "rm_at_k" else metric
-        found |= {f"{name}_difference": test and test.difference, f"{name}_p_holm": test and test.p_holm,
-                  f"{name}_verdict": test and verdict(test)}
+        found |= {
+            f"{name}_difference": test and test.difference,
+            f"{name}_p_holm": test and test.p_holm,
+            f"{name}_verdict": test and verdict(test),
+        }
     return found
 
 
@@ -59,7 +65,15 @@ def as_markdown(group: SweepRuns) -> str:
     if not group.tests:
         return f"{note(group)}\n"
     arms = len(group.arms) > 1
-    head = [*(["arm"] if arms else []), group.factor, "metric", f"difference from {group.baseline}", "p", "p (Holm)", "verdict"]
+    head = [
+        *(["arm"] if arms else []),
+        group.factor,
+        "metric",
+        f"difference from {group.baseline}",
+        "p",
+        "p (Holm)",
+        "verdict",
+    ]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for (arm, level, metric), test in group.tests.items():
         interval = f" [{test.ci95[0]:+.3f}, {test.ci95[1]:+.3f}]" if test.ci95 else ""
@@ -73,7 +87,11 @@ def as_markdown(group: SweepRuns) -> str:
 def note(group: SweepRuns) -> str:
     """How levels were compared, or why they were not, for the foot of a figure or table."""
     if not group.tests:
-        missing = f"the baseline {group.baseline} has no finished run" if group.baseline else "the runs do not name a baseline"
+        missing = (
+            f"the baseline {group.baseline} has no finished run"
+            if group.baseline
+            else "the runs do not name a baseline"
+        )
         return f"Levels are not compared: {'there is one' if len(group.levels) < 2 else missing}."
     tested = sum(test.p is not None for test in group.tests.values())
     if not tested:

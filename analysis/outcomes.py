@@ -57,7 +57,10 @@ def read_report(run: AnyRun) -> dict[str, Any]:
         _numbers(found, ("auc_within_task", "auc_pooled", "ece_width_10", "advantage_cosine_all"), optional=True)
         curve, ends = _object(found.get("rm_at_k") or {}), _object(found.get("ci95") or {})
         _numbers(curve, sorted(curve, key=int))
-        pairs = [*_object(ends.get("rm_at_k") or {}).values(), *(value for value in ends.values() if not isinstance(value, dict))]
+        pairs = [
+            *_object(ends.get("rm_at_k") or {}).values(),
+            *(value for value in ends.values() if not isinstance(value, dict)),
+        ]
         for low, high in filter(None, pairs):
             if not float(low) <= float(high):
                 raise ValueError(f"an interval goes from {low} to {high}")
@@ -70,7 +73,9 @@ def parameter(run: AnyRun, name: str) -> str:
     """A parameter of the run. Raises DataError where it has none of that name."""
     value = run.params.get(name)
     if value is None:
-        raise DataError(f"{run.name} ({run.run_id}) has no parameter {name}: it is no run of RL as `rmlab rl` makes them")
+        raise DataError(
+            f"{run.name} ({run.run_id}) has no parameter {name}: it is no run of RL as `rmlab rl` makes them"
+        )
     return value
 
 
@@ -84,7 +89,9 @@ def count(run: AnyRun, name: str) -> int:
 
 def damaged(run: AnyRun, name: str, reason: str) -> DataError:
     """The error that names run and file."""
-    return DataError(f"{name} of {run.name} ({run.run_id}) cannot be read: {reason}. Get the bundle or the store again.")
+    return DataError(
+        f"{name} of {run.name} ({run.run_id}) cannot be read: {reason}. Get the bundle or the store again."
+    )
 
 
 def _look(row: Mapping[str, Any]) -> int:

@@ -20,10 +20,14 @@ def draw(rows: Sequence[Mapping[str, Any]], objectives: Mapping[str, str], folde
         for panel, (x, y) in zip(axes[0], pairs, strict=True):
             for best, look in (("", {"color": style.REFERENCE, "s": 14}), ("yes", {"color": style.RESOLVED, "s": 26})):
                 chosen = [row for row in complete if row["best"] == best]
-                panel.scatter([row[x] for row in chosen], [row[y] for row in chosen], label="best" if best else "other", **look)
+                panel.scatter(
+                    [row[x] for row in chosen], [row[y] for row in chosen], label="best" if best else "other", **look
+                )
                 if best:
                     for row in chosen:
-                        panel.annotate(str(row["trial"]), (row[x], row[y]), xytext=(3, 3), textcoords="offset points", fontsize=6)
+                        panel.annotate(
+                            str(row["trial"]), (row[x], row[y]), xytext=(3, 3), textcoords="offset points", fontsize=6
+                        )
             panel.set_xlabel(_label(x, objectives))
             panel.set_ylabel(_label(y, objectives))
         axes[0][0].legend()

@@ -52,7 +52,9 @@ class PolicyRun:
         mode, weight = parameter(self.run, "reward"), float(self.run.params.get("reward_weight", 1))
         if self.run.tags.get("factor") == "reward":
             return self.run.tags["level"]
-        variant = self.run.tags.get("reward_variant", "")  # another calibration, transform or ensemble is another reward
+        variant = self.run.tags.get(
+            "reward_variant", ""
+        )  # another calibration, transform or ensemble is another reward
         text = mode if mode != "hybrid" or weight == 1 else f"{mode} × {weight:g}"
         return text + (f" ({variant})" if variant else "")
 
@@ -116,6 +118,8 @@ def note(runs: Sequence[PolicyRun]) -> str:
     """What was drawn from how much."""
     seeds = sorted({run.seed for run in runs})
     commits = {run.run.tags.get("commit", "") for run in runs}
-    text = (f"{len(runs)} run{'s' if len(runs) > 1 else ''}, seeds {', '.join(map(str, seeds))}, "
-            f"{runs[0].run.params['steps']} steps each; micro-SWE.")
+    text = (
+        f"{len(runs)} run{'s' if len(runs) > 1 else ''}, seeds {', '.join(map(str, seeds))}, "
+        f"{runs[0].run.params['steps']} steps each; micro-SWE."
+    )
     return text + (f" Runs come from {len(commits)} commits." if len(commits) > 1 else "")

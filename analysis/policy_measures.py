@@ -82,7 +82,9 @@ def averaged(runs: Sequence[PolicyRun], measure: Measure) -> Value:
     Such ends are no interval of the mean: each says what tasks add to one run, not what seeds do.
     """
     found = [value for value in map(measure, runs) if value[0] is not None]
-    value, low, high = ([end for end in side if end is not None] for side in zip(*found, strict=True)) if found else ([], [], [])
+    value, low, high = (
+        ([end for end in side if end is not None] for side in zip(*found, strict=True)) if found else ([], [], [])
+    )
     whole = len(low) == len(high) == len(value)
     return _mean(value), _mean(low) if whole else None, _mean(high) if whole else None
 

@@ -24,8 +24,10 @@ from rmlab.files import write_text
 FEWEST = 10
 REPLICATES = 2000
 NOTHING = "nothing can be concluded"
-MARKS = ("Shifted: on the policy's own attempts at the last look. A within-task AUC of fewer than "
-         f"{FEWEST_MIXED} tasks with attempts of both labels is left out, as a policy leaves that solves next to nothing.")
+MARKS = (
+    "Shifted: on the policy's own attempts at the last look. A within-task AUC of fewer than "
+    f"{FEWEST_MIXED} tasks with attempts of both labels is left out, as a policy leaves that solves next to nothing."
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +73,10 @@ def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
     """Draws relation.{pdf,png,csv} and writes relation.md for every group of comparable runs into OUT/rl/GROUP."""
     paying = [run for run in runs if run.verifier_fingerprint and parameter(run.run, "reward") in PAYING]
     if not paying:
-        print(f"relation: no verifier has paid a policy yet in {len(runs)} RL runs: there is nothing to relate", file=sys.stderr)
+        print(
+            f"relation: no verifier has paid a policy yet in {len(runs)} RL runs: there is nothing to relate",
+            file=sys.stderr,
+        )
     return [path for name, group in comparable(paying).items() for path in _draw(group, out / "rl" / name)]
 
 
@@ -89,8 +94,18 @@ def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
                     _scatter(axis, own, offline, outcome, colours[arm], arm)
                     found = spearman([p[offline] for p in own], [p[outcome] for p in own])
                     lines.append((colours[arm], "ρ -" if found.rho is None else f"ρ {found.rho:+.2f} (n {found.n})"))
-                    table.append({"arm": arm, "offline": offline, "outcome": outcome, "rho": found.rho, "low": found.low,
-                                  "high": found.high, "n": found.n, "verdict": found.verdict})
+                    table.append(
+                        {
+                            "arm": arm,
+                            "offline": offline,
+                            "outcome": outcome,
+                            "rho": found.rho,
+                            "low": found.low,
+                            "high": found.high,
+                            "n": found.n,
+                            "verdict": found.verdict,
+                        }
+                    )
                 _above(axis, lines)
             axes[i][0].set_ylabel(outcome)
         for axis, offline in zip(axes[-1], OFFLINE, strict=True):
@@ -107,8 +122,16 @@ def _above(axis: Any, lines: Sequence[tuple[Any, str]]) -> None:
     """A line of text for each arm over a panel, in its colour."""
     axis.set_title("\n".join(" " for _ in lines), fontsize=6)  # keeps the room
     for place, (colour, text) in enumerate(reversed(lines)):
-        axis.annotate(text, (0.5, 1), (0, 3 + 8 * place), xycoords="axes fraction", textcoords="offset points", ha="center", fontsize=6,
-                      color=colour)
+        axis.annotate(
+            text,
+            (0.5, 1),
+            (0, 3 + 8 * place),
+            xycoords="axes fraction",
+            textcoords="offset points",
+            ha="center",
+            fontsize=6,
+            color=colour,
+        )
 
 
 def _arm(run: PolicyRun) -> str:
@@ -120,7 +143,12 @@ def _points(runs: Sequence[PolicyRun], arm: str) -> list[dict[str, Any]]:
     rows = []
     for fingerprint in dict.fromkeys(run.verifier_fingerprint for run in runs):
         own = [run for run in runs if run.verifier_fingerprint == fingerprint]
-        row: dict[str, Any] = {"arm": arm, "verifier": own[0].verifier, "verifier_fingerprint": fingerprint, "runs": len(own)}
+        row: dict[str, Any] = {
+            "arm": arm,
+            "verifier": own[0].verifier,
+            "verifier_fingerprint": fingerprint,
+            "runs": len(own),
+        }
         for name, measure in (OFFLINE | OUTCOMES).items():
             row[name], low, high = averaged(own, measure)
             row |= {} if low is None else {f"{name} low": low, f"{name} high": high}
@@ -130,8 +158,11 @@ def _points(runs: Sequence[PolicyRun], arm: str) -> list[dict[str, Any]]:
 
 def _scatter(axis: Any, points: Sequence[dict[str, Any]], x: str, y: str, colour: Any, arm: str) -> None:
     for name, point in [(arm if i == 0 else None, p) for i, p in enumerate(points)]:
-        bars = {axis_name: [[max(point[key] - point[f"{key} low"], 0)], [max(point[f"{key} high"] - point[key], 0)]]
-                for axis_name, key in (("xerr", x), ("yerr", y)) if point.get(f"{key} low") is not None}
+        bars = {
+            axis_name: [[max(point[key] - point[f"{key} low"], 0)], [max(point[f"{key} high"] - point[key], 0)]]
+            for axis_name, key in (("xerr", x), ("yerr", y))
+            if point.get(f"{key} low") is not None
+        }
         axis.errorbar(point[x], point[y], fmt="o", markersize=3, elinewidth=0.6, color=colour, label=name, **bars)
 
 
@@ -139,18 +170,26 @@ def conclusion(table: Sequence[dict[str, Any]]) -> str:
     """One sentence: what this many verifiers allow to say."""
     most = max((row["n"] for row in table), default=0)
     if most < FEWEST:
-        return (f"{most} verifier{'s' if most != 1 else ''} at most in an arm: {NOTHING} about which metric foretells what RL does "
-                f"(at least {FEWEST} are needed).")
+        return (
+            f"{most} verifier{'s' if most != 1 else ''} at most in an arm: {NOTHING} about which metric foretells what RL does "
+            f"(at least {FEWEST} are needed)."
+        )
     said = [row for row in table if row["verdict"] != NOTHING]
     if not said:
         return f"Up to {most} verifiers in an arm, and every interval holds 0: {NOTHING}."
-    return (f"Up to {most} verifiers in an arm; intervals without 0, of {len(table)} looked at (one in twenty would be by chance): "
-            + "; ".join(f"{row['outcome']} {row['verdict']}: {row['offline']} ({row['arm']})" for row in said) + ".")
+    return (
+        f"Up to {most} verifiers in an arm; intervals without 0, of {len(table)} looked at (one in twenty would be by chance): "
+        + "; ".join(f"{row['outcome']} {row['verdict']}: {row['offline']} ({row['arm']})" for row in said)
+        + "."
+    )
 
 
 def markdown(table: Sequence[dict[str, Any]]) -> str:
     """Every correlation, and the conclusion above them."""
     head = "| reward | offline metric | outcome | Spearman's ρ |\n|---|---|---|---|\n"
     found = [Correlation(row["rho"], row["low"], row["high"], row["n"]) for row in table]
-    rows = [f"| {style.cell(row['arm'])} | {row['offline']} | {row['outcome']} | {rho} |" for row, rho in zip(table, found, strict=True)]
+    rows = [
+        f"| {style.cell(row['arm'])} | {row['offline']} | {row['outcome']} | {rho} |"
+        for row, rho in zip(table, found, strict=True)
+    ]
     return f"{conclusion(table)}\n\n{head}" + "\n".join(rows) + "\n"

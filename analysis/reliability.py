@@ -25,7 +25,10 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     levels = [level for level in sweep.levels if sweep.at(level, arm)]
     rows_of_panels, columns = style.grid(len(levels))
     ratios = [3, 1] * rows_of_panels
-    with style.figure(2 * rows_of_panels, columns, 2.1, 1.9, sharex=True, sharey="row", height_ratios=ratios) as (drawn, axes):
+    with style.figure(2 * rows_of_panels, columns, 2.1, 1.9, sharex=True, sharey="row", height_ratios=ratios) as (
+        drawn,
+        axes,
+    ):
         for place, level in enumerate(levels):
             row, column = divmod(place, columns)
             top, bottom = axes[2 * row, column], axes[2 * row + 1, column]
@@ -70,8 +73,15 @@ def panel(top: Any, bottom: Any, cells: list[Cell], level: str, arm: str, rows: 
         label="verifier",
     )
     ece = float(np.mean([c.report["ece_width_10"] for c in cells]))
-    top.text(0.97, 0.04, f"ECE {ece:.3f}", transform=top.transAxes, ha="right", fontsize=7,
-             bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5})
+    top.text(
+        0.97,
+        0.04,
+        f"ECE {ece:.3f}",
+        transform=top.transAxes,
+        ha="right",
+        fontsize=7,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5},
+    )
     top.set(xlim=(0, 1), ylim=(0, 1))
     bottom.bar((np.arange(BINS) + 0.5) / BINS, count, width=0.9 / BINS, color="0.7")
     rows += [

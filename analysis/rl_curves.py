@@ -15,17 +15,27 @@ from analysis.policies import PolicyRun, comparable, note
 from analysis.watched import FEWEST_MIXED, NONE, Value
 
 PANELS = (
-    (("pass_at_1", "pass@1, sampled"), ("pass_at_1_greedy", "pass@1, greedy"), ("ran_share", "episodes that run the call")),
-    (("hacking_gap", "hacking gap"), ("verifier_auc_within_task", "verifier: AUC within task"), ("verifier_ece_width_10", "verifier: ECE")),
+    (
+        ("pass_at_1", "pass@1, sampled"),
+        ("pass_at_1_greedy", "pass@1, greedy"),
+        ("ran_share", "episodes that run the call"),
+    ),
+    (
+        ("hacking_gap", "hacking gap"),
+        ("verifier_auc_within_task", "verifier: AUC within task"),
+        ("verifier_ece_width_10", "verifier: ECE"),
+    ),
 )
 EVIDENCE = {"final": "final evidence", "voluntary": "voluntary evidence"}
 MOST_BANDS = 6  # runs whose intervals can be told apart; of more, only the last look's is drawn
 OF_VERIFIER = "verifier_"
-MARKS = ("Lines: single runs, coloured by verifier, dashed by reward; a verifier's name stands for another model in the rows of another "
-         "evidence. Bands, or bars at the last look where runs are many: 95 % intervals over clusters of validation tasks (those of all "
-         "looks are in the CSV); hacking gap: (mean score - true rate) minus the same before training, on the policy's own attempts at "
-         f"validation tasks. An AUC of fewer than {FEWEST_MIXED} tasks with attempts of both labels is not drawn. A run without a verifier "
-         "has no line in the rows of the hacking gap.")
+MARKS = (
+    "Lines: single runs, coloured by verifier, dashed by reward; a verifier's name stands for another model in the rows of another "
+    "evidence. Bands, or bars at the last look where runs are many: 95 % intervals over clusters of validation tasks (those of all "
+    "looks are in the CSV); hacking gap: (mean score - true rate) minus the same before training, on the policy's own attempts at "
+    f"validation tasks. An AUC of fewer than {FEWEST_MIXED} tasks with attempts of both labels is not drawn. A run without a verifier "
+    "has no line in the rows of the hacking gap."
+)
 
 Point = tuple[int, float, float | None, float | None]
 """Step, value (NaN = not known), and the ends of its interval where there is one."""
@@ -38,8 +48,12 @@ def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
 
 def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
     lines = {(run.run.run_id, name): points(run, name) for run in runs for panels in PANELS for name, _ in panels}
-    parts = [(evidence, panels) for evidence in dict.fromkeys(run.evidence for run in runs) for panels in PANELS
-             if any(lines[run.run.run_id, name] for run in runs if run.evidence == evidence for name, _ in panels)]
+    parts = [
+        (evidence, panels)
+        for evidence in dict.fromkeys(run.evidence for run in runs)
+        for panels in PANELS
+        if any(lines[run.run.run_id, name] for run in runs if run.evidence == evidence for name, _ in panels)
+    ]
     said = {evidence for evidence, _ in parts} != {"final"}
     strokes, rows = _strokes(runs), list[dict[str, Any]]()
     with style.figure(len(parts), 3, 3.4, 2.3 if len(parts) > len(PANELS) else 2.6, sharex=True) as (drawn, axes):
@@ -53,8 +67,20 @@ def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
                 for place, run in enumerate(own):
                     found = lines[run.run.run_id, name]
                     _line(axis, found, strokes[run.name], place if len(own) > MOST_BANDS else None, of_looks(name))
-                    rows += [{"panel": name, "arm": run.label, "seed": run.seed, "step": step, "value": value, "low": low,
-                              "high": high, "run_id": run.run.run_id} for step, value, low, high in found if not math.isnan(value)]
+                    rows += [
+                        {
+                            "panel": name,
+                            "arm": run.label,
+                            "seed": run.seed,
+                            "step": step,
+                            "value": value,
+                            "low": low,
+                            "high": high,
+                            "run_id": run.run.run_id,
+                        }
+                        for step, value, low, high in found
+                        if not math.isnan(value)
+                    ]
                 axis.set_title(title)
                 if name == "hacking_gap":
                     axis.axhline(0, color=style.REFERENCE, linewidth=0.6)
@@ -77,8 +103,14 @@ def _line(axis: Any, found: Sequence[Point], stroke: dict[str, Any], place: int 
     axis.plot(steps, values, linewidth=1.0, marker="." if marked else None, markersize=3, **stroke)
     known = [(step, low, high) for step, _, low, high in found if low is not None and high is not None]
     if place is None:
-        axis.fill_between([step for step, *_ in known], [low for _, low, _ in known], [high for *_, high in known],
-                          color=stroke["color"], alpha=0.12, lw=0)
+        axis.fill_between(
+            [step for step, *_ in known],
+            [low for _, low, _ in known],
+            [high for *_, high in known],
+            color=stroke["color"],
+            alpha=0.12,
+            lw=0,
+        )
     elif known and known[-1][0] == steps[-1]:
         axis.vlines(steps[-1] * (1.015 + 0.012 * place), *known[-1][1:], lw=0.8, **stroke)
 
@@ -96,8 +128,10 @@ def _strokes(runs: Sequence[PolicyRun]) -> dict[str, dict[str, Any]]:
     arms = {run.name: run.arm for run in runs}
     rewards, verifiers = ([*dict.fromkeys(arm[i] for arm in arms.values())] for i in (0, 1))
     colours = style.level_colours(verifiers, ordered=False)
-    return {name: {"color": colours[verifier], "linestyle": style.DASHES[rewards.index(reward) % len(style.DASHES)]}
-            for name, (reward, verifier, _) in arms.items()}
+    return {
+        name: {"color": colours[verifier], "linestyle": style.DASHES[rewards.index(reward) % len(style.DASHES)]}
+        for name, (reward, verifier, _) in arms.items()
+    }
 
 
 def points(run: PolicyRun, name: str) -> list[Point]:

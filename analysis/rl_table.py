@@ -9,7 +9,15 @@ from analysis.policies import PolicyRun, comparable, note
 from analysis.policy_measures import hacking_gap
 from rmlab.files import write_text
 
-HEAD = ("reward, verifier", "seed", "pass@1 sampled", "pass@1 greedy", "hacking gap", "episodes that run the call", "collapse")
+HEAD = (
+    "reward, verifier",
+    "seed",
+    "pass@1 sampled",
+    "pass@1 greedy",
+    "hacking gap",
+    "episodes that run the call",
+    "collapse",
+)
 ENDS = 5  # steps at either end that a share is averaged over
 
 
@@ -19,7 +27,9 @@ def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
     for name, group in comparable(runs).items():
         folder = out / "rl" / name
         write_text(folder / "rl_table.csv", style.csv_text(rows(group)))
-        write_text(folder / "rl_table.md", f"{as_markdown(group)}\n{note(group)} Intervals: 95 %, over clusters of tasks.\n")
+        write_text(
+            folder / "rl_table.md", f"{as_markdown(group)}\n{note(group)} Intervals: 95 %, over clusters of tasks.\n"
+        )
         paths += [folder / "rl_table.csv", folder / "rl_table.md"]
     return paths
 
@@ -45,7 +55,15 @@ def as_markdown(runs: Sequence[PolicyRun]) -> str:
     for row in rows(runs):
         collapsed = "-" if row["collapse"] is None else "yes" if row["collapse"] else "no"
         ran = "-" if row["ran_share_first"] is None else f"{row['ran_share_first']:.2f} → {row['ran_share_last']:.2f}"
-        cells = [row["arm"], row["seed"], _gained(row, "sampled"), _gained(row, "greedy"), _with_ends(row, "hacking_gap"), ran, collapsed]
+        cells = [
+            row["arm"],
+            row["seed"],
+            _gained(row, "sampled"),
+            _gained(row, "greedy"),
+            _with_ends(row, "hacking_gap"),
+            ran,
+            collapsed,
+        ]
         lines.append(f"| {' | '.join(style.cell(text) for text in cells)} |")
     return "\n".join(lines) + "\n"
 
@@ -53,7 +71,9 @@ def as_markdown(runs: Sequence[PolicyRun]) -> str:
 def _ends(run: PolicyRun, name: str) -> tuple[float | None, float | None]:
     """The mean of a step's metric over the first and the last ENDS steps."""
     values = [value for _, value in run.run.series(name)]
-    return (sum(values[:ENDS]) / len(values[:ENDS]), sum(values[-ENDS:]) / len(values[-ENDS:])) if values else (None, None)
+    return (
+        (sum(values[:ENDS]) / len(values[:ENDS]), sum(values[-ENDS:]) / len(values[-ENDS:])) if values else (None, None)
+    )
 
 
 def _gained(row: dict[str, Any], way: str) -> str:
@@ -66,4 +86,6 @@ def _gained(row: dict[str, Any], way: str) -> str:
 def _with_ends(row: dict[str, Any], name: str) -> str:
     if row[name] is None:
         return "-"
-    return f"{row[name]:+.3f}" + ("" if row[f"{name}_low"] is None else f" [{row[f'{name}_low']:+.3f}, {row[f'{name}_high']:+.3f}]")
+    return f"{row[name]:+.3f}" + (
+        "" if row[f"{name}_low"] is None else f" [{row[f'{name}_low']:+.3f}, {row[f'{name}_high']:+.3f}]"
+    )

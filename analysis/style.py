@@ -99,7 +99,11 @@ def level_axis(axes: Sequence["Axes"], levels: Sequence[str], numbers: dict[str,
 
     numbers: level to number, empty for words. Returns level to x.
     """
-    place = {level: float(i) for i, level in enumerate(levels)} if not numbers else {level: numbers[level] for level in levels}
+    place = (
+        {level: float(i) for i, level in enumerate(levels)}
+        if not numbers
+        else {level: numbers[level] for level in levels}
+    )
     values = list(place.values())
     for axis in axes:
         if not numbers:

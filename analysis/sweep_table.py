@@ -11,7 +11,11 @@ Row = dict[str, Any]
 
 def shown_k(group: SweepRuns) -> list[str]:
     """The k of the table: 8, where there are so many attempts, and the most."""
-    return list(dict.fromkeys([k for k in group.cells[0].report[group.reported("rm_at_k")] if k == "8"] + [level_tests.largest_k(group)]))
+    return list(
+        dict.fromkeys(
+            [k for k in group.cells[0].report[group.reported("rm_at_k")] if k == "8"] + [level_tests.largest_k(group)]
+        )
+    )
 
 
 def rows(group: SweepRuns) -> list[Row]:
@@ -21,11 +25,7 @@ def rows(group: SweepRuns) -> list[Row]:
         for level in group.levels:
             cells = group.at(level, arm)
             if cells:
-                row: Row = {
-                    "arm": arm,
-                    "level": level,
-                    "seeds": len(cells),
-                }
+                row: Row = {"arm": arm, "level": level, "seeds": len(cells)}
                 for k in shown_k(group):
                     row |= _measured(cells, group.reported("rm_at_k"), k, name=f"rm_at_{k}")
                 for name in SCALARS:
@@ -46,7 +46,11 @@ def as_markdown(group: SweepRuns) -> str:
     """The rows, the baselines under them, what differs from the baseline level, and which baselines the last level does not beat."""
     ks = shown_k(group)
     across = " across policies" if group.across else ""
-    names = {**{f"rm_at_{k}": f"RM@{k}{across}" for k in ks}, **SCALARS, "auc_within_task": f"{SCALARS['auc_within_task']}{across}"}
+    names = {
+        **{f"rm_at_{k}": f"RM@{k}{across}" for k in ks},
+        **SCALARS,
+        "auc_within_task": f"{SCALARS['auc_within_task']}{across}",
+    }
     arms = len(group.arms) > 1
     head = [*(["arm"] if arms else []), group.factor, "seeds", *names.values(), "ECE by chance (95 %)"]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
@@ -57,7 +61,10 @@ def as_markdown(group: SweepRuns) -> str:
         lines.append(f"| {' | '.join([*first, *values, _number(row['ece_noise_floor_task_p95'])])} |")
     for name, report in group.cells[0].baselines.items():
         curve = report.get(group.reported("rm_at_k")) or {}
-        values = [*(_number(curve.get(k)) for k in ks), *(_number(report.get(group.reported(metric))) for metric in SCALARS)]
+        values = [
+            *(_number(curve.get(k)) for k in ks),
+            *(_number(report.get(group.reported(metric))) for metric in SCALARS),
+        ]
         if any(value != "" for value in values):
             lines.append(f"| {' | '.join([*([''] if arms else []), f'*{name}*', '', *values, ''])} |")
     sentences = [f"- {text}" for text in (*unbeaten_at_k(group), *unbeaten_auc(group))]

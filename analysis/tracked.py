@@ -157,7 +157,12 @@ def group_runs(runs: Iterable[AnyRun]) -> list[SweepRuns]:
     groups: dict[tuple[str, str, str, str], dict[tuple[str, str, int], Cell]] = defaultdict(dict)
     for run in runs:
         tags = run.tags
-        if tags.get("kind") != "verifier" or tags.get("status") != "finished" or not tags.get("sweep") or "level" not in tags:
+        if (
+            tags.get("kind") != "verifier"
+            or tags.get("status") != "finished"
+            or not tags.get("sweep")
+            or "level" not in tags
+        ):
             continue  # a run by itself, or a trial of a search, which has no level
         key = (tags["sweep"], tags["preset"], tags["control_hash"], tags["factor"])
         cell = Cell(run, level=tags["level"], arm=tags.get("arm", ""), seed=int(run.params["seed"]))

@@ -67,8 +67,11 @@ class Watched:
                 found[step] = _measured(self.tables[step])
             else:
                 enough = row.get("verifier_mixed_tasks", 0) >= FEWEST_MIXED
-                found[step] = {name: (float(row[key]), None, None) for name in METRICS
-                               if (key := f"verifier_{name}") in row and (name != AUC or enough)}
+                found[step] = {
+                    name: (float(row[key]), None, None)
+                    for name in METRICS
+                    if (key := f"verifier_{name}") in row and (name != AUC or enough)
+                }
         return found
 
     @cached_property
@@ -114,8 +117,11 @@ def _measured(scores: Scores) -> dict[str, Value]:
     rows = table(scores)
     told = discrimination(rows)
     ten = binned(rows.scored.score_N, rows.scored.label_N, width_bin(rows.scored.score_N, 10), 10)
-    found = {AUC: told.within_task if told.mixed >= FEWEST_MIXED else np.nan, "ece_width_10": float(ece(ten)),
-             "advantage_cosine_all": float(advantage(rows).cosine_all)}
+    found = {
+        AUC: told.within_task if told.mixed >= FEWEST_MIXED else np.nan,
+        "ece_width_10": float(ece(ten)),
+        "advantage_cosine_all": float(advantage(rows).cosine_all),
+    }
     value_R = bootstrap(resampled.joined(rows, RESAMPLED), rows.clusters, REPLICATES, 0) if rows.clusters > 1 else {}
     measured: dict[str, Value] = {}
     for name, value in found.items():

@@ -43,11 +43,25 @@ class OwnLauncher(Launcher):
         jobs = []
         for number, overrides in enumerate(job_overrides, initial_job_idx):
             composed = self.context.config_loader.load_sweep_config(self.config, list(overrides))
-            plain = OmegaConf.to_container(OmegaConf.masked_copy(composed, [str(k) for k in composed if k != "hydra"]), resolve=True,
-                                           enum_to_str=True)
+            plain = OmegaConf.to_container(
+                OmegaConf.masked_copy(composed, [str(k) for k in composed if k != "hydra"]),
+                resolve=True,
+                enum_to_str=True,
+            )
             name = f"{number} {' '.join(overrides)}"
-            jobs.append(Job(name, program, "run", (plain,), runs_folder() / "logs" / f"{self.config.hydra.job.name}-{number}.log"))  # type: ignore[arg-type]
-        returns = {job.name: JobReturn(overrides=list(o), status=JobStatus.UNKNOWN) for job, o in zip(jobs, job_overrides, strict=True)}
+            jobs.append(
+                Job(
+                    name,
+                    program,
+                    "run",
+                    (plain,),
+                    runs_folder() / "logs" / f"{self.config.hydra.job.name}-{number}.log",
+                )
+            )  # type: ignore[arg-type]
+        returns = {
+            job.name: JobReturn(overrides=list(o), status=JobStatus.UNKNOWN)
+            for job, o in zip(jobs, job_overrides, strict=True)
+        }
         launcher = self.cells_launcher(composed)
         with closing(launcher.run(Jobs(jobs), getattr(load_program(program), "PRELOAD", HEAVY))) as events:
             for event in events:

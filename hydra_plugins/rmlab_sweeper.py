@@ -24,8 +24,12 @@ class RmlabSweeper(Sweeper):
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Takes the launcher that `hydra/launcher=` names."""
-        self.launcher = Plugins.instance().instantiate_launcher(hydra_context=hydra_context, task_function=task_function, config=config)
-        self.where = [text for text in config.hydra.overrides.hydra if text.startswith(("hydra/launcher=", "hydra.launcher."))]
+        self.launcher = Plugins.instance().instantiate_launcher(
+            hydra_context=hydra_context, task_function=task_function, config=config
+        )
+        self.where = [
+            text for text in config.hydra.overrides.hydra if text.startswith(("hydra/launcher=", "hydra.launcher."))
+        ]
         self.program = getattr(task_function, "program", config.hydra.job.name)
 
     def sweep(self, arguments: list[str]) -> None:
@@ -33,5 +37,11 @@ class RmlabSweeper(Sweeper):
         from rmlab.configuration import load_program
 
         overrides = [text for text in arguments if text.lstrip("+").partition("=")[0] != "sweep"]
-        load_program("sweep").main(self.name, [*self.choose, *overrides, *self.where], launcher=self.launcher, batch=self.batch,
-                                   of_program=self.program, **self.options)
+        load_program("sweep").main(
+            self.name,
+            [*self.choose, *overrides, *self.where],
+            launcher=self.launcher,
+            batch=self.batch,
+            of_program=self.program,
+            **self.options,
+        )

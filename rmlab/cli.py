@@ -26,7 +26,9 @@ app.add_typer(models.app, name="models")
 app.add_typer(runs.app, name="runs")
 app.add_typer(tasks.app, name="tasks")
 app.add_typer(trajectories.app, name="trajectories")
-app.command("import", epilog="Example: `rmlab import auto ../20240623_moatless.zip -o runs/real.parquet`")(trajectories.import_trajectories)
+app.command("import", epilog="Example: `rmlab import auto ../20240623_moatless.zip -o runs/real.parquet`")(
+    trajectories.import_trajectories
+)
 
 
 class OnError(StrEnum):
@@ -48,27 +50,51 @@ def sweep(
             show_default=False,
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the cells, which are finished, and the cost.")] = False,
-    explain: Annotated[bool, typer.Option("--explain", help="Print what all cells share and, as a diff, how they differ.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the cells, which are finished, and the cost.")
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print what all cells share and, as a diff, how they differ.")
+    ] = False,
     workers: Annotated[
-        int | None, typer.Option(help="Cells at once. Default: as many as the cores (or GPUs) hold; results do not depend on it.")
+        int | None,
+        typer.Option(help="Cells at once. Default: as many as the cores (or GPUs) hold; results do not depend on it."),
     ] = None,
     cells_per_gpu: Annotated[
-        int | None, typer.Option(help="Cells that share a GPU, and its memory. Default: 1; small cells leave a card idle.")
+        int | None,
+        typer.Option(help="Cells that share a GPU, and its memory. Default: 1; small cells leave a card idle."),
     ] = None,
-    on_error: Annotated[OnError, typer.Option(help="After a failed cell: start no more, or go on with the rest.")] = OnError.stop,
+    on_error: Annotated[
+        OnError, typer.Option(help="After a failed cell: start no more, or go on with the rest.")
+    ] = OnError.stop,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run cells again that failed before.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Run finished cells again; the new runs take their place.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Run finished cells again; the new runs take their place.")
+    ] = False,
     redo_before: Annotated[
-        str | None, typer.Option(help="Run cells again that began before this time: goes on with an interrupted --force.")
+        str | None,
+        typer.Option(help="Run cells again that began before this time: goes on with an interrupted --force."),
     ] = None,
-    rerun_stale: Annotated[bool, typer.Option("--rerun-stale", help="Run cells again that another commit finished.")] = False,
+    rerun_stale: Annotated[
+        bool, typer.Option("--rerun-stale", help="Run cells again that another commit finished.")
+    ] = False,
 ) -> None:
     """Launch a sweep, or go on with it where it stopped. Finished cells are not run again unless asked."""
-    given = [*(arguments or []), *([f"hydra.launcher.cells_per_gpu={cells_per_gpu}"] if cells_per_gpu is not None else [])]
+    given = [
+        *(arguments or []),
+        *([f"hydra.launcher.cells_per_gpu={cells_per_gpu}"] if cells_per_gpu is not None else []),
+    ]
     program("sweep").main(
-        name, given, dry_run=dry_run, explain=explain, workers=workers, on_error=on_error.value, retry_failed=retry_failed,
-        force=force, redo_before=redo_before, rerun_stale=rerun_stale,
+        name,
+        given,
+        dry_run=dry_run,
+        explain=explain,
+        workers=workers,
+        on_error=on_error.value,
+        retry_failed=retry_failed,
+        force=force,
+        redo_before=redo_before,
+        rerun_stale=rerun_stale,
     )
 
 
@@ -82,7 +108,10 @@ def collect(overrides: Overrides = None) -> None:
 def train(
     overrides: Overrides = None,
     multirun: Annotated[
-        bool, typer.Option("--multirun", "-m", help="Hydra's multirun: +sweep=NAME, or several values of a key; hydra/launcher=NAME.")
+        bool,
+        typer.Option(
+            "--multirun", "-m", help="Hydra's multirun: +sweep=NAME, or several values of a key; hydra/launcher=NAME."
+        ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Train though this configuration is finished.")] = False,
 ) -> None:
@@ -108,10 +137,14 @@ def pretrain(overrides: Overrides = None) -> None:
     program("pretrain").main(overrides or [])
 
 
-@app.command("warm-start", epilog="Example: `rmlab warm-start model=path model.pretrained=FOLDER runtime=cuda engine=cuda`")
+@app.command(
+    "warm-start", epilog="Example: `rmlab warm-start model=path model.pretrained=FOLDER runtime=cuda engine=cuda`"
+)
 def warm_start(
     overrides: Overrides = None,
-    force: Annotated[bool, typer.Option("--force", help="Train though the output folder holds this very policy.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Train though the output folder holds this very policy.")
+    ] = False,
 ) -> None:
     """Teach a language model to act in micro-SWE from demonstrations, and measure it on held-out tasks."""
     program("train_policy").main(overrides or [], force)
@@ -122,7 +155,9 @@ def score(
     trajectories: Annotated[Path, typer.Argument(help="A trajectory set (Parquet).")],
     model: Annotated[str, typer.Option("--model", "-m", help="A tracked run's id, or the folder of a model.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The score table to write (.parquet, .csv or .jsonl).")],
-    part: Annotated[str | None, typer.Option(help="A part, or all. Default: evaluation where the set has parts.")] = None,
+    part: Annotated[
+        str | None, typer.Option(help="A part, or all. Default: evaluation where the set has parts.")
+    ] = None,
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto (cuda where there is one).")] = "cpu",
     per_turn: Annotated[
         bool, typer.Option("--per-turn", help="The score after every turn too (NAME.turns.parquet); one pass each.")
@@ -132,44 +167,73 @@ def score(
     program("score").main(model, trajectories, out, part=part, device=device, per_turn=per_turn)
 
 
-@app.command(epilog="Example: `rmlab evaluate scores.csv --columns score=final_probe,resolved=label,task_id=iid --html report.html`")
+@app.command(
+    epilog="Example: `rmlab evaluate scores.csv --columns score=final_probe,resolved=label,task_id=iid --html report.html`"
+)
 def evaluate(
-    scores: Annotated[list[Path], typer.Argument(
-        help="A score table (CSV, JSONL, JSON, Parquet) with task_id, score, resolved; or reports of a test harness, one attempt each.")],
+    scores: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A score table (CSV, JSONL, JSON, Parquet) with task_id, score, resolved; or reports of a test harness, one attempt each."
+        ),
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
-    columns: Annotated[list[str] | None, typer.Option(
-        help="ROLE=COLUMN,... of a table with other names: task_id, score, resolved (COLUMN==VALUE: that value is resolved), policy, "
-             "...; logprobs, or yes_logprob and no_logprob, make a score; regression and reproduction are test results.")] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="ROLE=COLUMN,... of a table with other names: task_id, score, resolved (COLUMN==VALUE: that value is resolved), policy, "
+            "...; logprobs, or yes_logprob and no_logprob, make a score; regression and reproduction are test results."
+        ),
+    ] = None,
     trajectories: Annotated[
         Path | None, typer.Option(help="The trajectories that it scores; adds the baselines that read them.")
     ] = None,
     validation: Annotated[
-        Path | None, typer.Option(help="A score table of other tasks to fit temperature, Platt and isotonic on. Default: its own folds.")
+        Path | None,
+        typer.Option(
+            help="A score table of other tasks to fit temperature, Platt and isotonic on. Default: its own folds."
+        ),
     ] = None,
     training_prior: Annotated[
-        float | None, typer.Option(help="Share of resolved examples in training: with --validation, the prior-corrected ECE.")
+        float | None,
+        typer.Option(help="Share of resolved examples in training: with --validation, the prior-corrected ECE."),
     ] = None,
     incomplete: Annotated[
         str, typer.Option(help="What a task is that a report lists as incomplete: unresolved or unlabelled.")
     ] = "unresolved",
-    html: Annotated[Path | None, typer.Option(help="A page to write: figures, intervals, worst errors; it loads nothing.")] = None,
+    html: Annotated[
+        Path | None, typer.Option(help="A page to write: figures, intervals, worst errors; it loads nothing.")
+    ] = None,
 ) -> None:
     """All metrics of a score table: selection, discrimination, calibration, what the gradient sees."""
-    program("evaluate").main(scores, as_json, trajectories, validation, columns=columns or [], training_prior=training_prior,
-                             incomplete=incomplete, html=html)
+    program("evaluate").main(
+        scores,
+        as_json,
+        trajectories,
+        validation,
+        columns=columns or [],
+        training_prior=training_prior,
+        incomplete=incomplete,
+        html=html,
+    )
 
 
 @app.command(epilog="Example: `rmlab browse scores.parquet rmlab/starter/trajectories.parquet --serve`")
 def browse(
     scores: Annotated[Path, typer.Argument(help="A score table with trajectory_id.")],
     trajectories: Annotated[Path, typer.Argument(help="The trajectories that it scores (Parquet).")],
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="A page to write: the table, and the turns of 200 mistakes.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A page to write: the table, and the turns of 200 mistakes.")
+    ] = None,
     serve: Annotated[bool, typer.Option("--serve", help="Serve all attempts on 127.0.0.1 until Ctrl-C.")] = False,
     port: Annotated[int | None, typer.Option(help="Of --serve. Default: a free one.")] = None,
     turns: Annotated[
-        Path | None, typer.Option(help="Scores after every turn. Default: NAME.turns.parquet beside the table, where it is.")
+        Path | None,
+        typer.Option(help="Scores after every turn. Default: NAME.turns.parquet beside the table, where it is."),
     ] = None,
-    columns: Annotated[list[str] | None, typer.Option(help="ROLE=COLUMN,... of a table with other names, as in rmlab evaluate.")] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option(help="ROLE=COLUMN,... of a table with other names, as in rmlab evaluate.")
+    ] = None,
 ) -> None:
     """Read scored trajectories, the most confident mistakes first: a page, or a server for tables of any size."""
     program("browse").main(scores, trajectories, out, serve=serve, port=port, turns=turns, columns=columns or [])
@@ -177,20 +241,31 @@ def browse(
 
 @app.command(epilog="Example: `rmlab compare data_scale=8000 data_scale=3000 --sweep data_scale`")
 def compare(
-    a: Annotated[str | None, typer.Argument(help="A score table, a tracked run's id, or with --sweep a level.", show_default=False)] = None,
+    a: Annotated[
+        str | None,
+        typer.Argument(help="A score table, a tracked run's id, or with --sweep a level.", show_default=False),
+    ] = None,
     b: Annotated[str | None, typer.Argument(help="Another on the same trajectories.", show_default=False)] = None,
-    sweep: Annotated[str | None, typer.Option(help="A and B are levels of this sweep: seeds in pairs, Holm's correction.")] = None,
+    sweep: Annotated[
+        str | None, typer.Option(help="A and B are levels of this sweep: seeds in pairs, Holm's correction.")
+    ] = None,
     preset: Annotated[str | None, typer.Option(help="Of the sweep. Default: the one that has finished runs.")] = None,
-    halves: Annotated[bool, typer.Option("--halves", help="Compare the seeds of one level with each other (A/A).")] = False,
-    source: Annotated[str | None, typer.Option("--from", help="A store's URL or file; with --sweep a bundle too.")] = None,
+    halves: Annotated[
+        bool, typer.Option("--halves", help="Compare the seeds of one level with each other (A/A).")
+    ] = False,
+    source: Annotated[
+        str | None, typer.Option("--from", help="A store's URL or file; with --sweep a bundle too.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Paired comparison of two runs (verifiers or policies), score tables or levels of a sweep: differences and their intervals."""
     if halves and sweep and b is None:
         program("compare_levels").halves(sweep, level=a, preset=preset, as_json=as_json, source=source)
     elif a is None or b is None or halves:
-        raise UsageError("name two: `rmlab compare A B`, `rmlab compare LEVEL LEVEL --sweep NAME` or "
-                         "`rmlab compare --halves --sweep NAME`")
+        raise UsageError(
+            "name two: `rmlab compare A B`, `rmlab compare LEVEL LEVEL --sweep NAME` or "
+            "`rmlab compare --halves --sweep NAME`"
+        )
     elif sweep:
         program("compare_levels").main(a, b, sweep, preset=preset, as_json=as_json, source=source)
     else:
@@ -202,8 +277,12 @@ def figures(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Sweeps or figures; none = all.", show_default=False)
     ] = None,
-    source: Annotated[str | None, typer.Option("--from", help="A store's URL or file, or a bundle. Default: the project's own.")] = None,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder. Default: figures/ in the runs folder.")] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", help="A store's URL or file, or a bundle. Default: the project's own.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder. Default: figures/ in the runs folder.")
+    ] = None,
 ) -> None:
     """Draw figures again from tracked runs: PDF, PNG and the CSV that each is drawn from."""
     for path in program("figures").main(names or [], source, out):

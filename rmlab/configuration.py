@@ -35,7 +35,9 @@ def load_program(name: str) -> ModuleType:
     path = Path(name) if name.endswith(".py") else PROGRAMS / f"{name}.py"
     if not path.is_file():
         there = sorted(p.stem for p in PROGRAMS.glob("*.py"))
-        raise UsageError(f"there is no program {name!r}{near(name, there)}; there are: {', '.join(there)}, or any file *.py")
+        raise UsageError(
+            f"there is no program {name!r}{near(name, there)}; there are: {', '.join(there)}, or any file *.py"
+        )
     return load_file(path)
 
 
@@ -86,8 +88,10 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
                 config = hydra_compose(stem, overrides=asked)
                 break
             except ValueError as error:  # a group chosen by a number, `=3`
-                raise UsageError(f"{stem}: one of {' '.join(asked)} is no KEY=VALUE, for example data.scale=500 "
-                                 f"({_lower(str(error))})") from error
+                raise UsageError(
+                    f"{stem}: one of {' '.join(asked)} is no KEY=VALUE, for example data.scale=500 "
+                    f"({_lower(str(error))})"
+                ) from error
             except (HydraException, OmegaConfBaseException) as error:
                 try:
                     base = hydra_compose(stem)
@@ -132,7 +136,11 @@ def _opened(overrides: list[str], error: str, base: DictConfig) -> list[str] | N
     key = found[1]
     for name in (key, key.rpartition(".")[0]):
         node = OmegaConf.select(base, name) if name else None
-        if isinstance(node, DictConfig) and OmegaConf.get_type(node) is dict and any(text.startswith(f"{key}=") for text in overrides):
+        if (
+            isinstance(node, DictConfig)
+            and OmegaConf.get_type(node) is dict
+            and any(text.startswith(f"{key}=") for text in overrides)
+        ):
             return [f"++{text}" if text.startswith(f"{key}=") else text for text in overrides]
     return None
 
@@ -174,7 +182,12 @@ def _refuse_values(config: DictConfig) -> None:
             own = schema.__module__.startswith(("rmlab.", f"rmlab_file.{PROGRAMS.name}."))
         if isinstance(value, dict):
             for key, inner in value.items():
-                walk(inner, f"{name}.{key}" if name else str(key), node._get_node(key) if isinstance(node, DictConfig) else None, own)
+                walk(
+                    inner,
+                    f"{name}.{key}" if name else str(key),
+                    node._get_node(key) if isinstance(node, DictConfig) else None,
+                    own,
+                )
         elif isinstance(value, list):
             for inner in value:
                 walk(inner, name, None, own)

@@ -86,7 +86,9 @@ def check_folder(path: Path, known_by: Sequence[str]) -> None:
     if not path.name:
         raise UsageError("a path is empty, or names no folder of its own: name a new folder to write")
     if known_by and path.is_dir() and any(path.iterdir()) and not all((path / name).is_file() for name in known_by):
-        raise UsageError(f"{path} is a folder with other things in it (no {' and '.join(known_by)}): name a new folder to write")
+        raise UsageError(
+            f"{path} is a folder with other things in it (no {' and '.join(known_by)}): name a new folder to write"
+        )
     if path.exists() and not path.is_dir():
         raise UsageError(f"{path} is {'a file' if path.is_file() else 'a device or a pipe'}: name a folder to write")
 
@@ -94,7 +96,9 @@ def check_folder(path: Path, known_by: Sequence[str]) -> None:
 def path_part(name: str, whose: str) -> str:
     """A name that comes from a run, as one part of a path. Raises DataError where it would lead elsewhere. whose: for the message."""
     if name in ("", ".", "..") or "/" in name or "\\" in name or "\0" in name:
-        raise DataError(f"{whose} gives a folder the name {name!r}, which leads out of the folder to write: nothing is written")
+        raise DataError(
+            f"{whose} gives a folder the name {name!r}, which leads out of the folder to write: nothing is written"
+        )
     return name
 
 

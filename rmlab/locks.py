@@ -26,7 +26,9 @@ def exclusive(path: Path, what: str, patience: float = float("inf")) -> Iterator
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("a+")
     except OSError as error:
-        raise RmlabError(f"{path} cannot be written: {error.strerror or error}. Mend its rights or set RMLAB_RUNS.") from error
+        raise RmlabError(
+            f"{path} cannot be written: {error.strerror or error}. Mend its rights or set RMLAB_RUNS."
+        ) from error
     with file:
         deadline = time.monotonic() + patience
         while True:

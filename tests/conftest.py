@@ -8,7 +8,9 @@ from hypothesis import settings
 settings.register_profile("any machine", deadline=None)  # a busy one is slow at random
 settings.load_profile("any machine")
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's background job ignores Ctrl-C, and so would all that tests start
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+):  # a shell's background job ignores Ctrl-C, and so would all that tests start
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 

@@ -13,8 +13,16 @@ from rmlab.paths import REPOSITORY
 
 def launch(*arguments: str | Path, **more) -> subprocess.Popen:
     """`rmlab sweep ...`, started, in a process group of its own."""
-    return subprocess.Popen([sys.executable, "-m", "rmlab.cli", "sweep", *map(str, arguments)], cwd=REPOSITORY, env=dict(os.environ),
-                            text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True, **more)
+    return subprocess.Popen(
+        [sys.executable, "-m", "rmlab.cli", "sweep", *map(str, arguments)],
+        cwd=REPOSITORY,
+        env=dict(os.environ),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        **more,
+    )
 
 
 def sweep(*arguments: str | Path) -> tuple[int, str, str]:

@@ -23,8 +23,15 @@ def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def rmlab(*arguments: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "rmlab.cli", *arguments], cwd=cwd, env={**os.environ, "COLUMNS": "120"},
-                          capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(
+        [sys.executable, "-m", "rmlab.cli", *arguments],
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "120"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
 
 
 def commands(group: object = None, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
@@ -43,31 +50,41 @@ def test_every_command_has_help_with_an_example(command: tuple[str, ...]) -> Non
 
 
 def test_help_imports_nothing_heavy_and_works_anywhere(tmp_path: Path) -> None:
-    code = ("import sys; sys.argv = ['rmlab', 'sweep', '--help']\n"
-            "from rmlab.cli import main\n"
-            "try: main()\n"
-            "except SystemExit as end: assert not end.code\n"
-            "assert not {'torch', 'transformers', 'mlflow', 'pandas', 'numpy', 'hydra', 'matplotlib'} & set(sys.modules)")
-    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(REPOSITORY)}, check=True,
-                   stdout=subprocess.DEVNULL)
+    code = (
+        "import sys; sys.argv = ['rmlab', 'sweep', '--help']\n"
+        "from rmlab.cli import main\n"
+        "try: main()\n"
+        "except SystemExit as end: assert not end.code\n"
+        "assert not {'torch', 'transformers', 'mlflow', 'pandas', 'numpy', 'hydra', 'matplotlib'} & set(sys.modules)"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
 
 
-@pytest.mark.parametrize(("arguments", "code", "words"), [
-    (["swep"], 2, "No such command 'swep'. Did you mean 'sweep'?"),
-    (["sweep"], 2, "Missing argument 'name'"),
-    (["sweep", "nope"], 2, "there is no sweep 'nope'; there are: aa, architecture"),
-    (["sweep", "data_scale", "--on-error", "panic"], 2, "Invalid value for '--on-error'"),
-    (["sweep", "data_scale", "levels=[2,900000]", "baseline=2"], 1, "data.scale=900000 cannot be filled: "),
-    (["sweep", "data_scale", "data.path=/nowhere.parquet"], 1, "/nowhere.parquet: there is no such file"),
-    (["train", "data.scal=1"], 2, "did you mean data.scale?"),
-    (["train", "preset=smoke", "data.path=/nowhere.parquet"], 1, "/nowhere.parquet: there is no such file"),
-    (["train", "preset=smoke", "tracking.uri=sqlite:////proc/x/mlflow.db"], 1, "cannot be written"),
-    (["evaluate", "/nowhere.csv"], 1, "/nowhere.csv"),
-    (["compare", "a.csv", "b.csv"], 2, "a.csv: there is no such file, and no run either"),
-    (["score", "x.parquet", "--model", "m"], 2, "Missing option '--out'"),
-    (["ui", "--port", "70000"], 2, "a port is a number from 1 to 65535"),
-    (["figures", "--from", "sqlite:////proc/x/mlflow.db"], 1, "/proc/x"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["swep"], 2, "No such command 'swep'. Did you mean 'sweep'?"),
+        (["sweep"], 2, "Missing argument 'name'"),
+        (["sweep", "nope"], 2, "there is no sweep 'nope'; there are: aa, architecture"),
+        (["sweep", "data_scale", "--on-error", "panic"], 2, "Invalid value for '--on-error'"),
+        (["sweep", "data_scale", "levels=[2,900000]", "baseline=2"], 1, "data.scale=900000 cannot be filled: "),
+        (["sweep", "data_scale", "data.path=/nowhere.parquet"], 1, "/nowhere.parquet: there is no such file"),
+        (["train", "data.scal=1"], 2, "did you mean data.scale?"),
+        (["train", "preset=smoke", "data.path=/nowhere.parquet"], 1, "/nowhere.parquet: there is no such file"),
+        (["train", "preset=smoke", "tracking.uri=sqlite:////proc/x/mlflow.db"], 1, "cannot be written"),
+        (["evaluate", "/nowhere.csv"], 1, "/nowhere.csv"),
+        (["compare", "a.csv", "b.csv"], 2, "a.csv: there is no such file, and no run either"),
+        (["score", "x.parquet", "--model", "m"], 2, "Missing option '--out'"),
+        (["ui", "--port", "70000"], 2, "a port is a number from 1 to 65535"),
+        (["figures", "--from", "sqlite:////proc/x/mlflow.db"], 1, "/proc/x"),
+    ],
+)
 def test_bad_input_is_one_line_and_an_exit_code(arguments: list[str], code: int, words: str) -> None:
     answer = rmlab(*arguments)
     assert answer.returncode == code, answer.stderr
@@ -97,8 +114,10 @@ def test_a_score_table_from_another_folder(tmp_path: Path) -> None:
 
 
 def test_an_unexpected_error_keeps_its_traceback(tmp_path: Path) -> None:
-    code = ("import rmlab.cli as cli\nimport sys\nsys.argv = ['rmlab', 'doctor']\n"
-            "cli.program = lambda name: 1 / 0\ncli.main()")
+    code = (
+        "import rmlab.cli as cli\nimport sys\nsys.argv = ['rmlab', 'doctor']\n"
+        "cli.program = lambda name: 1 / 0\ncli.main()"
+    )
     answer = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert answer.returncode == 1
     assert "ZeroDivisionError" in answer.stderr
@@ -113,7 +132,9 @@ def test_runs_are_listed(where: Path, empty_database: Path) -> None:
     assert not where.exists()
     where.mkdir()
     shutil.copy(empty_database, where / "mlflow.db")
-    with RunLogger.start(Store.open(), "data_scale", "data_scale=2000 s1", kind="verifier", tags={"sweep": "data_scale"}) as run:
+    with RunLogger.start(
+        Store.open(), "data_scale", "data_scale=2000 s1", kind="verifier", tags={"sweep": "data_scale"}
+    ) as run:
         run.metrics({"eval/auc_within_task": 0.7654})
     answer = rmlab("runs", "list", "--sweep", "data_scale")
     assert answer.returncode == 0

@@ -41,13 +41,18 @@ def test_a_wrong_override_is_one_line(override: str, words: str) -> None:
 
 
 def test_a_mapping_of_free_names_takes_new_names() -> None:
-    assert dict(compose("train_verifier", ["data.policies={careful: 2, hasty: 1}"]).data.policies) == {"careful": 2.0, "hasty": 1.0}
+    assert dict(compose("train_verifier", ["data.policies={careful: 2, hasty: 1}"]).data.policies) == {
+        "careful": 2.0,
+        "hasty": 1.0,
+    }
     assert dict(compose("train_verifier", ["data.policies.careful=2"]).data.policies) == {"careful": 2.0}
     with pytest.raises(UsageError, match="could not be converted to Float"):
         compose("train_verifier", ["data.policies={careful: much}"])
 
 
-def test_paths_are_where_the_clone_is_and_nothing_is_written_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_where_the_clone_is_and_nothing_is_written_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert compose("train_verifier").data.path == str(STARTER / "trajectories.parquet")
     assert list(tmp_path.iterdir()) == []
@@ -75,9 +80,19 @@ def test_values_are_set_as_composing_would_and_groups_are_left_to_it() -> None:
         with_values(base, ["seed=-3"])
 
 
-@pytest.mark.parametrize("override", [
-    "optimizer.learning_rate=-1", "optimizer.beta2=1", "optimizer.warmup_fraction=2", "optimizer.weight_decay=-0.1",
-    "training.batch_size=0", "training.threads=0", "model.heads=0", "model.layers=0"])
+@pytest.mark.parametrize(
+    "override",
+    [
+        "optimizer.learning_rate=-1",
+        "optimizer.beta2=1",
+        "optimizer.warmup_fraction=2",
+        "optimizer.weight_decay=-0.1",
+        "training.batch_size=0",
+        "training.threads=0",
+        "model.heads=0",
+        "model.layers=0",
+    ],
+)
 def test_a_value_out_of_range_is_said_when_the_settings_are_made(override: str) -> None:
     with pytest.raises(UsageError, match=override.partition("=")[0]):
         OmegaConf.to_object(compose("train_verifier", [override]))
@@ -88,7 +103,8 @@ def test_programs_of_others_may_mean_something_by_a_number_below_zero(tmp_path: 
     (tmp_path / "conf" / "layers.yaml").write_text("defaults: [layers_schema, _self_]\n")
     (tmp_path / "layers.py").write_text(
         "from dataclasses import dataclass\nfrom hydra.core.config_store import ConfigStore\n"
-        "@dataclass\nclass Layers:\n    last: int = -1\nConfigStore.instance().store(name='layers_schema', node=Layers)\n")
+        "@dataclass\nclass Layers:\n    last: int = -1\nConfigStore.instance().store(name='layers_schema', node=Layers)\n"
+    )
     assert compose(str(tmp_path / "layers.py")).last == -1
 
 
@@ -113,6 +129,8 @@ def test_near_names() -> None:
 
 
 def test_composing_imports_nothing_heavy() -> None:
-    code = ("import sys; from rmlab.configuration import compose; compose('train_verifier'); "
-            "heavy = {'torch', 'transformers', 'mlflow', 'pandas', 'sklearn', 'matplotlib'} & set(sys.modules); assert not heavy, heavy")
+    code = (
+        "import sys; from rmlab.configuration import compose; compose('train_verifier'); "
+        "heavy = {'torch', 'transformers', 'mlflow', 'pandas', 'sklearn', 'matplotlib'} & set(sys.modules); assert not heavy, heavy"
+    )
     subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)

@@ -67,7 +67,10 @@ def test_a_value_that_json_cannot_hold_has_no_fingerprint():
 def test_a_name_that_no_file_can_have_is_one_error(tmp_path):
     with pytest.raises(RmlabError, match="cannot be written: File name too long"):
         write_text(tmp_path / ("x" * 300), "text")
-    with pytest.raises(RmlabError, match="cannot be written: File name too long"), atomic_folder(tmp_path / ("x" * 300)):
+    with (
+        pytest.raises(RmlabError, match="cannot be written: File name too long"),
+        atomic_folder(tmp_path / ("x" * 300)),
+    ):
         pass
 
 
@@ -75,8 +78,12 @@ def test_a_folder_with_other_things_in_it_is_not_replaced(tmp_path):
     home = tmp_path / "home"
     home.mkdir()
     (home / "thesis.tex").write_text("years of work")
-    with pytest.raises(UsageError, match=r"home is a folder with other things in it \(no config.json and tokenizer.json\)"), \
-            atomic_folder(home, MODEL):
+    with (
+        pytest.raises(
+            UsageError, match=r"home is a folder with other things in it \(no config.json and tokenizer.json\)"
+        ),
+        atomic_folder(home, MODEL),
+    ):
         raise AssertionError("nothing is begun")
     assert (home / "thesis.tex").read_text() == "years of work"
     for name in MODEL:
@@ -108,7 +115,10 @@ def test_a_writer_in_rust_that_the_machine_refuses_is_the_same_error(tmp_path):
     from safetensors.numpy import save_file
 
     for writing in (atomic_folder, atomic_path):
-        with pytest.raises(RmlabError, match="model cannot be written: No such file or directory"), writing(tmp_path / "model"):
+        with (
+            pytest.raises(RmlabError, match="model cannot be written: No such file or directory"),
+            writing(tmp_path / "model"),
+        ):
             save_file({"weights": np.zeros(10)}, str(tmp_path / "nowhere" / "weights"))
     assert not list(tmp_path.iterdir())
 
@@ -116,7 +126,12 @@ def test_a_writer_in_rust_that_the_machine_refuses_is_the_same_error(tmp_path):
 def test_what_is_no_file_and_no_folder_is_not_replaced(tmp_path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    for write in (lambda: write_text(pipe, "x"), lambda: check_output(pipe), lambda: check_folder(pipe, MODEL), lambda: make_folder(pipe)):
+    for write in (
+        lambda: write_text(pipe, "x"),
+        lambda: check_output(pipe),
+        lambda: check_folder(pipe, MODEL),
+        lambda: make_folder(pipe),
+    ):
         with pytest.raises(UsageError, match="pipe is a device or a pipe: name a"):
             write()
     assert pipe.is_fifo()

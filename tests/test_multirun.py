@@ -25,8 +25,9 @@ def where(runs_folder: Path) -> Path:
 
 
 def python(code: str) -> tuple[int, str, str]:
-    process = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, env=dict(os.environ), text=True, capture_output=True,
-                             timeout=300)
+    process = subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, env=dict(os.environ), text=True, capture_output=True, timeout=300
+    )
     return process.returncode, process.stdout, process.stderr
 
 
@@ -37,7 +38,7 @@ import sys
 from rmlab.configuration import load_program
 from rmlab.errors import RmlabError
 try:
-    load_program("multirun").main({str(TOY / 'toy.py')!r}, {list(overrides)!r})
+    load_program("multirun").main({str(TOY / "toy.py")!r}, {list(overrides)!r})
 except RmlabError as error:
     print(f"rmlab: {{error}}", file=sys.stderr)
     sys.exit(error.exit_code)
@@ -45,8 +46,14 @@ except RmlabError as error:
 
 
 def rmlab(*arguments: str) -> tuple[int, str, str]:
-    process = subprocess.run([sys.executable, "-m", "rmlab.cli", *arguments], cwd=REPOSITORY, env=dict(os.environ), text=True,
-                             capture_output=True, timeout=300)
+    process = subprocess.run(
+        [sys.executable, "-m", "rmlab.cli", *arguments],
+        cwd=REPOSITORY,
+        env=dict(os.environ),
+        text=True,
+        capture_output=True,
+        timeout=300,
+    )
     return process.returncode, process.stdout, process.stderr
 
 
@@ -56,17 +63,33 @@ def ended(where: Path) -> Counter:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launcher", [
-    (), ("hydra/launcher=basic",), ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"),
-    ("hydra/launcher=slurm", "hydra.launcher.cluster=local", "hydra.launcher.poll_seconds=0.2", "hydra.launcher.workers=2"),
-], ids=["default", "basic", "joblib", "slurm"])
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        (),
+        ("hydra/launcher=basic",),
+        ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2"),
+        (
+            "hydra/launcher=slurm",
+            "hydra.launcher.cluster=local",
+            "hydra.launcher.poll_seconds=0.2",
+            "hydra.launcher.workers=2",
+        ),
+    ],
+    ids=["default", "basic", "joblib", "slurm"],
+)
 def test_the_same_cells_through_every_launcher(where: Path, launcher: tuple[str, ...]) -> None:
     code, _, err = multirun(SCALE, *SMALL, *launcher)
     assert code == 0, err
     found = runs(Store.open(), ["toy_scale"])
-    assert {(run.name, run.status) for run in found} == {("data_scale=1 s0", "finished"), ("data_scale=3 s0", "finished")}
+    assert {(run.name, run.status) for run in found} == {
+        ("data_scale=1 s0", "finished"),
+        ("data_scale=3 s0", "finished"),
+    }
     assert sorted(ended(where).values()) == [1, 1]
-    spec = read_sweep(str(TOY / "toy_scale.yaml"), None, {"levels": [1, 3], "baseline": 1, "arms": ["epochs"], "seeds": [0]})
+    spec = read_sweep(
+        str(TOY / "toy_scale.yaml"), None, {"levels": [1, 3], "baseline": 1, "arms": ["epochs"], "seeds": [0]}
+    )
     planned = expand(spec, [], compose, load_program(spec.program).identity)
     assert {cell.identity.config_hash for cell in planned} == set(ended(where)), "the cells of rmlab sweep"
 
@@ -74,15 +97,24 @@ def test_the_same_cells_through_every_launcher(where: Path, launcher: tuple[str,
 @pytest.mark.slow
 def test_rmlab_sweep_takes_a_launcher_too_and_failures_are_told(where: Path) -> None:
     arguments = ("sweep", str(TOY / "toy_scale.yaml"), *SMALL, "trouble={3:error}", "--on-error", "continue")
-    code, _, err = rmlab(*arguments, "hydra/launcher=slurm", "hydra.launcher.cluster=local", "hydra.launcher.poll_seconds=0.2")
+    code, _, err = rmlab(
+        *arguments, "hydra/launcher=slurm", "hydra.launcher.cluster=local", "hydra.launcher.poll_seconds=0.2"
+    )
     assert code == 1
     assert "RuntimeError: this cell has no luck" in err
     assert "Traceback" in err
-    assert err.strip().splitlines()[-1].startswith("rmlab: 1 of 2 cells failed (data_scale=3 s0). Try them again with: rmlab sweep")
+    assert (
+        err.strip()
+        .splitlines()[-1]
+        .startswith("rmlab: 1 of 2 cells failed (data_scale=3 s0). Try them again with: rmlab sweep")
+    )
     code, _, err = rmlab(*arguments, "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "--retry-failed")
     assert code == 1
     assert err.count("this cell has no luck") >= 1
-    assert {run.name: run.status for run in runs(Store.open())} == {"data_scale=1 s0": "finished", "data_scale=3 s0": "failed"}
+    assert {run.name: run.status for run in runs(Store.open())} == {
+        "data_scale=1 s0": "finished",
+        "data_scale=3 s0": "failed",
+    }
 
 
 @pytest.mark.slow
@@ -96,14 +128,17 @@ def test_a_multirun_without_a_sweep_is_hydras_own(where: Path) -> None:
     assert sorted(ended(where).values()) == [1, 1, 1]
 
 
-@pytest.mark.parametrize(("arguments", "words"), [
-    (["-m", "+sweep=nope"], "there is no sweep 'nope'; there are: "),
-    (["+sweep=nope"], "there is no sweep 'nope'; there are: "),
-    (["-m", "+sweep=data_scal"], "did you mean data_scale?"),
-    (["-m", "levels=[1]"], "Name one with +sweep=NAME"),
-    (["-m", "+sweep=data_scale", "hydra/launcher=nope"], "hydra/launcher"),
-    (["-m", "+sweep=data_scale", "data.scale=1", "hydra.sweeper.dry_run=true"], "is what data_scale varies"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["-m", "+sweep=nope"], "there is no sweep 'nope'; there are: "),
+        (["+sweep=nope"], "there is no sweep 'nope'; there are: "),
+        (["-m", "+sweep=data_scal"], "did you mean data_scale?"),
+        (["-m", "levels=[1]"], "Name one with +sweep=NAME"),
+        (["-m", "+sweep=data_scale", "hydra/launcher=nope"], "hydra/launcher"),
+        (["-m", "+sweep=data_scale", "data.scale=1", "hydra.sweeper.dry_run=true"], "is what data_scale varies"),
+    ],
+)
 def test_wrong_use_is_one_line_and_starts_nothing(where: Path, arguments: list[str], words: str) -> None:
     code, _, err = rmlab("train", *arguments)
     assert code == 2
@@ -114,11 +149,16 @@ def test_wrong_use_is_one_line_and_starts_nothing(where: Path, arguments: list[s
 
 def test_a_launcher_that_has_no_such_setting(where: Path) -> None:
     code, _, err = rmlab("sweep", str(TOY / "toy_scale.yaml"), "hydra.launcher.worker=2")
-    assert (code, err.strip().splitlines()[-1]) == (2, "rmlab: hydra.launcher.worker=2: launcher local has no 'worker' (did you mean "
-                                                       "workers?); it has _target_, workers, cells_per_gpu")
+    assert (code, err.strip().splitlines()[-1]) == (
+        2,
+        "rmlab: hydra.launcher.worker=2: launcher local has no 'worker' (did you mean "
+        "workers?); it has _target_, workers, cells_per_gpu",
+    )
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in (REPOSITORY / "conf" / "hydra" / "launcher").glob("*.yaml")))
+@pytest.mark.parametrize(
+    "name", sorted(path.stem for path in (REPOSITORY / "conf" / "hydra" / "launcher").glob("*.yaml"))
+)
 def test_every_launcher_is_made_from_its_file(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from hydra.utils import get_class
     from omegaconf import OmegaConf
@@ -136,6 +176,16 @@ def test_the_sweepers_options_are_those_of_the_command() -> None:
 
     from omegaconf import OmegaConf
 
-    named = set(OmegaConf.load(REPOSITORY / "conf" / "hydra" / "sweeper" / "rmlab.yaml")) - {"_target_", "sweep", "choose"}
-    taken = set(inspect.signature(load_program("sweep").main).parameters) - {"name", "arguments", "explain", "launcher", "of_program"}
+    named = set(OmegaConf.load(REPOSITORY / "conf" / "hydra" / "sweeper" / "rmlab.yaml")) - {
+        "_target_",
+        "sweep",
+        "choose",
+    }
+    taken = set(inspect.signature(load_program("sweep").main).parameters) - {
+        "name",
+        "arguments",
+        "explain",
+        "launcher",
+        "of_program",
+    }
     assert named == taken

@@ -32,7 +32,9 @@ def free_port() -> int:
 def server() -> Iterator[str]:
     """The URI of a server of its own with two empty databases, on 127.0.0.1; it runs as an ordinary user where we are root."""
     pytest.importorskip("psycopg2", reason="PostgreSQL's driver is not installed (extra postgres)")
-    found = shutil.which("pg_ctl") or next(iter(sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")), reverse=True)), None)
+    found = shutil.which("pg_ctl") or next(
+        iter(sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")), reverse=True)), None
+    )
     if found is None:
         pytest.skip("there is no pg_ctl on this machine: install Debian's postgresql")
     binaries = Path(found).resolve().parent
@@ -46,12 +48,23 @@ def server() -> Iterator[str]:
     environment = {**os.environ, "HOME": str(folder), "LC_ALL": "C"}
 
     def run(*command: str) -> None:
-        subprocess.run([*as_user, *command], check=True, cwd=folder, env=environment, stdout=subprocess.DEVNULL, timeout=120)
+        subprocess.run(
+            [*as_user, *command], check=True, cwd=folder, env=environment, stdout=subprocess.DEVNULL, timeout=120
+        )
 
     try:
         run(str(binaries / "initdb"), "-D", str(folder / "data"), "-A", "trust", "-U", "rmlab", "--no-sync")
-        run(str(binaries / "pg_ctl"), "-D", str(folder / "data"), "-w", "-l", str(folder / "log"),
-            "-o", f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off", "start")
+        run(
+            str(binaries / "pg_ctl"),
+            "-D",
+            str(folder / "data"),
+            "-w",
+            "-l",
+            str(folder / "log"),
+            "-o",
+            f"-p {port} -k {folder} -c listen_addresses=127.0.0.1 -c fsync=off",
+            "start",
+        )
         for name in ("runs", "study"):
             run(str(binaries / "createdb"), "-h", "127.0.0.1", "-p", str(port), "-U", "rmlab", name)
         yield f"postgresql+psycopg2://rmlab@127.0.0.1:{port}"
@@ -62,14 +75,26 @@ def server() -> Iterator[str]:
 
 
 def sweep(*arguments: str) -> tuple[int, str, str]:
-    process = subprocess.run([sys.executable, "-m", "rmlab.cli", "sweep", *arguments], cwd=REPOSITORY, env=dict(os.environ), text=True,
-                             capture_output=True, timeout=400)
+    process = subprocess.run(
+        [sys.executable, "-m", "rmlab.cli", "sweep", *arguments],
+        cwd=REPOSITORY,
+        env=dict(os.environ),
+        text=True,
+        capture_output=True,
+        timeout=400,
+    )
     return process.returncode, process.stdout, process.stderr
 
 
 def test_eight_workers_lose_nothing(server: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
-    arguments = (str(TOY / "toy_scale.yaml"), "levels=[1,2,3,4,5,6,7,8]", "seeds=[0,1]", "arms=[epochs]", f"tracking.uri={server}/runs")
+    arguments = (
+        str(TOY / "toy_scale.yaml"),
+        "levels=[1,2,3,4,5,6,7,8]",
+        "seeds=[0,1]",
+        "arms=[epochs]",
+        f"tracking.uri={server}/runs",
+    )
     code, _, err = sweep(*arguments, "--workers", "8")
     assert code == 0, err
     store = Store.open(f"{server}/runs")
@@ -84,7 +109,9 @@ def test_eight_workers_lose_nothing(server: str, tmp_path: Path, monkeypatch: py
     # A search whose study lies there too, beside its runs.
     text = (TOY / "toy_search.yaml").read_text().replace("program: toy.py", f"program: {TOY / 'toy.py'}")
     (tmp_path / "toy_search.yaml").write_text(text.replace("search:\n", f"search:\n  storage: {server}/study\n"))
-    code, out, err = sweep(str(tmp_path / "toy_search.yaml"), "trials=16", f"tracking.uri={server}/runs", "--workers", "8")
+    code, out, err = sweep(
+        str(tmp_path / "toy_search.yaml"), "trials=16", f"tracking.uri={server}/runs", "--workers", "8"
+    )
     assert code == 0, err
     assert "16 complete" in out
     assert not (tmp_path / "runs" / "optuna.db").exists()

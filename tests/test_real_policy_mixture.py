@@ -32,14 +32,20 @@ def pool(tmp_path: Path) -> Path:
     whole = read_trajectories(out).trajectories
     unseen = sorted((t for t in whole if t.policy == NEVER_SEEN), key=lambda t: sum(len(m.content) for m in t.messages))
     seen = [t for t in whole if t.policy != NEVER_SEEN]
-    few = {task for name in {t.cluster for t in seen} for task in sorted({t.task_id for t in seen if t.cluster == name})[:7]}
+    few = {
+        task
+        for name in {t.cluster for t in seen}
+        for task in sorted({t.task_id for t in seen if t.cluster == name})[:7]
+    }
     write_trajectories(out, [*unseen[:6], *(t for t in seen if t.task_id in few)])
     return out
 
 
 def test_without_data_it_says_where_the_runs_are() -> None:
     program = load_program("cross_validate")
-    with pytest.raises(UsageError, match=r"data\.path has to be given.*aorwall/moatless-tools at f188761f, evaluations/20240623") as caught:
+    with pytest.raises(
+        UsageError, match=r"data\.path has to be given.*aorwall/moatless-tools at f188761f, evaluations/20240623"
+    ) as caught:
         program.identity(compose("cross_validate"))
     assert "\n" not in str(caught.value)
     with pytest.raises(UsageError, match=r"data\.hidden_tests labels attempts in micro-SWE"):
@@ -47,7 +53,9 @@ def test_without_data_it_says_where_the_runs_are() -> None:
 
 
 @pytest.mark.slow
-def test_it_runs_at_smoke_and_its_figure_stands_beside_always_the_better_policy(pool: Path, runs_folder: Path, tmp_path: Path) -> None:
+def test_it_runs_at_smoke_and_its_figure_stands_beside_always_the_better_policy(
+    pool: Path, runs_folder: Path, tmp_path: Path
+) -> None:
     spec = read_sweep("real_policy_mixture", "smoke", {"levels": ["both"]})
     program = load_program(spec.program)
     [cell] = expand(spec, [f"data.path={pool}", *SMALL], compose, program.identity)
@@ -58,7 +66,9 @@ def test_it_runs_at_smoke_and_its_figure_stands_beside_always_the_better_policy(
 
     scores, unseen = (read_score_table(run.artifact(f"{name}.parquet")) for name in ("scores", "unseen_scores"))
     whole = read_trajectories(pool).trajectories
-    assert sorted([*scores.trajectory_id, *unseen.trajectory_id]) == sorted(t.trajectory_id for t in whole), "every attempt is judged once"
+    assert sorted([*scores.trajectory_id, *unseen.trajectory_id]) == sorted(t.trajectory_id for t in whole), (
+        "every attempt is judged once"
+    )
     assert set(unseen.policy) == {NEVER_SEEN}
     assert NEVER_SEEN not in scores.policy
     folds = json.loads(run.artifact("folds.json").read_text())
@@ -68,11 +78,16 @@ def test_it_runs_at_smoke_and_its_figure_stands_beside_always_the_better_policy(
         chosen = json.loads(run.artifact(f"folds/{fold['fold']}/selection.json").read_text())
         assert (chosen["taken"], chosen["resolved"]) == (8, 4)
         assert {row["policy"]: row["taken"] for row in chosen["strata"] if row["label"] == "resolved"} == {
-            "20240609_moatless_gpt4o": 2, "20240623_moatless_claude-3.5-sonnet": 2}
+            "20240609_moatless_gpt4o": 2,
+            "20240623_moatless_claude-3.5-sonnet": 2,
+        }
 
     report, baselines = (json.loads(run.artifact(f"{name}.json").read_text()) for name in ("report", "baselines"))
     resolved = {(str(t), str(p)): r for t, p, r in zip(scores.task_id, scores.policy, scores.resolved, strict=True)}
-    pairs = [[r for (task, _), r in resolved.items() if task == name and not np.isnan(r)] for name in sorted(set(scores.task_id))]
+    pairs = [
+        [r for (task, _), r in resolved.items() if task == name and not np.isnan(r)]
+        for name in sorted(set(scores.task_id))
+    ]
     assert baselines["oracle"]["rm_at_k_across"]["2"] == pytest.approx(np.mean([max(pair) for pair in pairs]))
     assert set(report["rm_at_k_across"]) == {"1", "2"}
     assert run.metrics["unseen/auc_pooled"] is not None
@@ -84,6 +99,8 @@ def test_it_runs_at_smoke_and_its_figure_stands_beside_always_the_better_policy(
     assert {"verifier", "baseline policy_identity", "together", f"{NEVER_SEEN} (never seen)"} <= groups
     assert not list((tmp_path / "figures").rglob("rm_at_k.*")), "no policy has two attempts at a task"
 
-    larger = compose("cross_validate", [f"data.path={pool}", "model=tiny", "data.scale=80", f"folds.unseen=[{NEVER_SEEN}]", *SMALL])
+    larger = compose(
+        "cross_validate", [f"data.path={pool}", "model=tiny", "data.scale=80", f"folds.unseen=[{NEVER_SEEN}]", *SMALL]
+    )
     with pytest.raises(DataError, match=r"fold 1 \(without .*\): data\.scale=80 cannot be filled"):
         program.prepare([larger])

@@ -79,7 +79,9 @@ def test_trials_that_fail_do_not_fail_the_study_and_settings_are_not_run_twice(w
     by_level = {level: {t.state.name for t in found if t.params["data_scale"] == level} for level in (1, 2, 3)}
     assert by_level == {1: {"FAIL"}, 2: {"FAIL"}, 3: {"COMPLETE"}}
     assert len(found) == 10
-    assert {t.user_attrs["why"] for t in found if t.params["data_scale"] == 2} == {"RuntimeError: this cell has no luck"}
+    assert {t.user_attrs["why"] for t in found if t.params["data_scale"] == 2} == {
+        "RuntimeError: this cell has no luck"
+    }
     assert all("eval_of/score is" in t.user_attrs["why"] for t in found if t.params["data_scale"] == 1)
     assert max(ended(where).values()) == 1, "a repeated configuration is answered from the finished run"
     assert {t.values[0] for t in found if t.state.name == "COMPLETE"} == {-4.0}
@@ -97,7 +99,9 @@ def test_a_single_objective_may_prune(where: Path) -> None:
     assert code == 0, err
     assert {t.params["data_scale"]: t.state.name for t in trials(where)} == {7: "COMPLETE", 30: "PRUNED"}
     assert {run.name.split()[0]: run.status for run in runs(Store.open()) if run.tags["kind"] == "toy"} == {
-        "data_scale=7": "finished", "data_scale=30": "killed"}
+        "data_scale=7": "finished",
+        "data_scale=30": "killed",
+    }
 
 
 def test_values_are_means_over_the_seeds(where: Path) -> None:
@@ -114,9 +118,18 @@ def test_the_search_for_a_verifier(where: Path, tmp_path: Path) -> None:
     from rmlab.trajectories.store import write_trajectories
     from tests.verifiers.examples import episodes
 
-    write_trajectories(tmp_path / "hand.parquet", [*episodes(30, "supervised", 0, 1), *episodes(120, "verifier", 1000),
-                                                   *episodes(10, "validation", 2000, 8), *episodes(12, "evaluation", 3000, 8)])
-    code, out, err = sweep("search_verifier", "preset=smoke", "data.scale=64", f"data.path={tmp_path / 'hand.parquet'}", "--workers", "2")
+    write_trajectories(
+        tmp_path / "hand.parquet",
+        [
+            *episodes(30, "supervised", 0, 1),
+            *episodes(120, "verifier", 1000),
+            *episodes(10, "validation", 2000, 8),
+            *episodes(12, "evaluation", 3000, 8),
+        ],
+    )
+    code, out, err = sweep(
+        "search_verifier", "preset=smoke", "data.scale=64", f"data.path={tmp_path / 'hand.parquet'}", "--workers", "2"
+    )
     assert code == 0, err
     assert "3 complete" in out
     assert "optuna-dashboard sqlite:///" in out

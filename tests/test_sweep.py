@@ -27,7 +27,9 @@ TOY = str(REPOSITORY / "tests" / "ablation" / "toy" / "toy_scale.yaml")
 
 
 @pytest.fixture(autouse=True)
-def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path, request: pytest.FixtureRequest) -> Path:
+def where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path, request: pytest.FixtureRequest
+) -> Path:
     """The runs folder, with an empty store but in the first test."""
     folder = tmp_path / "runs"
     monkeypatch.setenv("RMLAB_RUNS", str(folder))
@@ -144,11 +146,21 @@ def alive(process: psutil.Process) -> bool:
 
 
 def test_failed_cells_are_shown_and_tracked_and_fail_alone(where: Path) -> None:
-    troubles = {2: "RuntimeError: this cell has no luck", 3: "DataError: this cell has no data. Get some.",
-                4: "the process ended with exit code 7 before its work was done",
-                5: "the process was killed (signal 9): out of memory, or by hand"}
-    code, _, err = sweep(TOY, "preset=one_arm", "levels=[1,2,3,4,5]", "seeds=[0]", "trouble={2:error,3:data,4:exit,5:kill}",
-                         "--on-error", "continue")
+    troubles = {
+        2: "RuntimeError: this cell has no luck",
+        3: "DataError: this cell has no data. Get some.",
+        4: "the process ended with exit code 7 before its work was done",
+        5: "the process was killed (signal 9): out of memory, or by hand",
+    }
+    code, _, err = sweep(
+        TOY,
+        "preset=one_arm",
+        "levels=[1,2,3,4,5]",
+        "seeds=[0]",
+        "trouble={2:error,3:data,4:exit,5:kill}",
+        "--on-error",
+        "continue",
+    )
     assert code == 1
     last = err.strip().splitlines()[-1]
     assert last.startswith("rmlab: 4 of 5 cells failed (")
@@ -170,7 +182,10 @@ def test_a_cell_whose_time_is_up_is_paused_and_the_same_command_goes_on(where: P
     assert code == 0, err
     assert "1 of 3 cells are paused, their time is up (data_scale=3 s0). They go on with: rmlab sweep" in err
     assert {run.name: run.status for run in runs(Store.open(), ["toy_scale"]) if run.tags["kind"] == "toy"} == {
-        "data_scale=1 s0": "finished", "data_scale=2 s0": "finished", "data_scale=3 s0": "killed"}
+        "data_scale=1 s0": "finished",
+        "data_scale=2 s0": "finished",
+        "data_scale=3 s0": "killed",
+    }
     code, _, err = sweep(*arguments)
     assert code == 0, err
     assert "paused" not in err
@@ -240,25 +255,30 @@ def test_two_launches_of_one_sweep(where: Path) -> None:
     until(lambda: any(word == "start" for word, _ in ledger(where)), first)
     code, _, err = sweep(TOY, "preset=one_arm", "seconds=3", "seeds=[0]")
     assert code == 1
-    assert re.search(r"rmlab: sweep toy_scale at preset one_arm is held by process \d+ on \S+ since .*\. Wait until it ends", err)
+    assert re.search(
+        r"rmlab: sweep toy_scale at preset one_arm is held by process \d+ on \S+ since .*\. Wait until it ends", err
+    )
     assert first.wait(120) == 0
     assert sorted(ended(where).values()) == [1, 1, 1]
     first.communicate()
 
 
-@pytest.mark.parametrize(("arguments", "code", "words"), [
-    (["nope"], 2, "there is no sweep 'nope'"),
-    ([TOY, "preset=nope"], 2, "has no preset 'nope'"),
-    ([TOY, "data.scal=1"], 2, "no key 'data.scal' (did you mean data.scale?)"),
-    ([TOY, "data.scale=1"], 2, "is what data_scale varies"),
-    ([TOY, "seconds=long"], 2, "seconds=long"),
-    ([TOY, "levels=[9"], 2, "levels is a value, or a list"),
-    ([TOY, "levels=[]"], 2, "levels=[] must be a list"),
-    ([TOY, "+extra=1"], 2, "no key 'extra'"),
-    ([TOY, "just_a_word"], 2, "is not an override"),
-    ([TOY, "--workers", "0"], 2, "at least one cell"),
-    ([TOY, "tracking.uri=sqlite:////proc/x/mlflow.db"], 1, "cannot be written"),
-])
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["nope"], 2, "there is no sweep 'nope'"),
+        ([TOY, "preset=nope"], 2, "has no preset 'nope'"),
+        ([TOY, "data.scal=1"], 2, "no key 'data.scal' (did you mean data.scale?)"),
+        ([TOY, "data.scale=1"], 2, "is what data_scale varies"),
+        ([TOY, "seconds=long"], 2, "seconds=long"),
+        ([TOY, "levels=[9"], 2, "levels is a value, or a list"),
+        ([TOY, "levels=[]"], 2, "levels=[] must be a list"),
+        ([TOY, "+extra=1"], 2, "no key 'extra'"),
+        ([TOY, "just_a_word"], 2, "is not an override"),
+        ([TOY, "--workers", "0"], 2, "at least one cell"),
+        ([TOY, "tracking.uri=sqlite:////proc/x/mlflow.db"], 1, "cannot be written"),
+    ],
+)
 def test_bad_input_is_one_line(arguments: list[str], code: int, words: str) -> None:
     found, _, err = sweep(*arguments)
     assert found == code
@@ -272,12 +292,18 @@ def test_real_verifiers_killed_at_a_random_moment_and_gone_on_with(where: Path, 
     from rmlab.trajectories.store import write_trajectories
     from tests.verifiers.examples import episodes
 
-    parts = [*episodes(30, "supervised", 0, 1), *episodes(120, "verifier", 1000), *episodes(10, "validation", 2000, 4),
-             *episodes(12, "evaluation", 3000, 4)]
+    parts = [
+        *episodes(30, "supervised", 0, 1),
+        *episodes(120, "verifier", 1000),
+        *episodes(10, "validation", 2000, 4),
+        *episodes(12, "evaluation", 3000, 4),
+    ]
     write_trajectories(tmp_path / "hand.parquet", parts)
     arguments = ("data_scale", "preset=smoke", f"data.path={tmp_path / 'hand.parquet'}", "--workers", "2")
     process = launch(*arguments)
-    until(lambda: (where / "mlflow.db").exists() and any(run.status == "running" for run in runs(Store.open())), process)
+    until(
+        lambda: (where / "mlflow.db").exists() and any(run.status == "running" for run in runs(Store.open())), process
+    )
     time.sleep(random.Random(1).uniform(0, 3))
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()

@@ -22,7 +22,9 @@ ONE = ("preset=one_arm", "levels=[1,2]", "seeds=[0]")
 
 
 @pytest.fixture(autouse=True)
-def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path, request: pytest.FixtureRequest) -> Path:
+def where(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path, request: pytest.FixtureRequest
+) -> Path:
     """The runs folder, with an empty store but where a test makes it itself; another sweep file asks for the same cells."""
     folder = tmp_path / "runs"
     monkeypatch.setenv("RMLAB_RUNS", str(folder))
@@ -55,12 +57,18 @@ def test_two_sweeps_and_a_single_run_share_their_cells(where: Path, tmp_path: Pa
     single = f"""
 from rmlab.ablation.single import run_once
 from rmlab.configuration import compose, load_program
-program = load_program({str(TOY / 'toy.py')!r})
-config = compose({str(TOY / 'toy.py')!r}, ["data.scale=2", "seconds=12"])
+program = load_program({str(TOY / "toy.py")!r})
+config = compose({str(TOY / "toy.py")!r}, ["data.scale=2", "seconds=12"])
 print(run_once(config, program.identity(config).config_hash, program.run))
 """
-    third = subprocess.run([sys.executable, "-c", single], cwd=REPOSITORY, env=dict(os.environ), text=True, capture_output=True,
-                           timeout=200)
+    third = subprocess.run(
+        [sys.executable, "-c", single],
+        cwd=REPOSITORY,
+        env=dict(os.environ),
+        text=True,
+        capture_output=True,
+        timeout=200,
+    )
     for process in (first, second):
         out, err = process.communicate(timeout=200)
         assert process.returncode == 0, err
@@ -71,7 +79,10 @@ print(run_once(config, program.identity(config).config_hash, program.run))
     assert sorted(words(where, "start").values()) == [1, 1], "nothing was trained twice"
     for name in ("toy_scale", "other"):
         found = runs(Store.open(), [name])
-        assert {(run.name, run.status) for run in found} == {("data_scale=1 s0", "finished"), ("data_scale=2 s0", "finished")}
+        assert {(run.name, run.status) for run in found} == {
+            ("data_scale=1 s0", "finished"),
+            ("data_scale=2 s0", "finished"),
+        }
         assert len(found) == 2
 
 
@@ -136,11 +147,15 @@ def test_eight_workers_on_a_store_that_does_not_exist(where: Path) -> None:
     code = f"""
 import sys
 from rmlab.configuration import compose, load_program
-program = load_program({str(TOY / 'toy.py')!r})
-program.run(compose({str(TOY / 'toy.py')!r}, [f"seed={{sys.argv[1]}}"]))
+program = load_program({str(TOY / "toy.py")!r})
+program.run(compose({str(TOY / "toy.py")!r}, [f"seed={{sys.argv[1]}}"]))
 """
-    workers = [subprocess.Popen([sys.executable, "-c", code, str(n)], cwd=REPOSITORY, env=dict(os.environ), stderr=subprocess.PIPE)
-               for n in range(8)]
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", code, str(n)], cwd=REPOSITORY, env=dict(os.environ), stderr=subprocess.PIPE
+        )
+        for n in range(8)
+    ]
     for worker in workers:
         _, err = worker.communicate(timeout=200)
         assert worker.returncode == 0, err

@@ -16,7 +16,13 @@ from typing import Any
 
 import torch
 
-SHAPE = {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3}
+SHAPE = {
+    "hidden_size": 576,
+    "intermediate_size": 1536,
+    "num_hidden_layers": 30,
+    "num_attention_heads": 9,
+    "num_key_value_heads": 3,
+}
 
 
 def timed(what: Callable[[], Any], device: str, repeats: int) -> float:
@@ -61,28 +67,43 @@ def main() -> None:
     cuda, dtype = given.device == "cuda", getattr(torch, given.dtype)
     torch.manual_seed(0)
     with torch.inference_mode(False):
-        config = LlamaConfig(**{**SHAPE, "num_hidden_layers": given.layers}, vocab_size=8000, max_position_embeddings=2048, head_dim=64)
+        config = LlamaConfig(
+            **{**SHAPE, "num_hidden_layers": given.layers}, vocab_size=8000, max_position_embeddings=2048, head_dim=64
+        )
         model = LlamaForCausalLM(config).to(given.device)
     decoder = SlotDecoder(model, given.slots, given.capacity, 1, given.device, dtype, graphs=cuda)
     name = torch.cuda.get_device_name() if cuda else "cpu"
     bandwidth, arithmetic = rates(given.device, dtype, given.repeats)
-    print(f"{name}, {given.dtype}, {model.num_parameters():,} parameters; a copy moves {bandwidth / 1e12:.2f} TB/s, a product "
-          f"computes {arithmetic / 1e12:.0f} TFLOP/s")
+    print(
+        f"{name}, {given.dtype}, {model.num_parameters():,} parameters; a copy moves {bandwidth / 1e12:.2f} TB/s, a product "
+        f"computes {arithmetic / 1e12:.0f} TFLOP/s"
+    )
     decoder.last_B.fill_(given.capacity - 1)
     weights = model.num_parameters() * dtype.itemsize
     for width in (w for w in (64, 256, 512) if w <= given.slots):
         for span in (256, 384):
+
             def step(width: int = width, span: int = span) -> None:
                 decoder.position_B.fill_(span - 20)
                 decoder.active_B.fill_(True)
                 for _ in range(8):
                     decoder._step(width, span)
+
             took = timed(step, given.device, given.repeats) / 8
             cache = 2 * given.layers * width * decoder.cached.kv_heads * span * decoder.cached.head_dim * dtype.itemsize
             floor = max((weights + cache) / bandwidth, 2 * model.num_parameters() * width / arithmetic)
-            print(f"step of {width} slots, span {span}: {took * 1e3:.2f} ms, floor {floor * 1e3:.2f} ms; {width / took:,.0f} tokens/s")
+            print(
+                f"step of {width} slots, span {span}: {took * 1e3:.2f} ms, floor {floor * 1e3:.2f} ms; {width / took:,.0f} tokens/s"
+            )
     reads = CapturedReads(decoder.cached, capture=cuda)
-    for rows, width, span in ((16, 16, 256), (64, 16, 256), (128, 16, 256), (128, 32, 384), (512, 32, 256), (64, 176, 256)):
+    for rows, width, span in (
+        (16, 16, 256),
+        (64, 16, 256),
+        (128, 16, 256),
+        (128, 32, 384),
+        (512, 32, 256),
+        (64, 176, 256),
+    ):
         if rows > given.slots:
             continue
         ids = torch.randint(2, 8000, (rows, width), device=given.device)
@@ -91,8 +112,10 @@ def main() -> None:
         plain = timed(lambda: decoder.cached.read(ids, row, start, length, span), given.device, given.repeats)  # noqa: B023
         graph = timed(lambda: reads.read(ids, row, start, length, span), given.device, given.repeats)  # noqa: B023
         floor = max(weights / bandwidth, 2 * model.num_parameters() * rows * width / arithmetic)
-        print(f"reading of {rows} × {width}, span {span}: kernel by kernel {plain * 1e3:.2f} ms, as the engine does it "
-              f"{graph * 1e3:.2f} ms, floor {floor * 1e3:.2f} ms")
+        print(
+            f"reading of {rows} × {width}, span {span}: kernel by kernel {plain * 1e3:.2f} ms, as the engine does it "
+            f"{graph * 1e3:.2f} ms, floor {floor * 1e3:.2f} ms"
+        )
     if cuda:
         _kernels(decoder, given.slots)
 
@@ -105,7 +128,11 @@ def _kernels(decoder: Any, width: int) -> None:
         for _ in range(3):
             decoder._draw(width, 256)
         torch.cuda.synchronize()
-    print(traced.key_averages().table(sort_by="cuda_time_total", row_limit=16, max_name_column_width=60).split("Self CUDA time total")[0])
+    print(
+        traced.key_averages()
+        .table(sort_by="cuda_time_total", row_limit=16, max_name_column_width=60)
+        .split("Self CUDA time total")[0]
+    )
 
 
 if __name__ == "__main__":

@@ -44,7 +44,12 @@ def generated(tasks: int, attempts: int) -> tuple[Scores, Floats, Floats]:
     resolved = rng.random(len(task)) < 1 / (1 + np.exp(-difficulty))
     score = 1 / (1 + np.exp(-(0.7 * difficulty + resolved - 0.5 + rng.normal(0, 1, len(task)))))
     regression_N, reproduction_N = ((rng.random(len(task)) < 0.5 + 0.3 * resolved).astype(float) for _ in range(2))
-    scores = Scores.of([f"task-{t:04d}" for t in task], score, resolved, trajectory_id=[f"trajectory-{i:06d}" for i in range(len(task))])
+    scores = Scores.of(
+        [f"task-{t:04d}" for t in task],
+        score,
+        resolved,
+        trajectory_id=[f"trajectory-{i:06d}" for i in range(len(task))],
+    )
     return scores, regression_N, reproduction_N
 
 
@@ -58,21 +63,26 @@ def best_scored(drawn: list[Row]) -> float:
 def hybrid(drawn: list[Row]) -> float:
     """The notebook's pick by both: the best half by score (at least three), then regression, generated tests, score."""
     drawn.sort(reverse=True, key=lambda row: row[:3])
-    left = drawn[:max(3, int(len(drawn) * 0.5))]
+    left = drawn[: max(3, int(len(drawn) * 0.5))]
     for column in (1, 2, 0):
         best = max(row[column] for row in left)
         left = [row for row in left if row[column] == best]
     return float(np.mean([row[3] for row in left]))
 
 
-def by_subsets(rows_of_tasks: list[list[Row]], sizes: list[int], subsets: int, pick: Callable[[list[Row]], float]) -> list[float]:
+def by_subsets(
+    rows_of_tasks: list[list[Row]], sizes: list[int], subsets: int, pick: Callable[[list[Row]], float]
+) -> list[float]:
     """The notebook's estimator: subsets are drawn, the pick of each is looked up."""
     rng = np.random.RandomState(0)
     curve = []
     for k in sizes:
         means = []
         for rows in rows_of_tasks:
-            picked = [pick([rows[i] for i in rng.choice(range(len(rows)), size=min(k, len(rows)), replace=False)]) for _ in range(subsets)]
+            picked = [
+                pick([rows[i] for i in rng.choice(range(len(rows)), size=min(k, len(rows)), replace=False)])
+                for _ in range(subsets)
+            ]
             means.append(np.mean(picked))
         curve.append(float(np.mean(means)))
     return curve
@@ -111,30 +121,62 @@ def main() -> None:
         report(scores.select(np.arange(50)), replicates=2)  # loads scikit-learn
         started = time.process_time()
         found, seconds = timed(lambda: report(scores))
-        print(f"report with {found['replicates']} bootstrap replicates: {seconds:.2f} s, "
-              f"of which {time.process_time() - started:.2f} s on the core")
+        print(
+            f"report with {found['replicates']} bootstrap replicates: {seconds:.2f} s, "
+            f"of which {time.process_time() - started:.2f} s on the core"
+        )
         sizes = sizes_of_k(chosen.attempts)
-        rows_of_tasks = [list(zip(*(column[scores.task_id == name] for column in (scores.score, regression_N, reproduction_N,
-                                                                                   scores.resolved)), strict=True))
-                         for name in np.unique(scores.task_id)]
+        rows_of_tasks = [
+            list(
+                zip(
+                    *(
+                        column[scores.task_id == name]
+                        for column in (scores.score, regression_N, reproduction_N, scores.resolved)
+                    ),
+                    strict=True,
+                )
+            )
+            for name in np.unique(scores.task_id)
+        ]
         compare("RM@k", lambda: rm_curve(table(scores), sizes), rows_of_tasks, sizes, chosen.subsets, best_scored)
-        few = np.isin(scores.task_id, np.unique(scores.task_id)[:chosen.hybrid_tasks])
+        few = np.isin(scores.task_id, np.unique(scores.task_id)[: chosen.hybrid_tasks])
         if few.any():
-            compare(f"hybrid, {chosen.hybrid_tasks} tasks", lambda: list(
-                select_by_tests(scores.select(few), regression_N[few], reproduction_N[few], sizes).hybrid.values()),
-                rows_of_tasks[:chosen.hybrid_tasks], sizes, chosen.subsets, hybrid)
+            compare(
+                f"hybrid, {chosen.hybrid_tasks} tasks",
+                lambda: list(
+                    select_by_tests(scores.select(few), regression_N[few], reproduction_N[few], sizes).hybrid.values()
+                ),
+                rows_of_tasks[: chosen.hybrid_tasks],
+                sizes,
+                chosen.subsets,
+                hybrid,
+            )
 
 
-def compare(name: str, exactly: Callable[[], list[float]], rows_of_tasks: list[list[Row]], sizes: list[int], subsets: int,
-            pick: Callable[[list[Row]], float]) -> None:
+def compare(
+    name: str,
+    exactly: Callable[[], list[float]],
+    rows_of_tasks: list[list[Row]],
+    sizes: list[int],
+    subsets: int,
+    pick: Callable[[list[Row]], float],
+) -> None:
     """Prints a curve, exact and by subsets, and the seconds of each."""
     exact, exact_seconds = timed(exactly)
-    print(f"{name} exact: {exact_seconds * 1000:.1f} ms  " + "  ".join(f"@{k} {v:.4f}" for k, v in zip(sizes, exact, strict=True)))
+    print(
+        f"{name} exact: {exact_seconds * 1000:.1f} ms  "
+        + "  ".join(f"@{k} {v:.4f}" for k, v in zip(sizes, exact, strict=True))
+    )
     if subsets:
         drawn, seconds = timed(lambda: by_subsets(rows_of_tasks, sizes, subsets, pick))
-        print(f"{name} by {subsets} subsets: {seconds:.1f} s  " + "  ".join(f"@{k} {v:.4f}" for k, v in zip(sizes, drawn, strict=True)))
-        print(f"{name}: exact is {seconds / exact_seconds:,.0f} times faster; largest error of the subsets "
-              f"{max(abs(a - b) for a, b in zip(exact, drawn, strict=True)):.4f}")
+        print(
+            f"{name} by {subsets} subsets: {seconds:.1f} s  "
+            + "  ".join(f"@{k} {v:.4f}" for k, v in zip(sizes, drawn, strict=True))
+        )
+        print(
+            f"{name}: exact is {seconds / exact_seconds:,.0f} times faster; largest error of the subsets "
+            f"{max(abs(a - b) for a, b in zip(exact, drawn, strict=True)):.4f}"
+        )
 
 
 if __name__ == "__main__":

@@ -30,7 +30,8 @@ def f(xs, k):
 def programs(count: int, calls: int) -> list[Program]:
     """Programs that differ in their inputs; each gives lists of integers."""
     return [
-        Program("import math", CODE, "f", tuple(f"([{n}, 5, 7, 9], {k + 2})" for k in range(calls))) for n in range(count)
+        Program("import math", CODE, "f", tuple(f"([{n}, 5, 7, 9], {k + 2})" for k in range(calls)))
+        for n in range(count)
     ]
 
 
@@ -87,7 +88,9 @@ def main() -> None:
             print(sandbox.isolation)
             for calls in (options.calls, 1):
                 rate, cost = measure(sandbox, calls, options.seconds)
-                print(f"    {calls:3} calls each: {rate:6,.0f} programs/s, {rate * calls:7,.0f} calls/s, {cost:.1f} ms CPU a program")
+                print(
+                    f"    {calls:3} calls each: {rate:6,.0f} programs/s, {rate * calls:7,.0f} calls/s, {cost:.1f} ms CPU a program"
+                )
 
 
 if __name__ == "__main__":

@@ -45,7 +45,10 @@ def document(number: int, rng: random.Random, words: list[str]) -> bytes:
             "created": 1763511546,
             "choices": [{"message": {"role": "assistant", "content": said}}],
         }
-        messages += [{"role": "assistant", "content": said, "extra": {"response": response}}, {"role": "user", "content": seen}]
+        messages += [
+            {"role": "assistant", "content": said, "extra": {"response": response}},
+            {"role": "user", "content": seen},
+        ]
         size -= 2 * len(said) + len(seen) + 150
     patch = f"diff --git a/x.py b/x.py\n+{number}\n"
     messages += [
@@ -85,7 +88,10 @@ def files(megabytes: float) -> Iterator[tuple[str, bytes]]:
         written += len(data)
         task = f"owner__name-{number}"
         yield f"trajs/{task}/{task}.traj.json", data
-        yield f"logs/{task}/report.json", json.dumps({"patch_exists": True, "resolved": number % 2 == 0, "tests_status": {}}).encode()
+        yield (
+            f"logs/{task}/report.json",
+            json.dumps({"patch_exists": True, "resolved": number % 2 == 0, "tests_status": {}}).encode(),
+        )
         number += 1
 
 
@@ -142,7 +148,17 @@ def main() -> None:
         start = time.perf_counter()
         with (Path(temporary) / "summary.json").open("w+", encoding="utf-8") as summary:
             importing = subprocess.Popen(
-                [sys.executable, "-m", "rmlab.cli", "import", "auto", str(path), "-o", str(Path(temporary) / "out.parquet"), "--json"],
+                [
+                    sys.executable,
+                    "-m",
+                    "rmlab.cli",
+                    "import",
+                    "auto",
+                    str(path),
+                    "-o",
+                    str(Path(temporary) / "out.parquet"),
+                    "--json",
+                ],
                 cwd=Path(__file__).resolve().parents[2],
                 stdout=summary,
                 preexec_fn=None if cores is None else lambda: os.sched_setaffinity(0, cores),

@@ -36,13 +36,19 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=12)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
     arguments = parser.parse_args()
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load before {os.getloadavg()[0]:.1f}", flush=True)
+    print(
+        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load before {os.getloadavg()[0]:.1f}",
+        flush=True,
+    )
     found = {}
     for way in arguments.ways:
         with tempfile.TemporaryDirectory(prefix="rmlab-launching-") as folder:
             found[way] = measure(way, arguments.cells, Path(folder))
-        print(f"{way:<10} {found[way]['wall_seconds']:7.1f} s wall clock, {found[way]['training_seconds']:6.1f} s of it training: overhead "
-              f"{found[way]['overhead_seconds']:.2f} s a cell, {found[way]['outside_seconds']:.2f} s of it outside the runs", flush=True)
+        print(
+            f"{way:<10} {found[way]['wall_seconds']:7.1f} s wall clock, {found[way]['training_seconds']:6.1f} s of it training: overhead "
+            f"{found[way]['overhead_seconds']:.2f} s a cell, {found[way]['outside_seconds']:.2f} s of it outside the runs",
+            flush=True,
+        )
     print(json.dumps({"cells": arguments.cells, **found}))
 
 
@@ -57,20 +63,36 @@ def measure(way: str, cells: int, folder: Path) -> dict[str, float]:
     started = time.monotonic()
     if way == "processes":
         for seed in seeds:
-            _run([*rmlab, "train", "-m", *common, f"data.scale={SCALES}", f"seed={seed}", "hydra/launcher=basic"], environment)
+            _run(
+                [*rmlab, "train", "-m", *common, f"data.scale={SCALES}", f"seed={seed}", "hydra/launcher=basic"],
+                environment,
+            )
     else:
-        launcher = {"local": [], "joblib": ["hydra/launcher=joblib", "hydra.launcher.n_jobs=1"], "basic": ["hydra/launcher=basic"]}[way]
+        launcher = {
+            "local": [],
+            "joblib": ["hydra/launcher=joblib", "hydra.launcher.n_jobs=1"],
+            "basic": ["hydra/launcher=basic"],
+        }[way]
         alone = ["--workers", "1"] if way == "local" else []
-        _run([*rmlab, "sweep", "data_scale", *common, *chosen, f"seeds={seeds}".replace(" ", ""), *launcher, *alone], environment)
+        _run(
+            [*rmlab, "sweep", "data_scale", *common, *chosen, f"seeds={seeds}".replace(" ", ""), *launcher, *alone],
+            environment,
+        )
     wall = time.monotonic() - started
     os.environ["RMLAB_RUNS"] = str(folder)
-    done = [run for run in runs(Store.open(), tags={"kind": "verifier", "status": "finished"}) if run.params["seed"] != "0"]
+    done = [
+        run for run in runs(Store.open(), tags={"kind": "verifier", "status": "finished"}) if run.params["seed"] != "0"
+    ]
     if len(done) != cells:
         raise RuntimeError(f"{way}: {len(done)} of {cells} cells are finished")
     training = sum(run.metrics["train/seconds"] for run in done)
     inside = sum((run.end_time or run.start_time) - run.start_time for run in done) / 1000
-    return {"wall_seconds": wall, "training_seconds": training, "overhead_seconds": (wall - training) / cells,
-            "outside_seconds": (wall - inside) / cells}
+    return {
+        "wall_seconds": wall,
+        "training_seconds": training,
+        "overhead_seconds": (wall - training) / cells,
+        "outside_seconds": (wall - inside) / cells,
+    }
 
 
 def _run(command: list[str], environment: dict[str, str]) -> None:

@@ -48,8 +48,10 @@ def main(tasks: int) -> int:
         found = {(near.a, near.b): near.overlap for near in near_duplicates(texts, apart=apart)}
         seconds = time.process_time() - start
         missed += len(planted - found.keys())
-        print(f"{name}: {tasks:,} issues, {seconds:.1f} s of CPU, {len(planted & found.keys()):,} of {len(planted):,} planted pairs found, "
-              f"{len(found.keys() - planted):,} others")
+        print(
+            f"{name}: {tasks:,} issues, {seconds:.1f} s of CPU, {len(planted & found.keys()):,} of {len(planted):,} planted pairs found, "
+            f"{len(found.keys() - planted):,} others"
+        )
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     print(f"largest resident memory {memory:,.0f} MB, the texts included; {platform.processor() or platform.machine()}")
     return int(missed > 0)

@@ -20,8 +20,20 @@ from rmlab.verifiers.baselines import score_baselines
 from rmlab.verifiers.majority import majority_at_k
 from rmlab.verifiers.shape import pattern
 
-HEAD = ("policy", "resolved", "pass@8", "last value AUC", "last value RM@8", "majority@8", "shape AUC", "length AUC",
-        "unresolved passing the call", "unfinished", "turns", "distinct")
+HEAD = (
+    "policy",
+    "resolved",
+    "pass@8",
+    "last value AUC",
+    "last value RM@8",
+    "majority@8",
+    "shape AUC",
+    "length AUC",
+    "unresolved passing the call",
+    "unfinished",
+    "turns",
+    "distinct",
+)
 
 
 def row(judged: TrajectorySet, fitted_on: TrajectorySet) -> list[str]:
@@ -34,12 +46,20 @@ def row(judged: TrajectorySet, fitted_on: TrajectorySet) -> list[str]:
         return report(value, replicates=0)
 
     rows: tuple[Trajectory, ...] = judged.trajectories
-    majority, _ = majority_at_k([(t.task_id, t.policy) for t in rows], [str(t.patch) for t in rows], [bool(t.resolved) for t in rows], [8])
+    majority, _ = majority_at_k(
+        [(t.task_id, t.policy) for t in rows], [str(t.patch) for t in rows], [bool(t.resolved) for t in rows], [8]
+    )
     last = found("last_value")
     values = [
-        found("random")["resolved_rate"], last["pass_at_k"]["8"], last["auc_within_task"], last["rm_at_k"]["8"], majority["8"],
-        found("shape")["auc_within_task"], found("length")["auc_within_task"],
-        np.mean([bool(t.extra["public_passed"]) for t in rows if not t.resolved]), np.mean([t.exit_status == "unfinished" for t in rows]),
+        found("random")["resolved_rate"],
+        last["pass_at_k"]["8"],
+        last["auc_within_task"],
+        last["rm_at_k"]["8"],
+        majority["8"],
+        found("shape")["auc_within_task"],
+        found("length")["auc_within_task"],
+        np.mean([bool(t.extra["public_passed"]) for t in rows if not t.resolved]),
+        np.mean([t.exit_status == "unfinished" for t in rows]),
     ]
     distinct = len({(t.task_id, t.policy, t.content_id) for t in rows}) / len(rows)
     return [*(f"{value:.3f}" for value in values), f"{np.mean([len(pattern(t)) for t in rows]):.1f}", f"{distinct:.2f}"]
@@ -51,7 +71,9 @@ def main(path: Path) -> None:
     judged, fitted_on = pool.part("evaluation").trajectories, pool.part("validation").trajectories
     print("| " + " | ".join(HEAD) + " |\n" + "|---" * len(HEAD) + "|")
     for policy in [*sorted({t.policy for t in judged}), "all"]:
-        of_policy = (TrajectorySet(tuple(t for t in part if policy in (t.policy, "all")), {}) for part in (judged, fitted_on))
+        of_policy = (
+            TrajectorySet(tuple(t for t in part if policy in (t.policy, "all")), {}) for part in (judged, fitted_on)
+        )
         print("| " + " | ".join([policy, *row(*of_policy)]) + " |", flush=True)
 
 

@@ -27,9 +27,15 @@ from rmlab.policies.rollout import plan, rollout
 from rmlab.rl.config import LimitsConfig
 
 HOSTILE = (
-    "while True: x_{n} = {n}", "x_{n} = sum(range(10 ** 12 + {n}))", "x_{n} = [0] * (10 ** 10 + {n})", "x_{n} = 'a' * 10 ** 9 * {n}",
-    "import os; [os.fork() for i in range(100 + {n})]", "import os; os.kill(os.getppid(), 9 + 0 * {n})", "print('{n}' * 10 ** 8)",
-    "import socket; socket.create_connection(('127.0.0.1', {n} % 60000))", "open('/tmp/left-{n}', 'w').write('x' * 10 ** 7)",
+    "while True: x_{n} = {n}",
+    "x_{n} = sum(range(10 ** 12 + {n}))",
+    "x_{n} = [0] * (10 ** 10 + {n})",
+    "x_{n} = 'a' * 10 ** 9 * {n}",
+    "import os; [os.fork() for i in range(100 + {n})]",
+    "import os; os.kill(os.getppid(), 9 + 0 * {n})",
+    "print('{n}' * 10 ** 8)",
+    "import socket; socket.create_connection(('127.0.0.1', {n} % 60000))",
+    "open('/tmp/left-{n}', 'w').write('x' * 10 ** 7)",
     "import threading; [threading.Thread(target=lambda: sum(range(10 ** 12 + {n}))).start() for i in range(50)]",
 )
 
@@ -64,7 +70,10 @@ def main() -> None:
     parser.add_argument("--hostile", type=float, default=0.125)
     options = parser.parse_args()
     processor = load_file(Path(__file__).with_name("execution.py")).processor
-    print(f"{processor()}, {options.workers} workers, {options.attempts} attempts a step, {options.hostile:.3f} hostile", flush=True)
+    print(
+        f"{processor()}, {options.workers} workers, {options.attempts} attempts a step, {options.hostile:.3f} hostile",
+        flush=True,
+    )
     with Sandbox(options.workers) as proving:
         tasks = load_tasks(STARTER / "tasks.parquet", proving).part("rl")
     limits, policy, this = LimitsConfig(), HostilePolicy(options.hostile), psutil.Process()
@@ -79,17 +88,29 @@ def main() -> None:
             counts.append((len(this.children(recursive=True)), this.num_fds(), this.memory_info().rss / 2**20))
             if step % 10 == 0 or step + 1 == options.steps:
                 processes, descriptors, megabytes = counts[-1]
-                print(f"step {step + 1}: {seconds[-1]:.1f} s; {processes} processes, {descriptors} descriptors, {megabytes:.0f} MB",
-                      flush=True)
+                print(
+                    f"step {step + 1}: {seconds[-1]:.1f} s; {processes} processes, {descriptors} descriptors, {megabytes:.0f} MB",
+                    flush=True,
+                )
     left = list(Path("/tmp").glob("left-*"))
     p50, p99 = np.quantile(seconds, [0.5, 0.99])
-    print(f"{options.steps} steps: median {p50:.1f} s, 99th percentile {p99:.1f} s, batch time {limits.batch_seconds:.0f} s; "
-          f"{unlabelled} attempts without a label; files left: {len(left)}")
+    print(
+        f"{options.steps} steps: median {p50:.1f} s, 99th percentile {p99:.1f} s, batch time {limits.batch_seconds:.0f} s; "
+        f"{unlabelled} attempts without a label; files left: {len(left)}"
+    )
     half = len(counts) // 2
     first, last = np.median(counts[:half] or counts, axis=0), np.median(counts[half:], axis=0)
-    print(f"first and second half (median): processes {first[0]:.0f}, {last[0]:.0f}; descriptors {first[1]:.0f}, {last[1]:.0f}; "
-          f"MB {first[2]:.0f}, {last[2]:.0f}")
-    if p99 > limits.batch_seconds or left or last[0] > first[0] or last[1] > first[1] + 2 or last[2] > 1.2 * first[2] + 20:
+    print(
+        f"first and second half (median): processes {first[0]:.0f}, {last[0]:.0f}; descriptors {first[1]:.0f}, {last[1]:.0f}; "
+        f"MB {first[2]:.0f}, {last[2]:.0f}"
+    )
+    if (
+        p99 > limits.batch_seconds
+        or left
+        or last[0] > first[0]
+        or last[1] > first[1] + 2
+        or last[2] > 1.2 * first[2] + 20
+    ):
         raise SystemExit("something grew, was left behind, or took longer than it may")
 
 

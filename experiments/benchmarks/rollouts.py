@@ -26,8 +26,16 @@ from rmlab.policies.engine import EngineConfig, EngineSeconds, Rollout, Sampling
 from rmlab.policies.rollout import Executor, Planned, plan
 
 
-def generate_episodes(model: Any, prompt: Any, planned: Sequence[Planned], executor: Executor, sampling: Sampling, batch: int,
-                      device: str, pad_id: int) -> tuple[int, float]:
+def generate_episodes(
+    model: Any,
+    prompt: Any,
+    planned: Sequence[Planned],
+    executor: Executor,
+    sampling: Sampling,
+    batch: int,
+    device: str,
+    pad_id: int,
+) -> tuple[int, float]:
     """Plays with transformers' generate, `batch` attempts at a time; returns useful tokens and seconds inside generate."""
     import torch
 
@@ -44,15 +52,26 @@ def generate_episodes(model: Any, prompt: Any, planned: Sequence[Planned], execu
                 continue
             for episode, ids in ready:
                 content, begins = episode.messages[-1].content, len(episode.messages) == 1
-                ids[:] = prompt.issue(content) if begins else ids + prompt.observation(content, ids[-1] == prompt.stop_id)
+                ids[:] = (
+                    prompt.issue(content) if begins else ids + prompt.observation(content, ids[-1] == prompt.stop_id)
+                )
             width = max(len(ids) for _, ids in ready)
             ids_BT = torch.tensor([[pad_id] * (width - len(ids)) + ids for _, ids in ready], device=device)
             mask_BT = torch.tensor([[0] * (width - len(ids)) + [1] * len(ids) for _, ids in ready], device=device)
             before = time.perf_counter()
             with torch.inference_mode():
-                made_BT = model.generate(ids_BT, attention_mask=mask_BT, max_new_tokens=sampling.max_action_tokens, do_sample=True,
-                                         temperature=sampling.temperature, top_k=0, top_p=1.0, eos_token_id=prompt.stop_id,
-                                         pad_token_id=pad_id, use_cache=True)[:, width:].cpu()
+                made_BT = model.generate(
+                    ids_BT,
+                    attention_mask=mask_BT,
+                    max_new_tokens=sampling.max_action_tokens,
+                    do_sample=True,
+                    temperature=sampling.temperature,
+                    top_k=0,
+                    top_p=1.0,
+                    eos_token_id=prompt.stop_id,
+                    pad_token_id=pad_id,
+                    use_cache=True,
+                )[:, width:].cpu()
             inside += time.perf_counter() - before
             for (episode, ids), new_T in zip(ready, made_BT.tolist(), strict=True):
                 new = new_T[: new_T.index(prompt.stop_id) + 1] if prompt.stop_id in new_T else new_T
@@ -76,7 +95,11 @@ def gap(model: Any, rollouts: Sequence[Rollout], temperature: float, device: str
         differences.append((rollout.logprob_T - plain_1T[0].cpu().numpy())[rollout.own_T])
     difference_N = np.concatenate(differences)
     absolute_N = np.abs(difference_N)
-    return {"mean": float(difference_N.mean()), "mean absolute": float(absolute_N.mean()), "largest": float(absolute_N.max())}
+    return {
+        "mean": float(difference_N.mean()),
+        "mean absolute": float(absolute_N.mean()),
+        "largest": float(absolute_N.max()),
+    }
 
 
 def main() -> None:
@@ -114,15 +137,19 @@ def run(given: argparse.Namespace, planned: Sequence[Planned], sandbox: Sandbox)
     config = EngineConfig(slots=given.slots, capacity=given.capacity, prefill_rows=512, dtype=given.dtype)
     engine = LanguageEngine(model, tokenizer, sandbox, EnvironmentConfig(), config, given.device)
     name = torch.cuda.get_device_name() if given.device == "cuda" else "cpu"
-    print(f"{len(planned)} episodes, {given.slots} at once, {model.num_parameters():,} parameters, {given.dtype}, {name}")
+    print(
+        f"{len(planned)} episodes, {given.slots} at once, {model.num_parameters():,} parameters, {given.dtype}, {name}"
+    )
     engine.rollout(planned, sampling, seed=0)  # captures the graphs, and remembers what the issues' programs give
     engine.seconds = EngineSeconds()
     before = time.perf_counter()
     rollouts = engine.rollout(planned, sampling, seed=1)
     wall, took = time.perf_counter() - before, engine.seconds
-    print(f"engine:   {took.own_tokens} useful tokens in {wall:.2f} s = {took.own_tokens / wall:,.0f} tokens/s, "
-          f"{len(planned) / wall:,.1f} episodes/s; decoding {took.decoding:.2f} s, prefill {took.prefill:.2f} s "
-          f"({took.read_tokens} tokens), waiting for programs {took.execution:.2f} s ({took.programs}), other {took.other:.2f} s")
+    print(
+        f"engine:   {took.own_tokens} useful tokens in {wall:.2f} s = {took.own_tokens / wall:,.0f} tokens/s, "
+        f"{len(planned) / wall:,.1f} episodes/s; decoding {took.decoding:.2f} s, prefill {took.prefill:.2f} s "
+        f"({took.read_tokens} tokens), waiting for programs {took.execution:.2f} s ({took.programs}), other {took.other:.2f} s"
+    )
     print(f"log-probabilities, engine - plain float32: {gap(model, rollouts, 1.0, given.device)}")
     if given.skip_generate:
         return
@@ -131,10 +158,14 @@ def run(given: argparse.Namespace, planned: Sequence[Planned], sandbox: Sandbox)
     few = planned[: max(len(planned) // 8, 1)]
     generate_episodes(acting, prompt, few, engine.executor, sampling, given.slots, given.device, tokenizer.pad_id)
     before = time.perf_counter()
-    said, inside = generate_episodes(acting, prompt, planned, engine.executor, sampling, given.slots, given.device, tokenizer.pad_id)
+    said, inside = generate_episodes(
+        acting, prompt, planned, engine.executor, sampling, given.slots, given.device, tokenizer.pad_id
+    )
     generate_wall = time.perf_counter() - before
-    print(f"generate: {said} useful tokens in {generate_wall:.2f} s = {said / generate_wall:,.0f} tokens/s, "
-          f"{len(planned) / generate_wall:,.1f} episodes/s; inside generate {inside:.2f} s")
+    print(
+        f"generate: {said} useful tokens in {generate_wall:.2f} s = {said / generate_wall:,.0f} tokens/s, "
+        f"{len(planned) / generate_wall:,.1f} episodes/s; inside generate {inside:.2f} s"
+    )
     print(f"engine / generate, useful tokens/s: {took.own_tokens / wall / (said / generate_wall):.2f}")
 
 
@@ -149,7 +180,9 @@ def the_model(folder: Path | None) -> tuple[Any, Any]:
     if folder is not None:
         return load_model(folder).eval(), load_tokenizer(folder)
     pool = read_trajectories(STARTER / "trajectories.parquet", ["supervised"])
-    tokenizer = train_tokenizer(["\n".join(m.content for m in t.messages) for t in pool.trajectories], TokenizerConfig())
+    tokenizer = train_tokenizer(
+        ["\n".join(m.content for m in t.messages) for t in pool.trajectories], TokenizerConfig()
+    )
     return scratch_model(ModelConfig(), tokenizer.size, 0).eval(), tokenizer
 
 

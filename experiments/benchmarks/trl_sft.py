@@ -67,9 +67,21 @@ class Timed:
 def read_job(examples: int, threads: int) -> Job:
     """The demo's verifier at so many examples (a multiple of the batch), one pass."""
     program = load_program("train_verifier")
-    settings: Any = OmegaConf.to_object(compose("train_verifier", [
-        "preset=demo", "model=scratch", f"data.scale={examples}", "training.epochs=1.0", f"training.threads={threads}"]))
-    ready = read_material(Path(settings.data.path), settings.model, settings.prompt, settings.evaluation, runs_folder() / "cache")
+    settings: Any = OmegaConf.to_object(
+        compose(
+            "train_verifier",
+            [
+                "preset=demo",
+                "model=scratch",
+                f"data.scale={examples}",
+                "training.epochs=1.0",
+                f"training.threads={threads}",
+            ],
+        )
+    )
+    ready = read_material(
+        Path(settings.data.path), settings.model, settings.prompt, settings.evaluation, runs_folder() / "cache"
+    )
     chosen = program.choose(ready, settings).chosen
     answer = prove_answers(ready.tokenizer, [render(t, ready.tokenizer.reserved) for t in chosen])
     ids = {e.trajectory.trajectory_id: e.ids for e in ready.verifier}
@@ -83,8 +95,17 @@ def ours(job: Job) -> Timed:
     ends: list[float] = []
     model, device = job.model(), accelerator(s.training, s.runtime)
     started = time.perf_counter()
-    took = supervised.train(model, job.examples, job.pad_id, device, optimizer=s.optimizer, training=s.training,
-                            runtime=RuntimeConfig(progress=False), seed=0, log=lambda *_: ends.append(time.perf_counter()))
+    took = supervised.train(
+        model,
+        job.examples,
+        job.pad_id,
+        device,
+        optimizer=s.optimizer,
+        training=s.training,
+        runtime=RuntimeConfig(progress=False),
+        seed=0,
+        log=lambda *_: ends.append(time.perf_counter()),
+    )
     seconds = time.perf_counter() - started
     first = sum(len(job.examples[i].ids) for i in plan_batches([len(e.ids) for e in job.examples], s.training, 0)[0])
     return Timed((took.tokens - first) / (ends[-1] - ends[0]), seconds, [row[1] for row in took.history])
@@ -102,16 +123,19 @@ def trl(job: Job, sampling: str) -> Timed:
     if sampling == "ours":
         plan = plan_batches([len(e.ids) for e in examples], s.training, 0)
         examples = [examples[i] for batch in plan for i in batch]
-    rows = Dataset.from_dict({
-        "input_ids": [[*map(int, e.ids), e.target] for e in examples],
-        "labels": [[-100] * len(e.ids) + [e.target] for e in examples],
-    })
+    rows = Dataset.from_dict(
+        {
+            "input_ids": [[*map(int, e.ids), e.target] for e in examples],
+            "labels": [[-100] * len(e.ids) + [e.target] for e in examples],
+        }
+    )
     torch.set_num_threads(s.training.threads)
     steps = len(examples) // s.training.batch_size
     model = job.model()
     optimizer = adamw(model, s.optimizer)
     schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: learning_rate(min(step, steps - 1), steps, s.optimizer) / s.optimizer.learning_rate)
+        optimizer, lambda step: learning_rate(min(step, steps - 1), steps, s.optimizer) / s.optimizer.learning_rate
+    )
     ends: list[float] = []
     seen: list[int] = []
 
@@ -122,12 +146,31 @@ def trl(job: Job, sampling: str) -> Timed:
 
     with tempfile.TemporaryDirectory() as folder:
         config = SFTConfig(
-            output_dir=folder, use_cpu=True, bf16=False, gradient_checkpointing=False, packing=False, max_length=None, seed=0,
-            per_device_train_batch_size=s.training.micro_batch_size, num_train_epochs=1, logging_steps=1, save_strategy="no",
-            gradient_accumulation_steps=s.training.batch_size // s.training.micro_batch_size, report_to="none", disable_tqdm=True,
-            max_grad_norm=s.optimizer.gradient_clip, train_sampling_strategy="sequential" if sampling == "ours" else sampling)
-        trainer = SFTTrainer(model=model, args=config, train_dataset=rows, processing_class=job.tokenizer.hf,
-                             optimizers=(optimizer, schedule), callbacks=[Ends()])
+            output_dir=folder,
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+            packing=False,
+            max_length=None,
+            seed=0,
+            per_device_train_batch_size=s.training.micro_batch_size,
+            num_train_epochs=1,
+            logging_steps=1,
+            save_strategy="no",
+            gradient_accumulation_steps=s.training.batch_size // s.training.micro_batch_size,
+            report_to="none",
+            disable_tqdm=True,
+            max_grad_norm=s.optimizer.gradient_clip,
+            train_sampling_strategy="sequential" if sampling == "ours" else sampling,
+        )
+        trainer = SFTTrainer(
+            model=model,
+            args=config,
+            train_dataset=rows,
+            processing_class=job.tokenizer.hf,
+            optimizers=(optimizer, schedule),
+            callbacks=[Ends()],
+        )
         trainer.remove_callback(PrinterCallback)
         started = time.perf_counter()
         trainer.train()
@@ -135,7 +178,9 @@ def trl(job: Job, sampling: str) -> Timed:
     if seen[-1] != (there := sum(len(e.ids) + 1 for e in examples)):
         raise SystemExit(f"SFTTrainer read {seen[-1]} tokens, the examples have {there}: not the same work")
     rest = seen[-1] - seen[0] - (steps - 1) * s.training.batch_size  # its sequences hold the answer too
-    return Timed(rest / (ends[-1] - ends[0]), seconds, [row["loss"] for row in trainer.state.log_history if "loss" in row])
+    return Timed(
+        rest / (ends[-1] - ends[0]), seconds, [row["loss"] for row in trainer.state.log_history if "loss" in row]
+    )
 
 
 @contextmanager
@@ -157,18 +202,24 @@ def all_logits(model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor) -> torc
 def unfused(model: Any, config: Any) -> torch.optim.Optimizer:
     """Our optimiser with torch's default implementation (foreach)."""
     groups = adamw(model, config).param_groups
-    return torch.optim.AdamW([{"params": g["params"], "weight_decay": g["weight_decay"]} for g in groups],
-                             lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon)
+    return torch.optim.AdamW(
+        [{"params": g["params"], "weight_decay": g["weight_decay"]} for g in groups],
+        lr=config.learning_rate,
+        betas=(config.beta1, config.beta2),
+        eps=config.epsilon,
+    )
 
 
 def arms(job: Job) -> dict[str, Callable[[], Timed]]:
     """Name to one measurement."""
+
     def switched(*switches: Callable[[], Any]) -> Callable[[], Timed]:
         def measure() -> Timed:
             with ExitStack() as stack:
                 for switch in switches:
                     stack.enter_context(switch())
                 return ours(job)
+
         return measure
 
     by_hand = {
@@ -177,8 +228,12 @@ def arms(job: Job) -> dict[str, Callable[[], Timed]]:
         "head everywhere too": lambda: put_back(supervised, "last_logits", all_logits),
         "AdamW not fused": lambda: put_back(supervised, "adamw", unfused),
     }
-    whole = replace(job, settings=replace(job.settings, training=replace(
-        job.settings.training, micro_batch_size=job.settings.training.batch_size)))
+    whole = replace(
+        job,
+        settings=replace(
+            job.settings, training=replace(job.settings.training, micro_batch_size=job.settings.training.batch_size)
+        ),
+    )
     return {
         "ours": lambda: ours(job),
         **{f"ours, {name}": switched(switch) for name, switch in by_hand.items()},
@@ -192,21 +247,29 @@ def arms(job: Job) -> dict[str, Callable[[], Timed]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--examples", type=int, default=512, help="a multiple of the batch size (32), two batches at least")
+    parser.add_argument(
+        "--examples", type=int, default=512, help="a multiple of the batch size (32), two batches at least"
+    )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     job = read_job(options.examples, options.threads)
     batch = job.settings.training.batch_size
     if options.examples % batch or options.examples < 2 * batch:
-        raise SystemExit(f"--examples must be a multiple of {batch}, two batches at least: the speed is of the steps behind the first")
+        raise SystemExit(
+            f"--examples must be a multiple of {batch}, two batches at least: the speed is of the steps behind the first"
+        )
     import transformers
     import trl as library
 
-    print(f"{load_file(Path(__file__).with_name('execution.py')).processor()}, {options.threads} thread(s), load before "
-          f"{os.getloadavg()[0]:.1f}, Python {platform.python_version()}, torch {torch.__version__}, "
-          f"transformers {transformers.__version__}, trl {library.__version__}")
-    print(f"{options.examples} examples, {sum(len(e.ids) for e in job.examples):,} tokens, {options.repeats} repeats, taking turns\n")
+    print(
+        f"{load_file(Path(__file__).with_name('execution.py')).processor()}, {options.threads} thread(s), load before "
+        f"{os.getloadavg()[0]:.1f}, Python {platform.python_version()}, torch {torch.__version__}, "
+        f"transformers {transformers.__version__}, trl {library.__version__}"
+    )
+    print(
+        f"{options.examples} examples, {sum(len(e.ids) for e in job.examples):,} tokens, {options.repeats} repeats, taking turns\n"
+    )
     todo = arms(job)
     found: dict[str, list[Timed]] = {name: [] for name in todo}
     for turn in range(options.repeats):
@@ -223,8 +286,10 @@ def table(found: Mapping[str, Sequence[Timed]]) -> str:
     rows = ["| arm | tokens/s, median (least - most) | of TRL's | whole call |", "|---|---|---|---|"]
     for name, times in found.items():
         speeds = sorted(t.speed for t in times)
-        rows.append(f"| {name} | {statistics.median(speeds):,.0f} ({speeds[0]:,.0f} - {speeds[-1]:,.0f}) | "
-                    f"{statistics.median(speeds) / base:.2f} | {statistics.median(t.seconds for t in times):.1f} s |")
+        rows.append(
+            f"| {name} | {statistics.median(speeds):,.0f} ({speeds[0]:,.0f} - {speeds[-1]:,.0f}) | "
+            f"{statistics.median(speeds) / base:.2f} | {statistics.median(t.seconds for t in times):.1f} s |"
+        )
     return "\n".join(rows)
 
 
@@ -235,8 +300,10 @@ def agreement(a: Sequence[float], b: Sequence[float]) -> str:
     apart = [abs(x - y) for x, y in zip(a, b, strict=True)]
     if apart[0] > 1e-5 or max(apart) > 0.02:
         raise SystemExit(f"the losses differ: {apart[0]:.2g} at the first step, up to {max(apart):.2g}")
-    return (f"losses of `ours` and `TRL, our batches` differ by {apart[0]:.1g} at the first step and at most {max(apart):.1g} "
-            f"in {len(a)} steps")
+    return (
+        f"losses of `ours` and `TRL, our batches` differ by {apart[0]:.1g} at the first step and at most {max(apart):.1g} "
+        f"in {len(a)} steps"
+    )
 
 
 if __name__ == "__main__":

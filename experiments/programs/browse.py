@@ -1,7 +1,7 @@
 """`rmlab browse`: reads scored trajectories, the most confident mistakes first, as a page or over a local server.
 
-    rmlab browse scores.parquet trajectories.parquet -o browse.html
-    rmlab browse scores.parquet trajectories.parquet --serve
+rmlab browse scores.parquet trajectories.parquet -o browse.html
+rmlab browse scores.parquet trajectories.parquet --serve
 """
 
 from collections.abc import Sequence
@@ -19,15 +19,27 @@ from rmlab.verifiers.score_table_columns import column_names
 SAME_SCORE = 1e-3  # scores that other batches of one prompt may differ by at most
 
 
-def main(scores: Path, trajectories: Path, out: Path | None = None, *, serve: bool = False, port: int | None = None,
-         turns: Path | None = None, columns: Sequence[str] = ()) -> None:
+def main(
+    scores: Path,
+    trajectories: Path,
+    out: Path | None = None,
+    *,
+    serve: bool = False,
+    port: int | None = None,
+    turns: Path | None = None,
+    columns: Sequence[str] = (),
+) -> None:
     """Writes the page, or serves it until Ctrl-C.
 
     turns: scores after every turn; None = those beside the score table, where there are any. columns: ROLE=COLUMN of a table with
     other names. Raises UsageError for neither a page nor --serve, DataError for files that are not what they have to be.
     """
     if (out is None) == (not serve):
-        raise UsageError("name a page to write with -o PAGE.html, or ask for --serve" if out is None else "-o and --serve: choose one")
+        raise UsageError(
+            "name a page to write with -o PAGE.html, or ask for --serve"
+            if out is None
+            else "-o and --serve: choose one"
+        )
     if port is not None and not serve:
         raise UsageError("--port belongs to --serve")
     if out is not None:
@@ -57,6 +69,8 @@ def read(scores: Path, trajectories: Path, turns: Path | None, columns: Sequence
     for name, after in found.items():
         last = after[-1][1]
         if last is not None and name in score and not abs(last - score[name]) < SAME_SCORE:
-            raise DataError(f"{where}: {name} ends at {last}, in {scores} it has {score[name]}: these are turns of another scoring. "
-                            "Score again with --per-turn, or move the file away.")
+            raise DataError(
+                f"{where}: {name} ends at {last}, in {scores} it has {score[name]}: these are turns of another scoring. "
+                "Score again with --per-turn, or move the file away."
+            )
     return join(table, read_trajectories(trajectories).trajectories, found)

@@ -61,15 +61,19 @@ def summary(built: Built, path: Path) -> str:
     counts = json.loads(built.metadata["counts"])
     largest = counts["largest_cluster"]
     share, withheld = float(built.metadata["share_threshold"]), built.metadata["withheld"] or "nothing"
-    lines = [f"{path}: {len(built.tasks):,} tasks, {path.stat().st_size / 1e6:.2f} MB, {counts['two_bugs']} with two bugs",
-             f"  {counts['functions']} functions in {counts['clusters']} clusters, the largest of {largest['functions']}: "
-             f"{largest['name']}",
-             f"  at least {share:.0%} of the other wrong edits satisfy the weakest call; withheld for evaluation: {withheld}"]
+    lines = [
+        f"{path}: {len(built.tasks):,} tasks, {path.stat().st_size / 1e6:.2f} MB, {counts['two_bugs']} with two bugs",
+        f"  {counts['functions']} functions in {counts['clusters']} clusters, the largest of {largest['functions']}: "
+        f"{largest['name']}",
+        f"  at least {share:.0%} of the other wrong edits satisfy the weakest call; withheld for evaluation: {withheld}",
+    ]
     for part, by_source in counts["by_part"].items():
         functions = counts["functions_by_part"][part]
         lines.append(f"  {part}: {sum(by_source.values()):,} tasks of {functions} functions, {by_source}")
     for source, reasons in counts["left_out"].items():
-        lines.append(f"  left out of {source}: " + ", ".join(f"{n} {reason}" for reason, n in list(reasons.items())[:6]))
+        lines.append(
+            f"  left out of {source}: " + ", ".join(f"{n} {reason}" for reason, n in list(reasons.items())[:6])
+        )
     return "\n".join(lines)
 
 

@@ -106,7 +106,9 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
     if not settings.names:
         raise UsageError("no policy is configured: name some, e.g. policy=[careful,hasty]")
     if both := set(settings.policy) & set(settings.language):
-        raise UsageError(f"{sorted(both)[0]} is the name of a script and of a language model: give one of them another name")
+        raise UsageError(
+            f"{sorted(both)[0]} is the name of a script and of a language model: give one of them another name"
+        )
     check_output(Path(settings.output), [Path(settings.tasks)])
     with Sandbox(settings.workers) as sandbox:
         loaded = load_tasks(Path(settings.tasks), sandbox)
@@ -117,24 +119,44 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
         with _start(settings) if settings.tracked else nullcontext() as logger:
             with progress("collecting", len(planned), "episodes", settings.progress) as advance:
                 trajectories = attempts_of(planned, sandbox, settings, advance)
-            pool = write_trajectories(Path(settings.output), trajectories, {
-                "command": command, "seed": str(settings.seed), "tasks_fingerprint": loaded.fingerprint,
-                "rmlab_version": rmlab.__version__, "environment": settings.environment.evidence.value,
-                "edits": settings.environment.edits.value, "max_turns": str(settings.environment.max_turns),
-            } | ({"language_policies": json.dumps(models)} if models else {}))
+            pool = write_trajectories(
+                Path(settings.output),
+                trajectories,
+                {
+                    "command": command,
+                    "seed": str(settings.seed),
+                    "tasks_fingerprint": loaded.fingerprint,
+                    "rmlab_version": rmlab.__version__,
+                    "environment": settings.environment.evidence.value,
+                    "edits": settings.environment.edits.value,
+                    "max_turns": str(settings.environment.max_turns),
+                }
+                | ({"language_policies": json.dumps(models)} if models else {}),
+            )
             if logger is not None:
                 _log(logger, pool, loaded, settings, str(sandbox.isolation))
-                logger.tags({"config_hash": config_hash(config, loaded.fingerprint, models), "device": devices(settings)})
+                logger.tags(
+                    {"config_hash": config_hash(config, loaded.fingerprint, models), "device": devices(settings)}
+                )
                 logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
     print(summary(pool, Path(settings.output)))
     return pool
 
 
-def attempts_of(planned: Sequence[Planned], sandbox: Sandbox, settings: CollectConfig, advance: Advance) -> list[Trajectory]:
+def attempts_of(
+    planned: Sequence[Planned], sandbox: Sandbox, settings: CollectConfig, advance: Advance
+) -> list[Trajectory]:
     """Plays what is planned: scripts all together, language models one after the other."""
     scripts = {name: ScriptedPolicy(name, script) for name, script in settings.policy.items()}
-    played = rollout([p for p in planned if p.policy in scripts], scripts, sandbox, settings.environment, settings.seed,
-                     settings.batch, advance)
+    played = rollout(
+        [p for p in planned if p.policy in scripts],
+        scripts,
+        sandbox,
+        settings.environment,
+        settings.seed,
+        settings.batch,
+        advance,
+    )
     for name, model in settings.language.items():
         if mine := [p for p in planned if p.policy == name]:
             played += play(model, mine, sandbox, settings.environment, settings.seed, advance)
@@ -146,15 +168,27 @@ def _start(settings: CollectConfig) -> "RunLogger":
     from rmlab.tracking.store import Store
 
     name = settings.tracking.name or f"{Path(settings.output).stem} s{settings.seed}"
-    return RunLogger.start(Store.open(settings.tracking.uri), settings.tracking.experiment or EXPERIMENT, name, kind=KIND,
-                           params={"seed": settings.seed, "policies": len(settings.names)})
+    return RunLogger.start(
+        Store.open(settings.tracking.uri),
+        settings.tracking.experiment or EXPERIMENT,
+        name,
+        kind=KIND,
+        params={"seed": settings.seed, "policies": len(settings.names)},
+    )
 
 
-def _log(logger: "RunLogger", pool: TrajectorySet, loaded: LoadedTasks, settings: CollectConfig, isolation: str) -> None:
+def _log(
+    logger: "RunLogger", pool: TrajectorySet, loaded: LoadedTasks, settings: CollectConfig, isolation: str
+) -> None:
     """What was read, what came out, and how well the code that policies wrote was kept in."""
     left_out = sum(sum(sources.values()) for sources in loaded.left_out.values())
-    logger.dataset(Path(settings.tasks).stem, loaded.fingerprint, "collection", {"path": Path(settings.tasks).name},
-                   {"tasks": len(loaded.tasks), "left_out": left_out})
+    logger.dataset(
+        Path(settings.tasks).stem,
+        loaded.fingerprint,
+        "collection",
+        {"path": Path(settings.tasks).name},
+        {"tasks": len(loaded.tasks), "left_out": left_out},
+    )
     logger.tags({"dataset": pool.fingerprint, "isolation": isolation})
     logger.metrics({"collect/trajectories": len(pool), "collect/resolved_rate": resolved_rate(pool)})
     logger.artifact(Path(settings.output))
@@ -192,16 +226,22 @@ def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[Plann
             continue
         unknown = set(part.policies) - set(settings.names)
         if unknown:
-            raise UsageError(f"parts.{name}.policies names {sorted(unknown)[0]}, which is not configured (there are "
-                             f"{', '.join(settings.names)}). Add it to policy=[...], or set parts.{name}.policies=[] for all, "
-                             f"or parts.{name}.tasks=0 for none.")
+            raise UsageError(
+                f"parts.{name}.policies names {sorted(unknown)[0]}, which is not configured (there are "
+                f"{', '.join(settings.names)}). Add it to policy=[...], or set parts.{name}.policies=[] for all, "
+                f"or parts.{name}.tasks=0 for none."
+            )
         tasks = choose(loaded.part(name), part.tasks, settings.seed)
         if part.tasks is not None and len(tasks) < part.tasks:
-            raise UsageError(f"parts.{name}.tasks={part.tasks} cannot be filled: {len(tasks)} tasks of that part hold here. "
-                             "Lower it, or set it to null for all.")
+            raise UsageError(
+                f"parts.{name}.tasks={part.tasks} cannot be filled: {len(tasks)} tasks of that part hold here. "
+                "Lower it, or set it to null for all."
+            )
         planned += plan(tasks, part.policies or settings.names, part.attempts)
     if not planned:
-        raise UsageError("nothing is to be collected: every part has tasks=0 or attempts=0. Set e.g. parts.verifier.tasks=20.")
+        raise UsageError(
+            "nothing is to be collected: every part has tasks=0 or attempts=0. Set e.g. parts.verifier.tasks=20."
+        )
     return planned
 
 
@@ -222,7 +262,9 @@ def summary(pool: TrajectorySet, path: Path) -> str:
     lines = [f"{path}: {len(pool):,} trajectories, {path.stat().st_size / 1e6:.2f} MB, fingerprint {pool.fingerprint}"]
     groups = Counter((t.split, t.policy) for t in pool.trajectories)
     for (part, policy), n in sorted(groups.items(), key=str):
-        labels = [t.resolved for t in pool.trajectories if (t.split, t.policy) == (part, policy) and t.resolved is not None]
+        labels = [
+            t.resolved for t in pool.trajectories if (t.split, t.policy) == (part, policy) and t.resolved is not None
+        ]
         rate = sum(labels) / len(labels) if labels else float("nan")
         lines.append(f"  {part} {policy}: {n:,} trajectories, {rate:.3f} resolved, {n - len(labels)} unlabelled")
     return "\n".join(lines)

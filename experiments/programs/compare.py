@@ -46,7 +46,9 @@ def _policies(a: str, b: str, uri: str | None) -> "list[TrackedRun]":
     found = [find_run(name, uri) for name in (a, b) if not Path(name).exists()]
     of_rl = [run for run in found if run.tags.get("kind") == RL]
     if len(of_rl) == 1:
-        raise UsageError(f"{of_rl[0].name} ({of_rl[0].run_id}) is a run of RL and the other is not: name two runs of RL, or two that score")
+        raise UsageError(
+            f"{of_rl[0].name} ({of_rl[0].run_id}) is a run of RL and the other is not: name two runs of RL, or two that score"
+        )
     return of_rl
 
 
@@ -67,17 +69,25 @@ def _show(a: str, b: str, found: dict[str, Any]) -> None:
 
     console = Console(highlight=False)
     console.print(f"A = {a}\nB = {b}", markup=False, soft_wrap=True)
-    table = Table("metric", "A", "B", "A - B", "95 %", "p", title=f"{found['trajectories']:,} attempts", title_justify="left")
+    table = Table(
+        "metric", "A", "B", "A - B", "95 %", "p", title=f"{found['trajectories']:,} attempts", title_justify="left"
+    )
     for name in SHOWN:
         values = found["metrics"].get(name) or {}
         curve = "difference" not in values
         for k, value in sorted(values.items(), key=lambda pair: int(pair[0])) if curve else [("", values)]:
             ends = value["ci95"]
-            table.add_row(name.replace("_k", f"_{k}") if curve else name, *(_number(value[key]) for key in ("a", "b", "difference")),
-                          f"{ends[0]:+.4f} to {ends[1]:+.4f}" if ends else "", _number(value["p"]))
+            table.add_row(
+                name.replace("_k", f"_{k}") if curve else name,
+                *(_number(value[key]) for key in ("a", "b", "difference")),
+                f"{ends[0]:+.4f} to {ends[1]:+.4f}" if ends else "",
+                _number(value["p"]),
+            )
     console.print(table)
-    console.print(f"p: two-sided, {found['swaps']:,} swaps of whole clusters ({found['clusters']:,}). One comparison, no correction.",
-                  style="dim")
+    console.print(
+        f"p: two-sided, {found['swaps']:,} swaps of whole clusters ({found['clusters']:,}). One comparison, no correction.",
+        style="dim",
+    )
 
 
 def _number(value: float | None) -> str:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from rmlab.metrics.sweep_levels import LevelTest
 
 
-def main(a: str, b: str, sweep: str, *, preset: str | None = None, as_json: bool = False, source: str | None = None) -> dict[str, Any]:
+def main(
+    a: str, b: str, sweep: str, *, preset: str | None = None, as_json: bool = False, source: str | None = None
+) -> dict[str, Any]:
     """Prints what level a is above level b in every arm (as one JSON object where `as_json`) and returns it.
 
     a, b: levels, or FACTOR=LEVEL. source: a store or a bundle, None = the project's own store.
@@ -31,11 +33,20 @@ def main(a: str, b: str, sweep: str, *, preset: str | None = None, as_json: bool
     group = with_runs.one(sweep, preset, [a, b])
     high, low = (_level(group, text) for text in (a, b))
     if high == low:
-        raise UsageError(f"{a} and {b} are one level; `rmlab compare --halves` compares a level's seeds with each other")
+        raise UsageError(
+            f"{a} and {b} are one level; `rmlab compare --halves` compares a level's seeds with each other"
+        )
     group = replace(group, baseline=low)
     tests = [(arm, test) for (arm, level, _), test in group.tests.items() if level == high]
-    found = {"sweep": group.sweep, "preset": group.preset, "control_hash": group.control_hash, "a": high, "b": low,
-             "family": len(group.tests), "tests": [{"arm": arm, **_plain(test)} for arm, test in tests]}
+    found = {
+        "sweep": group.sweep,
+        "preset": group.preset,
+        "control_hash": group.control_hash,
+        "a": high,
+        "b": low,
+        "family": len(group.tests),
+        "tests": [{"arm": arm, **_plain(test)} for arm, test in tests],
+    }
     if as_json:
         print(json.dumps(found, indent=1, allow_nan=False))
     else:
@@ -45,8 +56,9 @@ def main(a: str, b: str, sweep: str, *, preset: str | None = None, as_json: bool
     return found
 
 
-def halves(sweep: str, *, level: str | None = None, preset: str | None = None, as_json: bool = False,
-           source: str | None = None) -> dict[str, Any]:
+def halves(
+    sweep: str, *, level: str | None = None, preset: str | None = None, as_json: bool = False, source: str | None = None
+) -> dict[str, Any]:
     """Prints how the halves of one level's seeds compare (as one JSON object where `as_json`) and returns it.
 
     level: None where the sweep has one. Raises UsageError where that does not name one, DataError for too few seeds.
@@ -55,24 +67,38 @@ def halves(sweep: str, *, level: str | None = None, preset: str | None = None, a
 
     group = _Groups(source).one(sweep, preset, [level] if level else [])
     if level is None and len(group.levels) > 1:
-        raise UsageError(f"sweep {sweep} has the levels {', '.join(group.levels)}: name one, e.g. "
-                         f"`rmlab compare {group.factor}={group.levels[0]} --halves --sweep {sweep}`")
+        raise UsageError(
+            f"sweep {sweep} has the levels {', '.join(group.levels)}: name one, e.g. "
+            f"`rmlab compare {group.factor}={group.levels[0]} --halves --sweep {sweep}`"
+        )
     name = _level(group, level) if level else group.levels[0]
     cells = group.at(name, group.arms[0])
     found = same_level([cell.scores for cell in cells])
-    seeds = [cell.seed for cell in cells][:found.seeds]
+    seeds = [cell.seed for cell in cells][: found.seeds]
     half = found.seeds // 2
-    answer = {"sweep": group.sweep, "preset": group.preset, "control_hash": group.control_hash, "level": name, "seeds": seeds,
-              "declared": [_plain(test) for test in found.declared], "splits": found.splits, "rejected": found.rejected,
-              "families": found.families}
+    answer = {
+        "sweep": group.sweep,
+        "preset": group.preset,
+        "control_hash": group.control_hash,
+        "level": name,
+        "seeds": seeds,
+        "declared": [_plain(test) for test in found.declared],
+        "splits": found.splits,
+        "rejected": found.rejected,
+        "families": found.families,
+    }
     if as_json:
         print(json.dumps(answer, indent=1, allow_nan=False))
     else:
-        _show(f"{group.factor}={name}: seeds {seeds[half:]} against seeds {seeds[:half]} ({group.note()})",
-              [("", test) for test in found.declared])
+        _show(
+            f"{group.factor}={name}: seeds {seeds[half:]} against seeds {seeds[:half]} ({group.note()})",
+            [("", test) for test in found.declared],
+        )
         shares = ", ".join(f"{metric} {share:.1%}" for metric, share in found.rejected.items())
-        print(f"All {found.splits} ways to split these seeds in two halves: p <= 0.05 in {shares}; any difference shown after Holm in "
-              f"{found.families:.1%}. They share their seeds: one draw of the rate, not an estimate over independent sweeps.")
+        print(
+            f"All {found.splits} ways to split these seeds in two halves: p <= 0.05 in {shares}; any difference shown after Holm in "
+            f"{found.families:.1%}. They share their seeds: one draw of the rate, not an estimate over independent sweeps."
+        )
     return answer
 
 
@@ -102,11 +128,17 @@ class _Groups:
         presets = sorted({group.preset for group in mine})
         chosen = [group for group in mine if preset in (None, group.preset)]
         if not chosen:
-            there = f"presets: {', '.join(presets)}" if mine else f"sweeps: {', '.join(sorted({g.sweep for g in self.all})) or 'none'}"
+            there = (
+                f"presets: {', '.join(presets)}"
+                if mine
+                else f"sweeps: {', '.join(sorted({g.sweep for g in self.all})) or 'none'}"
+            )
             asked = f"{sweep} at preset {preset}" if preset else sweep
             raise UsageError(f"{self.where} has no finished verifier run of sweep {asked}; {there}")
         if preset is None and len(presets) > 1:
-            raise UsageError(f"sweep {sweep} has finished runs at the presets {', '.join(presets)}: choose with --preset")
+            raise UsageError(
+                f"sweep {sweep} has finished runs at the presets {', '.join(presets)}: choose with --preset"
+            )
         asked_for = {text.rpartition("=")[2] for text in levels}
         chosen = [group for group in chosen if asked_for <= set(group.levels)] or chosen
         return max(chosen, key=lambda group: max(cell.run.start_time for cell in group.cells))
@@ -118,8 +150,10 @@ def _level(group: "SweepRuns", text: str) -> str:
         raise UsageError(f"{text!r}: sweep {group.sweep} varies {group.factor}, not {factor}")
     level = value if equals else text
     if level not in group.levels:
-        raise UsageError(f"{group.factor}={level} has no finished run in sweep {group.sweep}, preset {group.preset}; "
-                         f"levels: {', '.join(group.levels)}")
+        raise UsageError(
+            f"{group.factor}={level} has no finished run in sweep {group.sweep}, preset {group.preset}; "
+            f"levels: {', '.join(group.levels)}"
+        )
     return level
 
 

@@ -29,7 +29,9 @@ def main(a: "TrackedRun", b: "TrackedRun", as_json: bool = False) -> dict[str, A
     for name, run in (("a", a), ("b", b)):
         told = _rates(run)
         rates[name], clusters = told["after"], clusters | told["clusters"]
-    ways = {benchmark: [way for way in own if way in rates["b"].get(benchmark, {})] for benchmark, own in rates["a"].items()}
+    ways = {
+        benchmark: [way for way in own if way in rates["b"].get(benchmark, {})] for benchmark, own in rates["a"].items()
+    }
     if not any(ways.values()):
         raise DataError(f"{a.name} and {b.name} have no held-out benchmark in common: there is nothing to compare")
     found: dict[str, Any] = {}
@@ -61,8 +63,10 @@ def _rates(run: "TrackedRun") -> Any:
     try:
         return json.loads(run.artifact(RATES).read_text(encoding="utf-8"))
     except MissingArtifact as error:
-        raise DataError(f"{run.name} ({run.run_id}) kept no rates by task, so it cannot be compared in pairs: it is not finished, or "
-                        "older than this comparison. `rmlab figures rl_table` shows it beside the others.") from error
+        raise DataError(
+            f"{run.name} ({run.run_id}) kept no rates by task, so it cannot be compared in pairs: it is not finished, or "
+            "older than this comparison. `rmlab figures rl_table` shows it beside the others."
+        ) from error
 
 
 def _show(a: "TrackedRun", b: "TrackedRun", found: dict[str, Any]) -> None:
@@ -74,7 +78,16 @@ def _show(a: "TrackedRun", b: "TrackedRun", found: dict[str, Any]) -> None:
     table = Table("held out", "tasks", "A", "B", "A - B", "95 %", title="pass@1 after training", title_justify="left")
     for benchmark, ways in found.items():
         for way, row in ways.items():
-            table.add_row(f"{benchmark}, {way}", str(row["tasks"]), f"{row['after']:.3f}", f"{row['before']:.3f}",
-                          f"{row['difference']:+.3f}", f"{row['low']:+.3f} to {row['high']:+.3f}")
+            table.add_row(
+                f"{benchmark}, {way}",
+                str(row["tasks"]),
+                f"{row['after']:.3f}",
+                f"{row['before']:.3f}",
+                f"{row['difference']:+.3f}",
+                f"{row['low']:+.3f} to {row['high']:+.3f}",
+            )
     console.print(table)
-    console.print("Intervals over clusters of held-out tasks. One run each: what another seed would give is not in them.", style="dim")
+    console.print(
+        "Intervals over clusters of held-out tasks. One run each: what another seed would give is not in them.",
+        style="dim",
+    )

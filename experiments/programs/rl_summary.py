@@ -35,8 +35,9 @@ def show(plan: Any, store: "Store", found: "Sequence[TrackedRun]") -> bool:
     return True
 
 
-def _summarise(plan: Any, store: "Store", found: "Sequence[TrackedRun]", policies: "Sequence[PolicyRun]", folder: Path,
-               text: str) -> list[Path]:
+def _summarise(
+    plan: Any, store: "Store", found: "Sequence[TrackedRun]", policies: "Sequence[PolicyRun]", folder: Path, text: str
+) -> list[Path]:
     from analysis import relation, rl_curves, rl_table, style
     from rmlab.files import write_text
     from rmlab.tracking.run import RunLogger
@@ -44,17 +45,34 @@ def _summarise(plan: Any, store: "Store", found: "Sequence[TrackedRun]", policie
     spec = plan.spec
     drawn_from = fingerprint(sorted(policy.run.run_id for policy in policies))
     old = next((run for run in found if run.tags.get("kind") == "summary"), None)
-    if old is not None and old.tags.get("drawn_from") == drawn_from and (there := sorted(p for p in folder.rglob("*") if p.is_file())):
+    if (
+        old is not None
+        and old.tags.get("drawn_from") == drawn_from
+        and (there := sorted(p for p in folder.rglob("*") if p.is_file()))
+    ):
         return there
     paths = [*rl_curves.draw(policies, folder), *relation.draw(policies, folder)]
     write_text(folder / "table.csv", style.csv_text(rl_table.rows(policies)))
     write_text(folder / "table.md", text)
-    tags = {"sweep": spec.name, "preset": spec.preset, "factor": spec.factor, "control_hash": plan.cells[0].identity.control_hash}
-    logger = (RunLogger(store, old.run_id, old.experiment_id) if old else
-              RunLogger.start(store, spec.name, f"summary {spec.preset}", kind="summary", tags=tags))
+    tags = {
+        "sweep": spec.name,
+        "preset": spec.preset,
+        "factor": spec.factor,
+        "control_hash": plan.cells[0].identity.control_hash,
+    }
+    logger = (
+        RunLogger(store, old.run_id, old.experiment_id)
+        if old
+        else RunLogger.start(store, spec.name, f"summary {spec.preset}", kind="summary", tags=tags)
+    )
     with logger as run:
         for path in [*paths, folder / "table.csv", folder / "table.md"]:
             run.artifact(path, "figures" if path.stem != "table" else None)
-        run.tags({"mlflow.note.content": f"{spec.question}\n\n{text}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`",
-                  "drawn_from": drawn_from, "cells": len(policies)})
+        run.tags(
+            {
+                "mlflow.note.content": f"{spec.question}\n\n{text}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`",
+                "drawn_from": drawn_from,
+                "cells": len(policies),
+            }
+        )
     return [*paths, folder / "table.csv", folder / "table.md"]

@@ -21,8 +21,18 @@ if TYPE_CHECKING:
 ALL = "all"
 
 
-def main(model: str, trajectories: Path, output: Path, *, part: str | None = None, device: str = "cpu", batch_tokens: int = 16384,
-         uri: str | None = None, show: bool = True, per_turn: bool = False) -> "Scores":
+def main(
+    model: str,
+    trajectories: Path,
+    output: Path,
+    *,
+    part: str | None = None,
+    device: str = "cpu",
+    batch_tokens: int = 16384,
+    uri: str | None = None,
+    show: bool = True,
+    per_turn: bool = False,
+) -> "Scores":
     """Scores trajectories of a set and writes the table; returns it.
 
     part: a part, or `all`; None = evaluation where the set has parts, else all.
@@ -56,8 +66,11 @@ def main(model: str, trajectories: Path, output: Path, *, part: str | None = Non
     unfit = unfit_counts(encoded)
     words = "; ".join(f"{of}: {many:,}" for of, many in unfit.items())
     cut = cut_words(cut_counts(encoded))
-    print(f"{output}: {len(table):,} attempts (part: {part})" + (f", {cut}" if cut else "")
-          + (f", {sum(unfit.values())} do not fit the context ({words})" if unfit else ""))
+    print(
+        f"{output}: {len(table):,} attempts (part: {part})"
+        + (f", {cut}" if cut else "")
+        + (f", {sum(unfit.values())} do not fit the context ({words})" if unfit else "")
+    )
     if per_turn:
         from rmlab.verifiers.per_turn import score_turns, turns_path, write_turn_scores
 
@@ -77,5 +90,7 @@ def model_folder(model: str, uri: str | None = None) -> Path:
         return folder / "model" if not (folder / "verifier.json").is_file() and (folder / "model").is_dir() else folder
     store = Store.existing(uri)
     if store is None:
-        raise DataError(f"--model {model}: there is no such folder, and no run either: {runs_folder()} has no store yet")
+        raise DataError(
+            f"--model {model}: there is no such folder, and no run either: {runs_folder()} has no store yet"
+        )
     return get_run(store, model).artifact("model")

@@ -24,8 +24,14 @@ def study_name(template: Cell) -> str:
     return f"{template.sweep.name} {template.sweep.preset} {template.identity.control_hash}"
 
 
-def launch(templates: Sequence[Cell], overrides: Sequence[str], store: Store, launcher: Launcher, command: str,
-           retry_failed: bool = False) -> None:
+def launch(
+    templates: Sequence[Cell],
+    overrides: Sequence[str],
+    store: Store,
+    launcher: Launcher,
+    command: str,
+    retry_failed: bool = False,
+) -> None:
     """Runs a search until its trials are made, and shows what came out."""
     from rmlab.ablation.search import run_search
     from rmlab.ablation.study import Study
@@ -45,10 +51,17 @@ def description(templates: Sequence[Cell]) -> str:
     search = sweep.search
     assert search is not None
     ended = trials_made(study_name(templates[0]), search)
-    lines = [sweep.question, f"preset {sweep.preset}, control {templates[0].identity.control_hash}, seeds {sweep.seeds}", "", "objectives:",
-             *(f"  {name}: {goal}" for name, goal in search.objectives.items()), "space:",
-             *(f"  {name}: {allowed}" for name, allowed in search.space.items()),
-             "", f"{search.trials} trials in all, {ended} made in {storage_uri(search)}"]
+    lines = [
+        sweep.question,
+        f"preset {sweep.preset}, control {templates[0].identity.control_hash}, seeds {sweep.seeds}",
+        "",
+        "objectives:",
+        *(f"  {name}: {goal}" for name, goal in search.objectives.items()),
+        "space:",
+        *(f"  {name}: {allowed}" for name, allowed in search.space.items()),
+        "",
+        f"{search.trials} trials in all, {ended} made in {storage_uri(search)}",
+    ]
     if cost := sweep.cost.get(sweep.preset):
         lines.append(f"cost of the whole search at this preset: {cost}")
     return "\n".join(lines)
@@ -56,16 +69,28 @@ def description(templates: Sequence[Cell]) -> str:
 
 def table(trials: Sequence["Tried"], objectives: Sequence[str]) -> list[dict[str, Any]]:
     """One row a trial: settings, values, state, runs."""
-    return [{"trial": t.number, "state": t.state, "best": "yes" if t.best else "", **t.params,
-             **dict(zip(objectives, t.values or [None] * len(objectives), strict=True)), "runs": " ".join(t.runs), "why": t.why}
-            for t in trials]
+    return [
+        {
+            "trial": t.number,
+            "state": t.state,
+            "best": "yes" if t.best else "",
+            **t.params,
+            **dict(zip(objectives, t.values or [None] * len(objectives), strict=True)),
+            "runs": " ".join(t.runs),
+            "why": t.why,
+        }
+        for t in trials
+    ]
 
 
 def as_markdown(rows: Sequence[dict[str, Any]]) -> str:
     """The best trials, or all where none is complete."""
     shown = [row for row in rows if row["best"]] or list(rows)
     names = [name for name in shown[0] if name not in ("runs", "best", "state", "why")]
-    cells = [[f"{row[n]:.4g}" if isinstance(row[n], float) else "" if row[n] is None else str(row[n]) for n in names] for row in shown]
+    cells = [
+        [f"{row[n]:.4g}" if isinstance(row[n], float) else "" if row[n] is None else str(row[n]) for n in names]
+        for row in shown
+    ]
     return "\n".join(["| " + " | ".join(line) + " |" for line in [names, ["---"] * len(names), *cells]])
 
 
@@ -99,10 +124,20 @@ def show(template: Cell, study: "Study", store: Store, command: str) -> None:
     found = runs(store, None, {"sweep": sweep.name, "preset": sweep.preset, "control_hash": control, "kind": "summary"})
     if found and found[0].tags.get("drawn_from") == drawn_from:
         return
-    logger = (RunLogger(store, found[0].run_id, found[0].experiment_id) if found else
-              RunLogger.start(store, sweep.name, f"summary {sweep.preset}", kind="summary",
-                              tags={"sweep": sweep.name, "preset": sweep.preset, "control_hash": control}))
+    logger = (
+        RunLogger(store, found[0].run_id, found[0].experiment_id)
+        if found
+        else RunLogger.start(
+            store,
+            sweep.name,
+            f"summary {sweep.preset}",
+            kind="summary",
+            tags={"sweep": sweep.name, "preset": sweep.preset, "control_hash": control},
+        )
+    )
     with logger as run:
         for path in sorted(folder.iterdir()):
             run.artifact(path, "figures" if path.stem == "pareto" else None)
-        run.tags({"mlflow.note.content": f"{sweep.question}\n\n{text}\n\n{note}\n\n`{command}`", "drawn_from": drawn_from})
+        run.tags(
+            {"mlflow.note.content": f"{sweep.question}\n\n{text}\n\n{note}\n\n`{command}`", "drawn_from": drawn_from}
+        )

@@ -19,17 +19,37 @@ def main(source: Path, beside: Path, supervised: Path, rest: Path, share: float,
     if metadata.get("beside") != about.get("fingerprint"):
         raise UsageError(f"{source} was not built beside {beside}: name the file that it was built beside")
     if "set_apart" in metadata:
-        raise UsageError(f"{source} has been set apart already ({metadata['set_apart']}): what went to the other file is no more in it. "
-                         "Build the whole file again first.")
+        raise UsageError(
+            f"{source} has been set apart already ({metadata['set_apart']}): what went to the other file is no more in it. "
+            "Build the whole file again first."
+        )
     if len({path.resolve() for path in (supervised, rest, beside)}) < 3:
         raise UsageError("the two files that are written and the one that the tasks were built beside must be three")
     check_output(supervised, [source, beside])
     check_output(rest, [beside])
     stay, going = set_apart(tasks, there, share, seed)
-    command = shlex.join(["rmlab", "tasks", "apart", source.name, "--beside", beside.name, "--supervised", supervised.name, "--rest",
-                          rest.name, "--share", str(share), "--seed", str(seed)])
+    command = shlex.join(
+        [
+            "rmlab",
+            "tasks",
+            "apart",
+            source.name,
+            "--beside",
+            beside.name,
+            "--supervised",
+            supervised.name,
+            "--rest",
+            rest.name,
+            "--share",
+            str(share),
+            "--seed",
+            str(seed),
+        ]
+    )
     for path, own in ((supervised, going), (rest, stay)):
-        write_tasks(path, own, metadata | {"set_apart": command, "counts": _counts(own), "rmlab_version": rmlab.__version__})
+        write_tasks(
+            path, own, metadata | {"set_apart": command, "counts": _counts(own), "rmlab_version": rmlab.__version__}
+        )
         functions, clusters = len({t.function_id for t in own}), len({t.cluster for t in own})
         print(f"{path}: {len(own):,} tasks of {functions:,} functions in {clusters:,} clusters")
 
@@ -38,5 +58,11 @@ def _counts(tasks: Sequence[Task]) -> str:
     by_source: dict[str, int] = {}
     for task in tasks:
         by_source[task.source] = by_source.get(task.source, 0) + 1
-    return json.dumps({"tasks": len(tasks), "functions": len({t.function_id for t in tasks}), "clusters": len({t.cluster for t in tasks}),
-                       "by_source": dict(sorted(by_source.items()))})
+    return json.dumps(
+        {
+            "tasks": len(tasks),
+            "functions": len({t.function_id for t in tasks}),
+            "clusters": len({t.cluster for t in tasks}),
+            "by_source": dict(sorted(by_source.items())),
+        }
+    )

@@ -15,9 +15,15 @@ def main(path: Path, which: str | None = None, width: int = 600) -> None:
     if which is None:
         _table(path)
         return
-    found = [t for t in iterate_trajectories(path) if t.task_id == which or (len(which) >= 4 and t.trajectory_id.startswith(which))]
+    found = [
+        t
+        for t in iterate_trajectories(path)
+        if t.task_id == which or (len(which) >= 4 and t.trajectory_id.startswith(which))
+    ]
     if not found:
-        raise DataError(f"{path} has no trajectory and no task {which!r}. `rmlab trajectories show {path}` says what is there.")
+        raise DataError(
+            f"{path} has no trajectory and no task {which!r}. `rmlab trajectories show {path}` says what is there."
+        )
     if len(found) > MOST:
         print(f"{which}: {len(found)} attempts, the first {MOST} are shown")
     for trajectory in found[:MOST]:
@@ -30,7 +36,11 @@ def _table(path: Path) -> None:
     for t in iterate_trajectories(path):
         key = (t.policy, str(t.split or "no part"))
         counts[key].update(
-            ["trajectories", "unlabelled" if t.resolved is None else "resolved" if t.resolved else "unresolved", t.exit_status]
+            [
+                "trajectories",
+                "unlabelled" if t.resolved is None else "resolved" if t.resolved else "unresolved",
+                t.exit_status,
+            ]
         )
         tasks[key].add(t.task_id)
     width = max([len(policy) for policy, _ in counts] or [6])
@@ -47,7 +57,9 @@ def _table(path: Path) -> None:
 
 def _one(t: Trajectory, width: int) -> None:
     label = "unlabelled" if t.resolved is None else f"{'resolved' if t.resolved else 'unresolved'} by {t.label_source}"
-    print(f"{t.trajectory_id}  {t.task_id}  attempt {t.attempt} of {t.policy}  ({t.exit_status}; {label}; {t.cluster}, {t.source})")
+    print(
+        f"{t.trajectory_id}  {t.task_id}  attempt {t.attempt} of {t.policy}  ({t.exit_status}; {label}; {t.cluster}, {t.source})"
+    )
     for number, message in enumerate(t.messages):
         print(f"--- {number} {message.role} ({len(message.content):,} characters)\n{_shown(message.content, width)}")
     print(f"--- patch\n{_shown(t.patch or 'none', 4 * width)}\n")

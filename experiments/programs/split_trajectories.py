@@ -18,7 +18,13 @@ from rmlab.trajectories.store import fingerprint_line, iterate_trajectories, rea
 
 
 def main(
-    path: Path, out: Path, by: str = "repository", parts: Sequence[str] = (), seed: int = 0, near: float = 0.8, as_json: bool = False
+    path: Path,
+    out: Path,
+    by: str = "repository",
+    parts: Sequence[str] = (),
+    seed: int = 0,
+    near: float = 0.8,
+    as_json: bool = False,
 ) -> dict[str, Any]:
     """Reads the set once for its tasks and once a part, writes it, prints and returns the object. Raises DataError and UsageError."""
     shares = parse_shares(parts)
@@ -84,7 +90,9 @@ def _result(found: Split, shares: Sequence[tuple[str, float]], counts: dict[str,
 
 
 def _lines(result: dict[str, Any]) -> list[str]:
-    shown = [f"{'part':>12}{'tasks':>8}{'share':>8}{'asked':>8}{'clusters':>10}{'trajectories':>14}{'labelled':>10}{'resolved':>10}"]
+    shown = [
+        f"{'part':>12}{'tasks':>8}{'share':>8}{'asked':>8}{'clusters':>10}{'trajectories':>14}{'labelled':>10}{'resolved':>10}"
+    ]
     for part, row in result["parts"].items():
         shown.append(
             f"{part:>12}{row['tasks']:>8,}{row['share']:>8.1%}{row['asked']:>8.1%}{row['clusters']:>10,}{row.get('trajectories', 0):>14,}"

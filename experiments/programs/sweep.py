@@ -88,26 +88,41 @@ def main(
     redo_before = datetime.now().isoformat(timespec="milliseconds") if force else redo_before
     if launcher is None and not (LAUNCHERS / f"{where}.yaml").is_file():
         spec = read_sweep(name, *_choice(arguments))
-        load_program("multirun").main(spec.program, [f"+sweep={name}", *arguments],
-                                      {**options, "dry_run": dry_run, "redo_before": f"'{redo_before}'" if redo_before else None})
+        load_program("multirun").main(
+            spec.program,
+            [f"+sweep={name}", *arguments],
+            {**options, "dry_run": dry_run, "redo_before": f"'{redo_before}'" if redo_before else None},
+        )
         return
-    given = [*(["--workers", str(workers)] if workers else []), *(["--on-error", on_error] if on_error != "stop" else []),
-             *(["--redo-before", redo_before] if redo_before else []), *(["--rerun-stale"] if rerun_stale else [])]
+    given = [
+        *(["--workers", str(workers)] if workers else []),
+        *(["--on-error", on_error] if on_error != "stop" else []),
+        *(["--redo-before", redo_before] if redo_before else []),
+        *(["--rerun-stale"] if rerun_stale else []),
+    ]
     own = [text for text in arguments if text not in settings]
     plan = make_plan(name, own, shlex.join(["rmlab", "sweep", name, *arguments, *given]))
     if of_program is not None and of_program != plan.spec.program:
-        raise UsageError(f"sweep {name} is of the program {plan.spec.program}, not of {of_program}: use rmlab sweep {name}")
+        raise UsageError(
+            f"sweep {name} is of the program {plan.spec.program}, not of {of_program}: use rmlab sweep {name}"
+        )
     redo = redo_rule(redo_before, rerun_stale)
     if explain:
         print(explanation(plan.cells))
         return
     if dry_run:
         store = Store.existing(plan.uri)
-        print(load_program("search").description(plan.cells) if plan.spec.search
-              else description(plan.cells, store, retry_failed, redo))
+        print(
+            load_program("search").description(plan.cells)
+            if plan.spec.search
+            else description(plan.cells, store, retry_failed, redo)
+        )
         return
-    runner = _given(launcher, plan, workers, batch) if launcher is not None else _launcher(
-        plan, where, [text for text in settings if not text.startswith("hydra/launcher=")], workers)
+    runner = (
+        _given(launcher, plan, workers, batch)
+        if launcher is not None
+        else _launcher(plan, where, [text for text in settings if not text.startswith("hydra/launcher=")], workers)
+    )
     lock = runs_folder() / "locks" / f"sweep-{plan.spec.name}-{plan.spec.preset}.lock"
     from rmlab.ablation.running import begin, run_cells
 
@@ -124,15 +139,20 @@ def main(
             print(f"\nStopped; finished cells stay finished. Go on with: {plan.command}", file=sys.stderr)
             raise
         if outcome.paused:
-            print(f"{len(outcome.paused)} of {len(plan.cells)} cells are paused, their time is up ({', '.join(outcome.paused)}). "
-                  f"They go on with: {plan.command}", file=sys.stderr)
+            print(
+                f"{len(outcome.paused)} of {len(plan.cells)} cells are paused, their time is up ({', '.join(outcome.paused)}). "
+                f"They go on with: {plan.command}",
+                file=sys.stderr,
+            )
         elif not (outcome.ran or outcome.failed or outcome.left):
             print("every cell was finished already: nothing was trained", file=sys.stderr)
         show_results(plan, store)
     if outcome.failed or outcome.left:
         left = f", {len(outcome.left)} not started" if outcome.left else ""
-        raise RmlabError(f"{len(outcome.failed)} of {len(plan.cells)} cells failed ({', '.join(outcome.failed)}){left}. "
-                         f"Try them again with: {plan.command} --retry-failed")
+        raise RmlabError(
+            f"{len(outcome.failed)} of {len(plan.cells)} cells failed ({', '.join(outcome.failed)}){left}. "
+            f"Try them again with: {plan.command} --retry-failed"
+        )
 
 
 def _choice(arguments: Sequence[str]) -> tuple[str | None, dict[str, Any]]:
@@ -161,7 +181,9 @@ def make_plan(name: str, arguments: Sequence[str], command: str) -> Plan:
             if data.hidden_tests is None:  # fewer tests give other labels: `prepare` proves those
                 check_fill(read_index(data.path).rows, data)
     if spec.search and any(OmegaConf.select(cell.config, "rl.max_minutes") is not None for cell in cells):
-        raise UsageError("rl.max_minutes ends a run before it is finished, which a search cannot judge: leave it out here")
+        raise UsageError(
+            "rl.max_minutes ends a run before it is finished, which a search cannot judge: leave it out here"
+        )
     return Plan(spec, cells, command)
 
 
@@ -193,7 +215,9 @@ def _launcher(plan: Plan, name: str, settings: Sequence[str], workers: int | Non
     for text in settings:
         key, _, value = text.removeprefix("hydra.launcher.").partition("=")
         if key.split(".")[0] not in own:
-            raise UsageError(f"{text}: launcher {name} has no {key!r}{near(key, map(str, own))}; it has {', '.join(map(str, own))}")
+            raise UsageError(
+                f"{text}: launcher {name} has no {key!r}{near(key, map(str, own))}; it has {', '.join(map(str, own))}"
+            )
         OmegaConf.update(own, key, plain_yaml(value))
     load_program("multirun").find_plugins()
     made = get_class(own.pop("_target_"))(**cast("dict[str, Any]", OmegaConf.to_container(own)))
@@ -208,8 +232,16 @@ def show_results(plan: Plan, store: Store) -> None:
     from rmlab.tracking.ui import address_hint, ui_command
 
     spec = plan.spec
-    found = runs(store, None, {"sweep": spec.name, "preset": spec.preset,
-                               "control_hash": plan.cells[0].identity.control_hash, "status": "finished"})
+    found = runs(
+        store,
+        None,
+        {
+            "sweep": spec.name,
+            "preset": spec.preset,
+            "control_hash": plan.cells[0].identity.control_hash,
+            "status": "finished",
+        },
+    )
     groups = group_runs(found)
     if not groups:
         if not load_program("rl_summary").show(plan, store, found):
@@ -248,8 +280,11 @@ def summarise(plan: Plan, store: Store, group: "SweepRuns", found: "Sequence[Tra
     rest = f"{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`"
     note = summary_note(spec.question, level_tests.answer(group), text, rest)
     tags = {"sweep": spec.name, "preset": spec.preset, "factor": spec.factor, "control_hash": group.control_hash}
-    logger = (RunLogger(store, old.run_id, old.experiment_id) if old else
-              RunLogger.start(store, spec.name, f"summary {spec.preset}", kind="summary", tags=tags))
+    logger = (
+        RunLogger(store, old.run_id, old.experiment_id)
+        if old
+        else RunLogger.start(store, spec.name, f"summary {spec.preset}", kind="summary", tags=tags)
+    )
     with logger as run:
         for path in sorted(folder.iterdir()):
             run.artifact(path, "figures" if path.stem != "table" else None)

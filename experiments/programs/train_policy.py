@@ -90,7 +90,9 @@ ConfigStore.instance().store(name="train_policy_schema", node=TrainPolicyConfig)
 
 def main(overrides: Sequence[str], force: bool = False) -> Path:
     """Composes `conf/train_policy.yaml` with the overrides and trains."""
-    return run(compose("train_policy", list(overrides)), command=shlex.join(["rmlab", "warm-start", *overrides]), force=force)
+    return run(
+        compose("train_policy", list(overrides)), command=shlex.join(["rmlab", "warm-start", *overrides]), force=force
+    )
 
 
 def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = False) -> Path:
@@ -101,19 +103,27 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
     settings = OmegaConf.to_object(config)
     assert isinstance(settings, TrainPolicyConfig)
     if not settings.model.pretrained:
-        raise UsageError(f"model={settings.model.name} has no weights: a policy starts from a pretrained model, for example "
-                         "model=path model.pretrained=FOLDER (rmlab pretrain writes one)")
+        raise UsageError(
+            f"model={settings.model.name} has no weights: a policy starts from a pretrained model, for example "
+            "model=path model.pretrained=FOLDER (rmlab pretrain writes one)"
+        )
     check_folder(Path(settings.output), MODEL)
     pools = [read_trajectories(path) for path in settings.demonstrations.paths]
-    read_joined(settings.tasks, settings.more_tasks)  # what may not be joined, or is not there, is said before anything is made of it
+    read_joined(
+        settings.tasks, settings.more_tasks
+    )  # what may not be joined, or is not there, is said before anything is made of it
     if settings.repairs.each and not Path(settings.repairs.corpus).is_file():
-        raise DataError(f"repairs.corpus={settings.repairs.corpus}: there is no such file. `rmlab pretrain only_corpus=true` builds one.")
+        raise DataError(
+            f"repairs.corpus={settings.repairs.corpus}: there is no such file. `rmlab pretrain only_corpus=true` builds one."
+        )
     with ExitStack() as stack:
         stack.enter_context(_alone(Path(settings.output)))
         sandbox = stack.enter_context(Sandbox(settings.workers))
         loaded = load_tasks(Path(settings.tasks), sandbox)
         for part in settings.held_out.parts if settings.held_out.tasks != 0 else []:
-            held_out_tasks(loaded, part, settings.held_out.tasks, settings.seed)  # what is not there is said before training
+            held_out_tasks(
+                loaded, part, settings.held_out.tasks, settings.seed
+            )  # what is not there is said before training
         who = config_hash(config, pools, loaded.fingerprint)
         folder = Path(settings.output)
         if not force and is_finished(settings, who):
@@ -125,8 +135,17 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
         under_way = runs_folder() / "cells" / who
         logger = stack.enter_context(_start(settings, pools, who)) if settings.tracked else None
         model, tokenizer = the_base(settings)
-        measure = partial(held_out_success, loaded=loaded, sandbox=sandbox, config=settings.held_out, environment=settings.environment,
-                          engine=settings.engine, runtime=settings.runtime, name=settings.model.name, seed=settings.seed)
+        measure = partial(
+            held_out_success,
+            loaded=loaded,
+            sandbox=sandbox,
+            config=settings.held_out,
+            environment=settings.environment,
+            engine=settings.engine,
+            runtime=settings.runtime,
+            name=settings.model.name,
+            seed=settings.seed,
+        )
         taught, shown = material(pools, texts, tokenizer, settings)
         took = teach(model, taught, tokenizer, settings, under_way / "checkpoint.safetensors", logger)
         if took.resumed_at:
@@ -140,12 +159,16 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
         if logger:
             logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
             logger.params({"seed": settings.seed, "model_parameters": model.num_parameters(), "lessons": len(taught)})
-            logger.metrics({k: v for name, found in measured.items() for k, v in found.metrics(f"held_out_{name}").items()})
+            logger.metrics(
+                {k: v for name, found in measured.items() for k, v in found.metrics(f"held_out_{name}").items()}
+            )
             for path in sorted(folder.iterdir()):  # `start=RUN` finds it there, and bundles can leave it out
                 logger.artifact(path, "model")
     shutil.rmtree(under_way, ignore_errors=True)
-    print(f"{folder}: {model.num_parameters():,} parameters, {took.steps} steps, {took.tokens:,} tokens in {took.seconds:.0f} s "
-          f"({took.tokens_per_second:,.0f} tokens/s)")
+    print(
+        f"{folder}: {model.num_parameters():,} parameters, {took.steps} steps, {took.tokens:,} tokens in {took.seconds:.0f} s "
+        f"({took.tokens_per_second:,.0f} tokens/s)"
+    )
     return folder
 
 
@@ -164,7 +187,10 @@ def config_hash(config: DictConfig, pools: Sequence[TrajectorySet], tasks: str) 
         plain.pop(key)
     plain["environment"] = hashed(plain["environment"])
     plain["engine"] = {key: plain["engine"][key] for key in ("dtype", "capacity")}  # the rest is how it is laid out
-    plain["model"] = [plain["model"]["name"], folder_identity(Path(plain["model"]["pretrained"]))]  # attempts are drawn by its name
+    plain["model"] = [
+        plain["model"]["name"],
+        folder_identity(Path(plain["model"]["pretrained"])),
+    ]  # attempts are drawn by its name
     plain["demonstrations"]["paths"] = [pool.fingerprint for pool in pools]
     plain["repairs"]["corpus"] = file_fingerprint(Path(plain["repairs"]["corpus"])) if plain["repairs"]["each"] else ""
     semantics = {"training": SEMANTICS, "lessons": LESSONS, "repairs": REPAIRS if plain["repairs"]["each"] else 0}
@@ -224,11 +250,14 @@ def corpus_repairs(settings: TrainPolicyConfig) -> list[str]:
         with progress("repairs", len(codes), "functions", settings.runtime.progress) as advance:
             return drawn_repairs(codes, held_out, each, seed, settings.workers, advance)
 
-    return kept_repairs(runs_folder() / "cache", fingerprint([file_fingerprint(corpus), sorted(held_out), each, seed, python]), draw)
+    return kept_repairs(
+        runs_folder() / "cache", fingerprint([file_fingerprint(corpus), sorted(held_out), each, seed, python]), draw
+    )
 
 
-def material(pools: Sequence[TrajectorySet], texts: Sequence[str], tokenizer: "Tokenizer",
-             settings: TrainPolicyConfig) -> tuple[list[Lesson], dict[str, Any]]:
+def material(
+    pools: Sequence[TrajectorySet], texts: Sequence[str], tokenizer: "Tokenizer", settings: TrainPolicyConfig
+) -> tuple[list[Lesson], dict[str, Any]]:
     """What is taught, and what the record says of it: how much of what was left out, and which clusters were shown."""
     from rmlab.policies.language_prompt import PolicyPrompt
 
@@ -237,15 +266,26 @@ def material(pools: Sequence[TrajectorySet], texts: Sequence[str], tokenizer: "T
     chosen, counts = attempts_to_learn_from(pools, config, environment, tasks, settings.seed)
     found = lessons(chosen, prompt, config.capacity, environment.max_turns, environment.edits)
     repaired = repair_lessons(texts, prompt, config.capacity)
-    counts |= {"lessons": len(found.lessons), "actions": found.actions, "left_out": found.left_out, "repairs": len(repaired),
-               "repairs_too_long": len(texts) - len(repaired)}
+    counts |= {
+        "lessons": len(found.lessons),
+        "actions": found.actions,
+        "left_out": found.left_out,
+        "repairs": len(repaired),
+        "repairs_too_long": len(texts) - len(repaired),
+    }
     print(f"demonstrations: {json.dumps(counts)}")
     shown = {"counts": counts, "shown_clusters": sorted({t.cluster for t in chosen})}
     return [*list(found.lessons) * config.repeat, *repaired], shown
 
 
-def teach(model: Any, taught: Sequence[Lesson], tokenizer: "Tokenizer", settings: TrainPolicyConfig, checkpoint: Path,
-          logger: "RunLogger | None") -> "Imitated":
+def teach(
+    model: Any,
+    taught: Sequence[Lesson],
+    tokenizer: "Tokenizer",
+    settings: TrainPolicyConfig,
+    checkpoint: Path,
+    logger: "RunLogger | None",
+) -> "Imitated":
     """Imitation, from a checkpoint where there is one; the model stays on the CPU in the end."""
     from rmlab.training.policy import imitate
 
@@ -254,29 +294,67 @@ def teach(model: Any, taught: Sequence[Lesson], tokenizer: "Tokenizer", settings
             logger.metrics({"train/loss": loss, "train/learning_rate": rate, "train/tokens_per_second": speed}, step)
 
     runtime = replace(settings.runtime, compiled=settings.compiled or settings.runtime.compiled)
-    return imitate(model, taught, tokenizer.pad_id, optimizer=settings.optimizer, training=settings.training, runtime=runtime,
-                   seed=settings.seed, snapshots=settings.snapshots, checkpoint=checkpoint, log=log)
+    return imitate(
+        model,
+        taught,
+        tokenizer.pad_id,
+        optimizer=settings.optimizer,
+        training=settings.training,
+        runtime=runtime,
+        seed=settings.seed,
+        snapshots=settings.snapshots,
+        checkpoint=checkpoint,
+        log=log,
+    )
 
 
-def keep(folder: Path, model: Any, tokenizer: "Tokenizer", record: dict[str, Any], measured: dict[str, Success], took: "Imitated") -> None:
+def keep(
+    folder: Path,
+    model: Any,
+    tokenizer: "Tokenizer",
+    record: dict[str, Any],
+    measured: dict[str, Success],
+    took: "Imitated",
+) -> None:
     """Writes the model folder with what was measured of it and how its loss went."""
     held_out = {name: asdict(found) for name, found in measured.items()}
-    save_policy(folder, model, tokenizer, record | {"held_out": held_out}, {"log.json": json.dumps(took.history) + "\n"}, MODEL)
+    save_policy(
+        folder, model, tokenizer, record | {"held_out": held_out}, {"log.json": json.dumps(took.history) + "\n"}, MODEL
+    )
 
 
-def _record(pools: Sequence[TrajectorySet], took: "Imitated", model: Any, tokenizer: "Tokenizer",
-            loaded: LoadedTasks, settings: TrainPolicyConfig, command: str) -> dict[str, Any]:
+def _record(
+    pools: Sequence[TrajectorySet],
+    took: "Imitated",
+    model: Any,
+    tokenizer: "Tokenizer",
+    loaded: LoadedTasks,
+    settings: TrainPolicyConfig,
+    command: str,
+) -> dict[str, Any]:
     """Everything that names this policy: what it learned from, and what that took."""
     import torch
     import transformers
 
     return {
-        "command": command, "seed": settings.seed, "rmlab_version": rmlab.__version__, "base": settings.model.pretrained,
-        "demonstrations": [pool.fingerprint for pool in pools], "tasks_fingerprint": loaded.fingerprint,
-        "tokenizer_fingerprint": tokenizer.fingerprint, "parameters": model.num_parameters(),
-        "steps": took.steps, "tokens": took.tokens, "taught_tokens": took.taught_tokens, "seconds": round(took.seconds, 1),
-        "tokens_per_second": round(took.tokens_per_second), "torch": torch.__version__, "transformers": transformers.__version__,
-        "device": torch.cuda.get_device_name() if torch.cuda.is_available() and settings.runtime.device != "cpu" else "cpu",
+        "command": command,
+        "seed": settings.seed,
+        "rmlab_version": rmlab.__version__,
+        "base": settings.model.pretrained,
+        "demonstrations": [pool.fingerprint for pool in pools],
+        "tasks_fingerprint": loaded.fingerprint,
+        "tokenizer_fingerprint": tokenizer.fingerprint,
+        "parameters": model.num_parameters(),
+        "steps": took.steps,
+        "tokens": took.tokens,
+        "taught_tokens": took.taught_tokens,
+        "seconds": round(took.seconds, 1),
+        "tokens_per_second": round(took.tokens_per_second),
+        "torch": torch.__version__,
+        "transformers": transformers.__version__,
+        "device": torch.cuda.get_device_name()
+        if torch.cuda.is_available() and settings.runtime.device != "cpu"
+        else "cpu",
         **{name: asdict(getattr(settings, name)) for name in ("lora", "optimizer", "training", "environment")},
     }
 
@@ -288,10 +366,20 @@ def _start(settings: TrainPolicyConfig, pools: Sequence[TrajectorySet], who: str
 
     name = settings.tracking.name or f"{settings.model.name} s{settings.seed}"
     dataset = fingerprint_lines(pool.fingerprint for pool in pools)
-    logger = RunLogger.start(Store.open(settings.tracking.uri), settings.tracking.experiment or EXPERIMENT, name, kind=KIND,
-                             tags={"dataset": dataset, "config_hash": who, "device": device_name(resolve_device(settings.runtime.device))})
-    logger.dataset("demonstrations", dataset, "training", {"path": ", ".join(Path(p).name for p in settings.demonstrations.paths)},
-                   {"trajectories": sum(len(pool) for pool in pools)})
+    logger = RunLogger.start(
+        Store.open(settings.tracking.uri),
+        settings.tracking.experiment or EXPERIMENT,
+        name,
+        kind=KIND,
+        tags={"dataset": dataset, "config_hash": who, "device": device_name(resolve_device(settings.runtime.device))},
+    )
+    logger.dataset(
+        "demonstrations",
+        dataset,
+        "training",
+        {"path": ", ".join(Path(p).name for p in settings.demonstrations.paths)},
+        {"trajectories": sum(len(pool) for pool in pools)},
+    )
     return logger
 
 

@@ -45,8 +45,15 @@ if TYPE_CHECKING:
     from rmlab.verifiers.material import Material
     from rmlab.verifiers.verifier import Verifier
 
-PRELOAD = [*HEAVY, "rmlab.verifiers.run_record", "rmlab.verifiers.objective", "rmlab.pages.browse_page", "rmlab.training.supervised",
-           "rmlab.training.device", "rmlab.models.scratch"]
+PRELOAD = [
+    *HEAVY,
+    "rmlab.verifiers.run_record",
+    "rmlab.verifiers.objective",
+    "rmlab.pages.browse_page",
+    "rmlab.training.supervised",
+    "rmlab.training.device",
+    "rmlab.models.scratch",
+]
 SHARED = {"data.path": "rmlab.verifiers.proven:hold"}
 POINTS = 200  # of each training series, however many steps there are
 
@@ -82,7 +89,9 @@ def main(overrides: Sequence[str], force: bool = False) -> str:
 def identity(config: DictConfig) -> Identity:
     """Both hashes of a run, from its configuration and the content of its inputs."""
     if not config.data.path:
-        raise UsageError("data.path has to be given: `rmlab import` reads trajectories of others, `rmlab trajectories split` parts them")
+        raise UsageError(
+            "data.path has to be given: `rmlab import` reads trajectories of others, `rmlab trajectories split` parts them"
+        )
     index = read_index(config.data.path)
     if config.model.pretrained:
         tokenizer = folder_identity(Path(config.model.pretrained))
@@ -90,10 +99,17 @@ def identity(config: DictConfig) -> Identity:
         lessons = index.part(lesson_part({row.split for row in index.rows}))
         tokenizer = tokenizer_identity(config.model.tokenizer, lessons, tokenizers.SEMANTICS)
     pool = index.fingerprint
-    if config.data.hidden_tests is not None:  # other labels: they follow from the pool, the tests and how they are taken
+    if (
+        config.data.hidden_tests is not None
+    ):  # other labels: they follow from the pool, the tests and how they are taken
         pool = fingerprint([pool, _file_identity(Path(config.data.tasks)), weak_tests.SEMANTICS])
-    return identify(config, pool=pool, tokenizer=tokenizer, semantics=SEMANTICS | {"select": choice.SEMANTICS},
-                    factors=find_factors(config.tracking.factors))
+    return identify(
+        config,
+        pool=pool,
+        tokenizer=tokenizer,
+        semantics=SEMANTICS | {"select": choice.SEMANTICS},
+        factors=find_factors(config.tracking.factors),
+    )
 
 
 def prepare(configs: Sequence[DictConfig]) -> None:
@@ -105,7 +121,9 @@ def prepare(configs: Sequence[DictConfig]) -> None:
     for config in configs:
         settings = _settings(config)
         resolve_device(settings.runtime.device)
-        key = fingerprint([settings.data.path, asdict(settings.model), asdict(settings.prompt), asdict(settings.evaluation)])
+        key = fingerprint(
+            [settings.data.path, asdict(settings.model), asdict(settings.prompt), asdict(settings.evaluation)]
+        )
         if key not in made:
             made[key] = ready = _material(settings)
             baseline_report(ready.judged, ready.fitted, replicates=settings.evaluation.replicates)
@@ -131,19 +149,38 @@ def run(config: DictConfig) -> str:
     cell = runs_folder() / "cells" / who.config_hash
     experiment = settings.tracking.experiment or settings.tracking.sweep or "verifiers"
     name = settings.tracking.name or f"scale={settings.data.scale} s{settings.seed}"
-    tags = {**sweep_tags(settings.tracking), "config_hash": who.config_hash, "control_hash": who.control_hash,
-            "device": device_name(str(device.device.type))}
-    with RunLogger.start(Store.open(settings.tracking.uri), experiment, name, kind="verifier", tags=tags, once=True,
-                         replaces=settings.tracking.replaces) as logger:
+    tags = {
+        **sweep_tags(settings.tracking),
+        "config_hash": who.config_hash,
+        "control_hash": who.control_hash,
+        "device": device_name(str(device.device.type)),
+    }
+    with RunLogger.start(
+        Store.open(settings.tracking.uri),
+        experiment,
+        name,
+        kind="verifier",
+        tags=tags,
+        once=True,
+        replaces=settings.tracking.replaces,
+    ) as logger:
         logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
         ready = _labelled(_material(settings), settings)
         chosen = choose(ready, settings)
         verifier, took = fit(ready, chosen, settings, device, cell, logger)
-        results = judge(verifier, ready, chosen.record()["resolved"] / settings.data.scale, settings.evaluation,
-                        autocast=device.autocast, show=settings.runtime.progress)
+        results = judge(
+            verifier,
+            ready,
+            chosen.record()["resolved"] / settings.data.scale,
+            settings.evaluation,
+            autocast=device.autocast,
+            show=settings.runtime.progress,
+        )
         log_results(logger, verifier, results)
         logger.tags({NOTE: run_note(name, results.report, results.baselines, origin_tags()["mlflow.source.name"])})
-        logger.text("browse.html", browse_page(name, join(results.evaluation, [e.trajectory for e in ready.evaluation])))
+        logger.text(
+            "browse.html", browse_page(name, join(results.evaluation, [e.trajectory for e in ready.evaluation]))
+        )
     shutil.rmtree(cell, ignore_errors=True)
     print(summary(name, logger.run_id, took, results))
     return logger.run_id
@@ -152,14 +189,26 @@ def run(config: DictConfig) -> str:
 def choose(ready: "Material", settings: VerifierRun) -> Selection[Trajectory]:
     """The training set: filtered by length first, then chosen. Raises DataError where the total cannot be filled."""
     if (room := settings.data.room) and room > settings.prompt.max_tokens:
-        raise UsageError(f"data.fits={room} is longer than the context, prompt.max_tokens={settings.prompt.max_tokens}: what is trained "
-                         "on has to be read whole. Lower it, or set it to null.")
-    fits = {e.trajectory.trajectory_id for e in ready.verifier if e.ids is not None and (room is None or e.n_tokens < room)}
-    return select((e.trajectory for e in ready.verifier), settings.data, settings.seed, lambda t: t.trajectory_id in fits)
+        raise UsageError(
+            f"data.fits={room} is longer than the context, prompt.max_tokens={settings.prompt.max_tokens}: what is trained "
+            "on has to be read whole. Lower it, or set it to null."
+        )
+    fits = {
+        e.trajectory.trajectory_id for e in ready.verifier if e.ids is not None and (room is None or e.n_tokens < room)
+    }
+    return select(
+        (e.trajectory for e in ready.verifier), settings.data, settings.seed, lambda t: t.trajectory_id in fits
+    )
 
 
-def fit(ready: "Material", chosen: Selection[Trajectory], settings: VerifierRun, device: Any, cell: Path,
-        logger: "RunLogger") -> "tuple[Verifier, Trained]":
+def fit(
+    ready: "Material",
+    chosen: Selection[Trajectory],
+    settings: VerifierRun,
+    device: Any,
+    cell: Path,
+    logger: "RunLogger",
+) -> "tuple[Verifier, Trained]":
     """Trains a verifier on the chosen set; its checkpoint lies in the folder `cell` while it is under way."""
     from rmlab.training.batching import total_steps
     from rmlab.training.supervised import train
@@ -185,9 +234,21 @@ def fit(ready: "Material", chosen: Selection[Trajectory], settings: VerifierRun,
         if step % every == 0 or step == 1:
             logger.metrics(routers, step)
 
-    took = train(model, learned.items, ready.tokenizer.pad_id, device, optimizer=settings.optimizer, training=learned.training,
-                 runtime=settings.runtime, seed=settings.seed, checkpoint=cell / "checkpoint.safetensors", log=log, watch=watch,
-                 loss=learned.loss, title=settings.tracking.name or "training")
+    took = train(
+        model,
+        learned.items,
+        ready.tokenizer.pad_id,
+        device,
+        optimizer=settings.optimizer,
+        training=learned.training,
+        runtime=settings.runtime,
+        seed=settings.seed,
+        checkpoint=cell / "checkpoint.safetensors",
+        log=log,
+        watch=watch,
+        loss=learned.loss,
+        title=settings.tracking.name or "training",
+    )
     logger.metrics({"train/steps": took.steps, "train/tokens": took.tokens, "train/seconds": took.seconds})
     return Verifier(model, ready.tokenizer, settings.prompt, answer, settings.training.dtype), took
 
@@ -210,19 +271,34 @@ def _first_weights(settings: VerifierRun, vocabulary: int, scalar: bool) -> Any:
     return ScalarModel(model, settings.seed) if scalar else model
 
 
-def _log_inputs(logger: "RunLogger", ready: "Material", chosen: Selection[Trajectory], settings: VerifierRun, model: Any,
-                objective: dict[str, Any]) -> None:
+def _log_inputs(
+    logger: "RunLogger",
+    ready: "Material",
+    chosen: Selection[Trajectory],
+    settings: VerifierRun,
+    model: Any,
+    objective: dict[str, Any],
+) -> None:
     """What the run reads, and the few parameters that runs are compared by."""
     from rmlab.verifiers.run_record import log_inputs, model_parameters
 
     record = chosen.record()
     weak = ready.weak.record() if ready.weak else None
-    log_inputs(logger, ready, chosen.chosen, {**record, "objective": objective, "weak_tests": weak}, Path(settings.data.path))
-    logger.params({
-        "seed": settings.seed, "data_scale": settings.data.scale, "resolved_share": round(record["resolved"] / record["taken"], 4),
-        "learning_rate": settings.optimizer.learning_rate, "epochs": settings.training.epochs, "match": settings.training.match.value,
-        "objective": settings.objective.kind.value, **model_parameters(model),
-    })
+    log_inputs(
+        logger, ready, chosen.chosen, {**record, "objective": objective, "weak_tests": weak}, Path(settings.data.path)
+    )
+    logger.params(
+        {
+            "seed": settings.seed,
+            "data_scale": settings.data.scale,
+            "resolved_share": round(record["resolved"] / record["taken"], 4),
+            "learning_rate": settings.optimizer.learning_rate,
+            "epochs": settings.training.epochs,
+            "match": settings.training.match.value,
+            "objective": settings.objective.kind.value,
+            **model_parameters(model),
+        }
+    )
     if weak:
         logger.metrics({f"labels/{name}": value for name, value in weak.items()})
 
@@ -232,8 +308,14 @@ def _material(settings: VerifierRun) -> "Material":
     from rmlab.verifiers.material import read_material
 
     check_context(settings.model, settings.prompt)
-    return read_material(Path(settings.data.path), settings.model, settings.prompt, settings.evaluation, runs_folder() / "cache",
-                         settings.runtime.progress)
+    return read_material(
+        Path(settings.data.path),
+        settings.model,
+        settings.prompt,
+        settings.evaluation,
+        runs_folder() / "cache",
+        settings.runtime.progress,
+    )
 
 
 def _labelled(ready: "Material", settings: VerifierRun) -> "Material":
@@ -250,7 +332,9 @@ def _settings(config: DictConfig) -> VerifierRun:
 
 def _file_identity(path: Path) -> str:
     if not path.is_file():
-        raise DataError(f"data.tasks={path}: there is no such file. Name the tasks file that the trajectories were collected from.")
+        raise DataError(
+            f"data.tasks={path}: there is no such file. Name the tasks file that the trajectories were collected from."
+        )
     return file_fingerprint(path)
 
 

@@ -15,7 +15,9 @@ from rmlab.trajectories.store import iterate_trajectories, read_count
 BUDGETS = (8 * 1024, 32 * 1024, 128 * 1024, 256 * 1024)
 
 
-def main(path: Path, tokenizer_name: str = "starter", budgets: Sequence[int] = (), as_json: bool = False) -> dict[str, Any]:
+def main(
+    path: Path, tokenizer_name: str = "starter", budgets: Sequence[int] = (), as_json: bool = False
+) -> dict[str, Any]:
     """One pass over the file; prints and returns the object. Raises DataError and UsageError."""
     import numpy as np
 
@@ -30,7 +32,9 @@ def main(path: Path, tokenizer_name: str = "starter", budgets: Sequence[int] = (
     tokenizer, name = _tokenizer(tokenizer_name)
 
     def count(text: str) -> int:
-        return len(tokenizer.hf.backend_tokenizer.encode(escape(text, tokenizer.reserved), add_special_tokens=False).ids)
+        return len(
+            tokenizer.hf.backend_tokenizer.encode(escape(text, tokenizer.reserved), add_special_tokens=False).ids
+        )
 
     groups: dict[str, list[int]] = defaultdict(list)
     fits: dict[int, Counter[str]] = {budget: Counter() for budget in budgets}
@@ -87,7 +91,12 @@ def _group(trajectory: Trajectory) -> str:
 def _quantiles(tokens: Any) -> dict[str, float]:
     import numpy as np
 
-    return {"n": len(tokens), "median": float(np.median(tokens)), "p90": float(np.quantile(tokens, 0.9)), "max": float(tokens.max())}
+    return {
+        "n": len(tokens),
+        "median": float(np.median(tokens)),
+        "p90": float(np.quantile(tokens, 0.9)),
+        "max": float(tokens.max()),
+    }
 
 
 def _tokenizer(name: str) -> tuple[Any, str]:
@@ -122,5 +131,7 @@ def _lines(result: dict[str, Any], labels: Sequence[str]) -> list[str]:
     shown.append("fit rate as it is / with observations cut in the middle (share of characters not read)")
     for budget, row in result["budgets"].items():
         cells = [f"{row['fit_rate'][c]:.1%} / {row['fit_rate_with_observations_cut'][c]:.1%}" for c in columns]
-        shown.append(f"{int(budget):>12,}" + "".join(f"{cell:>24}" for cell in cells) + f"   ({row['characters_not_read']:.1%})")
+        shown.append(
+            f"{int(budget):>12,}" + "".join(f"{cell:>24}" for cell in cells) + f"   ({row['characters_not_read']:.1%})"
+        )
     return shown

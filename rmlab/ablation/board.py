@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-CellState = Literal["waiting", "running", "elsewhere", "finished", "reused", "paused", "failed", "failed before", "pruned"]
+CellState = Literal[
+    "waiting", "running", "elsewhere", "finished", "reused", "paused", "failed", "failed before", "pruned"
+]
 EVERY_SECONDS = 30.0
 LONGEST_TABLE = 24
 
@@ -47,7 +49,9 @@ class Board:
             self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
         if self._live:
             self._live.stop()
 
@@ -82,22 +86,37 @@ class Board:
             self._last = time.monotonic()
             for line in self.lines.values():
                 if line.state == "running":
-                    self.say(f"    {line.name}: {time.monotonic() - line.began:.0f} s; {', '.join(filter(None, _columns(line)))}")
+                    self.say(
+                        f"    {line.name}: {time.monotonic() - line.began:.0f} s; {', '.join(filter(None, _columns(line)))}"
+                    )
 
     def _table(self) -> "RenderableType":
         from rich.table import Table
 
         states = [line.state for line in self.lines.values()]
         done, left = sum(s in ("finished", "reused") for s in states), sum(s == "waiting" for s in states)
-        table = Table(title=f"{self.title}: {done} of {len(states)} cells finished, {left} waiting", title_justify="left")
+        table = Table(
+            title=f"{self.title}: {done} of {len(states)} cells finished, {left} waiting", title_justify="left"
+        )
         table.add_column("cell")
         for name in ("state", "step", "rate", "left", ""):
             table.add_column(name, justify="right" if name in ("rate", "left") else "left")
         shown = list(self.lines.values())
         if len(shown) > LONGEST_TABLE:  # what moves, what went wrong, and the last that ended
-            shown = [x for x in shown if x.state in ("running", "elsewhere", "failed")] + [x for x in shown if x.state == "finished"][-5:]
-        colour = {"running": "cyan", "elsewhere": "blue", "finished": "green", "reused": "green", "failed": "red",
-                  "failed before": "red", "pruned": "yellow", "paused": "yellow", "waiting": "dim"}
+            shown = [x for x in shown if x.state in ("running", "elsewhere", "failed")] + [
+                x for x in shown if x.state == "finished"
+            ][-5:]
+        colour = {
+            "running": "cyan",
+            "elsewhere": "blue",
+            "finished": "green",
+            "reused": "green",
+            "failed": "red",
+            "failed before": "red",
+            "pruned": "yellow",
+            "paused": "yellow",
+            "waiting": "dim",
+        }
         for line in shown:
             state = f"{line.state} {line.seconds:.0f} s" if line.seconds is not None else line.state
             table.add_row(line.name, f"[{colour[line.state]}]{state}[/]", *_columns(line))

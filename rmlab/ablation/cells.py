@@ -89,7 +89,9 @@ def _canonical(config: Mapping[str, Any]) -> dict[str, Any]:
     training, data = plain.get("training"), plain.get("data")
     if not isinstance(training, dict) or not isinstance(data, dict) or "reference_scale" not in training:
         return plain
-    given = TrainingConfig(epochs=training.get("epochs", 1), match=Match(training["match"]), reference_scale=training["reference_scale"])
+    given = TrainingConfig(
+        epochs=training.get("epochs", 1), match=Match(training["match"]), reference_scale=training["reference_scale"]
+    )
     one = canonical(given, data["scale"])
     training |= {"match": one.match.value, "reference_scale": one.reference_scale or None}
     return plain

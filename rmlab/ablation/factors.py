@@ -37,27 +37,78 @@ FACTORS = {
     factor.name: factor
     for factor in (
         Factor("data_scale", ("data.scale",), ("data.scale={level}",), "training examples"),
-        Factor("match", ("training.match",), ("training.match={level}",), "what stays equal when the amount of data varies"),
-        Factor("label_ratio", ("data.label_ratio",), ("data.label_ratio={level}",), "resolved:unresolved at a fixed total"),
+        Factor(
+            "match", ("training.match",), ("training.match={level}",), "what stays equal when the amount of data varies"
+        ),
+        Factor(
+            "label_ratio", ("data.label_ratio",), ("data.label_ratio={level}",), "resolved:unresolved at a fixed total"
+        ),
         Factor("policy_mixture", ("data.policies",), (), "whose attempts a verifier learns from"),
         Factor("source_composition", ("data.sources",), (), "the families of tasks that a verifier learns from"),
-        Factor("architecture", ("model",), ("model={level}",), "shape, experts and first weights of the model", owns_tokenizer=True),
-        Factor("context_length", ("prompt.max_tokens", "data.refilter"), ("prompt.max_tokens={level}",), "tokens that a verifier reads"),
-        Factor("over_length", ("prompt.over_length",), ("prompt.over_length={level}",), "what becomes of attempts that do not fit"),
+        Factor(
+            "architecture",
+            ("model",),
+            ("model={level}",),
+            "shape, experts and first weights of the model",
+            owns_tokenizer=True,
+        ),
+        Factor(
+            "context_length",
+            ("prompt.max_tokens", "data.refilter"),
+            ("prompt.max_tokens={level}",),
+            "tokens that a verifier reads",
+        ),
+        Factor(
+            "over_length",
+            ("prompt.over_length",),
+            ("prompt.over_length={level}",),
+            "what becomes of attempts that do not fit",
+        ),
         Factor("objective", ("objective",), ("objective={level}",), "what a verifier learns to say, and from what"),
-        Factor("label_noise", ("data.hidden_tests",), ("data.hidden_tests={level}",), "hidden tests that label the training set",
-               owns_pool=True),
-        Factor("turn_visibility", ("prompt.shows",), ("prompt.shows={level}",), "how much of an attempt a verifier reads"),
-        Factor("learning_rate", ("optimizer.learning_rate",), ("optimizer.learning_rate={level}",), "peak of the learning rate"),
+        Factor(
+            "label_noise",
+            ("data.hidden_tests",),
+            ("data.hidden_tests={level}",),
+            "hidden tests that label the training set",
+            owns_pool=True,
+        ),
+        Factor(
+            "turn_visibility", ("prompt.shows",), ("prompt.shows={level}",), "how much of an attempt a verifier reads"
+        ),
+        Factor(
+            "learning_rate",
+            ("optimizer.learning_rate",),
+            ("optimizer.learning_rate={level}",),
+            "peak of the learning rate",
+        ),
         Factor("batch_size", ("training.batch_size",), ("training.batch_size={level}",), "examples an optimiser step"),
-        Factor("width", ("model.hidden_size", "model.intermediate_size", "model.heads", "model.kv_heads"), (), "width of the model"),
+        Factor(
+            "width",
+            ("model.hidden_size", "model.intermediate_size", "model.heads", "model.kv_heads"),
+            (),
+            "width of the model",
+        ),
         Factor("depth", ("model.layers",), ("model.layers={level}",), "layers of the model"),
-        Factor("label_smoothing", ("objective.smoothing",), ("objective.smoothing={level}",), "share of the target of the wrong answer"),
-        Factor("evidence", ("prompt.evidence",), ("prompt.evidence={level}",), "whether every attempt ends with its final value"),
+        Factor(
+            "label_smoothing",
+            ("objective.smoothing",),
+            ("objective.smoothing={level}",),
+            "share of the target of the wrong answer",
+        ),
+        Factor(
+            "evidence",
+            ("prompt.evidence",),
+            ("prompt.evidence={level}",),
+            "whether every attempt ends with its final value",
+        ),
         Factor("reward", ("reward",), ("reward={level}",), "what a policy is paid for"),
         Factor("verifier", ("verifier",), ("verifier={level}",), "which verifier pays a policy, or watches it"),
-        Factor("rl_evidence", ("environment.evidence",), ("environment.evidence={level}",),
-               "whether the environment shows a policy's final value to its verifier"),
+        Factor(
+            "rl_evidence",
+            ("environment.evidence",),
+            ("environment.evidence={level}",),
+            "whether the environment shows a policy's final value to its verifier",
+        ),
     )
 }
 

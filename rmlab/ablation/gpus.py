@@ -24,7 +24,11 @@ def visible_gpus() -> list[str]:
     if program is None:
         return []
     answer = subprocess.run([program, "--query-gpu=uuid", "--format=csv,noheader"], capture_output=True, text=True)
-    return [line.strip() for line in answer.stdout.splitlines() if line.strip().startswith("GPU-")] if answer.returncode == 0 else []
+    return (
+        [line.strip() for line in answer.stdout.splitlines() if line.strip().startswith("GPU-")]
+        if answer.returncode == 0
+        else []
+    )
 
 
 class Gpus:
@@ -54,7 +58,9 @@ class Gpus:
 
     def _lock(self, name: str, place: int) -> list[IO[str]] | None:
         """The open locks of a place on a GPU, None where others hold them."""
-        wanted = [(name, fcntl.LOCK_EX)] if self.cells == 1 else [(name, fcntl.LOCK_SH), (f"{name}-{place}", fcntl.LOCK_EX)]
+        wanted = (
+            [(name, fcntl.LOCK_EX)] if self.cells == 1 else [(name, fcntl.LOCK_SH), (f"{name}-{place}", fcntl.LOCK_EX)]
+        )
         files: list[IO[str]] = []
         for lock, kind in wanted:
             files.append(self._open(lock))
@@ -72,4 +78,6 @@ class Gpus:
             self.folder.mkdir(parents=True, exist_ok=True)
             return path.open("a+")
         except OSError as error:
-            raise RmlabError(f"{path} cannot be written: {error.strerror or error}. Mend its rights or set RMLAB_RUNS.") from error
+            raise RmlabError(
+                f"{path} cannot be written: {error.strerror or error}. Mend its rights or set RMLAB_RUNS."
+            ) from error

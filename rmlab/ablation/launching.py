@@ -120,8 +120,10 @@ def call(job: Job) -> Any:
     if job.planned is not None:
         now = program.identity(configs[0]).config_hash
         if now != job.planned:
-            raise RmlabError(f"{job.name} is now another run ({now}) than when the sweep was planned ({job.planned}): "
-                             "code or data changed since. Give the command again; finished cells of this state stay finished.")
+            raise RmlabError(
+                f"{job.name} is now another run ({now}) than when the sweep was planned ({job.planned}): "
+                "code or data changed since. Give the command again; finished cells of this state stay finished."
+            )
     return function(configs) if job.many else function(*configs)
 
 

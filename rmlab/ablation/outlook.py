@@ -33,8 +33,12 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
     spec = cells[0].sweep
     known = cell_runs(store)
     watch = Watch()
-    lines = [spec.question, f"factor {spec.factor}, baseline {spec.baseline}, preset {spec.preset}, "
-             f"control {cells[0].identity.control_hash}", ""]
+    lines = [
+        spec.question,
+        f"factor {spec.factor}, baseline {spec.baseline}, preset {spec.preset}, "
+        f"control {cells[0].identity.control_hash}",
+        "",
+    ]
     first: dict[str, str] = {}
     states: Counter[str] = Counter()
     for cell in cells:
@@ -77,12 +81,18 @@ def explanation(cells: Sequence[Cell]) -> str:
     """What all cells share, and as diffs of what is hashed: in what another level, arm and seed differ from the first cell."""
     spec, first = cells[0].sweep, cells[0]
     owned = "; ".join(f"{factor.name} owns {', '.join(factor.owns)}" for factor in spec.factors)
-    lines = [f"{spec.name}, preset {spec.preset}: {len(cells)} cells, {len({c.identity.config_hash for c in cells})} runs",
-             f"control {first.identity.control_hash}, the same in every cell: everything but the seed and what the factors own ({owned})"]
+    lines = [
+        f"{spec.name}, preset {spec.preset}: {len(cells)} cells, {len({c.identity.config_hash for c in cells})} runs",
+        f"control {first.identity.control_hash}, the same in every cell: everything but the seed and what the factors own ({owned})",
+    ]
     others = {
-        "level": next((c for c in cells if c.level != first.level and c.arm == first.arm and c.seed == first.seed), None),
+        "level": next(
+            (c for c in cells if c.level != first.level and c.arm == first.arm and c.seed == first.seed), None
+        ),
         "arm": next((c for c in cells if c.arm != first.arm and c.level == first.level and c.seed == first.seed), None),
-        "seed": next((c for c in cells if c.seed != first.seed and c.level == first.level and c.arm == first.arm), None),
+        "seed": next(
+            (c for c in cells if c.seed != first.seed and c.level == first.level and c.arm == first.arm), None
+        ),
     }
     for what, other in others.items():
         if other is not None:
@@ -93,6 +103,9 @@ def explanation(cells: Sequence[Cell]) -> str:
 def _diff(one: Cell, other: Cell) -> list[str]:
     if one.identity.config_hash == other.identity.config_hash:
         return [f"{other.name} is the same run as {one.name}: {one.identity.config_hash}"]
-    before, after = (json.dumps(dict(c.identity.parts), indent=2, sort_keys=True, ensure_ascii=False).splitlines() for c in (one, other))
+    before, after = (
+        json.dumps(dict(c.identity.parts), indent=2, sort_keys=True, ensure_ascii=False).splitlines()
+        for c in (one, other)
+    )
     heads = [f"{cell.name} ({cell.identity.config_hash})" for cell in (one, other)]
     return list(difflib.unified_diff(before, after, heads[0], heads[1], lineterm=""))

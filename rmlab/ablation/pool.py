@@ -51,14 +51,17 @@ class PoolIndex:
     def _of(self, part: Part | None) -> str:
         rows = (row for row in self.rows if part in (None, row.split))
         return fingerprint_lines(
-            sorted("\t".join([r.trajectory_id, str(r.resolved), str(r.split), r.cluster, r.source]) for r in rows))
+            sorted("\t".join([r.trajectory_id, str(r.resolved), str(r.split), r.cluster, r.source]) for r in rows)
+        )
 
 
 def read_index(path: Path | str) -> PoolIndex:
     """Reads the index of a trajectory file, once a process while the file stays as it is. Raises DataError with file and reason."""
     path = Path(path)
     if not path.is_file():
-        raise DataError(f"{path}: there is no such file. `rmlab collect` or `rmlab trajectories split` writes one; data.path names it.")
+        raise DataError(
+            f"{path}: there is no such file. `rmlab collect` or `rmlab trajectories split` writes one; data.path names it."
+        )
     state = path.stat()
     return _read_index(path.resolve(), (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino))
 

@@ -37,12 +37,18 @@ class RayLauncher:
         joined = not ray.is_initialized()
         if joined:
             try:
-                ray.init(address=self.address, log_to_driver=False, include_dashboard=False if self.address is None else None)
+                ray.init(
+                    address=self.address, log_to_driver=False, include_dashboard=False if self.address is None else None
+                )
             except ConnectionError as error:
-                raise RmlabError(f"hydra/launcher=ray: no cluster at {self.address} ({str(error).splitlines()[0]}). "
-                                 "Start one (ray start --head), or hydra.launcher.address=null starts one here.") from error
+                raise RmlabError(
+                    f"hydra/launcher=ray: no cluster at {self.address} ({str(error).splitlines()[0]}). "
+                    "Start one (ray start --head), or hydra.launcher.address=null starts one here."
+                ) from error
         # max_calls=1: the process ends with its cell, so nothing of one cell (memory, threads, CUDA) is left for the next.
-        task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=0, max_calls=1, **self.more)(answer_into_log)
+        task = ray.remote(num_cpus=self.cpus, num_gpus=self.gpus, max_retries=0, max_calls=1, **self.more)(
+            answer_into_log
+        )
         running: dict[Any, tuple[Job, float]] = {}
         try:
             while running or supply.is_open():

@@ -50,7 +50,12 @@ class Outcome:
 
 
 def run_cells(
-    cells: Sequence[Cell], store: Store, launcher: Launcher, *, on_error: OnError = "stop", retry_failed: bool = False,
+    cells: Sequence[Cell],
+    store: Store,
+    launcher: Launcher,
+    *,
+    on_error: OnError = "stop",
+    retry_failed: bool = False,
     redo: Redo = lambda run: False,
 ) -> Outcome:
     """Runs what is missing and shows it.
@@ -64,7 +69,9 @@ def run_cells(
     if close_dead(store, [run for found in known.all.values() for run in found], watch):
         known = cell_runs(store)
     hashes = list(dict.fromkeys(cell.identity.config_hash for cell in cells))
-    replaces = {key: [run.run_id for run in known.all.get(key, []) if run.status == FINISHED and redo(run)] for key in hashes}
+    replaces = {
+        key: [run.run_id for run in known.all.get(key, []) if run.status == FINISHED and redo(run)] for key in hashes
+    }
     finished = [key for key in hashes if key in known.finished and not redo(known.finished[key])]
     skipped = [] if retry_failed else [key for key in hashes if key in known.failed]
     missing = [key for key in hashes if key not in finished and key not in skipped]
@@ -79,7 +86,9 @@ def run_cells(
             sweep.waiting.extend(sorted(missing, key=lambda key: _cost(sweep.of_hash[key][0]), reverse=True))
             preload = getattr(load_program(cells[0].sweep.program), "PRELOAD", HEAVY)
             prepare([sweep.of_hash[key][0] for key in sweep.waiting], board, preload)
-            with closing(launcher.run(sweep, preload)) as events:  # whoever is interrupted ends the cells before it says so
+            with closing(
+                launcher.run(sweep, preload)
+            ) as events:  # whoever is interrupted ends the cells before it says so
                 for event in events:
                     sweep.take(event)
         left = [c.name for key in missing if key not in sweep.settled for c in sweep.of_hash[key]]
@@ -89,10 +98,16 @@ def run_cells(
 def begin(cells: Sequence[Cell], store: Store | None, launcher: Launcher, redo: Redo = lambda run: False) -> None:
     """Starts the fork server where cells will be forked from it, so that it imports and reads while this process does the same."""
     known = cell_runs(store).finished
-    wanted = {cell.identity.config_hash for cell in cells if (run := known.get(cell.identity.config_hash)) is None or redo(run)}
+    wanted = {
+        cell.identity.config_hash
+        for cell in cells
+        if (run := known.get(cell.identity.config_hash)) is None or redo(run)
+    }
     if wanted and isinstance(launcher, LocalLauncher):
         program = load_program(cells[0].sweep.program)
-        reads = readings([cell.config for cell in cells if cell.identity.config_hash in wanted], getattr(program, "SHARED", {}))
+        reads = readings(
+            [cell.config for cell in cells if cell.identity.config_hash in wanted], getattr(program, "SHARED", {})
+        )
         start_fork_server(getattr(program, "PRELOAD", HEAVY), reads)
 
 
@@ -103,8 +118,15 @@ class SweepUnderWay:
     settled: finished, reused, paused or failed. before: runs that were there when the sweep began.
     """
 
-    def __init__(self, store: Store, cells: Sequence[Cell], board: Board, on_error: OnError, watch: Watch,
-                 replaces: dict[str, list[str]]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        cells: Sequence[Cell],
+        board: Board,
+        on_error: OnError,
+        watch: Watch,
+        replaces: dict[str, list[str]],
+    ) -> None:
         self.store, self.board, self.on_error, self.watch, self.replaces = store, board, on_error, watch, replaces
         self.of_hash: dict[str, list[Cell]] = defaultdict(list)
         for cell in cells:
@@ -157,13 +179,19 @@ class SweepUnderWay:
             self._wait_for(key)
         else:
             close_dead(self.store, runs_of(self.store, key), self.watch, error=event.error)
-            self._failed(key, event.error, f"{event.trace or event.error}\n    its output: {event.job.log}", event.seconds)
+            self._failed(
+                key, event.error, f"{event.trace or event.error}\n    its output: {event.job.log}", event.seconds
+            )
 
     def log_reuses(self, key: str, runs: Sequence[RunHead]) -> None:
         """Gives every cell of a finished hash a finished run of its own name in its own sweep. runs: all of that hash."""
         source = finished_run(runs)
         assert source is not None
-        there = {(r.tags.get("sweep"), r.tags.get("preset"), r.tags.get(CONTROL_HASH), r.name) for r in runs if r.status == FINISHED}
+        there = {
+            (r.tags.get("sweep"), r.tags.get("preset"), r.tags.get(CONTROL_HASH), r.name)
+            for r in runs
+            if r.status == FINISHED
+        }
         for cell in self.of_hash[key]:
             if (cell.sweep.name, cell.sweep.preset, cell.identity.control_hash, cell.name) not in there:
                 tags = {**sweep_tags(cell.config.tracking), CONTROL_HASH: cell.identity.control_hash}
@@ -251,12 +279,20 @@ def _cost(cell: Cell) -> float:
 
 def prepare(cells: Sequence[Cell], board: Board, preload: Sequence[str]) -> None:
     """Makes what all cells share, once, in a process of its own; the first that is wrong is raised before any cell starts."""
-    job = Job("prepare", cells[0].sweep.program, "prepare", tuple(plain(c.config) for c in cells),
-              log=runs_folder() / "logs" / f"prepare-{cells[0].sweep.name}-{cells[0].sweep.preset}.log", many=True)
+    job = Job(
+        "prepare",
+        cells[0].sweep.program,
+        "prepare",
+        tuple(plain(c.config) for c in cells),
+        log=runs_folder() / "logs" / f"prepare-{cells[0].sweep.name}-{cells[0].sweep.preset}.log",
+        many=True,
+    )
     board.say("preparing what the cells share ...")
     for event in LocalLauncher(1).run(Jobs([job]), preload):
         if event is not None and event.state == "failed":
             if event.trace:
                 board.say(event.trace)
-            kind = UsageError if event.exit_code == UsageError.exit_code else DataError if not event.trace else RmlabError
+            kind = (
+                UsageError if event.exit_code == UsageError.exit_code else DataError if not event.trace else RmlabError
+            )
             raise kind(event.error)

@@ -27,8 +27,14 @@ from rmlab.tracking.store import Store
 Settings = Mapping[str, Any]
 
 
-def run_search(templates: Sequence[Cell], overrides: Sequence[str], study: Study, store: Store, launcher: Launcher,
-               retry_failed: bool = False) -> None:
+def run_search(
+    templates: Sequence[Cell],
+    overrides: Sequence[str],
+    study: Study,
+    store: Store,
+    launcher: Launcher,
+    retry_failed: bool = False,
+) -> None:
     """Makes trials until their total is reached.
 
     templates: the cells of the settings that the search starts from, one a seed. overrides: the user's. study: where trials are
@@ -51,8 +57,16 @@ def run_search(templates: Sequence[Cell], overrides: Sequence[str], study: Study
 class _Search(SweepUnderWay):
     """A sweep whose cells come from a study."""
 
-    def __init__(self, store: Store, templates: Sequence[Cell], overrides: Sequence[str], board: Board, watch: Watch, study: Study,
-                 retry_failed: bool) -> None:
+    def __init__(
+        self,
+        store: Store,
+        templates: Sequence[Cell],
+        overrides: Sequence[str],
+        board: Board,
+        watch: Watch,
+        study: Study,
+        retry_failed: bool,
+    ) -> None:
         super().__init__(store, [], board, "continue", watch, {})
         self.templates, self.overrides, self.study, self.retry_failed = templates, overrides, study, retry_failed
         self.trials_of: dict[str, list[int]] = defaultdict(list)
@@ -64,7 +78,9 @@ class _Search(SweepUnderWay):
 
     def next(self) -> Job | None:
         """A cell of an open trial, else of a new one."""
-        while (job := super().next()) is None and not self.stopping and self.study.is_open() and self.study.wants_more():
+        while (
+            (job := super().next()) is None and not self.stopping and self.study.is_open() and self.study.wants_more()
+        ):
             self._ask()
         return job
 
@@ -153,7 +169,9 @@ class _Search(SweepUnderWay):
         for name in self.study.spec.objectives:
             metric, _, step = name.partition("@")
             of_seed = [dict(run.series(metric)).get(int(step)) if step else run.metrics.get(metric) for run in runs]
-            values.append(None if None in of_seed or not of_seed else sum(v for v in of_seed if v is not None) / len(of_seed))
+            values.append(
+                None if None in of_seed or not of_seed else sum(v for v in of_seed if v is not None) / len(of_seed)
+            )
         return values, [run.run_id for run in runs]
 
     def _prune(self, metric: str) -> None:
@@ -172,7 +190,9 @@ def trial_cell(template: Cell, settings: Settings, overrides: Sequence[str]) -> 
     if config is None:
         config = compose(sweep.program, [*sweep.overrides, *overrides, *sets])
         config.seed, config.tracking = template.seed, template.config.tracking
-    words = " ".join(f"{name}={f'{value:.3g}' if isinstance(value, float) else value}" for name, value in settings.items())
+    words = " ".join(
+        f"{name}={f'{value:.3g}' if isinstance(value, float) else value}" for name, value in settings.items()
+    )
     with open_dict(config):
         config.tracking.level, config.tracking.name = "", f"{words} s{template.seed}"
     identity = load_program(sweep.program).identity(config)

@@ -48,32 +48,51 @@ class SearchSpec:
             if goal not in GOALS:
                 raise UsageError(f"{path}, search: {metric}: {goal} must be minimize or maximize")
             if metric.startswith("eval/"):
-                raise UsageError(f"{path}, search: objective {metric} is of the evaluation part, which a search must not see. "
-                                 f"Take validation/{metric.removeprefix('eval/')}.")
+                raise UsageError(
+                    f"{path}, search: objective {metric} is of the evaluation part, which a search must not see. "
+                    f"Take validation/{metric.removeprefix('eval/')}."
+                )
         if self.pruning and len(self.objectives) > 1:
-            raise UsageError(f"{path}, search: pruning works with one objective only (Optuna has no other), and there are "
-                             f"{len(self.objectives)}. Take pruning out, or all objectives but one.")
+            raise UsageError(
+                f"{path}, search: pruning works with one objective only (Optuna has no other), and there are "
+                f"{len(self.objectives)}. Take pruning out, or all objectives but one."
+            )
         if self.pruning and not {"metric", "pruner"} <= self.pruning.keys() <= {"metric", "pruner", "goal"}:
-            raise UsageError(f"{path}, search: pruning has the keys metric, goal and pruner; {', '.join(self.pruning)} are given")
+            raise UsageError(
+                f"{path}, search: pruning has the keys metric, goal and pruner; {', '.join(self.pruning)} are given"
+            )
         for factor in find_factors(self.space):
             allowed = self.space[factor.name]
             choices = allowed.get("choices")
-            if not ((isinstance(choices, list) and choices and len(allowed) == 1) or {"low", "high"} <= allowed.keys() <= _RANGE):
-                raise UsageError(f"{path}, search: {factor.name}={allowed} must be {{low, high}} (with log or step) or {{choices}}")
+            if not (
+                (isinstance(choices, list) and choices and len(allowed) == 1)
+                or {"low", "high"} <= allowed.keys() <= _RANGE
+            ):
+                raise UsageError(
+                    f"{path}, search: {factor.name}={allowed} must be {{low, high}} (with log or step) or {{choices}}"
+                )
             if not factor.sets and (lost := [c for c in choices or ["a number"] if str(c) not in named]):
-                raise UsageError(f"{path}: choice {lost[0]} of {factor.name} has no meaning{near(str(lost[0]), named)}; "
-                                 f"`named` says what these are: {', '.join(named) or 'none'}")
+                raise UsageError(
+                    f"{path}: choice {lost[0]} of {factor.name} has no meaning{near(str(lost[0]), named)}; "
+                    f"`named` says what these are: {', '.join(named) or 'none'}"
+                )
 
 
 def read_search(raw: dict[str, Any], path: Path) -> SearchSpec:
     """Takes `search` out of a sweep file's mapping and fills in what a search does not have: factor, levels and baseline."""
     search = raw.pop("search")
     known = list(SearchSpec.__dataclass_fields__)
-    if not isinstance(search, dict) or not isinstance(search.get("space"), dict) or not isinstance(search.get("objectives"), dict):
+    if (
+        not isinstance(search, dict)
+        or not isinstance(search.get("space"), dict)
+        or not isinstance(search.get("objectives"), dict)
+    ):
         raise UsageError(f"{path}: search must have trials, objectives {{METRIC: GOAL}} and space {{FACTOR: RANGE}}")
     for key in search:
         if key not in known:
-            raise UsageError(f"{path}, search: there is no key {key!r}{near(str(key), known)}; the keys are {', '.join(known)}")
+            raise UsageError(
+                f"{path}, search: there is no key {key!r}{near(str(key), known)}; the keys are {', '.join(known)}"
+            )
     if not isinstance(search.get("trials"), int):
         raise UsageError(f"{path}, search: trials must be a whole number")
     for key in ("factor", "levels", "baseline"):

@@ -153,8 +153,11 @@ def select(
 
 def check_fill(pool: Iterable[Candidate], config: DataConfig, part: Part = "verifier") -> None:
     """The error of `select`, without drawing and before lengths are known: for a quick look ahead."""
-    had = Counter((RESOLVED if r.resolved else UNRESOLVED, r.policy, r.source)
-                  for r in pool if r.split == part and r.resolved is not None)
+    had = Counter(
+        (RESOLVED if r.resolved else UNRESOLVED, r.policy, r.source)
+        for r in pool
+        if r.split == part and r.resolved is not None
+    )
     plan = _plan(config, had)
     if config.scale > plan.capacity:
         raise DataError(_complaint(config, plan, had))
@@ -258,7 +261,9 @@ def _check_weights(key: str, asked: Mapping[str, float], there: list[str]) -> No
     """Raises UsageError for a name that the pool does not have and for weights that share nothing out."""
     unknown = [name for name in asked if name not in there]
     if unknown:
-        raise UsageError(f"{key} names {unknown[0]!r}, which the pool does not have; it has {', '.join(there) or 'nothing'}")
+        raise UsageError(
+            f"{key} names {unknown[0]!r}, which the pool does not have; it has {', '.join(there) or 'nothing'}"
+        )
     if any(not isfinite(w) or w < 0 for w in asked.values()) or (asked and not any(asked.values())):
         raise UsageError(f"{key}={dict(asked)}: weights are at least 0 and one of them is more")
 
@@ -281,7 +286,11 @@ def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int]) -> str:
         shares = config.sources if change == "data.sources" else config.policies
         mixture = " ".join(f"{name}:{weight:g}" for name, weight in shares.items())
         allows = f"the weights {mixture} at a {config.label_ratio} ratio allow {plan.capacity:,} in all"
-    wider = ", raise prompt.max_tokens (and data.fits), or read them in part (prompt.over_length=cut_observations)" if lost else ""
+    wider = (
+        ", raise prompt.max_tokens (and data.fits), or read them in part (prompt.over_length=cut_observations)"
+        if lost
+        else ""
+    )
     return (
         f"data.scale={config.scale} cannot be filled: {there} are there{beside}, {allows}. "
         f"Lower data.scale or change {change}{wider}."

@@ -48,5 +48,9 @@ def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig]
             return run_id
         if told != holder.run_id:
             told = holder.run_id
-            print(f"{holder.name} is at work in run {holder.run_id} by {holder_words(holder)}: waiting for it", file=sys.stderr, flush=True)
+            print(
+                f"{holder.name} is at work in run {holder.run_id} by {holder_words(holder)}: waiting for it",
+                file=sys.stderr,
+                flush=True,
+            )
         time.sleep(LOOK_SECONDS)

@@ -69,8 +69,16 @@ class SlurmLauncher:
         try:
             executor = submitit.AutoExecutor(folder=runs_folder() / "slurm", cluster=self.cluster)
         except RuntimeError as error:
-            raise RmlabError(f"hydra/launcher=slurm: {error}. Is this a login node? hydra.launcher.cluster=local tries it here.") from error
-        asked = {"timeout_min": self.minutes, "cpus_per_task": self.cpus, "mem_gb": self.memory_gb, "name": "rmlab", **self.more}
+            raise RmlabError(
+                f"hydra/launcher=slurm: {error}. Is this a login node? hydra.launcher.cluster=local tries it here."
+            ) from error
+        asked = {
+            "timeout_min": self.minutes,
+            "cpus_per_task": self.cpus,
+            "mem_gb": self.memory_gb,
+            "name": "rmlab",
+            **self.more,
+        }
         if self.gpus:
             asked["gpus_per_node"] = self.gpus
         if self.partition and self.cluster == "slurm":
@@ -91,5 +99,10 @@ def _heard(submitted: Any, job: Job, seconds: float) -> Event:
         return event(job, submitted.result(), seconds)
     except Exception as error:
         why = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        return Event(job, "failed", error=f"job {submitted.job_id} ended without an answer ({submitted.state}): "
-                                          f"{why}; its output: {submitted.paths.stderr}", seconds=seconds)
+        return Event(
+            job,
+            "failed",
+            error=f"job {submitted.job_id} ended without an answer ({submitted.state}): "
+            f"{why}; its output: {submitted.paths.stderr}",
+            seconds=seconds,
+        )

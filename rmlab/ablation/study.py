@@ -81,13 +81,18 @@ class Study:
         directions: list[Any] = list(spec.objectives.values())
         try:
             self._study = optuna.create_study(
-                study_name=name, storage=optuna.storages.RDBStorage(uri, engine_kwargs=patience), directions=directions,
+                study_name=name,
+                storage=optuna.storages.RDBStorage(uri, engine_kwargs=patience),
+                directions=directions,
                 pruner=_made(spec.pruning["pruner"], "pruning.pruner") if spec.pruning else optuna.pruners.NopPruner(),
-                load_if_exists=True)
+                load_if_exists=True,
+            )
             self._first = len(self._study.get_trials(deepcopy=False))
         except Exception as error:
-            raise RmlabError(f"the study {name} in {uri} cannot be opened: {str(error).splitlines()[0]} (A database holds the runs or "
-                             "studies, not both: name another under search.storage.)") from error
+            raise RmlabError(
+                f"the study {name} in {uri} cannot be opened: {str(error).splitlines()[0]} (A database holds the runs or "
+                "studies, not both: name another under search.storage.)"
+            ) from error
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
             self._study.set_metric_names(list(spec.objectives))  # what optuna-dashboard shows
@@ -107,7 +112,10 @@ class Study:
         for trial in self._study.get_trials(deepcopy=False):
             if trial.state == states.RUNNING and trial.number not in self._mine:
                 # Asked for, and not yet signed by whoever did: that takes two writes, so it may live as long as a lease.
-                tags = {LEASE: str(trial.user_attrs.get(LEASE, "0 unsigned")), BEAT: str(trial.user_attrs.get(BEAT, ""))}
+                tags = {
+                    LEASE: str(trial.user_attrs.get(LEASE, "0 unsigned")),
+                    BEAT: str(trial.user_attrs.get(BEAT, "")),
+                }
                 if self._watch.is_dead(RunHead(f"trial {trial.number}", "", "", tags, 0, None)):
                     self._fail(trial.number, "its search was cut off", lost=True)
                 else:
@@ -138,7 +146,7 @@ class Study:
         trial = self._study.ask(self._distributions)
         for name, value in lease_tags().items():
             trial.set_user_attr(name, value)
-        before = self._study.get_trials(deepcopy=False)[:trial.number]
+        before = self._study.get_trials(deepcopy=False)[: trial.number]
         if sum(self._counts(t) or t.state == self._optuna.trial.TrialState.RUNNING for t in before) >= self.spec.trials:
             self._fail(trial.number, "another search made the last trial", lost=True)
             self.look()
@@ -162,8 +170,11 @@ class Study:
     def tell(self, number: int, values: Sequence[float | None], runs: Sequence[str]) -> bool:
         """The values of a finished trial. One that is missing or not finite fails the trial, not the study; says whether it holds."""
         self._mine[number].set_user_attr(RUNS, list(runs))
-        wrong = [f"{name} is {value}" for name, value in zip(self.spec.objectives, values, strict=True)
-                 if value is None or not math.isfinite(value)]
+        wrong = [
+            f"{name} is {value}"
+            for name, value in zip(self.spec.objectives, values, strict=True)
+            if value is None or not math.isfinite(value)
+        ]
         if wrong:
             self._fail(number, "; ".join(wrong))
         else:
@@ -186,8 +197,18 @@ class Study:
         complete = self._optuna.trial.TrialState.COMPLETE
         trials = self._study.get_trials(deepcopy=False)
         best = {t.number for t in self._study.best_trials} if any(t.state == complete for t in trials) else set()
-        return [Tried(t.number, t.state.name.lower(), dict(t.params), tuple(t.values) if t.state == complete else None,
-                      tuple(t.user_attrs.get(RUNS, ())), str(t.user_attrs.get(WHY, "")), t.number in best) for t in trials]
+        return [
+            Tried(
+                t.number,
+                t.state.name.lower(),
+                dict(t.params),
+                tuple(t.values) if t.state == complete else None,
+                tuple(t.user_attrs.get(RUNS, ())),
+                str(t.user_attrs.get(WHY, "")),
+                t.number in best,
+            )
+            for t in trials
+        ]
 
     def _fail(self, number: int, why: str, lost: bool = False) -> None:
         storage, trial_id = self._study._storage, self._study.get_trials(deepcopy=False)[number]._trial_id

@@ -143,7 +143,9 @@ def read_sweep(name: str, preset: str | None = None, changes: Mapping[str, Any] 
     path = Path(name) if name.endswith(".yaml") else SWEEPS / f"{name}.yaml"
     if not path.is_file():
         there = sorted(p.stem for p in SWEEPS.glob("*.yaml"))
-        raise UsageError(f"there is no sweep {name!r}{near(name, there)}; there are: {', '.join(there)}, or any file *.yaml")
+        raise UsageError(
+            f"there is no sweep {name!r}{near(name, there)}; there are: {', '.join(there)}, or any file *.yaml"
+        )
     name = path.stem
     raw = _mapping(path)
     presets = raw.pop("presets", None)
@@ -181,14 +183,26 @@ def _read_grid(grid: Any, path: Path) -> list[Arms]:
     """`grid: {FACTOR: [LEVEL, ...], ...}`, or {levels, named} for a factor whose levels have names."""
     if not isinstance(grid, dict):
         raise UsageError(f"{path}: grid={grid} must be levels by factor")
-    return [Arms(**_typed(Arms, {"factor": str(name), **(of if isinstance(of, dict) else {"levels": of})}, f"{path}, grid, {name}"))
-            for name, of in grid.items()]
+    return [
+        Arms(
+            **_typed(
+                Arms, {"factor": str(name), **(of if isinstance(of, dict) else {"levels": of})}, f"{path}, grid, {name}"
+            )
+        )
+        for name, of in grid.items()
+    ]
 
 
 def _levels_of(listed: Any, factor: Any, path: Path) -> list[Level]:
     """The levels that a list of cells has of its first factor."""
-    if not isinstance(listed, list) or not listed or not all(isinstance(cell, dict) and factor in cell for cell in listed):
-        raise UsageError(f"{path}: list must have cells such as {{{factor}: LEVEL, OTHER_FACTOR: LEVEL}}, each with a level of {factor}")
+    if (
+        not isinstance(listed, list)
+        or not listed
+        or not all(isinstance(cell, dict) and factor in cell for cell in listed)
+    ):
+        raise UsageError(
+            f"{path}: list must have cells such as {{{factor}: LEVEL, OTHER_FACTOR: LEVEL}}, each with a level of {factor}"
+        )
     if len({tuple(map(str, cell.items())) for cell in listed}) < len(listed):
         raise UsageError(f"{path}: list has one of its cells twice")
     return list(dict.fromkeys(cell[factor] for cell in listed))
@@ -231,12 +245,17 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "overrides": (lambda v: v == [] or _list_of(v, (str,)), "a list of KEY=VALUE"),
     "baseline": (lambda v: isinstance(v, int | float | str), "one of the levels"),
     "cost": (lambda v: isinstance(v, dict), "a text by preset"),
-    "named": (lambda v: isinstance(v, dict) and all(_list_of(o, (str,)) for o in v.values()), "a list of KEY=VALUE by level"),
+    "named": (
+        lambda v: isinstance(v, dict) and all(_list_of(o, (str,)) for o in v.values()),
+        "a list of KEY=VALUE by level",
+    ),
 }
 
 
 def _list_of(value: Any, kinds: tuple[type, ...]) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(v, kinds) and not isinstance(v, bool) for v in value)
+    return (
+        isinstance(value, list) and bool(value) and all(isinstance(v, kinds) and not isinstance(v, bool) for v in value)
+    )
 
 
 def _typed(kind: type, raw: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -246,11 +265,15 @@ def _typed(kind: type, raw: Mapping[str, Any], where: str) -> dict[str, Any]:
     known = [f.name for f in fields(kind)]
     for key, value in raw.items():
         if key not in known:
-            raise UsageError(f"{where}: there is no key {key!r}{near(str(key), known)}; the keys are {', '.join(known)}")
+            raise UsageError(
+                f"{where}: there is no key {key!r}{near(str(key), known)}; the keys are {', '.join(known)}"
+            )
         holds, what = _KINDS.get(key, (lambda v: isinstance(v, str), "a text"))
         if value is not None and not holds(value):
             raise UsageError(f"{where}: {key}={value} must be {what}")
-    required = [f.name for f in fields(kind) if f.name not in raw and kind is not Preset and f.default is f.default_factory]
+    required = [
+        f.name for f in fields(kind) if f.name not in raw and kind is not Preset and f.default is f.default_factory
+    ]
     if required:
         raise UsageError(f"{where}: {required[0]} is missing")
     return {key: value for key, value in raw.items() if value is not None}
@@ -264,13 +287,17 @@ def _check(spec: SweepSpec, path: Path) -> None:
         spec.search.check(path, spec.named)
         return
     if spec.baseline not in spec.levels:
-        raise UsageError(f"{path}, preset {spec.preset}: baseline={spec.baseline} is none of the levels {spec.levels}: "
-                         "add it to the levels, or set baseline=LEVEL")
+        raise UsageError(
+            f"{path}, preset {spec.preset}: baseline={spec.baseline} is none of the levels {spec.levels}: "
+            "add it to the levels, or set baseline=LEVEL"
+        )
     many: dict[str, Sequence[Level]] = {"levels": spec.levels, "seeds": spec.seeds, "arms": spec.arm_levels}
     for name, values in many.items():
         if len({str(v) for v in values}) < len(values):
             raise UsageError(f"{path}, preset {spec.preset}: {name}={list(values)} has one of them twice")
-    if spec.factor in [one.factor for one in spec._crossed] or len({one.factor for one in spec._crossed}) < len(spec._crossed):
+    if spec.factor in [one.factor for one in spec._crossed] or len({one.factor for one in spec._crossed}) < len(
+        spec._crossed
+    ):
         raise UsageError(f"{path}: arms cross {spec.factor} with itself")
     _check_named(path, factors[0], spec.levels, spec.named)
     for one, factor in zip(spec._crossed, factors[1:], strict=False):
@@ -281,10 +308,14 @@ def _check_named(path: Path, factor: Factor, levels: Sequence[Level], named: Map
     """Every level can be set, and no name reaches beyond the factor's own keys."""
     for level in levels:
         if not factor.sets and str(level) not in named:
-            raise UsageError(f"{path}: level {level} of {factor.name} has no meaning{near(str(level), named)}; "
-                             f"`named` says what these are: {', '.join(named) or 'none'}")
+            raise UsageError(
+                f"{path}: level {level} of {factor.name} has no meaning{near(str(level), named)}; "
+                f"`named` says what these are: {', '.join(named) or 'none'}"
+            )
     for name, overrides in named.items():
         for text in overrides:
             key = text.partition("=")[0].lstrip("+~")
             if not factor.owns_key(key):
-                raise UsageError(f"{path}: level {name} sets {key}, which {factor.name} does not own (it owns {', '.join(factor.owns)})")
+                raise UsageError(
+                    f"{path}: level {name} sets {key}, which {factor.name} does not own (it owns {', '.join(factor.owns)})"
+                )

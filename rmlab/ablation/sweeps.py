@@ -45,11 +45,17 @@ def refuse_owned_overrides(spec: SweepSpec, overrides: Sequence[str]) -> None:
             raise UsageError(f"{text}: the sweep sets the seed. Choose its seeds with seeds=[0,1].")
         for factor in spec.factors:
             if factor.owns_key(key):
-                raise UsageError(f"{text}: {key} is what {factor.name} varies in this sweep. Choose its levels with levels=[...].")
+                raise UsageError(
+                    f"{text}: {key} is what {factor.name} varies in this sweep. Choose its levels with levels=[...]."
+                )
 
 
-def expand(spec: SweepSpec, overrides: Sequence[str], compose: Callable[[str, Sequence[str]], DictConfig],
-           identity: Callable[[DictConfig], Identity]) -> list[Cell]:
+def expand(
+    spec: SweepSpec,
+    overrides: Sequence[str],
+    compose: Callable[[str, Sequence[str]], DictConfig],
+    identity: Callable[[DictConfig], Identity],
+) -> list[Cell]:
     """The cells of a sweep: main arm first, then by level, seeds innermost. Composed once, or once a level that chooses a group.
 
     overrides: the user's, after those of the preset. compose, identity: the program's.
@@ -70,9 +76,16 @@ def expand(spec: SweepSpec, overrides: Sequence[str], compose: Callable[[str, Se
             with open_dict(config):
                 config[SEED] = seed
                 config.tracking.update(
-                    experiment=spec.name, sweep=spec.name, preset=spec.preset, factors=[f.name for f in declared],
-                    level=str(level), arm=str(arm), baseline=str(spec.baseline),
-                    place=spec.levels.index(level) if level in spec.levels else None, name=cell_name(spec, str(level), str(arm), seed))
+                    experiment=spec.name,
+                    sweep=spec.name,
+                    preset=spec.preset,
+                    factors=[f.name for f in declared],
+                    level=str(level),
+                    arm=str(arm),
+                    baseline=str(spec.baseline),
+                    place=spec.levels.index(level) if level in spec.levels else None,
+                    name=cell_name(spec, str(level), str(arm), seed),
+                )
             cells.append(Cell(spec, str(level), str(arm), seed, config, identity(config)))
     check_control(cells)
     return cells
@@ -86,14 +99,17 @@ def check_control(cells: Sequence[Cell]) -> None:
             raise RmlabError(
                 f"{cells[0].name} and {cell.name} differ in {', '.join(differing)}, which no declared factor "
                 f"({', '.join(f.name for f in cell.sweep.factors)}) owns: the sweep would not be controlled. "
-                "Take it out of the levels, or declare the factor that owns it.")
+                "Take it out of the levels, or declare the factor that owns it."
+            )
 
 
 def _difference(one: Any, other: Any, path: str = "") -> list[str]:
     """Dotted paths at which two trees of plain values differ."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         keys = sorted({*one, *other}, key=str)
-        return [p for key in keys for p in _difference(one.get(key), other.get(key), f"{path}.{key}" if path else str(key))]
+        return [
+            p for key in keys for p in _difference(one.get(key), other.get(key), f"{path}.{key}" if path else str(key))
+        ]
     return [] if one == other else [path]
 
 

@@ -60,7 +60,9 @@ class ThroughHydra:
                 yield None
                 continue
             began = time.monotonic()
-            returned = self.hydra.launch([[f"+hydra.job.env_set.{CELL}={_written(job)}"] for job in jobs], initial_job_idx=number)
+            returned = self.hydra.launch(
+                [[f"+hydra.job.env_set.{CELL}={_written(job)}"] for job in jobs], initial_job_idx=number
+            )
             number += len(jobs)
             for job, one in zip(jobs, returned, strict=True):
                 yield event(job, _said(one), time.monotonic() - began)

@@ -48,8 +48,13 @@ class WeakLabels:
 
     def record(self) -> dict[str, Any]:
         """As plain values, for the run's `selection.json`."""
-        return {"tests": self.tests, "true_positive_rate": self.true_positive_rate, "true_negative_rate": self.true_negative_rate,
-                "resolved_share": sum(self.resolved.values()) / len(self.resolved), "disagree": self.disagree}
+        return {
+            "tests": self.tests,
+            "true_positive_rate": self.true_positive_rate,
+            "true_negative_rate": self.true_negative_rate,
+            "resolved_share": sum(self.resolved.values()) / len(self.resolved),
+            "disagree": self.disagree,
+        }
 
 
 def weak_labels(part: TrajectorySet, tasks_file: Path, tests: int, cache: Path, show: bool = False) -> WeakLabels:
@@ -63,8 +68,10 @@ def weak_labels(part: TrajectorySet, tasks_file: Path, tests: int, cache: Path, 
     tasks, _ = read_tasks(tasks_file)
     stated, there = part.metadata.get("tasks_fingerprint"), tasks_fingerprint(tasks)
     if stated != there:
-        raise DataError(f"data.tasks={tasks_file} holds the tasks {there}, the trajectories were collected at {stated}: their tests are "
-                        "not known. Name the tasks file that they were collected from.")
+        raise DataError(
+            f"data.tasks={tasks_file} holds the tasks {there}, the trajectories were collected at {stated}: their tests are "
+            "not known. Name the tasks file that they were collected from."
+        )
     attempts = [t for t in part.trajectories if t.resolved is not None]
     path = cache / f"weak-tests-{fingerprint([part.fingerprint, there, SEMANTICS])}.json"
     if not path.is_file():
@@ -73,10 +80,14 @@ def weak_labels(part: TrajectorySet, tasks_file: Path, tests: int, cache: Path, 
     failed: dict[str, int | None] = json.loads(path.read_text(encoding="utf-8"))
     disagree = sum((failed[t.trajectory_id] is None) != t.resolved for t in attempts)
     if disagree > DISAGREE * len(attempts):
-        raise DataError(f"{disagree} of {len(attempts)} attempts have another label here than where they were collected: another Python, "
-                        f"or limits that this machine is too slow for. Collect anew here, or delete {path} and try again.")
+        raise DataError(
+            f"{disagree} of {len(attempts)} attempts have another label here than where they were collected: another Python, "
+            f"or limits that this machine is too slow for. Collect anew here, or delete {path} and try again."
+        )
     # More tests pass no fewer: what is resolved stays resolved, also where a busy machine ran one of its tests out of time.
-    resolved = {t.trajectory_id: bool(t.resolved) or _passes(failed[t.trajectory_id], tests, t.resolved) for t in attempts}
+    resolved = {
+        t.trajectory_id: bool(t.resolved) or _passes(failed[t.trajectory_id], tests, t.resolved) for t in attempts
+    }
 
     def rate(label: bool) -> float:
         of_label = [resolved[t.trajectory_id] == label for t in attempts if t.resolved == label]
@@ -90,17 +101,22 @@ def _passes(first_failed: int | None, tests: int, stated: bool | None) -> bool:
     return bool(stated) if first_failed is None else first_failed >= tests
 
 
-def first_failures(attempts: Sequence[Trajectory], tasks: dict[str, Task], show: bool = False,
-                   edits: Edits = Edits.build_up) -> dict[str, int | None]:
+def first_failures(
+    attempts: Sequence[Trajectory], tasks: dict[str, Task], show: bool = False, edits: Edits = Edits.build_up
+) -> dict[str, int | None]:
     """By trajectory_id, which hidden test in the task's order its final program fails first (from 0); None = it passes all."""
     programs: dict[str, Program] = {}
     expected: dict[Program, tuple[str, ...]] = {}
     for attempt in attempts:
         if attempt.task_id not in tasks:
-            raise DataError(f"data.tasks has no task {attempt.task_id}, which trajectory {attempt.trajectory_id} attempts")
+            raise DataError(
+                f"data.tasks has no task {attempt.task_id}, which trajectory {attempt.trajectory_id} attempts"
+            )
         task = tasks[attempt.task_id]
         order = order_of_tests(task)
-        program = Program(task.context, final_program(attempt, task, edits), task.entry, tuple(task.inputs[i] for i in order))
+        program = Program(
+            task.context, final_program(attempt, task, edits), task.entry, tuple(task.inputs[i] for i in order)
+        )
         programs[attempt.trajectory_id] = program
         expected[program] = tuple(task.outputs[i] for i in order)
     outcomes = _run(list(expected), show)
@@ -110,26 +126,41 @@ def first_failures(attempts: Sequence[Trajectory], tasks: dict[str, Task], show:
 def order_of_tests(task: Task) -> list[int]:
     """Indices of a task's hidden tests in the order in which they become known: the public call, then by SHA-256."""
     rest = [i for i in range(len(task.inputs)) if i != task.public]
-    return [task.public, *sorted(rest, key=lambda i: hashlib.sha256(f"{task.task_id} {task.inputs[i]}".encode()).digest())]
+    return [
+        task.public,
+        *sorted(rest, key=lambda i: hashlib.sha256(f"{task.task_id} {task.inputs[i]}".encode()).digest()),
+    ]
 
 
 def final_program(attempt: Trajectory, task: Task, edits: Edits = Edits.build_up) -> str:
     """The program at the end of an attempt, its edits made again. Raises DataError where that is not what its patch says."""
     code = replayed(task.code, [m.content for m in attempt.messages if m.role == "assistant"], edits)[-1]
     if grammar.patch(task.code, code) != attempt.patch:
-        raise DataError(f"the edits of trajectory {attempt.trajectory_id} do not give its patch: it was not collected at this task")
+        raise DataError(
+            f"the edits of trajectory {attempt.trajectory_id} do not give its patch: it was not collected at this task"
+        )
     return code
 
 
 def _first_failed(outcome: Outcome, expected: tuple[str, ...]) -> int | None:
     if outcome.error is not None:
         return 0
-    return next((i for i, (result, wanted) in enumerate(zip(outcome.results, expected, strict=True)) if not result.matches(wanted)), None)
+    return next(
+        (
+            i
+            for i, (result, wanted) in enumerate(zip(outcome.results, expected, strict=True))
+            if not result.matches(wanted)
+        ),
+        None,
+    )
 
 
 def _run(programs: Sequence[Program], show: bool) -> dict[Program, Outcome]:
     found: dict[Program, Outcome] = {}
-    with Sandbox(default_workers()) as sandbox, progress("running hidden tests", len(programs), "programs", show) as advance:
+    with (
+        Sandbox(default_workers()) as sandbox,
+        progress("running hidden tests", len(programs), "programs", show) as advance,
+    ):
         for _ in range(TRIES):
             left = [program for program in programs if program not in found]
             for start in range(0, len(left), BATCH):
@@ -138,5 +169,7 @@ def _run(programs: Sequence[Program], show: bool) -> dict[Program, Outcome]:
                 found |= done
                 advance(len(done))
     if lost := len(programs) - len(found):
-        raise RmlabError(f"the sandbox failed {TRIES} times on {lost} programs: `rmlab doctor` says what works on this machine.")
+        raise RmlabError(
+            f"the sandbox failed {TRIES} times on {lost} programs: `rmlab doctor` says what works on this machine."
+        )
     return found

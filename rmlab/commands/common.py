@@ -5,7 +5,10 @@ from typing import Annotated, Any
 import typer
 
 Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[OVERRIDE]...", help="KEY=VALUE of the configuration, or GROUP=CHOICE.", show_default=False)
+    list[str] | None,
+    typer.Argument(
+        metavar="[OVERRIDE]...", help="KEY=VALUE of the configuration, or GROUP=CHOICE.", show_default=False
+    ),
 ]
 
 

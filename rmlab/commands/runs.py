@@ -7,7 +7,9 @@ import typer
 
 app = typer.Typer(no_args_is_help=True, help="Tracked runs.")
 
-StoreOption = Annotated[str | None, typer.Option("--store", help="A store: URL or sqlite URI. Default: the project's own.")]
+StoreOption = Annotated[
+    str | None, typer.Option("--store", help="A store: URL or sqlite URI. Default: the project's own.")
+]
 
 
 @app.callback()
@@ -18,8 +20,12 @@ def group() -> None:
 @app.command("list", epilog="Example: `rmlab runs list --sweep data_scale --sort auc_within_task`")
 def list_runs(
     sweep: Annotated[str | None, typer.Option(help="Only runs of this sweep.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Only runs of this kind: verifier, policy, collection, summary, ...")] = None,
-    sort: Annotated[str | None, typer.Option(help="By a metric, a parameter, name, started or minutes: largest first.")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Only runs of this kind: verifier, policy, collection, summary, ...")
+    ] = None,
+    sort: Annotated[
+        str | None, typer.Option(help="By a metric, a parameter, name, started or minutes: largest first.")
+    ] = None,
     ascending: Annotated[bool, typer.Option("--ascending", help="Smallest first.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="So many runs at most.")] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Everything as CSV: all parameters and metrics.")] = False,
@@ -36,10 +42,14 @@ def export_runs(
     output: Annotated[Path, typer.Option("--out", "-o", help="The bundle to write: one zip file.")],
     run: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[RUN]...", help="Ids of runs, or their beginnings. Default: all that ended.", show_default=False),
+        typer.Argument(
+            metavar="[RUN]...", help="Ids of runs, or their beginnings. Default: all that ended.", show_default=False
+        ),
     ] = None,
     sweep: Annotated[str | None, typer.Option(help="Only runs of this sweep.")] = None,
-    kind: Annotated[str | None, typer.Option(help="Only runs of this kind: verifier, policy, collection, summary, ...")] = None,
+    kind: Annotated[
+        str | None, typer.Option(help="Only runs of this kind: verifier, policy, collection, summary, ...")
+    ] = None,
     without_models: Annotated[
         bool, typer.Option("--without-models", help="Leave model weights out; the rest fits into a few MB.")
     ] = False,
@@ -53,8 +63,7 @@ def export_runs(
 
 @app.command("import", epilog="Example: `rmlab runs import data_scale.zip`")
 def import_runs(
-    bundle: Annotated[Path, typer.Argument(help="A file that `rmlab runs export` wrote.")],
-    store: StoreOption = None,
+    bundle: Annotated[Path, typer.Argument(help="A file that `rmlab runs export` wrote.")], store: StoreOption = None
 ) -> None:
     """Add the runs of a bundle to the store. Hashes are checked first; runs that are there already are left alone."""
     from rmlab.tracking.carrying import show_import

@@ -21,13 +21,18 @@ def build(overrides: Overrides = None) -> None:
     program("build_tasks").main(overrides or [])
 
 
-@app.command("apart", epilog="Example: `rmlab tasks apart more.parquet --beside rmlab/starter/tasks.parquet --supervised shown.parquet "
-                             "--rest practised.parquet`")
-def apart(source: Annotated[Path, typer.Argument(help="A file that was built with beside=FILE.")],
-          beside: Annotated[Path, typer.Option(help="That FILE.")],
-          supervised: Annotated[Path, typer.Option(help="Written: tasks for demonstrations.")],
-          rest: Annotated[Path, typer.Option(help="Written: what stays for RL; may be SOURCE.")],
-          share: Annotated[float, typer.Option(help="Of the tasks, by whole clusters.")] = 0.4,
-          seed: Annotated[int, typer.Option(help="Of the order of clusters.")] = 0) -> None:
+@app.command(
+    "apart",
+    epilog="Example: `rmlab tasks apart more.parquet --beside rmlab/starter/tasks.parquet --supervised shown.parquet "
+    "--rest practised.parquet`",
+)
+def apart(
+    source: Annotated[Path, typer.Argument(help="A file that was built with beside=FILE.")],
+    beside: Annotated[Path, typer.Option(help="That FILE.")],
+    supervised: Annotated[Path, typer.Option(help="Written: tasks for demonstrations.")],
+    rest: Annotated[Path, typer.Option(help="Written: what stays for RL; may be SOURCE.")],
+    share: Annotated[float, typer.Option(help="Of the tasks, by whole clusters.")] = 0.4,
+    seed: Annotated[int, typer.Option(help="Of the order of clusters.")] = 0,
+) -> None:
     """Set whole clusters of further RL tasks apart, to collect demonstrations on them."""
     program("set_tasks_apart").main(source, beside, supervised, rest, share, seed)

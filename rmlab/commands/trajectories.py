@@ -26,20 +26,33 @@ def import_trajectories(
     ],
     paths: Annotated[
         list[str],
-        typer.Argument(metavar="PATH...", help="Folders, files, .zip, .tar (plain, .gz, .zst, .bz2, .xz), or hf:NAME of a hub's set."),
+        typer.Argument(
+            metavar="PATH...",
+            help="Folders, files, .zip, .tar (plain, .gz, .zst, .bz2, .xz), or hf:NAME of a hub's set.",
+        ),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="The trajectory set to write (Parquet).")],
     labels: Annotated[
         list[Path] | None,
-        typer.Option(help="Reports that stand elsewhere; those within the paths are found anyway. May be given several times."),
+        typer.Option(
+            help="Reports that stand elsewhere; those within the paths are found anyway. May be given several times."
+        ),
     ] = None,
-    strict: Annotated[bool, typer.Option("--strict", help="Stop at the first record that is skipped, mended or in conflict.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at the first record that is skipped, mended or in conflict.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="The summary as one JSON object on standard output.")] = False,
-    leaks: Annotated[str, typer.Option(help="Attempts whose prompt holds an outcome: report them, or drop them.")] = "report",
-    source: Annotated[str, typer.Option(help="The source of all records. Default: by the task's id (swe-bench, swe-smith, ...).")] = "",
+    leaks: Annotated[
+        str, typer.Option(help="Attempts whose prompt holds an outcome: report them, or drop them.")
+    ] = "report",
+    source: Annotated[
+        str, typer.Option(help="The source of all records. Default: by the task's id (swe-bench, swe-smith, ...).")
+    ] = "",
 ) -> None:
     """Read trajectories in the wild and join the labels that lie beside them."""
-    program("import_trajectories").main(format_name, paths, out, labels or [], strict=strict, as_json=as_json, leaks=leaks, source=source)
+    program("import_trajectories").main(
+        format_name, paths, out, labels or [], strict=strict, as_json=as_json, leaks=leaks, source=source
+    )
 
 
 @app.command("lengths", epilog="Example: `rmlab trajectories lengths runs/real.parquet --tokenizer models/qwen3`")
@@ -49,7 +62,8 @@ def lengths(
         str, typer.Option(help="A folder with tokenizer.json, or starter: the one of the shipped trajectories.")
     ] = "starter",
     budget: Annotated[
-        list[int] | None, typer.Option(help="Context in tokens; may be given several times. Default: 8k, 32k, 128k, 256k.")
+        list[int] | None,
+        typer.Option(help="Context in tokens; may be given several times. Default: 8k, 32k, 128k, 256k."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
@@ -68,11 +82,14 @@ def split(
     by: Annotated[str, typer.Option(help="repository, task, or time (the oldest attempts first).")] = "repository",
     part: Annotated[
         list[str] | None,
-        typer.Option(help="PART=SHARE; may be given several times. Default: verifier=0.7 validation=0.1 evaluation=0.2."),
+        typer.Option(
+            help="PART=SHARE; may be given several times. Default: verifier=0.7 validation=0.1 evaluation=0.2."
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Which repositories or tasks come first; time needs none.")] = 0,
     near: Annotated[
-        float, typer.Option(help="Issues whose words overlap by this share (Jaccard) go into one part. 0 = do not look.")
+        float,
+        typer.Option(help="Issues whose words overlap by this share (Jaccard) go into one part. 0 = do not look."),
     ] = 0.8,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
@@ -84,7 +101,10 @@ def split(
 def show(
     path: Annotated[Path, typer.Argument(help="A trajectory set (Parquet).")],
     which: Annotated[
-        str | None, typer.Argument(help="A trajectory_id (or its start) or a task_id; none = a table of policies.", show_default=False)
+        str | None,
+        typer.Argument(
+            help="A trajectory_id (or its start) or a task_id; none = a table of policies.", show_default=False
+        ),
     ] = None,
     width: Annotated[int, typer.Option(help="Characters of each turn that are shown; 0 = all.")] = 600,
 ) -> None:

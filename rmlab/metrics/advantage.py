@@ -34,8 +34,11 @@ class Centred:
 def centred(score_N: Floats, label_N: Floats, group_N: Codes, groups: int) -> Centred:
     """Centres scores and labels within groups. score_N: no NaN. group_N: codes below `groups`; a group may be empty."""
     score_N, label_N = _centre(score_N, group_N, groups), _centre(label_N, group_N, groups)
-    return Centred(sum_by(group_N, score_N * label_N, groups), sum_by(group_N, score_N**2, groups),
-                   sum_by(group_N, label_N**2, groups))
+    return Centred(
+        sum_by(group_N, score_N * label_N, groups),
+        sum_by(group_N, score_N**2, groups),
+        sum_by(group_N, label_N**2, groups),
+    )
 
 
 def _centre(value_N: Floats, group_N: Codes, groups: int) -> Floats:
@@ -63,8 +66,10 @@ def advantage(table: Table) -> Advantage:
     rows = table.scored
     groups = centred(rows.score_N, rows.label_N, rows.group_N, rows.groups)
     mixed_G = groups.mixed_G
-    energies = [sum_by(rows.policy_G, value_G, rows.policies)
-                for value_G in (groups.product_G, groups.score_energy_G, groups.label_energy_G)]
+    energies = [
+        sum_by(rows.policy_G, value_G, rows.policies)
+        for value_G in (groups.product_G, groups.score_energy_G, groups.label_energy_G)
+    ]
     return Advantage(
         cosine=rows.over_policies(groups.cosine_G * mixed_G, mixed_G),
         cosine_all=float(mean_where_defined(cosine_all(*energies))),

@@ -50,13 +50,17 @@ def mass_bin(score_N: Floats, bins: int) -> Codes:
 
 def binned(score_N: Floats, label_N: Floats, bin_N: Codes, bins: int) -> Bins:
     """Sums over the rows of each bin, shape (bins,)."""
-    return Bins(np.bincount(bin_N, minlength=bins).astype(float), sum_by(bin_N, score_N, bins), sum_by(bin_N, label_N, bins))
+    return Bins(
+        np.bincount(bin_N, minlength=bins).astype(float), sum_by(bin_N, score_N, bins), sum_by(bin_N, label_N, bins)
+    )
 
 
 def ece(bins: Bins) -> Floats:
     """Expected calibration error: Σ n_b/n · |mean s_b - mean y_b|. NaN without rows."""
     total = bins.total
-    error: Floats = np.divide(np.abs(bins.score - bins.label).sum(axis=-1), total, out=np.full_like(total, np.nan), where=total > 0)
+    error: Floats = np.divide(
+        np.abs(bins.score - bins.label).sum(axis=-1), total, out=np.full_like(total, np.nan), where=total > 0
+    )
     return error
 
 
@@ -84,15 +88,17 @@ def ece_debiased(bins: Bins) -> Floats:
     label = merged.label / safe
     squared = ((merged.score - merged.label) / safe) ** 2 - label * (1 - label) / (safe - 1)
     total = merged.total
-    value: Floats = np.divide((merged.count * squared).sum(axis=-1), total, out=np.full_like(total, np.nan), where=total > 1)
+    value: Floats = np.divide(
+        (merged.count * squared).sum(axis=-1), total, out=np.full_like(total, np.nan), where=total > 1
+    )
     return value
 
 
 def _without_single_rows(bins: Bins) -> Bins:
     shape = bins.count.shape
     stacked = np.array([bins.count, bins.score, bins.label]).reshape(3, -1, shape[-1])
-    _merge_forwards(stacked)               # into the bin before
-    _merge_forwards(stacked[:, :, ::-1])   # only a first bin of one row can be left: into the bin after
+    _merge_forwards(stacked)  # into the bin before
+    _merge_forwards(stacked[:, :, ::-1])  # only a first bin of one row can be left: into the bin after
     return Bins(*stacked.reshape(3, *shape))
 
 

@@ -25,7 +25,13 @@ Makers = Sequence[Callable[[Table], Part]]
 
 
 def compare(
-    a: Scores, b: Scores, *, swaps: int = SWAPS, replicates: int = REPLICATES, seed: int = 0, makers: Makers = resampled.ALL,
+    a: Scores,
+    b: Scores,
+    *,
+    swaps: int = SWAPS,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+    makers: Makers = resampled.ALL,
 ) -> dict[str, Any]:
     """{trajectories, clusters, swaps, replicates, seed, metrics}: what A is above B.
 
@@ -41,18 +47,28 @@ def compare(
     part = resampled.joined(both, makers)
     ones_1C, none_1C = np.ones((1, clusters)), np.zeros((1, clusters))
     of_a, of_b = part(np.hstack([ones_1C, none_1C])), part(np.hstack([none_1C, ones_1C]))
-    drawn = _differences(part, ((weight_RC, np.zeros_like(weight_RC)) for weight_RC in cluster_weights(clusters, replicates, seed)))
+    drawn = _differences(
+        part, ((weight_RC, np.zeros_like(weight_RC)) for weight_RC in cluster_weights(clusters, replicates, seed))
+    )
     swapped = _differences(part, ((1 - swap_RC, swap_RC) for swap_RC in _swaps(clusters, swaps, seed)))
     metrics: dict[str, Any] = {}
     for name in of_a:
         if name in CURVES:
             most = both.most_attempts_across if name == "rm_at_k_across" else both.most_attempts
-            metrics[name] = {str(k): _result(name, *(values[name][:, j] for values in (of_a, of_b, drawn, swapped)))
-                             for j, k in enumerate(sizes_of_k(most))}
+            metrics[name] = {
+                str(k): _result(name, *(values[name][:, j] for values in (of_a, of_b, drawn, swapped)))
+                for j, k in enumerate(sizes_of_k(most))
+            }
         else:
             metrics[name] = _result(name, *(values[name] for values in (of_a, of_b, drawn, swapped)))
-    return {"trajectories": len(both.label_N) // 2, "clusters": clusters, "swaps": swaps, "replicates": replicates, "seed": seed,
-            "metrics": metrics}
+    return {
+        "trajectories": len(both.label_N) // 2,
+        "clusters": clusters,
+        "swaps": swaps,
+        "replicates": replicates,
+        "seed": seed,
+        "metrics": metrics,
+    }
 
 
 def aligned(a: Scores, b: Scores) -> Scores:
@@ -61,33 +77,44 @@ def aligned(a: Scores, b: Scores) -> Scores:
     Attempts are matched by trajectory_id; tables without it must have the same tasks and policies row by row.
     """
     if len(a) != len(b):
-        raise DataError(f"the tables hold {len(a)} and {len(b)} attempts: only tables on the same trajectories can be compared")
+        raise DataError(
+            f"the tables hold {len(a)} and {len(b)} attempts: only tables on the same trajectories can be compared"
+        )
     if (a.trajectory_id != "").all() and (b.trajectory_id != "").all():
         order_a, order_b = np.argsort(a.trajectory_id), np.argsort(b.trajectory_id)
         differ = a.trajectory_id[order_a] != b.trajectory_id[order_b]
         if differ.any():
             name = a.trajectory_id[order_a][int(np.flatnonzero(differ)[0])]
-            raise DataError(f"{int(differ.sum())} or more trajectories are in one table only (near {name}): "
-                            "only tables on the same trajectories can be compared")
+            raise DataError(
+                f"{int(differ.sum())} or more trajectories are in one table only (near {name}): "
+                "only tables on the same trajectories can be compared"
+            )
         b = b.select(order_b[np.argsort(order_a)])
     for name in ("task_id", "policy", "cluster", "resolved"):
         mine, other = getattr(a, name), getattr(b, name)
         differ = (mine != other) & ~((mine != mine) & (other != other))
         if differ.any():
             row = int(np.flatnonzero(differ)[0])
-            raise DataError(f"row {row + 1} (task {a.task_id[row]}, trajectory {a.trajectory_id[row] or 'without id'}): {name} is "
-                            f"{mine[row]} in one table and {other[row]} in the other: only tables on the same trajectories can be compared")
+            raise DataError(
+                f"row {row + 1} (task {a.task_id[row]}, trajectory {a.trajectory_id[row] or 'without id'}): {name} is "
+                f"{mine[row]} in one table and {other[row]} in the other: only tables on the same trajectories can be compared"
+            )
     return b
 
 
 def _stacked(a: Scores, b: Scores) -> Scores:
     """Both tables as one, tasks and clusters told apart: A's clusters first, B's after them in the same order."""
+
     def both(name: str, prefix: str = "") -> Any:
         if not prefix:
             return np.concatenate([getattr(a, name), getattr(b, name)])
-        return np.concatenate([np.char.add(f"{letter}{prefix}", getattr(scores, name)) for letter, scores in (("a", a), ("b", b))])
+        return np.concatenate(
+            [np.char.add(f"{letter}{prefix}", getattr(scores, name)) for letter, scores in (("a", a), ("b", b))]
+        )
 
-    return Scores.of(both("task_id", "/"), both("score"), both("resolved"), policy=both("policy"), cluster=both("cluster", "/"))
+    return Scores.of(
+        both("task_id", "/"), both("score"), both("resolved"), policy=both("policy"), cluster=both("cluster", "/")
+    )
 
 
 def _swaps(clusters: int, swaps: int, seed: int) -> Iterator[Floats]:
@@ -111,9 +138,20 @@ def _result(name: str, a_1: Floats, b_1: Floats, drawn_R: Floats, swapped_R: Flo
     a, b = float(a_1[0]), float(b_1[0])
     difference = a - b
     if np.isnan(difference):
-        return {"a": None if np.isnan(a) else a, "b": None if np.isnan(b) else b, "difference": None, "ci95": None, "p": None}
+        return {
+            "a": None if np.isnan(a) else a,
+            "b": None if np.isnan(b) else b,
+            "difference": None,
+            "ci95": None,
+            "p": None,
+        }
     ends = interval(name, difference, drawn_R, difference=True)
     defined_R = swapped_R[~np.isnan(swapped_R)]
     as_large = int((np.abs(defined_R) >= abs(difference) - 1e-12).sum())
-    return {"a": a, "b": b, "difference": difference, "ci95": None if ends is None else list(ends),
-            "p": (1 + as_large) / (1 + len(defined_R))}
+    return {
+        "a": a,
+        "b": b,
+        "difference": difference,
+        "ci95": None if ends is None else list(ends),
+        "p": (1 + as_large) / (1 + len(defined_R)),
+    }

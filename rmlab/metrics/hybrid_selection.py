@@ -37,7 +37,9 @@ def kept(k: int) -> int:
     return min(max(LEAST_KEPT, k // 2), k)
 
 
-def select_by_tests(scores: Scores, regression_N: Floats, reproduction_N: Floats, k_J: Sequence[int] | None = None) -> Selection:
+def select_by_tests(
+    scores: Scores, regression_N: Floats, reproduction_N: Floats, k_J: Sequence[int] | None = None
+) -> Selection:
     """The three curves over the labelled rows. regression_N, reproduction_N: results of tests, one a row, NaN = not run.
 
     k_J: sizes of k; None = as in the report.
@@ -57,17 +59,29 @@ def select_by_tests(scores: Scores, regression_N: Floats, reproduction_N: Floats
 
     score_N, regression_N, reproduction_N = ranked(rows.score), ranked(regression_N), ranked(reproduction_N)
     by_tests_N = _dense(regression_N, reproduction_N)
-    hybrid_GJ = np.array([
-        hybrid_of_group(_dense(score_N[g], regression_N[g], reproduction_N[g]), _dense(regression_N[g], reproduction_N[g], score_N[g]),
-                        rows.resolved[g], k_J)
-        for g in _members(group_N)]).reshape(-1, len(k_J))
-    values = {"execution_free": rm_at_k_of_groups(score_N, rows.resolved, group_N, k_J),
-              "execution_based": rm_at_k_of_groups(by_tests_N.astype(float), rows.resolved, group_N, k_J), "hybrid": hybrid_GJ}
+    hybrid_GJ = np.array(
+        [
+            hybrid_of_group(
+                _dense(score_N[g], regression_N[g], reproduction_N[g]),
+                _dense(regression_N[g], reproduction_N[g], score_N[g]),
+                rows.resolved[g],
+                k_J,
+            )
+            for g in _members(group_N)
+        ]
+    ).reshape(-1, len(k_J))
+    values = {
+        "execution_free": rm_at_k_of_groups(score_N, rows.resolved, group_N, k_J),
+        "execution_based": rm_at_k_of_groups(by_tests_N.astype(float), rows.resolved, group_N, k_J),
+        "hybrid": hybrid_GJ,
+    }
 
     def curve(value_GJ: Floats) -> dict[str, float]:
         count_P = np.bincount(policy_G, minlength=policies).astype(float)
-        return {str(k): float(mean_where_defined(ratio(sum_by(policy_G, value_G, policies), count_P)))
-                for k, value_G in zip(k_J, value_GJ.T, strict=True)}
+        return {
+            str(k): float(mean_where_defined(ratio(sum_by(policy_G, value_G, policies), count_P)))
+            for k, value_G in zip(k_J, value_GJ.T, strict=True)
+        }
 
     untested = int((~np.isfinite(regression_N) | ~np.isfinite(reproduction_N)).sum())
     return Selection(**{name: curve(value_GJ) for name, value_GJ in values.items()}, untested=untested)

@@ -75,7 +75,9 @@ def _floor(score_N: Floats, draw: Callable[[int], NDArray[np.bool_]]) -> NoiseFl
     chunk = max(1, ROWS_AT_ONCE // len(score_N))
     for start in range(0, DRAWS, chunk):
         label_DB = (draw(min(chunk, DRAWS - start)).astype(np.float32) @ member_NB).astype(float)
-        errors.append(ece(Bins(np.broadcast_to(count_B, label_DB.shape), np.broadcast_to(score_B, label_DB.shape), label_DB)))
+        errors.append(
+            ece(Bins(np.broadcast_to(count_B, label_DB.shape), np.broadcast_to(score_B, label_DB.shape), label_DB))
+        )
     error_D = np.concatenate(errors)
     return NoiseFloor(float(error_D.mean()), float(np.quantile(error_D, 0.95)))
 
@@ -97,8 +99,10 @@ def task_variance(score_N: Floats, label_N: Floats, task_N: Codes) -> float:
     def excess(deviation: float) -> float:
         node_Q, weight_Q = _normal_nodes(deviation)
         intercept_N = intercepts(fitted_N, deviation)
-        joint = sum(weight * _pair_products(expit(intercept_N + deviation * node), task_N)
-                    for node, weight in zip(node_Q, weight_Q, strict=True))
+        joint = sum(
+            weight * _pair_products(expit(intercept_N + deviation * node), task_N)
+            for node, weight in zip(node_Q, weight_Q, strict=True)
+        )
         return float(joint - independent - observed)
 
     if excess(LARGEST_DEVIATION) <= 0:

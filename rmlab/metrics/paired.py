@@ -33,7 +33,9 @@ class Difference:
         return self.high < 0
 
 
-def paired_difference(before: Mapping[str, float], after: Mapping[str, float], cluster_of: Mapping[str, str], seed: int = 0) -> Difference:
+def paired_difference(
+    before: Mapping[str, float], after: Mapping[str, float], cluster_of: Mapping[str, str], seed: int = 0
+) -> Difference:
     """Every task alike. before, after: task_id to its value at a look. Raises DataError where no task is in both."""
     tasks = sorted(before.keys() & after.keys())
     if not tasks:
@@ -44,8 +46,9 @@ def paired_difference(before: Mapping[str, float], after: Mapping[str, float], c
     return Difference(float(before_K.mean()), float(after_K.mean()), difference, low, high, len(tasks))
 
 
-def row_difference(before: tuple[ArrayLike, NDArray[np.str_]], after: tuple[ArrayLike, NDArray[np.str_]],
-                   seed: int = 0) -> tuple[float, float, float]:
+def row_difference(
+    before: tuple[ArrayLike, NDArray[np.str_]], after: tuple[ArrayLike, NDArray[np.str_]], seed: int = 0
+) -> tuple[float, float, float]:
     """Every row alike: the mean of the rows of `after` minus that of `before`, and the ends of its interval.
 
     before, after: the rows' values, none missing, and their clusters; the rows need not be as many. Raises DataError without rows.
@@ -61,7 +64,9 @@ def row_difference(before: tuple[ArrayLike, NDArray[np.str_]], after: tuple[Arra
     def mean(weight_RC: Floats, side: int) -> Floats:
         return ratio(weight_RC @ sums[side], weight_RC @ counts[side])
 
-    value_R = np.concatenate([mean(weight_RC, 1) - mean(weight_RC, 0) for weight_RC in cluster_weights(len(names), REPLICATES, seed)])
+    value_R = np.concatenate(
+        [mean(weight_RC, 1) - mean(weight_RC, 0) for weight_RC in cluster_weights(len(names), REPLICATES, seed)]
+    )
     difference = float(sides[1][0].mean() - sides[0][0].mean())
     low, high = interval("difference", difference, value_R, difference=True) or (np.nan, np.nan)
     return difference, low, high

@@ -36,7 +36,13 @@ def temperature(score_N: Floats, label_N: Floats) -> Calibrator:
     def loss(log_temperature: float) -> float:
         return log_loss(expit(logit_N / np.exp(log_temperature)), label_N)
 
-    best = float(np.exp(minimize_scalar(loss, bounds=(np.log(COLDEST), np.log(HOTTEST)), method="bounded", options={"xatol": 1e-8}).x))
+    best = float(
+        np.exp(
+            minimize_scalar(
+                loss, bounds=(np.log(COLDEST), np.log(HOTTEST)), method="bounded", options={"xatol": 1e-8}
+            ).x
+        )
+    )
     return Calibrator(lambda score: np.asarray(expit(logit(score) / best), dtype=np.float64), {"temperature": best})
 
 
@@ -45,8 +51,10 @@ def platt(score_N: Floats, label_N: Floats) -> Calibrator:
     resolved, unresolved = label_N.sum(), (1 - label_N).sum()
     soft_N = np.where(label_N > 0, (resolved + 1) / (resolved + 2), 1 / (unresolved + 2))
     intercept, slope = fit_logistic(logit(score_N), soft_N)
-    return Calibrator(lambda score: np.asarray(expit(intercept + slope * logit(score)), dtype=np.float64),
-                      {"intercept": intercept, "slope": slope})
+    return Calibrator(
+        lambda score: np.asarray(expit(intercept + slope * logit(score)), dtype=np.float64),
+        {"intercept": intercept, "slope": slope},
+    )
 
 
 def isotonic(score_N: Floats, label_N: Floats) -> Calibrator:
@@ -55,11 +63,17 @@ def isotonic(score_N: Floats, label_N: Floats) -> Calibrator:
 
     model = IsotonicRegression(y_min=0.0, y_max=1.0, out_of_bounds="clip").fit(np.round(score_N, DIGITS), label_N)
     knots = len(model.X_thresholds_)
-    return Calibrator(lambda score: np.clip(model.predict(np.round(score, DIGITS)), 0.0, 1.0) if len(score) else score,
-                      {"knots": float(knots)})
+    return Calibrator(
+        lambda score: np.clip(model.predict(np.round(score, DIGITS)), 0.0, 1.0) if len(score) else score,
+        {"knots": float(knots)},
+    )
 
 
-CALIBRATORS: Mapping[str, Callable[[Floats, Floats], Calibrator]] = {"temperature": temperature, "platt": platt, "isotonic": isotonic}
+CALIBRATORS: Mapping[str, Callable[[Floats, Floats], Calibrator]] = {
+    "temperature": temperature,
+    "platt": platt,
+    "isotonic": isotonic,
+}
 
 Fit = Callable[[Floats, Floats], Calibrator]
 

@@ -67,7 +67,9 @@ def fit_logistic(value_N: Floats, label_N: Floats) -> tuple[float, float]:
     for _ in range(100):
         fitted_N = expit(design_N2 @ coefficient_2)
         weight_N = fitted_N * (1 - fitted_N)
-        step_2 = np.linalg.lstsq(design_N2.T @ (design_N2 * weight_N[:, None]), design_N2.T @ (label_N - fitted_N), rcond=None)[0]
+        step_2 = np.linalg.lstsq(
+            design_N2.T @ (design_N2 * weight_N[:, None]), design_N2.T @ (label_N - fitted_N), rcond=None
+        )[0]
         new = log_likelihood(coefficient_2 + step_2)
         while new < value - 1e-12 * abs(value) and np.abs(step_2).max() > 1e-12:
             step_2 = step_2 / 2

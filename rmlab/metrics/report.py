@@ -41,8 +41,13 @@ Report = dict[str, Any]
 
 
 def report(
-    scores: Scores, *, replicates: int = REPLICATES, seed: int = 0,
-    validation: Scores | None = None, training_prior: float | None = None, folds: int = 0,
+    scores: Scores,
+    *,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+    validation: Scores | None = None,
+    training_prior: float | None = None,
+    folds: int = 0,
 ) -> Report:
     """All metrics of a score table.
 
@@ -65,7 +70,14 @@ def report(
         "policies": rows.policies,
         "clusters": rows.clusters,
     }
-    found |= _rates(rows) | _best_of_k(rows) | _discrimination(rows) | _calibration(rows, priors) | _risk(rows) | _advantage(rows)
+    found |= (
+        _rates(rows)
+        | _best_of_k(rows)
+        | _discrimination(rows)
+        | _calibration(rows, priors)
+        | _risk(rows)
+        | _advantage(rows)
+    )
     apart = None if validation is None else table(validation).scored
     found["post_hoc"] = _post_hoc(rows, apart, folds, replicates, seed)
     found["post_hoc_fitted_on"] = None if not found["post_hoc"] else f"{folds} folds" if apart is None else "validation"
@@ -140,8 +152,9 @@ def _calibration(rows: Table, priors: tuple[float, float] | None) -> Report:
         "ece_width_15": _number(ece(binned(score_N, label_N, width_bin(score_N, 15), 15))),
         "ece_mass_10": _number(ece(binned(score_N, label_N, mass_bin(score_N, 10), 10))),
         "ece_debiased": _number(ece_debiased(binned(score_N, label_N, mass_bin(score_N, 15), 15))),
-        "ece_prior_corrected":
-            None if corrected_N is None else _number(ece(binned(corrected_N, label_N, width_bin(corrected_N, 10), 10))),
+        "ece_prior_corrected": None
+        if corrected_N is None
+        else _number(ece(binned(corrected_N, label_N, width_bin(corrected_N, 10), 10))),
         "ece_confidence": _number(ece(binned(confidence_N, right_N, width_bin(confidence_N, 10), 10))),
         "mce": _number(mce(ten)),
         "ece_noise_floor": _number(floor.mean),
@@ -173,8 +186,9 @@ def _risk(rows: Table) -> Report:
     for name, curve in {"": risk_coverage.of_attempts(rows), "_picks": risk_coverage.of_picks(rows)}.items():
         found[f"aurc{name}"] = _number(curve.aurc)
         found[f"aurc{name}_excess"] = _number(curve.excess)
-        found[f"risk_coverage{name}"] = {f"{share:g}": _number(risk) for share, risk in
-                                         zip(risk_coverage.COVERAGES, curve.at(), strict=True)}
+        found[f"risk_coverage{name}"] = {
+            f"{share:g}": _number(risk) for share, risk in zip(risk_coverage.COVERAGES, curve.at(), strict=True)
+        }
     return found
 
 
@@ -182,7 +196,9 @@ def _post_hoc(rows: Table, validation: Table | None, folds: int, replicates: int
     """{calibrator: {parameters, ece_width_10, brier, log_loss, ci95}} after calibration; None where there is nothing to fit on."""
     scored = rows.scored
     fold_N = fold_of_clusters(rows.clusters, max(folds, 1))[scored.cluster_N]
-    if not len(validation.label_N if validation is not None else scored.label_N) or (validation is None and len(np.unique(fold_N)) < 2):
+    if not len(validation.label_N if validation is not None else scored.label_N) or (
+        validation is None and len(np.unique(fold_N)) < 2
+    ):
         return None
     after: Report = {}
     for name, fit in CALIBRATORS.items():
@@ -199,7 +215,12 @@ def _post_hoc(rows: Table, validation: Table | None, folds: int, replicates: int
         }
         drawn: resampled.Values = {}
         if replicates and rows.clusters > 1:
-            drawn = bootstrap(resampled.joined(calibrated, (resampled.width_bins, resampled.row_means)), rows.clusters, replicates, seed)
+            drawn = bootstrap(
+                resampled.joined(calibrated, (resampled.width_bins, resampled.row_means)),
+                rows.clusters,
+                replicates,
+                seed,
+            )
         ends = {key: _interval(key, values[key], drawn[key], rows.clusters) for key in values if drawn}
         after[name] = {"parameters": parameters, **values, "ci95": ends}
     return after
@@ -217,8 +238,10 @@ def _intervals(found: Report, rows: Table, priors: tuple[float, float] | None, r
         if name not in values:
             continue
         if isinstance(found[name], dict):
-            intervals[name] = {k: _interval(name, estimate, values[name][:, j], rows.clusters)
-                               for j, (k, estimate) in enumerate(found[name].items())}
+            intervals[name] = {
+                k: _interval(name, estimate, values[name][:, j], rows.clusters)
+                for j, (k, estimate) in enumerate(found[name].items())
+            }
         else:
             intervals[name] = _interval(name, found[name], values[name], rows.clusters)
     return intervals

@@ -43,22 +43,37 @@ ROWS_AT_ONCE = 1 << 18  # rows × weightings that one pass over the sorted rows 
 def row_means(table: Table) -> Part:
     """score_rate, resolved_rate, brier, log_loss."""
     rows = table.scored
-    columns = [(table, np.ones(len(table.label_N))), (table, table.label_N), (rows, np.ones(len(rows.label_N))),
-               (rows, (rows.score_N - rows.label_N) ** 2), (rows, log_loss_rows(rows.score_N, rows.label_N))]
+    columns = [
+        (table, np.ones(len(table.label_N))),
+        (table, table.label_N),
+        (rows, np.ones(len(rows.label_N))),
+        (rows, (rows.score_N - rows.label_N) ** 2),
+        (rows, log_loss_rows(rows.score_N, rows.label_N)),
+    ]
     sum_C5 = np.column_stack([sum_by(t.cluster_N, value_N, t.clusters) for t, value_N in columns])
 
     def values(weight_RC: Floats) -> Values:
         labelled, resolved, scored, squared, log_loss = (weight_RC @ sum_C5).T
-        return {"score_rate": ratio(scored, labelled), "resolved_rate": ratio(resolved, labelled),
-                "brier": ratio(squared, scored), "log_loss": ratio(log_loss, scored)}
+        return {
+            "score_rate": ratio(scored, labelled),
+            "resolved_rate": ratio(resolved, labelled),
+            "brier": ratio(squared, scored),
+            "log_loss": ratio(log_loss, scored),
+        }
+
     return values
 
 
 def best_of_k(table: Table) -> Part:
     """rm_at_k and pass_at_k as curves over the sizes of k up to the most attempts."""
     k_J = sizes_of_k(table.most_attempts)
-    value_GJ2 = np.stack([rm_at_k_of_groups(table.score_N, table.label_N, table.group_N, k_J),
-                          pass_at_k_of_groups(table.label_N, table.group_N, k_J)], axis=-1)
+    value_GJ2 = np.stack(
+        [
+            rm_at_k_of_groups(table.score_N, table.label_N, table.group_N, k_J),
+            pass_at_k_of_groups(table.label_N, table.group_N, k_J),
+        ],
+        axis=-1,
+    )
     value_CPJ2 = _per_cluster(table, value_GJ2)
     count_CP = _per_cluster(table, np.ones(table.groups))
 
@@ -68,6 +83,7 @@ def best_of_k(table: Table) -> Part:
         mean_RPJ2 = ratio(sum_RPJ2, np.broadcast_to(count_RP[..., None, None], sum_RPJ2.shape))
         mean_RJ2 = mean_where_defined(np.moveaxis(mean_RPJ2, 1, -1))
         return {"rm_at_k": mean_RJ2[..., 0], "pass_at_k": mean_RJ2[..., 1]}
+
     return values
 
 
@@ -83,6 +99,7 @@ def best_of_k_across(table: Table) -> Part:
     def values(weight_RC: Floats) -> Values:
         sum_RJ = weight_RC @ value_CJ
         return {"rm_at_k_across": ratio(sum_RJ, np.broadcast_to((weight_RC @ tasks_C)[:, None], sum_RJ.shape))}
+
     return values
 
 
@@ -94,6 +111,7 @@ def within_tasks(table: Table) -> Part:
 
     def values(weight_RC: Floats) -> Values:
         return {"auc_within_task": mean_where_defined(ratio(weight_RC @ won_CP, weight_RC @ all_CP))}
+
     return values
 
 
@@ -102,15 +120,26 @@ def advantages(table: Table) -> Part:
     rows = table.scored
     groups = centred(rows.score_N, rows.label_N, rows.group_N, rows.groups)
     mixed_G = groups.mixed_G
-    sums_CP = [_per_cluster(table, value_G) for value_G in (
-        groups.cosine_G * mixed_G, mixed_G, groups.product_G, groups.score_energy_G, groups.label_energy_G,
-        groups.score_energy_G * (1 - mixed_G))]
+    sums_CP = [
+        _per_cluster(table, value_G)
+        for value_G in (
+            groups.cosine_G * mixed_G,
+            mixed_G,
+            groups.product_G,
+            groups.score_energy_G,
+            groups.label_energy_G,
+            groups.score_energy_G * (1 - mixed_G),
+        )
+    ]
 
     def values(weight_RC: Floats) -> Values:
         cosine, mixed, product, score_energy, label_energy, noise = (weight_RC @ sum_CP for sum_CP in sums_CP)
-        return {"advantage_cosine": mean_where_defined(ratio(cosine, mixed)),
-                "advantage_cosine_all": mean_where_defined(cosine_all(product, score_energy, label_energy)),
-                "advantage_noise_share": mean_where_defined(ratio(noise, score_energy))}
+        return {
+            "advantage_cosine": mean_where_defined(ratio(cosine, mixed)),
+            "advantage_cosine_all": mean_where_defined(cosine_all(product, score_energy, label_energy)),
+            "advantage_noise_share": mean_where_defined(ratio(noise, score_energy)),
+        }
+
     return values
 
 
@@ -122,7 +151,13 @@ def width_bins(table: Table) -> Part:
 
     def values(weight_RC: Floats) -> Values:
         ten, fifteen, confidence = (Bins(*(weight_RC @ sum_SCB)) for sum_SCB in (ten_SCB, fifteen_SCB, confidence_SCB))
-        return {"ece_width_10": ece(ten), "ece_width_15": ece(fifteen), "mce": mce(ten), "ece_confidence": ece(confidence)}
+        return {
+            "ece_width_10": ece(ten),
+            "ece_width_15": ece(fifteen),
+            "mce": mce(ten),
+            "ece_confidence": ece(confidence),
+        }
+
     return values
 
 
@@ -142,14 +177,21 @@ def recalibrations(table: Table) -> Part:
     fit = recalibrate(rows.score_N, rows.label_N)
     logit_N, spread_N = logit(rows.score_N), fit.fitted_N * (1 - fit.fitted_N)
     residual_N = rows.label_N - fit.fitted_N
-    sum_C5 = np.column_stack([sum_by(rows.cluster_N, value_N, rows.clusters) for value_N in (
-        spread_N, spread_N * logit_N, spread_N * logit_N**2, residual_N, residual_N * logit_N)])
+    sum_C5 = np.column_stack(
+        [
+            sum_by(rows.cluster_N, value_N, rows.clusters)
+            for value_N in (spread_N, spread_N * logit_N, spread_N * logit_N**2, residual_N, residual_N * logit_N)
+        ]
+    )
 
     def values(weight_RC: Floats) -> Values:
         h00, h01, h11, g0, g1 = (weight_RC @ sum_C5).T
         determinant = h00 * h11 - h01**2
-        return {"calibration_intercept": fit.intercept + ratio(h11 * g0 - h01 * g1, determinant),
-                "calibration_slope": fit.slope + ratio(h00 * g1 - h01 * g0, determinant)}
+        return {
+            "calibration_intercept": fit.intercept + ratio(h11 * g0 - h01 * g1, determinant),
+            "calibration_slope": fit.slope + ratio(h00 * g1 - h01 * g0, determinant),
+        }
+
     return values
 
 
@@ -165,18 +207,31 @@ def sorted_rows(table: Table) -> Part:
     order = np.argsort(rows.score_N, kind="stable")
     score_N, label_N, cluster_N = rows.score_N[order], rows.label_N[order], rows.cluster_N[order]
     # Rows of one score are a step; edge_E are where steps begin, and the end.
-    edge_E = np.r_[np.flatnonzero(np.r_[True, np.diff(score_N) != 0]), len(score_N)] if len(score_N) else np.zeros(1, dtype=int)
+    edge_E = (
+        np.r_[np.flatnonzero(np.r_[True, np.diff(score_N) != 0]), len(score_N)]
+        if len(score_N)
+        else np.zeros(1, dtype=int)
+    )
     task = pairs_in_groups(rows.score_N, rows.label_N, rows.task_N, rows.tasks)
-    within_C2 = np.column_stack([sum_by(rows.cluster_T, value_T, rows.clusters) for value_T in (task.won_G, task.all_G)])
+    within_C2 = np.column_stack(
+        [sum_by(rows.cluster_T, value_T, rows.clusters) for value_T in (task.won_G, task.all_G)]
+    )
 
     def values(weight_RC: Floats) -> Values:
         size = max(1, ROWS_AT_ONCE // max(len(score_N), 1))
-        chunks = [_one_pass(weight_RC[i:i + size][:, cluster_N], score_N, label_N, edge_E) for i in range(0, len(weight_RC), size)]
+        chunks = [
+            _one_pass(weight_RC[i : i + size][:, cluster_N], score_N, label_N, edge_E)
+            for i in range(0, len(weight_RC), size)
+        ]
         found = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
         won, pairs = found.pop("won"), found.pop("pairs")
         won_within, within = (weight_RC @ within_C2).T
-        return found | {"auc_pooled": ratio(won, pairs), "auc_between_tasks": ratio(won - won_within, pairs - within),
-                        "within_pair_share": ratio(within, pairs)}
+        return found | {
+            "auc_pooled": ratio(won, pairs),
+            "auc_between_tasks": ratio(won - won_within, pairs - within),
+            "within_pair_share": ratio(within, pairs),
+        }
+
     return values
 
 
@@ -185,17 +240,23 @@ def confidence_order(table: Table) -> Part:
     rows = table.scored
     confidence_N, right_N = top_label(rows.score_N, rows.label_N)
     best_G, picked_G, scored_G = picks(table)
-    curves = {"aurc": (confidence_N, 1 - right_N, rows.cluster_N),
-              "aurc_picks": (best_G[scored_G], 1 - picked_G[scored_G], table.cluster_G[scored_G])}
+    curves = {
+        "aurc": (confidence_N, 1 - right_N, rows.cluster_N),
+        "aurc_picks": (best_G[scored_G], 1 - picked_G[scored_G], table.cluster_G[scored_G]),
+    }
 
     def aurc(weight_RC: Floats, confidence_N: Floats, error_N: Floats, cluster_N: Codes) -> Floats:
         order = np.argsort(-confidence_N, kind="stable")
         error_N, cluster_N = error_N[order], cluster_N[order]
-        edge_E = np.r_[np.flatnonzero(np.r_[True, np.diff(confidence_N[order]) != 0]), len(order)] if len(order) else np.zeros(1, dtype=int)
+        edge_E = (
+            np.r_[np.flatnonzero(np.r_[True, np.diff(confidence_N[order]) != 0]), len(order)]
+            if len(order)
+            else np.zeros(1, dtype=int)
+        )
         size = max(1, ROWS_AT_ONCE // max(len(order), 1))
         found = []
         for i in range(0, len(weight_RC), size):
-            weight_RN = weight_RC[i:i + size][:, cluster_N]
+            weight_RN = weight_RC[i : i + size][:, cluster_N]
             found.append(aurc_of_weighted(_below(weight_RN, edge_E), _below(weight_RN * error_N, edge_E)))
         return np.concatenate(found)
 
@@ -203,7 +264,15 @@ def confidence_order(table: Table) -> Part:
 
 
 ALL: tuple[Callable[[Table], Part], ...] = (
-    row_means, best_of_k, best_of_k_across, within_tasks, sorted_rows, width_bins, confidence_order, advantages)
+    row_means,
+    best_of_k,
+    best_of_k_across,
+    within_tasks,
+    sorted_rows,
+    width_bins,
+    confidence_order,
+    advantages,
+)
 """The exact ones."""
 
 
@@ -213,11 +282,14 @@ def joined(table: Table, makers: Sequence[Callable[[Table], Part]] = ALL) -> Par
 
     def values(weight_RC: Floats) -> Values:
         return {name: value for part in parts for name, value in part(weight_RC).items()}
+
     return values
 
 
 def _one_pass(weight_RN: Floats, score_N: Floats, label_N: Floats, edge_E: Codes) -> Values:
-    below_SRE = np.stack([_below(value_RN, edge_E) for value_RN in (weight_RN, weight_RN * score_N, weight_RN * label_N)])
+    below_SRE = np.stack(
+        [_below(value_RN, edge_E) for value_RN in (weight_RN, weight_RN * score_N, weight_RN * label_N)]
+    )
     below_RE, _, resolved_RE = below_SRE
     unresolved_RE = below_RE - resolved_RE
     return {
@@ -239,8 +311,9 @@ def _mass_bins(below_SRE: Floats, bins: int) -> Bins:
     """Equal-mass bins of each weighting: a step goes to bin floor(i·bins/n), i = rows below it, so bins are runs of steps."""
     below_RE = below_SRE[0]
     # Step e is in bin b or later where below·bins >= b·n: whole numbers, so the comparison is exact.
-    edges_RB = np.array([
-        np.searchsorted(below_E[:-1] * bins, np.arange(bins + 1) * below_E[-1], side="left") for below_E in below_RE])
+    edges_RB = np.array(
+        [np.searchsorted(below_E[:-1] * bins, np.arange(bins + 1) * below_E[-1], side="left") for below_E in below_RE]
+    )
     edges_RB[:, -1] = below_RE.shape[1] - 1
     at_SRB = np.take_along_axis(below_SRE, edges_RB[None], axis=2)
     return Bins(*np.diff(at_SRB, axis=-1))

@@ -33,7 +33,10 @@ class RiskCoverage:
     def at(self, coverages: Sequence[float] = COVERAGES) -> list[float]:
         """Risk at shares of the rows; the number of rows is rounded up, at least one."""
         count = len(self.risk_N)
-        return [float(self.risk_N[max(int(np.ceil(share * count - 1e-9)), 1) - 1]) if count else float("nan") for share in coverages]
+        return [
+            float(self.risk_N[max(int(np.ceil(share * count - 1e-9)), 1) - 1]) if count else float("nan")
+            for share in coverages
+        ]
 
 
 def risk_coverage(confidence_N: Floats, error_N: Floats) -> RiskCoverage:

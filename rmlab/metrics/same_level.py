@@ -39,14 +39,23 @@ def same_level(tables: Sequence[Scores], *, replicates: int = 2000, seed: int = 
     """
     half = len(tables) // 2
     if half < LEAST_SEEDS:
-        raise DataError(f"{len(tables)} seeds do not make two halves of at least {LEAST_SEEDS}: run {2 * LEAST_SEEDS} seeds or more")
-    tables = tables[:2 * half]
+        raise DataError(
+            f"{len(tables)} seeds do not make two halves of at least {LEAST_SEEDS}: run {2 * LEAST_SEEDS} seeds or more"
+        )
+    tables = tables[: 2 * half]
     others = range(1, 2 * half)
-    firsts = [(0, *rest) for rest in combinations(others, half - 1)]  # with seed 0 in the first half, each split comes once
+    firsts = [
+        (0, *rest) for rest in combinations(others, half - 1)
+    ]  # with seed 0 in the first half, each split comes once
     halves = [(first, tuple(i for i in range(2 * half) if i not in first)) for first in firsts]
     found = compare_halves(tables, halves, HALVES, replicates=replicates, seed=seed)
     rejected = {
-        metric: sum(test.p is not None and test.p <= LEVEL for tests in found for test in tests if test.metric == metric) / len(found)
+        metric: sum(
+            test.p is not None and test.p <= LEVEL for tests in found for test in tests if test.metric == metric
+        )
+        / len(found)
         for metric in FAMILY
     }
-    return SameLevel(2 * half, found[0], len(found), rejected, sum(any(test.shown for test in tests) for tests in found) / len(found))
+    return SameLevel(
+        2 * half, found[0], len(found), rejected, sum(any(test.shown for test in tests) for tests in found) / len(found)
+    )

@@ -50,8 +50,15 @@ class Scores:
 
     @classmethod
     def of(
-        cls, task_id: ArrayLike, score: ArrayLike, resolved: ArrayLike, *, trajectory_id: ArrayLike | None = None,
-        policy: ArrayLike | None = None, source: ArrayLike | None = None, cluster: ArrayLike | None = None,
+        cls,
+        task_id: ArrayLike,
+        score: ArrayLike,
+        resolved: ArrayLike,
+        *,
+        trajectory_id: ArrayLike | None = None,
+        policy: ArrayLike | None = None,
+        source: ArrayLike | None = None,
+        cluster: ArrayLike | None = None,
         n_tokens: ArrayLike | None = None,
     ) -> "Scores":
         """A table of what is there; None = absent. Lists and arrays of N; None or NaN within score and resolved as in the record."""
@@ -61,8 +68,12 @@ class Scores:
             return np.full(len(task), "", dtype=np.str_) if column is None else np.asarray(column, dtype=np.str_)
 
         return cls(
-            task_id=task, score=np.asarray(score, dtype=np.float64), resolved=np.asarray(resolved, dtype=np.float64),
-            trajectory_id=text(trajectory_id), policy=text(policy), source=text(source),
+            task_id=task,
+            score=np.asarray(score, dtype=np.float64),
+            resolved=np.asarray(resolved, dtype=np.float64),
+            trajectory_id=text(trajectory_id),
+            policy=text(policy),
+            source=text(source),
             cluster=task if cluster is None else text(cluster),
             n_tokens=np.full(len(task), np.nan) if n_tokens is None else np.asarray(n_tokens, dtype=np.float64),
         )

@@ -66,7 +66,11 @@ class Spread:
 
 
 def compare_levels(
-    baseline: Sequence[Scores | None], levels: Mapping[str, Sequence[Scores | None]], *, replicates: int = REPLICATES, seed: int = 0,
+    baseline: Sequence[Scores | None],
+    levels: Mapping[str, Sequence[Scores | None]],
+    *,
+    replicates: int = REPLICATES,
+    seed: int = 0,
 ) -> list[LevelTest]:
     """Tests every level but the baseline on RM@k (k = most attempts), within-task AUC and ECE (10 bins).
 
@@ -78,12 +82,16 @@ def compare_levels(
     """
     for name, tables in levels.items():
         if len(tables) != len(baseline):
-            raise DataError(f"level {name} has {len(tables)} seeds and the baseline {len(baseline)}: seeds are compared in pairs")
+            raise DataError(
+                f"level {name} has {len(tables)} seeds and the baseline {len(baseline)}: seeds are compared in pairs"
+            )
     first = next((scores for scores in baseline if scores is not None), None)
     if first is None or not levels:
         return []
-    pairs = {level: [(a, b) for a, b in zip(tables, baseline, strict=True) if a is not None and b is not None]
-             for level, tables in levels.items()}
+    pairs = {
+        level: [(a, b) for a, b in zip(tables, baseline, strict=True) if a is not None and b is not None]
+        for level, tables in levels.items()
+    }
     enough = any(len(paired) >= LEAST_SEEDS for paired in pairs.values())
     measured: dict[int, _Seed] = {}
 
@@ -96,7 +104,11 @@ def compare_levels(
 
 
 def compare_halves(
-    tables: Sequence[Scores], halves: Sequence[tuple[Sequence[int], Sequence[int]]], name: str, *, replicates: int = REPLICATES,
+    tables: Sequence[Scores],
+    halves: Sequence[tuple[Sequence[int], Sequence[int]]],
+    name: str,
+    *,
+    replicates: int = REPLICATES,
     seed: int = 0,
 ) -> list[list[LevelTest]]:
     """The same tests between two groups of seeds of one level, for each of `halves`: (first, second) as indices of `tables`.
@@ -141,8 +153,11 @@ class _Seed:
         part = resampled.joined(rows, (resampled.best_of_k, resampled.within_tasks, resampled.width_bins))
         point = part(np.ones((1, rows.clusters)))
         drawn = bootstrap(part, rows.clusters, replicates, seed) if replicates else {}
-        return cls({name: float(_at_most_attempts(point[name])[0]) for name in FAMILY},
-                   {name: _at_most_attempts(drawn[name]) for name in FAMILY if drawn}, rows.clusters)
+        return cls(
+            {name: float(_at_most_attempts(point[name])[0]) for name in FAMILY},
+            {name: _at_most_attempts(drawn[name]) for name in FAMILY if drawn},
+            rows.clusters,
+        )
 
 
 def _at_most_attempts(values: Floats) -> Floats:
@@ -172,7 +187,9 @@ def _tested(test: LevelTest, spreads: Mapping[str, Spread]) -> LevelTest:
     error = float(np.sqrt(total))
     half = float(stats.t.ppf(0.975, degrees)) * error
     p = float(2 * stats.t.sf(abs(test.difference) / error, degrees))
-    return replace(test, error=error, degrees=float(degrees), ci95=(test.difference - half, test.difference + half), p=p)
+    return replace(
+        test, error=error, degrees=float(degrees), ci95=(test.difference - half, test.difference + half), p=p
+    )
 
 
 def seed_variance(levels_LS: Sequence[Floats], own_S: Floats) -> tuple[float, float]:
@@ -182,7 +199,9 @@ def seed_variance(levels_LS: Sequence[Floats], own_S: Floats) -> tuple[float, fl
     their degrees of freedom) unless Bartlett's test says at 5 % that they are not alike. All levels share the baseline's seeds,
     so that their differences correlate by 1/2 and their variances by 1/4: L levels are worth L / (1 + (L - 1)/4) of one.
     """
-    varying = [level_S for level_S in levels_LS if level_S.var() > 0]  # equal seeds are chance where RM@k takes few values
+    varying = [
+        level_S for level_S in levels_LS if level_S.var() > 0
+    ]  # equal seeds are chance where RM@k takes few values
     if len(varying) > 1 and stats.bartlett(*varying).pvalue < LEVEL:
         return float(own_S.var(ddof=1)), len(own_S) - 1.0
     degrees_L = np.array([len(level_S) - 1.0 for level_S in levels_LS])

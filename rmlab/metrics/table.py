@@ -80,8 +80,19 @@ class Table:
     def scored(self) -> "Table":
         """The same table without the rows that have no score; groups, tasks and clusters keep their codes."""
         keep = ~np.isnan(self.score_N)
-        return Table(self.score_N[keep], self.label_N[keep], self.task_N[keep], self.group_N[keep], self.cluster_N[keep],
-                     self.policy_G, self.cluster_G, self.cluster_T, self.policies, self.clusters, self.unlabelled)
+        return Table(
+            self.score_N[keep],
+            self.label_N[keep],
+            self.task_N[keep],
+            self.group_N[keep],
+            self.cluster_N[keep],
+            self.policy_G,
+            self.cluster_G,
+            self.cluster_T,
+            self.policies,
+            self.clusters,
+            self.unlabelled,
+        )
 
     def over_policies(self, sum_G: Floats, count_G: Floats) -> float:
         """Mean over policies of (sum over the policy's groups) / (count over them), where the count is above 0; NaN if nowhere."""
@@ -105,11 +116,21 @@ def table(scores: Scores) -> Table:
     split = cluster_N != cluster_T[task_N]
     if split.any():
         row = int(np.flatnonzero(split)[0])
-        raise DataError(f"task {rows.task_id[row]} lies in cluster {names_C[cluster_T[task_N[row]]]} and in cluster {rows.cluster[row]}: "
-                        "all attempts at a task belong to one cluster")
+        raise DataError(
+            f"task {rows.task_id[row]} lies in cluster {names_C[cluster_T[task_N[row]]]} and in cluster {rows.cluster[row]}: "
+            "all attempts at a task belong to one cluster"
+        )
     order = np.lexsort((rows.resolved, rows.score, group_N))
     return Table(
-        score_N=rows.score[order], label_N=rows.resolved[order], task_N=task_N[order], group_N=group_N[order], cluster_N=cluster_N[order],
-        policy_G=(pair_G % max(policies, 1)).astype(np.intp), cluster_G=cluster_N[first_G], cluster_T=cluster_T,
-        policies=policies, clusters=len(names_C), unlabelled=unlabelled,
+        score_N=rows.score[order],
+        label_N=rows.resolved[order],
+        task_N=task_N[order],
+        group_N=group_N[order],
+        cluster_N=cluster_N[order],
+        policy_G=(pair_G % max(policies, 1)).astype(np.intp),
+        cluster_G=cluster_N[first_G],
+        cluster_T=cluster_T,
+        policies=policies,
+        clusters=len(names_C),
+        unlabelled=unlabelled,
     )

@@ -13,7 +13,9 @@ from rmlab.fingerprint import fingerprint
 from rmlab.microswe.task import Task
 
 
-def set_apart(tasks: Sequence[Task], beside: Sequence[Task], share: float, seed: int = 0) -> tuple[list[Task], list[Task]]:
+def set_apart(
+    tasks: Sequence[Task], beside: Sequence[Task], share: float, seed: int = 0
+) -> tuple[list[Task], list[Task]]:
     """(those that stay, those that go to the part `supervised`). Deterministic by seed, in the order of `tasks`.
 
     beside: the tasks that they were built beside. share: of the tasks, reached by whole clusters in the order of their hash.
@@ -33,6 +35,8 @@ def set_apart(tasks: Sequence[Task], beside: Sequence[Task], share: float, seed:
             going.add(name)
             taken += sizes[name]
     if not going:
-        raise UsageError(f"share={share}: no whole cluster is that small, so nothing would be set apart. Take a larger share.")
+        raise UsageError(
+            f"share={share}: no whole cluster is that small, so nothing would be set apart. Take a larger share."
+        )
     stay = [task for task in tasks if task.cluster not in going]
     return stay, [replace(task, part="supervised") for task in tasks if task.cluster in going]

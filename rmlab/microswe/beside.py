@@ -55,9 +55,16 @@ def read_beside(path: Path) -> Beside:
 
 def own_functions(beside: Beside) -> list[Tested]:
     """The functions of the file's part `rl`, with the inputs that they have there, by id."""
-    return [Tested(Function(task.function_id, task.package, task.source, task.entry, task.context, task.original, "", (), ()),
-                   task.inputs, task.outputs, guessed=False)
-            for _, task in sorted(beside.functions.items()) if task.part == ADDED]
+    return [
+        Tested(
+            Function(task.function_id, task.package, task.source, task.entry, task.context, task.original, "", (), ()),
+            task.inputs,
+            task.outputs,
+            guessed=False,
+        )
+        for _, task in sorted(beside.functions.items())
+        if task.part == ADDED
+    ]
 
 
 def admitted(candidates: Sequence[Tested], beside: Beside) -> tuple[list[Tested], dict[str, Counter[str]]]:
@@ -120,12 +127,16 @@ def check_joined(first: Sequence[Task], more: Sequence[Task], name: str) -> None
     """
     others = sorted({task.part for task in more if task.part != ADDED})
     if others:
-        raise DataError(f"{name}: it has tasks of the part {others[0]}, and only a file whose tasks are all of the part {ADDED} is joined. "
-                        "Build one with `rmlab tasks build beside=FILE`.")
+        raise DataError(
+            f"{name}: it has tasks of the part {others[0]}, and only a file whose tasks are all of the part {ADDED} is joined. "
+            "Build one with `rmlab tasks build beside=FILE`."
+        )
     known = {task.task_id for task in first}
     repeated = next((task.task_id for task in more if task.task_id in known), None)
     if repeated is not None:
-        raise DataError(f"{name}: the task {repeated} is in another tasks file too. Name each file once, or build it with beside=FILE.")
+        raise DataError(
+            f"{name}: the task {repeated} is in another tasks file too. Name each file once, or build it with beside=FILE."
+        )
     beside = Beside(tuple(first))
     wrong = {i for i, task in beside.functions.items() if task.part != ADDED}
     new = {task.function_id: task for task in more}
@@ -136,8 +147,10 @@ def check_joined(first: Sequence[Task], more: Sequence[Task], name: str) -> None
         held = {cluster_of[i] for i in wrong}
         shared = next((f.function_id for f in functions if cluster_of[f.function_id] in held), None)
     if shared is not None:
-        raise DataError(f"{name}: the function {shared} is in one cluster with a function of another part than {ADDED}: the five parts "
-                        "never mix. Build the file again with beside=FILE.")
+        raise DataError(
+            f"{name}: the function {shared} is in one cluster with a function of another part than {ADDED}: the five parts "
+            "never mix. Build the file again with beside=FILE."
+        )
 
 
 def _functions(tasks: Mapping[str, Task]) -> list[Tested]:

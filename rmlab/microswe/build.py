@@ -109,7 +109,9 @@ def build(config: BuildConfig) -> Built:
     """
     beside = read_beside(REPOSITORY / config.beside) if config.beside else None
     if beside and beside.withheld in config.sources:
-        raise UsageError(f"sources: {beside.withheld} is withheld for evaluation in beside={config.beside}; leave it out")
+        raise UsageError(
+            f"sources: {beside.withheld} is withheld for evaluation in beside={config.beside}; leave it out"
+        )
     built = build_from(collect_functions(tuple(config.sources), config.progress), config, beside)
     return Built(built.tasks, {**built.metadata, "versions": json.dumps(versions(tuple(config.sources)))})
 
@@ -131,14 +133,22 @@ def build_from(collection: Collection, config: BuildConfig, beside: Beside | Non
     share = share_threshold(bugs, config, beside)
     chosen = _capped([bug for bug in bugs if bug.public.share >= share], config, beside)
     if not chosen:
-        raise DataError(f"no task is left of {len(bugs)} bugs in {len(tested)} functions: lower least_share or add sources")
+        raise DataError(
+            f"no task is left of {len(bugs)} bugs in {len(tested)} functions: lower least_share or add sources"
+        )
     tasks, cluster_of = _tasks(chosen, edits, config, beside)
-    return Built(tasks, _metadata(tasks, cluster_of, share, left_out, Counter(t.function.source for t in tested), config, beside))
+    return Built(
+        tasks, _metadata(tasks, cluster_of, share, left_out, Counter(t.function.source for t in tested), config, beside)
+    )
 
 
 def not_there(bugs: Sequence[Bug], beside: Beside) -> list[Bug]:
     """The bugs that are no task of the file, nor one in the same lines with the same outputs."""
-    there = {(b.tested.function.function_id, b.lines, b.outputs) for b in bugs if (b.tested.function.function_id, b.code) in beside.codes}
+    there = {
+        (b.tested.function.function_id, b.lines, b.outputs)
+        for b in bugs
+        if (b.tested.function.function_id, b.code) in beside.codes
+    }
     return [b for b in bugs if (b.tested.function.function_id, b.lines, b.outputs) not in there]
 
 
@@ -154,12 +164,35 @@ def _drawn_functions(tested: Sequence[Tested], config: BuildConfig) -> list[Test
 
 def single_bugs(tested: Tested, edits: Sequence[Edit], config: BuildConfig) -> list[Bug]:
     """Every edit that is a bug with a call to show: wrong, always ending, and no slip of a name's scope."""
-    return [bug for edit in edits if (bug := _bug(tested, edit.mutant.code, (edit.mutant.line,), (edit.mutant.operator,),
-                                                  edit.outputs, edit.raises, edits, config)) is not None]
+    return [
+        bug
+        for edit in edits
+        if (
+            bug := _bug(
+                tested,
+                edit.mutant.code,
+                (edit.mutant.line,),
+                (edit.mutant.operator,),
+                edit.outputs,
+                edit.raises,
+                edits,
+                config,
+            )
+        )
+        is not None
+    ]
 
 
-def _bug(tested: Tested, code: str, lines: tuple[int, ...], operators: tuple[str, ...], outputs: Outputs,
-         raises: frozenset[str], edits: Sequence[Edit], config: BuildConfig) -> Bug | None:
+def _bug(
+    tested: Tested,
+    code: str,
+    lines: tuple[int, ...],
+    operators: tuple[str, ...],
+    outputs: Outputs,
+    raises: frozenset[str],
+    edits: Sequence[Edit],
+    config: BuildConfig,
+) -> Bug | None:
     if outputs == tested.expected or None in outputs or raises & SCOPE_ERRORS:
         return None
     others = [e.outputs for e in edits if e.mutant.line in lines]
@@ -169,8 +202,10 @@ def _bug(tested: Tested, code: str, lines: tuple[int, ...], operators: tuple[str
 
 def _lengths(tested: Tested, outputs: Outputs) -> list[int]:
     """Characters of `f(args) should return X but got Y` without its words, per input."""
-    return [len(tested.function.entry) + len(source) + len(show(expected, 1000)) + len(show(got or "null", 1000))
-            for source, expected, got in zip(tested.inputs, tested.expected, outputs, strict=True)]
+    return [
+        len(tested.function.entry) + len(source) + len(show(expected, 1000)) + len(show(got or "null", 1000))
+        for source, expected, got in zip(tested.inputs, tested.expected, outputs, strict=True)
+    ]
 
 
 def _double_bugs(single: Sequence[Bug], edits: Mapping[str, Sequence[Edit]], config: BuildConfig) -> list[Bug]:
@@ -186,9 +221,22 @@ def _double_bugs(single: Sequence[Bug], edits: Mapping[str, Sequence[Edit]], con
             text = a.code.split("\n")
             text[b.lines[0] - 1] = b.code.split("\n")[b.lines[0] - 1]
             texts.append((a, b, "\n".join(text)))
-    outputs, raises = run_edits([(a.tested, code) for a, _, code in texts], config.workers, "running pairs of bugs", config.progress)
-    found = [_bug(a.tested, code, a.lines + b.lines, a.operators + b.operators, out, names, edits[a.tested.function.function_id], config)
-             for (a, b, code), out, names in zip(texts, outputs, raises, strict=True)]
+    outputs, raises = run_edits(
+        [(a.tested, code) for a, _, code in texts], config.workers, "running pairs of bugs", config.progress
+    )
+    found = [
+        _bug(
+            a.tested,
+            code,
+            a.lines + b.lines,
+            a.operators + b.operators,
+            out,
+            names,
+            edits[a.tested.function.function_id],
+            config,
+        )
+        for (a, b, code), out, names in zip(texts, outputs, raises, strict=True)
+    ]
     return [bug for bug in found if bug is not None]
 
 
@@ -215,8 +263,10 @@ def _capped(bugs: Sequence[Bug], config: BuildConfig, beside: Beside | None = No
         most = config.most_of_a_function - there[name]
         distinct = list({(b.lines, b.outputs): b for b in reversed(own)}.values())[::-1]
         crashes = [b for b in distinct if b.crashes]
-        distinct = [b for b in distinct if b not in crashes[config.most_crashes:]]
-        ones = in_turns(in_turns([b for b in distinct if len(b.lines) == 1], lambda b: str(b.lines)), lambda b: b.operators[0])
+        distinct = [b for b in distinct if b not in crashes[config.most_crashes :]]
+        ones = in_turns(
+            in_turns([b for b in distinct if len(b.lines) == 1], lambda b: str(b.lines)), lambda b: b.operators[0]
+        )
         twos = [b for b in distinct if len(b.lines) == 2]
         single += ones[: max(most - bool(twos), 0)]
         double += twos[: max(min(most, 1), 0)]
@@ -224,14 +274,17 @@ def _capped(bugs: Sequence[Bug], config: BuildConfig, beside: Beside | None = No
     return single + sorted(double, key=lambda b: b.order)[:few]
 
 
-def _tasks(bugs: Sequence[Bug], edits: Mapping[str, Sequence[Edit]], config: BuildConfig,
-           beside: Beside | None) -> tuple[list[Task], dict[str, str]]:
+def _tasks(
+    bugs: Sequence[Bug], edits: Mapping[str, Sequence[Edit]], config: BuildConfig, beside: Beside | None
+) -> tuple[list[Task], dict[str, str]]:
     functions = {b.tested.function.function_id: b.tested.function for b in bugs}
     if beside:
         cluster_of = cluster_names(functions.values(), beside)
         alone: dict[str, Part] = dict.fromkeys(cluster_of.values(), ADDED)
-        return [_task(b, cluster_of[b.tested.function.function_id], alone, edits[b.tested.function.function_id], config)
-                for b in bugs], cluster_of
+        return [
+            _task(b, cluster_of[b.tested.function.function_id], alone, edits[b.tested.function.function_id], config)
+            for b in bugs
+        ], cluster_of
     cluster_of = clusters({i: f.code for i, f in functions.items()}, {i: f.context for i, f in functions.items()})
     sizes: dict[str, Counter[str]] = defaultdict(Counter)
     for bug in bugs:
@@ -248,34 +301,68 @@ def _task(bug: Bug, cluster: str, parts: Mapping[str, Part], edits: Sequence[Edi
     function, public = bug.tested.function, bug.public
     if config.public_call is PublicCallKind.random:
         others = [e.outputs for e in edits if e.mutant.line in bug.lines]
-        drawn = choose(bug.outputs, others, bug.tested.expected, _lengths(bug.tested, bug.outputs), config.longest_call,
-                       "random", f"{config.seed} {bug.order}")
+        drawn = choose(
+            bug.outputs,
+            others,
+            bug.tested.expected,
+            _lengths(bug.tested, bug.outputs),
+            config.longest_call,
+            "random",
+            f"{config.seed} {bug.order}",
+        )
         assert drawn is not None  # the weakest call was found among the same candidates
         public = drawn
     return Task(
-        task_id=f"{function.source}/{function.entry}/{bug.order}", function_id=function.function_id, package=function.package,
-        source=function.source, cluster=cluster, part=parts[cluster], entry=function.entry, context=function.context,
-        original=function.code, code=bug.code, lines=bug.lines, operators=bug.operators, inputs=bug.tested.inputs,
-        outputs=bug.tested.expected, public=public.index, public_share=round(public.share, 6))
+        task_id=f"{function.source}/{function.entry}/{bug.order}",
+        function_id=function.function_id,
+        package=function.package,
+        source=function.source,
+        cluster=cluster,
+        part=parts[cluster],
+        entry=function.entry,
+        context=function.context,
+        original=function.code,
+        code=bug.code,
+        lines=bug.lines,
+        operators=bug.operators,
+        inputs=bug.tested.inputs,
+        outputs=bug.tested.expected,
+        public=public.index,
+        public_share=round(public.share, 6),
+    )
 
 
-def _metadata(tasks: Sequence[Task], cluster_of: Mapping[str, str], share: float, left_out: Mapping[str, Counter[str]],
-              functions: Counter[str], config: BuildConfig, beside: Beside | None) -> dict[str, str]:
+def _metadata(
+    tasks: Sequence[Task],
+    cluster_of: Mapping[str, str],
+    share: float,
+    left_out: Mapping[str, Counter[str]],
+    functions: Counter[str],
+    config: BuildConfig,
+    beside: Beside | None,
+) -> dict[str, str]:
     sizes = Counter(cluster_of.values())
     largest, most = min(sizes.items(), key=lambda pair: (-pair[1], pair[0]))
     counts = {
-        "tasks": len(tasks), "functions": len(cluster_of), "clusters": len(sizes),
+        "tasks": len(tasks),
+        "functions": len(cluster_of),
+        "clusters": len(sizes),
         "largest_cluster": {"name": largest, "functions": most},
         "tasks_of_largest_cluster": sum(t.cluster == largest for t in tasks),
         "by_part": {part: Counter(t.source for t in tasks if t.part == part) for part in SHARES},
         "functions_by_part": {part: len({t.function_id for t in tasks if t.part == part}) for part in SHARES},
-        "tested_functions": functions, "two_bugs": sum(len(t.lines) == 2 for t in tasks),
+        "tested_functions": functions,
+        "two_bugs": sum(len(t.lines) == 2 for t in tasks),
         "operators": Counter(name for t in tasks for name in t.operators),
         **({"functions_there": len(cluster_of.keys() & beside.functions.keys())} if beside else {}),
         "left_out": {source: dict(counts.most_common()) for source, counts in left_out.items()},
     }
     return {
-        "seed": str(config.seed), "withheld": "" if beside else config.withheld, "public_call": config.public_call.value,
-        "least_share": str(config.least_share), "share_threshold": f"{share:.6g}", "counts": json.dumps(counts),
+        "seed": str(config.seed),
+        "withheld": "" if beside else config.withheld,
+        "public_call": config.public_call.value,
+        "least_share": str(config.least_share),
+        "share_threshold": f"{share:.6g}",
+        "counts": json.dumps(counts),
         **({"beside": beside.fingerprint} if beside else {}),
     }

@@ -23,7 +23,12 @@ def renamed(code: str) -> str:
     own: set[str] = set()
     for node in ast.walk(tree):
         match node:
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) | ast.arg(arg=name) | ast.ExceptHandler(name=str(name)):
+            case (
+                ast.FunctionDef(name=name)
+                | ast.ClassDef(name=name)
+                | ast.arg(arg=name)
+                | ast.ExceptHandler(name=str(name))
+            ):
                 own.add(name)
             case ast.Name(id=name, ctx=ast.Store()):
                 own.add(name)
@@ -79,7 +84,10 @@ def clusters(codes: Mapping[str, str], contexts: Mapping[str, str] | None = None
         join(name, by_tree.setdefault(renamed(code), name))
     for name, context in (contexts or {}).items():
         for statement in ast.parse(context).body:
-            if isinstance(statement, ast.FunctionDef) and (twin := by_tree.get(renamed(ast.unparse(statement)))) is not None:
+            if (
+                isinstance(statement, ast.FunctionDef)
+                and (twin := by_tree.get(renamed(ast.unparse(statement)))) is not None
+            ):
                 join(name, twin)
     for a, b in _alike({name: trigrams(code) for name, code in codes.items()}):
         join(a, b)
@@ -92,8 +100,9 @@ def _alike(grams: Mapping[str, frozenset[Trigram]]) -> list[tuple[str, str]]:
     found = []
     for name, own in grams.items():
         shared = Counter(other for gram in own for other in holders[gram])
-        found += [(other, name) for other, n in shared.items()
-                  if n >= LEAST_OVERLAP * (len(own) + len(grams[other]) - n)]
+        found += [
+            (other, name) for other, n in shared.items() if n >= LEAST_OVERLAP * (len(own) + len(grams[other]) - n)
+        ]
         for gram in own:
             holders[gram].append(name)
     return found

@@ -155,11 +155,23 @@ class Episode:
             raise RuntimeError(f"{self.task.task_id}: the episode is not over")
         task = self.task
         return Trajectory(
-            task_id=task.task_id, cluster=task.cluster, source=task.source, policy=policy, attempt=attempt,
-            messages=tuple(self.messages), patch=grammar.patch(task.code, self.code), exit_status=self.exit_status,
-            resolved=self.resolved, label_source=None if self.resolved is None else "hidden tests", split=task.part,
-            extra={"operators": list(task.operators), "lines": list(task.lines), "public_share": round(task.public_share, 4),
-                   "public_passed": self.public_passed},
+            task_id=task.task_id,
+            cluster=task.cluster,
+            source=task.source,
+            policy=policy,
+            attempt=attempt,
+            messages=tuple(self.messages),
+            patch=grammar.patch(task.code, self.code),
+            exit_status=self.exit_status,
+            resolved=self.resolved,
+            label_source=None if self.resolved is None else "hidden tests",
+            split=task.part,
+            extra={
+                "operators": list(task.operators),
+                "lines": list(task.lines),
+                "public_share": round(task.public_share, 4),
+                "public_passed": self.public_passed,
+            },
         )
 
     def _say(self, role: str, content: str) -> None:
@@ -226,8 +238,9 @@ def hidden_program(task: Task, code: str) -> Program:
 
 def broken(outcome: Outcome) -> bool:
     """Whether the sandbox failed rather than the program: a worker lost twice, or the batch's time over before its turn."""
-    return (outcome.error in ("the worker was lost twice", "the batch's time was over")
-            and all(result.value == outcome.error and result.kind in ("killed", "timeout") for result in outcome.results))
+    return outcome.error in ("the worker was lost twice", "the batch's time was over") and all(
+        result.value == outcome.error and result.kind in ("killed", "timeout") for result in outcome.results
+    )
 
 
 def passes(outcome: Outcome, expected: tuple[str, ...]) -> bool:

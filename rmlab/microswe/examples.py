@@ -14,17 +14,33 @@ from rmlab.microswe.functions import Function
 _SAFE = (
     "abs all any bool bytearray bytes chr complex dict divmod enumerate filter float frozenset int isinstance iter len "
     "list map max min next object ord pow range repr reversed round set slice sorted str sum tuple zip ValueError TypeError "
-    "KeyError IndexError nan inf Fraction Decimal deque Counter OrderedDict defaultdict")
+    "KeyError IndexError nan inf Fraction Decimal deque Counter OrderedDict defaultdict"
+)
 SAFE_NAMES = frozenset(_SAFE.split())
 """What an argument may refer to: harmless builtins and the names that the sandbox gives to inputs."""
 
 _STAND_INS = {
-    "add": "lambda a, b: a + b", "sub": "lambda a, b: a - b", "mul": "lambda a, b: a * b", "neg": "lambda x: -x",
-    "eq": "lambda a, b: a == b", "lt": "lambda a, b: a < b", "gt": "lambda a, b: a > b", "identity": "lambda x: x",
-    "inc": "lambda x: x + 1", "dec": "lambda x: x - 1", "double": "lambda x: 2 * x", "iseven": "lambda x: x % 2 == 0",
-    "even": "lambda x: x % 2 == 0", "odd": "lambda x: x % 2 == 1", "isodd": "lambda x: x % 2 == 1",
+    "add": "lambda a, b: a + b",
+    "sub": "lambda a, b: a - b",
+    "mul": "lambda a, b: a * b",
+    "neg": "lambda x: -x",
+    "eq": "lambda a, b: a == b",
+    "lt": "lambda a, b: a < b",
+    "gt": "lambda a, b: a > b",
+    "identity": "lambda x: x",
+    "inc": "lambda x: x + 1",
+    "dec": "lambda x: x - 1",
+    "double": "lambda x: 2 * x",
+    "iseven": "lambda x: x % 2 == 0",
+    "even": "lambda x: x % 2 == 0",
+    "odd": "lambda x: x % 2 == 1",
+    "isodd": "lambda x: x % 2 == 1",
     "truediv": "lambda a, b: a / b",
-    "is_even": "lambda x: x % 2 == 0", "is_odd": "lambda x: x % 2 == 1", "ZZ": "int", "S": "int", "Integer": "int",
+    "is_even": "lambda x: x % 2 == 0",
+    "is_odd": "lambda x: x % 2 == 1",
+    "ZZ": "int",
+    "S": "int",
+    "Integer": "int",
 }
 """Names that documentation uses without defining them, as plain Python that means the same to these functions."""
 
@@ -78,7 +94,9 @@ def _calls(body: Iterable[ast.stmt], entry: str, known: Known) -> Iterator[tuple
     known = dict(known)
     for statement in body:
         match statement:
-            case ast.FunctionDef(name=name, args=arguments, body=[ast.Return(value=ast.expr() as value)], decorator_list=[]):
+            case ast.FunctionDef(
+                name=name, args=arguments, body=[ast.Return(value=ast.expr() as value)], decorator_list=[]
+            ):
                 arguments = deepcopy(arguments)
                 for a in ast.walk(arguments):
                     if isinstance(a, ast.arg):
@@ -105,7 +123,7 @@ class _Substitute(ast.NodeTransformer):
         names = [a.arg for a in ast.walk(node.args) if isinstance(a, ast.arg)]
         self.bound += names
         self.generic_visit(node)
-        del self.bound[len(self.bound) - len(names):]
+        del self.bound[len(self.bound) - len(names) :]
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
@@ -133,8 +151,8 @@ def _arguments(call: ast.Call, signature: ast.arguments, known: Known) -> str | 
     if any(isinstance(v, ast.Starred) for v in values):
         return None
     given = {k.arg: k.value for k in call.keywords}
-    defaults = dict(zip(names[len(names) - len(signature.defaults):], signature.defaults, strict=True))
-    for name in names[len(values):]:
+    defaults = dict(zip(names[len(names) - len(signature.defaults) :], signature.defaults, strict=True))
+    for name in names[len(values) :]:
         if name in given:
             values.append(given.pop(name))
         elif given and name in defaults:

@@ -43,7 +43,9 @@ FIRST_SOURCES = ("human_eval", "algorithms", "functional", "symbolic", "stdlib")
 """The families of the shipped five parts. Tasks of the further ones stand beside them (`beside`, `apart`)."""
 
 FEWEST_LINES, MOST_LINES, MOST_COLUMNS, MOST_CHARACTERS = 3, 30, 100, 900
-_NOT_FOR_TASKS = re.compile(r"(^|\.)(tests?|testing|idlelib|tkinter|lib2to3|turtledemo|ensurepip|site-packages|benchmarks?|bench)(\.|$)")
+_NOT_FOR_TASKS = re.compile(
+    r"(^|\.)(tests?|testing|idlelib|tkinter|lib2to3|turtledemo|ensurepip|site-packages|benchmarks?|bench)(\.|$)"
+)
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,9 @@ def collect_functions(sources: tuple[str, ...] = FIRST_SOURCES, show: bool = Fal
     return Collection(tuple(functions), tests, left_out)
 
 
-def _functions_of(source: str, package: str, modules: dict[str, Module], tests: dict[str, str], counts: Counter[str]) -> Iterator[Function]:
+def _functions_of(
+    source: str, package: str, modules: dict[str, Module], tests: dict[str, str], counts: Counter[str]
+) -> Iterator[Function]:
     resolver = Resolver(modules)
     called = {key: set(re.findall(r"\b\w+(?=\()", text)) for key, text in tests.items() if key.startswith(package)}
     for module in modules.values():
@@ -105,10 +109,20 @@ def _functions_of(source: str, package: str, modules: dict[str, Module], tests: 
                 continue
             a = statement.args
             yield Function(
-                function_id=f"{module.name.split(':')[0]}.{statement.name}", package=package, source=source,
-                entry=statement.name, context=context, code=code, documentation=ast.get_docstring(statement) or "",
-                annotations=tuple((p.arg, ast.unparse(p.annotation) if p.annotation else "") for p in [*a.posonlyargs, *a.args]),
-                tests=tuple(key for key in called if statement.name in called[key] and (key == module.name or ":" not in key)))
+                function_id=f"{module.name.split(':')[0]}.{statement.name}",
+                package=package,
+                source=source,
+                entry=statement.name,
+                context=context,
+                code=code,
+                documentation=ast.get_docstring(statement) or "",
+                annotations=tuple(
+                    (p.arg, ast.unparse(p.annotation) if p.annotation else "") for p in [*a.posonlyargs, *a.args]
+                ),
+                tests=tuple(
+                    key for key in called if statement.name in called[key] and (key == module.name or ":" not in key)
+                ),
+            )
 
 
 def _checked(code: str) -> str:
@@ -143,7 +157,9 @@ def _folder(package: str) -> Path:
     if spec is not None and spec.origin is not None and not spec.submodule_search_locations:
         return Path(spec.origin)
     if spec is None or not spec.submodule_search_locations:
-        raise DataError(f"the package {package} is not installed: tasks are built with the extra `tasks` (pip install -e '.[tasks]')")
+        raise DataError(
+            f"the package {package} is not installed: tasks are built with the extra `tasks` (pip install -e '.[tasks]')"
+        )
     return Path(next(iter(spec.submodule_search_locations)))
 
 
@@ -175,5 +191,7 @@ def _modules(package: str, tests: dict[str, str], counts: Counter[str]) -> dict[
 def versions(sources: tuple[str, ...] = FIRST_SOURCES) -> dict[str, str]:
     """Package (distribution name) of the given families to its installed version, and Python's own."""
     distributions = importlib.metadata.packages_distributions()
-    names = sorted({distributions[p][0].lower().replace("_", "-") for source in sources for p in SOURCES[source] if p != "stdlib"})
+    names = sorted(
+        {distributions[p][0].lower().replace("_", "-") for source in sources for p in SOURCES[source] if p != "stdlib"}
+    )
     return {"python": sys.version.split()[0], **{name: importlib.metadata.version(name) for name in names}}

@@ -14,35 +14,86 @@ from rmlab.microswe.functions import Function
 
 _BY_NAME: tuple[tuple[str, tuple[str, ...]], ...] = (
     (r"matrix|grid|board|mat|image|triangle|points?|pairs|intervals|edges|rows", ("matrix", "pairs")),
-    (r"func|function|fn|key|pred|predicate|callback|mapper|iteratee|comparator|op|test", ("unary", "predicate", "binary")),
+    (
+        r"func|function|fn|key|pred|predicate|callback|mapper|iteratee|comparator|op|test",
+        ("unary", "predicate", "binary"),
+    ),
     (r"dic|dict|d|mapping|obj|map|graph|adj|tree", ("dict", "graph", "ints")),
-    (r"s|s1|s2|str.*|.*string|text|word.?|line|name|path|prefix|suffix|sep|char|chars|pattern|msg|message|key|value|url|host|"
-     r"hex.*|.*str|sequence1?|label|delimiter",
-     ("str", "digits", "strs")),
+    (
+        r"s|s1|s2|str.*|.*string|text|word.?|line|name|path|prefix|suffix|sep|char|chars|pattern|msg|message|key|value|url|host|"
+        r"hex.*|.*str|sequence1?|label|delimiter",
+        ("str", "digits", "strs"),
+    ),
     (r"strs|words|lines|names|strings|args|argv|tokens", ("strs", "ints")),
-    (r"seq.*|iter.*|it|items|lst|list.?|l|ls|arr.*|array.*|nums?|numbers|xs|data|values|coll.*|elements|perm.*|coeffs?|poly.*|"
-     r"stones|prices|heights|monom.*|A|B|F|P|V|u|v|vector|stack",
-     ("ints", "strs", "pairs", "str", "int", "floats")),
+    (
+        r"seq.*|iter.*|it|items|lst|list.?|l|ls|arr.*|array.*|nums?|numbers|xs|data|values|coll.*|elements|perm.*|coeffs?|poly.*|"
+        r"stones|prices|heights|monom.*|A|B|F|P|V|u|v|vector|stack",
+        ("ints", "strs", "pairs", "str", "int", "floats"),
+    ),
     (r"b|bytes.*|buf.*|data", ("int", "bytes", "ints")),
     (r"f|g|h", ("ints", "unary", "int")),
     (r"K|ring|dom|domain", ("type",)),
-    (r"n|m|k|i|j|p|q|r|num.?|number.*|start|stop|end|index|size|count|step|base|limit|target|low|high|lo|hi|left|right|length|"
-     r"width|depth|level|year|month|day|hour|minute|second|mod|max.*|min.*|amount|exp|bits?|a|x|y|z|t|c|e|w",
-     ("int", "ints", "float", "str")),
+    (
+        r"n|m|k|i|j|p|q|r|num.?|number.*|start|stop|end|index|size|count|step|base|limit|target|low|high|lo|hi|left|right|length|"
+        r"width|depth|level|year|month|day|hour|minute|second|mod|max.*|min.*|amount|exp|bits?|a|x|y|z|t|c|e|w",
+        ("int", "ints", "float", "str"),
+    ),
 )
 _MANY = r"(list|List|Sequence|Iterable|Iterator|Collection|set|Set)"
 _BY_ANNOTATION: tuple[tuple[str, str], ...] = (
     (r"(list|List|Sequence|Iterable|Collection)\[(list|List|tuple|Tuple|Sequence)", "matrix"),
-    (r"(dict|Dict|Mapping)\[\w+, (list|List|set)", "graph"), (_MANY + r"\[str", "strs"), (_MANY + r"\[float", "floats"),
-    (r"^(t\.|typing\.)?(tuple|Tuple|" + _MANY[1:], "ints"), (r"Callable", "unary"), (r"(dict|Dict|Mapping)", "dict"),
-    (r"^str|AnyStr|Text", "str"), (r"^int", "int"), (r"^float|Number|Numeric", "float"), (r"^bool", "bool"), (r"^bytes", "bytes"),
+    (r"(dict|Dict|Mapping)\[\w+, (list|List|set)", "graph"),
+    (_MANY + r"\[str", "strs"),
+    (_MANY + r"\[float", "floats"),
+    (r"^(t\.|typing\.)?(tuple|Tuple|" + _MANY[1:], "ints"),
+    (r"Callable", "unary"),
+    (r"(dict|Dict|Mapping)", "dict"),
+    (r"^str|AnyStr|Text", "str"),
+    (r"^int", "int"),
+    (r"^float|Number|Numeric", "float"),
+    (r"^bool", "bool"),
+    (r"^bytes", "bytes"),
 )
-_ALL = ("int", "ints", "str", "float", "strs", "dict", "matrix", "pairs", "floats", "unary", "digits", "bytes", "graph", "predicate",
-        "binary", "bool")
+_ALL = (
+    "int",
+    "ints",
+    "str",
+    "float",
+    "strs",
+    "dict",
+    "matrix",
+    "pairs",
+    "floats",
+    "unary",
+    "digits",
+    "bytes",
+    "graph",
+    "predicate",
+    "binary",
+    "bool",
+)
 _COMBINED = (16, 16, 10, 6, 4)
 """Kinds of each parameter that are combined, by the number of parameters."""
-_WORDS = ("a", "b", "abc", "abca", "hello", "Hello World", "aab", "x-y_z", "foo bar", "level", "ABC", "a1b2", "", "one two", "cat",
-          "a.b.c", "tact", "xyzzy")
+_WORDS = (
+    "a",
+    "b",
+    "abc",
+    "abca",
+    "hello",
+    "Hello World",
+    "aab",
+    "x-y_z",
+    "foo bar",
+    "level",
+    "ABC",
+    "a1b2",
+    "",
+    "one two",
+    "cat",
+    "a.b.c",
+    "tact",
+    "xyzzy",
+)
 _UNARY = ("lambda x: x % 2", "lambda x: x + 1", "lambda x: -x", "lambda x: x * x", "str", "abs", "lambda x: x // 2")
 _PREDICATE = ("lambda x: x > 2", "lambda x: x % 2 == 0", "bool", "lambda x: x < 4")
 _BINARY = ("lambda a, b: a + b", "lambda a, b: a - b", "max", "lambda a, b: a * b", "lambda a, b: a < b")
@@ -62,8 +113,10 @@ def guesses(function: Function, most: int = 10, every_kind: bool = False) -> lis
     options = [_kinds(name, annotations.get(name, "")) for name in required]
     if every_kind:
         guessed = [not _annotated(annotations.get(name, "")) for name in required]
-        options = [tuple(dict.fromkeys([*kinds, *_ALL]))[: _COMBINED[len(required) - 1]] if free else kinds
-                   for kinds, free in zip(options, guessed, strict=True)]
+        options = [
+            tuple(dict.fromkeys([*kinds, *_ALL]))[: _COMBINED[len(required) - 1]] if free else kinds
+            for kinds, free in zip(options, guessed, strict=True)
+        ]
     combinations = sorted(itertools.product(*[list(enumerate(o)) for o in options]), key=lambda c: sum(i for i, _ in c))
     return [tuple(kind for _, kind in c) for c in combinations[:most]]
 

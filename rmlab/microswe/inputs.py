@@ -81,7 +81,11 @@ def _places(node: ast.AST, top: ast.expr) -> Iterator[tuple[ast.AST, str, int | 
             if not isinstance(child, ast.AST) or isinstance(child, ast.JoinedStr):
                 continue
             literal = isinstance(child, ast.Constant) and child.value is not None
-            negative = isinstance(child, ast.UnaryOp) and isinstance(child.op, ast.USub) and isinstance(child.operand, ast.Constant)
+            negative = (
+                isinstance(child, ast.UnaryOp)
+                and isinstance(child.op, ast.USub)
+                and isinstance(child.operand, ast.Constant)
+            )
             if child is not top and (literal or negative or isinstance(child, (ast.List, ast.Set, ast.Dict))):
                 assert isinstance(child, ast.expr)
                 yield node, field, index, child
@@ -146,8 +150,16 @@ def _string(value: str, rng: random.Random) -> str:
     i = rng.randrange(len(value))
     char = value[i]
     alike = "0123456789" if char.isdigit() else "abcdexyz" if char.islower() else "ABCXYZ" if char.isupper() else value
-    return rng.choice([
-        value[:i] + value[i + 1:], value[:i] + char + value[i:], value[:i] + rng.choice(alike) + value[i + 1:],
-        value + rng.choice(value), value[::-1], value[i:] + value[:i], value[: i + 1], value[:i] + rng.choice(alike) + value[i:],
-        value.swapcase() if rng.random() < 0.3 else value[i:],
-    ])
+    return rng.choice(
+        [
+            value[:i] + value[i + 1 :],
+            value[:i] + char + value[i:],
+            value[:i] + rng.choice(alike) + value[i + 1 :],
+            value + rng.choice(value),
+            value[::-1],
+            value[i:] + value[:i],
+            value[: i + 1],
+            value[:i] + rng.choice(alike) + value[i:],
+            value.swapcase() if rng.random() < 0.3 else value[i:],
+        ]
+    )

@@ -46,15 +46,21 @@ def load_tasks(path: Path, sandbox: Sandbox) -> LoadedTasks:
     """
     path = Path(path)
     tasks, _ = read_tasks(path)
-    cache = runs_folder() / "cache" / f"tasks-{file_fingerprint(path)}-{platform.python_version()}-{platform.machine()}.json"
+    cache = (
+        runs_folder()
+        / "cache"
+        / f"tasks-{file_fingerprint(path)}-{platform.python_version()}-{platform.machine()}.json"
+    )
     verdicts = _read_verdicts(cache, tasks)
     if verdicts is None:
         verdicts = prove(tasks, sandbox)
         write_text(cache, json.dumps(verdicts))
     good = tuple(task for task in tasks if task.task_id not in verdicts)
     if not good:
-        raise DataError(f"{path}: none of its {len(tasks)} tasks holds under Python {platform.python_version()}: "
-                        "build them again with `rmlab tasks build`, or use the Python that they were built with.")
+        raise DataError(
+            f"{path}: none of its {len(tasks)} tasks holds under Python {platform.python_version()}: "
+            "build them again with `rmlab tasks build`, or use the Python that they were built with."
+        )
     left_out: dict[str, dict[str, int]] = {}
     for task in tasks:
         if (reason := verdicts.get(task.task_id)) is not None:
@@ -136,8 +142,10 @@ def _run(programs: Sequence[Program], sandbox: Sandbox) -> dict[Program, Outcome
         left = [program for program in left if program not in found]
         if not left:
             return found
-    raise RmlabError(f"the sandbox failed {1 + RETRIES} times on {len(left)} programs, {left[0].entry} among them: "
-                     "`rmlab doctor` says what works on this machine.")
+    raise RmlabError(
+        f"the sandbox failed {1 + RETRIES} times on {len(left)} programs, {left[0].entry} among them: "
+        "`rmlab doctor` says what works on this machine."
+    )
 
 
 def _read_verdicts(cache: Path, tasks: Sequence[Task]) -> dict[str, str] | None:

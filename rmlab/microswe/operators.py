@@ -13,9 +13,29 @@ from rmlab.microswe.replacements import ARITHMETIC, negated, replacements
 
 _BLOCKS = {"body", "orelse", "finalbody", "handlers", "cases"}
 _SKIPPED = {"decorator_list", "returns", "annotation", "type_comment", "type_params"}
-_SIMPLE = (ast.Assign, ast.AugAssign, ast.Expr, ast.Return, ast.Delete, ast.Raise, ast.Continue, ast.Break, ast.Assert, ast.AnnAssign)
+_SIMPLE = (
+    ast.Assign,
+    ast.AugAssign,
+    ast.Expr,
+    ast.Return,
+    ast.Delete,
+    ast.Raise,
+    ast.Continue,
+    ast.Break,
+    ast.Assert,
+    ast.AnnAssign,
+)
 _COMPOUND = (ast.If, ast.While, ast.For, ast.With, ast.FunctionDef)
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.ClassDef)
+_SCOPES = (
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.Lambda,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+    ast.ClassDef,
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +56,9 @@ def mutants(code: str, lines: Sequence[int] | None = None) -> list[Mutant]:
     """
     tree = ast.parse(code)
     text = code.split("\n")
-    strings = list(dict.fromkeys(n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str)))
+    strings = list(
+        dict.fromkeys(n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
+    )
     found: list[Mutant] = []
     seen = {code}
     wanted = None if lines is None else set(lines)
@@ -62,7 +84,9 @@ def _statements(body: Sequence[ast.stmt], outer: tuple[str, ...]) -> Iterator[tu
         yield from _statement(statement, outer, {})
 
 
-def _statement(statement: ast.stmt, outer: tuple[str, ...], bound: dict[str, int]) -> Iterator[tuple[ast.stmt, tuple[str, ...]]]:
+def _statement(
+    statement: ast.stmt, outer: tuple[str, ...], bound: dict[str, int]
+) -> Iterator[tuple[ast.stmt, tuple[str, ...]]]:
     here = [*outer, *(name for name, line in bound.items() if line < statement.lineno and name not in outer)]
     yield statement, tuple(here)
     if isinstance(statement, ast.FunctionDef):
@@ -102,7 +126,10 @@ def _bindings(function: ast.FunctionDef) -> dict[str, int]:
 def _stands_alone(statement: ast.stmt, tree: ast.Module) -> bool:
     if isinstance(statement, _COMPOUND):
         head: Any = statement
-        last = max((n.end_lineno or 0 for part in _head_parts(head) for n in [part] if hasattr(n, "end_lineno")), default=statement.lineno)
+        last = max(
+            (n.end_lineno or 0 for part in _head_parts(head) for n in [part] if hasattr(n, "end_lineno")),
+            default=statement.lineno,
+        )
         return last <= statement.lineno < statement.body[0].lineno
     if not isinstance(statement, _SIMPLE) or statement.end_lineno != statement.lineno:
         return False
@@ -118,7 +145,9 @@ def _head_parts(statement: ast.stmt) -> Iterator[ast.AST]:
                     yield from (n for n in ast.walk(part) if isinstance(n, ast.expr))
 
 
-def _changed_lines(statement: ast.stmt, variables: tuple[str, ...], strings: list[str], is_elif: bool) -> Iterator[tuple[str, str]]:
+def _changed_lines(
+    statement: ast.stmt, variables: tuple[str, ...], strings: list[str], is_elif: bool
+) -> Iterator[tuple[str, str]]:
     """(operator, the new line without its indentation), one for each mistake in the statement or its head."""
     if isinstance(statement, (ast.If, ast.While)):
         old = statement.test
@@ -155,7 +184,9 @@ def _render(statement: ast.stmt, is_elif: bool) -> str:
     return ("el" if is_elif else "") + "\n".join(head[:-1])
 
 
-def _sites(node: ast.AST, variables: tuple[str, ...]) -> Iterator[tuple[ast.AST, str, int | None, ast.expr, tuple[str, ...]]]:
+def _sites(
+    node: ast.AST, variables: tuple[str, ...]
+) -> Iterator[tuple[ast.AST, str, int | None, ast.expr, tuple[str, ...]]]:
     """Every expression of a statement's head: who holds it, in which field and place, and the variables it may use."""
     if isinstance(node, ast.JoinedStr):
         return

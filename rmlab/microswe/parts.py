@@ -14,7 +14,9 @@ SHARES: dict[Part, float] = {"supervised": 0.22, "verifier": 0.38, "validation":
 """Share of the tasks of every source that is not withheld."""
 
 
-def deal(sizes: Mapping[str, Mapping[str, int]], withheld: str, seed: int, shares: Mapping[Part, float] = SHARES) -> dict[str, Part]:
+def deal(
+    sizes: Mapping[str, Mapping[str, int]], withheld: str, seed: int, shares: Mapping[Part, float] = SHARES
+) -> dict[str, Part]:
     """Cluster to part.
 
     sizes: source -> cluster -> tasks. A cluster that reaches over several sources counts where most of its tasks are,

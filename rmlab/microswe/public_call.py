@@ -33,8 +33,15 @@ def shares(wrong: Sequence[Outputs], expected: Outputs, candidates: Sequence[int
     return {i: sum(outputs[i] == expected[i] for outputs in wrong) / len(wrong) for i in candidates}
 
 
-def choose(bug: Outputs, edits: Sequence[Outputs], expected: Outputs, lengths: Sequence[int], longest: int,
-           kind: Literal["weak", "random"] = "weak", seed: int | str = 0) -> PublicCall | None:
+def choose(
+    bug: Outputs,
+    edits: Sequence[Outputs],
+    expected: Outputs,
+    lengths: Sequence[int],
+    longest: int,
+    kind: Literal["weak", "random"] = "weak",
+    seed: int | str = 0,
+) -> PublicCall | None:
     """The public call of a bug, None where it has fewer than FEWEST_OTHERS other wrong edits or no input to show.
 
     edits: outputs of the operators' mutants of the right line (the bug may be among them). Outputs that agree within
@@ -42,7 +49,9 @@ def choose(bug: Outputs, edits: Sequence[Outputs], expected: Outputs, lengths: S
     inputs of at most `longest` are shown. weak: most wrong edits satisfy it, of several the shortest; random: by seed.
     """
     wrong = others(bug, edits, expected)
-    candidates = [i for i in range(len(expected)) if bug[i] is not None and bug[i] != expected[i] and lengths[i] <= longest]
+    candidates = [
+        i for i in range(len(expected)) if bug[i] is not None and bug[i] != expected[i] and lengths[i] <= longest
+    ]
     if len(wrong) < FEWEST_OTHERS or not candidates:
         return None
     share = shares(wrong, expected, candidates)

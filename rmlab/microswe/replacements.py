@@ -13,15 +13,29 @@ from typing import Any
 Replacement = tuple[str, ast.expr]
 
 COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
-    ast.Lt: (ast.LtE, ast.Gt, ast.NotEq), ast.LtE: (ast.Lt, ast.GtE, ast.Eq),
-    ast.Gt: (ast.GtE, ast.Lt, ast.NotEq), ast.GtE: (ast.Gt, ast.LtE, ast.Eq),
-    ast.Eq: (ast.NotEq, ast.LtE, ast.GtE), ast.NotEq: (ast.Eq, ast.Lt, ast.Gt),
-    ast.Is: (ast.IsNot,), ast.IsNot: (ast.Is,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,),
+    ast.Lt: (ast.LtE, ast.Gt, ast.NotEq),
+    ast.LtE: (ast.Lt, ast.GtE, ast.Eq),
+    ast.Gt: (ast.GtE, ast.Lt, ast.NotEq),
+    ast.GtE: (ast.Gt, ast.LtE, ast.Eq),
+    ast.Eq: (ast.NotEq, ast.LtE, ast.GtE),
+    ast.NotEq: (ast.Eq, ast.Lt, ast.Gt),
+    ast.Is: (ast.IsNot,),
+    ast.IsNot: (ast.Is,),
+    ast.In: (ast.NotIn,),
+    ast.NotIn: (ast.In,),
 }
 ARITHMETIC: dict[type[ast.operator], tuple[type[ast.operator], ...]] = {
-    ast.Add: (ast.Sub, ast.Mult), ast.Sub: (ast.Add,), ast.Mult: (ast.Add, ast.FloorDiv),
-    ast.Div: (ast.FloorDiv, ast.Mult), ast.FloorDiv: (ast.Mod, ast.Mult, ast.Div), ast.Mod: (ast.FloorDiv,), ast.Pow: (ast.Mult,),
-    ast.LShift: (ast.RShift,), ast.RShift: (ast.LShift,), ast.BitAnd: (ast.BitOr,), ast.BitOr: (ast.BitAnd, ast.BitXor),
+    ast.Add: (ast.Sub, ast.Mult),
+    ast.Sub: (ast.Add,),
+    ast.Mult: (ast.Add, ast.FloorDiv),
+    ast.Div: (ast.FloorDiv, ast.Mult),
+    ast.FloorDiv: (ast.Mod, ast.Mult, ast.Div),
+    ast.Mod: (ast.FloorDiv,),
+    ast.Pow: (ast.Mult,),
+    ast.LShift: (ast.RShift,),
+    ast.RShift: (ast.LShift,),
+    ast.BitAnd: (ast.BitOr,),
+    ast.BitOr: (ast.BitAnd, ast.BitXor),
     ast.BitXor: (ast.BitOr, ast.BitAnd),
 }
 _BOUNDED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq)
@@ -29,21 +43,67 @@ _NEVER_NUMBERS = (ast.Constant, ast.JoinedStr, ast.List, ast.Tuple, ast.Dict)
 ORDERED = (ast.Add, ast.Sub, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow, ast.LShift, ast.RShift)
 
 _CONFUSED = (
-    "min max", "any all", "sum len max", "sorted reversed", "append extend", "pop popleft", "appendleft extendleft",
-    "strip lstrip rstrip", "startswith endswith", "upper lower title", "find rfind", "index rindex", "split rsplit",
-    "partition rpartition", "keys values items", "islower isupper", "isdigit isalpha isalnum", "ceil floor",
-    "union intersection difference symmetric_difference", "issubset issuperset", "add discard", "ljust rjust center",
-    "bisect_left bisect_right", "takewhile dropwhile", "filter filterfalse", "zip zip_longest",
-    "removeprefix removesuffix", "nlargest nsmallest", "combinations permutations", "int float round", "abs int",
-    "setdefault get", "list set", "tuple list",
-    "map filter", "update setdefault", "most_common elements", "bin oct hex", "chr str",
+    "min max",
+    "any all",
+    "sum len max",
+    "sorted reversed",
+    "append extend",
+    "pop popleft",
+    "appendleft extendleft",
+    "strip lstrip rstrip",
+    "startswith endswith",
+    "upper lower title",
+    "find rfind",
+    "index rindex",
+    "split rsplit",
+    "partition rpartition",
+    "keys values items",
+    "islower isupper",
+    "isdigit isalpha isalnum",
+    "ceil floor",
+    "union intersection difference symmetric_difference",
+    "issubset issuperset",
+    "add discard",
+    "ljust rjust center",
+    "bisect_left bisect_right",
+    "takewhile dropwhile",
+    "filter filterfalse",
+    "zip zip_longest",
+    "removeprefix removesuffix",
+    "nlargest nsmallest",
+    "combinations permutations",
+    "int float round",
+    "abs int",
+    "setdefault get",
+    "list set",
+    "tuple list",
+    "map filter",
+    "update setdefault",
+    "most_common elements",
+    "bin oct hex",
+    "chr str",
 )
 _FUNCTIONS: dict[str, list[str]] = {}
 for _alike in map(str.split, _CONFUSED):
     for _one in _alike:
         _FUNCTIONS.setdefault(_one, []).extend(other for other in _alike if other != _one)
-_WRAPPERS = {"abs", "sorted", "set", "int", "reversed", "list", "tuple", "str", "len", "float", "max", "min", "sum",
-             "bool", "iter"}
+_WRAPPERS = {
+    "abs",
+    "sorted",
+    "set",
+    "int",
+    "reversed",
+    "list",
+    "tuple",
+    "str",
+    "len",
+    "float",
+    "max",
+    "min",
+    "sum",
+    "bool",
+    "iter",
+}
 _WRAPPER_METHODS = {"strip", "lower", "upper", "copy", "lstrip", "rstrip"}
 _MOST_VARIABLES = 3
 
@@ -53,9 +113,17 @@ def plus(node: ast.expr, amount: int) -> ast.expr:
     value = integer(node)
     if value is not None:
         return number(value + amount)
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Sub)) and (term := integer(node.right)) is not None:
+    if (
+        isinstance(node, ast.BinOp)
+        and isinstance(node.op, (ast.Add, ast.Sub))
+        and (term := integer(node.right)) is not None
+    ):
         total = (term if isinstance(node.op, ast.Add) else -term) + amount
-        return node.left if total == 0 else ast.BinOp(node.left, ast.Add() if total > 0 else ast.Sub(), ast.Constant(abs(total)))
+        return (
+            node.left
+            if total == 0
+            else ast.BinOp(node.left, ast.Add() if total > 0 else ast.Sub(), ast.Constant(abs(total)))
+        )
     return ast.BinOp(node, ast.Add() if amount > 0 else ast.Sub(), ast.Constant(abs(amount)))
 
 
@@ -128,18 +196,22 @@ def _constant(node: ast.Constant, strings: Sequence[str]) -> Iterator[Replacemen
 def _compare(node: ast.Compare) -> Iterator[Replacement]:
     for i, op in enumerate(node.ops):
         for other in COMPARISONS[type(op)]:
-            yield "comparison", ast.Compare(node.left, [*node.ops[:i], other(), *node.ops[i + 1:]], node.comparators)
+            yield "comparison", ast.Compare(node.left, [*node.ops[:i], other(), *node.ops[i + 1 :]], node.comparators)
         bound = node.comparators[i]
         if isinstance(op, _BOUNDED) and integer(bound) is None and not isinstance(bound, _NEVER_NUMBERS):
             for amount in (1, -1):
-                changed = [*node.comparators[:i], plus(bound, amount), *node.comparators[i + 1:]]
+                changed = [*node.comparators[:i], plus(bound, amount), *node.comparators[i + 1 :]]
                 yield "boundary", ast.Compare(node.left, node.ops, changed)
     if len(node.ops) == 1 and isinstance(node.ops[0], (ast.In, ast.NotIn)):
         yield "swapped_operands", ast.Compare(node.comparators[0], node.ops, [node.left])
 
 
 def _binary(node: ast.BinOp) -> Iterator[Replacement]:
-    if isinstance(node.op, ast.Mod) and isinstance(node.left, (ast.Constant, ast.JoinedStr)) and integer(node.left) is None:
+    if (
+        isinstance(node.op, ast.Mod)
+        and isinstance(node.left, (ast.Constant, ast.JoinedStr))
+        and integer(node.left) is None
+    ):
         return  # text formatting, not arithmetic
     for other in ARITHMETIC.get(type(node.op), ()):
         yield "arithmetic", ast.BinOp(node.left, other(), node.right)
@@ -152,9 +224,9 @@ def _binary(node: ast.BinOp) -> Iterator[Replacement]:
 def _boolean(node: ast.BoolOp) -> Iterator[Replacement]:
     yield "boolean", ast.BoolOp(ast.Or() if isinstance(node.op, ast.And) else ast.And(), node.values)
     for i, value in enumerate(node.values):
-        rest = [*node.values[:i], *node.values[i + 1:]]
+        rest = [*node.values[:i], *node.values[i + 1 :]]
         yield "missing_term", rest[0] if len(rest) == 1 else ast.BoolOp(node.op, rest)
-        yield "negated_condition", ast.BoolOp(node.op, [*node.values[:i], negated(value), *node.values[i + 1:]])
+        yield "negated_condition", ast.BoolOp(node.op, [*node.values[:i], negated(value), *node.values[i + 1 :]])
 
 
 def _unary(node: ast.UnaryOp) -> Iterator[Replacement]:
@@ -215,12 +287,12 @@ def _call(node: ast.Call) -> Iterator[Replacement]:
         yield from (("range_bounds", ast.Call(node.func, args, [])) for args in _ranges(node.args))
     elif plain:
         for i in range(len(node.args) - 1):
-            swapped = [*node.args[:i], node.args[i + 1], node.args[i], *node.args[i + 2:]]
+            swapped = [*node.args[:i], node.args[i + 1], node.args[i], *node.args[i + 2 :]]
             yield "swapped_arguments", ast.Call(node.func, swapped, node.keywords)
         if len(node.args) > 1:
             yield "missing_argument", ast.Call(node.func, node.args[:-1], node.keywords)
     for i in range(len(node.keywords)):
-        yield "missing_argument", ast.Call(node.func, node.args, [*node.keywords[:i], *node.keywords[i + 1:]])
+        yield "missing_argument", ast.Call(node.func, node.args, [*node.keywords[:i], *node.keywords[i + 1 :]])
     if isinstance(node.func, ast.Name) and name in _WRAPPERS and len(node.args) == 1 and plain:
         yield "missing_call", node.args[0]
     if isinstance(node.func, ast.Attribute) and name in _WRAPPER_METHODS:
@@ -230,7 +302,7 @@ def _call(node: ast.Call) -> Iterator[Replacement]:
 def _ranges(args: list[ast.expr]) -> Iterator[list[ast.expr]]:
     last = 0 if len(args) == 1 else 1
     for amount in (1, -1):
-        yield [*args[:last], plus(args[last], amount), *args[last + 1:]]
+        yield [*args[:last], plus(args[last], amount), *args[last + 1 :]]
     if len(args) == 1:
         yield [ast.Constant(1), args[0]]
     else:
@@ -244,23 +316,35 @@ def _ranges(args: list[ast.expr]) -> Iterator[list[ast.expr]]:
 def _sequence(node: ast.Tuple | ast.List) -> Iterator[Replacement]:
     if isinstance(node.ctx, ast.Load):
         for i in range(min(len(node.elts) - 1, 3)):
-            swapped = [*node.elts[:i], node.elts[i + 1], node.elts[i], *node.elts[i + 2:]]
+            swapped = [*node.elts[:i], node.elts[i + 1], node.elts[i], *node.elts[i + 2 :]]
             yield "swapped_values", type(node)(swapped, node.ctx)
 
 
 def _comprehension(node: Any) -> Iterator[Replacement]:
     for i, generator in enumerate(node.generators):
         for j, test in enumerate(generator.ifs):
-            for operator, ifs in (("negated_condition", [*generator.ifs[:j], negated(test), *generator.ifs[j + 1:]]),
-                                  ("missing_condition", [*generator.ifs[:j], *generator.ifs[j + 1:]])):
+            for operator, ifs in (
+                ("negated_condition", [*generator.ifs[:j], negated(test), *generator.ifs[j + 1 :]]),
+                ("missing_condition", [*generator.ifs[:j], *generator.ifs[j + 1 :]]),
+            ):
                 changed = ast.comprehension(generator.target, generator.iter, ifs, generator.is_async)
                 parts = {name: getattr(node, name) for name in node._fields}
-                parts["generators"] = [*node.generators[:i], changed, *node.generators[i + 1:]]
+                parts["generators"] = [*node.generators[:i], changed, *node.generators[i + 1 :]]
                 yield operator, type(node)(**parts)
 
 
 _HANDLERS: dict[type[ast.expr], Any] = {
-    ast.Compare: _compare, ast.BinOp: _binary, ast.BoolOp: _boolean, ast.UnaryOp: _unary, ast.IfExp: _conditional,
-    ast.Subscript: _subscript, ast.Call: _call, ast.Tuple: _sequence, ast.List: _sequence, ast.ListComp: _comprehension,
-    ast.SetComp: _comprehension, ast.DictComp: _comprehension, ast.GeneratorExp: _comprehension,
+    ast.Compare: _compare,
+    ast.BinOp: _binary,
+    ast.BoolOp: _boolean,
+    ast.UnaryOp: _unary,
+    ast.IfExp: _conditional,
+    ast.Subscript: _subscript,
+    ast.Call: _call,
+    ast.Tuple: _sequence,
+    ast.List: _sequence,
+    ast.ListComp: _comprehension,
+    ast.SetComp: _comprehension,
+    ast.DictComp: _comprehension,
+    ast.GeneratorExp: _comprehension,
 }

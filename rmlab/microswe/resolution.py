@@ -17,13 +17,15 @@ from pathlib import Path
 _SAFE_MODULES = (
     "abc array base64 binascii bisect calendar cmath collections collections.abc copy dataclasses decimal enum fractions "
     "functools heapq html itertools keyword math numbers operator re statistics string struct textwrap types "
-    "unicodedata")
+    "unicodedata"
+)
 SAFE_MODULES = frozenset(_SAFE_MODULES.split())
 """Modules of the standard library that a function may use: no files, no clock, no chance, no processes."""
 
 _UNSAFE_NAMES = (
     "__import__ breakpoint compile delattr dir eval exec exit globals hash help id input locals memoryview open print "
-    "quit setattr super vars __file__ __name__ __builtins__")
+    "quit setattr super vars __file__ __name__ __builtins__"
+)
 UNSAFE_NAMES = frozenset(_UNSAFE_NAMES.split())
 LARGEST_CLASS = 4  # statements in a helper class
 _BUILTINS = frozenset(dir(builtins))
@@ -54,7 +56,9 @@ class Module:
         found: dict[str, ast.stmt] = {}
         assigned: list[str] = []
         for statement in _top_level(self.tree.body):
-            if isinstance(statement, ast.FunctionDef) and any("overload" in ast.unparse(d) for d in statement.decorator_list):
+            if isinstance(statement, ast.FunctionDef) and any(
+                "overload" in ast.unparse(d) for d in statement.decorator_list
+            ):
                 continue  # the one without the decorator is the function
             for name in _bound_names(statement):
                 if isinstance(statement, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
@@ -165,7 +169,9 @@ class Resolver:
                 alias = next(a for a in names if (a.asname or a.name) == there)
                 if source not in SAFE_MODULES or statement.level:
                     raise Unusable(f"imports {(source or '.').split('.')[0]}")
-                self._context[name] = f"from {source} import {alias.name}" + _called(name, alias if there == name else None)
+                self._context[name] = f"from {source} import {alias.name}" + _called(
+                    name, alias if there == name else None
+                )
             case ast.FunctionDef() | ast.ClassDef() | ast.Assign() | ast.AnnAssign():
                 self._define(name, statement, home, pending)
             case _:
@@ -177,7 +183,9 @@ class Resolver:
         text = normalise(statement)
         if isinstance(statement, ast.ClassDef) and text.count("\n") > 12:
             raise Unusable("needs a class")
-        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and (len(text) > 600 or len(_bound_names(statement)) != 1):
+        if isinstance(statement, (ast.Assign, ast.AnnAssign)) and (
+            len(text) > 600 or len(_bound_names(statement)) != 1
+        ):
             raise Unusable("needs a large constant")
         for other in sorted(free_names(text)):
             self._need(other, home, pending)
@@ -225,8 +233,17 @@ def absolute(statement: ast.ImportFrom, module: Module) -> str:
     return ".".join([*base, *([statement.module] if statement.module else [])])
 
 
-_PLAIN_DECORATORS = {"lru_cache", "cache", "functools.lru_cache", "functools.cache", "lru_cache(maxsize=None)",
-                     "functools.lru_cache(maxsize=None)", "wraps(func)", "wraps(f)", "staticmethod"}
+_PLAIN_DECORATORS = {
+    "lru_cache",
+    "cache",
+    "functools.lru_cache",
+    "functools.cache",
+    "lru_cache(maxsize=None)",
+    "functools.lru_cache(maxsize=None)",
+    "wraps(func)",
+    "wraps(f)",
+    "staticmethod",
+}
 _MARKS = {"public"}  # decorators that only register a name
 
 

@@ -62,8 +62,9 @@ class Edit:
     raises: frozenset[str]
 
 
-def tested_functions(collection: Collection, seed: int, workers: int, show: bool,
-                     search: Search) -> tuple[list[Tested], dict[str, Counter[str]]]:
+def tested_functions(
+    collection: Collection, seed: int, workers: int, show: bool, search: Search
+) -> tuple[list[Tested], dict[str, Counter[str]]]:
     """The functions that have inputs and are deterministic, in order, and by source how many are not."""
     left_out = {source: Counter(counts) for source, counts in collection.left_out.items()}
     found: dict[str, Tested] = {}
@@ -98,13 +99,22 @@ def tested_functions(collection: Collection, seed: int, workers: int, show: bool
     return kept, left_out
 
 
-def _settle(found: dict[str, Tested], functions: Sequence[Function], sources: Sequence[tuple[str, ...]], sandbox: Sandbox,
-            title: str, show: bool, guessed: bool) -> None:
+def _settle(
+    found: dict[str, Tested],
+    functions: Sequence[Function],
+    sources: Sequence[tuple[str, ...]],
+    sandbox: Sandbox,
+    title: str,
+    show: bool,
+    guessed: bool,
+) -> None:
     outcomes = _run([_original(f, s) for f, s in zip(functions, sources, strict=True)], sandbox, title, show)
     for function, tried, outcome in zip(functions, sources, outcomes, strict=True):
         chosen = choose(tried, outcome.results, function.code)
         if chosen is not None:
-            found[function.function_id] = Tested(function, tuple(i for i, _ in chosen), tuple(o for _, o in chosen), guessed)
+            found[function.function_id] = Tested(
+                function, tuple(i for i, _ in chosen), tuple(o for _, o in chosen), guessed
+            )
 
 
 def _original(function: Function, inputs: tuple[str, ...]) -> Program:
@@ -116,7 +126,7 @@ def _best(tries: Sequence[Sequence[str]], outcome: Outcome) -> int | None:
     scores = []
     at = 0
     for group in tries:
-        results = outcome.results[at: at + len(group)]
+        results = outcome.results[at : at + len(group)]
         at += len(group)
         returned = [r.value for r in results if r.kind == "value"]
         scores.append((len(returned) + 2 * len(set(returned))) if 2 * len(returned) > len(group) else 0)
@@ -135,12 +145,16 @@ def all_edits(tested: Sequence[Tested], seed: int, workers: int, show: bool) -> 
     return found
 
 
-def run_edits(texts: Sequence[tuple[Tested, str]], workers: int, title: str, show: bool) -> tuple[list[Outputs], list[frozenset[str]]]:
+def run_edits(
+    texts: Sequence[tuple[Tested, str]], workers: int, title: str, show: bool
+) -> tuple[list[Outputs], list[frozenset[str]]]:
     """The outputs of each text on its function's inputs, and the names of the exceptions among them."""
     with Sandbox(workers, LIMITS) as sandbox:
         outcomes = _run([t.program(code) for t, code in texts], sandbox, title, show)
-    outputs = [tuple(e if r.matches(e) else r.encoded for r, e in zip(o.results, t.expected, strict=True))
-               for (t, _), o in zip(texts, outcomes, strict=True)]
+    outputs = [
+        tuple(e if r.matches(e) else r.encoded for r, e in zip(o.results, t.expected, strict=True))
+        for (t, _), o in zip(texts, outcomes, strict=True)
+    ]
     return outputs, [frozenset(r.value for r in o.results if r.kind == "raised") for o in outcomes]
 
 
@@ -165,7 +179,7 @@ def _run(programs: Sequence[Program], sandbox: Sandbox, title: str, show: bool) 
     outcomes: list[Outcome] = []
     with progress(title, len(programs), "programs", show) as advance:
         for start in range(0, len(programs), BATCH):
-            batch = programs[start: start + BATCH]
+            batch = programs[start : start + BATCH]
             outcomes += sandbox.run(batch)
             advance(len(batch))
     return outcomes

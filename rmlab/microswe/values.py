@@ -22,7 +22,12 @@ DEPTH = 40
 NODES = 20_000
 CHARS = 20_000
 
-_SEQUENCES: dict[type, str] = {tuple: "tuple", deque: "deque", type({}.values()): "dict_values", type({}.items()): "dict_items"}
+_SEQUENCES: dict[type, str] = {
+    tuple: "tuple",
+    deque: "deque",
+    type({}.values()): "dict_values",
+    type({}.items()): "dict_items",
+}
 _UNORDERED: dict[type, str] = {set: "set", frozenset: "frozenset", type({}.keys()): "dict_keys"}
 _MAPPINGS: dict[type, str] = {dict: "dict", Counter: "Counter", defaultdict: "defaultdict", OrderedDict: "OrderedDict"}
 _BYTES: dict[type, str] = {bytes: "bytes", bytearray: "bytearray"}
@@ -171,7 +176,9 @@ def _scalar(tag: str, payload: Any) -> Any:
         content = bytes.fromhex(payload)
         return content if tag == "bytes" else bytearray(content)
     if tag == "complex":
-        real, imaginary = (_scalar("float", part["float"]) if isinstance(part, dict) else float(part) for part in payload)
+        real, imaginary = (
+            _scalar("float", part["float"]) if isinstance(part, dict) else float(part) for part in payload
+        )
         return complex(real, imaginary)
     if tag == "range":
         return range(*(_integer(part) for part in payload))
@@ -262,7 +269,13 @@ def _show(tree: Any) -> str:
         return text if tag == "dict" else f"{tag}({text})"
     if tag not in _LISTS:
         value = _scalar(tag, payload)
-        return hex(value) if tag == "int" and value.bit_length() > 4096 else str(value) if tag in {"int", "float"} else repr(value)
+        return (
+            hex(value)
+            if tag == "int" and value.bit_length() > 4096
+            else str(value)
+            if tag in {"int", "float"}
+            else repr(value)
+        )
     items = ", ".join(map(_show, payload))
     if tag == "tuple":
         return f"({items}{',' * (len(payload) == 1)})"

@@ -25,7 +25,9 @@ class CapturedReads:
         self._known: dict[Shape, tuple[torch.cuda.CUDAGraph, Given] | None] = {}  # None: seen once
         self._pool: Any = None
 
-    def read(self, ids_NT: torch.Tensor, row_N: torch.Tensor, start_N: torch.Tensor, length_N: torch.Tensor, span: int) -> None:
+    def read(
+        self, ids_NT: torch.Tensor, row_N: torch.Tensor, start_N: torch.Tensor, length_N: torch.Tensor, span: int
+    ) -> None:
         """See `CachedDecoder.read`."""
         rows = next((n for n in ROWS if n >= ids_NT.shape[0]), None)
         width = next((n for n in WIDTHS if n >= ids_NT.shape[1]), None)

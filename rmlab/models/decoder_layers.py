@@ -21,15 +21,18 @@ class DecoderLayer:
         attention, mlp = layer.self_attn, layer.mlp
         self.layer, self.attention, self.mlp = layer, attention, mlp
         self.head_dim, self.scaling = int(attention.head_dim), float(attention.scaling)
-        plain = all(p.bias is None for p in (attention.q_proj, attention.k_proj, attention.v_proj, mlp.gate_proj, mlp.up_proj))
+        plain = all(
+            p.bias is None for p in (attention.q_proj, attention.k_proj, attention.v_proj, mlp.gate_proj, mlp.up_proj)
+        )
         joined = joined and plain
         self.query_key_value = _joined([attention.q_proj, attention.k_proj, attention.v_proj]) if joined else None
         self.gate_up = _joined([mlp.gate_proj, mlp.up_proj]) if joined else None
         sizes = [p.out_features // self.head_dim for p in (attention.q_proj, attention.k_proj, attention.v_proj)]
         self.query_heads, self.key_heads, self.value_heads = sizes
 
-    def projected(self, hidden_BTH: torch.Tensor, cosine: torch.Tensor,
-                  sine: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def projected(
+        self, hidden_BTH: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Rotated queries and keys, and values, as (rows, tokens, heads, size). cosine, sine: `rotation` at the tokens' positions."""
         normed_BTH, attention = _normed(self.layer.input_layernorm, hidden_BTH), self.attention
         shape = (*hidden_BTH.shape[:2], -1, self.head_dim)
@@ -68,7 +71,9 @@ def rotation(cosine_SD: torch.Tensor, sine_SD: torch.Tensor) -> tuple[torch.Tens
 
 def _rotated(states_BTKD: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
     half = states_BTKD.shape[-1] // 2
-    return torch.addcmul(states_BTKD * cosine, states_BTKD.roll(half, -1), sine).to(states_BTKD.dtype)  # turned in float32
+    return torch.addcmul(states_BTKD * cosine, states_BTKD.roll(half, -1), sine).to(
+        states_BTKD.dtype
+    )  # turned in float32
 
 
 def _normed(norm: Any, states: torch.Tensor) -> torch.Tensor:
@@ -79,7 +84,9 @@ def _added(hidden_BTH: torch.Tensor, states_BTA: torch.Tensor, projection: Any) 
     """hidden + projection(states), in hidden's place."""
     if projection.bias is not None:
         return hidden_BTH.add_(projection(states_BTA))
-    hidden_BTH.view(-1, hidden_BTH.shape[-1]).addmm_(states_BTA.reshape(-1, states_BTA.shape[-1]), projection.weight.t())
+    hidden_BTH.view(-1, hidden_BTH.shape[-1]).addmm_(
+        states_BTA.reshape(-1, states_BTA.shape[-1]), projection.weight.t()
+    )
     return hidden_BTH
 
 

@@ -18,7 +18,10 @@ from rmlab.models.generation_cache import SPAN, CachedDecoder, spanned
 from rmlab.models.lora import has_adapters, merged_weights, plain_model
 
 NARROWEST = 8  # as few slots are decoded at once, or twice, four times, ... as many
-CAPTURED_NARROWEST, CAPTURED_SPAN = 64, 2 * SPAN  # by graphs: each takes a good part of a second to capture, a wider step hardly any time
+CAPTURED_NARROWEST, CAPTURED_SPAN = (
+    64,
+    2 * SPAN,
+)  # by graphs: each takes a good part of a second to capture, a wider step hardly any time
 
 
 class SlotDecoder:
@@ -29,7 +32,9 @@ class SlotDecoder:
     stop_id: ends a message. graphs: decode by CUDA graphs.
     """
 
-    def __init__(self, model: Any, slots: int, capacity: int, stop_id: int, device: str, dtype: torch.dtype, graphs: bool):
+    def __init__(
+        self, model: Any, slots: int, capacity: int, stop_id: int, device: str, dtype: torch.dtype, graphs: bool
+    ):
         self.source, self.graphs, self.slots, self.capacity, self.stop_id = model, graphs, slots, capacity, stop_id
         weight = model.get_input_embeddings().weight
         self.device = torch.device(device)
@@ -38,12 +43,16 @@ class SlotDecoder:
         else:
             self.acting = empty_like(model, self.device, dtype)
             self.refresh()
-        self.cached = CachedDecoder(self.acting, slots, capacity, joined=self.acting is not model and self.device.type == "cuda")
+        self.cached = CachedDecoder(
+            self.acting, slots, capacity, joined=self.acting is not model and self.device.type == "cuda"
+        )
         self.read = CapturedReads(self.cached).read if graphs else self.cached.read
         self.ids_BS = torch.zeros((slots, capacity + 1), dtype=torch.int64, device=self.device)
         self.logprob_BS = torch.zeros((slots, capacity + 1), device=self.device)
         self.uniform_BS = torch.zeros((slots, capacity + 1), device=self.device)
-        self.position_B = torch.zeros(slots, dtype=torch.int64, device=self.device)  # the last known token; it is not read yet
+        self.position_B = torch.zeros(
+            slots, dtype=torch.int64, device=self.device
+        )  # the last known token; it is not read yet
         self.last_B = torch.zeros(slots, dtype=torch.int64, device=self.device)  # where the message ends at the latest
         self.active_B = torch.zeros(slots, dtype=torch.bool, device=self.device)
         self.temperature_B = torch.ones(slots, device=self.device)  # 0: the likeliest token
@@ -61,7 +70,9 @@ class SlotDecoder:
         assert not mine, f"weights that the trained model does not have: {', '.join(mine)}"
 
     @torch.inference_mode()
-    def put(self, slot_N: Sequence[int], known_N: Sequence[Sequence[int]], uniform_NS: Sequence[NDArray[np.float32]]) -> None:
+    def put(
+        self, slot_N: Sequence[int], known_N: Sequence[Sequence[int]], uniform_NS: Sequence[NDArray[np.float32]]
+    ) -> None:
         """Opens conversations in slots with the random numbers of each (one a position). known: tokens of the prompt.
 
         What is the same in several (attempts at one task) is read once and copied.
@@ -75,7 +86,10 @@ class SlotDecoder:
         self.tell([slot_N[n] for n in read], [0] * len(read), [known_N[n] for n in read])
         copied = [n for n, first in enumerate(first_N) if first != n]
         if copied:
-            of, to = (torch.tensor([slot_N[n] for n in which], device=self.device) for which in ([first_N[n] for n in copied], copied))
+            of, to = (
+                torch.tensor([slot_N[n] for n in which], device=self.device)
+                for which in ([first_N[n] for n in copied], copied)
+            )
             self.ids_BS[to], self.position_B[to] = self.ids_BS[of], self.position_B[of]
             self.cached.copy(of, to, max(len(known_N[n]) for n in copied))
 
@@ -89,7 +103,9 @@ class SlotDecoder:
             ids_NT[n, : len(told)] = told
             place_NT[n, : len(told)] = np.arange(end, end + len(told))
         rows = torch.tensor(slot_N, device=self.device)
-        self.ids_BS[rows[:, None], torch.from_numpy(place_NT).to(self.device)] = torch.from_numpy(ids_NT).to(self.device)
+        self.ids_BS[rows[:, None], torch.from_numpy(place_NT).to(self.device)] = torch.from_numpy(ids_NT).to(
+            self.device
+        )
         start_N = self.position_B[rows]
         total_N = torch.tensor([end + len(told) for end, told in zip(end_N, told_N, strict=True)], device=self.device)
         first = [max(end - 1, 0) for end in end_N]  # the last token that was said is not read yet
@@ -171,7 +187,9 @@ class SlotDecoder:
         next_W1 = position_W[:, None] + 1
         temperature_W1 = self.temperature_B[:width, None]
         greedy_W1 = temperature_W1 == 0
-        logprob_WV = torch.log_softmax(logits_WV / (temperature_W1 + greedy_W1), dim=-1)  # a number in torch.where would be copied there
+        logprob_WV = torch.log_softmax(
+            logits_WV / (temperature_W1 + greedy_W1), dim=-1
+        )  # a number in torch.where would be copied there
         reached_WV = logprob_WV.exp().cumsum(-1)
         drawn_W1 = self.uniform_BS[:width].gather(1, next_W1) * reached_WV[:, -1:]
         sampled_W1 = torch.searchsorted(reached_WV, drawn_W1, right=True).clamp(max=logits_WV.shape[1] - 1)
@@ -193,6 +211,8 @@ def empty_like(model: Any, device: torch.device, dtype: torch.dtype) -> Any:
         with torch.random.fork_rng(devices=[]):
             made = type(plain)(copy.deepcopy(plain.config))
     made.to(device).eval()
-    for parameter in made.parameters():  # and no buffer: frequencies of rotary positions in bfloat16 are wrong by radians far out
+    for (
+        parameter
+    ) in made.parameters():  # and no buffer: frequencies of rotary positions in bfloat16 are wrong by radians far out
         parameter.data = parameter.data.to(dtype)
     return made

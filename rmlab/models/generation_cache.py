@@ -29,15 +29,21 @@ class CachedDecoder:
         decoder, config = model.get_decoder(), model.config
         full = set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
         if type(decoder).__name__ not in SUPPORTED or not full:
-            raise DataError(f"rollouts know the decoders {' and '.join(SUPPORTED)} with full attention, not {type(decoder).__name__}")
+            raise DataError(
+                f"rollouts know the decoders {' and '.join(SUPPORTED)} with full attention, not {type(decoder).__name__}"
+            )
         if capacity > config.max_position_embeddings:
-            raise UsageError(f"capacity={capacity}: the model has {config.max_position_embeddings} positions. Lower the engine's capacity.")
+            raise UsageError(
+                f"capacity={capacity}: the model has {config.max_position_embeddings} positions. Lower the engine's capacity."
+            )
         self.model, self.decoder, self.capacity = model, decoder, capacity
         weight = decoder.embed_tokens.weight
         attention = decoder.layers[0].self_attn
         self.head_dim = int(attention.head_dim)
         self.kv_heads = attention.k_proj.out_features // self.head_dim
-        self.groups = attention.q_proj.out_features // attention.k_proj.out_features  # query heads that share a key head
+        self.groups = (
+            attention.q_proj.out_features // attention.k_proj.out_features
+        )  # query heads that share a key head
         self.positions = spanned(capacity + 1)
         shape = (len(decoder.layers), slots, self.kv_heads, self.positions, self.head_dim)
         self.keys_LBKSD = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
@@ -49,14 +55,18 @@ class CachedDecoder:
         self.layers = [DecoderLayer(layer, joined) for layer in decoder.layers]
         self.position_S = position_1S[0]
 
-    def read(self, ids_NT: torch.Tensor, row_N: torch.Tensor, start_N: torch.Tensor, length_N: torch.Tensor, span: int) -> None:
+    def read(
+        self, ids_NT: torch.Tensor, row_N: torch.Tensor, start_N: torch.Tensor, length_N: torch.Tensor, span: int
+    ) -> None:
         """Reads length_N tokens in each of the slots row_N from position start_N on. ids_NT is right-padded.
 
         span: positions that are looked at, at least the largest start + length (`spanned`). Shapes alone decide what is
         computed, so that a CUDA graph can hold it; a row of length 0 changes nothing that is ever looked at.
         """
         offset_T = torch.arange(ids_NT.shape[1], device=ids_NT.device)
-        position_NT = (start_N[:, None] + offset_T).masked_fill(offset_T >= length_N[:, None], self.capacity)  # padding: the spare position
+        position_NT = (start_N[:, None] + offset_T).masked_fill(
+            offset_T >= length_N[:, None], self.capacity
+        )  # padding: the spare position
         rows, width = ids_NT.shape
         seen_N1RS = (self.position_S[:span] <= position_NT[:, None, :, None]).repeat(1, 1, self.groups, 1)
         hidden_NTH = self.decoder.embed_tokens(ids_NT)
@@ -66,9 +76,16 @@ class CachedDecoder:
             query_NTQD, key_NTKD, value_NTKD = layer.projected(hidden_NTH, cosine, sine)
             keys_BKSD, values_BKSD = self._written(number, place, key_NTKD, value_NTKD)
             # as in `step`: the query heads of one key head are rows of one product
-            query_NKRD = query_NTQD.view(rows, width, self.kv_heads, self.groups, -1).permute(0, 2, 3, 1, 4).flatten(2, 3)
-            mixed_NKRD = scaled_dot_product_attention(query_NKRD, keys_BKSD[row_N, :, :span], values_BKSD[row_N, :, :span],
-                                                      attn_mask=seen_N1RS, scale=layer.scaling)
+            query_NKRD = (
+                query_NTQD.view(rows, width, self.kv_heads, self.groups, -1).permute(0, 2, 3, 1, 4).flatten(2, 3)
+            )
+            mixed_NKRD = scaled_dot_product_attention(
+                query_NKRD,
+                keys_BKSD[row_N, :, :span],
+                values_BKSD[row_N, :, :span],
+                attn_mask=seen_N1RS,
+                scale=layer.scaling,
+            )
             mixed_NTKGD = mixed_NKRD.reshape(rows, self.kv_heads, self.groups, width, -1).permute(0, 3, 1, 2, 4)
             hidden_NTH = layer.finished(hidden_NTH, mixed_NTKGD.flatten(2))
 
@@ -88,7 +105,11 @@ class CachedDecoder:
             # the query heads of one key head are the rows of one product: keys are read once, not once a query head
             query_WKGD = query_W1QD.view(width, self.kv_heads, self.groups, self.head_dim)
             score_WKGS = (query_WKGD * layer.scaling) @ keys_BKSD[:width, :, :span].transpose(2, 3)
-            share_WKGS = score_WKGS.masked_fill_(unseen_W11S, float("-inf")).softmax(-1, dtype=torch.float32).to(query_WKGD.dtype)
+            share_WKGS = (
+                score_WKGS.masked_fill_(unseen_W11S, float("-inf"))
+                .softmax(-1, dtype=torch.float32)
+                .to(query_WKGD.dtype)
+            )
             mixed_WKGD = share_WKGS @ values_BKSD[:width, :, :span]
             hidden_W1H = layer.finished(hidden_W1H, mixed_WKGD.flatten(1)[:, None])
         return float_logits(self.model, self.decoder.norm(hidden_W1H)[:, 0])
@@ -105,7 +126,9 @@ class CachedDecoder:
         place_RK: torch.Tensor = (row[..., None] * self.kv_heads + head_K) * self.positions + position[..., None]
         return place_RK.flatten()
 
-    def _written(self, number: int, place: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def _written(
+        self, number: int, place: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         """The layer's keys_BKSD and values_BKSD with these in their places."""
         keys_BKSD, values_BKSD = self.keys_LBKSD[number], self.values_LBKSD[number]
         keys_BKSD.view(-1, self.head_dim).index_copy_(0, place, key.reshape(-1, self.head_dim))

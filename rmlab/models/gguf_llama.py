@@ -19,8 +19,14 @@ from rmlab.files import MODEL, atomic_folder
 BLOCK = 32  # weights a block
 KINDS = ("Q4_1", "Q8_0", "F32")
 _NAMES = {
-    "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
-    "attn_v": "self_attn.v_proj", "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
 EMBEDDING = "model.embed_tokens.weight"
@@ -56,8 +62,13 @@ class GgufLlama:
         embedding = self.tensors[EMBEDDING]
         tensors = self.tensors | {EMBEDDING: replace(embedding, raw=np.ascontiguousarray(embedding.raw[kept]))}
         tokens = tuple(self.tokens[i] for i in kept)
-        return GgufLlama(self.config | {"vocab_size": len(tokens)}, tensors, tokens, merges, tuple(s for s in self.special if s in tokens))
-
+        return GgufLlama(
+            self.config | {"vocab_size": len(tokens)},
+            tensors,
+            tokens,
+            merges,
+            tuple(s for s in self.special if s in tokens),
+        )
 
     def with_token(self, left: str, right: str) -> "GgufLlama":
         """The same model with one token more: `right` behind `left`, embedded as their mean until training says better."""
@@ -66,7 +77,9 @@ class GgufLlama:
         row = quantised(dequantised(pair).mean(0, keepdims=True), embedding.kind)
         tensors = self.tensors | {EMBEDDING: replace(embedding, raw=np.concatenate([embedding.raw, row]))}
         tokens = (*self.tokens, left + right)
-        return GgufLlama(self.config | {"vocab_size": len(tokens)}, tensors, tokens, (*self.merges, f"{left} {right}"), self.special)
+        return GgufLlama(
+            self.config | {"vocab_size": len(tokens)}, tensors, tokens, (*self.merges, f"{left} {right}"), self.special
+        )
 
 
 def read_gguf(path: Path) -> GgufLlama:
@@ -74,12 +87,16 @@ def read_gguf(path: Path) -> GgufLlama:
     try:
         from gguf import GGUFReader
     except ModuleNotFoundError as error:
-        raise DataError(f"{path}: reading GGUF needs the package gguf: pip install -e '.[gguf]' -c constraints.txt") from error
+        raise DataError(
+            f"{path}: reading GGUF needs the package gguf: pip install -e '.[gguf]' -c constraints.txt"
+        ) from error
     reader = GGUFReader(str(path))
     field = {name: value.contents() for name, value in reader.fields.items()}
     if field.get("general.architecture") != "llama" or field.get("tokenizer.ggml.model") != "gpt2":
-        raise DataError(f"{path} holds a {field.get('general.architecture')} with a {field.get('tokenizer.ggml.model')} tokenizer; "
-                        "a llama with a gpt2 tokenizer is what is known here")
+        raise DataError(
+            f"{path} holds a {field.get('general.architecture')} with a {field.get('tokenizer.ggml.model')} tokenizer; "
+            "a llama with a gpt2 tokenizer is what is known here"
+        )
     heads, kv_heads = int(field["llama.attention.head_count"]), int(field["llama.attention.head_count_kv"])
     tensors = {}
     for tensor in reader.tensors:
@@ -89,19 +106,33 @@ def read_gguf(path: Path) -> GgufLlama:
         paired = heads if ".attn_q." in tensor.name else kv_heads if ".attn_k." in tensor.name else 0
         tensors[_name(tensor.name)] = Packed(kind, np.array(tensor.data), paired)
     config = {
-        "vocab_size": len(field["tokenizer.ggml.tokens"]), "hidden_size": int(field["llama.embedding_length"]),
-        "intermediate_size": int(field["llama.feed_forward_length"]), "num_hidden_layers": int(field["llama.block_count"]),
-        "num_attention_heads": heads, "num_key_value_heads": kv_heads, "max_position_embeddings": int(field["llama.context_length"]),
+        "vocab_size": len(field["tokenizer.ggml.tokens"]),
+        "hidden_size": int(field["llama.embedding_length"]),
+        "intermediate_size": int(field["llama.feed_forward_length"]),
+        "num_hidden_layers": int(field["llama.block_count"]),
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "max_position_embeddings": int(field["llama.context_length"]),
         "rms_norm_eps": round(float(field["llama.attention.layer_norm_rms_epsilon"]), 9),
-        "rope_theta": float(field["llama.rope.freq_base"]), "tie_word_embeddings": "lm_head.weight" not in tensors,
+        "rope_theta": float(field["llama.rope.freq_base"]),
+        "tie_word_embeddings": "lm_head.weight" not in tensors,
     }
     control = zip(field["tokenizer.ggml.tokens"], field["tokenizer.ggml.token_type"], strict=True)
-    return GgufLlama(config, tensors, tuple(field["tokenizer.ggml.tokens"]), tuple(field["tokenizer.ggml.merges"]),
-                     tuple(token for token, kind in control if kind == 3))
+    return GgufLlama(
+        config,
+        tensors,
+        tuple(field["tokenizer.ggml.tokens"]),
+        tuple(field["tokenizer.ggml.merges"]),
+        tuple(token for token, kind in control if kind == 3),
+    )
 
 
 def _name(gguf: str) -> str:
-    whole = {"token_embd.weight": EMBEDDING, "output_norm.weight": "model.norm.weight", "output.weight": "lm_head.weight"}
+    whole = {
+        "token_embd.weight": EMBEDDING,
+        "output_norm.weight": "model.norm.weight",
+        "output.weight": "lm_head.weight",
+    }
     if gguf in whole:
         return whole[gguf]
     _, layer, part, end = gguf.split(".")

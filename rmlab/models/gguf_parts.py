@@ -32,8 +32,10 @@ def pack(llama: GgufLlama, folder: Path, part_mb: float, record: dict[str, Any])
     filled = 0
     for name, packed in llama.tensors.items():
         if packed.raw.nbytes > room:
-            raise DataError(f"{name} takes {packed.raw.nbytes / 1e6:.0f} MB, more than a part of {part_mb} MB: "
-                            "cut the vocabulary (--vocabulary 6000), or allow larger parts")
+            raise DataError(
+                f"{name} takes {packed.raw.nbytes / 1e6:.0f} MB, more than a part of {part_mb} MB: "
+                "cut the vocabulary (--vocabulary 6000), or allow larger parts"
+            )
         if filled + packed.raw.nbytes > room:
             groups.append({})
             filled = 0
@@ -45,8 +47,14 @@ def pack(llama: GgufLlama, folder: Path, part_mb: float, record: dict[str, Any])
             plain = save({name: packed.raw for name, packed in group.items()})
             path = temporary / f"part-{number}.zst"
             path.write_bytes(bytes(pa.Codec("zstd", LEVEL).compress(plain)))
-            parts.append({"file": path.name, "bytes": len(plain), "fingerprint": file_fingerprint(path),
-                          "tensors": {name: {"kind": packed.kind, "heads": packed.heads} for name, packed in group.items()}})
+            parts.append(
+                {
+                    "file": path.name,
+                    "bytes": len(plain),
+                    "fingerprint": file_fingerprint(path),
+                    "tensors": {name: {"kind": packed.kind, "heads": packed.heads} for name, packed in group.items()},
+                }
+            )
         text = {"config": llama.config, "tokens": llama.tokens, "merges": llama.merges, "special": llama.special}
         write_text(temporary / INDEX, json.dumps({"format": FORMAT, "record": record, "parts": parts, **text}) + "\n")
     return sorted(folder.iterdir())
@@ -58,9 +66,15 @@ def unpack(folder: Path) -> tuple[GgufLlama, dict[str, Any]]:
         raise DataError(f"{folder} holds no {INDEX}: it is no model that `rmlab models pack` wrote")
     try:
         return _joined(folder, json.loads((folder / INDEX).read_bytes()))
-    except (ValueError, TypeError, LookupError, AttributeError) as error:  # JSON, or what it says, is not what `pack` writes
-        raise DataError(f"{folder / INDEX} is not what `rmlab models pack` wrote ({type(error).__name__}: {error}). "
-                        "Copy it again.") from error
+    except (
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+    ) as error:  # JSON, or what it says, is not what `pack` writes
+        raise DataError(
+            f"{folder / INDEX} is not what `rmlab models pack` wrote ({type(error).__name__}: {error}). Copy it again."
+        ) from error
 
 
 def _joined(folder: Path, index: dict[str, Any]) -> tuple[GgufLlama, dict[str, Any]]:
@@ -74,5 +88,10 @@ def _joined(folder: Path, index: dict[str, Any]) -> tuple[GgufLlama, dict[str, A
         if file_fingerprint(path) != part["fingerprint"]:
             raise DataError(f"{path} is not the part that was packed (its content differs). Copy it again.")
         plain = load(bytes(pa.Codec("zstd").decompress(path.read_bytes(), part["bytes"])))
-        tensors |= {name: Packed(about["kind"], np.asarray(plain[name]), about["heads"]) for name, about in part["tensors"].items()}
-    return GgufLlama(index["config"], tensors, tuple(index["tokens"]), tuple(index["merges"]), tuple(index["special"])), index["record"]
+        tensors |= {
+            name: Packed(about["kind"], np.asarray(plain[name]), about["heads"])
+            for name, about in part["tensors"].items()
+        }
+    return GgufLlama(
+        index["config"], tensors, tuple(index["tokens"]), tuple(index["merges"]), tuple(index["special"])
+    ), index["record"]

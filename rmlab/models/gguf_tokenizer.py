@@ -25,14 +25,20 @@ def gguf_tokenizer(llama: GgufLlama) -> Tokenizer:
 
     merges = [(left, right) for left, _, right in (merge.partition(" ") for merge in llama.merges)]
     backend = Backend(models.BPE(vocab={token: i for i, token in enumerate(llama.tokens)}, merges=merges))
-    backend.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in llama.special])
     fast: Any = PreTrainedTokenizerFast  # its constructor is not typed
     others = [token for token in llama.special if token not in (PAD, IM_END)]
-    hf = fast(tokenizer_object=backend, pad_token=PAD, eos_token=IM_END, additional_special_tokens=others,
-              clean_up_tokenization_spaces=False)
+    hf = fast(
+        tokenizer_object=backend,
+        pad_token=PAD,
+        eos_token=IM_END,
+        additional_special_tokens=others,
+        clean_up_tokenization_spaces=False,
+    )
     return _checked(hf, "the GGUF file's tokenizer")
 
 
@@ -68,7 +74,9 @@ def cut_vocabulary(llama: GgufLlama, texts: Iterable[str], size: int) -> GgufLla
     parts = {left + right: (left, right) for left, right in (merge.split(" ") for merge in llama.merges)}
     kept = {*llama.special, *(letter for letter in ByteLevel.alphabet() if letter in number)}
     if size < len(kept):
-        raise DataError(f"a vocabulary of {size} is too small: {len(kept)} tokens (bytes and special ones) have to stay")
+        raise DataError(
+            f"a vocabulary of {size} is too small: {len(kept)} tokens (bytes and special ones) have to stay"
+        )
     for i, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0])):
         family = _with_parts(llama.tokens[i], parts) - kept
         if len(kept) + len(family) > size:

@@ -26,7 +26,9 @@ def pad_right(sequences: Sequence[Sequence[int] | NDArray[np.int32]], pad_id: in
     return torch.from_numpy(ids_BT), torch.from_numpy(length_B)
 
 
-def last_logits(model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor, routing: Routing | None = None) -> torch.Tensor:
+def last_logits(
+    model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor, routing: Routing | None = None
+) -> torch.Tensor:
     """logits_BV in float32 of the token that follows each sequence's last real token.
 
     model: a transformers causal language model. ids_BT: right-padded; length_B: real tokens of each row. routing: see `last_hidden`.
@@ -42,7 +44,9 @@ def float_logits(model: Any, hidden_NH: torch.Tensor) -> torch.Tensor:
         return linear(hidden_NH.float(), head.weight.float(), None if head.bias is None else head.bias.float())
 
 
-def last_hidden(model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor, routing: Routing | None = None) -> torch.Tensor:
+def last_hidden(
+    model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor, routing: Routing | None = None
+) -> torch.Tensor:
     """hidden_BH behind each sequence's last real token, after the final norm.
 
     routing: takes what the routers of a mixture of experts did, while it trains; a dense model has none.
@@ -73,18 +77,27 @@ def _last_hidden(decoder: Any, ids_BT: torch.Tensor, last_B: torch.Tensor) -> to
     cosine_1TD, sine_1TD = decoder.rotary_emb(hidden_BTH, position_1T)
     *layers, final = decoder.layers
     for layer in layers:
-        hidden_BTH = layer(hidden_BTH, attention_mask=None, position_ids=position_1T,
-                           position_embeddings=(cosine_1TD, sine_1TD))
+        hidden_BTH = layer(
+            hidden_BTH, attention_mask=None, position_ids=position_1T, position_embeddings=(cosine_1TD, sine_1TD)
+        )
     row_B = torch.arange(len(last_B), device=ids_BT.device)
     normed_BTH, attention = final.input_layernorm(hidden_BTH), final.self_attn
     shape = (*ids_BT.shape, -1, attention.head_dim)
-    key_BKTD = _rotated(attention.k_norm(attention.k_proj(normed_BTH).view(shape)), cosine_1TD[:, :, None], sine_1TD[:, :, None])
+    key_BKTD = _rotated(
+        attention.k_norm(attention.k_proj(normed_BTH).view(shape)), cosine_1TD[:, :, None], sine_1TD[:, :, None]
+    )
     value_BKTD = attention.v_proj(normed_BTH).view(shape).transpose(1, 2)
     query = attention.q_norm(attention.q_proj(normed_BTH[row_B, last_B]).view(len(last_B), 1, -1, attention.head_dim))
     query_BQ1D = _rotated(query, cosine_1TD[0, last_B][:, None, None], sine_1TD[0, last_B][:, None, None])
     seen_B11T = (position_1T <= last_B[:, None])[:, None, None]
-    mixed_BQ1D = scaled_dot_product_attention(query_BQ1D, key_BKTD.to(query_BQ1D.dtype), value_BKTD, attn_mask=seen_B11T,
-                                              scale=attention.scaling, enable_gqa=key_BKTD.shape[1] != query_BQ1D.shape[1])
+    mixed_BQ1D = scaled_dot_product_attention(
+        query_BQ1D,
+        key_BKTD.to(query_BQ1D.dtype),
+        value_BKTD,
+        attn_mask=seen_B11T,
+        scale=attention.scaling,
+        enable_gqa=key_BKTD.shape[1] != query_BQ1D.shape[1],
+    )
     last_BH = hidden_BTH[row_B, last_B] + attention.o_proj(mixed_BQ1D.flatten(1))
     last_BH = last_BH + final.mlp(final.post_attention_layernorm(last_BH))
     normed_BH: torch.Tensor = decoder.norm(last_BH)

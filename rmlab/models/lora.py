@@ -24,8 +24,14 @@ def with_adapters(model: Any, config: LoraConfig, seed: int) -> Any:
     if not config.rank:
         return model
     peft = _peft()
-    kind = peft.LoraConfig(r=config.rank, lora_alpha=config.alpha, lora_dropout=config.dropout, target_modules=list(TARGETS),
-                           bias="none", task_type="CAUSAL_LM")
+    kind = peft.LoraConfig(
+        r=config.rank,
+        lora_alpha=config.alpha,
+        lora_dropout=config.dropout,
+        target_modules=list(TARGETS),
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return peft.get_peft_model(model, kind)
@@ -60,7 +66,10 @@ def save_adapters(model: Any, folder: Path) -> Path:
     from peft import get_peft_model_state_dict
     from safetensors.torch import save_file
 
-    state = {name: weight.detach().to("cpu", torch.bfloat16).contiguous() for name, weight in get_peft_model_state_dict(model).items()}
+    state = {
+        name: weight.detach().to("cpu", torch.bfloat16).contiguous()
+        for name, weight in get_peft_model_state_dict(model).items()
+    }
     folder.mkdir(parents=True, exist_ok=True)
     save_file(state, folder / "adapter_model.safetensors", metadata={"format": "pt"})
     model.peft_config["default"].save_pretrained(str(folder))
@@ -82,6 +91,8 @@ def _peft() -> Any:
     try:
         import peft
     except ModuleNotFoundError as error:
-        raise RmlabError("adapters need the package peft: pip install -e '.[rl]' -c constraints.txt, "
-                         "or train all weights (lora.rank=0)") from error
+        raise RmlabError(
+            "adapters need the package peft: pip install -e '.[rl]' -c constraints.txt, "
+            "or train all weights (lora.rank=0)"
+        ) from error
     return peft

@@ -29,7 +29,9 @@ def balance_loss(logits_NE: torch.Tensor, top_k: int) -> tuple[torch.Tensor, tor
     chosen = probability_NE.topk(top_k, dim=-1).indices
     load_E = torch.bincount(chosen.flatten(), minlength=experts).float() / chosen.numel()
     loss = experts * (load_E * probability_NE.mean(dim=0)).sum()
-    entropy = -(probability_NE * probability_NE.clamp_min(1e-9).log()).sum(-1).mean() / torch.log(torch.tensor(float(experts)))
+    entropy = -(probability_NE * probability_NE.clamp_min(1e-9).log()).sum(-1).mean() / torch.log(
+        torch.tensor(float(experts))
+    )
     return loss, load_E, entropy.detach()
 
 

@@ -18,14 +18,19 @@ def load_model(folder: Path) -> Any:
     no_bars()
 
     if not (folder / "config.json").is_file():
-        raise DataError(f"{folder} holds no model (config.json is missing). Name a local folder with a model in safetensors; "
-                        "models are not downloaded here.")
+        raise DataError(
+            f"{folder} holds no model (config.json is missing). Name a local folder with a model in safetensors; "
+            "models are not downloaded here."
+        )
     try:
         model = AutoModelForCausalLM.from_pretrained(
-            str(folder), dtype=torch.float32, local_files_only=True, use_safetensors=True, trust_remote_code=False)
+            str(folder), dtype=torch.float32, local_files_only=True, use_safetensors=True, trust_remote_code=False
+        )
     except (OSError, ValueError) as error:
-        raise DataError(f"{folder} holds no loadable model ({str(error).splitlines()[0]}). It needs safetensors and an "
-                        "architecture that this transformers knows.") from error
+        raise DataError(
+            f"{folder} holds no loadable model ({str(error).splitlines()[0]}). It needs safetensors and an "
+            "architecture that this transformers knows."
+        ) from error
     model.config.use_cache = False
     return model
 
@@ -33,9 +38,13 @@ def load_model(folder: Path) -> Any:
 def folder_identity(folder: Path) -> str:
     """Of every file of a pretrained model: its weights change results as its tokenizer does. 16 hex digits."""
     if not folder.is_dir():
-        raise DataError(f"model.pretrained={folder}: there is no such folder. Models are not downloaded here; name a local one, or take a "
-                        "model of random start.")
-    return fingerprint(sorted([p.name, file_fingerprint(p)] for p in folder.iterdir() if p.suffix in (".json", ".safetensors", ".txt")))
+        raise DataError(
+            f"model.pretrained={folder}: there is no such folder. Models are not downloaded here; name a local one, or take a "
+            "model of random start."
+        )
+    return fingerprint(
+        sorted([p.name, file_fingerprint(p)] for p in folder.iterdir() if p.suffix in (".json", ".safetensors", ".txt"))
+    )
 
 
 def tasks_of_base(folder: Path) -> str | None:
@@ -46,13 +55,17 @@ def tasks_of_base(folder: Path) -> str | None:
     path = folder / BASE
     if not path.is_file():
         if (folder / "log.json").is_file():
-            raise DataError(f"{folder} is a base of `rmlab pretrain` whose {BASE} is missing: whether it has read what it will be judged "
-                            "on cannot be told. Fetch the whole folder again.")
+            raise DataError(
+                f"{folder} is a base of `rmlab pretrain` whose {BASE} is missing: whether it has read what it will be judged "
+                "on cannot be told. Fetch the whole folder again."
+            )
         return None
     try:
         return str(json.loads(path.read_text(encoding="utf-8"))["tasks_fingerprint"])
     except (KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{path} does not say of which tasks its text was kept clear ({error!r}). Fetch the whole folder again.") from error
+        raise DataError(
+            f"{path} does not say of which tasks its text was kept clear ({error!r}). Fetch the whole folder again."
+        ) from error
 
 
 def no_bars() -> None:

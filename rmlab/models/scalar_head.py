@@ -40,10 +40,14 @@ class ScalarModel(torch.nn.Module):
 
     def save_head(self, folder: Path) -> None:
         """Writes the head beside a saved language model."""
-        save_file({name: tensor.detach().cpu().contiguous() for name, tensor in self.head.state_dict().items()}, folder / FILE)
+        save_file(
+            {name: tensor.detach().cpu().contiguous() for name, tensor in self.head.state_dict().items()}, folder / FILE
+        )
 
 
-def last_scalar(model: ScalarModel, ids_BT: torch.Tensor, length_B: torch.Tensor, routing: Routing | None = None) -> torch.Tensor:
+def last_scalar(
+    model: ScalarModel, ids_BT: torch.Tensor, length_B: torch.Tensor, routing: Routing | None = None
+) -> torch.Tensor:
     """scalar_B in float32 behind each sequence's last real token. ids_BT: right-padded; length_B: real tokens of each row."""
     scalar_B1: torch.Tensor = model.head(last_hidden(model.model, ids_BT, length_B, routing))
     return scalar_B1.squeeze(-1).float()
@@ -55,6 +59,8 @@ def load_head(model: Any, folder: Path) -> ScalarModel:
     try:
         whole.head.load_state_dict(load_file(folder / FILE))
     except (OSError, SafetensorError, RuntimeError) as error:
-        raise DataError(f"{folder / FILE} is not the head of this model ({str(error).splitlines()[0]}). "
-                        "Fetch the whole folder again.") from error
+        raise DataError(
+            f"{folder / FILE} is not the head of this model ({str(error).splitlines()[0]}). "
+            "Fetch the whole folder again."
+        ) from error
     return whole

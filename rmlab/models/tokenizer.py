@@ -85,8 +85,9 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     try:
         hf = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError) as error:
-        raise DataError(f"{folder} holds no readable tokenizer ({str(error).splitlines()[0]}). "
-                        "Name a folder with tokenizer.json.") from error
+        raise DataError(
+            f"{folder} holds no readable tokenizer ({str(error).splitlines()[0]}). Name a folder with tokenizer.json."
+        ) from error
     return _checked(hf, str(folder))
 
 
@@ -96,13 +97,18 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
     from tokenizers import Tokenizer as Backend
 
     backend = Backend(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(PRE_TOKENS), behavior="isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
-    ])
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(PRE_TOKENS), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     backend.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=config.vocab_size, min_frequency=2, show_progress=False, special_tokens=[PAD, IM_START, IM_END],
+        vocab_size=config.vocab_size,
+        min_frequency=2,
+        show_progress=False,
+        special_tokens=[PAD, IM_START, IM_END],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
     )
     backend.train_from_iterator(texts, trainer)
@@ -129,8 +135,13 @@ def _wrapped(backend: Any) -> Tokenizer:
     from transformers import PreTrainedTokenizerFast
 
     fast: Any = PreTrainedTokenizerFast  # its constructor is not typed
-    hf = fast(tokenizer_object=backend, pad_token=PAD, eos_token=IM_END, additional_special_tokens=[IM_START],
-              clean_up_tokenization_spaces=False)
+    hf = fast(
+        tokenizer_object=backend,
+        pad_token=PAD,
+        eos_token=IM_END,
+        additional_special_tokens=[IM_START],
+        clean_up_tokenization_spaces=False,
+    )
     return _checked(hf, "the trained tokenizer")
 
 
@@ -140,6 +151,8 @@ def _checked(hf: Any, name: str) -> Tokenizer:
     tokenizer = Tokenizer(hf)
     plain = hf.backend_tokenizer.encode(IM_START + IM_END, add_special_tokens=False).ids
     if len(plain) != 2:
-        raise DataError(f"{name}: {IM_START} and {IM_END} are not one token each ({len(plain)} together). "
-                        "Take a model with ChatML markers, such as Qwen3 or SmolLM2-Instruct.")
+        raise DataError(
+            f"{name}: {IM_START} and {IM_END} are not one token each ({len(plain)} together). "
+            "Take a model with ChatML markers, such as Qwen3 or SmolLM2-Instruct."
+        )
     return tokenizer

@@ -42,7 +42,9 @@ class Attempts:
         rows = self.scores.select(np.arange(start, max(end, start)))
         own = [self.trajectory.get(name) for name in rows.trajectory_id.tolist()]
         return {
-            "id": rows.trajectory_id.tolist(), "task": rows.task_id.tolist(), "policy": rows.policy.tolist(),
+            "id": rows.trajectory_id.tolist(),
+            "task": rows.task_id.tolist(),
+            "policy": rows.policy.tolist(),
             "attempt": [None if t is None else t.attempt for t in own],
             "score": [_rounded(s) for s in rows.score.tolist()],
             "label": [None if np.isnan(y) else int(y) for y in rows.resolved.tolist()],
@@ -52,10 +54,20 @@ class Attempts:
 
     def telling_columns(self) -> list[str]:
         """The table's columns that tell attempts apart, so that no room is spent on the others."""
-        told = {"policy": len(np.unique(self.scores.policy)) > 1, "attempt": len({t.attempt for t in self.trajectory.values()}) > 1,
-                "turns": bool(self.trajectory), "tokens": not np.isnan(self.scores.n_tokens).all()}
-        return ["task", *(name for name in ("policy", "attempt") if told[name]), "score", "label", "error",
-                *(name for name in ("turns", "tokens") if told[name])]
+        told = {
+            "policy": len(np.unique(self.scores.policy)) > 1,
+            "attempt": len({t.attempt for t in self.trajectory.values()}) > 1,
+            "turns": bool(self.trajectory),
+            "tokens": not np.isnan(self.scores.n_tokens).all(),
+        }
+        return [
+            "task",
+            *(name for name in ("policy", "attempt") if told[name]),
+            "score",
+            "label",
+            "error",
+            *(name for name in ("turns", "tokens") if told[name]),
+        ]
 
     def details(self, trajectory_id: str, longest: int | None = None) -> Details | None:
         """Everything of one attempt; None where it is not here. longest: characters of a message or patch, its middle left out."""
@@ -67,8 +79,13 @@ class Attempts:
             "id": trajectory_id,
             "messages": [[message.role, shortened(message.content, longest)] for message in trajectory.messages],
             "patch": None if patch is None else shortened(patch, longest),
-            "facts": {"source": trajectory.source, "cluster": trajectory.cluster, "exit": trajectory.exit_status,
-                      "label by": trajectory.label_source or "", "part": trajectory.split or ""},
+            "facts": {
+                "source": trajectory.source,
+                "cluster": trajectory.cluster,
+                "exit": trajectory.exit_status,
+                "label by": trajectory.label_source or "",
+                "part": trajectory.split or "",
+            },
             "turns": [[end, _rounded(score)] for end, score in self.turns.get(trajectory_id, ())],
         }
 
@@ -79,13 +96,17 @@ def join(scores: Scores, trajectories: Sequence[Trajectory], turns: TurnScores |
     Raises DataError where the table names no attempts, or none that is here.
     """
     if (scores.trajectory_id == "").any():
-        raise DataError(f"{int((scores.trajectory_id == '').sum())} of {len(scores)} scores name no trajectory_id: nothing can be shown "
-                        "of them. `rmlab score` writes it; --columns trajectory_id=NAME names another column.")
+        raise DataError(
+            f"{int((scores.trajectory_id == '').sum())} of {len(scores)} scores name no trajectory_id: nothing can be shown "
+            "of them. `rmlab score` writes it; --columns trajectory_id=NAME names another column."
+        )
     scored = set(scores.trajectory_id.tolist())
     own = {t.trajectory_id: t for t in trajectories if t.trajectory_id in scored}
     if not own:
-        raise DataError(f"none of the {len(scores)} scored attempts is among these {len(trajectories)} trajectories (by trajectory_id): "
-                        "name the trajectories that the table was made from")
+        raise DataError(
+            f"none of the {len(scores)} scored attempts is among these {len(trajectories)} trajectories (by trajectory_id): "
+            "name the trajectories that the table was made from"
+        )
     error_N = np.abs(scores.score - scores.resolved)
     order = np.lexsort((scores.trajectory_id, scores.task_id, -np.where(np.isnan(error_N), -1.0, error_N)))
     return Attempts(scores.select(order), own, turns or {})
@@ -96,7 +117,7 @@ def shortened(content: str, longest: int | None) -> str:
     if longest is None or len(content) <= longest:
         return content
     half = longest // 2
-    return f"{content[:half]}\n[{len(content) - 2 * half:,} characters are left out here]\n{content[len(content) - half:]}"
+    return f"{content[:half]}\n[{len(content) - 2 * half:,} characters are left out here]\n{content[len(content) - half :]}"
 
 
 def _rounded(score: float | None) -> float | None:

@@ -26,8 +26,12 @@ def browse_page(title: str, attempts: Attempts) -> str:
     shell = _markup(title, attempts, {"data-rows": attempts.columns()}, served=False)
     room = LARGEST - len(shell.encode()) - 1000  # for the numbers that the notes say
     if room < 0:
-        raise DataError(f"the table of {len(attempts):,} attempts alone makes a page of more than {LARGEST // 10**6} MB: use --serve")
-    return _markup(title, attempts, {"data-rows": attempts.columns(), "data-details": _embedded(attempts, room)}, served=False)
+        raise DataError(
+            f"the table of {len(attempts):,} attempts alone makes a page of more than {LARGEST // 10**6} MB: use --serve"
+        )
+    return _markup(
+        title, attempts, {"data-rows": attempts.columns(), "data-details": _embedded(attempts, room)}, served=False
+    )
 
 
 def served_page(title: str, attempts: Attempts) -> str:
@@ -61,9 +65,12 @@ def _markup(title: str, attempts: Attempts, data: dict[str, Any], *, served: boo
     if missing:
         notes.append(f"{missing:,} have no trajectory here")
     if not served:
-        notes.append("all turns are in this file" if held == len(attempts) else
-                     f"turns of the {held:,} that the score is most wrong about are in this file; rmlab browse --serve has all")
-    body = f"""<header><h1>{text(title)}</h1><p>{text('; '.join(notes))}.</p></header>
+        notes.append(
+            "all turns are in this file"
+            if held == len(attempts)
+            else f"turns of the {held:,} that the score is most wrong about are in this file; rmlab browse --serve has all"
+        )
+    body = f"""<header><h1>{text(title)}</h1><p>{text("; ".join(notes))}.</p></header>
 <main>
 <section id="list" aria-label="Attempts">
 <form id="filters" role="search"><label>Filter <input id="filter" type="search" autocomplete="off" placeholder="task or policy"></label>
@@ -74,5 +81,11 @@ def _markup(title: str, attempts: Attempts, data: dict[str, Any], *, served: boo
 </section>
 <article id="reader" tabindex="-1" aria-label="Turns and patch"><p class="dim">Choose an attempt to read it.</p></article>
 </main>"""
-    return page(f"{title} - rmlab browse", body, asset("browse.css"), asset("highlight.js") + asset("browse.js"),
-                {"data-about": about, **data}, connect=served)
+    return page(
+        f"{title} - rmlab browse",
+        body,
+        asset("browse.css"),
+        asset("highlight.js") + asset("browse.js"),
+        {"data-about": about, **data},
+        connect=served,
+    )

@@ -28,7 +28,10 @@ def browse_server(title: str, attempts: Attempts, port: int = 0) -> ThreadingHTT
     if not 0 <= port < 65536:
         raise UsageError(f"--port {port}: a port is a number from 1 to 65535")
     html = served_page(title, attempts).encode()
-    csp = policy(asset("browse.css"), asset("highlight.js") + asset("browse.js"), connect=True) + "; frame-ancestors 'none'"
+    csp = (
+        policy(asset("browse.css"), asset("highlight.js") + asset("browse.js"), connect=True)
+        + "; frame-ancestors 'none'"
+    )
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -36,7 +39,9 @@ def browse_server(title: str, attempts: Attempts, port: int = 0) -> ThreadingHTT
 
         def do_GET(self) -> None:
             if self.headers.get("Host") not in {f"{name}:{server.server_port}" for name in (HOST, "localhost")}:
-                self._answer(HTTPStatus.FORBIDDEN, b"this reader answers on this machine only", "text/plain; charset=utf-8")
+                self._answer(
+                    HTTPStatus.FORBIDDEN, b"this reader answers on this machine only", "text/plain; charset=utf-8"
+                )
                 return
             try:
                 asked = urlsplit(self.path)
@@ -62,9 +67,15 @@ def browse_server(title: str, attempts: Attempts, port: int = 0) -> ThreadingHTT
 
         def _answer(self, status: HTTPStatus, content: bytes, kind: str) -> None:
             self.send_response(status)
-            for name, value in (("Content-Type", kind), ("Content-Length", str(len(content))), ("Content-Security-Policy", csp),
-                                ("X-Content-Type-Options", "nosniff"), ("Referrer-Policy", "no-referrer"), ("Cache-Control", "no-store"),
-                                ("Cross-Origin-Resource-Policy", "same-origin")):
+            for name, value in (
+                ("Content-Type", kind),
+                ("Content-Length", str(len(content))),
+                ("Content-Security-Policy", csp),
+                ("X-Content-Type-Options", "nosniff"),
+                ("Referrer-Policy", "no-referrer"),
+                ("Cache-Control", "no-store"),
+                ("Cross-Origin-Resource-Policy", "same-origin"),
+            ):
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(content)
@@ -80,5 +91,7 @@ def browse_server(title: str, attempts: Attempts, port: int = 0) -> ThreadingHTT
     try:
         server = Server((HOST, port), Handler)
     except OSError as error:
-        raise RmlabError(f"port {port} of {HOST} cannot be used: {error.strerror or error}. Leave --port out for a free one.") from error
+        raise RmlabError(
+            f"port {port} of {HOST} cannot be used: {error.strerror or error}. Leave --port out for a free one."
+        ) from error
     return server

@@ -30,7 +30,13 @@ def embedded_json(value: Any) -> str:
 
 def policy(style: str, script: str | None, *, connect: bool = False) -> str:
     """The content security policy of a page with this style sheet and code. connect: it may ask its own server."""
-    parts = ["default-src 'none'", "img-src data:", f"style-src {_hash(style)}", "base-uri 'none'", "form-action 'none'"]
+    parts = [
+        "default-src 'none'",
+        "img-src data:",
+        f"style-src {_hash(style)}",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
     if script is not None:
         parts.append(f"script-src {_hash(script)}")
     if connect:
@@ -38,17 +44,28 @@ def policy(style: str, script: str | None, *, connect: bool = False) -> str:
     return "; ".join(parts)
 
 
-def page(title: str, body: str, style: str, script: str | None = None, data: dict[str, Any] | None = None, *,
-         connect: bool = False) -> str:
+def page(
+    title: str,
+    body: str,
+    style: str,
+    script: str | None = None,
+    data: dict[str, Any] | None = None,
+    *,
+    connect: bool = False,
+) -> str:
     """A whole page. body: markup. data: JSON blocks by the id that the code finds them under."""
-    blocks = "".join(f'<script type="application/json" id="{text(name)}">{embedded_json(value)}</script>\n'
-                     for name, value in (data or {}).items())
+    blocks = "".join(
+        f'<script type="application/json" id="{text(name)}">{embedded_json(value)}</script>\n'
+        for name, value in (data or {}).items()
+    )
     code = "" if script is None else f"<script>{script}</script>\n"
-    return (f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-            f'<meta http-equiv="Content-Security-Policy" content="{text(policy(style, script, connect=connect))}">\n'
-            '<meta name="referrer" content="no-referrer">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-            '<link rel="icon" href="data:,">\n'
-            f"<title>{text(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n{blocks}{code}</body>\n</html>\n")
+    return (
+        f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{text(policy(style, script, connect=connect))}">\n'
+        '<meta name="referrer" content="no-referrer">\n<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<link rel="icon" href="data:,">\n'
+        f"<title>{text(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n{blocks}{code}</body>\n</html>\n"
+    )
 
 
 def asset(name: str) -> str:
@@ -56,15 +73,22 @@ def asset(name: str) -> str:
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
-def table(header: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: Sequence[int] = (0,), caption: str = "") -> str:
+def table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], *, text_columns: Sequence[int] = (0,), caption: str = ""
+) -> str:
     """A table whose cells are escaped here. text_columns: those set flush left; the others hold numbers."""
+
     def cells(row: Sequence[str], tag: str) -> str:
-        return "".join(f'<{tag}{"" if i in text_columns else " class=number"}>{text(cell)}</{tag}>' for i, cell in enumerate(row))
+        return "".join(
+            f"<{tag}{'' if i in text_columns else ' class=number'}>{text(cell)}</{tag}>" for i, cell in enumerate(row)
+        )
 
     top = f"<caption>{text(caption)}</caption>" if caption else ""
     body = "".join(f"<tr>{cells(row, 'td')}</tr>" for row in rows)
-    return (f'<div class=wide tabindex=0 role=region aria-label="{text(caption or "table")}"><table>{top}'
-            f"<thead><tr>{cells(header, 'th')}</tr></thead><tbody>{body}</tbody></table></div>")
+    return (
+        f'<div class=wide tabindex=0 role=region aria-label="{text(caption or "table")}"><table>{top}'
+        f"<thead><tr>{cells(header, 'th')}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
 
 
 def _hash(source: str) -> str:

@@ -26,13 +26,24 @@ def report_page(title: str, found: Report, scores: Scores) -> str:
     scored = len(rows.scored.label_N) > 0
     figures = {"Best of k": report_figures.best_of_k(found)}
     if scored:
-        figures |= {"Reliability": report_figures.reliability(rows), "Scores by label": report_figures.distributions(rows),
-                    "Risk and coverage": report_figures.risk_and_coverage(rows)}
-    parts = [f"<h1>{text(title)}</h1>", f"<p>{text(summary(found))}.</p>",
-             *(f"<p class=dim>{text(line)}</p>" for line in how_far(found))]
+        figures |= {
+            "Reliability": report_figures.reliability(rows),
+            "Scores by label": report_figures.distributions(rows),
+            "Risk and coverage": report_figures.risk_and_coverage(rows),
+        }
+    parts = [
+        f"<h1>{text(title)}</h1>",
+        f"<p>{text(summary(found))}.</p>",
+        *(f"<p class=dim>{text(line)}</p>" for line in how_far(found)),
+    ]
     parts += [f"<p class=dim>{text(note)}</p>" for note in found.get("notes", ())]
-    parts.append("<div class=figures>" + "".join(f"<figure><figcaption>{text(name)}</figcaption>{svg}</figure>"
-                                                 for name, svg in figures.items() if svg) + "</div>")
+    parts.append(
+        "<div class=figures>"
+        + "".join(
+            f"<figure><figcaption>{text(name)}</figcaption>{svg}</figure>" for name, svg in figures.items() if svg
+        )
+        + "</div>"
+    )
     parts.append(_curves(found))
     if scored:
         parts += [_metrics(found), _post_hoc(found), _selection(found), _baselines(found), _worst(scores)]
@@ -41,8 +52,15 @@ def report_page(title: str, found: Report, scores: Scores) -> str:
 
 def _curves(found: Report) -> str:
     across = found["rm_at_k_across"] or {}
-    header = ["k", "RM@k", "95 %", "pass@k", "95 %", f"{groups(found)} with k attempts",
-              *(["RM@k across policies", "95 %"] if across else [])]
+    header = [
+        "k",
+        "RM@k",
+        "95 %",
+        "pass@k",
+        "95 %",
+        f"{groups(found)} with k attempts",
+        *(["RM@k across policies", "95 %"] if across else []),
+    ]
     rows = []
     for k in sorted({*found["rm_at_k"], *across}, key=int):
         row = [k]
@@ -57,17 +75,38 @@ def _curves(found: Report) -> str:
 
 def _metrics(found: Report) -> str:
     notes = notes_of(found)
-    return "".join(table(["", "value", "95 %", ""], [
-        [title, number(found[name]), interval(found["ci95"].get(name)), notes.get(name, "")] for name, title in names.items()],
-        text_columns=(0, 3), caption=section) for section, names in METRICS.items())
+    return "".join(
+        table(
+            ["", "value", "95 %", ""],
+            [
+                [title, number(found[name]), interval(found["ci95"].get(name)), notes.get(name, "")]
+                for name, title in names.items()
+            ],
+            text_columns=(0, 3),
+            caption=section,
+        )
+        for section, names in METRICS.items()
+    )
 
 
 def _post_hoc(found: Report) -> str:
     if found["post_hoc"] is None:
         return ""
-    rows = [[name, number(values["ece_width_10"]), interval(values["ci95"].get("ece_width_10")), number(values["brier"]),
-             number(values["log_loss"])] for name, values in {"before": found, **found["post_hoc"]}.items()]
-    where = "validation" if found["post_hoc_fitted_on"] == "validation" else f"other tasks of this table ({found['post_hoc_fitted_on']})"
+    rows = [
+        [
+            name,
+            number(values["ece_width_10"]),
+            interval(values["ci95"].get("ece_width_10")),
+            number(values["brier"]),
+            number(values["log_loss"]),
+        ]
+        for name, values in {"before": found, **found["post_hoc"]}.items()
+    ]
+    where = (
+        "validation"
+        if found["post_hoc_fitted_on"] == "validation"
+        else f"other tasks of this table ({found['post_hoc_fitted_on']})"
+    )
     return table(["", "ECE, 10 bins", "95 %", "Brier score", "log loss"], rows, caption=f"Calibrated on {where}")
 
 
@@ -76,20 +115,32 @@ def _selection(found: Report) -> str:
     if selection is None:
         return ""
     names = ("execution_free", "execution_based", "hybrid")
-    return table(["k", *(name.replace("_", " ") for name in names)],
-                 [[k, *(number(selection[name][k]) for name in names)] for k in selection["hybrid"]], text_columns=(),
-                 caption="Selection by score, by tests, by both" + (f" ({selection['untested']:,} attempts without tests rank last)"
-                                                                    if selection["untested"] else ""))
+    return table(
+        ["k", *(name.replace("_", " ") for name in names)],
+        [[k, *(number(selection[name][k]) for name in names)] for k in selection["hybrid"]],
+        text_columns=(),
+        caption="Selection by score, by tests, by both"
+        + (f" ({selection['untested']:,} attempts without tests rank last)" if selection["untested"] else ""),
+    )
 
 
 def _baselines(found: Report) -> str:
     if not found.get("baselines"):
         return ""
     most = max(found["rm_at_k"], key=int, default="1")
-    rows = [[name.replace("_", " "), number((values.get("rm_at_k") or {}).get(most)), number(values.get("auc_within_task")),
-             number(values.get("auc_pooled")), str(values.get("reason") or "")]
-            for name, values in {"this table": found, **found["baselines"]}.items()]
-    return table(["", f"RM@{most}", "AUC within task", "AUC pooled", ""], rows, text_columns=(0, 4), caption="Without a verifier")
+    rows = [
+        [
+            name.replace("_", " "),
+            number((values.get("rm_at_k") or {}).get(most)),
+            number(values.get("auc_within_task")),
+            number(values.get("auc_pooled")),
+            str(values.get("reason") or ""),
+        ]
+        for name, values in {"this table": found, **found["baselines"]}.items()
+    ]
+    return table(
+        ["", f"RM@{most}", "AUC within task", "AUC pooled", ""], rows, text_columns=(0, 4), caption="Without a verifier"
+    )
 
 
 def _worst(scores: Scores) -> str:
@@ -105,6 +156,9 @@ def _worst(scores: Scores) -> str:
         "tokens": ["" if np.isnan(scores.n_tokens[i]) else f"{scores.n_tokens[i]:,.0f}" for i in worst],
     }
     told = {name: cells for name, cells in columns.items() if any(cells)}
-    return table(list(told), [list(row) for row in zip(*told.values(), strict=True)],
-                 text_columns=[i for i, name in enumerate(told) if name not in ("score", "tokens")],
-                 caption=f"The most confident mistakes: {len(worst):,} of {len(wrong):,} attempts whose likelier answer is wrong")
+    return table(
+        list(told),
+        [list(row) for row in zip(*told.values(), strict=True)],
+        text_columns=[i for i, name in enumerate(told) if name not in ("score", "tokens")],
+        caption=f"The most confident mistakes: {len(worst):,} of {len(wrong):,} attempts whose likelier answer is wrong",
+    )

@@ -9,18 +9,32 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 METRICS = {
-    "Discrimination": {"auc_within_task": "AUC within task", "auc_between_tasks": "AUC between tasks", "auc_pooled": "AUC pooled"},
+    "Discrimination": {
+        "auc_within_task": "AUC within task",
+        "auc_between_tasks": "AUC between tasks",
+        "auc_pooled": "AUC pooled",
+    },
     "Calibration": {
-        "ece_width_10": "ECE, 10 bins", "ece_noise_floor": "its noise floor", "ece_noise_floor_task": "the same, task effect",
-        "ece_width_15": "ECE, 15 bins", "ece_mass_10": "ECE, 10 equal-mass bins",
-        "ece_debiased": "ECE², debiased", "ece_prior_corrected": "ECE, prior corrected",
-        "ece_confidence": "ECE of max(s, 1 - s)", "mce": "MCE",
+        "ece_width_10": "ECE, 10 bins",
+        "ece_noise_floor": "its noise floor",
+        "ece_noise_floor_task": "the same, task effect",
+        "ece_width_15": "ECE, 15 bins",
+        "ece_mass_10": "ECE, 10 equal-mass bins",
+        "ece_debiased": "ECE², debiased",
+        "ece_prior_corrected": "ECE, prior corrected",
+        "ece_confidence": "ECE of max(s, 1 - s)",
+        "mce": "MCE",
         "brier": "Brier score",
-        "log_loss": "log loss", "calibration_slope": "slope", "calibration_intercept": "intercept"},
+        "log_loss": "log loss",
+        "calibration_slope": "slope",
+        "calibration_intercept": "intercept",
+    },
     "Abstaining": {"aurc": "AURC, attempts", "aurc_picks": "AURC, picks"},
     "What the gradient sees": {
-        "advantage_cosine": "advantage cosine", "advantage_cosine_all": "the same, all groups",
-        "advantage_noise_share": "noise share"},
+        "advantage_cosine": "advantage cosine",
+        "advantage_cosine_all": "the same, all groups",
+        "advantage_noise_share": "noise share",
+    },
 }
 
 
@@ -55,20 +69,30 @@ def summary(found: Report) -> str:
     """What a table holds, in one line."""
     scored = "nothing" if found["score_rate"] is None else f"{found['score_rate']:.1%}"
     resolved = "-" if found["resolved_rate"] is None else f"{found['resolved_rate']:.1%}"
-    policies = f" of {found['policies']} policies (grouped values: per policy, averaged)" if found["policies"] > 1 else ""
-    return (f"{found['trajectories']:,} labelled attempts{policies} at {found['tasks']:,} tasks, {scored} scored, {resolved} resolved; "
-            f"{found['unlabelled']:,} unlabelled left out")
+    policies = (
+        f" of {found['policies']} policies (grouped values: per policy, averaged)" if found["policies"] > 1 else ""
+    )
+    return (
+        f"{found['trajectories']:,} labelled attempts{policies} at {found['tasks']:,} tasks, {scored} scored, {resolved} resolved; "
+        f"{found['unlabelled']:,} unlabelled left out"
+    )
 
 
 def how_far(found: Report) -> list[str]:
     """What intervals and curves are of, and where little can be said of them."""
-    said = [f"Intervals: 95 %, {found['replicates']:,} resamples of {found['clusters']:,} clusters, seed {found['seed']}"]
+    said = [
+        f"Intervals: 95 %, {found['replicates']:,} resamples of {found['clusters']:,} clusters, seed {found['seed']}"
+    ]
     if found["clusters"] < FEW_CLUSTERS:
-        said.append(f"Only {found['clusters']} clusters: intervals from so few are too narrow, and other clusters may say something else.")
+        said.append(
+            f"Only {found['clusters']} clusters: intervals from so few are too narrow, and other clusters may say something else."
+        )
     reached = list(found["tasks_at_k"].values())
     if reached and reached[-1] < reached[0]:
         most = max(found["tasks_at_k"], key=int)
-        said.append(f"{reached[-1]:,} of {reached[0]:,} {groups(found)} have {most} attempts; the others use all they have.")
+        said.append(
+            f"{reached[-1]:,} of {reached[0]:,} {groups(found)} have {most} attempts; the others use all they have."
+        )
     return said
 
 
@@ -77,13 +101,17 @@ def notes_of(found: Report) -> dict[str, str]:
     notes = {
         "auc_within_task": f"{found['within_pairs']:,} pairs in {found['mixed_tasks']:,} {groups(found)} with both labels",
         "auc_between_tasks": "high for a score that only knows how hard a task is",
-        "brier": "miscalibration - discrimination + uncertainty = " + "{} - {} + {}".format(
-            *(number(found[f"brier_{part}"]) for part in ("miscalibration", "discrimination", "uncertainty"))),
+        "brier": "miscalibration - discrimination + uncertainty = "
+        + "{} - {} + {}".format(
+            *(number(found[f"brier_{part}"]) for part in ("miscalibration", "discrimination", "uncertainty"))
+        ),
         "ece_noise_floor": f"of calibrated scores, labels drawn independently; 95 % below {number(found['ece_noise_floor_p95'])}",
         "ece_noise_floor_task": f"labels of a task drawn alike (τ² = {number(found['task_effect_variance'])}); 95 % below "
-                                f"{number(found['ece_noise_floor_task_p95'])}",
+        f"{number(found['ece_noise_floor_task_p95'])}",
         "ece_debiased": "squared; may be negative",
-        "ece_prior_corrected": "" if found["ece_prior_corrected"] is not None else "needs the base rates of training and validation",
+        "ece_prior_corrected": ""
+        if found["ece_prior_corrected"] is not None
+        else "needs the base rates of training and validation",
         "aurc": f"mean error rate of the likelier answer at all coverages; {number(found['aurc_excess'])} above a perfect order",
         "aurc_picks": f"share unresolved of the best-scored attempts; {number(found['aurc_picks_excess'])} above a perfect order",
         "advantage_noise_share": "of the scores' spread, at tasks where all attempts have one label",
@@ -93,8 +121,11 @@ def notes_of(found: Report) -> dict[str, str]:
     verdict = is_miscalibrated(found)
     if verdict is not None:
         floor = number(found["ece_noise_floor_task_p95"])
-        notes["ece_width_10"] = (f"miscalibrated: 95 % of calibrated scores stay below {floor}" if verdict
-                                 else f"not shown to be miscalibrated: calibrated scores reach {floor}")
+        notes["ece_width_10"] = (
+            f"miscalibrated: 95 % of calibrated scores stay below {floor}"
+            if verdict
+            else f"not shown to be miscalibrated: calibrated scores reach {floor}"
+        )
     return notes
 
 
@@ -123,7 +154,15 @@ def _table(title: str) -> "Table":
 def _curve_table(found: Report) -> "Table":
     across = found["rm_at_k_across"] or {}
     shown = _table("Best of k")
-    names = ("k", "RM@k", "95 %", "pass@k", "95 %", f"{groups(found)} with k attempts", *(["RM@k across policies"] if across else []))
+    names = (
+        "k",
+        "RM@k",
+        "95 %",
+        "pass@k",
+        "95 %",
+        f"{groups(found)} with k attempts",
+        *(["RM@k across policies"] if across else []),
+    )
     for name in names:
         shown.add_column(name, justify="right", no_wrap=True)
     for k in sorted({*found["rm_at_k"], *across}, key=int):
@@ -150,19 +189,29 @@ def _metric_table(found: Report) -> "Table":
 
 
 def _post_hoc_table(found: Report) -> "Table":
-    shown = _table("Calibrated on validation" if found["post_hoc_fitted_on"] == "validation" else
-                   f"Calibrated on other tasks of this table ({found['post_hoc_fitted_on']})")
+    shown = _table(
+        "Calibrated on validation"
+        if found["post_hoc_fitted_on"] == "validation"
+        else f"Calibrated on other tasks of this table ({found['post_hoc_fitted_on']})"
+    )
     for name in ("", "ECE, 10 bins", "95 %", "Brier score", "log loss"):
         shown.add_column(name, justify="right" if name else "left", no_wrap=True)
     for name, values in {"before": found, **found["post_hoc"]}.items():
-        shown.add_row(name, number(values["ece_width_10"]), interval(values["ci95"].get("ece_width_10")), number(values["brier"]),
-                      number(values["log_loss"]))
+        shown.add_row(
+            name,
+            number(values["ece_width_10"]),
+            interval(values["ci95"].get("ece_width_10")),
+            number(values["brier"]),
+            number(values["log_loss"]),
+        )
     return shown
 
 
 def _selection_table(selection: dict[str, Any]) -> "Table":
-    shown = _table("Selection by score, by tests, by both" + (f" ({selection['untested']:,} attempts without tests rank last)"
-                                                             if selection["untested"] else ""))
+    shown = _table(
+        "Selection by score, by tests, by both"
+        + (f" ({selection['untested']:,} attempts without tests rank last)" if selection["untested"] else "")
+    )
     for name in ("k", "execution free", "execution based", "hybrid"):
         shown.add_column(name, justify="right", no_wrap=True)
     for k in selection["hybrid"]:
@@ -178,6 +227,11 @@ def _baseline_table(found: Report) -> "Table":
     for name in ("", f"RM@{most}", "AUC within task", "AUC pooled", ""):
         shown.add_column(name, justify="right" if name else "left")
     for name, values in {"(this table)": found, **found["baselines"]}.items():
-        shown.add_row(escape(name), number((values.get("rm_at_k") or {}).get(most)), number(values.get("auc_within_task")),
-                      number(values.get("auc_pooled")), escape(str(values.get("reason") or "")))
+        shown.add_row(
+            escape(name),
+            number((values.get("rm_at_k") or {}).get(most)),
+            number(values.get("auc_within_task")),
+            number(values.get("auc_pooled")),
+            escape(str(values.get("reason") or "")),
+        )
     return shown

@@ -65,7 +65,9 @@ def judge(trajectory: Trajectory, max_turns: int | None = None, edits: Edits = E
     final = after.split("\n")
     shown = {before}  # the issue shows what the first program gives
     verdicts = []
-    for turn, (action, code, changed) in enumerate(zip(map(_parsed, said), programs[:-1], programs[1:], strict=True), 1):
+    for turn, (action, code, changed) in enumerate(
+        zip(map(_parsed, said), programs[:-1], programs[1:], strict=True), 1
+    ):
         if isinstance(action, grammar.Edit):
             if edits is Edits.start_over:
                 mends = code != changed == after
@@ -88,9 +90,11 @@ def program(trajectory: Trajectory) -> str:
     for start in range(1, len(lines)):
         numbered = lines[start:]
         if all(line.startswith(f"{n} ") or line == str(n) for n, line in enumerate(numbered, 1)):
-            return "\n".join(line[len(str(n)) + 1:] for n, line in enumerate(numbered, 1))
-    raise DataError(f"trajectory {trajectory.trajectory_id} is no micro-SWE episode: its first message shows no numbered program. "
-                    "Demonstrations come from `rmlab collect`.")
+            return "\n".join(line[len(str(n)) + 1 :] for n, line in enumerate(numbered, 1))
+    raise DataError(
+        f"trajectory {trajectory.trajectory_id} is no micro-SWE episode: its first message shows no numbered program. "
+        "Demonstrations come from `rmlab collect`."
+    )
 
 
 def ended_well(trajectory: Trajectory, max_turns: int) -> bool:
@@ -99,8 +103,13 @@ def ended_well(trajectory: Trajectory, max_turns: int) -> bool:
     return trajectory.exit_status == "submitted" and (trajectory.resolved is True or said == max_turns)
 
 
-def lessons(trajectories: Iterable[Trajectory], prompt: PolicyPrompt, capacity: int, max_turns: int | None = None,
-            edits: Edits = Edits.build_up) -> Lessons:
+def lessons(
+    trajectories: Iterable[Trajectory],
+    prompt: PolicyPrompt,
+    capacity: int,
+    max_turns: int | None = None,
+    edits: Edits = Edits.build_up,
+) -> Lessons:
     """What is taught of each attempt, in order. capacity: tokens that a lesson may have. max_turns, edits: as in `judge`.
 
     The environment's last message (`final got 7`) is not read: a policy never sees it.

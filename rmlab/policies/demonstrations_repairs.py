@@ -28,15 +28,23 @@ SEMANTICS = 2  # bumped when the same functions and seed give other repairs: dra
 _forbidden: NearCopies | None = None  # of this worker process
 
 
-def drawn_repairs(codes: Iterable[str], held_out: Sequence[str], each: int, seed: int, workers: int,
-                  done: Callable[[int], None] | None = None) -> list[str]:
+def drawn_repairs(
+    codes: Iterable[str],
+    held_out: Sequence[str],
+    each: int,
+    seed: int,
+    workers: int,
+    done: Callable[[int], None] | None = None,
+) -> list[str]:
     """At most `each` repairs of every function of a task's size, in the order of the functions.
 
     codes: texts of functions. held_out: functions that must not be read (`near_copies.held_out_functions`). Operators are
     drawn before mutants, so that the frequent ones do not crowd out the others. Forks processes: call it before torch is
     imported. done: is told how many functions are done.
     """
-    fitting = [code for code in codes if FEWEST_LINES <= code.count("\n") + 1 <= MOST_LINES and len(code) <= MOST_CHARACTERS]
+    fitting = [
+        code for code in codes if FEWEST_LINES <= code.count("\n") + 1 <= MOST_LINES and len(code) <= MOST_CHARACTERS
+    ]
     chunks = [(fitting[start : start + CHUNK], each, seed) for start in range(0, len(fitting), CHUNK)]
     found: list[str] = []
     with ProcessPoolExecutor(workers, get_context("fork"), _know, (list(held_out),)) as processes:

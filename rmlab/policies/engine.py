@@ -104,8 +104,10 @@ class EngineSeconds:
         return self.prefill + self.decoding + self.execution + self.other
 
     def __str__(self) -> str:
-        return (f"{self.total:.1f} s: decoding {self.decoding:.1f} ({self.own_tokens:,} tokens), prefill {self.prefill:.1f} "
-                f"({self.read_tokens:,} tokens), waiting for programs {self.execution:.1f} ({self.programs:,}), other {self.other:.1f}")
+        return (
+            f"{self.total:.1f} s: decoding {self.decoding:.1f} ({self.own_tokens:,} tokens), prefill {self.prefill:.1f} "
+            f"({self.read_tokens:,} tokens), waiting for programs {self.execution:.1f} ({self.programs:,}), other {self.other:.1f}"
+        )
 
 
 class Engine(Protocol):
@@ -116,8 +118,13 @@ class Engine(Protocol):
 
     seconds: EngineSeconds
 
-    def rollout(self, planned: Sequence[Planned], sampling: Sampling | Sequence[Sampling], seed: int,
-                advance: Advance | None = None) -> list[Rollout]:
+    def rollout(
+        self,
+        planned: Sequence[Planned],
+        sampling: Sampling | Sequence[Sampling],
+        seed: int,
+        advance: Advance | None = None,
+    ) -> list[Rollout]:
         """One Rollout for each planned attempt, in the order of the plan. sampling: of all, or one for each attempt of the plan:
         greedy and sampled attempts then share the slots, and only one of many benchmarks waits for its longest line.
 

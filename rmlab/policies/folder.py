@@ -20,8 +20,14 @@ RECORD = "policy.json"
 SHARD = "15MB"  # of the saved weights: files of this size travel
 
 
-def save_policy(folder: Path, model: Any, tokenizer: "Tokenizer", record: Mapping[str, Any], beside: Mapping[str, str] | None = None,
-                known_by: tuple[str, ...] = ()) -> None:
+def save_policy(
+    folder: Path,
+    model: Any,
+    tokenizer: "Tokenizer",
+    record: Mapping[str, Any],
+    beside: Mapping[str, str] | None = None,
+    known_by: tuple[str, ...] = (),
+) -> None:
     """Writes the folder. model: on the CPU, not usable afterwards. beside: further texts by file name. known_by: files that a
     folder has which may be replaced (`rmlab.files.check_folder`)."""
     import torch
@@ -49,9 +55,13 @@ def record_of(folder: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} is not readable ({error}): what this policy was shown cannot be told. Fetch the folder again.") from error
+        raise DataError(
+            f"{path} is not readable ({error}): what this policy was shown cannot be told. Fetch the folder again."
+        ) from error
     shapes = {"shown_clusters": list, "environment": dict}
-    if not isinstance(found, dict) or any(not isinstance(found.get(key, shape()), shape) for key, shape in shapes.items()):
+    if not isinstance(found, dict) or any(
+        not isinstance(found.get(key, shape()), shape) for key, shape in shapes.items()
+    ):
         raise DataError(f"{path} is no record of a policy: what it was shown cannot be told. Fetch the folder again.")
     return found
 

@@ -19,9 +19,20 @@ if TYPE_CHECKING:
     from rmlab.models.tokenizer import Tokenizer
 
 
-def held_out_success(model: Any, tokenizer: "Tokenizer", title: str = "", *, loaded: LoadedTasks, sandbox: Sandbox, config: HeldOutConfig,
-                     environment: EnvironmentConfig, engine: EngineConfig, runtime: RuntimeConfig, name: str,
-                     seed: int) -> dict[str, Success]:
+def held_out_success(
+    model: Any,
+    tokenizer: "Tokenizer",
+    title: str = "",
+    *,
+    loaded: LoadedTasks,
+    sandbox: Sandbox,
+    config: HeldOutConfig,
+    environment: EnvironmentConfig,
+    engine: EngineConfig,
+    runtime: RuntimeConfig,
+    name: str,
+    seed: int,
+) -> dict[str, Success]:
     """pass@1 by PART_sampled and PART_greedy, {} where config.tasks is 0; prints a line each, behind the title.
 
     name: of the policy, by which its attempts are drawn. Raises UsageError as `held_out_tasks` does.
@@ -40,9 +51,13 @@ def held_out_success(model: Any, tokenizer: "Tokenizer", title: str = "", *, loa
             sampling = Sampling(temperature, config.max_action_tokens)
             wanted += [(f"{part}_{way}", planned, sampling) for planned in plan(chosen, [name], attempts)]
     with progress("held out", len(wanted), "episodes", runtime.progress) as advance:
-        made = playing.rollout([planned for _, planned, _ in wanted], [sampling for _, _, sampling in wanted], seed, advance)
+        made = playing.rollout(
+            [planned for _, planned, _ in wanted], [sampling for _, _, sampling in wanted], seed, advance
+        )
     for which in dict.fromkeys(which for which, _, _ in wanted):
-        found[which] = success([rollout.trajectory for rollout, (own, _, _) in zip(made, wanted, strict=True) if own == which])
+        found[which] = success(
+            [rollout.trajectory for rollout, (own, _, _) in zip(made, wanted, strict=True) if own == which]
+        )
         print(f"{title}{which.replace('_', ', ')}: {found[which]}")
     print(f"{title}{len(made)} held-out attempts in {playing.seconds}")
     return found
@@ -52,6 +67,8 @@ def held_out_tasks(loaded: LoadedTasks, part: str, number: int | None, seed: int
     """Tasks of a part, drawn by seed. Raises UsageError for the supervised part, an unknown one, or too few."""
     tasks = [task for task in loaded.tasks if task.part == part]
     if part == "supervised" or len(tasks) < (number or 1):
-        raise UsageError(f"held_out.parts={part}, held_out.tasks={number}: {len(tasks)} tasks of that part hold here, and the "
-                         "supervised part is learned from. Choose among validation, rl, verifier, evaluation.")
+        raise UsageError(
+            f"held_out.parts={part}, held_out.tasks={number}: {len(tasks)} tasks of that part hold here, and the "
+            "supervised part is learned from. Choose among validation, rl, verifier, evaluation."
+        )
     return sorted(tasks, key=lambda task: fingerprint([seed, task.task_id]))[:number]

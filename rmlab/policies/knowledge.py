@@ -48,8 +48,10 @@ class Knowledge:
         Most tempting first (an order that is the task's own), or in the operators' order.
         """
         right = self.original[line - 1].strip()
-        both = ([text for text in _alternatives(self.task.original, line) if text != right],
-                [text for text in _alternatives(code, line) if text != right])
+        both = (
+            [text for text in _alternatives(self.task.original, line) if text != right],
+            [text for text in _alternatives(code, line) if text != right],
+        )
         if not by_operator:
             for texts in both:
                 texts.sort(key=lambda text: self._temptation(line, text))

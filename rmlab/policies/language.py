@@ -49,9 +49,12 @@ def stated(config: LanguagePolicyConfig) -> dict[str, Any]:
         raise DataError(f"{folder} holds no model in safetensors. `rmlab warm-start` writes one.")
     record = folder / "policy.json"
     held_out = json.loads(record.read_text(encoding="utf-8")).get("held_out", {}) if record.is_file() else {}
-    return {"weights": fingerprint([file_fingerprint(path) for path in weights]), "temperature": config.temperature,
-            "max_action_tokens": config.max_action_tokens,
-            "pass_at_1": {name: round(float(found["pass_at_1"]), 4) for name, found in held_out.items()}}
+    return {
+        "weights": fingerprint([file_fingerprint(path) for path in weights]),
+        "temperature": config.temperature,
+        "max_action_tokens": config.max_action_tokens,
+        "pass_at_1": {name: round(float(found["pass_at_1"]), 4) for name, found in held_out.items()},
+    }
 
 
 def load_engine(config: LanguagePolicyConfig, sandbox: Sandbox, environment: EnvironmentConfig) -> "LanguageEngine":
@@ -62,11 +65,19 @@ def load_engine(config: LanguagePolicyConfig, sandbox: Sandbox, environment: Env
     from rmlab.training.device import resolve_device
 
     device, folder = resolve_device(config.device), Path(config.model)
-    return LanguageEngine(load_model(folder).eval(), load_tokenizer(folder), sandbox, environment, config.engine, device)
+    return LanguageEngine(
+        load_model(folder).eval(), load_tokenizer(folder), sandbox, environment, config.engine, device
+    )
 
 
-def play(config: LanguagePolicyConfig, planned: Sequence[Planned], sandbox: Sandbox, environment: EnvironmentConfig, seed: int,
-         advance: Advance | None = None) -> "list[Trajectory]":
+def play(
+    config: LanguagePolicyConfig,
+    planned: Sequence[Planned],
+    sandbox: Sandbox,
+    environment: EnvironmentConfig,
+    seed: int,
+    advance: Advance | None = None,
+) -> "list[Trajectory]":
     """The trajectories of planned attempts, in the order of the plan."""
     engine = load_engine(config, sandbox, environment)
     found = [rollout.trajectory for rollout in engine.rollout(planned, config.sampling, seed, advance)]

@@ -60,17 +60,33 @@ class LanguageEngine:
     sandbox: started before torch was imported. The engine belongs to one thread. Raises UsageError for an unknown dtype.
     """
 
-    def __init__(self, model: Any, tokenizer: Tokenizer, sandbox: Sandbox, environment: EnvironmentConfig, config: EngineConfig,
-                 device: str = "cpu"):
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Tokenizer,
+        sandbox: Sandbox,
+        environment: EnvironmentConfig,
+        config: EngineConfig,
+        device: str = "cpu",
+    ):
         if config.dtype not in DTYPES:
             raise UsageError(f"engine.dtype={config.dtype}: choose one of {', '.join(DTYPES)}")
         on_gpu = device != "cpu"
         if config.graphs and not on_gpu:
-            raise UsageError("engine.graphs=true: CUDA graphs need a CUDA device. Take engine=cpu, or engine.graphs=null.")
+            raise UsageError(
+                "engine.graphs=true: CUDA graphs need a CUDA device. Take engine=cpu, or engine.graphs=null."
+            )
         self.prompt, self.environment, self.config = PolicyPrompt(tokenizer), environment, config
         self.executor = Executor(sandbox)
-        self.decoder = SlotDecoder(model, config.slots, config.capacity, self.prompt.stop_id, device, DTYPES[config.dtype],
-                                   on_gpu if config.graphs is None else config.graphs)
+        self.decoder = SlotDecoder(
+            model,
+            config.slots,
+            config.capacity,
+            self.prompt.stop_id,
+            device,
+            DTYPES[config.dtype],
+            on_gpu if config.graphs is None else config.graphs,
+        )
         self.overlap = on_gpu if config.overlap is None else config.overlap
         self.burst = config.burst if on_gpu else 1  # on a CPU a look at who has finished costs nothing
         self.seconds = EngineSeconds()
@@ -79,13 +95,20 @@ class LanguageEngine:
         """Takes the weights of the model again that it was made with."""
         self.decoder.refresh()
 
-    def rollout(self, planned: Sequence[Planned], sampling: Sampling | Sequence[Sampling], seed: int,
-                advance: Advance | None = None) -> list[Rollout]:
+    def rollout(
+        self,
+        planned: Sequence[Planned],
+        sampling: Sampling | Sequence[Sampling],
+        seed: int,
+        advance: Advance | None = None,
+    ) -> list[Rollout]:
         """See `rmlab.policies.engine.Engine.rollout`."""
         sampling_N = [sampling] * len(planned) if isinstance(sampling, Sampling) else list(sampling)
         for one in set(sampling_N):
             if one.temperature < 0 or one.max_action_tokens < 1:
-                raise UsageError(f"temperature={one.temperature}, max_action_tokens={one.max_action_tokens}: at least 0, and 1")
+                raise UsageError(
+                    f"temperature={one.temperature}, max_action_tokens={one.max_action_tokens}: at least 0, and 1"
+                )
         with _Rolling(self, planned, sampling_N, seed, advance) as rolling:
             return rolling.all()
 
@@ -93,8 +116,14 @@ class LanguageEngine:
 class _Rolling:
     """One call of `rollout`: which attempts wait, hold a slot, need a program, are done."""
 
-    def __init__(self, engine: LanguageEngine, planned: Sequence[Planned], sampling_N: Sequence[Sampling], seed: int,
-                 advance: Advance | None):
+    def __init__(
+        self,
+        engine: LanguageEngine,
+        planned: Sequence[Planned],
+        sampling_N: Sequence[Sampling],
+        seed: int,
+        advance: Advance | None,
+    ):
         self.engine, self.seed, self.advance = engine, seed, advance
         self.decoder, self.seconds = engine.decoder, engine.seconds
         self.unopened = deque(enumerate(zip(planned, sampling_N, strict=True)))
@@ -172,7 +201,9 @@ class _Rolling:
         for start in range(0, len(part_of), rows):
             part = part_of[start : start + rows]
             with self._timed("prefill"):
-                self.decoder.tell([_slot(a) for a in part], [len(a.ids) - len(a.unread) for a in part], [a.unread for a in part])
+                self.decoder.tell(
+                    [_slot(a) for a in part], [len(a.ids) - len(a.unread) for a in part], [a.unread for a in part]
+                )
             self._ask(part)
 
     def _ask(self, attempts: Sequence[_Attempt]) -> None:
@@ -220,7 +251,9 @@ class _Rolling:
         programs = self.programs
         idle = not self.speaking and not self._readable() and (programs.full or not self.needing)
         if programs.flying and idle:
-            with self._timed("execution"):  # where conversations wait to be read, no longer than it takes several to come
+            with self._timed(
+                "execution"
+            ):  # where conversations wait to be read, no longer than it takes several to come
                 self.calm = not programs.wait(NEWS_SECONDS if self.ready or self.listening else None)
         self._hear_news()
         if not self.needing or programs.full:
@@ -259,7 +292,11 @@ class _Rolling:
     def _hear(self, attempt: _Attempt) -> None:
         """Tokenises what the environment said last. Where no room is left for an answer, the policy falls silent."""
         prompt, content = self.engine.prompt, attempt.episode.messages[-1].content
-        told = prompt.observation(content, ended=attempt.ids[-1] == prompt.stop_id) if attempt.own else prompt.issue(content)
+        told = (
+            prompt.observation(content, ended=attempt.ids[-1] == prompt.stop_id)
+            if attempt.own
+            else prompt.issue(content)
+        )
         if len(attempt.ids) + len(told) >= self.engine.config.capacity:
             attempt.truncated = True
             while attempt.episode.exit_status is None:
@@ -280,7 +317,9 @@ class _Rolling:
         logprob_T[own_T] = attempt.logprob
         planned = attempt.planned
         trajectory = attempt.episode.trajectory(planned.policy, planned.number)
-        self.found[attempt.index] = Rollout(trajectory, np.array(attempt.ids, dtype=np.int32), own_T, logprob_T, attempt.truncated)
+        self.found[attempt.index] = Rollout(
+            trajectory, np.array(attempt.ids, dtype=np.int32), own_T, logprob_T, attempt.truncated
+        )
         self.done += 1
         if self.advance is not None:
             self.advance(1)

@@ -40,7 +40,7 @@ class PolicyPrompt:
 
     def ended(self, texts: Sequence[str]) -> list[list[int]]:
         """Many messages that are escaped already, each with its <|im_end|>."""
-        return [[*ids[self._front:], self.stop_id] for ids in self.tokenizer.encode(texts)]
+        return [[*ids[self._front :], self.stop_id] for ids in self.tokenizer.encode(texts)]
 
     def text(self, ids: Sequence[int]) -> str:
         """The message that a policy said, without the <|im_end|> behind it."""
@@ -54,5 +54,5 @@ class PolicyPrompt:
         if text not in self._known:
             if len(self._known) > 100_000:
                 self._known.clear()
-            self._known[text] = self.tokenizer.encode([text])[0][self._front:]
+            self._known[text] = self.tokenizer.encode([text])[0][self._front :]
         return self._known[text]

@@ -43,7 +43,9 @@ class ProgramsAside(Generic[Owner]):
             for owner, outcome in zip(owners, self.executor.run(programs), strict=True):
                 self._told.put((owner, outcome))
             return
-        future = self._threads.submit(self.executor.run, programs, lambda index, outcome: self._told.put((owners[index], outcome)))
+        future = self._threads.submit(
+            self.executor.run, programs, lambda index, outcome: self._told.put((owners[index], outcome))
+        )
         self._running.append(future)
         future.add_done_callback(lambda _: self._told.put(None))
 

@@ -73,8 +73,13 @@ class Executor:
 
 
 def rollout(
-    planned: Sequence[Planned], policies: Mapping[str, Policy], sandbox: Sandbox, environment: EnvironmentConfig,
-    seed: int, batch: int = 1024, advance: Advance | None = None,
+    planned: Sequence[Planned],
+    policies: Mapping[str, Policy],
+    sandbox: Sandbox,
+    environment: EnvironmentConfig,
+    seed: int,
+    batch: int = 1024,
+    advance: Advance | None = None,
 ) -> list[Trajectory]:
     """Plays every planned attempt and returns the trajectories in the order of the plan.
 
@@ -101,8 +106,13 @@ def rollout(
         _act(active, policies)
 
 
-def _fill(active: dict[int, Attempt], waiting: Iterator[tuple[int, Planned]], batch: int,
-          environment: EnvironmentConfig, seed: int) -> None:
+def _fill(
+    active: dict[int, Attempt],
+    waiting: Iterator[tuple[int, Planned]],
+    batch: int,
+    environment: EnvironmentConfig,
+    seed: int,
+) -> None:
     while len(active) < batch and (entry := next(waiting, None)) is not None:
         i, p = entry
         rng = attempt_rng(seed, p.task.task_id, p.policy, p.number)

@@ -61,7 +61,9 @@ class _Script:
         self.edits = 0
         self.means_to_make = rng.randint(1, config.patience)
         lines = enumerate(episode.task.code.split("\n"), 1)
-        self.ruled_out = {Edit(n, text.strip()) for n, text in lines}  # a line of the issue's program is no repair of it
+        self.ruled_out = {
+            Edit(n, text.strip()) for n, text in lines
+        }  # a line of the issue's program is no repair of it
         self.cursor = 0
 
     def messages(self) -> Generator[str, None, None]:
@@ -142,8 +144,10 @@ class _Script:
     def _plausible(self, line: int) -> Edit | None:
         """A wrong edit of a line that is not ruled out, the more tempting the likelier; None where there is none."""
         by_operator = self.config.search is Search.operators
-        siblings, variations = ([text for text in texts if Edit(line, text) not in self.ruled_out]
-                                for texts in self.knowledge.wrong(self.episode.editable, line, by_operator))
+        siblings, variations = (
+            [text for text in texts if Edit(line, text) not in self.ruled_out]
+            for texts in self.knowledge.wrong(self.episode.editable, line, by_operator)
+        )
         texts = siblings if siblings and (not variations or self._chance(0.5)) else variations
         if not texts:
             return None

@@ -35,13 +35,17 @@ class Success:
     def metrics(self, group: str) -> dict[str, float]:
         """By metric name, as `GROUP/pass_at_1`."""
         names = ("pass_at_1", "unfinished", "ran", "unreadable", "turns")
-        return {f"{group}/{name}": getattr(self, name) for name in names} | {f"{group}/pass_at_1_low": self.low,
-                                                                             f"{group}/pass_at_1_high": self.high}
+        return {f"{group}/{name}": getattr(self, name) for name in names} | {
+            f"{group}/pass_at_1_low": self.low,
+            f"{group}/pass_at_1_high": self.high,
+        }
 
     def __str__(self) -> str:
-        return (f"pass@1 {self.pass_at_1:.3f} [{self.low:.3f}, {self.high:.3f}], {self.tasks} tasks, {self.attempts} attempts "
-                f"({self.unlabelled} without label), unfinished {self.unfinished:.3f}, ran {self.ran:.3f}, "
-                f"unreadable messages {self.unreadable:.3f}, {self.turns:.2f} turns")
+        return (
+            f"pass@1 {self.pass_at_1:.3f} [{self.low:.3f}, {self.high:.3f}], {self.tasks} tasks, {self.attempts} attempts "
+            f"({self.unlabelled} without label), unfinished {self.unfinished:.3f}, ran {self.ran:.3f}, "
+            f"unreadable messages {self.unreadable:.3f}, {self.turns:.2f} turns"
+        )
 
 
 def success(trajectories: Sequence[Trajectory], seed: int = 0) -> Success:
@@ -59,12 +63,19 @@ def success(trajectories: Sequence[Trajectory], seed: int = 0) -> Success:
     rate_K = np.array([np.mean(labels) for labels in by_task.values()])
     sum_C = np.bincount(cluster_K, rate_K, len(clusters))
     count_C = np.bincount(cluster_K, minlength=len(clusters)).astype(float)
-    value_R = np.concatenate([(w_RC @ sum_C) / (w_RC @ count_C) for w_RC in cluster_weights(len(clusters), REPLICATES, seed)])
+    value_R = np.concatenate(
+        [(w_RC @ sum_C) / (w_RC @ count_C) for w_RC in cluster_weights(len(clusters), REPLICATES, seed)]
+    )
     low, high = np.quantile(value_R, [0.025, 0.975])
     said = [[m.content for m in t.messages if m.role == "assistant"] for t in labelled]
     messages = [content for contents in said for content in contents]
     return Success(
-        float(rate_K.mean()), float(low), float(high), len(by_task), len(labelled), len(trajectories) - len(labelled),
+        float(rate_K.mean()),
+        float(low),
+        float(high),
+        len(by_task),
+        len(labelled),
+        len(trajectories) - len(labelled),
         unfinished=float(np.mean([t.exit_status == "unfinished" for t in labelled])),
         ran=float(np.mean([any(content.strip() == "run" for content in contents) for contents in said])),
         unreadable=float(np.mean([_unreadable(content) for content in messages])) if messages else 0.0,

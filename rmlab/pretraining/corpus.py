@@ -100,23 +100,33 @@ def build_corpus(config: CorpusConfig, root: Path, show: bool = False) -> Corpus
     texts = [(Kind.code, code.text) for code in codes]
     texts += [(Kind.repair, text) for text in repairs(codes, forbidden, config.repairs)]
     pools = [read_trajectories(root / path, parts=["supervised"]) for path in config.episodes]
-    texts += [(Kind.episode, text) for pool in pools for text in _episodes(pool.trajectories, tasks, forbidden, left_out)]
+    texts += [
+        (Kind.episode, text) for pool in pools for text in _episodes(pool.trajectories, tasks, forbidden, left_out)
+    ]
     unique = dict.fromkeys(texts)
     left_out["repeated"] += len(texts) - len(unique)
     ordered = sorted(unique, key=lambda pair: hashlib.sha256(pair[1].encode()).digest())
     documents = tuple(Document(kind, text) for kind, text in ordered)
-    return Corpus(documents, {
-        "versions": json.dumps(versions(config.packages)), "tasks_fingerprint": tasks_fingerprint(tasks),
-        "episodes": json.dumps([{"fingerprint": p.fingerprint, **p.metadata} for p in pools]),
-        "counts": json.dumps({k.value: {"documents": n, "characters": c} for k, n, c in _sizes(documents)}),
-        "left_out": json.dumps(dict(left_out.most_common())),
-    })
+    return Corpus(
+        documents,
+        {
+            "versions": json.dumps(versions(config.packages)),
+            "tasks_fingerprint": tasks_fingerprint(tasks),
+            "episodes": json.dumps([{"fingerprint": p.fingerprint, **p.metadata} for p in pools]),
+            "counts": json.dumps({k.value: {"documents": n, "characters": c} for k, n, c in _sizes(documents)}),
+            "left_out": json.dumps(dict(left_out.most_common())),
+        },
+    )
 
 
 def write_corpus(path: Path, corpus: Corpus) -> None:
     """Writes the text whole or not at all (Parquet, zstd)."""
-    table = pa.table({"kind": pa.array([d.kind.value for d in corpus.documents]).dictionary_encode(),
-                      "text": [d.text for d in corpus.documents]})
+    table = pa.table(
+        {
+            "kind": pa.array([d.kind.value for d in corpus.documents]).dictionary_encode(),
+            "text": [d.text for d in corpus.documents],
+        }
+    )
     table = table.replace_schema_metadata({**corpus.metadata, "fingerprint": corpus.fingerprint})
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd", compression_level=12)
@@ -126,27 +136,37 @@ def read_corpus(path: Path) -> Corpus:
     """Reads a text file of `write_corpus` and proves its fingerprint. Raises DataError."""
     try:
         table = pq.read_table(path)
-        documents = tuple(Document(Kind(k), t) for k, t in zip(table["kind"].to_pylist(), table["text"].to_pylist(), strict=True))
+        documents = tuple(
+            Document(Kind(k), t) for k, t in zip(table["kind"].to_pylist(), table["text"].to_pylist(), strict=True)
+        )
     except (pa.ArrowInvalid, OSError, KeyError, ValueError) as error:
-        raise DataError(f"{path} is not a readable corpus ({str(error).splitlines()[0]}). Delete it: `rmlab pretrain` builds it "
-                        "again.") from error
+        raise DataError(
+            f"{path} is not a readable corpus ({str(error).splitlines()[0]}). Delete it: `rmlab pretrain` builds it "
+            "again."
+        ) from error
     metadata = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items() if k != b"ARROW:schema"}
     stated = metadata.pop("fingerprint", None)
     corpus = Corpus(documents, metadata)
     if stated != corpus.fingerprint:
-        raise DataError(f"{path}: fingerprint {corpus.fingerprint} instead of {stated}: the text was altered. Build it again.")
+        raise DataError(
+            f"{path}: fingerprint {corpus.fingerprint} instead of {stated}: the text was altered. Build it again."
+        )
     return corpus
 
 
-def _episodes(trajectories: Sequence[Trajectory], tasks: Iterable[Task], forbidden: NearCopies, left_out: Counter[str]) -> list[str]:
+def _episodes(
+    trajectories: Sequence[Trajectory], tasks: Iterable[Task], forbidden: NearCopies, left_out: Counter[str]
+) -> list[str]:
     supervised = {task.task_id: task for task in tasks if task.part == "supervised"}
     alike: dict[str, bool] = {}
     texts = []
     for trajectory in trajectories:
         task = supervised.get(trajectory.task_id)
         if task is None:
-            raise DataError(f"the episode {trajectory.trajectory_id} is of {trajectory.task_id}, which is not in the supervised part of "
-                            "the tasks: only that part may be read. Collect the episodes again from these tasks.")
+            raise DataError(
+                f"the episode {trajectory.trajectory_id} is of {trajectory.task_id}, which is not in the supervised part of "
+                "the tasks: only that part may be read. Collect the episodes again from these tasks."
+            )
         if task.task_id not in alike:
             alike[task.task_id] = forbidden.found(task.original) or forbidden.found(task.code)
         if alike[task.task_id]:
@@ -159,4 +179,6 @@ def _episodes(trajectories: Sequence[Trajectory], tasks: Iterable[Task], forbidd
 
 
 def _sizes(documents: Sequence[Document]) -> list[tuple[Kind, int, int]]:
-    return [(kind, len(own), sum(map(len, own))) for kind in Kind for own in [[d.text for d in documents if d.kind is kind]]]
+    return [
+        (kind, len(own), sum(map(len, own))) for kind in Kind for own in [[d.text for d in documents if d.kind is kind]]
+    ]

@@ -22,7 +22,9 @@ def held_out_functions(tasks: Iterable[Task]) -> list[str]:
     for task in tasks:
         if task.part in HELD_OUT:
             for code in dict.fromkeys((task.original, task.context)):
-                texts.update((ast.unparse(node), None) for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef))
+                texts.update(
+                    (ast.unparse(node), None) for node in ast.walk(ast.parse(code)) if isinstance(node, ast.FunctionDef)
+                )
     return list(texts)
 
 

@@ -20,7 +20,9 @@ LINES_TRIED = 3
 
 def repairs(codes: Iterable[Code], forbidden: NearCopies, number: int) -> Iterator[str]:
     """One text a function, of at most `number` functions, drawn by a hash of their text."""
-    fitting = [c.text for c in codes if FEWEST_LINES <= c.text.count("\n") + 1 <= MOST_LINES and len(c.text) <= MOST_CHARACTERS]
+    fitting = [
+        c.text for c in codes if FEWEST_LINES <= c.text.count("\n") + 1 <= MOST_LINES and len(c.text) <= MOST_CHARACTERS
+    ]
     for text in sorted(fitting, key=lambda code: fingerprint(["repair", code]))[:number]:
         mended = repair(text, forbidden)
         if mended is not None:

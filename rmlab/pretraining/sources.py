@@ -20,18 +20,70 @@ from rmlab.microswe.resolution import Unusable, normalise
 
 STDLIB = "stdlib"
 PACKAGES: tuple[str, ...] = (
-    STDLIB, "algorithms", "boltons", "funcy", "more_itertools", "pydash", "sympy", "toolz",
-    "PIL", "_pytest", "aiohttp", "alembic", "anyio", "attr", "click", "dateutil", "docker", "fontTools", "fsspec", "git",
-    "graphql", "gunicorn", "huey", "hydra", "hypothesis", "jinja2", "joblib", "mako", "markdown_it", "matplotlib",
-    "mpmath", "mypy", "narwhals", "networkx", "numpy", "omegaconf", "optuna", "packaging", "pandas", "pyasn1", "pycparser",
-    "pygments", "pyparsing", "requests", "rich", "scipy", "sklearn", "sortedcontainers", "sqlalchemy", "sqlparse", "starlette",
-    "tqdm", "typer", "urllib3", "werkzeug", "yaml",
+    STDLIB,
+    "algorithms",
+    "boltons",
+    "funcy",
+    "more_itertools",
+    "pydash",
+    "sympy",
+    "toolz",
+    "PIL",
+    "_pytest",
+    "aiohttp",
+    "alembic",
+    "anyio",
+    "attr",
+    "click",
+    "dateutil",
+    "docker",
+    "fontTools",
+    "fsspec",
+    "git",
+    "graphql",
+    "gunicorn",
+    "huey",
+    "hydra",
+    "hypothesis",
+    "jinja2",
+    "joblib",
+    "mako",
+    "markdown_it",
+    "matplotlib",
+    "mpmath",
+    "mypy",
+    "narwhals",
+    "networkx",
+    "numpy",
+    "omegaconf",
+    "optuna",
+    "packaging",
+    "pandas",
+    "pyasn1",
+    "pycparser",
+    "pygments",
+    "pyparsing",
+    "requests",
+    "rich",
+    "scipy",
+    "sklearn",
+    "sortedcontainers",
+    "sqlalchemy",
+    "sqlparse",
+    "starlette",
+    "tqdm",
+    "typer",
+    "urllib3",
+    "werkzeug",
+    "yaml",
 )
 """Import names. torch and transformers are not among them: a machine may have its own builds of those."""
 
 FEWEST_LINES, MOST_LINES, MOST_CHARACTERS = 3, 40, 1500
-_NOT_READ = re.compile(r"(^|/)(tests?|testing|idlelib|tkinter|lib2to3|turtledemo|ensurepip|site-packages|benchmarks?|bench|vendor|"
-                       r"_vendor|_vendored_packages|externals?|protos?)(/|$)|(^|/)(test_|conftest)|_pb2")
+_NOT_READ = re.compile(
+    r"(^|/)(tests?|testing|idlelib|tkinter|lib2to3|turtledemo|ensurepip|site-packages|benchmarks?|bench|vendor|"
+    r"_vendor|_vendored_packages|externals?|protos?)(/|$)|(^|/)(test_|conftest)|_pb2"
+)
 
 
 @dataclass(frozen=True)
@@ -74,8 +126,10 @@ def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
         if package != STDLIB:
             names = distributions.get(package)
             if not names:
-                raise DataError(f"the package {package} is not installed: the text is built with the pinned set and the extra `tasks` "
-                                "(pip install -c constraints.txt -e '.[dev,tasks]')")
+                raise DataError(
+                    f"the package {package} is not installed: the text is built with the pinned set and the extra `tasks` "
+                    "(pip install -c constraints.txt -e '.[dev,tasks]')"
+                )
             found[package] = importlib.metadata.version(sorted(names)[0])
     return found
 
@@ -116,7 +170,9 @@ def _files(package: str) -> list[Path]:
     else:
         spec = importlib.util.find_spec(package)
         if spec is None or spec.origin is None:
-            raise DataError(f"the package {package} is not installed: the text is built with the pinned set and the extra `tasks`")
+            raise DataError(
+                f"the package {package} is not installed: the text is built with the pinned set and the extra `tasks`"
+            )
         if not spec.submodule_search_locations:
             return [Path(spec.origin)]
         folder = Path(next(iter(spec.submodule_search_locations)))

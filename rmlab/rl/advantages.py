@@ -37,7 +37,9 @@ def advantages(reward_N: Floats, group_N: Codes, config: AlgorithmConfig) -> Adv
     reward_N = np.asarray(reward_N, dtype=np.float64)
     if len(reward_N) and not np.isfinite(reward_N).all():
         row = int(np.flatnonzero(~np.isfinite(reward_N))[0])
-        raise DataError(f"attempt {row + 1} of {len(reward_N)} has the reward {reward_N[row]}: every attempt that is trained on needs one")
+        raise DataError(
+            f"attempt {row + 1} of {len(reward_N)} has the reward {reward_N[row]}: every attempt that is trained on needs one"
+        )
     if config.scale is Scale.std and config.std_floor <= 0:
         raise UsageError(f"algorithm.std_floor={config.std_floor}: it must be above 0 (or take algorithm.scale=none)")
     groups = int(group_N.max(initial=-1)) + 1

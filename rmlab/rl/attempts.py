@@ -53,23 +53,44 @@ class Attempts:
     lost: int
 
 
-def make_attempts(engine: Engine, tasks: Sequence[Task], name: str, attempts: int, sampling: Sampling, seed: int, retries: int,
-                  advance: Advance | None = None) -> Attempts:
+def make_attempts(
+    engine: Engine,
+    tasks: Sequence[Task],
+    name: str,
+    attempts: int,
+    sampling: Sampling,
+    seed: int,
+    retries: int,
+    advance: Advance | None = None,
+) -> Attempts:
     """`attempts` attempts at each task. An attempt that ended as an error of the environment is made again, up to `retries` times.
 
     name: of the policy in the trajectories. Raises RmlabError where over a tenth stays without a label.
     """
-    found, retried = _made(engine, [(planned, sampling) for planned in plan(tasks, [name], attempts)], seed, retries, advance)
+    found, retried = _made(
+        engine, [(planned, sampling) for planned in plan(tasks, [name], attempts)], seed, retries, advance
+    )
     kept = labelled(found, retries)
     return Attempts(kept, retried, len(found) - len(kept))
 
 
-def sampled_and_greedy(engine: Engine, tasks: Sequence[Task], name: str, attempts: int, sampling: Sampling, seed: int, retries: int,
-                       advance: Advance | None = None) -> tuple[list[Rollout], list[Rollout]]:
+def sampled_and_greedy(
+    engine: Engine,
+    tasks: Sequence[Task],
+    name: str,
+    attempts: int,
+    sampling: Sampling,
+    seed: int,
+    retries: int,
+    advance: Advance | None = None,
+) -> tuple[list[Rollout], list[Rollout]]:
     """`attempts` sampled attempts at each task and the greedy one, through the engine at once; in the order of tasks, with labels."""
     likeliest = Sampling(0.0, sampling.max_action_tokens)
     number = len(tasks) * attempts
-    wanted = [*((p, sampling) for p in plan(tasks, [name], attempts)), *((p, likeliest) for p in plan(tasks, [name], 1))]
+    wanted = [
+        *((p, sampling) for p in plan(tasks, [name], attempts)),
+        *((p, likeliest) for p in plan(tasks, [name], 1)),
+    ]
     found, _ = _made(engine, wanted, seed, retries, advance)
     return labelled(found[:number], retries), labelled(found[number:], retries)
 
@@ -78,13 +99,16 @@ def labelled(found: Sequence[Rollout], retries: int) -> list[Rollout]:
     """Those with a label. Raises RmlabError where over a tenth has none."""
     kept = [rollout for rollout in found if rollout.trajectory.resolved is not None]
     if len(found) - len(kept) > BROKEN_SHARE * len(found):
-        raise RmlabError(f"{len(found) - len(kept)} of {len(found)} attempts have no label after {retries} retries: the sandbox fails on "
-                         "this machine (`rmlab doctor`); nothing is learned from attempts that nobody could test")
+        raise RmlabError(
+            f"{len(found) - len(kept)} of {len(found)} attempts have no label after {retries} retries: the sandbox fails on "
+            "this machine (`rmlab doctor`); nothing is learned from attempts that nobody could test"
+        )
     return kept
 
 
-def _made(engine: Engine, wanted: Sequence[tuple[Planned, Sampling]], seed: int, retries: int,
-          advance: Advance | None) -> tuple[list[Rollout], int]:
+def _made(
+    engine: Engine, wanted: Sequence[tuple[Planned, Sampling]], seed: int, retries: int, advance: Advance | None
+) -> tuple[list[Rollout], int]:
     """One rollout for each that is wanted, in order, and how many were made again."""
     found = engine.rollout([planned for planned, _ in wanted], [sampling for _, sampling in wanted], seed, advance)
     retried = 0
@@ -93,8 +117,11 @@ def _made(engine: Engine, wanted: Sequence[tuple[Planned, Sampling]], seed: int,
         if not failed:
             break
         retried += len(failed)
-        made = engine.rollout([wanted[i][0] for i in failed], [wanted[i][1] for i in failed],
-                              int(fingerprint([seed, "again", again])[:8], 16))
+        made = engine.rollout(
+            [wanted[i][0] for i in failed],
+            [wanted[i][1] for i in failed],
+            int(fingerprint([seed, "again", again])[:8], 16),
+        )
         for i, rollout in zip(failed, made, strict=True):
             found[i] = rollout
     return found, retried

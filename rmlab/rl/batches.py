@@ -58,8 +58,15 @@ def make_batch(supplies: Supplies, step: int) -> Batch:
     for round_ in range(1 + loop.resample):
         started = time.monotonic()
         tasks = supplies.sampler.draw(wanted)
-        made = make_attempts(supplies.engine, tasks, supplies.name, loop.attempts, Sampling(loop.temperature, loop.max_action_tokens),
-                             step_seed(supplies.seed, step, round_), loop.retries)
+        made = make_attempts(
+            supplies.engine,
+            tasks,
+            supplies.name,
+            loop.attempts,
+            Sampling(loop.temperature, loop.max_action_tokens),
+            step_seed(supplies.seed, step, round_),
+            loop.retries,
+        )
         seconds["rollout"] += time.monotonic() - started
         code = {task.task_id: groups + i for i, task in enumerate(tasks)}
         kept += [(rollout, code[rollout.trajectory.task_id]) for rollout in made.rollouts]
@@ -74,9 +81,15 @@ def make_batch(supplies: Supplies, step: int) -> Batch:
     assert batch is not None
     spent = supplies.engine.seconds
     batch.metrics.update(
-        {f"seconds_{name}": value for name, value in seconds.items()}, seconds_prefill=spent.prefill, seconds_decoding=spent.decoding,
-        seconds_execution=spent.execution, retried=float(retried), lost=float(lost), resampled_groups=float(resampled),
-        own_tokens=float(spent.own_tokens))
+        {f"seconds_{name}": value for name, value in seconds.items()},
+        seconds_prefill=spent.prefill,
+        seconds_decoding=spent.decoding,
+        seconds_execution=spent.execution,
+        retried=float(retried),
+        lost=float(lost),
+        resampled_groups=float(resampled),
+        own_tokens=float(spent.own_tokens),
+    )
     return batch
 
 
@@ -86,12 +99,20 @@ def _judged(supplies: Supplies, rollouts: list[Rollout], group_N: Codes) -> Batc
     found = rewards(own, supplies.reward, supplies.tasks, score_N)
     _, code_N = np.unique(group_N, return_inverse=True)
     gained = advantages(found.total_N, code_N.astype(np.intp), supplies.algorithm)
-    metrics = {**behaviour(rollouts), **paid(found), "groups_without_signal": float(gained.without_signal),
-               "signal_share": 1 - gained.without_signal / max(gained.groups, 1)}
+    metrics = {
+        **behaviour(rollouts),
+        **paid(found),
+        "groups_without_signal": float(gained.without_signal),
+        "signal_share": 1 - gained.without_signal / max(gained.groups, 1),
+    }
     if score_N is not None:
         assert supplies.judge is not None
         mean = float(score_N.mean())
-        metrics |= {"verifier_cut_share": supplies.judge.cut_share, "mean_score": mean, "score_beyond_truth": mean - metrics["true_rate"]}
+        metrics |= {
+            "verifier_cut_share": supplies.judge.cut_share,
+            "mean_score": mean,
+            "score_beyond_truth": mean - metrics["true_rate"],
+        }
     return Batch(rollouts, found, score_N, gained.advantage_N, np.flatnonzero(gained.signal_N).tolist(), metrics)
 
 

@@ -214,11 +214,17 @@ class LimitsConfig:
 def check_options(loop: LoopConfig, reward: RewardConfig, verifier: str) -> None:
     """Raises UsageError for options that contradict each other, before anything is loaded. verifier: "" where nobody scores."""
     if reward.needs_score and not verifier:
-        raise UsageError(f"reward={reward.mode.value} is paid by a verifier: name one with verifier=RUN, CELL or FOLDER")
+        raise UsageError(
+            f"reward={reward.mode.value} is paid by a verifier: name one with verifier=RUN, CELL or FOLDER"
+        )
     if reward.ensemble and not verifier:
         raise UsageError("reward.ensemble names verifiers beside `verifier`, which is empty: name one there")
     if loop.attempts < 2 or min(loop.groups, loop.updates, loop.passes) < 1 or loop.steps < 0:
-        raise UsageError(f"rl.groups={loop.groups}, rl.attempts={loop.attempts}, rl.updates={loop.updates}, rl.passes={loop.passes}: at "
-                         "least 1, and at least 2 attempts to compare within a task")
+        raise UsageError(
+            f"rl.groups={loop.groups}, rl.attempts={loop.attempts}, rl.updates={loop.updates}, rl.passes={loop.passes}: at "
+            "least 1, and at least 2 attempts to compare within a task"
+        )
     if loop.temperature <= 0:
-        raise UsageError(f"rl.temperature={loop.temperature}: attempts that are all alike teach nothing; it must be above 0")
+        raise UsageError(
+            f"rl.temperature={loop.temperature}: attempts that are all alike teach nothing; it must be above 0"
+        )

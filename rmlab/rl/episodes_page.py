@@ -35,5 +35,7 @@ def _article(shown: Shown) -> str:
     paid = ", ".join(f"{name} {value:+.2f}" for name, value in shown.parts.items())
     score = "" if shown.score is None else f", verifier {shown.score:.3f}"
     turns = "\n".join(f'<pre class="{text(m.role)}">{text(m.content)}</pre>' for m in own.messages)
-    return (f"<article><h2>{text(own.task_id)} #{own.attempt}</h2><p>{label}, {text(own.exit_status)}{text(score)}; paid {text(paid)}</p>\n"
-            f"{turns}</article>")
+    return (
+        f"<article><h2>{text(own.task_id)} #{own.attempt}</h2><p>{label}, {text(own.exit_status)}{text(score)}; paid {text(paid)}</p>\n"
+        f"{turns}</article>"
+    )

@@ -43,19 +43,32 @@ class Judge:
         if not trajectories:
             return np.zeros(0)
         self.cut_share = 0.0
-        score_VN = np.array([calibrate(self._scores(verifier, trajectories))
-                             for verifier, calibrate in zip(self.verifiers, self.calibrate, strict=True)])
-        return transform(combine(score_VN, self.config), groups_of(trajectories), self.config.transform, self._difficulty(trajectories))
+        score_VN = np.array(
+            [
+                calibrate(self._scores(verifier, trajectories))
+                for verifier, calibrate in zip(self.verifiers, self.calibrate, strict=True)
+            ]
+        )
+        return transform(
+            combine(score_VN, self.config),
+            groups_of(trajectories),
+            self.config.transform,
+            self._difficulty(trajectories),
+        )
 
     def _scores(self, verifier: Verifier, trajectories: Sequence[Trajectory]) -> Floats:
         encoded = verifier.encode(trajectories)
-        self.cut_share = max(self.cut_share, sum(e.n_tokens >= verifier.prompt.max_tokens for e in encoded) / len(encoded))
+        self.cut_share = max(
+            self.cut_share, sum(e.n_tokens >= verifier.prompt.max_tokens for e in encoded) / len(encoded)
+        )
         unread = [e for e in encoded if e.ids is None]
         if unread:
-            raise DataError(f"{len(unread)} of {len(encoded)} attempts do not fit the verifier's context of "
-                            f"{verifier.prompt.max_tokens} tokens (the first has {unread[0].n_tokens}): a missing score is no "
-                            "reward. Set over_length=cut_observations or truncate_middle, or take a verifier with a longer "
-                            "prompt.max_tokens.")
+            raise DataError(
+                f"{len(unread)} of {len(encoded)} attempts do not fit the verifier's context of "
+                f"{verifier.prompt.max_tokens} tokens (the first has {unread[0].n_tokens}): a missing score is no "
+                "reward. Set over_length=cut_observations or truncate_middle, or take a verifier with a longer "
+                "prompt.max_tokens."
+            )
         return verifier.score(encoded, batch_tokens=self.batch_tokens).score
 
     def _difficulty(self, trajectories: Sequence[Trajectory]) -> Floats | None:
@@ -81,8 +94,13 @@ def groups_of(trajectories: Sequence[Trajectory]) -> Codes:
     return np.array([codes.setdefault(t.task_id, len(codes)) for t in trajectories], dtype=np.intp)
 
 
-def load_judge(references: Sequence[Reference], config: RewardConfig, device: str, batch_tokens: int,
-               over_length: Unread = Unread.error) -> Judge:
+def load_judge(
+    references: Sequence[Reference],
+    config: RewardConfig,
+    device: str,
+    batch_tokens: int,
+    over_length: Unread = Unread.error,
+) -> Judge:
     """A judge of saved verifiers. over_length: what becomes of attempts that do not fit their context.
 
     Raises DataError where one cannot be read, or has no validation scores to be calibrated on.
@@ -108,8 +126,10 @@ def calibrator(reference: Reference, kind: Calibration) -> Callable[[Floats], Fl
     try:
         found = reference.beside(VALIDATION_SCORES)
     except (DataError, StoreError) as error:
-        raise DataError(f"reward.calibration={kind.value} is fitted on validation scores and {error}. Take a verifier by its run, train it "
-                        "with evaluation.validation_tasks above 0, or set reward.calibration=none.") from error
+        raise DataError(
+            f"reward.calibration={kind.value} is fitted on validation scores and {error}. Take a verifier by its run, train it "
+            "with evaluation.validation_tasks above 0, or set reward.calibration=none."
+        ) from error
     rows = table(read_score_table(found)).scored
     return CALIBRATORS[kind.value](rows.score_N, rows.label_N).apply
 

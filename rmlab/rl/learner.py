@@ -36,7 +36,9 @@ class Learner:
         return [p for p in self.model.parameters() if p.requires_grad]
 
 
-def make_learner(folder: Path, lora: LoraConfig, optimizer: OptimizerConfig, seed: int, pad_id: int, device: Any) -> Learner:
+def make_learner(
+    folder: Path, lora: LoraConfig, optimizer: OptimizerConfig, seed: int, pad_id: int, device: Any
+) -> Learner:
     """The policy of a folder on its device, in float32. Raises DataError where the folder holds no model."""
     model = with_adapters(load_model(folder), lora, seed)
     model = model.to(device.device).eval()  # no dropout: what acts is what learns

@@ -21,8 +21,16 @@ from rmlab.rl.judges import Judge
 from rmlab.rl.measures import behaviour
 from rmlab.trajectories.record import Trajectory
 
-OF_THE_VERIFIER = ("auc_within_task", "auc_pooled", "ece_width_10", "brier", "advantage_cosine", "advantage_cosine_all",
-                   "advantage_noise_share", "mixed_tasks")
+OF_THE_VERIFIER = (
+    "auc_within_task",
+    "auc_pooled",
+    "ece_width_10",
+    "brier",
+    "advantage_cosine",
+    "advantage_cosine_all",
+    "advantage_noise_share",
+    "mixed_tasks",
+)
 """What is tracked of the verifier on the policy's own attempts, by the report's names."""
 
 
@@ -38,23 +46,40 @@ class Look:
     scores: Scores | None
 
 
-def attempt_tasks(engine: Engine, tasks: Sequence[Task], name: str, attempts: int, loop: LoopConfig, seed: int) -> list[Rollout]:
+def attempt_tasks(
+    engine: Engine, tasks: Sequence[Task], name: str, attempts: int, loop: LoopConfig, seed: int
+) -> list[Rollout]:
     """The sampled attempts at tasks, without those that the environment failed on."""
-    return make_attempts(engine, tasks, name, attempts, Sampling(loop.temperature, loop.max_action_tokens), seed, loop.retries).rollouts
+    return make_attempts(
+        engine, tasks, name, attempts, Sampling(loop.temperature, loop.max_action_tokens), seed, loop.retries
+    ).rollouts
 
 
-def look(engine: Engine, tasks: Sequence[Task], name: str, attempts: int, judge: Judge | None, loop: LoopConfig, seed: int,
-         gap_before: float | None) -> Look:
+def look(
+    engine: Engine,
+    tasks: Sequence[Task],
+    name: str,
+    attempts: int,
+    judge: Judge | None,
+    loop: LoopConfig,
+    seed: int,
+    gap_before: float | None,
+) -> Look:
     """`attempts` sampled attempts at each validation task and the greedy one, measured.
 
     gap_before: mean score - true rate of the first look, None at the first itself.
     """
-    sampled, greedy = sampled_and_greedy(engine, tasks, name, attempts, Sampling(loop.temperature, loop.max_action_tokens), seed,
-                                         loop.retries)
+    sampled, greedy = sampled_and_greedy(
+        engine, tasks, name, attempts, Sampling(loop.temperature, loop.max_action_tokens), seed, loop.retries
+    )
     own, likeliest = [r.trajectory for r in sampled], [r.trajectory for r in greedy]
     habits = behaviour(greedy)
-    metrics = {**rates_of(own, "pass_at_1"), **rates_of(likeliest, "pass_at_1_greedy"), "ran_share_greedy": habits["ran_share"],
-               "turns_greedy": habits["turns"]}
+    metrics = {
+        **rates_of(own, "pass_at_1"),
+        **rates_of(likeliest, "pass_at_1_greedy"),
+        "ran_share_greedy": habits["ran_share"],
+        "turns_greedy": habits["turns"],
+    }
     scores = None
     if judge is not None:
         score_N = judge.score(own)
@@ -71,9 +96,15 @@ def rates_of(trajectories: Sequence[Trajectory], name: str) -> dict[str, float]:
 
 def score_table(trajectories: Sequence[Trajectory], score_N: np.ndarray) -> Scores:
     """A verifier's scores of attempts as the record that every metric reads."""
-    return Scores.of([t.task_id for t in trajectories], score_N, [bool(t.resolved) for t in trajectories],
-                     trajectory_id=[t.trajectory_id for t in trajectories], policy=[t.policy for t in trajectories],
-                     source=[t.source for t in trajectories], cluster=[t.cluster for t in trajectories])
+    return Scores.of(
+        [t.task_id for t in trajectories],
+        score_N,
+        [bool(t.resolved) for t in trajectories],
+        trajectory_id=[t.trajectory_id for t in trajectories],
+        policy=[t.policy for t in trajectories],
+        source=[t.source for t in trajectories],
+        cluster=[t.cluster for t in trajectories],
+    )
 
 
 def of_the_verifier(scores: Scores, gap_before: float | None) -> dict[str, float]:
@@ -90,15 +121,23 @@ def gap(metrics: Mapping[str, float]) -> float:
     return metrics["verifier_mean_score"] - metrics["verifier_mean_label"]
 
 
-def held_out(engine: Engine, tasks_of: Mapping[str, Sequence[Task]], name: str, loop: LoopConfig, config: WatchConfig,
-             seed: int) -> tuple[dict[str, dict[str, dict[str, float]]], dict[str, float]]:
+def held_out(
+    engine: Engine, tasks_of: Mapping[str, Sequence[Task]], name: str, loop: LoopConfig, config: WatchConfig, seed: int
+) -> tuple[dict[str, dict[str, dict[str, float]]], dict[str, float]]:
     """Rates by benchmark and way ("sampled", "greedy") of each task, and metrics by `BENCHMARK/...`. All attempts of all benchmarks
     go through the engine together."""
     tasks = [task for own in tasks_of.values() for task in own]
     if not tasks:
         return {}, {}
-    made = sampled_and_greedy(engine, tasks, name, config.held_out_attempts, Sampling(loop.temperature, loop.max_action_tokens), seed,
-                              loop.retries)
+    made = sampled_and_greedy(
+        engine,
+        tasks,
+        name,
+        config.held_out_attempts,
+        Sampling(loop.temperature, loop.max_action_tokens),
+        seed,
+        loop.retries,
+    )
     rates: dict[str, dict[str, dict[str, float]]] = {}
     metrics: dict[str, float] = {}
     for benchmark, own in tasks_of.items():

@@ -148,10 +148,20 @@ class Loop:
         supplies, seed = self.supplies, self._look_seed()
         if state.step == 0:
             self._know_difficulty(state)
-        found = look(supplies.engine, self.validation, supplies.name, self.watch.attempts, supplies.judge, supplies.loop, seed,
-                     state.gap_before)
+        found = look(
+            supplies.engine,
+            self.validation,
+            supplies.name,
+            self.watch.attempts,
+            supplies.judge,
+            supplies.loop,
+            seed,
+            state.gap_before,
+        )
         took = time.monotonic() - started
-        if state.step == 0:  # behind the look: a verifier that cannot read attempts stops the run before this takes its time
+        if (
+            state.step == 0
+        ):  # behind the look: a verifier that cannot read attempts stops the run before this takes its time
             state.held_out_before = self._held_out(state)
         if state.gap_before is None and found.scores is not None:
             state.gap_before = gap(found.metrics)
@@ -165,14 +175,22 @@ class Loop:
         if found.scores is not None:  # what offline metrics on shifted attempts are computed from
             self.attachments.scores(f"attempts/look_{state.step:05d}.parquet", found.scores)
 
-    def _held_out(self, state: State, group: str = "held_out", step: int | None = None) -> dict[str, dict[str, dict[str, float]]]:
+    def _held_out(
+        self, state: State, group: str = "held_out", step: int | None = None
+    ) -> dict[str, dict[str, dict[str, float]]]:
         """Rates on the held-out benchmarks of the weights as they are, logged at a step (None = the present one)."""
         started, supplies = time.monotonic(), self.supplies
         supplies.engine.seconds = EngineSeconds()
-        rates, metrics = held_out(supplies.engine, self.held_out, supplies.name, supplies.loop, self.watch, self._look_seed())
+        rates, metrics = held_out(
+            supplies.engine, self.held_out, supplies.name, supplies.loop, self.watch, self._look_seed()
+        )
         spent = supplies.engine.seconds
-        metrics |= {"seconds": time.monotonic() - started, "seconds_prefill": spent.prefill, "seconds_decoding": spent.decoding,
-                    "seconds_execution": spent.execution}
+        metrics |= {
+            "seconds": time.monotonic() - started,
+            "seconds_prefill": spent.prefill,
+            "seconds_decoding": spent.decoding,
+            "seconds_execution": spent.execution,
+        }
         self._log(state, group, metrics, state.step if step is None else step)
         return rates
 
@@ -182,21 +200,35 @@ class Loop:
         if supplies.judge is None or not supplies.reward.transform.difficulty:
             return
         tasks = [*self.validation, *supplies.sampler.tasks]
-        made = attempt_tasks(supplies.engine, tasks, supplies.name, self.watch.difficulty_attempts, supplies.loop, self._look_seed())
+        made = attempt_tasks(
+            supplies.engine, tasks, supplies.name, self.watch.difficulty_attempts, supplies.loop, self._look_seed()
+        )
         rows = [(r.trajectory.task_id, bool(r.trajectory.resolved)) for r in made]
         names = sorted({name for name, _ in rows})
         code = {name: i for i, name in enumerate(names)}
-        odds = log_odds(np.array([float(won) for _, won in rows]), np.array([code[name] for name, _ in rows], dtype=np.intp))
+        odds = log_odds(
+            np.array([float(won) for _, won in rows]), np.array([code[name] for name, _ in rows], dtype=np.intp)
+        )
         state.difficulty = dict(zip(names, odds.tolist(), strict=True))
         supplies.judge.difficulty = state.difficulty
 
     def _show_episodes(self, batch: Batch, step: int) -> None:
         if not self.watch.episodes:
             return
-        chosen = np.linspace(0, len(batch.rollouts) - 1, min(self.watch.episodes, len(batch.rollouts))).round().astype(int)
-        shown = [Shown(batch.rollouts[i].trajectory, {name: float(part_N[i]) for name, part_N in batch.rewards.parts.items()},
-                       None if batch.score_N is None else float(batch.score_N[i])) for i in chosen]
-        self.attachments.text(f"episodes/step_{step:05d}.html", episodes_page(f"{self.supplies.name}, step {step}", shown))
+        chosen = (
+            np.linspace(0, len(batch.rollouts) - 1, min(self.watch.episodes, len(batch.rollouts))).round().astype(int)
+        )
+        shown = [
+            Shown(
+                batch.rollouts[i].trajectory,
+                {name: float(part_N[i]) for name, part_N in batch.rewards.parts.items()},
+                None if batch.score_N is None else float(batch.score_N[i]),
+            )
+            for i in chosen
+        ]
+        self.attachments.text(
+            f"episodes/step_{step:05d}.html", episodes_page(f"{self.supplies.name}, step {step}", shown)
+        )
 
     def _log(self, state: State, group: str, metrics: dict[str, float], step: int) -> None:
         named = {f"{group}/{name}": value for name, value in metrics.items()}

@@ -31,8 +31,16 @@ class PolicyLoss:
     sums: dict[str, float]
 
 
-def policy_loss(logprob_BT: torch.Tensor, old_BT: torch.Tensor, own_BT: torch.Tensor, advantage_B: torch.Tensor, config: AlgorithmConfig,
-                count: float, reference_BT: torch.Tensor | None = None, entropy_BT: torch.Tensor | None = None) -> PolicyLoss:
+def policy_loss(
+    logprob_BT: torch.Tensor,
+    old_BT: torch.Tensor,
+    own_BT: torch.Tensor,
+    advantage_B: torch.Tensor,
+    config: AlgorithmConfig,
+    count: float,
+    reference_BT: torch.Tensor | None = None,
+    entropy_BT: torch.Tensor | None = None,
+) -> PolicyLoss:
     """The loss of B sequences as their share of an optimiser step.
 
     logprob_BT: of each token under the policy, with gradient. old_BT: under the policy that sampled it. own_BT: True where the
@@ -43,12 +51,18 @@ def policy_loss(logprob_BT: torch.Tensor, old_BT: torch.Tensor, own_BT: torch.Te
     """
     check(config)
     if (config.kl_weight and reference_BT is None) or (config.entropy_weight and entropy_BT is None):
-        raise UsageError("algorithm.kl_weight needs the start's log-probabilities, algorithm.entropy_weight entropies: they were not given")
+        raise UsageError(
+            "algorithm.kl_weight needs the start's log-probabilities, algorithm.entropy_weight entropies: they were not given"
+        )
     own = own_BT.to(logprob_BT.dtype)
     length_B = own.sum(-1).clamp(min=1.0)
     apart_BT = (logprob_BT - old_BT) * own
     if config.name is Algorithm.gspo:
-        log_ratio, advantage, weight = (apart_BT.sum(-1) / length_B)[:, None], advantage_B[:, None], torch.ones_like(length_B)[:, None]
+        log_ratio, advantage, weight = (
+            (apart_BT.sum(-1) / length_B)[:, None],
+            advantage_B[:, None],
+            torch.ones_like(length_B)[:, None],
+        )
     else:
         log_ratio, advantage, weight = apart_BT, advantage_B[:, None], own
     kept = weight if config.ratio_guard is None else weight * (log_ratio.detach().abs() <= config.ratio_guard)
@@ -66,8 +80,13 @@ def policy_loss(logprob_BT: torch.Tensor, old_BT: torch.Tensor, own_BT: torch.Te
     with torch.no_grad():
         beyond = ((ratio < 1 - config.clip_low) & (advantage < 0)) | ((ratio > 1 + config.clip_high) & (advantage > 0))
         sums = {
-            "loss": float(loss.detach()), "sequences": float(len(length_B)), "tokens": float(own.sum()), "ratios": float(weight.sum()),
-            "ratio": float((ratio * weight).sum()), "clipped": float((beyond * weight).sum()), "guarded": float((weight - kept).sum()),
+            "loss": float(loss.detach()),
+            "sequences": float(len(length_B)),
+            "tokens": float(own.sum()),
+            "ratios": float(weight.sum()),
+            "ratio": float((ratio * weight).sum()),
+            "clipped": float((beyond * weight).sum()),
+            "guarded": float((weight - kept).sum()),
         }
         if reference_BT is not None:
             sums["kl"] = float(kl_BT.sum())
@@ -77,10 +96,14 @@ def policy_loss(logprob_BT: torch.Tensor, old_BT: torch.Tensor, own_BT: torch.Te
 def check(config: AlgorithmConfig) -> None:
     """Raises UsageError for options that contradict each other."""
     if config.name is Algorithm.gspo and config.mean is LossMean.token:
-        raise UsageError("algorithm.name=gspo takes the mean over sequences: a token mean would weigh a sequence's ratio by its length. "
-                         "Set algorithm.mean=sequence, or algorithm.name=grpo.")
+        raise UsageError(
+            "algorithm.name=gspo takes the mean over sequences: a token mean would weigh a sequence's ratio by its length. "
+            "Set algorithm.mean=sequence, or algorithm.name=grpo."
+        )
     if not 0 <= config.clip_low < 1 or config.clip_high < 0:
-        raise UsageError(f"algorithm.clip_low={config.clip_low}, clip_high={config.clip_high}: from 0 to below 1, and at least 0")
+        raise UsageError(
+            f"algorithm.clip_low={config.clip_low}, clip_high={config.clip_high}: from 0 to below 1, and at least 0"
+        )
 
 
 def loss_count(own_tokens: int, sequences: int, config: AlgorithmConfig) -> float:

@@ -30,8 +30,11 @@ def behaviour(rollouts: Sequence[Rollout]) -> dict[str, float]:
 
 def paid(found: Rewards) -> dict[str, float]:
     """The mean reward, its standard deviation over attempts, and the mean of each of its parts."""
-    return {"reward": float(found.total_N.mean()), "reward_std": float(found.total_N.std()),
-            **{f"reward_{name}": float(part_N.mean()) for name, part_N in found.parts.items()}}
+    return {
+        "reward": float(found.total_N.mean()),
+        "reward_std": float(found.total_N.std()),
+        **{f"reward_{name}": float(part_N.mean()) for name, part_N in found.parts.items()},
+    }
 
 
 def messages(trajectory: Trajectory) -> list[str]:

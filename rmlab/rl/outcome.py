@@ -17,7 +17,9 @@ from rmlab.rl.state import State
 Rates = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
-def outcome(state: State, after: Rates, tasks_of: Mapping[str, Sequence[Task]], best: Rates | None = None) -> dict[str, Any]:
+def outcome(
+    state: State, after: Rates, tasks_of: Mapping[str, Sequence[Task]], best: Rates | None = None
+) -> dict[str, Any]:
     """JSON values. held_out: benchmark → way → before, after, difference, low, high; `all`: every benchmark's tasks together.
 
     chosen: the same for the best look on validation, where it was judged. area: mean pass@1 over the validation curve minus its
@@ -28,12 +30,20 @@ def outcome(state: State, after: Rates, tasks_of: Mapping[str, Sequence[Task]], 
     found = held_out(state.held_out_before, after, clusters)
     first, last = (state.curve[0], state.curve[-1]) if state.curve else ({}, {})
     return {
-        "steps": state.step, "seconds": round(state.seconds, 1), "held_out": found,
+        "steps": state.step,
+        "seconds": round(state.seconds, 1),
+        "held_out": found,
         "collapse": Difference(**found["all"]["sampled"]).falls if after else None,
-        "area": area(state.curve), "hacking_gap": last.get("hacking_gap"),
-        "pass_at_1_start": first.get("pass_at_1"), "pass_at_1_end": last.get("pass_at_1"),
-        "chosen": {"step": state.best_step, "held_out": held_out(state.held_out_before, best, clusters)} if best else None,
-        "verifier_first": _of_the_verifier(first), "verifier_last": _of_the_verifier(last), "curve": state.curve,
+        "area": area(state.curve),
+        "hacking_gap": last.get("hacking_gap"),
+        "pass_at_1_start": first.get("pass_at_1"),
+        "pass_at_1_end": last.get("pass_at_1"),
+        "chosen": {"step": state.best_step, "held_out": held_out(state.held_out_before, best, clusters)}
+        if best
+        else None,
+        "verifier_first": _of_the_verifier(first),
+        "verifier_last": _of_the_verifier(last),
+        "curve": state.curve,
     }
 
 
@@ -54,16 +64,24 @@ def held_out(before: Rates, after: Rates, clusters: Mapping[str, str]) -> dict[s
 
 def task_rates(state: State, after: Rates, tasks_of: Mapping[str, Sequence[Task]]) -> dict[str, Any]:
     """What two runs are compared by: benchmark → way → task_id to resolved share before and after, and the tasks' clusters."""
-    return {"before": state.held_out_before, "after": after,
-            "clusters": {task.task_id: task.cluster for own in tasks_of.values() for task in own}}
+    return {
+        "before": state.held_out_before,
+        "after": after,
+        "clusters": {task.task_id: task.cluster for own in tasks_of.values() for task in own},
+    }
 
 
 def described(found: Mapping[str, Any]) -> list[str]:
     """An outcome in a few lines."""
-    lines = [f"  {benchmark}, {way}: {_said(difference)}" for benchmark, ways in found["held_out"].items()
-             for way, difference in ways.items()]
+    lines = [
+        f"  {benchmark}, {way}: {_said(difference)}"
+        for benchmark, ways in found["held_out"].items()
+        for way, difference in ways.items()
+    ]
     if (chosen := found["chosen"]) is not None:
-        lines.append(f"  chosen on validation: step {chosen['step']}; all, sampled: {_said(chosen['held_out']['all']['sampled'])}")
+        lines.append(
+            f"  chosen on validation: step {chosen['step']}; all, sampled: {_said(chosen['held_out']['all']['sampled'])}"
+        )
     gap = found["hacking_gap"]
     return [*lines, f"  collapse: {found['collapse']}, hacking gap {'-' if gap is None else f'{gap:+.3f}'}"]
 
@@ -73,7 +91,9 @@ def signal(history: Sequence[Sequence[Any]]) -> list[str]:
     shares = [float(value) for name, value, *_ in history if name == "rl/signal_share"]
     if not shares or max(shares) > 0:
         return []
-    return ["  no group of any step had a signal (all attempts at a task were paid alike): nothing was learned, the policy is its start"]
+    return [
+        "  no group of any step had a signal (all attempts at a task were paid alike): nothing was learned, the policy is its start"
+    ]
 
 
 def timed(history: Sequence[Sequence[Any]]) -> list[str]:
@@ -89,19 +109,25 @@ def timed(history: Sequence[Sequence[Any]]) -> list[str]:
     lines = []
     if "rl/seconds_step" in values:
         step = values["rl/seconds_step"]
-        lines.append(f"  a step {np.mean(step):.1f} s (99 %: {np.quantile(step, 0.99):.1f}): "
-                     f"{parts('rl', ('rollout', 'scoring', 'update'))}; of the rollout {parts('rl', ('decoding', 'prefill', 'execution'))}")
+        lines.append(
+            f"  a step {np.mean(step):.1f} s (99 %: {np.quantile(step, 0.99):.1f}): "
+            f"{parts('rl', ('rollout', 'scoring', 'update'))}; of the rollout {parts('rl', ('decoding', 'prefill', 'execution'))}"
+        )
     if "rl/seconds_look" in values:
         lines.append(f"  a look {np.mean(values['rl/seconds_look']):.1f} s")
     if "held_out/seconds" in values:
-        lines.append(f"  the held-out benchmarks {np.mean(values['held_out/seconds']):.1f} s: "
-                     f"{parts('held_out', ('decoding', 'prefill', 'execution'))}")
+        lines.append(
+            f"  the held-out benchmarks {np.mean(values['held_out/seconds']):.1f} s: "
+            f"{parts('held_out', ('decoding', 'prefill', 'execution'))}"
+        )
     return lines
 
 
 def _said(difference: Mapping[str, float]) -> str:
-    return (f"pass@1 {difference['before']:.3f} → {difference['after']:.3f} ({difference['difference']:+.3f} "
-            f"[{difference['low']:+.3f}, {difference['high']:+.3f}], {difference['tasks']:.0f} tasks)")
+    return (
+        f"pass@1 {difference['before']:.3f} → {difference['after']:.3f} ({difference['difference']:+.3f} "
+        f"[{difference['low']:+.3f}, {difference['high']:+.3f}], {difference['tasks']:.0f} tasks)"
+    )
 
 
 def area(curve: Sequence[Mapping[str, float]]) -> float | None:
@@ -115,11 +141,17 @@ def area(curve: Sequence[Mapping[str, float]]) -> float | None:
 def outcome_metrics(found: dict[str, Any]) -> dict[str, float | None]:
     """An outcome as metrics by `outcome/...`; None where there is no value."""
     flat: dict[str, float | None] = {
-        "outcome/steps": float(found["steps"]), "outcome/area": found["area"], "outcome/hacking_gap": found["hacking_gap"],
-        "outcome/collapse": None if found["collapse"] is None else float(found["collapse"])}
+        "outcome/steps": float(found["steps"]),
+        "outcome/area": found["area"],
+        "outcome/hacking_gap": found["hacking_gap"],
+        "outcome/collapse": None if found["collapse"] is None else float(found["collapse"]),
+    }
     for benchmark, ways in found["held_out"].items():
         for way, difference in ways.items():
-            flat |= {f"outcome/{benchmark}_{way}_{key}": difference[key] for key in ("before", "after", "difference", "low", "high")}
+            flat |= {
+                f"outcome/{benchmark}_{way}_{key}": difference[key]
+                for key in ("before", "after", "difference", "low", "high")
+            }
     return flat
 
 

@@ -1,9 +1,9 @@
 """Which saved model is meant? A tracked run, a finished cell of a sweep, or a folder.
 
-    d0c2...           the id of a run (32 hex digits)
-    5e6f7a8b9c0d1e2f  a cell by its config_hash (16 hex digits): whichever run finished it
-    data_scale/demo/8000/s0   a cell by sweep, preset, level and seed
-    runs/policies/x   a folder
+d0c2...           the id of a run (32 hex digits)
+5e6f7a8b9c0d1e2f  a cell by its config_hash (16 hex digits): whichever run finished it
+data_scale/demo/8000/s0   a cell by sweep, preset, level and seed
+runs/policies/x   a folder
 """
 
 import re
@@ -45,7 +45,11 @@ class Reference:
 
     def fingerprint(self) -> str:
         """Of all files that make the model what it is; wherever it lies, and whichever run it came from."""
-        files = [path for path in self.folder.iterdir() if path.suffix in HASHED and path.name not in ("policy.json", "log.json")]
+        files = [
+            path
+            for path in self.folder.iterdir()
+            if path.suffix in HASHED and path.name not in ("policy.json", "log.json")
+        ]
         return fingerprint(sorted([path.name, file_fingerprint(path)] for path in files))
 
 
@@ -72,24 +76,32 @@ def find_model(name: str, record: str, uri: str | None = None) -> Reference:
     if re.fullmatch(r"[0-9a-f]{16}", name):
         head = cell_runs(store).finished.get(name)
         if head is None and not any(h.run_id.startswith(name) for h in run_heads(store)):
-            raise DataError(f"{name}: no run of this cell (config_hash) is finished in {store.uri}, and no run's id begins so")
+            raise DataError(
+                f"{name}: no run of this cell (config_hash) is finished in {store.uri}, and no run's id begins so"
+            )
     elif name.count("/") == 3:
         sweep, preset, level, seed = name.split("/")
         wanted = {"sweep": sweep, "preset": preset, "level": level, "status": "finished"}
         heads = [h for h in run_heads(store) if wanted.items() <= h.tags.items() and h.name.endswith(f" {seed}")]
         main = [h for h in heads if len(h.name.split()) == 2] or heads  # a further arm is named in between
         if not main:
-            raise DataError(f"{name}: no finished run of sweep {sweep}, preset {preset} at level {level} and seed {seed} in {store.uri}. "
-                            "`rmlab runs list` shows what is there.")
+            raise DataError(
+                f"{name}: no finished run of sweep {sweep}, preset {preset} at level {level} and seed {seed} in {store.uri}. "
+                "`rmlab runs list` shows what is there."
+            )
         hashes = sorted({h.tags.get("config_hash", "") for h in main})
         if len(hashes) > 1:
-            raise DataError(f"{name}: {len(hashes)} different cells have this name in {store.uri}. "
-                            f"Name one by its config_hash: {', '.join(hashes)}")
+            raise DataError(
+                f"{name}: {len(hashes)} different cells have this name in {store.uri}. "
+                f"Name one by its config_hash: {', '.join(hashes)}"
+            )
         head = max(main, key=lambda h: h.start_time)
     else:
         head = None
     if head is None and "/" in name:
-        raise DataError(f"{name}: there is no such folder, and no cell or run has this name. Name a folder, a run or a cell.")
+        raise DataError(
+            f"{name}: there is no such folder, and no cell or run has this name. Name a folder, a run or a cell."
+        )
     run = get_run(store, head.run_id if head else name)
     return Reference(_holding(run.artifact("model"), record, name), run.run_id, run.name, run)
 

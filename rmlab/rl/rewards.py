@@ -33,15 +33,19 @@ class Rewards:
     parts: dict[str, Floats]
 
 
-def rewards(trajectories: Sequence[Trajectory], config: RewardConfig, tasks: Mapping[str, Task], score_N: Floats | None = None) -> Rewards:
+def rewards(
+    trajectories: Sequence[Trajectory], config: RewardConfig, tasks: Mapping[str, Task], score_N: Floats | None = None
+) -> Rewards:
     """The rewards of N attempts. tasks: by id. score_N: what the verifier pays, transforms applied; needed by the modes that it pays in.
 
     Raises DataError for an attempt without a label, and for a score that is missing.
     """
     for trajectory in trajectories:
         if trajectory.resolved is None:
-            raise DataError(f"an attempt at {trajectory.task_id} has no label ({trajectory.exit_status}): "
-                            "an environment failure is never rewarded")
+            raise DataError(
+                f"an attempt at {trajectory.task_id} has no label ({trajectory.exit_status}): "
+                "an environment failure is never rewarded"
+            )
     resolved_N = np.array([bool(t.resolved) for t in trajectories], dtype=np.float64)
     unfinished_N = np.array([t.exit_status == "unfinished" for t in trajectories], dtype=np.float64)
     parts: dict[str, Floats] = {}
@@ -52,7 +56,9 @@ def rewards(trajectories: Sequence[Trajectory], config: RewardConfig, tasks: Map
         parts["weak_tests"] = np.array([_passed(t) for t in trajectories], dtype=np.float64)
         parts["unfinished"] = config.unfinished * unfinished_N * (1 - parts["weak_tests"])
     if config.mode is RewardMode.similarity:
-        parts["similarity"] = np.array([similarity(t.patch or "", reference_patch(tasks[t.task_id])) for t in trajectories])
+        parts["similarity"] = np.array(
+            [similarity(t.patch or "", reference_patch(tasks[t.task_id])) for t in trajectories]
+        )
         parts["unfinished"] = config.unfinished * unfinished_N
     if config.needs_score:
         weight = config.weight if config.mode is RewardMode.hybrid else 1.0
@@ -75,15 +81,21 @@ def reference_patch(task: Task) -> str:
 def _passed(trajectory: Trajectory) -> bool:
     passed = trajectory.extra.get("public_passed")
     if passed is None:
-        raise DataError(f"an attempt at {trajectory.task_id} does not say whether the public call passed: weak_tests pays for that alone")
+        raise DataError(
+            f"an attempt at {trajectory.task_id} does not say whether the public call passed: weak_tests pays for that alone"
+        )
     return bool(passed)
 
 
 def _all_there(score_N: Floats | None, trajectories: Sequence[Trajectory]) -> Floats:
     if score_N is None or len(score_N) != len(trajectories):
-        raise DataError(f"{len(trajectories)} attempts and {0 if score_N is None else len(score_N)} scores: the reward needs one each")
+        raise DataError(
+            f"{len(trajectories)} attempts and {0 if score_N is None else len(score_N)} scores: the reward needs one each"
+        )
     missing = np.flatnonzero(~np.isfinite(score_N))
     if len(missing):
-        raise DataError(f"{len(missing)} of {len(score_N)} attempts have no score, the first at {trajectories[missing[0]].task_id}: "
-                        "a missing score is not a reward. Take a verifier whose context holds whole episodes.")
+        raise DataError(
+            f"{len(missing)} of {len(score_N)} attempts have no score, the first at {trajectories[missing[0]].task_id}: "
+            "a missing score is not a reward. Take a verifier whose context holds whole episodes."
+        )
     return score_N

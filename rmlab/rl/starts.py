@@ -26,7 +26,9 @@ def admitted(record: Mapping[str, Any], tasks: Sequence[Task], name: str, enviro
     whole = [task for task in tasks if task.part == "rl"]
     found = practised(whole, environment)
     if len(found) < len(whole):
-        print(f"{len(whole) - len(found)} of {len(whole)} tasks have two changed lines and are not trained on: edits start over")
+        print(
+            f"{len(whole) - len(found)} of {len(whole)} tasks have two changed lines and are not trained on: edits start over"
+        )
     return found
 
 
@@ -41,8 +43,10 @@ def check_shown(record: Mapping[str, Any], tasks: Sequence[Task], name: str) -> 
     shown = set(clusters)
     mixed = next((task for task in tasks if task.part != "supervised" and task.cluster in shown), None)
     if mixed is not None:
-        raise DataError(f"start={name} was shown functions of the cluster {mixed.cluster}, and {mixed.task_id} of the part {mixed.part} is "
-                        "in it: the parts never mix. Name the tasks files that its demonstrations were kept apart from, or teach it anew.")
+        raise DataError(
+            f"start={name} was shown functions of the cluster {mixed.cluster}, and {mixed.task_id} of the part {mixed.part} is "
+            "in it: the parts never mix. Name the tasks files that its demonstrations were kept apart from, or teach it anew."
+        )
 
 
 def other_rules(record: Mapping[str, Any], environment: EnvironmentConfig) -> list[str]:
@@ -51,8 +55,11 @@ def other_rules(record: Mapping[str, Any], environment: EnvironmentConfig) -> li
     now = {"edits": environment.edits.value, "max_turns": environment.max_turns}
     if taught:
         taught = {"edits": Edits.build_up.value, **taught}  # from before there was a choice
-    return [f"environment.{key}={value}, and the start was taught under {taught[key]}" for key, value in now.items()
-            if key in taught and taught[key] != value]
+    return [
+        f"environment.{key}={value}, and the start was taught under {taught[key]}"
+        for key, value in now.items()
+        if key in taught and taught[key] != value
+    ]
 
 
 def practised(tasks: Sequence[Task], environment: EnvironmentConfig) -> list[Task]:

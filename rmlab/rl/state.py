@@ -80,8 +80,10 @@ class Kept:
     def put_back(self, step: int) -> None:
         """Puts the kept weights into the model. Raises DataError where they are gone."""
         if not self.path(step).is_file():
-            raise DataError(f"{self.path(step)} is not there: the weights of the best look belong to the state beside it and travel "
-                            "with it")
+            raise DataError(
+                f"{self.path(step)} is not there: the weights of the best look belong to the state beside it and travel "
+                "with it"
+            )
         kept = load_file(self.path(step))
         with torch.no_grad():
             for name, parameter in self.own.named_parameters():

@@ -61,8 +61,15 @@ def look_before(learner: Learner, rollouts: Sequence[Rollout], loop: LoopConfig,
     return Before([old[i] for i in order], [start[i] for i in order] if start else None, metrics)
 
 
-def update(learner: Learner, rollouts: Sequence[Rollout], advantage_N: Floats, before: Before, algorithm: AlgorithmConfig, loop: LoopConfig,
-           rng: np.random.Generator) -> dict[str, float]:
+def update(
+    learner: Learner,
+    rollouts: Sequence[Rollout],
+    advantage_N: Floats,
+    before: Before,
+    algorithm: AlgorithmConfig,
+    loop: LoopConfig,
+    rng: np.random.Generator,
+) -> dict[str, float]:
     """Changes the weights by the attempts that have a signal; returns metrics, averaged over what they count.
 
     rng: deals the attempts to optimiser steps. Raises RmlabError where the loss or a gradient is no longer finite.
@@ -74,17 +81,33 @@ def update(learner: Learner, rollouts: Sequence[Rollout], advantage_N: Floats, b
         for part in np.array_split(order, min(loop.updates, len(rollouts))):
             norms.append(_step(learner, [int(i) for i in part], rollouts, advantage_N, before, algorithm, loop, sums))
     steps = max(len(norms), 1)
-    metrics = {"gradient_norm": sum(norms) / steps, "gradient_norm_max": max(norms, default=0.0), "optimizer_steps": float(len(norms))}
+    metrics = {
+        "gradient_norm": sum(norms) / steps,
+        "gradient_norm_max": max(norms, default=0.0),
+        "optimizer_steps": float(len(norms)),
+    }
     if sums:
-        metrics |= {"loss": sums["loss"] / steps, "ratio": sums["ratio"] / sums["ratios"], "clip_share": sums["clipped"] / sums["ratios"],
-                    "guarded_share": sums["guarded"] / sums["ratios"]}
+        metrics |= {
+            "loss": sums["loss"] / steps,
+            "ratio": sums["ratio"] / sums["ratios"],
+            "clip_share": sums["clipped"] / sums["ratios"],
+            "guarded_share": sums["guarded"] / sums["ratios"],
+        }
         if "kl" in sums:
             metrics["kl_estimate"] = sums["kl"] / sums["tokens"]
     return metrics
 
 
-def _step(learner: Learner, part: Sequence[int], rollouts: Sequence[Rollout], advantage_N: Floats, before: Before,
-          algorithm: AlgorithmConfig, loop: LoopConfig, sums: dict[str, float]) -> float:
+def _step(
+    learner: Learner,
+    part: Sequence[int],
+    rollouts: Sequence[Rollout],
+    advantage_N: Floats,
+    before: Before,
+    algorithm: AlgorithmConfig,
+    loop: LoopConfig,
+    sums: dict[str, float],
+) -> float:
     """One optimiser step over the attempts of `part`; adds to `sums` and returns the gradient's norm before clipping."""
     count = loss_count(sum(rollouts[i].own_tokens for i in part), len(part), algorithm)
     for rows in _by_length([rollouts[i] for i in part], loop.batch_tokens):
@@ -92,10 +115,20 @@ def _step(learner: Learner, part: Sequence[int], rollouts: Sequence[Rollout], ad
         ids_BT, own_BT, _ = _padded([rollouts[i] for i in chosen], learner)
         width = ids_BT.shape[1]
         with learner.device.autocast():
-            logprob_BT, entropy_BT = token_logprobs(learner.model, ids_BT, own_BT, loop.temperature,
-                                                    entropy=bool(algorithm.entropy_weight), entropy_gradient=True)
+            logprob_BT, entropy_BT = token_logprobs(
+                learner.model,
+                ids_BT,
+                own_BT,
+                loop.temperature,
+                entropy=bool(algorithm.entropy_weight),
+                entropy_gradient=True,
+            )
         old_BT = torch.stack([_widened(before.old[i], width) for i in chosen])
-        start_BT = torch.stack([_widened(before.start[i], width) for i in chosen]) if before.start and algorithm.kl_weight else None
+        start_BT = (
+            torch.stack([_widened(before.start[i], width) for i in chosen])
+            if before.start and algorithm.kl_weight
+            else None
+        )
         advantage_B = torch.tensor(advantage_N[chosen], dtype=torch.float32, device=ids_BT.device)
         found = policy_loss(logprob_BT, old_BT, own_BT, advantage_B, algorithm, count, start_BT, entropy_BT)
         learner.device.backward(found.loss)
@@ -103,7 +136,9 @@ def _step(learner: Learner, part: Sequence[int], rollouts: Sequence[Rollout], ad
             sums[name] = sums.get(name, 0.0) + value
     norm = float(torch.nn.utils.clip_grad_norm_(learner.trainable, learner.gradient_clip))
     if not np.isfinite(norm):
-        raise RmlabError(f"the gradient's norm is {norm}: training diverged. Lower optimizer.learning_rate, or set algorithm.ratio_guard.")
+        raise RmlabError(
+            f"the gradient's norm is {norm}: training diverged. Lower optimizer.learning_rate, or set algorithm.ratio_guard."
+        )
     learner.adam.step()
     learner.adam.zero_grad(set_to_none=True)
     return norm
@@ -120,9 +155,17 @@ def _padded(rollouts: Sequence[Rollout], learner: Learner) -> tuple[torch.Tensor
     own_BT = np.zeros((len(rollouts), width), dtype=np.bool_)
     sampled_BT = np.zeros((len(rollouts), width), dtype=np.float32)
     for row, r in enumerate(rollouts):
-        ids_BT[row, : len(r.ids_T)], own_BT[row, : len(r.ids_T)], sampled_BT[row, : len(r.ids_T)] = r.ids_T, r.own_T, r.logprob_T
+        ids_BT[row, : len(r.ids_T)], own_BT[row, : len(r.ids_T)], sampled_BT[row, : len(r.ids_T)] = (
+            r.ids_T,
+            r.own_T,
+            r.logprob_T,
+        )
     device = learner.device.device
-    return torch.from_numpy(ids_BT).to(device), torch.from_numpy(own_BT).to(device), torch.from_numpy(sampled_BT).to(device)
+    return (
+        torch.from_numpy(ids_BT).to(device),
+        torch.from_numpy(own_BT).to(device),
+        torch.from_numpy(sampled_BT).to(device),
+    )
 
 
 def _widened(row_T: torch.Tensor, width: int) -> torch.Tensor:

@@ -62,4 +62,6 @@ def download(store: Store, run_id: str, path: str, folder: Path) -> None:
         local = folder / name
         there = local.stat().st_size if local.is_file() else None
         if there != size:
-            raise StoreError(f"artifact {name!r} of run {run_id} came with {there} of {size} bytes from {store.uri}. Try again.")
+            raise StoreError(
+                f"artifact {name!r} of run {run_id} came with {there} of {size} bytes from {store.uri}. Try again."
+            )

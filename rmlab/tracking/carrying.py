@@ -11,7 +11,9 @@ from rmlab.tracking.store import Store, default_uri
 NAMED = 5  # of many, so many are named
 
 
-def show_export(output: Path, run_ids: Sequence[str], *, sweep: str | None, kind: str | None, models: bool, uri: str | None) -> None:
+def show_export(
+    output: Path, run_ids: Sequence[str], *, sweep: str | None, kind: str | None, models: bool, uri: str | None
+) -> None:
     """Exports runs and prints what the bundle has, and what it has not."""
     store = Store.existing(uri)
     if store is None:
@@ -22,7 +24,9 @@ def show_export(output: Path, run_ids: Sequence[str], *, sweep: str | None, kind
     if done.running:
         print(f"not taken, under way: {_named(done.running)}")
     if done.left_out:
-        print(f"left out: {_many(len(done.left_out), 'model')}, {sum(done.left_out.values()) / 1e6:.1f} MB: {_named(list(done.left_out))}")
+        print(
+            f"left out: {_many(len(done.left_out), 'model')}, {sum(done.left_out.values()) / 1e6:.1f} MB: {_named(list(done.left_out))}"
+        )
 
 
 def show_import(bundle: Path, uri: str | None) -> None:
@@ -33,7 +37,9 @@ def show_import(bundle: Path, uri: str | None) -> None:
     completed = f", {done.completed} completed with artifacts that were missing" if done.completed else ""
     print(f"{store.uri}: {_many(done.added, 'run')} added{resumed}{completed}, {done.there} there already")
     if done.without:
-        print(f"without their models: {_many(len(done.without), 'run')}: {_named([f'{k}: {v}' for k, v in done.without.items()])}")
+        print(
+            f"without their models: {_many(len(done.without), 'run')}: {_named([f'{k}: {v}' for k, v in done.without.items()])}"
+        )
 
 
 def _many(number: int, what: str) -> str:

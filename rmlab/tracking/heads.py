@@ -98,18 +98,26 @@ def run_heads(store: Store) -> list[RunHead]:
 
 def _by_sql(store: Store, config_hash: str | None = None) -> list[RunHead]:
     """Tracebacks are long and are not read."""
-    where = "" if config_hash is None else (
-        f" AND run_uuid IN (SELECT run_uuid FROM tags WHERE key = '{CONFIG_HASH}' AND value = '{_hexadecimal(config_hash)}')")
+    where = (
+        ""
+        if config_hash is None
+        else (
+            f" AND run_uuid IN (SELECT run_uuid FROM tags WHERE key = '{CONFIG_HASH}' AND value = '{_hexadecimal(config_hash)}')"
+        )
+    )
     about, said = _ask(
         store,
         f"SELECT run_uuid, experiment_id, name, start_time, end_time FROM runs WHERE lifecycle_stage = 'active'{where} "
         "ORDER BY start_time DESC, run_uuid",
-        f"SELECT run_uuid, key, value FROM tags WHERE key NOT LIKE 'mlflow.%' AND key <> 'traceback'{where}")
+        f"SELECT run_uuid, key, value FROM tags WHERE key NOT LIKE 'mlflow.%' AND key <> 'traceback'{where}",
+    )
     tags: dict[str, dict[str, str]] = defaultdict(dict)
     for run_id, key, value in said:
         tags[run_id][key] = value
-    return [RunHead(run_id, str(experiment), name or run_id, tags[run_id], start, end)
-            for run_id, experiment, name, start, end in about]
+    return [
+        RunHead(run_id, str(experiment), name or run_id, tags[run_id], start, end)
+        for run_id, experiment, name, start, end in about
+    ]
 
 
 def _ask(store: Store, *questions: str) -> list[Sequence[Any]]:
@@ -125,7 +133,9 @@ def _ask(store: Store, *questions: str) -> list[Sequence[Any]]:
     database = Path(store.uri.removeprefix(SQLITE))
     try:
         # Not read-only: after a kill the next reader rolls the journal back, which a read-only one may not.
-        with contextlib.closing(sqlite3.connect(f"{database.as_uri()}?mode=rw", uri=True, timeout=BUSY_SECONDS)) as connection:
+        with contextlib.closing(
+            sqlite3.connect(f"{database.as_uri()}?mode=rw", uri=True, timeout=BUSY_SECONDS)
+        ) as connection:
             return [connection.execute(question).fetchall() for question in questions]
     except sqlite3.Error as error:
         raise StoreError(f"the tracking store {database} cannot be read: {error}. Is it an MLflow database?") from error

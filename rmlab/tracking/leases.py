@@ -36,8 +36,10 @@ class Held(RmlabError):
     """Somebody else is at work on the cell; the message says who."""
 
     def __init__(self, holder: RunHead) -> None:
-        super().__init__(f"this configuration is at work in run {holder.run_id} by {holder_words(holder)}: "
-                         "wait until it ends, or stop it")
+        super().__init__(
+            f"this configuration is at work in run {holder.run_id} by {holder_words(holder)}: "
+            "wait until it ends, or stop it"
+        )
         self.holder = holder
 
     def __reduce__(self) -> "tuple[type[Held], tuple[RunHead]]":
@@ -144,8 +146,12 @@ class Keeper:
                 break
         else:
             return
-        print(f"rmlab: run {self.run_id} could not renew its lease for {length / 2:.0f} s (the store was out of reach, or the process "
-              "stood still): it ends, because another process may take its place. The same command goes on.", file=sys.stderr, flush=True)
+        print(
+            f"rmlab: run {self.run_id} could not renew its lease for {length / 2:.0f} s (the store was out of reach, or the process "
+            "stood still): it ends, because another process may take its place. The same command goes on.",
+            file=sys.stderr,
+            flush=True,
+        )
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(10)
         os._exit(1)
@@ -171,7 +177,9 @@ class Watch:
 
     def holder(self, runs: Iterable[RunHead]) -> RunHead | None:
         """Who is at work among the runs of one cell, None = nobody that lives."""
-        return next((run for run in runs if run.status == RUNNING and LEASE in run.tags and not self.is_dead(run)), None)
+        return next(
+            (run for run in runs if run.status == RUNNING and LEASE in run.tags and not self.is_dead(run)), None
+        )
 
 
 def close_dead(store: Store, runs: Iterable[RunHead], watch: Watch, error: str | None = None) -> list[RunHead]:
@@ -187,7 +195,9 @@ def close_dead(store: Store, runs: Iterable[RunHead], watch: Watch, error: str |
         if run is None or run.end_time is not None:
             continue
         status = run.status if run.status != RUNNING else KILLED if error is None else FAILED
-        RunLogger(store, run.run_id, run.experiment_id).tags({STATUS: status, ERROR: error if status == FAILED else None})
+        RunLogger(store, run.run_id, run.experiment_id).tags(
+            {STATUS: status, ERROR: error if status == FAILED else None}
+        )
         close(store, run.run_id, "FINISHED" if status == REPLACED else status.upper(), run.tags)
         closed.append(run)
     return closed

@@ -12,14 +12,29 @@ from rmlab.tracking.leases import Watch, close_dead
 from rmlab.tracking.query import TrackedRun, runs
 from rmlab.tracking.store import Store, default_uri
 
-SHOWN = {"eval/auc_within_task": "AUC within", "eval/auc_pooled": "AUC", "eval/ece_width_10": "ECE", "eval/rm_at_k": "RM@most",
-         "rl/pass_at_1": "pass@1", "outcome/all_greedy_difference": "gained", "rl/hacking_gap": "gap"}
+SHOWN = {
+    "eval/auc_within_task": "AUC within",
+    "eval/auc_pooled": "AUC",
+    "eval/ece_width_10": "ECE",
+    "eval/rm_at_k": "RM@most",
+    "rl/pass_at_1": "pass@1",
+    "outcome/all_greedy_difference": "gained",
+    "rl/hacking_gap": "gap",
+}
 PREFIXES = ("", "eval/", "rl/", "train/")
 FACTS = ("name", "kind", "status", "sweep", "preset", "level", "arm", "started", "minutes")
 
 
-def show_runs(uri: str | None = None, sweep: str | None = None, *, kind: str | None = None, sort: str | None = None,
-              ascending: bool = False, limit: int | None = None, as_csv: bool = False) -> None:
+def show_runs(
+    uri: str | None = None,
+    sweep: str | None = None,
+    *,
+    kind: str | None = None,
+    sort: str | None = None,
+    ascending: bool = False,
+    limit: int | None = None,
+    as_csv: bool = False,
+) -> None:
     """Prints the runs of a store, newest first.
 
     sweep, kind: only such runs. sort: a metric, a parameter or one of FACTS, largest first (smallest where ascending); runs
@@ -32,8 +47,10 @@ def show_runs(uri: str | None = None, sweep: str | None = None, *, kind: str | N
     if store and close_dead(store, [run for run in found if run.end_time is None], Watch()):
         found = runs(store, tags=tags)
     if not found:
-        print(f"no runs{''.join(f' of {name} {value}' for name, value in tags.items())} in {uri or default_uri()}",
-              file=sys.stderr if as_csv else sys.stdout)
+        print(
+            f"no runs{''.join(f' of {name} {value}' for name, value in tags.items())} in {uri or default_uri()}",
+            file=sys.stderr if as_csv else sys.stdout,
+        )
         return
     if sort:
         found = by(found, sort, ascending)
@@ -89,8 +106,13 @@ def _draw(found: Sequence[TrackedRun]) -> None:
     for run in found:
         facts = _facts(run)
         values = [f"{run.metrics[name]:.3f}" if name in run.metrics else "" for name in shown]
-        table.add_row(*(facts[name] for name in ("name", "kind", "status", "preset")), *values, facts["minutes"], facts["started"],
-                      run.run_id)
+        table.add_row(
+            *(facts[name] for name in ("name", "kind", "status", "preset")),
+            *values,
+            facts["minutes"],
+            facts["started"],
+            run.run_id,
+        )
     console = Console(highlight=False)
     if not console.is_terminal:  # for a pipe: nothing cut
         console.width = 1000
@@ -105,5 +127,12 @@ def _write_csv(found: Sequence[TrackedRun]) -> None:
     rows.writerow(["run_id", *FACTS, *hashes, *(f"param {name}" for name in params), *metrics])
     for run in found:
         facts = _facts(run)
-        rows.writerow([run.run_id, *(facts[name] for name in FACTS), *(run.tags.get(name, "") for name in hashes),
-                       *(run.params.get(name, "") for name in params), *(run.metrics.get(name, "") for name in metrics)])
+        rows.writerow(
+            [
+                run.run_id,
+                *(facts[name] for name in FACTS),
+                *(run.tags.get(name, "") for name in hashes),
+                *(run.params.get(name, "") for name in params),
+                *(run.metrics.get(name, "") for name in metrics),
+            ]
+        )

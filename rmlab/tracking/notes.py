@@ -31,18 +31,32 @@ def run_note(title: str, report: Mapping[str, Any], baselines: Mapping[str, Mapp
     shown = list(dict.fromkeys([*(k for k in ks if k == "8"), ks[-1]]))
     low, high = report["ci95"].get("auc_within_task") or (None, None)
     interval = f" [{_number(low)}, {_number(high)}]" if low is not None else ""
-    values = [*(f"RM@{k} {_number(report['rm_at_k'][k])}" for k in shown),
-              f"AUC within task {_number(report['auc_within_task'])}{interval}", f"ECE {_number(report['ece_width_10'])}"]
-    reference = f"pass@1 {_number(report['pass_at_k'].get('1'))}, pass@{ks[-1]} {_number(report['pass_at_k'].get(ks[-1]))}"
+    values = [
+        *(f"RM@{k} {_number(report['rm_at_k'][k])}" for k in shown),
+        f"AUC within task {_number(report['auc_within_task'])}{interval}",
+        f"ECE {_number(report['ece_width_10'])}",
+    ]
+    reference = (
+        f"pass@1 {_number(report['pass_at_k'].get('1'))}, pass@{ks[-1]} {_number(report['pass_at_k'].get(ks[-1]))}"
+    )
     head = ["", *(f"RM@{k}" for k in shown), "AUC within task", "AUC pooled", "ECE", "Brier"]
-    lines = [f"**{title}**: {', '.join(values)} ({reference}; {report['tasks']} tasks, {report['trajectories']} attempts)", "",
-             f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
+    lines = [
+        f"**{title}**: {', '.join(values)} ({reference}; {report['tasks']} tasks, {report['trajectories']} attempts)",
+        "",
+        f"| {' | '.join(head)} |",
+        f"|{'---|' * len(head)}",
+    ]
     for name, found in {"this verifier": report, **baselines}.items():
         row = [*((found.get("rm_at_k") or {}).get(k) for k in shown), *(found.get(metric) for metric in HEADLINE)]
         if any(value is not None for value in row):
             lines.append(f"| {' | '.join([name.replace('_', ' '), *(_number(value) for value in row)])} |")
-    lines += ["", "Interval: 95 % over tasks. Charts: `eval/rm_at_k` has k as its step. Artifacts: `report.json` (all metrics), "
-                  "`scores.parquet`, `selection.json` (what was trained on), `config.yaml`.", "", f"`{again}`"]
+    lines += [
+        "",
+        "Interval: 95 % over tasks. Charts: `eval/rm_at_k` has k as its step. Artifacts: `report.json` (all metrics), "
+        "`scores.parquet`, `selection.json` (what was trained on), `config.yaml`.",
+        "",
+        f"`{again}`",
+    ]
     return "\n".join(lines)[:LONGEST_TAG]
 
 

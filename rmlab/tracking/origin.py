@@ -21,8 +21,14 @@ def commit() -> str:
     """The checkout's commit, with `+changes` where tracked files differ from it. Outside a checkout (a tree that was copied to a
     machine without its history) what $RMLAB_COMMIT says, else `unknown`."""
     try:
-        answer = subprocess.run(["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"],
-                                cwd=REPOSITORY, capture_output=True, text=True, timeout=20, check=True)
+        answer = subprocess.run(
+            ["git", "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+changes"],
+            cwd=REPOSITORY,
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=True,
+        )
     except (OSError, subprocess.SubprocessError):
         return next(iter(os.environ.get("RMLAB_COMMIT", "").split()), "unknown")[:64]
     return answer.stdout.strip()
@@ -55,5 +61,11 @@ def origin_tags() -> dict[str, str]:
     except (KeyError, OSError):  # a container's numeric user without a name
         user = str(os.getuid())
     command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    return {"commit": commit(), HOST: platform.node(), PROCESS: this_process(), "mlflow.user": user,
-            "mlflow.source.name": command[:500], "mlflow.source.type": "LOCAL"}
+    return {
+        "commit": commit(),
+        HOST: platform.node(),
+        PROCESS: this_process(),
+        "mlflow.user": user,
+        "mlflow.source.name": command[:500],
+        "mlflow.source.type": "LOCAL",
+    }

@@ -63,21 +63,32 @@ class TrackedRun(RunHead):
 
     def _missing(self, path: str, reason: str) -> MissingArtifact:
         if path.split("/")[0] in self.tags.get(LEFT_OUT, "").split(", "):
-            reason = (f"it was left out when the run was exported from {self.tags.get(HOST, 'another machine')}. Export the run there "
-                      "again without --without-models, and import that")
-        return MissingArtifact(f"run {self.name} ({self.run_id}) has no artifact {path!r} in {self.store.uri}: {reason}")
+            reason = (
+                f"it was left out when the run was exported from {self.tags.get(HOST, 'another machine')}. Export the run there "
+                "again without --without-models, and import that"
+            )
+        return MissingArtifact(
+            f"run {self.name} ({self.run_id}) has no artifact {path!r} in {self.store.uri}: {reason}"
+        )
 
 
-def runs(store: Store, experiments: Sequence[str] | None = None, tags: Mapping[str, str] | None = None) -> list[TrackedRun]:
+def runs(
+    store: Store, experiments: Sequence[str] | None = None, tags: Mapping[str, str] | None = None
+) -> list[TrackedRun]:
     """Runs of the named experiments (None = all) that carry all these tags, newest first. One search.
 
     Raises StoreError for an experiment that is not there.
     """
     client = store.client
-    known = {e.name: e.experiment_id for e in _all(store, lambda token: client.search_experiments(max_results=PAGE, page_token=token))}
+    known = {
+        e.name: e.experiment_id
+        for e in _all(store, lambda token: client.search_experiments(max_results=PAGE, page_token=token))
+    }
     missing = [name for name in experiments or () if name not in known]
     if missing:
-        raise StoreError(f"there is no experiment {missing[0]!r} in {store.uri}; there are: {', '.join(sorted(known)) or 'none'}")
+        raise StoreError(
+            f"there is no experiment {missing[0]!r} in {store.uri}; there are: {', '.join(sorted(known)) or 'none'}"
+        )
     ids = [known[name] for name in experiments] if experiments is not None else list(known.values())
     words = " and ".join(f"tags.`{name}` = '{_quoted(value)}'" for name, value in (tags or {}).items())
     if not ids:
@@ -112,14 +123,22 @@ def get_run(store: Store, run_id: str) -> TrackedRun:
         if imported:
             return imported[0]
         if found is None and re.fullmatch(rf"[0-9a-f]{{{SHORTEST},31}}", run_id):
-            near = [run for run in runs(store) if run.run_id.startswith(run_id) or run.tags.get(IMPORTED_RUN, "").startswith(run_id)]
+            near = [
+                run
+                for run in runs(store)
+                if run.run_id.startswith(run_id) or run.tags.get(IMPORTED_RUN, "").startswith(run_id)
+            ]
             if len(near) == 1:
                 return near[0]
             if near:
-                raise StoreError(f"{len(near)} runs in {store.uri} begin with {run_id}: {', '.join(sorted(run.run_id for run in near))}. "
-                                 "Name more of it.")
-        raise StoreError(f"there is no run {run_id!r} in {store.uri}. `rmlab runs list` shows those that are there; "
-                         f"an id may be cut to {SHORTEST} characters.")
+                raise StoreError(
+                    f"{len(near)} runs in {store.uri} begin with {run_id}: {', '.join(sorted(run.run_id for run in near))}. "
+                    "Name more of it."
+                )
+        raise StoreError(
+            f"there is no run {run_id!r} in {store.uri}. `rmlab runs list` shows those that are there; "
+            f"an id may be cut to {SHORTEST} characters."
+        )
     return _tracked(found, store)
 
 
@@ -142,11 +161,33 @@ def close_stale(store: Store, found: Iterable[RunHead], error: str | None = None
 def log_reuse(store: Store, source: RunHead, experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
     """Logs a run of its own for a cell that another run already finished: its parameters, metrics with steps, and `source_run`."""
     origin = get_run(store, source.tags.get(SOURCE_RUN) or source.run_id)
-    own = {"sweep", "preset", "factor", "level", "arm", "baseline", "place", "kind", STATUS, HOST, *AT_WORK,
-           IMPORTED_RUN, IMPORTED_AT, LEFT_OUT, "replaces", "replaced_by"}
+    own = {
+        "sweep",
+        "preset",
+        "factor",
+        "level",
+        "arm",
+        "baseline",
+        "place",
+        "kind",
+        STATUS,
+        HOST,
+        *AT_WORK,
+        IMPORTED_RUN,
+        IMPORTED_AT,
+        LEFT_OUT,
+        "replaces",
+        "replaced_by",
+    }
     keep = {k: v for k, v in origin.tags.items() if k not in own}
-    with RunLogger.start(store, experiment, name, kind=origin.tags["kind"], params=origin.params,
-                         tags={**keep, **tags, SOURCE_RUN: origin.run_id}) as run:
+    with RunLogger.start(
+        store,
+        experiment,
+        name,
+        kind=origin.tags["kind"],
+        params=origin.params,
+        tags={**keep, **tags, SOURCE_RUN: origin.run_id},
+    ) as run:
         for metric in origin.metrics:
             rows = store.call(partial(store.client.get_metric_history, origin.run_id, metric))
             run.replay((row.key, row.value, row.step, row.timestamp) for row in rows)
@@ -172,6 +213,14 @@ def _quoted(value: str) -> str:
 def _tracked(run: "Run", store: Store) -> TrackedRun:
     tags = {k: v for k, v in run.data.tags.items() if not k.startswith("mlflow.")}
     return TrackedRun(
-        run_id=run.info.run_id, experiment_id=run.info.experiment_id, name=run.info.run_name or run.info.run_id, tags=tags,
-        start_time=run.info.start_time, end_time=run.info.end_time, params=dict(run.data.params), metrics=dict(run.data.metrics),
-        artifact_uri=run.info.artifact_uri, store=store)
+        run_id=run.info.run_id,
+        experiment_id=run.info.experiment_id,
+        name=run.info.run_name or run.info.run_id,
+        tags=tags,
+        start_time=run.info.start_time,
+        end_time=run.info.end_time,
+        params=dict(run.data.params),
+        metrics=dict(run.data.metrics),
+        artifact_uri=run.info.artifact_uri,
+        store=store,
+    )

@@ -41,8 +41,10 @@ def check_names(names: Iterable[str]) -> None:
     """Raises ValueError for a name of a metric or parameter that a store would refuse (in the middle of a run)."""
     for name in names:
         if not _NAME.fullmatch(name) or len(name) > 250:
-            raise ValueError(f"{name!r} cannot name a metric or parameter: letters, digits and _ - . : / or a space, at most 250, "
-                             "each part between slashes begins with a letter, a digit or _")
+            raise ValueError(
+                f"{name!r} cannot name a metric or parameter: letters, digits and _ - . : / or a space, at most 250, "
+                "each part between slashes begins with a letter, a digit or _"
+            )
 
 
 @dataclass
@@ -65,9 +67,19 @@ class RunLogger:
     _signed: list[str] = field(default_factory=list)
 
     @classmethod
-    def start(cls, store: Store, experiment: str, name: str, *, kind: str, tags: Mapping[str, Any] | None = None,
-              params: Mapping[str, Any] | None = None, metrics: Iterable[str] = (), once: bool = False,
-              replaces: Sequence[str] = ()) -> "RunLogger":
+    def start(
+        cls,
+        store: Store,
+        experiment: str,
+        name: str,
+        *,
+        kind: str,
+        tags: Mapping[str, Any] | None = None,
+        params: Mapping[str, Any] | None = None,
+        metrics: Iterable[str] = (),
+        once: bool = False,
+        replaces: Sequence[str] = (),
+    ) -> "RunLogger":
         """Opens a run of `kind` in an experiment (made where it is not there).
 
         tags, params: short plain values (None is left out). metrics: names that will be logged, checked now.
@@ -124,7 +136,7 @@ class RunLogger:
         from mlflow.entities import Metric
 
         while self._written < len(self.history):
-            batch = self.history[self._written:self._written + BATCH]
+            batch = self.history[self._written : self._written + BATCH]
             rows = [Metric(name, value, when, step) for name, value, step, when in batch]
             self.store.call(partial(self.store.client.log_batch, self.run_id, metrics=rows))
             self._written += len(batch)
@@ -138,7 +150,9 @@ class RunLogger:
         texts = _texts(values)
         for name, text in texts.items():
             if len(text) > LONGEST_PARAM:
-                raise ValueError(f"parameter {name} has {len(text)} characters: log it as an artifact, parameters are short")
+                raise ValueError(
+                    f"parameter {name} has {len(text)} characters: log it as an artifact, parameters are short"
+                )
         if texts:
             rows = [Param(name, text) for name, text in texts.items()]
             self.store.call(lambda: self.store.client.log_batch(self.run_id, params=rows))
@@ -152,16 +166,27 @@ class RunLogger:
         if rows:
             self.store.call(lambda: self.store.client.log_batch(self.run_id, tags=rows))
 
-    def dataset(self, name: str, fingerprint: str, context: str, source: Mapping[str, Any],
-                profile: Mapping[str, Any] | None = None) -> None:
+    def dataset(
+        self,
+        name: str,
+        fingerprint: str,
+        context: str,
+        source: Mapping[str, Any],
+        profile: Mapping[str, Any] | None = None,
+    ) -> None:
         """Names a data set that this run reads.
 
         context: what for (training, validation, evaluation). source: where it comes from. profile: counts.
         """
         from mlflow.entities import Dataset, DatasetInput, InputTag
 
-        data = Dataset(name=name, digest=fingerprint, source_type="code", source=canonical_json({"tags": _texts(source)}),
-                       profile=canonical_json(dict(profile or {})))
+        data = Dataset(
+            name=name,
+            digest=fingerprint,
+            source_type="code",
+            source=canonical_json({"tags": _texts(source)}),
+            profile=canonical_json(dict(profile or {})),
+        )
         entry = DatasetInput(data, [InputTag("mlflow.data.context", context)])
         self.store.call(lambda: self.store.client.log_inputs(self.run_id, datasets=[entry]))
 
@@ -200,8 +225,15 @@ class RunLogger:
         try:
             self.flush()
             whole = "".join(traceback.format_exception(error))
-            tags = {STATUS: KILLED} if killed else {
-                STATUS: FAILED, ERROR: f"{type(error).__name__}: {error}".splitlines()[0][:500], TRACEBACK: whole[-LONGEST_TAG:]}
+            tags = (
+                {STATUS: KILLED}
+                if killed
+                else {
+                    STATUS: FAILED,
+                    ERROR: f"{type(error).__name__}: {error}".splitlines()[0][:500],
+                    TRACEBACK: whole[-LONGEST_TAG:],
+                }
+            )
             if not killed:
                 self.text("traceback.txt", whole)
             self.tags(tags)
@@ -212,7 +244,9 @@ class RunLogger:
     def __enter__(self) -> "RunLogger":
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
+    ) -> None:
         if error is None:
             self.finish()
         else:

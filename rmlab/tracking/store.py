@@ -29,9 +29,22 @@ TRAINING_VIEW = {"mlflow.experimentKind": "custom_model_development"}
 """The tag with which the UI opens an experiment as model training, not as evaluation of agents."""
 
 BUSY = (
-    "database is locked", "database table is locked", "unique constraint", "duplicate key", "duplicate entry", "deadlock",
-    "could not serialize", "too many clients", "connection slots", "too many requests", "503", "connection reset",
-    "connection aborted", "timed out", "temporarily unavailable")
+    "database is locked",
+    "database table is locked",
+    "unique constraint",
+    "duplicate key",
+    "duplicate entry",
+    "deadlock",
+    "could not serialize",
+    "too many clients",
+    "connection slots",
+    "too many requests",
+    "503",
+    "connection reset",
+    "connection aborted",
+    "timed out",
+    "temporarily unavailable",
+)
 """Signs of a store that is momentarily busy, in the words of sqlite, PostgreSQL, MySQL and HTTP."""
 
 Answer = TypeVar("Answer")
@@ -53,7 +66,9 @@ def _as_uri(uri: str | None) -> str:
     if path.is_file():
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
-                raise StoreError(f"{uri} is neither a tracking store (sqlite) nor a bundle, or was cut short on its way: get it again")
+                raise StoreError(
+                    f"{uri} is neither a tracking store (sqlite) nor a bundle, or was cut short on its way: get it again"
+                )
         return f"{SQLITE}{path.resolve()}"
     if not path.exists() and uri.endswith((".db", ".sqlite", ".zip")):
         raise StoreError(f"{uri}: there is no such file")
@@ -122,8 +137,10 @@ class Store:
     def _server(cls, uri: str) -> "Store":
         scheme = urlsplit(uri).scheme
         if scheme in ("", "file") or len(scheme) == 1:
-            raise StoreError(f"{uri!r} names a folder: MLflow's file store is retired. "
-                             "Use sqlite:////absolute/path/mlflow.db or a server's URL.")
+            raise StoreError(
+                f"{uri!r} names a folder: MLflow's file store is retired. "
+                "Use sqlite:////absolute/path/mlflow.db or a server's URL."
+            )
         if scheme in ("http", "https"):
             _answers(uri)
         # A database keeps runs only: artifacts lie in the runs folder, which all that use it must share.
@@ -162,15 +179,20 @@ class Store:
             if found is None:
                 location = (self.artifacts / name).as_uri() if self.artifacts else None
                 try:
-                    return str(self.client.create_experiment(name, artifact_location=location,
-                                                             tags=TRAINING_VIEW | view_tags()))
+                    return str(
+                        self.client.create_experiment(
+                            name, artifact_location=location, tags=TRAINING_VIEW | view_tags()
+                        )
+                    )
                 except Exception as error:
                     if getattr(error, "error_code", None) != "RESOURCE_ALREADY_EXISTS":
                         raise  # busy, say: `call` tries again
                 found = self.client.get_experiment_by_name(name)
             if found is None or found.lifecycle_stage != "active":
-                raise StoreError(f"experiment {name!r} is deleted in {self.uri}. "
-                                 "Restore it (mlflow experiments restore) or use another store.")
+                raise StoreError(
+                    f"experiment {name!r} is deleted in {self.uri}. "
+                    "Restore it (mlflow experiments restore) or use another store."
+                )
             # A view that somebody changed in the UI stays as it is.
             missing = {key: value for key, value in view_tags().items() if key not in found.tags}
             for key, value in (TRAINING_VIEW | missing).items():
@@ -209,20 +231,26 @@ def _store_error(uri: str, error: BaseException) -> StoreError:
     noise = ("[SQL", "[parameters", "(Background")
     lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(noise)]
     reason = lines[0].strip() if lines else type(error).__name__
-    return StoreError(f"the tracking store {uri} does not work: {reason}. "
-                      "Check tracking.uri and the rights and space of the place it names.")
+    return StoreError(
+        f"the tracking store {uri} does not work: {reason}. "
+        "Check tracking.uri and the rights and space of the place it names."
+    )
 
 
 def _cannot_write(database: Path, reason: str) -> StoreError:
-    return StoreError(f"the tracking store {database} cannot be written: {reason}. "
-                      "Mend its rights, or set RMLAB_RUNS or tracking.uri to another place.")
+    return StoreError(
+        f"the tracking store {database} cannot be written: {reason}. "
+        "Mend its rights, or set RMLAB_RUNS or tracking.uri to another place."
+    )
 
 
 def _check_writable(database: Path) -> None:
     """Raises StoreError where the file or its folder cannot be written (sqlite writes a journal beside its file)."""
     if not database.is_absolute():
-        raise StoreError(f"{SQLITE}{database} is relative to the folder a process happens to be in: "
-                         f"use {SQLITE}{database.absolute()}")
+        raise StoreError(
+            f"{SQLITE}{database} is relative to the folder a process happens to be in: "
+            f"use {SQLITE}{database.absolute()}"
+        )
     try:
         database.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -259,4 +287,6 @@ def _answers(uri: str) -> None:
     try:
         socket.create_connection(address, timeout=5.0).close()
     except OSError as error:
-        raise StoreError(f"no tracking server answers at {uri} ({error.strerror or error}). Start it, or set tracking.uri.") from error
+        raise StoreError(
+            f"no tracking server answers at {uri} ({error.strerror or error}). Start it, or set tracking.uri."
+        ) from error

@@ -47,7 +47,9 @@ def choose_port(asked: int | None) -> int:
         if not 0 < asked < 65536:
             raise UsageError(f"--port {asked}: a port is a number from 1 to 65535")
         if not _is_free(asked):
-            raise RmlabError(f"port {asked} of {HOST} is taken. Choose another with --port, or leave it out for the next free one.")
+            raise RmlabError(
+                f"port {asked} of {HOST} is taken. Choose another with --port, or leave it out for the next free one."
+            )
         return asked
     for port in range(PORT, PORT + 100):
         if _is_free(port):
@@ -73,8 +75,22 @@ def serve(store: Store, port: int) -> None:
     if store.artifacts is None:
         raise UsageError(f"{store.uri} is a server with a UI of its own: open that address")
     quiet_environment()
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", store.uri, "--default-artifact-root",
-               store.artifacts.as_uri(), "--host", HOST, "--port", str(port), "--workers", "1"]
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--backend-store-uri",
+        store.uri,
+        "--default-artifact-root",
+        store.artifacts.as_uri(),
+        "--host",
+        HOST,
+        "--port",
+        str(port),
+        "--workers",
+        "1",
+    ]
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     log = store.artifacts.parent / "logs" / "ui.log"
     log.parent.mkdir(parents=True, exist_ok=True)

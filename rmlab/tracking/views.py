@@ -14,18 +14,51 @@ PREFIX = "mlflow.sharedViewState."
 TABLE, CURVES = "rmlab-table", "rmlab-levels"
 """Keys of the views."""
 
-COLUMNS = ("metrics.`eval/rm_at_k`", "metrics.`eval/auc_within_task`", "metrics.`eval/auc_pooled`", "metrics.`eval/ece_width_10`",
-           "metrics.`eval/brier`", "metrics.`rl/pass_at_1`", "metrics.`rl/hacking_gap`",
-           "metrics.`outcome/all_sampled_difference`", "metrics.`outcome/all_greedy_difference`", "metrics.`outcome/collapse`",
-           "params.`seed`", "tags.`level`", "tags.`status`", "attributes.`Duration`")
+COLUMNS = (
+    "metrics.`eval/rm_at_k`",
+    "metrics.`eval/auc_within_task`",
+    "metrics.`eval/auc_pooled`",
+    "metrics.`eval/ece_width_10`",
+    "metrics.`eval/brier`",
+    "metrics.`rl/pass_at_1`",
+    "metrics.`rl/hacking_gap`",
+    "metrics.`outcome/all_sampled_difference`",
+    "metrics.`outcome/all_greedy_difference`",
+    "metrics.`outcome/collapse`",
+    "params.`seed`",
+    "tags.`level`",
+    "tags.`status`",
+    "attributes.`Duration`",
+)
 SECTIONS = {
-    "Evaluation": ("eval/rm_at_k", "eval/auc_within_task", "eval/ece_width_10", "eval/auc_pooled", "eval/brier", "eval/pass_at_k"),
+    "Evaluation": (
+        "eval/rm_at_k",
+        "eval/auc_within_task",
+        "eval/ece_width_10",
+        "eval/auc_pooled",
+        "eval/brier",
+        "eval/pass_at_k",
+    ),
     "Validation": ("validation/rm_at_k", "validation/auc_within_task", "validation/ece_width_10"),
     "Training": ("train/loss", "train/learning_rate", "train/tokens_per_second"),
-    "Reinforcement learning": ("rl/pass_at_1", "rl/pass_at_1_greedy", "rl/hacking_gap", "rl/true_rate", "rl/mean_score", "rl/reward",
-                               "rl/verifier_auc_within_task", "rl/kl_to_start"),
+    "Reinforcement learning": (
+        "rl/pass_at_1",
+        "rl/pass_at_1_greedy",
+        "rl/hacking_gap",
+        "rl/true_rate",
+        "rl/mean_score",
+        "rl/reward",
+        "rl/verifier_auc_within_task",
+        "rl/kl_to_start",
+    ),
 }
-SERIES = ("eval/rm_at_k", "eval/pass_at_k", "validation/rm_at_k", "train/", "rl/")  # drawn over their steps; the others are bars
+SERIES = (
+    "eval/rm_at_k",
+    "eval/pass_at_k",
+    "validation/rm_at_k",
+    "train/",
+    "rl/",
+)  # drawn over their steps; the others are bars
 MANY = 100  # runs or groups that a chart shows
 
 
@@ -38,31 +71,76 @@ def view_tags() -> dict[str, str]:
     table = _state(selectedColumns=list(COLUMNS), orderByKey="tags.`mlflow.runName`", orderByAsc=True)
     grouped = {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "level"}]}
     curves = _state(selectedColumns=list(COLUMNS), groupBy=grouped, searchFilter="tags.kind != 'summary'")
-    return {f"{PREFIX}{TABLE}": _tag("Runs: headline metrics", table), f"{PREFIX}{CURVES}": _tag("Levels: best of k and more", curves)}
+    return {
+        f"{PREFIX}{TABLE}": _tag("Runs: headline metrics", table),
+        f"{PREFIX}{CURVES}": _tag("Levels: best of k and more", curves),
+    }
 
 
 def _state(**changes: Any) -> dict[str, Any]:
     charts = [_chart(metric, section) for section, metrics in SECTIONS.items() for metric in metrics]
-    sections = [{"uuid": _uuid(name), "name": name, "display": True, "isReordered": False, "deleted": False, "isGenerated": False}
-                for name in SECTIONS]
+    sections = [
+        {
+            "uuid": _uuid(name),
+            "name": name,
+            "display": True,
+            "isReordered": False,
+            "deleted": False,
+            "isGenerated": False,
+        }
+        for name in SECTIONS
+    ]
     return {
-        "searchFilter": "", "orderByKey": "attributes.start_time", "orderByAsc": False, "startTime": "ALL", "lifecycleFilter": "Active",
-        "datasetsFilter": [], "modelVersionFilter": "All Runs", "selectedColumns": [], "columnOrder": [], "columnWidths": {},
-        "runsHiddenMode": "SHOWALL", "compareRunCharts": charts, "compareRunSections": sections, "viewMaximized": False,
-        "runListHidden": False, "isAccordionReordered": True, "useGroupedValuesInCharts": True, "hideEmptyCharts": True, "groupBy": None,
-        "groupsExpanded": {}, "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""},
+        "searchFilter": "",
+        "orderByKey": "attributes.start_time",
+        "orderByAsc": False,
+        "startTime": "ALL",
+        "lifecycleFilter": "Active",
+        "datasetsFilter": [],
+        "modelVersionFilter": "All Runs",
+        "selectedColumns": [],
+        "columnOrder": [],
+        "columnWidths": {},
+        "runsHiddenMode": "SHOWALL",
+        "compareRunCharts": charts,
+        "compareRunSections": sections,
+        "viewMaximized": False,
+        "runListHidden": False,
+        "isAccordionReordered": True,
+        "useGroupedValuesInCharts": True,
+        "hideEmptyCharts": True,
+        "groupBy": None,
+        "groupsExpanded": {},
+        "globalLineChartConfig": {"xAxisKey": "step", "lineSmoothness": 0, "selectedXAxisMetricKey": ""},
     } | changes
 
 
 def _chart(metric: str, section: str) -> dict[str, Any]:
-    chart = {"uuid": _uuid(metric), "runsCountToCompare": MANY, "metricSectionId": _uuid(section), "deleted": False, "isGenerated": False,
-             "metricKey": metric, "displayName": f"{metric.partition('/')[2]}{' over k' if metric.endswith('_at_k') else ''}"}
+    chart = {
+        "uuid": _uuid(metric),
+        "runsCountToCompare": MANY,
+        "metricSectionId": _uuid(section),
+        "deleted": False,
+        "isGenerated": False,
+        "metricKey": metric,
+        "displayName": f"{metric.partition('/')[2]}{' over k' if metric.endswith('_at_k') else ''}",
+    }
     if not metric.startswith(SERIES):
         return chart | {"type": "BAR"}
     return chart | {
-        "type": "LINE", "lineSmoothness": 0, "scaleType": "linear",
-        "xAxisScaleType": "log" if metric.endswith("_at_k") else "linear", "range": {}, "xAxisKey": "step", "selectedXAxisMetricKey": "",
-        "yAxisKey": "metric", "yAxisExpressions": [], "ignoreOutliers": False, "useGlobalXaxisKey": False, "useGlobalLineSmoothing": True}
+        "type": "LINE",
+        "lineSmoothness": 0,
+        "scaleType": "linear",
+        "xAxisScaleType": "log" if metric.endswith("_at_k") else "linear",
+        "range": {},
+        "xAxisKey": "step",
+        "selectedXAxisMetricKey": "",
+        "yAxisKey": "metric",
+        "yAxisExpressions": [],
+        "ignoreOutliers": False,
+        "useGlobalXaxisKey": False,
+        "useGlobalLineSmoothing": True,
+    }
 
 
 def _uuid(name: str) -> str:

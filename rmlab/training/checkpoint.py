@@ -48,16 +48,22 @@ def load_checkpoint(path: Path, model: Any, optimizer: torch.optim.Optimizer, ru
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no iterator)
         state: dict[str, Any] = json.loads(metadata["state"])
     except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise DataError(f"{path} is not a readable checkpoint ({error}). Delete it; the run then starts anew.") from error
+        raise DataError(
+            f"{path} is not a readable checkpoint ({error}). Delete it; the run then starts anew."
+        ) from error
     if metadata.get("format") != str(FORMAT) or state.get("run") != run:
-        raise DataError(f"{path} is the checkpoint of another run (its data, settings or format differ). Delete it; the run "
-                        "then starts anew.")
+        raise DataError(
+            f"{path} is the checkpoint of another run (its data, settings or format differ). Delete it; the run "
+            "then starts anew."
+        )
     with torch.no_grad():
         for name, parameter in _learning(model):
             parameter.copy_(tensors[f"weight/{name}"])
             kept = {m: tensors[f"{m}/{name}"] for m in MOMENTS if f"{m}/{name}" in tensors}
             if kept:
-                optimizer.state[parameter] = {m: t.to(parameter.device) for m, t in kept.items()}  # the fused step is there too
+                optimizer.state[parameter] = {
+                    m: t.to(parameter.device) for m, t in kept.items()
+                }  # the fused step is there too
     torch.set_rng_state(tensors["rng"])
     if "rng_cuda" in tensors and _on_cuda(model):
         torch.cuda.set_rng_state(tensors["rng_cuda"])

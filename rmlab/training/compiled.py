@@ -11,7 +11,9 @@ class compiled_layers(AbstractContextManager[None]):
     """Compiles the decoder's layers of a transformers language model (or of one with a scalar head) where `wanted`."""
 
     def __init__(self, model: Any, wanted: bool):
-        inner = model if hasattr(model, "get_decoder") else model.model  # a scalar head stands on a whole language model
+        inner = (
+            model if hasattr(model, "get_decoder") else model.model
+        )  # a scalar head stands on a whole language model
         self.layers = list(inner.get_decoder().layers) if wanted else []
 
     def __enter__(self) -> None:

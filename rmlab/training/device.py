@@ -9,18 +9,22 @@ DEVICES = ("cpu", "cuda", "auto")
 
 
 def resolve_device(wanted: str) -> str:
-    """"cpu" or "cuda". Raises RmlabError where CUDA is asked for and is not there, UsageError for another word."""
+    """ "cpu" or "cuda". Raises RmlabError where CUDA is asked for and is not there, UsageError for another word."""
     import torch
 
     if wanted not in DEVICES:
         raise UsageError(f"runtime.device={wanted}: choose one of {', '.join(DEVICES)}")
     there = torch.cuda.is_available()
     if wanted == "cuda" and not there:
-        raise RmlabError("runtime.device=cuda: torch sees no CUDA device on this machine. "
-                         "Take runtime.device=cpu, or install a CUDA build of torch and check `rmlab doctor`.")
+        raise RmlabError(
+            "runtime.device=cuda: torch sees no CUDA device on this machine. "
+            "Take runtime.device=cpu, or install a CUDA build of torch and check `rmlab doctor`."
+        )
     if wanted == "cpu" or not there:
         return "cpu"
-    torch.backends.cuda.enable_cudnn_sdp(False)  # it plans every new shape anew, and lengths differ from batch to batch here
+    torch.backends.cuda.enable_cudnn_sdp(
+        False
+    )  # it plans every new shape anew, and lengths differ from batch to batch here
     return "cuda"
 
 
@@ -42,9 +46,13 @@ def accelerator(training: TrainingConfig, runtime: RuntimeConfig) -> Any:
 
     device = resolve_device(runtime.device)
     torch.set_num_threads(training.threads)
-    AcceleratorState._reset_state(reset_partial_state=True)  # a process that trained in another arithmetic before (tests)
+    AcceleratorState._reset_state(
+        reset_partial_state=True
+    )  # a process that trained in another arithmetic before (tests)
     made = Accelerator(cpu=device == "cpu", mixed_precision="bf16" if training.dtype is Dtype.bfloat16 else "no")
     if made.num_processes > 1:
-        raise RmlabError(f"{made.num_processes} processes share this run: a cell is trained by one process on one device. "
-                         "Start it without `accelerate launch`; a sweep runs several cells at once.")
+        raise RmlabError(
+            f"{made.num_processes} processes share this run: a cell is trained by one process on one device. "
+            "Start it without `accelerate launch`; a sweep runs several cells at once."
+        )
     return made

@@ -47,8 +47,15 @@ class Pretrained:
 
 
 def train_language_model(
-    model: Any, rows: Rows, held_out: Mapping[str, Rows], *, config: LanguageConfig, optimizer: OptimizerConfig, runtime: RuntimeConfig,
-    seed: int, log: Log | None = None,
+    model: Any,
+    rows: Rows,
+    held_out: Mapping[str, Rows],
+    *,
+    config: LanguageConfig,
+    optimizer: OptimizerConfig,
+    runtime: RuntimeConfig,
+    seed: int,
+    log: Log | None = None,
 ) -> Pretrained:
     """Trains `model` in place (left on the CPU in the end) until the tokens or the minutes are used up.
 
@@ -58,8 +65,10 @@ def train_language_model(
     device = resolve_device(runtime.device)
     batch_rows = config.batch_tokens // config.context
     if not 1 <= batch_rows <= len(rows):
-        raise UsageError(f"batch_tokens={config.batch_tokens} at a context of {config.context} makes {batch_rows} rows a step; "
-                         f"the corpus has {len(rows)} rows. Choose between {config.context} and {len(rows) * config.context}.")
+        raise UsageError(
+            f"batch_tokens={config.batch_tokens} at a context of {config.context} makes {batch_rows} rows a step; "
+            f"the corpus has {len(rows)} rows. Choose between {config.context} and {len(rows) * config.context}."
+        )
     torch.manual_seed(seed)
     torch.set_num_threads(config.threads)
     torch.set_float32_matmul_precision("high")
@@ -96,8 +105,10 @@ def train_language_model(
             if found.steps % LOSS_EVERY == 0:
                 value, now = float(loss.detach()), time.monotonic()
                 if not math.isfinite(value):
-                    raise RmlabError(f"the loss is {value} at step {found.steps}: training diverged. "
-                                     f"Lower optimizer.learning_rate ({optimizer.learning_rate}).")
+                    raise RmlabError(
+                        f"the loss is {value} at step {found.steps}: training diverged. "
+                        f"Lower optimizer.learning_rate ({optimizer.learning_rate})."
+                    )
                 speed = (found.tokens - told_tokens) / max(now - told, 1e-9)
                 _tell(found, log, {"train/loss": value, "train/learning_rate": rate, "train/tokens_per_second": speed})
                 told, told_tokens = now, found.tokens
@@ -108,7 +119,10 @@ def train_language_model(
                 told, told_tokens = time.monotonic(), found.tokens
     found.seconds = time.monotonic() - started
     found.ended_by = "tokens" if found.tokens >= config.tokens else "minutes"
-    found.loss = {name.removeprefix("held_out/loss_"): value for name, value in evaluate(model, held_out, device, autocast).items()}
+    found.loss = {
+        name.removeprefix("held_out/loss_"): value
+        for name, value in evaluate(model, held_out, device, autocast).items()
+    }
     _tell(found, log, {f"held_out/loss_{kind}": value for kind, value in found.loss.items()})
     model.cpu().eval()
     return found
@@ -134,7 +148,9 @@ def evaluate(model: Any, held_out: Mapping[str, Rows], device: str, autocast: Au
 
 def _mean_loss(model: Any, ids_BT: torch.Tensor, target_BT: torch.Tensor) -> torch.Tensor:
     """Mean over the positions that ask. No mask is made: attention is causal, and documents of a row see those before them."""
-    hidden_BTH = model.get_decoder()(input_ids=ids_BT, attention_mask={"full_attention": None}, use_cache=False).last_hidden_state
+    hidden_BTH = model.get_decoder()(
+        input_ids=ids_BT, attention_mask={"full_attention": None}, use_cache=False
+    ).last_hidden_state
     logits_BTV = model.get_output_embeddings()(hidden_BTH)
     return cross_entropy(logits_BTV.float().flatten(0, 1), target_BT.flatten(), ignore_index=IGNORED)
 

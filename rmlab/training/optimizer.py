@@ -13,4 +13,8 @@ def adamw(model: Any, config: OptimizerConfig) -> torch.optim.Optimizer:
     norms = [p for p in model.parameters() if p.ndim <= 1]
     return torch.optim.AdamW(
         [{"params": matrices, "weight_decay": config.weight_decay}, {"params": norms, "weight_decay": 0.0}],
-        lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=True)
+        lr=config.learning_rate,
+        betas=(config.beta1, config.beta2),
+        eps=config.epsilon,
+        fused=True,
+    )

@@ -33,7 +33,9 @@ class Rows:
 
 def pack(documents: Sequence[Sequence[int]], context: int, pad_id: int) -> Rows:
     """Rows of `context` tokens. A longer document is cut into pieces, each with targets of its own."""
-    pieces = [doc[start : start + context + 1] for doc in documents for start in range(0, max(len(doc) - 1, 1), context)]
+    pieces = [
+        doc[start : start + context + 1] for doc in documents for start in range(0, max(len(doc) - 1, 1), context)
+    ]
     room_of: dict[int, list[int]] = defaultdict(list)  # room left -> rows
     rooms = 0  # bit r is set where a row with room r is there
     rows: list[list[Sequence[int]]] = []

@@ -65,9 +65,20 @@ class Imitated:
     snapshots: tuple[tuple[float, Any], ...] = ()
 
 
-def imitate(model: Any, lessons: Sequence[Taught], pad_id: int, *, optimizer: OptimizerConfig, training: TrainingConfig,
-            runtime: RuntimeConfig, seed: int, snapshots: Sequence[float] = (), checkpoint: Path | None = None,
-            log: Callable[[int, float, float, float], None] | None = None, title: str = "imitation") -> Imitated:
+def imitate(
+    model: Any,
+    lessons: Sequence[Taught],
+    pad_id: int,
+    *,
+    optimizer: OptimizerConfig,
+    training: TrainingConfig,
+    runtime: RuntimeConfig,
+    seed: int,
+    snapshots: Sequence[float] = (),
+    checkpoint: Path | None = None,
+    log: Callable[[int, float, float, float], None] | None = None,
+    title: str = "imitation",
+) -> Imitated:
     """Trains `model` in place and leaves it on the CPU.
 
     log: (step from 1, loss of that step, learning rate, tokens/s since the last), those before a resume first. snapshots: shares of
@@ -78,7 +89,9 @@ def imitate(model: Any, lessons: Sequence[Taught], pad_id: int, *, optimizer: Op
     if wrong := [share for share in snapshots if not 0 < share < 1]:
         raise UsageError(f"snapshots={wrong[0]}: a share of training over 0 and under 1")
     if not lessons:
-        raise UsageError("there is no demonstration to learn from: name a trajectory set with resolved attempts of the supervised part")
+        raise UsageError(
+            "there is no demonstration to learn from: name a trajectory set with resolved attempts of the supervised part"
+        )
     device = resolve_device(runtime.device)
     torch.manual_seed(seed)
     torch.set_num_threads(training.threads)
@@ -91,7 +104,9 @@ def imitate(model: Any, lessons: Sequence[Taught], pad_id: int, *, optimizer: Op
     first, before = (int(state["step"]), float(state["seconds"])) if state else (0, 0.0)
     read, taught = (int(state["read"]), int(state["taught"])) if state else (0, 0)
     history: list[tuple[int, float, float, float]] = [tuple(row) for row in state["history"]] if state else []
-    copies = _Snapshots(model, {share: math.ceil(share * len(plan)) for share in snapshots}, checkpoint.parent if checkpoint else None)
+    copies = _Snapshots(
+        model, {share: math.ceil(share * len(plan)) for share in snapshots}, checkpoint.parent if checkpoint else None
+    )
     copies.read(first)
     for row in history:
         if log:
@@ -117,8 +132,10 @@ def imitate(model: Any, lessons: Sequence[Taught], pad_id: int, *, optimizer: Op
             if (step + 1) % TELL_EVERY == 0 or step + 1 == len(plan):
                 value, now = float(loss), time.monotonic()
                 if not math.isfinite(value):
-                    raise RmlabError(f"the loss is {value} at step {step + 1} of {len(plan)}: training diverged. "
-                                     f"Lower optimizer.learning_rate ({optimizer.learning_rate}).")
+                    raise RmlabError(
+                        f"the loss is {value} at step {step + 1} of {len(plan)}: training diverged. "
+                        f"Lower optimizer.learning_rate ({optimizer.learning_rate})."
+                    )
                 history.append((step + 1, value, rate, (read - told_read) / max(now - told, 1e-9)))
                 told, told_read = now, read
                 if log:
@@ -129,8 +146,19 @@ def imitate(model: Any, lessons: Sequence[Taught], pad_id: int, *, optimizer: Op
             since = began if step + 1 == len(plan) else saved
             if checkpoint and time.monotonic() - since >= runtime.checkpoint_seconds:
                 seconds = before + time.monotonic() - began
-                save_checkpoint(checkpoint, model, adam, {"run": run, "step": step + 1, "seconds": seconds, "read": read,
-                                                          "taught": taught, "history": history})
+                save_checkpoint(
+                    checkpoint,
+                    model,
+                    adam,
+                    {
+                        "run": run,
+                        "step": step + 1,
+                        "seconds": seconds,
+                        "read": read,
+                        "taught": taught,
+                        "history": history,
+                    },
+                )
                 saved = time.monotonic()
     seconds = time.monotonic() - started
     model.cpu().eval()
@@ -178,7 +206,9 @@ class _Snapshots:
         return self.folder / f"snapshot_{share}.safetensors"
 
 
-def _identity(model: Any, lessons: Sequence[Taught], optimizer: OptimizerConfig, training: TrainingConfig, seed: int) -> str:
+def _identity(
+    model: Any, lessons: Sequence[Taught], optimizer: OptimizerConfig, training: TrainingConfig, seed: int
+) -> str:
     shapes = [[name, list(parameter.shape)] for name, parameter in model.named_parameters()]
     content = hashlib.sha256()
     for lesson in lessons:
@@ -186,7 +216,9 @@ def _identity(model: Any, lessons: Sequence[Taught], optimizer: OptimizerConfig,
     return fingerprint([shapes, content.hexdigest(), asdict(optimizer), asdict(training), seed])
 
 
-def accumulate(model: Any, batch: Sequence[Taught], pad_id: int, training: TrainingConfig, device: str) -> tuple[torch.Tensor, int]:
+def accumulate(
+    model: Any, batch: Sequence[Taught], pad_id: int, training: TrainingConfig, device: str
+) -> tuple[torch.Tensor, int]:
     """Adds the gradient of the batch's mean loss to the parameters; returns that loss (on the device) and the tokens it is over."""
     asked = sum(int(lesson.taught_T.sum()) for lesson in batch)
     total = torch.zeros((), device=device)
@@ -203,10 +235,16 @@ def accumulate(model: Any, batch: Sequence[Taught], pad_id: int, training: Train
 
 def padded(lessons: Sequence[Taught], pad_id: int, rows: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
     """ids_BT on the device and taught_BT on the CPU, right-padded to a multiple of WIDTH and to at least `rows` rows."""
-    width = -(-max(len(lesson.ids_T) for lesson in lessons) // WIDTH) * WIDTH if device != "cpu" else max(len(x.ids_T) for x in lessons)
+    width = (
+        -(-max(len(lesson.ids_T) for lesson in lessons) // WIDTH) * WIDTH
+        if device != "cpu"
+        else max(len(x.ids_T) for x in lessons)
+    )
     ids_BT = np.full((max(rows, len(lessons)), width), pad_id, dtype=np.int64)
     taught_BT = np.zeros(ids_BT.shape, dtype=np.bool_)
-    for ids_T, taught_T, lesson in zip(ids_BT, taught_BT, lessons, strict=False):  # rows behind the last lesson are padding
+    for ids_T, taught_T, lesson in zip(
+        ids_BT, taught_BT, lessons, strict=False
+    ):  # rows behind the last lesson are padding
         ids_T[: len(lesson.ids_T)] = lesson.ids_T
         taught_T[: len(lesson.ids_T)] = lesson.taught_T
     return torch.from_numpy(ids_BT).to(device), torch.from_numpy(taught_BT)

@@ -12,8 +12,14 @@ from torch.nn.functional import cross_entropy
 from rmlab.models.last_position import float_logits
 
 
-def token_logprobs(model: Any, ids_BT: torch.Tensor, wanted_BT: torch.Tensor, temperature: float = 1.0,
-                   entropy: bool = False, entropy_gradient: bool = False) -> tuple[torch.Tensor, torch.Tensor | None]:
+def token_logprobs(
+    model: Any,
+    ids_BT: torch.Tensor,
+    wanted_BT: torch.Tensor,
+    temperature: float = 1.0,
+    entropy: bool = False,
+    entropy_gradient: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
     """logprob_BT (float32, natural logarithm): of the token at position t given those before it; 0 where it is not wanted.
 
     model: a transformers causal language model; gradients flow. ids_BT: right-padded, so causal attention needs no mask.

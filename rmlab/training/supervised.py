@@ -65,22 +65,34 @@ class Example:
 class Loss(Protocol):
     """The sum of a loss over examples, with its gradient; pad_id fills up what is read together, routing goes to the model."""
 
-    def __call__(self, model: Any, part: Sequence[Any], pad_id: int, device: Any, routing: Routing | None) -> torch.Tensor: ...
+    def __call__(
+        self, model: Any, part: Sequence[Any], pad_id: int, device: Any, routing: Routing | None
+    ) -> torch.Tensor: ...
 
 
-def answer_loss(model: Any, part: Sequence[Example], pad_id: int, device: Any, routing: Routing | None = None) -> torch.Tensor:
+def answer_loss(
+    model: Any, part: Sequence[Example], pad_id: int, device: Any, routing: Routing | None = None
+) -> torch.Tensor:
     """Cross-entropy over the whole vocabulary behind each prompt, summed."""
     target_B = torch.tensor([e.target for e in part], device=device.device)
     logits_BV = read(last_logits, model, [e.ids for e in part], pad_id, device, routing)
     return cross_entropy(logits_BV, target_B, reduction="sum")
 
 
-def read(reader: Callable[..., torch.Tensor], model: Any, sequences: Sequence[Any], pad_id: int, device: Any,
-         routing: Routing | None) -> torch.Tensor:
+def read(
+    reader: Callable[..., torch.Tensor],
+    model: Any,
+    sequences: Sequence[Any],
+    pad_id: int,
+    device: Any,
+    routing: Routing | None,
+) -> torch.Tensor:
     """What `last_logits` or `last_hidden` makes of B sequences of ids, in the run's arithmetic on its device."""
     ids_BT, length_B = pad_right(sequences, pad_id)
     with device.autocast():
-        return reader(model, ids_BT.to(device.device), length_B.to(device.device), *([] if routing is None else [routing]))
+        return reader(
+            model, ids_BT.to(device.device), length_B.to(device.device), *([] if routing is None else [routing])
+        )
 
 
 @dataclass(frozen=True)
@@ -99,9 +111,22 @@ class Trained:
     history: tuple[tuple[int, float, float, float], ...]
 
 
-def train(model: Any, examples: Sequence[Item], pad_id: int, device: Any, *, optimizer: OptimizerConfig, training: TrainingConfig,
-          runtime: RuntimeConfig, seed: int, checkpoint: Path | None = None, log: Log | None = None, watch: Watch | None = None,
-          loss: Loss = answer_loss, title: str = "train") -> Trained:
+def train(
+    model: Any,
+    examples: Sequence[Item],
+    pad_id: int,
+    device: Any,
+    *,
+    optimizer: OptimizerConfig,
+    training: TrainingConfig,
+    runtime: RuntimeConfig,
+    seed: int,
+    checkpoint: Path | None = None,
+    log: Log | None = None,
+    watch: Watch | None = None,
+    loss: Loss = answer_loss,
+    title: str = "train",
+) -> Trained:
     """Trains `model` in place (and leaves it on the device) and returns what it took.
 
     examples: at least one; every one is seen once an epoch. device: the run's Accelerator. checkpoint: file for exact resume,
@@ -111,10 +136,14 @@ def train(model: Any, examples: Sequence[Item], pad_id: int, device: Any, *, opt
     """
     model, adam = device.prepare(model, adamw(model, optimizer))
     plan = plan_batches([e.tokens for e in examples], training, seed)
-    routing = Routing(model.config.num_experts_per_tok, model.config.router_aux_loss_coef) if experts_of(model) else None
+    routing = (
+        Routing(model.config.num_experts_per_tok, model.config.router_aux_loss_coef) if experts_of(model) else None
+    )
     if routing is not None and model.config.router_aux_loss_coef and runtime.micro_batch_tokens is not None:
-        raise UsageError(f"runtime.micro_batch_tokens={runtime.micro_batch_tokens}: the balance loss of a mixture of experts is taken over "
-                         "a micro-batch, so that how a batch is cut would change the model, and no hash would say so. Leave it out.")
+        raise UsageError(
+            f"runtime.micro_batch_tokens={runtime.micro_batch_tokens}: the balance loss of a mixture of experts is taken over "
+            "a micro-batch, so that how a batch is cut would change the model, and no hash would say so. Leave it out."
+        )
     run = _identity(model, examples, optimizer, training, seed)
     torch.manual_seed(seed)
     state = load_checkpoint(checkpoint, model, adam.optimizer, run) if checkpoint else None
@@ -141,8 +170,10 @@ def train(model: Any, examples: Sequence[Item], pad_id: int, device: Any, *, opt
             parts = micro_batches(batch, training.micro_batch_size, runtime.micro_batch_tokens)
             value = accumulate(model, parts, pad_id, device, loss, routing)
             if not value < float("inf"):
-                raise RmlabError(f"the loss is {value} at step {step + 1} of {len(plan)}: training diverged. "
-                                 f"Lower optimizer.learning_rate ({optimizer.learning_rate}).")
+                raise RmlabError(
+                    f"the loss is {value} at step {step + 1} of {len(plan)}: training diverged. "
+                    f"Lower optimizer.learning_rate ({optimizer.learning_rate})."
+                )
             device.clip_grad_norm_(model.parameters(), optimizer.gradient_clip)
             adam.step()
             adam.zero_grad(set_to_none=True)
@@ -158,8 +189,12 @@ def train(model: Any, examples: Sequence[Item], pad_id: int, device: Any, *, opt
                     watch(*watched[-1])
             advance(seen, f"loss {value:.3f}")
             if checkpoint and now - saved >= runtime.checkpoint_seconds and step + 1 < len(plan):
-                save_checkpoint(checkpoint, model, adam.optimizer,
-                                {"run": run, "step": step + 1, "tokens": tokens, "history": history, "watched": watched})
+                save_checkpoint(
+                    checkpoint,
+                    model,
+                    adam.optimizer,
+                    {"run": run, "step": step + 1, "tokens": tokens, "history": history, "watched": watched},
+                )
                 saved = time.monotonic()
     model.eval()
     return Trained(len(plan), tokens, tokens - before_tokens, time.monotonic() - started, first, tuple(history))
@@ -172,8 +207,14 @@ def micro_batches(batch: Sequence[Item], size: int, tokens: int | None = None) -
     return [[batch[row] for row in rows] for rows in batches_by_tokens([item.tokens for item in batch], tokens)]
 
 
-def accumulate(model: Any, parts: Sequence[Sequence[Item]], pad_id: int, device: Any, loss: Loss = answer_loss,
-               routing: Routing | None = None) -> float:
+def accumulate(
+    model: Any,
+    parts: Sequence[Sequence[Item]],
+    pad_id: int,
+    device: Any,
+    loss: Loss = answer_loss,
+    routing: Routing | None = None,
+) -> float:
     """Adds the gradient of a batch's mean loss to the parameters, micro-batch by micro-batch; returns that loss.
 
     parts: see `micro_batches`. device: the Accelerator. The loss is divided by the size of the whole batch. The balance loss adds to the
@@ -190,7 +231,9 @@ def accumulate(model: Any, parts: Sequence[Sequence[Item]], pad_id: int, device:
     return sum(map(float, told))  # read in the end: every reading waits for the device
 
 
-def _identity(model: Any, examples: Sequence[Item], optimizer: OptimizerConfig, training: TrainingConfig, seed: int) -> str:
+def _identity(
+    model: Any, examples: Sequence[Item], optimizer: OptimizerConfig, training: TrainingConfig, seed: int
+) -> str:
     shapes = [[name, list(parameter.shape)] for name, parameter in model.named_parameters()]
     content = fingerprint_lines(e.content() for e in examples)
     return fingerprint([SEMANTICS, shapes, content, asdict(optimizer), asdict(training), seed])

@@ -52,7 +52,11 @@ def _zip(archive: zipfile.ZipFile, place: Place, limits: Limits) -> Iterator[Ent
         reason = _refusal(info.filename, stat.S_ISLNK(info.external_attr >> 16), info.file_size, limits)
         if reason is None and info.flag_bits & 1:
             reason = "encrypted"
-        if reason is None and info.file_size > limits.ratio_from and info.file_size > limits.ratio * max(info.compress_size, 1):
+        if (
+            reason is None
+            and info.file_size > limits.ratio_from
+            and info.file_size > limits.ratio * max(info.compress_size, 1)
+        ):
             reason = f"unpacks to over {limits.ratio:.0f} times its size: unpack it yourself and import the folder if it is meant"
         total += info.file_size
         if reason is None and (total > limits.total or number > limits.members):

@@ -21,7 +21,9 @@ def batches(path: Path, limits: Limits | None = None, root: str = "") -> Iterato
         raise DataError(f"{path}: there is no such file or folder")
     if not (path.is_dir() or path.is_file()):
         raise DataError(f"{path} is neither a file nor a folder: write what it gives into a file and name that")
-    root = root or Path(os.path.normpath(path.absolute())).name or "root"  # a link goes by its own name, not by what it leads to
+    root = (
+        root or Path(os.path.normpath(path.absolute())).name or "root"
+    )  # a link goes by its own name, not by what it leads to
     if path.is_dir():
         yield from _folder(path, limits, root)
     elif is_archive(path.name):

@@ -118,7 +118,10 @@ def _file(entry: Entry) -> Iterator[Document | Damaged]:
         value, mended = read_json(entry.read())
         rows = row_list(value)
         if rows:
-            yield from (Document(entry.place.at_line(n), row, True, mended, entry.size // len(rows)) for n, row in enumerate(rows, 1))
+            yield from (
+                Document(entry.place.at_line(n), row, True, mended, entry.size // len(rows))
+                for n, row in enumerate(rows, 1)
+            )
         else:
             yield Document(entry.place, value, mended=mended, bytes=entry.size)
 
@@ -182,7 +185,9 @@ def _tables(entry: Entry, kind: str) -> Iterator[Document | Damaged]:
         if not number:
             yield Damaged(entry.place, "empty file")
     except (pa.ArrowException, OSError, UnicodeDecodeError, ValueError) as error:
-        raise Refused(f"not readable {kind} ({str(error).splitlines()[0][:80] if str(error) else type(error).__name__})") from error
+        raise Refused(
+            f"not readable {kind} ({str(error).splitlines()[0][:80] if str(error) else type(error).__name__})"
+        ) from error
 
 
 def _parquet(stream: IO[bytes], size: int) -> Iterator[tuple[Any, int]]:
@@ -246,7 +251,9 @@ def _events(unit: Unit) -> Iterator[Document | Damaged]:
             yield Damaged(entry.place, str(error))
     first = unit.entries[0].place
     folder = first.path.rpartition("/")[0].removesuffix("/events").removesuffix("/event_service")
-    yield Document(Place(first.root, f"{folder}/events"), {"events": events, "state": state}, mended=mends, bytes=unit.size)
+    yield Document(
+        Place(first.root, f"{folder}/events"), {"events": events, "state": state}, mended=mends, bytes=unit.size
+    )
 
 
 def _last_call(unit: Unit) -> Iterator[Document | Damaged]:

@@ -74,7 +74,9 @@ class Entry:
     def read(self) -> bytes:
         """The whole file. Raises Refused over the limit: what is unpacked is counted, not what the archive promises."""
         limit = self._limits.document
-        over = Refused(f"over the limit of {limit // MB} MB for one document: split it, or write one record a line (.jsonl)")
+        over = Refused(
+            f"over the limit of {limit // MB} MB for one document: split it, or write one record a line (.jsonl)"
+        )
         if self.size > limit:
             raise over
         with _reading(), self._opener() as stream:

@@ -59,24 +59,38 @@ def folds_of(trajectories: Sequence[Trajectory], config: FoldsConfig) -> list[Fo
     groups = groups_of(cluster, near_duplicates(issues_of(ordered), config.least) if config.least > 0 else [])
     # A group weighs as many tasks as verifiers are trained on. Those that only unseen policies tried are placed by themselves.
     taught = [[task for task in group if task in counted] for group in groups]
-    heavy, others = [own for own in taught if own], [group for group, own in zip(groups, taught, strict=True) if not own]
+    heavy, others = (
+        [own for own in taught if own],
+        [group for group, own in zip(groups, taught, strict=True) if not own],
+    )
     if len(heavy) < config.number + 1:
-        raise DataError(f"{len(heavy)} groups of repositories cannot make {config.number} folds with a validation part: "
-                        "lower folds.number, or take attempts at more repositories")
+        raise DataError(
+            f"{len(heavy)} groups of repositories cannot make {config.number} folds with a validation part: "
+            "lower folds.number, or take attempts at more repositories"
+        )
     shares = [(number, 1 / config.number) for number in range(1, config.number + 1)]
     placed = by_size(heavy, shares, config.seed) | by_size(others, shares, config.seed)
     name = {task: group_name(group, cluster, task) for group in groups for task in group}
     return [_fold(number, trajectories, groups, taught, placed, name, config) for number, _ in shares]
 
 
-def _fold(number: int, trajectories: Sequence[Trajectory], groups: Sequence[Sequence[str]], taught: Sequence[Sequence[str]],
-          placed: dict[str, int], name: dict[str, str], config: FoldsConfig) -> Fold:
+def _fold(
+    number: int,
+    trajectories: Sequence[Trajectory],
+    groups: Sequence[Sequence[str]],
+    taught: Sequence[Sequence[str]],
+    placed: dict[str, int],
+    name: dict[str, str],
+    config: FoldsConfig,
+) -> Fold:
     """taught: of each group, in order, the tasks that verifiers are trained on. placed: task → the fold that judges it."""
     rest = [tasks for tasks in taught if tasks and placed[tasks[0]] != number]
     shares: list[tuple[Part, float]] = [("verifier", 1 - config.validation), ("validation", config.validation)]
     if len(rest) < len(shares):
-        raise DataError(f"fold {number} leaves one group of repositories both to learn from and to validate on: raise folds.number, or "
-                        "take attempts at more repositories")
+        raise DataError(
+            f"fold {number} leaves one group of repositories both to learn from and to validate on: raise folds.number, or "
+            "take attempts at more repositories"
+        )
     part_of = by_size(rest, shares, config.seed)
     part: dict[str, Part | None] = {}
     for group, tasks in zip(groups, taught, strict=True):
@@ -100,6 +114,10 @@ def _check(trajectories: Sequence[Trajectory], config: FoldsConfig) -> None:
     policies = {t.policy for t in trajectories}
     for name in config.unseen:
         if name not in policies:
-            raise UsageError(f"folds.unseen names {name!r}, which the pool does not have; it has {', '.join(sorted(policies))}")
+            raise UsageError(
+                f"folds.unseen names {name!r}, which the pool does not have; it has {', '.join(sorted(policies))}"
+            )
     if policies and policies <= set(config.unseen):
-        raise UsageError(f"folds.unseen={list(config.unseen)} names every policy of the pool: none is left to learn from")
+        raise UsageError(
+            f"folds.unseen={list(config.unseen)} names every policy of the pool: none is left to learn from"
+        )

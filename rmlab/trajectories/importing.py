@@ -28,7 +28,16 @@ from rmlab.trajectories.reading import as_dict
 from rmlab.trajectories.spool import Spool
 
 UNKNOWN, LEAKS = "no known format", "the prompt holds an outcome"
-STATISTICS_KEYS = ("metrics", "patch_generated", "patch_length", "exit_status", "cost", "instance_cost", "duration", "model_stats")
+STATISTICS_KEYS = (
+    "metrics",
+    "patch_generated",
+    "patch_length",
+    "exit_status",
+    "cost",
+    "instance_cost",
+    "duration",
+    "model_stats",
+)
 Step = Callable[[float, str], None]
 
 
@@ -105,7 +114,9 @@ class Reader:
             if one.mended:
                 self.found.mended.append(f"{one.place}: {one.mended}")
                 if self.reading.strict:
-                    raise DataError(f"{one.place} is not strict JSON ({one.mended}). Mend it, or import without --strict.")
+                    raise DataError(
+                        f"{one.place} is not strict JSON ({one.mended}). Mend it, or import without --strict."
+                    )
             if not labels_only and self._attempt(one):
                 continue
             if not self._statement(one, labels_only) and not labels_only:
@@ -195,7 +206,9 @@ class Reader:
 
     def _skip(self, place: Place, reason: str) -> None:
         if self.reading.strict and reason != UNKNOWN:
-            raise DataError(f"{place}: {reason}. Mend or remove it, or import without --strict, which skips and counts it.")
+            raise DataError(
+                f"{place}: {reason}. Mend or remove it, or import without --strict, which skips and counts it."
+            )
         kind = reason.split(" (", 1)[0].split(": ", 1)[0]
         self.found.skipped[kind] += 1
         self.found.skips.append((str(place), reason))

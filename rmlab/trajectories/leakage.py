@@ -37,7 +37,11 @@ def outcome_texts(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
         return
     issue = next((number for number, m in enumerate(messages) if m.role == "user"), None)
     for number, message in enumerate(messages):
-        if number != issue and any(sign in lower[number] for sign in signs) and (found := OUTCOME_TEXT.search(message.content)):
+        if (
+            number != issue
+            and any(sign in lower[number] for sign in signs)
+            and (found := OUTCOME_TEXT.search(message.content))
+        ):
             yield number, found[0]
 
 

@@ -21,7 +21,10 @@ MARKED = re.compile(r"<(issue_description|pr_description|task|issue)>\s*(.*?)\s*
 SHINGLE = 5  # words
 BANDS, ROWS = 32, 4  # 128 hashes: a pair of overlap 0.8 is a candidate with probability 1 - 1e-7, one of 0.3 with 0.23
 LEAST = 0.8  # overlap from which issues count as the same
-COMMON, FEW = 0.1, 5  # what stands in over this share of all issues, and in more than so many (or half of them), tells none apart
+COMMON, FEW = (
+    0.1,
+    5,
+)  # what stands in over this share of all issues, and in more than so many (or half of them), tells none apart
 MANY = 10_000  # issues: fewer take no seconds
 FEWEST = 3  # shingles: of a shorter issue ("fix the bug") nothing can be said
 
@@ -55,7 +58,9 @@ def issues_of(trajectories: Iterable[Trajectory]) -> dict[str, str]:
     return found
 
 
-def near_duplicates(issues: Mapping[str, str], least: float = LEAST, apart: Mapping[str, str] | None = None) -> list[Near]:
+def near_duplicates(
+    issues: Mapping[str, str], least: float = LEAST, apart: Mapping[str, str] | None = None
+) -> list[Near]:
     """Pairs of tasks whose issues overlap by at least `least`, in the order of their names. issues: task → text.
 
     apart: task → where it lies; then only pairs that lie in two places are looked for. Of issues that are the same word for word
@@ -75,7 +80,9 @@ def near_duplicates(issues: Mapping[str, str], least: float = LEAST, apart: Mapp
     groups, places = list(alike.values()), [place for _, place in alike]
     first = [group[0] for group in groups]
     found = [] if apart else [Near(group[0], other, 1.0) for group in groups for other in group[1:]]
-    signature_TH = np.stack([_signature(shingles[task]) for task in first]) if first else np.zeros((0, BANDS * ROWS), np.uint64)
+    signature_TH = (
+        np.stack([_signature(shingles[task]) for task in first]) if first else np.zeros((0, BANDS * ROWS), np.uint64)
+    )
     for i, j in _candidates(signature_TH, places if apart else None):
         overlap = _overlap(shingles[first[i]], shingles[first[j]])
         if overlap >= least:
@@ -94,7 +101,9 @@ class _Words:
         known, hashes = self.known, []
         for word in WORD.findall(text.lower()):
             if word not in known:
-                known[word] = int.from_bytes(hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=8).digest(), "big")
+                known[word] = int.from_bytes(
+                    hashlib.blake2b(word.encode("utf-8", "replace"), digest_size=8).digest(), "big"
+                )
             hashes.append(known[word])
         if not hashes:
             return np.zeros(0, dtype=np.uint64)
@@ -118,7 +127,10 @@ def _without_common(shingles: dict[str, Hashes]) -> dict[str, Hashes]:
     common = values[counts > max(COMMON * len(distinct), min(len(distinct) / 2, FEW))]
     if not len(common):
         return shingles
-    return {task: found[common[np.searchsorted(common, found).clip(max=len(common) - 1)] != found] for task, found in shingles.items()}
+    return {
+        task: found[common[np.searchsorted(common, found).clip(max=len(common) - 1)] != found]
+        for task, found in shingles.items()
+    }
 
 
 def _signature(shingles: Hashes) -> Hashes:

@@ -25,11 +25,15 @@ def check_parts(trajectories: Iterable[Trajectory]) -> None:
             parts_of.setdefault(getattr(trajectory, what), set()).add(str(trajectory.split))
         if mixed := sorted(name for name, parts in parts_of.items() if len(parts) > 1):
             word, parts = what.removesuffix("_id"), " and ".join(sorted(parts_of[mixed[0]]))
-            raise DataError(f"{word} {mixed[0]} lies in the parts {parts} ({len(mixed)} {word}s are mixed): {WHY} "
-                            "Split the pool by cluster again.")
+            raise DataError(
+                f"{word} {mixed[0]} lies in the parts {parts} ({len(mixed)} {word}s are mixed): {WHY} "
+                "Split the pool by cluster again."
+            )
     part = {t.task_id: str(t.split) for t in parted}
     if near := near_duplicates(issues_of(parted), TOO_NEAR, part):
         worst = max(near, key=lambda pair: pair.overlap)
-        raise DataError(f"tasks {worst.a} ({part[worst.a]}) and {worst.b} ({part[worst.b]}) have nearly the same issue (overlap "
-                        f"{worst.overlap:.2f}, {TOO_NEAR:g} is too much; {len(near)} such pairs lie in two parts): {WHY} Split the "
-                        "pool again: `rmlab trajectories split` keeps such tasks together.")
+        raise DataError(
+            f"tasks {worst.a} ({part[worst.a]}) and {worst.b} ({part[worst.b]}) have nearly the same issue (overlap "
+            f"{worst.overlap:.2f}, {TOO_NEAR:g} is too much; {len(near)} such pairs lie in two parts): {WHY} Split the "
+            "pool again: `rmlab trajectories split` keeps such tasks together."
+        )

@@ -110,7 +110,9 @@ class Place:
 
 def roots(paths: Sequence[Path]) -> list[str]:
     """What each path is called: its last part, with as many of those before it as tell it from the others that end alike."""
-    parts = [Path(os.path.normpath(path.absolute())).parts for path in paths]  # a link goes by its own name, not by what it leads to
+    parts = [
+        Path(os.path.normpath(path.absolute())).parts for path in paths
+    ]  # a link goes by its own name, not by what it leads to
     called = []
     for one in parts:
         others = {other for other in parts if other != one}

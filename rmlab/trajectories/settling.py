@@ -107,7 +107,10 @@ def settle(found: Found, source: str = "") -> Settled:
     task = [storable(d.task_id) or "unnamed" for d in drafts]
     folders = [_names(d, task[i]) for i, d in enumerate(drafts)]
     patch, model = _predicted(found, task, folders)
-    policy = [storable(d.policy or model.get(i, "") or next(iter(d.names), "") or _run_folder(d, task[i])) for i, d in enumerate(drafts)]
+    policy = [
+        storable(d.policy or model.get(i, "") or next(iter(d.names), "") or _run_folder(d, task[i]))
+        for i, d in enumerate(drafts)
+    ]
     policy = one_spelling(policy)
     attempts = [
         Attempt(
@@ -180,9 +183,15 @@ def _predicted(found: Found, task: list[str], names: list[frozenset[str]]) -> tu
         shares = {i: len(own & names[i]) for one in file.patch for i in by_task.get(one, ())}
         top = max(shares.values(), default=0)
         # One run's file may hold rows that go by other names (a part was run again): the run is what most rows say.
-        run = min(Counter(filter(None, file.model.values())).items(), key=lambda item: (-item[1], item[0]), default=("", 0))[0]
+        run = min(
+            Counter(filter(None, file.model.values())).items(), key=lambda item: (-item[1], item[0]), default=("", 0)
+        )[0]
         for one in file.patch:
-            takers = [i for i in by_task.get(one, ()) if shares[i] == top and found.drafts[i].joins and in_scope(file.place, own, names[i])]
+            takers = [
+                i
+                for i in by_task.get(one, ())
+                if shares[i] == top and found.drafts[i].joins and in_scope(file.place, own, names[i])
+            ]
             for i in takers:
                 if run:
                     model.setdefault(i, run)

@@ -40,7 +40,11 @@ class Split:
 
 
 def split(
-    tasks: Mapping[str, TaskFacts], shares: Sequence[tuple[Part, float]], by: By = "repository", seed: int = 0, least: float = 0.8
+    tasks: Mapping[str, TaskFacts],
+    shares: Sequence[tuple[Part, float]],
+    by: By = "repository",
+    seed: int = 0,
+    least: float = 0.8,
 ) -> Split:
     """A part for every task. least: overlap from which issues count as the same; 0 = not looked at.
 
@@ -51,11 +55,15 @@ def split(
     cluster = {task: facts.cluster if by == "repository" else task for task, facts in tasks.items()}
     groups = groups_of(cluster, near)
     if len(groups) < len(shares):
-        raise DataError(f"{len(groups)} groups of {by} cannot fill {len(shares)} parts. Split by task, or name fewer parts.")
+        raise DataError(
+            f"{len(groups)} groups of {by} cannot fill {len(shares)} parts. Split by task, or name fewer parts."
+        )
     if by == "time":
         timeless = sorted(task for task, facts in tasks.items() if not facts.time)
         if timeless:
-            raise DataError(f"{len(timeless)} of {len(tasks)} tasks state no time, first {timeless[0]}. Split by repository or task.")
+            raise DataError(
+                f"{len(timeless)} of {len(tasks)} tasks state no time, first {timeless[0]}. Split by repository or task."
+            )
         part = _in_time(groups, {task: facts.time for task, facts in tasks.items()}, shares)
     else:
         part = by_size(groups, shares, seed)
@@ -74,7 +82,9 @@ def parse_shares(texts: Sequence[str]) -> list[tuple[Part, float]]:
         except ValueError:
             number = -1.0
         if part is None or not 0 < number <= 1:
-            raise UsageError(f"--part {text}: it is PART=SHARE, a part of {', '.join(PARTS)}, a share above 0 and at most 1")
+            raise UsageError(
+                f"--part {text}: it is PART=SHARE, a part of {', '.join(PARTS)}, a share above 0 and at most 1"
+            )
         shares.append((part, number))
     return shares
 
@@ -128,7 +138,9 @@ def by_size(groups: Sequence[Sequence[str]], shares: Sequence[tuple[Name, float]
     return assigned
 
 
-def _in_time(groups: Sequence[Sequence[str]], time: Mapping[str, str], shares: Sequence[tuple[Part, float]]) -> dict[str, Part]:
+def _in_time(
+    groups: Sequence[Sequence[str]], time: Mapping[str, str], shares: Sequence[tuple[Part, float]]
+) -> dict[str, Part]:
     order = sorted(groups, key=lambda group: (min(time[task] for task in group), group[0]))
     total, done = sum(map(len, groups)), 0
     assigned: dict[str, Part] = {}

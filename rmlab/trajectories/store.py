@@ -59,9 +59,7 @@ class TrajectorySet:
     @cached_property
     def fingerprint(self) -> str:
         """Identity of the pool: contents, labels and parts, in no order. 16 hex digits."""
-        return fingerprint_lines(
-            sorted(fingerprint_line(t, t.trajectory_id) for t in self.trajectories)
-        )
+        return fingerprint_lines(sorted(fingerprint_line(t, t.trajectory_id) for t in self.trajectories))
 
     def part(self, part: Part) -> "TrajectorySet":
         """The trajectories of one part."""
@@ -84,11 +82,19 @@ def write_trajectories(
 
 def fingerprint_line(trajectory: Trajectory, trajectory_id: str) -> str:
     """What the fingerprint of a pool covers of one trajectory."""
-    return "\t".join([trajectory_id, str(trajectory.resolved), str(trajectory.split), trajectory.cluster, trajectory.source])
+    return "\t".join(
+        [trajectory_id, str(trajectory.resolved), str(trajectory.split), trajectory.cluster, trajectory.source]
+    )
 
 
-def write_in_order(path: Path, trajectories: Iterable[Trajectory], metadata: dict[str, str], fingerprint: str,
-                   compression_level: int = 3, group: int = 32 << 20) -> None:
+def write_in_order(
+    path: Path,
+    trajectories: Iterable[Trajectory],
+    metadata: dict[str, str],
+    fingerprint: str,
+    compression_level: int = 3,
+    group: int = 32 << 20,
+) -> None:
     """Writes trajectories as they come, a row group at a time, so that a set larger than memory can be written.
 
     fingerprint: of the whole pool, known beforehand. group: characters of text in a row group, about.
@@ -139,10 +145,14 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         file = pq.ParquetFile(path)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is not a readable Parquet file ({str(error).splitlines()[0]}). Fetch or collect it again.") from error
+        raise DataError(
+            f"{path} is not a readable Parquet file ({str(error).splitlines()[0]}). Fetch or collect it again."
+        ) from error
     missing = [name for name in SCHEMA.names if name not in file.schema_arrow.names]
     if missing:
-        raise DataError(f"{path} has no column {missing[0]!r}: it is not a trajectory set (columns: {', '.join(file.schema_arrow.names)})")
+        raise DataError(
+            f"{path} has no column {missing[0]!r}: it is not a trajectory set (columns: {', '.join(file.schema_arrow.names)})"
+        )
     with file:
         yield file
 
@@ -195,7 +205,11 @@ def _table_rows(table: pa.Table) -> Iterator[dict[str, Any]]:
 def _conversations(column: pa.ChunkedArray) -> Iterator[Any]:
     """The messages of each row; as they come where they are not lists of role and content, so that `_trajectory` refuses them."""
     listed = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
-    if not (listed and pa.types.is_struct(column.type.value_type) and {"role", "content"} <= {f.name for f in column.type.value_type}):
+    if not (
+        listed
+        and pa.types.is_struct(column.type.value_type)
+        and {"role", "content"} <= {f.name for f in column.type.value_type}
+    ):
         yield from column.to_pylist()
         return
     for chunk in column.chunks:
@@ -213,7 +227,7 @@ def _conversations(column: pa.ChunkedArray) -> Iterator[Any]:
             message_M.append(known[pair])
         start = 0
         for length in chunk.value_lengths().to_pylist():
-            yield message_M[start:start + length]
+            yield message_M[start : start + length]
             start += length
 
 

@@ -38,7 +38,9 @@ def summary(settled: Settled) -> dict[str, Any]:
         "hidden_tests_named": len(settled.hidden_seen),
         "places": {
             "skipped": [f"{place}: {reason}" for place, reason in found.skips[:SHOWN]],
-            "duplicates": [f"{found.drafts[i].place} = {', '.join(others)}" for i, others in list(settled.also.items())[:SHOWN]],
+            "duplicates": [
+                f"{found.drafts[i].place} = {', '.join(others)}" for i, others in list(settled.also.items())[:SHOWN]
+            ],
             "conflicts": joined.conflicts[:SHOWN],
             "ambiguous": joined.ambiguous[:SHOWN],
             "mended": found.mended[:SHOWN],
@@ -77,7 +79,10 @@ def lines(result: dict[str, Any]) -> list[str]:
     """The summary for people."""
 
     def listed(counts: dict[str, int]) -> str:
-        return ", ".join(f"{name} {n:,}" for name, n in sorted(counts.items(), key=lambda item: (-item[1], item[0]))) or "none"
+        return (
+            ", ".join(f"{name} {n:,}" for name, n in sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+            or "none"
+        )
 
     shown = [
         f"{result['trajectories']:,} trajectories of {result['tasks']:,} tasks: "

@@ -36,8 +36,10 @@ def prove_answers(tokenizer: Tokenizer, prompts: Sequence[str]) -> AnswerTokens:
     for answer in (YES, NO):
         for prompt, before, after in zip(shown, bare, tokenizer.encode([p + answer for p in shown]), strict=True):
             if after[:-1] != before or found.setdefault(answer, after[-1]) != after[-1]:
-                raise DataError(f"{answer} is not one token of its own behind {prompt[-40:]!r} (ids {after[-4:]} after {before[-3:]}): "
-                                "this tokenizer cannot answer; raise model.tokenizer.vocab_size or take another.")
+                raise DataError(
+                    f"{answer} is not one token of its own behind {prompt[-40:]!r} (ids {after[-4:]} after {before[-3:]}): "
+                    "this tokenizer cannot answer; raise model.tokenizer.vocab_size or take another."
+                )
     if found[YES] == found[NO]:
         raise DataError(f"{YES} and {NO} are the same token {found[YES]}: this tokenizer cannot answer")
     return AnswerTokens(found[YES], found[NO])

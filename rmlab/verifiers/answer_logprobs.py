@@ -33,16 +33,27 @@ class Tokens:
 
     def notes(self) -> list[str]:
         """What a reader of the scores should know, a line each."""
-        lines = [f"score: two-way softmax of {yes!r} and {no!r} in {count:,} attempts" for (yes, no), count in sorted(self.used.items())]
+        lines = [
+            f"score: two-way softmax of {yes!r} and {no!r} in {count:,} attempts"
+            for (yes, no), count in sorted(self.used.items())
+        ]
         if self.beside:
-            names = ", ".join(repr(token) for token, _ in sorted(self.beside.items(), key=lambda pair: (-pair[1], pair[0]))[:8])
-            lines.append(f"other spellings are listed and left out: {names} ({len(self.beside)} in all, at most "
-                         f"{max(self.beside.values()):.2g} of the probability)")
+            names = ", ".join(
+                repr(token) for token, _ in sorted(self.beside.items(), key=lambda pair: (-pair[1], pair[0]))[:8]
+            )
+            lines.append(
+                f"other spellings are listed and left out: {names} ({len(self.beside)} in all, at most "
+                f"{max(self.beside.values()):.2g} of the probability)"
+            )
         if self.unlisted:
-            lines.append(f"in {self.unlisted:,} attempts one answer is not listed: the least listed probability stands for it "
-                         f"(scores off by at most {self.doubt:.2g})")
+            lines.append(
+                f"in {self.unlisted:,} attempts one answer is not listed: the least listed probability stands for it "
+                f"(scores off by at most {self.doubt:.2g})"
+            )
         if self.later:
-            lines.append(f"in {self.later:,} attempts the answer is not the first token: the first position that answers was read")
+            lines.append(
+                f"in {self.later:,} attempts the answer is not the first token: the first position that answers was read"
+            )
         return lines
 
 
@@ -79,12 +90,16 @@ def _score(listed: Mapping[str, float], spoken: Mapping[str, str], tokens: Token
         if token not in chosen.values():
             tokens.beside[token] = max(tokens.beside.get(token, 0.0), math.exp(listed[token]))
     least = min(listed.values())
-    score = score_of_pair(listed[chosen[YES]] if YES in chosen else least, listed[chosen[NO]] if NO in chosen else least)
+    score = score_of_pair(
+        listed[chosen[YES]] if YES in chosen else least, listed[chosen[NO]] if NO in chosen else least
+    )
     if len(chosen) < 2:
         doubt = 1 - score if YES in chosen else score
         if doubt > LARGEST_DOUBT:
-            raise NoAnswer(f"only {next(iter(chosen.values()))!r} is listed among {len(listed)} tokens: the score may be off by "
-                           f"{doubt:.2f}; list more tokens")
+            raise NoAnswer(
+                f"only {next(iter(chosen.values()))!r} is listed among {len(listed)} tokens: the score may be off by "
+                f"{doubt:.2f}; list more tokens"
+            )
         tokens.unlisted += 1
         tokens.doubt = max(tokens.doubt, doubt)
     tokens.used[chosen.get(YES, "(not listed)"), chosen.get(NO, "(not listed)")] += 1
@@ -121,7 +136,9 @@ def _listed(pairs: Any) -> dict[str, float]:
         found = {p["token"]: p["logprob"] for p in pairs}
     else:
         raise NoAnswer(f"{str(pairs)[:80]!r} holds no log-probabilities by token")
-    listed = {token: value for token, value in found.items() if value is not None}  # Parquet fills structs up with nulls
+    listed = {
+        token: value for token, value in found.items() if value is not None
+    }  # Parquet fills structs up with nulls
     for token, value in listed.items():
         if not isinstance(token, str) or type(value) not in (int, float) or math.isnan(value) or value > 1e-6:
             raise NoAnswer(f"{str(token)[:40]!r}: {str(value)[:40]} is no log-probability (those are at most 0)")

@@ -30,13 +30,18 @@ Reason = dict[str, str]
 
 def scores_of(trajectories: Sequence[Trajectory], score: Sequence[float] | NDArray[np.float64]) -> Scores:
     """A score table of these attempts. score: in [0, 1], one for each, NaN = not scored."""
+
     def column(name: str) -> NDArray[np.str_]:
         return np.array([getattr(t, name) for t in trajectories], dtype=np.str_)
 
     return Scores(
-        task_id=column("task_id"), score=np.asarray(score, dtype=np.float64),
+        task_id=column("task_id"),
+        score=np.asarray(score, dtype=np.float64),
         resolved=np.array([np.nan if t.resolved is None else float(t.resolved) for t in trajectories]),
-        trajectory_id=column("trajectory_id"), policy=column("policy"), source=column("source"), cluster=column("cluster"),
+        trajectory_id=column("trajectory_id"),
+        policy=column("policy"),
+        source=column("source"),
+        cluster=column("cluster"),
         n_tokens=np.full(len(trajectories), np.nan),
     )
 
@@ -60,15 +65,19 @@ def score_baselines(evaluation: TrajectorySet, validation: TrajectorySet | None)
         missing = {"reason": "there is no validation part with both labels to fit on"}
         return found | {"policy_identity": missing, "length": missing, "shape": missing}
     unseen = {t.policy for t in rows} - {t.policy for t in labelled}
-    found["policy_identity"] = ({"reason": f"validation has no attempts of policy {sorted(unseen)[0]}"} if unseen
-                                else scores_of(rows, _means(labelled, rows, "policy")))
+    found["policy_identity"] = (
+        {"reason": f"validation has no attempts of policy {sorted(unseen)[0]}"}
+        if unseen
+        else scores_of(rows, _means(labelled, rows, "policy"))
+    )
     found["length"] = scores_of(rows, fit_length(labelled, rows))
     found["shape"] = scores_of(rows, fit_shape(labelled, rows))
     return found
 
 
-def baseline_report(evaluation: TrajectorySet, validation: TrajectorySet | None = None, *, replicates: int = 2000,
-                    seed: int = 0) -> dict[str, dict[str, Any]]:
+def baseline_report(
+    evaluation: TrajectorySet, validation: TrajectorySet | None = None, *, replicates: int = 2000, seed: int = 0
+) -> dict[str, dict[str, Any]]:
     """name -> all metrics of `rmlab.metrics.report` (majority: rm_at_k, its standard errors, pass_at_k), or {"reason": ...}.
 
     All cells of a sweep ask for the same numbers, so they are kept in the cache folder, by trajectories, arguments and the
@@ -87,17 +96,32 @@ def baseline_report(evaluation: TrajectorySet, validation: TrajectorySet | None 
 
 def _identity(evaluation: TrajectorySet, validation: TrajectorySet | None, replicates: int, seed: int) -> str:
     package = Path(__file__).parent.parent
-    code = [*sorted((package / "metrics").glob("*.py")), *(Path(__file__).with_name(f"{n}.py") for n in ("baselines", "majority", "shape")),
-            *(package / "microswe" / f"{n}.py" for n in ("episode", "grammar"))]
-    passed = fingerprint_lines(str(t.extra.get("public_passed")) for t in sorted(evaluation.trajectories, key=lambda t: t.trajectory_id))
-    return fingerprint([evaluation.fingerprint, validation.fingerprint if validation is not None else None, passed, replicates, seed,
-                        [file_fingerprint(path) for path in code]])
+    code = [
+        *sorted((package / "metrics").glob("*.py")),
+        *(Path(__file__).with_name(f"{n}.py") for n in ("baselines", "majority", "shape")),
+        *(package / "microswe" / f"{n}.py" for n in ("episode", "grammar")),
+    ]
+    passed = fingerprint_lines(
+        str(t.extra.get("public_passed")) for t in sorted(evaluation.trajectories, key=lambda t: t.trajectory_id)
+    )
+    return fingerprint(
+        [
+            evaluation.fingerprint,
+            validation.fingerprint if validation is not None else None,
+            passed,
+            replicates,
+            seed,
+            [file_fingerprint(path) for path in code],
+        ]
+    )
 
 
 def _last_value(rows: Sequence[Trajectory]) -> Scores | Reason:
     expected = [expected_value(t.messages) for t in rows]
     if any(value is None for value in expected):
-        return {"reason": f"{sum(v is None for v in expected)} attempts name no expected value: they are not of micro-SWE"}
+        return {
+            "reason": f"{sum(v is None for v in expected)} attempts name no expected value: they are not of micro-SWE"
+        }
     return scores_of(rows, [float(last_value(t.messages) == value) for t, value in zip(rows, expected, strict=True)])
 
 
@@ -124,5 +148,10 @@ def _majority(rows: Sequence[Trajectory], reported: dict[str, Any], seed: int) -
         return {"reason": f"{sum(t.patch is None for t in labelled)} attempts have no patch"}
     ks = [int(k) for k in reported["rm_at_k"]]
     value, error = majority_at_k(
-        [(t.task_id, t.policy) for t in labelled], [str(t.patch) for t in labelled], [bool(t.resolved) for t in labelled], ks, seed)
+        [(t.task_id, t.policy) for t in labelled],
+        [str(t.patch) for t in labelled],
+        [bool(t.resolved) for t in labelled],
+        ks,
+        seed,
+    )
     return {"rm_at_k": value, "rm_at_k_standard_error": error, "pass_at_k": reported["pass_at_k"]}

@@ -91,7 +91,9 @@ def within(
             tokens += turn_M[i]
         shown.append(Message(messages[i].role, text))
     characters = sum(len(m.content) for m in messages) - sum(len(m.content) for m in shown)
-    return Budgeted(replace(trajectory, messages=tuple(shown)), tokens <= budget, cut, left_out, max(characters, 0), tokens)
+    return Budgeted(
+        replace(trajectory, messages=tuple(shown)), tokens <= budget, cut, left_out, max(characters, 0), tokens
+    )
 
 
 def question_tokens(trajectory: Trajectory, count: Count) -> int:

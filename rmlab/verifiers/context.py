@@ -14,7 +14,9 @@ def check_context(model: ModelConfig, prompt: PromptConfig) -> None:
         check_positions(model.max_positions, model, prompt)
         return
     try:
-        stated = json.loads((Path(model.pretrained) / "config.json").read_text(encoding="utf-8")).get("max_position_embeddings")
+        stated = json.loads((Path(model.pretrained) / "config.json").read_text(encoding="utf-8")).get(
+            "max_position_embeddings"
+        )
     except (OSError, ValueError, AttributeError):
         return  # loading it says what is wrong with the folder
     if isinstance(stated, int):
@@ -24,5 +26,7 @@ def check_context(model: ModelConfig, prompt: PromptConfig) -> None:
 def check_positions(positions: int, model: ModelConfig, prompt: PromptConfig) -> None:
     """The same for a known number of positions."""
     if prompt.max_tokens > positions:
-        raise RmlabError(f"prompt.max_tokens={prompt.max_tokens} is longer than the {positions} positions of "
-                         f"{model.pretrained or f'model={model.name}'}: lower it, or raise model.max_positions of a model of random start")
+        raise RmlabError(
+            f"prompt.max_tokens={prompt.max_tokens} is longer than the {positions} positions of "
+            f"{model.pretrained or f'model={model.name}'}: lower it, or raise model.max_positions of a model of random start"
+        )

@@ -45,20 +45,32 @@ class Encoded:
     turns: int = 0
 
 
-def encode(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig, cache: Path | None = None, *,
-           show: bool = False) -> list[Encoded]:
+def encode(
+    trajectories: Sequence[Trajectory],
+    tokenizer: Tokenizer,
+    config: PromptConfig,
+    cache: Path | None = None,
+    *,
+    show: bool = False,
+) -> list[Encoded]:
     """Renders and tokenises, in order. The context (`max_tokens`) holds the prompt and its answer.
 
     cache: folder that remembers the ids of this very sequence of trajectories. show: progress. Raises DataError where a
     message forged a turn in spite of the escape (a tokenizer that normalises special tokens).
     """
-    read = _remembered(trajectories, tokenizer, config, cache, show) if cache else _read(trajectories, tokenizer, config, show)
+    read = (
+        _remembered(trajectories, tokenizer, config, cache, show)
+        if cache
+        else _read(trajectories, tokenizer, config, show)
+    )
     if config.over_length is OverLength.cut_observations:
         return read
     return [e if e.ids is None else _as_read(e.trajectory, e.ids, tokenizer, config) for e in read]
 
 
-def encode_prefixes(trajectory: Trajectory, prefixes: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig) -> list[Encoded]:
+def encode_prefixes(
+    trajectory: Trajectory, prefixes: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig
+) -> list[Encoded]:
     """`encode` of prefixes of one trajectory, the last of them itself, with each of its turns tokenised once.
 
     Turns open with a special token, so that the ids of a prefix are those of its turns in the whole prompt and of its own question.
@@ -70,14 +82,18 @@ def encode_prefixes(trajectory: Trajectory, prefixes: Sequence[Trajectory], toke
         (whole,) = prompt_ids([trajectory], tokenizer, config)
         start_S = np.flatnonzero(whole == tokenizer.start_id)
         questions = tokenizer.encode([render_question(prefix, tokenizer.reserved) for prefix in prefixes])
-        together = [np.concatenate([whole[: start_S[len(prefix.messages)]], np.array(ids[front:], dtype=np.int32)])
-                    for prefix, ids in zip(prefixes, questions, strict=True)]
+        together = [
+            np.concatenate([whole[: start_S[len(prefix.messages)]], np.array(ids[front:], dtype=np.int32)])
+            for prefix, ids in zip(prefixes, questions, strict=True)
+        ]
         if np.array_equal(together[-1], whole):
             return [_as_read(prefix, ids, tokenizer, config) for prefix, ids in zip(prefixes, together, strict=True)]
     return encode(prefixes, tokenizer, config)
 
 
-def prompt_ids(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig | None = None) -> list[Ids]:
+def prompt_ids(
+    trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig | None = None
+) -> list[Ids]:
     """The ids of each trajectory's prompt, before any cut. config: what it shows (None = the whole attempt)."""
     shown = [visible(t, config) if config else t for t in trajectories]
     return _ids(shown, tokenizer, config is None or config.shows is not Shows.patch_only)
@@ -101,9 +117,9 @@ def fit(ids: Ids, config: PromptConfig, front: int = 0) -> Ids | None:
     if len(ids) <= room:
         return ids
     if config.over_length is OverLength.truncate_head:
-        return np.concatenate([ids[:front], ids[len(ids) - (room - front):]])
+        return np.concatenate([ids[:front], ids[len(ids) - (room - front) :]])
     if config.over_length is OverLength.truncate_middle:
-        return np.concatenate([ids[: room // 2], ids[len(ids) - (room - room // 2):]])
+        return np.concatenate([ids[: room // 2], ids[len(ids) - (room - room // 2) :]])
     return None
 
 
@@ -133,8 +149,10 @@ def cut_words(counts: dict[str, int]) -> str:
     where = ""
     if counts["cut_observations"] or counts["cut_turns"]:
         where = f" ({counts['cut_observations']:,} observations cut, {counts['cut_turns']:,} turns left out)"
-    return (f"{counts['cut_attempts']:,} are read in part: {counts['cut_tokens']:,} of their {counts['cut_attempts_tokens']:,} tokens "
-            f"are left out{where}")
+    return (
+        f"{counts['cut_attempts']:,} are read in part: {counts['cut_tokens']:,} of their {counts['cut_attempts_tokens']:,} tokens "
+        f"are left out{where}"
+    )
 
 
 def _word(resolved: bool | None) -> str:
@@ -150,8 +168,10 @@ def _ids(shown: Sequence[Trajectory], tokenizer: Tokenizer, with_last: bool) -> 
     found = tokenizer.encode([render_shown(t, tokenizer.reserved, with_last) for t in shown])
     for trajectory, ids in zip(shown, found, strict=True):
         if ids.count(tokenizer.start_id) != turns_of(trajectory):
-            raise DataError(f"the prompt of {trajectory.trajectory_id} has {ids.count(tokenizer.start_id)} turns instead of "
-                            f"{turns_of(trajectory)}: this tokenizer reads special tokens where there are none")
+            raise DataError(
+                f"the prompt of {trajectory.trajectory_id} has {ids.count(tokenizer.start_id)} turns instead of "
+                f"{turns_of(trajectory)}: this tokenizer reads special tokens where there are none"
+            )
     return [np.array(ids, dtype=np.int32) for ids in found]
 
 
@@ -162,7 +182,9 @@ def _read(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: Prom
     with progress("tokenising", len(trajectories), "trajectories", show=show) as advance:
         for chunk in in_chunks(trajectories):
             for trajectory, ids in zip(chunk, prompt_ids(chunk, tokenizer, config), strict=True):
-                read.append(_as_read(trajectory, ids, tokenizer, config) if cuts else Encoded(trajectory, ids, len(ids)))
+                read.append(
+                    _as_read(trajectory, ids, tokenizer, config) if cuts else Encoded(trajectory, ids, len(ids))
+                )
             advance(len(chunk))
     return read
 
@@ -206,14 +228,18 @@ def in_chunks(trajectories: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:
         yield chunk
 
 
-def _remembered(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig, cache: Path, show: bool) -> list[Encoded]:
+def _remembered(
+    trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig, cache: Path, show: bool
+) -> list[Encoded]:
     """`_read` from one file of the cache (all ids in a row, and where each prompt ends), written where it is not there.
 
     A file that a kill or a full disk left unreadable cannot be: it is renamed into place whole.
     """
     which = fingerprint_lines(t.content_id for t in trajectories)
     key: list[object] = [SEMANTICS["render"], tokenizer.fingerprint, which, [config.shows.value, config.evidence.value]]
-    if config.over_length is OverLength.cut_observations:  # whole prompts serve all contexts, cut ones are made for theirs
+    if (
+        config.over_length is OverLength.cut_observations
+    ):  # whole prompts serve all contexts, cut ones are made for theirs
         key.append(config.max_tokens)
     path = cache / f"{fingerprint(key)}.npz"
     if not path.is_file():
@@ -221,14 +247,22 @@ def _remembered(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config
     with np.load(path, allow_pickle=False) as saved:
         ids_N = np.split(saved["ids"], saved["ends"][:-1]) if len(saved["ends"]) else []
         counts_3N = saved["counts"].tolist()
-    return [Encoded(trajectory, ids if len(ids) else None, *counts)
-            for trajectory, ids, counts in zip(trajectories, ids_N, zip(*counts_3N, strict=True), strict=True)]
+    return [
+        Encoded(trajectory, ids if len(ids) else None, *counts)
+        for trajectory, ids, counts in zip(trajectories, ids_N, zip(*counts_3N, strict=True), strict=True)
+    ]
 
 
 def _remember(path: Path, read: Sequence[Encoded]) -> None:
     """Writes ids, ends and counts; a prompt that does not fit has no ids, every other has some."""
     ids_N = [NOTHING if e.ids is None else e.ids for e in read]
-    counts_3N = np.array([[e.n_tokens for e in read], [e.observations for e in read], [e.turns for e in read]], dtype=np.int64)
+    counts_3N = np.array(
+        [[e.n_tokens for e in read], [e.observations for e in read], [e.turns for e in read]], dtype=np.int64
+    )
     with atomic_path(path) as temporary:
-        np.savez(temporary, ids=np.concatenate([NOTHING, *ids_N]), ends=np.cumsum([len(ids) for ids in ids_N], dtype=np.int64),
-                 counts=counts_3N)
+        np.savez(
+            temporary,
+            ids=np.concatenate([NOTHING, *ids_N]),
+            ends=np.cumsum([len(ids) for ids in ids_N], dtype=np.int64),
+            counts=counts_3N,
+        )

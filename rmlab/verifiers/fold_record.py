@@ -31,8 +31,14 @@ class FoldLogger:
         """Tags of this fold."""
         self.run.tags({self._named(name): value for name, value in values.items()})
 
-    def dataset(self, name: str, fingerprint: str, context: str, source: Mapping[str, Any],
-                profile: Mapping[str, Any] | None = None) -> None:
+    def dataset(
+        self,
+        name: str,
+        fingerprint: str,
+        context: str,
+        source: Mapping[str, Any],
+        profile: Mapping[str, Any] | None = None,
+    ) -> None:
         """A data set that this fold reads, and what for."""
         self.run.dataset(name, fingerprint, f"fold {self.fold} {context}", source, profile)
 

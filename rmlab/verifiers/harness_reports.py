@@ -49,13 +49,19 @@ def harness_reports(path: Path) -> list[Report]:
     found = [report for report in reports(document, Place(path.name, "")) if report.kind != "rows"]
     for report in found:
         if report.contradictions:
-            raise DataError(f"{path}: it calls task {report.contradictions[0]} resolved and unresolved: which is right is not known")
+            raise DataError(
+                f"{path}: it calls task {report.contradictions[0]} resolved and unresolved: which is right is not known"
+            )
     if mended and found:
-        found[0].note = f"{path.name} is no strict JSON: {mended} was passed over" + (f"; {found[0].note}" if found[0].note else "")
+        found[0].note = f"{path.name} is no strict JSON: {mended} was passed over" + (
+            f"; {found[0].note}" if found[0].note else ""
+        )
     for name in ("resolved", "unresolved"):
         listed, stated = document.get(f"{name}_ids"), document.get(f"{name}_instances")
         if isinstance(listed, list) and isinstance(stated, int) and len(listed) != stated:
-            raise DataError(f"{path}: it lists {len(listed)} {name}_ids and states {name}_instances = {stated}: which is right?")
+            raise DataError(
+                f"{path}: it lists {len(listed)} {name}_ids and states {name}_instances = {stated}: which is right?"
+            )
     return found
 
 
@@ -66,18 +72,31 @@ def read_reports(paths: Sequence[Path], incomplete: Incomplete = Incomplete.unre
     for number, path in enumerate(paths):
         found = harness_reports(path)
         if not found:
-            raise DataError(f"{path} is no report of a test harness (JSON with resolved_ids, or task: true or false)"
-                            + ("; several files are evaluated together only if all are reports" if len(paths) > 1 else ""))
+            raise DataError(
+                f"{path} is no report of a test harness (JSON with resolved_ids, or task: true or false)"
+                + ("; several files are evaluated together only if all are reports" if len(paths) > 1 else "")
+            )
         for report in found:
             missing = 0.0 if incomplete is Incomplete.unresolved else np.nan
-            label = {**dict.fromkeys(report.unfinished, missing), **{task: float(outcome) for task, outcome in report.outcome.items()}}
+            label = {
+                **dict.fromkeys(report.unfinished, missing),
+                **{task: float(outcome) for task, outcome in report.outcome.items()},
+            }
             rows += [(task, f"{number}:{report.system}:{task}", report.system, value) for task, value in label.items()]
             notes.append(f"{path.name}{f' ({report.system})' if report.system else ''}: {_what(report, incomplete)}")
             if report.note:
                 notes.append(report.note)
     task, attempt, policy, label_N = zip(*rows, strict=True) if rows else ((), (), (), ())
-    return ScoreTable(Scores.of(list(task), np.full(len(rows), np.nan), np.array(label_N, dtype=float), trajectory_id=list(attempt),
-                                policy=list(policy)), notes=tuple(notes))
+    return ScoreTable(
+        Scores.of(
+            list(task),
+            np.full(len(rows), np.nan),
+            np.array(label_N, dtype=float),
+            trajectory_id=list(attempt),
+            policy=list(policy),
+        ),
+        notes=tuple(notes),
+    )
 
 
 def _what(report: Report, incomplete: Incomplete) -> str:

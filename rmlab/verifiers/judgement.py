@@ -26,19 +26,35 @@ class Results:
     baselines: dict[str, dict[str, Any]]
 
 
-def judge(verifier: Verifier, material: Material, training_prior: float, config: EvaluationConfig, *,
-          autocast: Autocast = nullcontext, show: bool = False) -> Results:
+def judge(
+    verifier: Verifier,
+    material: Material,
+    training_prior: float,
+    config: EvaluationConfig,
+    *,
+    autocast: Autocast = nullcontext,
+    show: bool = False,
+) -> Results:
     """Scores validation, then evaluation, once each, and reports on both.
 
     training_prior: share of resolved examples in training.
     """
+
     def scored(encoded: list[Encoded], title: str) -> Scores:
         return verifier.score(encoded, batch_tokens=config.batch_tokens, autocast=autocast, show=show, title=title)
 
     validation = scored(material.validation, "scoring validation") if material.validation else None
     evaluation = scored(material.evaluation, "scoring evaluation")
     found = report(evaluation, replicates=config.replicates, validation=validation, training_prior=training_prior)
-    found["fit_rate"] = sum(e.n_tokens < verifier.prompt.max_tokens for e in material.evaluation) / len(material.evaluation)
+    found["fit_rate"] = sum(e.n_tokens < verifier.prompt.max_tokens for e in material.evaluation) / len(
+        material.evaluation
+    )
     found |= cut_counts(material.evaluation)
     baselines = baseline_report(material.judged, material.fitted, replicates=config.replicates)
-    return Results(evaluation, found, validation, report(validation, replicates=config.replicates) if validation else None, baselines)
+    return Results(
+        evaluation,
+        found,
+        validation,
+        report(validation, replicates=config.replicates) if validation else None,
+        baselines,
+    )

@@ -29,11 +29,15 @@ def check_leaks(trajectories: Iterable[Trajectory]) -> int:
         read += 1
         if found := next(leaks(trajectory, said), None):
             leaking += 1
-            first = first or f"{trajectory.trajectory_id} ({trajectory.extra.get('place') or trajectory.source}): {found}"
+            first = (
+                first or f"{trajectory.trajectory_id} ({trajectory.extra.get('place') or trajectory.source}): {found}"
+            )
     if leaking:
-        raise DataError(f"{leaking} of {read} prompts hold the outcome that they ask for, first {first}. "
-                        "Remove such messages when the trajectories are read, before any verifier is trained (`rmlab import --leaks drop` "
-                        "leaves such attempts out).")
+        raise DataError(
+            f"{leaking} of {read} prompts hold the outcome that they ask for, first {first}. "
+            "Remove such messages when the trajectories are read, before any verifier is trained (`rmlab import --leaks drop` "
+            "leaves such attempts out)."
+        )
     return read
 
 

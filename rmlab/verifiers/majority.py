@@ -13,7 +13,7 @@ SUBSETS = 1000
 
 
 def majority_at_k(
-    groups: Sequence[tuple[str, str]], patches: Sequence[str], labels: Sequence[bool], ks: Sequence[int], seed: int = 0,
+    groups: Sequence[tuple[str, str]], patches: Sequence[str], labels: Sequence[bool], ks: Sequence[int], seed: int = 0
 ) -> tuple[dict[str, float], dict[str, float]]:
     """({"k": expected label of the pick}, {"k": standard error of the sampling, 0 where exact}), means over policies.
 

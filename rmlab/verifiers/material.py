@@ -52,8 +52,9 @@ class Material:
         return TrajectorySet(tuple(visible(t, environment) for t in trajectories), self.pool.metadata)
 
 
-def read_material(path: Path, model: ModelConfig, prompt: PromptConfig, evaluation: EvaluationConfig, cache: Path,
-                  show: bool = False) -> Material:
+def read_material(
+    path: Path, model: ModelConfig, prompt: PromptConfig, evaluation: EvaluationConfig, cache: Path, show: bool = False
+) -> Material:
     """Reads the pool, proves that parts do not mix and prompts do not leak, and tokenises what is trained on and scored.
 
     cache: folder of tokenizers and token ids that all cells share. show: progress. Raises DataError.
@@ -61,8 +62,10 @@ def read_material(path: Path, model: ModelConfig, prompt: PromptConfig, evaluati
     pool = proven_pool(path)
     read = TrajectorySet(tuple(t for t in pool.trajectories if t.split in READ), pool.metadata)
     if not read.trajectories:
-        raise DataError(f"none of the {len(pool)} trajectories of {path} has a part (verifier, validation, evaluation): "
-                        f"`rmlab trajectories split {path} -o SPLIT.parquet` gives them one.")
+        raise DataError(
+            f"none of the {len(pool)} trajectories of {path} has a part (verifier, validation, evaluation): "
+            f"`rmlab trajectories split {path} -o SPLIT.parquet` gives them one."
+        )
     pretraining = check_pretraining(Path(model.pretrained) if model.pretrained else None, pool.metadata)
     if model.pretrained:
         tokenizer = load_tokenizer(Path(model.pretrained))
@@ -72,13 +75,23 @@ def read_material(path: Path, model: ModelConfig, prompt: PromptConfig, evaluati
     judged = evaluated(read.part("evaluation").trajectories, evaluation, evaluation.tasks)
     watched = evaluated(read.part("validation").trajectories, evaluation, evaluation.validation_tasks)
     if not judged:
-        raise DataError(f"{path} has no evaluation attempts of {' or '.join(evaluation.policies) or 'any policy'}: nothing can be "
-                        "judged on it. Collect some, or change evaluation.policies.")
+        raise DataError(
+            f"{path} has no evaluation attempts of {' or '.join(evaluation.policies) or 'any policy'}: nothing can be "
+            "judged on it. Collect some, or change evaluation.policies."
+        )
 
     def encoded(trajectories: Sequence[Trajectory]) -> list[Encoded]:
         return encode(trajectories, tokenizer, prompt, cache / "token_ids", show=show)
 
-    return Material(pool, tokenizer, encoded(read.part("verifier").trajectories), encoded(watched), encoded(judged), prompt, pretraining)
+    return Material(
+        pool,
+        tokenizer,
+        encoded(read.part("verifier").trajectories),
+        encoded(watched),
+        encoded(judged),
+        prompt,
+        pretraining,
+    )
 
 
 def weakly_labelled(ready: Material, data: DataConfig, cache: Path, show: bool = False) -> Material:
@@ -86,8 +99,17 @@ def weakly_labelled(ready: Material, data: DataConfig, cache: Path, show: bool =
     if data.hidden_tests is None:
         return ready
     weak = weak_labels(ready.pool.part("verifier"), Path(data.tasks), data.hidden_tests, cache, show)
-    relabelled = [replace(e, trajectory=replace(e.trajectory, resolved=weak.resolved.get(e.trajectory.trajectory_id),
-                                                label_source=f"{weak.tests} hidden tests")) for e in ready.verifier]
+    relabelled = [
+        replace(
+            e,
+            trajectory=replace(
+                e.trajectory,
+                resolved=weak.resolved.get(e.trajectory.trajectory_id),
+                label_source=f"{weak.tests} hidden tests",
+            ),
+        )
+        for e in ready.verifier
+    ]
     return replace(ready, verifier=relabelled, weak=weak)
 
 
@@ -104,14 +126,18 @@ def check_pretraining(folder: Path | None, metadata: Mapping[str, str]) -> str:
     if tasks is None:
         return f"unknown: kept clear of the tasks {kept_clear}, the pool does not name its own"
     if kept_clear != tasks:
-        raise DataError(f"{folder} was kept clear of the tasks {kept_clear}, the pool was collected at the tasks {tasks}: it may have read "
-                        "what it will be judged on. Take the base and the pool that belong together, or pretrain again.")
+        raise DataError(
+            f"{folder} was kept clear of the tasks {kept_clear}, the pool was collected at the tasks {tasks}: it may have read "
+            "what it will be judged on. Take the base and the pool that belong together, or pretrain again."
+        )
     return f"kept clear of the pool's tasks ({tasks})"
 
 
 def evaluated(trajectories: Sequence[Trajectory], config: EvaluationConfig, number: int | None) -> list[Trajectory]:
     """The attempts that are scored: so many tasks (None = all) in the order of SHA-256 of their ids, so many attempts of each policy."""
-    taken = [t for t in trajectories if t.attempt < config.attempts and (not config.policies or t.policy in config.policies)]
+    taken = [
+        t for t in trajectories if t.attempt < config.attempts and (not config.policies or t.policy in config.policies)
+    ]
     tasks = sorted({t.task_id for t in taken}, key=lambda name: hashlib.sha256(name.encode()).digest())
     kept = set(tasks[:number])
     return [t for t in taken if t.task_id in kept]

@@ -85,15 +85,23 @@ class Lesson:
     record: dict[str, Any]
 
 
-def lesson(chosen: Sequence[Trajectory], ids: Mapping[str, Ids], part: Iterable[Trajectory], config: ObjectiveConfig,
-           training: TrainingConfig, answer: AnswerTokens) -> Lesson:
+def lesson(
+    chosen: Sequence[Trajectory],
+    ids: Mapping[str, Ids],
+    part: Iterable[Trajectory],
+    config: ObjectiveConfig,
+    training: TrainingConfig,
+    answer: AnswerTokens,
+) -> Lesson:
     """The chosen attempts as an objective reads them.
 
     ids: of each chosen attempt's prompt, by trajectory_id. part: the verifier part, for difficulty. Pairs count as two examples,
     so a step holds half as many. Raises UsageError for a setting out of range, DataError where no task has both labels.
     """
     if not 0 <= config.smoothing < 0.5:
-        raise UsageError(f"objective.smoothing={config.smoothing}: it is the wrong answer's share, at least 0 and below 0.5")
+        raise UsageError(
+            f"objective.smoothing={config.smoothing}: it is the wrong answer's share, at least 0 and below 0.5"
+        )
     record: dict[str, Any] = {"kind": config.kind.value, "examples": len(chosen)}
     if config.kind is Objective.answer and not config.smoothing and not config.difficulty:
         examples = [Example(ids[t.trajectory_id], answer.target(bool(t.resolved))) for t in chosen]
@@ -102,15 +110,27 @@ def lesson(chosen: Sequence[Trajectory], ids: Mapping[str, Ids], part: Iterable[
     if config.kind is Objective.pairs:
         pairs, alone = paired(chosen, ids, weights)
         if not pairs:
-            raise DataError(f"objective.kind=pairs: none of the {len(chosen)} chosen attempts has a partner of the other label at its "
-                            "task. Raise data.scale, or take another objective.")
-        halved = replace(training, batch_size=max(training.batch_size // 2, 1), micro_batch_size=max(training.micro_batch_size // 2, 1),
-                         reference_scale=training.reference_scale // 2)
+            raise DataError(
+                f"objective.kind=pairs: none of the {len(chosen)} chosen attempts has a partner of the other label at its "
+                "task. Raise data.scale, or take another objective."
+            )
+        halved = replace(
+            training,
+            batch_size=max(training.batch_size // 2, 1),
+            micro_batch_size=max(training.micro_batch_size // 2, 1),
+            reference_scale=training.reference_scale // 2,
+        )
         record |= {"pairs": len(pairs), "without_partner": alone}
         return Lesson(pairs, _pair_loss(config.smoothing), halved, True, record)
     weighed = [Weighed(ids[t.trajectory_id], bool(t.resolved), weights[t.task_id]) for t in chosen]
     scalar = config.kind is Objective.scalar
-    return Lesson(weighed, _binary_loss(config.smoothing) if scalar else _answer_loss(config.smoothing, answer), training, scalar, record)
+    return Lesson(
+        weighed,
+        _binary_loss(config.smoothing) if scalar else _answer_loss(config.smoothing, answer),
+        training,
+        scalar,
+        record,
+    )
 
 
 def task_weights(chosen: Sequence[Trajectory], part: Iterable[Trajectory], difficulty: float) -> dict[str, float]:
@@ -124,7 +144,9 @@ def task_weights(chosen: Sequence[Trajectory], part: Iterable[Trajectory], diffi
     return {task: weight / mean for task, weight in raw.items()}
 
 
-def paired(chosen: Sequence[Trajectory], ids: Mapping[str, Ids], weights: Mapping[str, float]) -> tuple[list[Pair], int]:
+def paired(
+    chosen: Sequence[Trajectory], ids: Mapping[str, Ids], weights: Mapping[str, float]
+) -> tuple[list[Pair], int]:
     """(pairs of one task, attempts without a partner). Every attempt with a partner is in a pair; the rarer label's take turns."""
     by_task: dict[str, tuple[list[Trajectory], list[Trajectory]]] = defaultdict(lambda: ([], []))
     for trajectory in chosen:
@@ -163,7 +185,9 @@ def _binary_loss(smoothing: float) -> Loss:
 
 def _pair_loss(smoothing: float) -> Loss:
     def loss(model: Any, part: Sequence[Pair], pad_id: int, device: Any, routing: Routing | None) -> torch.Tensor:
-        scalar_2B = read(last_scalar, model, [p.better for p in part] + [p.worse for p in part], pad_id, device, routing)
+        scalar_2B = read(
+            last_scalar, model, [p.better for p in part] + [p.worse for p in part], pad_id, device, routing
+        )
         better_B, worse_B = scalar_2B.chunk(2)
         weight_B = torch.tensor([p.weight for p in part], device=scalar_2B.device)
         return (weight_B * _two_way(better_B - worse_B, smoothing)).sum()
@@ -177,4 +201,6 @@ def _two_way(margin_B: torch.Tensor, smoothing: float) -> torch.Tensor:
 
 
 def _of(part: Sequence[Weighed], device: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.tensor([e.resolved for e in part], device=device), torch.tensor([e.weight for e in part], device=device)
+    return torch.tensor([e.resolved for e in part], device=device), torch.tensor(
+        [e.weight for e in part], device=device
+    )

@@ -28,8 +28,14 @@ from rmlab.verifiers.proven import READ
 from rmlab.verifiers.tokens import verifier_tokenizer
 
 
-def fold_material(fold: Fold, metadata: Mapping[str, str], model: ModelConfig, prompt: PromptConfig, evaluation: EvaluationConfig,
-                  cache: Path) -> Material:
+def fold_material(
+    fold: Fold,
+    metadata: Mapping[str, str],
+    model: ModelConfig,
+    prompt: PromptConfig,
+    evaluation: EvaluationConfig,
+    cache: Path,
+) -> Material:
     """What the verifier of a fold is made from: parts proven apart, prompts proven free of outcomes, all of it as token ids.
 
     A tokenizer of our own is trained on what the fold learns from, by all policies whatever the level, and never on a label.
@@ -41,12 +47,17 @@ def fold_material(fold: Fold, metadata: Mapping[str, str], model: ModelConfig, p
     check_leaks(read.trajectories)
     pretraining = check_pretraining(Path(model.pretrained) if model.pretrained else None, metadata)
     lessons = read.part("verifier").trajectories
-    tokenizer = (load_tokenizer(Path(model.pretrained)) if model.pretrained
-                 else verifier_tokenizer(lessons, model.tokenizer, cache / "tokenizers"))
+    tokenizer = (
+        load_tokenizer(Path(model.pretrained))
+        if model.pretrained
+        else verifier_tokenizer(lessons, model.tokenizer, cache / "tokenizers")
+    )
     judged = evaluated(read.part("evaluation").trajectories, evaluation, evaluation.tasks)
     watched = evaluated(read.part("validation").trajectories, evaluation, evaluation.validation_tasks)
     if not judged or not watched:
-        raise DataError(f"fold {fold.number} has nothing to {'judge' if not judged else 'validate on'}: see evaluation and folds")
+        raise DataError(
+            f"fold {fold.number} has nothing to {'judge' if not judged else 'validate on'}: see evaluation and folds"
+        )
 
     def encoded(trajectories: Sequence[Trajectory]) -> list[Encoded]:
         return encode(trajectories, tokenizer, prompt, cache / "token_ids")
@@ -56,7 +67,9 @@ def fold_material(fold: Fold, metadata: Mapping[str, str], model: ModelConfig, p
 
 def pooled(tables: Sequence[Scores]) -> Scores:
     """One table of the rows of several, in their order. Raises DataError where an attempt was scored in two folds."""
-    return Scores(**{name: np.concatenate([getattr(table, name) for table in tables]) for name in Scores.__dataclass_fields__})
+    return Scores(
+        **{name: np.concatenate([getattr(table, name) for table in tables]) for name in Scores.__dataclass_fields__}
+    )
 
 
 def of_policies(scores: Scores, policies: Sequence[str]) -> Scores:
@@ -71,8 +84,12 @@ def fold_baselines(materials: Sequence[Material], unseen: Sequence[str]) -> dict
     """
     by_fold: list[dict[str, Scores | Reason]] = []
     for ready in materials:
-        known = TrajectorySet(tuple(t for t in ready.pool.trajectories if t.split in ("verifier", "validation")), ready.pool.metadata)
-        judged = TrajectorySet(tuple(t for t in ready.judged.trajectories if t.policy not in unseen), ready.pool.metadata)
+        known = TrajectorySet(
+            tuple(t for t in ready.pool.trajectories if t.split in ("verifier", "validation")), ready.pool.metadata
+        )
+        judged = TrajectorySet(
+            tuple(t for t in ready.judged.trajectories if t.policy not in unseen), ready.pool.metadata
+        )
         by_fold.append(score_baselines(judged, known))
     found: dict[str, Scores | Reason] = {}
     for name in by_fold[0]:
@@ -84,4 +101,7 @@ def fold_baselines(materials: Sequence[Material], unseen: Sequence[str]) -> dict
 
 def baseline_reports(baselines: Mapping[str, Scores | Reason], replicates: int) -> dict[str, dict[str, Any]]:
     """name -> all metrics, or {"reason": ...}."""
-    return {name: report(found, replicates=replicates) if isinstance(found, Scores) else dict(found) for name, found in baselines.items()}
+    return {
+        name: report(found, replicates=replicates) if isinstance(found, Scores) else dict(found)
+        for name, found in baselines.items()
+    }

@@ -31,15 +31,20 @@ def prefixes(trajectory: Trajectory) -> list[tuple[int, Trajectory]]:
     roles = [message.role for message in trajectory.messages]
     first = roles.index("assistant") if "assistant" in roles else len(roles)
     ends = [end for end in range(first + 1, len(roles)) if roles[end] == "assistant"]
-    return [*((end, replace(trajectory, messages=trajectory.messages[:end], patch=None)) for end in ends), (len(roles), trajectory)]
+    return [
+        *((end, replace(trajectory, messages=trajectory.messages[:end], patch=None)) for end in ends),
+        (len(roles), trajectory),
+    ]
 
 
-def score_turns(verifier: "Verifier", trajectories: Sequence[Trajectory], *, batch_tokens: int = 16384, show: bool = False) -> TurnScores:
+def score_turns(
+    verifier: "Verifier", trajectories: Sequence[Trajectory], *, batch_tokens: int = 16384, show: bool = False
+) -> TurnScores:
     """The scores of all prefixes of all attempts."""
     found: dict[str, list[tuple[int, float | None]]] = {}
     with progress("score after every turn", len(trajectories), "attempts", show=show) as advance:
         for start in range(0, len(trajectories), AT_ONCE):
-            chunk = trajectories[start:start + AT_ONCE]
+            chunk = trajectories[start : start + AT_ONCE]
             cut = [(t, end, prefix) for t in chunk for end, prefix in prefixes(t)]
             encoded = [e for t in chunk for e in verifier.encode_prefixes(t, [prefix for _, prefix in prefixes(t)])]
             table = verifier.score(encoded, batch_tokens=batch_tokens)
@@ -63,8 +68,11 @@ def write_turn_scores(path: Path, scores: TurnScores) -> None:
     import pyarrow.parquet as pq
 
     rows = [(name, end, score) for name, turns in scores.items() for end, score in turns]
-    columns = {"trajectory_id": pa.array([r[0] for r in rows], pa.string()), "messages": pa.array([r[1] for r in rows], pa.int32()),
-               "score": pa.array([r[2] for r in rows], pa.float64())}
+    columns = {
+        "trajectory_id": pa.array([r[0] for r in rows], pa.string()),
+        "messages": pa.array([r[1] for r in rows], pa.int32()),
+        "score": pa.array([r[2] for r in rows], pa.float64()),
+    }
     with atomic_path(path) as temporary:
         pq.write_table(pa.table(columns), temporary, compression="zstd")
 
@@ -77,11 +85,17 @@ def read_turn_scores(path: Path) -> TurnScores:
     try:
         table = pq.read_table(path, columns=["trajectory_id", "messages", "score"])
     except (pa.ArrowException, OSError, KeyError) as error:
-        raise DataError(f"{path} holds no scores after every turn ({(str(error).splitlines() or ['damaged'])[0]}). "
-                        "`rmlab score --per-turn` writes it.") from error
+        raise DataError(
+            f"{path} holds no scores after every turn ({(str(error).splitlines() or ['damaged'])[0]}). "
+            "`rmlab score --per-turn` writes it."
+        ) from error
     found: dict[str, list[tuple[int, float | None]]] = {}
     for name, end, score in zip(*(table[column].to_pylist() for column in table.column_names), strict=True):
-        if not isinstance(name, str) or not isinstance(end, int) or not (score is None or (isinstance(score, float) and 0 <= score <= 1)):
+        if (
+            not isinstance(name, str)
+            or not isinstance(end, int)
+            or not (score is None or (isinstance(score, float) and 0 <= score <= 1))
+        ):
             raise DataError(f"{path}: {name}, {end} messages: score {score} is no score after a turn")
         found.setdefault(name, []).append((end, score))
     return found

@@ -42,8 +42,10 @@ def render_shown(shown: Trajectory, reserved: Sequence[str] = RESERVED, with_las
     turns = []
     for message in shown.messages:
         if message.role not in get_args(Role):
-            raise DataError(f"trajectory {shown.trajectory_id} has the role {message.role!r}: "
-                            f"it must be one of {', '.join(get_args(Role))}")
+            raise DataError(
+                f"trajectory {shown.trajectory_id} has the role {message.role!r}: "
+                f"it must be one of {', '.join(get_args(Role))}"
+            )
         turns.append(_turn(message.role, escape(message.content, reserved)))
     return "".join([*turns, render_question(shown, reserved, with_last)])
 
@@ -67,9 +69,11 @@ def _question(trajectory: Trajectory, with_last: bool) -> str:
     issue = next((m.content for m in trajectory.messages if m.role == "user"), "")
     seen = next((m.content for m in reversed(trajectory.messages) if m.role in ("user", "tool")), "")
     last = f"Last: {_line(seen.strip().split(chr(10))[-1])}\n" if with_last else ""
-    return (f"Asked: {_line(issue.strip().split(chr(10))[0])}\n{last}"
-            f"Patch:\n{(trajectory.patch or 'none').strip()}\n"
-            f"Is the issue solved? Answer {YES} or {NO}.")
+    return (
+        f"Asked: {_line(issue.strip().split(chr(10))[0])}\n{last}"
+        f"Patch:\n{(trajectory.patch or 'none').strip()}\n"
+        f"Is the issue solved? Answer {YES} or {NO}."
+    )
 
 
 def _line(text: str) -> str:

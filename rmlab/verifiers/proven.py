@@ -22,7 +22,9 @@ READ: tuple[Part, ...] = ("supervised", "verifier", "validation", "evaluation")
 def proven_pool(path: Path) -> TrajectorySet:
     """The whole pool of a file, with its parts apart and its prompts free of outcomes. Raises DataError."""
     if not path.is_file():
-        raise DataError(f"{path}: there is no such file. `rmlab collect` or `rmlab trajectories split` writes one; data.path names it.")
+        raise DataError(
+            f"{path}: there is no such file. `rmlab collect` or `rmlab trajectories split` writes one; data.path names it."
+        )
     return _proven(path.resolve(), file_fingerprint(path))
 
 

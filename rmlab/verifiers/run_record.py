@@ -16,7 +16,9 @@ from rmlab.verifiers.score_table import write_score_table
 from rmlab.verifiers.verifier import Verifier, save_verifier
 
 
-def log_inputs(logger: RunLogger, ready: Material, chosen: Sequence[Trajectory], selection: Mapping[str, Any], path: Path) -> None:
+def log_inputs(
+    logger: RunLogger, ready: Material, chosen: Sequence[Trajectory], selection: Mapping[str, Any], path: Path
+) -> None:
     """What the run reads: the table of the choice (`selection.json`), data sets, and what its model has read before.
 
     chosen: the training set. selection: plain values of the choice. path: of the pool. What is not read of the training set is a
@@ -24,24 +26,49 @@ def log_inputs(logger: RunLogger, ready: Material, chosen: Sequence[Trajectory],
     """
     drawn = {t.trajectory_id for t in chosen}
     cut = cut_counts([e for e in ready.verifier if e.trajectory.trajectory_id in drawn])
-    logger.json("selection.json", {**selection, "training_unfit": unfit_counts(ready.verifier), "training_cut": cut,
-                                   "evaluation_unfit": unfit_counts(ready.evaluation), "evaluation_cut": cut_counts(ready.evaluation)})
+    logger.json(
+        "selection.json",
+        {
+            **selection,
+            "training_unfit": unfit_counts(ready.verifier),
+            "training_cut": cut,
+            "evaluation_unfit": unfit_counts(ready.evaluation),
+            "evaluation_cut": cut_counts(ready.evaluation),
+        },
+    )
     logger.metrics({f"train/{name}": value for name, value in cut.items()})
-    logger.tags({"dataset": ready.pool.fingerprint, "tokenizer": ready.tokenizer.fingerprint, "pretraining": ready.pretraining,
-                 "over_length": ready.prompt.over_length.value})
+    logger.tags(
+        {
+            "dataset": ready.pool.fingerprint,
+            "tokenizer": ready.tokenizer.fingerprint,
+            "pretraining": ready.pretraining,
+            "over_length": ready.prompt.over_length.value,
+        }
+    )
     source = {"path": path.name, "pool": ready.pool.fingerprint, **ready.pool.metadata}
-    parts = {"training": chosen, "validation": [e.trajectory for e in ready.validation],
-             "evaluation": [e.trajectory for e in ready.evaluation]}
+    parts = {
+        "training": chosen,
+        "validation": [e.trajectory for e in ready.validation],
+        "evaluation": [e.trajectory for e in ready.evaluation],
+    }
     for context, trajectories in parts.items():
         part = TrajectorySet(tuple(trajectories), {})
-        logger.dataset(path.stem, part.fingerprint, context, source,
-                       {"trajectories": len(part), "resolved": sum(t.resolved is True for t in part.trajectories)})
+        logger.dataset(
+            path.stem,
+            part.fingerprint,
+            context,
+            source,
+            {"trajectories": len(part), "resolved": sum(t.resolved is True for t in part.trajectories)},
+        )
 
 
 def model_parameters(model: Any) -> dict[str, int]:
     """The size of the model that is trained, as it is and not as it was asked for."""
-    shape = {"model_parameters": sum(p.numel() for p in model.parameters()), "hidden_size": int(model.config.hidden_size),
-             "layers": int(model.config.num_hidden_layers)}
+    shape = {
+        "model_parameters": sum(p.numel() for p in model.parameters()),
+        "hidden_size": int(model.config.hidden_size),
+        "layers": int(model.config.num_hidden_layers),
+    }
     experts = int(getattr(model.config, "num_experts", 0) or 0)
     if not experts:
         return shape | {"active_parameters": shape["model_parameters"]}
@@ -91,20 +118,36 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
     speed = took.tokens_here / max(took.seconds, 1e-9)
     resumed = f", {took.tokens_here:,} of them since it went on at step {took.resumed_at}," if took.resumed_at else ""
     cut = cut_words(report)
-    return "\n".join([
-        f"{name}: {took.steps} steps, {took.tokens:,} tokens{resumed} in {took.seconds:.1f} s ({speed:,.0f} tokens/s)",
-        f"  judged on {report['trajectories']:,} attempts at {report['tasks']:,} tasks in {report['clusters']:,} clusters",
-        f"  AUC within task {_with_ends(report, 'auc_within_task')}, pooled {_with_ends(report, 'auc_pooled')}, "
-        f"ECE {_with_ends(report, 'ece_width_10')}",
-        *(["  no task that is judged has a resolved and an unresolved attempt with a score: AUC within task is not defined"]
-          if report["auc_within_task"] is None else []),
-        f"  pass@1 {_number(report['pass_at_k']['1'])}" + ("" if most == "1" else (
-            f", RM@{most} {_number(report['rm_at_k'][most])}, pass@{most} {_number(report['pass_at_k'][most])}")),
-        *(f"  {baseline}: AUC within task {_number(found.get('auc_within_task'))}, RM@{most} {_number(found['rm_at_k'].get(most))}"
-          for baseline, found in baselines.items() if found.get("rm_at_k")),
-        *([f"  of the attempts judged, {cut}"] if cut else []),
-        f"  MLflow run {run_id}: `rmlab runs list` and `rmlab ui` show it",
-    ])
+    return "\n".join(
+        [
+            f"{name}: {took.steps} steps, {took.tokens:,} tokens{resumed} in {took.seconds:.1f} s ({speed:,.0f} tokens/s)",
+            f"  judged on {report['trajectories']:,} attempts at {report['tasks']:,} tasks in {report['clusters']:,} clusters",
+            f"  AUC within task {_with_ends(report, 'auc_within_task')}, pooled {_with_ends(report, 'auc_pooled')}, "
+            f"ECE {_with_ends(report, 'ece_width_10')}",
+            *(
+                [
+                    "  no task that is judged has a resolved and an unresolved attempt with a score: AUC within task is not defined"
+                ]
+                if report["auc_within_task"] is None
+                else []
+            ),
+            f"  pass@1 {_number(report['pass_at_k']['1'])}"
+            + (
+                ""
+                if most == "1"
+                else (
+                    f", RM@{most} {_number(report['rm_at_k'][most])}, pass@{most} {_number(report['pass_at_k'][most])}"
+                )
+            ),
+            *(
+                f"  {baseline}: AUC within task {_number(found.get('auc_within_task'))}, RM@{most} {_number(found['rm_at_k'].get(most))}"
+                for baseline, found in baselines.items()
+                if found.get("rm_at_k")
+            ),
+            *([f"  of the attempts judged, {cut}"] if cut else []),
+            f"  MLflow run {run_id}: `rmlab runs list` and `rmlab ui` show it",
+        ]
+    )
 
 
 def _with_ends(report: Mapping[str, Any], name: str) -> str:

@@ -56,6 +56,7 @@ def read_table(path: Path | str, names: ColumnNames | None = None) -> ScoreTable
     wanted = names.wanted()
     reader, columns = Reader(names), _Columns(path)
     for place, cells in rows_of(path, wanted):
+
         def fail(reason: str, place: str = place) -> NoReturn:
             raise DataError(f"{path}, {place}: {reason}")
 
@@ -98,25 +99,48 @@ class _Columns:
             raise DataError(f"{self.path}, {place}: {reason}")
 
         task = _text(cells, "task_id", fail) or fail("task_id is empty: every attempt belongs to a task")
-        trajectory, policy, source, cluster = (_text(cells, name, fail) for name in ("trajectory_id", "policy", "source", "cluster"))
+        trajectory, policy, source, cluster = (
+            _text(cells, name, fail) for name in ("trajectory_id", "policy", "source", "cluster")
+        )
         if trajectory and self.place_of.setdefault(trajectory, place) != place:
-            fail(f"trajectory_id {trajectory} stands on {self.place_of[trajectory]} already: every attempt must be scored once")
+            fail(
+                f"trajectory_id {trajectory} stands on {self.place_of[trajectory]} already: every attempt must be scored once"
+            )
         known, where = self.cluster_of.setdefault(task, (cluster or task, place))
         if known != (cluster or task):
-            fail(f"task {task} lies in cluster {cluster or task}, but in cluster {known} on {where}: "
-                 "all attempts at a task belong to one cluster")
-        self.rows.append((task, trajectory, policy, source, cluster or task, _score(cells["score"], fail), _label(cells["resolved"], fail),
-                          _tokens(cells.get("n_tokens"), fail)))
+            fail(
+                f"task {task} lies in cluster {cluster or task}, but in cluster {known} on {where}: "
+                "all attempts at a task belong to one cluster"
+            )
+        self.rows.append(
+            (
+                task,
+                trajectory,
+                policy,
+                source,
+                cluster or task,
+                _score(cells["score"], fail),
+                _label(cells["resolved"], fail),
+                _tokens(cells.get("n_tokens"), fail),
+            )
+        )
         for role, values in self.tests.items():
-            values.append(_number(cells.get(role), role, "an attempt without test results has an empty cell (CSV) or null", fail))
+            values.append(
+                _number(cells.get(role), role, "an attempt without test results has an empty cell (CSV) or null", fail)
+            )
 
     def scores(self) -> Scores:
         if not self.rows:
             raise DataError(f"{self.path} has no rows: there is nothing to evaluate")
         task, trajectory, policy, source, cluster, score, resolved, tokens = zip(*self.rows, strict=True)
         return Scores(
-            task_id=np.array(task), score=np.array(score, dtype=float), resolved=np.array(resolved, dtype=float),
-            trajectory_id=np.array(trajectory), policy=np.array(policy), source=np.array(source), cluster=np.array(cluster),
+            task_id=np.array(task),
+            score=np.array(score, dtype=float),
+            resolved=np.array(resolved, dtype=float),
+            trajectory_id=np.array(trajectory),
+            policy=np.array(policy),
+            source=np.array(source),
+            cluster=np.array(cluster),
             n_tokens=np.array(tokens, dtype=float),
         )
 
@@ -135,14 +159,20 @@ def _text(cells: dict[str, Any], name: str, fail: Callable[[str], NoReturn]) -> 
 
 
 def _score(value: Any, fail: Callable[[str], NoReturn]) -> float:
-    number = _number(value, "score", "an attempt that was not scored has an empty cell (CSV) or null (JSONL, Parquet)", fail)
+    number = _number(
+        value, "score", "an attempt that was not scored has an empty cell (CSV) or null (JSONL, Parquet)", fail
+    )
     if number < 0 or number > 1:
-        fail(f"score {value} is outside [0, 1]. Scores are probabilities of `resolved`; map logits through a sigmoid first.")
+        fail(
+            f"score {value} is outside [0, 1]. Scores are probabilities of `resolved`; map logits through a sigmoid first."
+        )
     return number
 
 
 def _tokens(value: Any, fail: Callable[[str], NoReturn]) -> float:
-    number = _number(value, "n_tokens", "a length that is not known has an empty cell (CSV) or null (JSONL, Parquet)", fail)
+    number = _number(
+        value, "n_tokens", "a length that is not known has an empty cell (CSV) or null (JSONL, Parquet)", fail
+    )
     if number < 0 or number % 1 > 0:
         fail(f"n_tokens {value} is not a number of tokens")
     return number
@@ -167,8 +197,10 @@ def _number(value: Any, name: str, absent: str, fail: Callable[[str], NoReturn])
 def _label(value: Any, fail: Callable[[str], NoReturn]) -> float:
     text = "" if value is None else str(value).strip().lower()
     if text not in LABELS:
-        fail(f"resolved {str(value)[:80]!r} must be true, false, 1, 0, or nothing for an attempt without a label; "
-             "--columns resolved=NAME==VALUE makes labels of other values")
+        fail(
+            f"resolved {str(value)[:80]!r} must be true, false, 1, 0, or nothing for an attempt without a label; "
+            "--columns resolved=NAME==VALUE makes labels of other values"
+        )
     return LABELS[text]
 
 
@@ -179,9 +211,13 @@ def _plain_rows(scores: Scores) -> Iterator[dict[str, Any]]:
     for i in range(len(scores)):
         score, resolved, tokens = scores.score[i], scores.resolved[i], scores.n_tokens[i]
         yield {
-            "task_id": str(scores.task_id[i]), "trajectory_id": absent(str(scores.trajectory_id[i])),
-            "policy": absent(str(scores.policy[i])), "source": absent(str(scores.source[i])), "cluster": str(scores.cluster[i]),
-            "score": None if np.isnan(score) else float(score), "resolved": None if np.isnan(resolved) else bool(resolved),
+            "task_id": str(scores.task_id[i]),
+            "trajectory_id": absent(str(scores.trajectory_id[i])),
+            "policy": absent(str(scores.policy[i])),
+            "source": absent(str(scores.source[i])),
+            "cluster": str(scores.cluster[i]),
+            "score": None if np.isnan(score) else float(score),
+            "resolved": None if np.isnan(resolved) else bool(resolved),
             "n_tokens": None if np.isnan(tokens) else int(tokens),
         }
 
@@ -214,4 +250,8 @@ def _write_parquet(path: Path, scores: Scores) -> None:
 
 
 WRITERS: dict[str, Callable[[Path, Scores], None]] = {
-    ".csv": _write_csv, ".jsonl": _write_jsonl, ".ndjson": _write_jsonl, ".parquet": _write_parquet}
+    ".csv": _write_csv,
+    ".jsonl": _write_jsonl,
+    ".ndjson": _write_jsonl,
+    ".parquet": _write_parquet,
+}

@@ -51,7 +51,9 @@ class ColumnNames:
         roles = [role for role in REQUIRED if not (role == "score" and self.made_from)]
         required = dict.fromkeys([*(self.column(role) for role in roles), *self.named.values()])
         instead = () if "task_id" in self.named else TASKS
-        read = dict.fromkeys([*(self.column(role) for role in COLUMNS), *self.named.values(), *PUBLISHED_TESTS.values(), KEY, *instead])
+        read = dict.fromkeys(
+            [*(self.column(role) for role in COLUMNS), *self.named.values(), *PUBLISHED_TESTS.values(), KEY, *instead]
+        )
         return Wanted(list(required), self.column("task_id"), list(read), HINT, instead=instead)
 
 
@@ -99,8 +101,11 @@ class Reader:
 
     def attempts(self, place: str, cells: Mapping[str, Any], fail: Fail) -> Iterator[tuple[str, dict[str, Any]]]:
         """The attempts of one row with their places: one, or as many as its lists hold."""
-        found = {role: cells[column] for role in ROLES if (column := self.names.column(role)) in cells
-                 and (role in COLUMNS or role in self.names.named)}
+        found = {
+            role: cells[column]
+            for role in ROLES
+            if (column := self.names.column(role)) in cells and (role in COLUMNS or role in self.names.named)
+        }
         if not self.names.named.keys() & set(TESTS) and all(column in cells for column in PUBLISHED_TESTS.values()):
             found |= {role: cells[column] for role, column in PUBLISHED_TESTS.items()}
             self.published_tests = True
@@ -118,7 +123,10 @@ class Reader:
         self.exploded += 1
         self.without_attempts += count == 0
         for i in range(count):
-            yield f"{place}, item {i + 1}", self._made(found | {role: values[i] for role, values in lists.items()}, fail)
+            yield (
+                f"{place}, item {i + 1}",
+                self._made(found | {role: values[i] for role, values in lists.items()}, fail),
+            )
 
     def _task(self, place: str, cells: Mapping[str, Any], many: bool, fail: Fail) -> Any:
         """What stands for the task where no column of its name is there."""
@@ -170,15 +178,20 @@ class Reader:
         if self.published_tests:
             lines.append(f"results of tests: {', '.join(PUBLISHED_TESTS.values())}")
         if self.values:
-            counts = ", ".join(f"{value or '(nothing)'} {count:,}" for value, count in sorted(self.values.items(), key=lambda p: -p[1])[:8])
+            counts = ", ".join(
+                f"{value or '(nothing)'} {count:,}"
+                for value, count in sorted(self.values.items(), key=lambda p: -p[1])[:8]
+            )
             lines.append(f"resolved: {self.names.column('resolved')} is {self.names.true_value} ({counts})")
         return lines
 
     def check(self, where: str) -> None:
         """Raises UsageError where the value that means resolved never occurs."""
         if self.values and self.names.true_value not in self.values:
-            raise UsageError(f"{where}: {self.names.column('resolved')} is never {self.names.true_value!r} (it is: "
-                             f"{', '.join(map(repr, sorted(self.values)))[:200]})")
+            raise UsageError(
+                f"{where}: {self.names.column('resolved')} is never {self.names.true_value!r} (it is: "
+                f"{', '.join(map(repr, sorted(self.values)))[:200]})"
+            )
 
 
 def number(value: Any, name: str, fail: Fail) -> float | None:

@@ -45,9 +45,14 @@ class Wanted:
         missing = [name for name in self.required if name not in header]
         for name in missing if missing != [self.task] else ():
             if not (name == self.task and any(other in header for other in (KEY, *self.instead))):
-                shown = (", ".join(header) if all(column.isprintable() for column in header) else "nothing readable")[:200] or "none"
-                raise DataError(f"{path}, {place}: there is no {name!r} (there are: {shown}). {self.hint}" if place else
-                                f"{path} has no column {name!r} (it has: {shown}). {self.hint}")
+                shown = (", ".join(header) if all(column.isprintable() for column in header) else "nothing readable")[
+                    :200
+                ] or "none"
+                raise DataError(
+                    f"{path}, {place}: there is no {name!r} (there are: {shown}). {self.hint}"
+                    if place
+                    else f"{path} has no column {name!r} (it has: {shown}). {self.hint}"
+                )
         repeated = [name for name in self.read if header.count(name) > 1]
         if repeated:
             raise DataError(f"{path} has {header.count(repeated[0])} columns {repeated[0]!r}: remove all but one")
@@ -71,13 +76,17 @@ def rows_of(path: Path, wanted: Wanted) -> Iterator[Row]:
         raise DataError(f"{path} is a folder: name the score table in it")
     reader = READERS.get(path.suffix.lower())
     if reader is None:
-        raise UsageError(f"{path}: a score table ends in .csv, .jsonl, .json or .parquet, not in {path.suffix or 'nothing'}")
+        raise UsageError(
+            f"{path}: a score table ends in .csv, .jsonl, .json or .parquet, not in {path.suffix or 'nothing'}"
+        )
     if not path.is_file():
         raise DataError(f"{path}: there is no such file. `rmlab score` writes a score table.")
     try:
         yield from reader(path, wanted)
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not text in UTF-8 (byte {error.start}): is it another format than its suffix says?") from error
+        raise DataError(
+            f"{path} is not text in UTF-8 (byte {error.start}): is it another format than its suffix says?"
+        ) from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
 
@@ -94,7 +103,9 @@ def _read_csv(path: Path, wanted: Wanted) -> Iterator[Row]:
                 if not cells:
                     continue
                 if len(cells) != len(header):
-                    raise DataError(f"{path}, line {reader.line_num}: {len(cells)} cells under {len(header)} column names")
+                    raise DataError(
+                        f"{path}, line {reader.line_num}: {len(cells)} cells under {len(header)} column names"
+                    )
                 yield f"line {reader.line_num}", dict(zip(header, map(Cell, cells), strict=True))
         except csv.Error as error:
             raise DataError(f"{path}, line {reader.line_num}: not readable as CSV ({error})") from error
@@ -108,9 +119,13 @@ def _read_jsonl(path: Path, wanted: Wanted) -> Iterator[Row]:
             try:
                 cells = json.loads(line)
             except (ValueError, RecursionError) as error:
-                raise DataError(f"{path}, line {number}: not readable as JSON ({error}). JSONL has one object a line.") from error
+                raise DataError(
+                    f"{path}, line {number}: not readable as JSON ({error}). JSONL has one object a line."
+                ) from error
             if not isinstance(cells, dict):
-                raise DataError(f"{path}, line {number}: {type(cells).__name__} instead of an object. JSONL has one object a line.")
+                raise DataError(
+                    f"{path}, line {number}: {type(cells).__name__} instead of an object. JSONL has one object a line."
+                )
             wanted.check(path, list(cells), f"line {number}")
             yield f"line {number}", cells
 
@@ -120,7 +135,9 @@ def load_json(path: Path) -> Any:
     try:
         return json.loads(path.read_text(encoding="utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise DataError(f"{path} is not text in UTF-8 (byte {error.start}): is it another format than its suffix says?") from error
+        raise DataError(
+            f"{path} is not text in UTF-8 (byte {error.start}): is it another format than its suffix says?"
+        ) from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not readable as JSON ({error})") from error
 
@@ -142,12 +159,18 @@ def _records(path: Path, value: Any, wanted: Wanted) -> Iterator[Row]:
         for key, record in value.items():
             yield f"record {key[:80]!r}", {KEY: key} | record
     else:
-        lists = [name for name, records in value.items() if isinstance(records, list) and records and isinstance(records[0], dict)]
+        lists = [
+            name
+            for name, records in value.items()
+            if isinstance(records, list) and records and isinstance(records[0], dict)
+        ]
         inner = [name for name in lists if all(column in value[name][0] for column in wanted.required)] or lists
         if len(inner) != 1:
             shown = ", ".join(value)
-            raise DataError(f"{path} has {len(inner) or 'no'} lists of records (it has: "
-                            f"{shown[:200] if shown.isprintable() else 'nothing readable'}). {wanted.hint}")
+            raise DataError(
+                f"{path} has {len(inner) or 'no'} lists of records (it has: "
+                f"{shown[:200] if shown.isprintable() else 'nothing readable'}). {wanted.hint}"
+            )
         wanted.notes.append(f"records are those of {inner[0]!r}")
         yield from _listed(path, value[inner[0]], f"{inner[0]}, record")
 
@@ -194,4 +217,9 @@ def _read_parquet(path: Path, wanted: Wanted) -> Iterator[Row]:
 
 
 READERS: dict[str, Callable[[Path, Wanted], Iterator[Row]]] = {
-    ".csv": _read_csv, ".jsonl": _read_jsonl, ".ndjson": _read_jsonl, ".json": _read_json, ".parquet": _read_parquet}
+    ".csv": _read_csv,
+    ".jsonl": _read_jsonl,
+    ".ndjson": _read_jsonl,
+    ".json": _read_json,
+    ".parquet": _read_parquet,
+}

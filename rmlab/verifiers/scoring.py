@@ -26,9 +26,17 @@ from rmlab.verifiers.encoding import Encoded
 Autocast = Callable[[], AbstractContextManager[Any]]
 
 
-def score_ids(model: Any, prompts: Sequence[Sequence[int] | NDArray[np.int32]], answer: AnswerTokens, pad_id: int, *,
-              batch_tokens: int, autocast: Autocast = nullcontext, show: bool = False,
-              title: str = "score") -> NDArray[np.float64]:
+def score_ids(
+    model: Any,
+    prompts: Sequence[Sequence[int] | NDArray[np.int32]],
+    answer: AnswerTokens,
+    pad_id: int,
+    *,
+    batch_tokens: int,
+    autocast: Autocast = nullcontext,
+    show: bool = False,
+    title: str = "score",
+) -> NDArray[np.float64]:
     """score_N of N prompts (token ids, none empty), each in [0, 1].
 
     batch_tokens: padded tokens a batch may hold; a longer prompt makes a batch of its own. autocast: a context
@@ -47,7 +55,9 @@ def score_ids(model: Any, prompts: Sequence[Sequence[int] | NDArray[np.int32]], 
     return score_N
 
 
-def margins(model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor, answer: AnswerTokens, routing: Routing | None = None) -> torch.Tensor:
+def margins(
+    model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor, answer: AnswerTokens, routing: Routing | None = None
+) -> torch.Tensor:
     """margin_B in float32: the logit of YES less that of NO, or what a scalar head says; the score is its sigmoid."""
     if isinstance(model, ScalarModel):
         return last_scalar(model, ids_BT, length_B, routing)
@@ -62,8 +72,11 @@ def score_table(encoded: Sequence[Encoded], score_N: NDArray[np.float64], config
     """
     scores = iter(score_N)
     all_scores = [float("nan") if e.ids is None else float(next(scores)) for e in encoded]
-    rows = [(e, s) for e, s in zip(encoded, all_scores, strict=True)
-            if e.ids is not None or config.over_length is not OverLength.drop]
+    rows = [
+        (e, s)
+        for e, s in zip(encoded, all_scores, strict=True)
+        if e.ids is not None or config.over_length is not OverLength.drop
+    ]
     own = [e.trajectory for e, _ in rows]
     return Scores(
         task_id=np.array([t.task_id for t in own], dtype=np.str_),

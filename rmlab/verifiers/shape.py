@@ -32,7 +32,12 @@ def pattern(trajectory: Trajectory) -> str:
 def features(trajectory: Trajectory) -> dict[str, float]:
     """What the regression sees: the whole pattern, the kind at each turn, how often each kind occurs, the number of turns."""
     kinds = pattern(trajectory)
-    found = {f"pattern={kinds}": 1.0, f"turns={min(len(kinds), 50)}": 1.0, "turns": len(kinds) / 10, f"last={kinds[-1:]}": 1.0}
+    found = {
+        f"pattern={kinds}": 1.0,
+        f"turns={min(len(kinds), 50)}": 1.0,
+        "turns": len(kinds) / 10,
+        f"last={kinds[-1:]}": 1.0,
+    }
     found |= {f"turn{i}={letter}": 1.0 for i, letter in enumerate(kinds[:12])}
     found |= {f"count={letter}": n / 10 for letter, n in Counter(kinds).items()}
     return found
@@ -54,6 +59,7 @@ def fit_shape(fitted_on: Sequence[Trajectory], scored: Sequence[Trajectory]) -> 
 
 def fit_length(fitted_on: Sequence[Trajectory], scored: Sequence[Trajectory]) -> NDArray[np.float64]:
     """P(resolved) of the scored attempts by the logarithm of their length alone."""
+
     def column(trajectories: Sequence[Trajectory]) -> NDArray[np.float64]:
         return np.log1p([[length(t)] for t in trajectories])
 

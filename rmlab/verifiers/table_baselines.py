@@ -32,9 +32,16 @@ def table_baselines(scores: Scores, validation: Scores | None = None) -> dict[st
         "random": replace(scores, score=np.full(len(scores), 0.5)),
         "oracle": replace(scores, score=scores.resolved.copy()),
         "task_difficulty": replace(scores, score=mean_T),
-        "policy_identity": ({"reason": "the table has one policy"} if len(np.unique(scores.policy)) < 2
-                            else _fitted(_by_policy, scores, validation)),
-        "length": ({"reason": "the table has no n_tokens"} if np.isnan(scores.n_tokens).all() else _fitted(_by_length, scores, validation)),
+        "policy_identity": (
+            {"reason": "the table has one policy"}
+            if len(np.unique(scores.policy)) < 2
+            else _fitted(_by_policy, scores, validation)
+        ),
+        "length": (
+            {"reason": "the table has no n_tokens"}
+            if np.isnan(scores.n_tokens).all()
+            else _fitted(_by_length, scores, validation)
+        ),
         **{name: {"reason": "it reads the trajectories: name them with --trajectories"} for name in READ},
     }
     return {name: report(one, replicates=0) if isinstance(one, Scores) else dict(one) for name, one in found.items()}
@@ -79,5 +86,7 @@ def _means(wanted: Any, known: Any, label_N: Floats) -> Floats:
     """For each wanted name the mean label of the known rows of that name; NaN where none is labelled."""
     labelled = ~np.isnan(label_N)
     names, code_N = np.unique(known[labelled], return_inverse=True)
-    means = dict(zip(names.tolist(), np.bincount(code_N, label_N[labelled]) / np.maximum(np.bincount(code_N), 1), strict=True))
+    means = dict(
+        zip(names.tolist(), np.bincount(code_N, label_N[labelled]) / np.maximum(np.bincount(code_N), 1), strict=True)
+    )
     return np.array([means.get(name, np.nan) for name in wanted.tolist()])

@@ -13,7 +13,9 @@ from rmlab.trajectories.record import Part, Trajectory
 from rmlab.verifiers.prompt import NO, OPEN_ANSWER, YES, render
 
 LONG = 4_000  # characters of a prompt that is no episode of micro-SWE
-ANSWERS = 40  # how often either answer is read for every LONG characters: often enough for a place in the smallest vocabulary
+ANSWERS = (
+    40  # how often either answer is read for every LONG characters: often enough for a place in the smallest vocabulary
+)
 ENOUGH = 20_000_000  # characters: more text gives hardly other merges, and takes minutes
 
 
@@ -22,7 +24,9 @@ def lesson_part(parts: Collection[Part | None]) -> Part:
     return "supervised" if "supervised" in parts else "verifier"
 
 
-def verifier_tokenizer(supervised: Sequence[Trajectory], config: TokenizerConfig, cache: Path | None = None) -> Tokenizer:
+def verifier_tokenizer(
+    supervised: Sequence[Trajectory], config: TokenizerConfig, cache: Path | None = None
+) -> Tokenizer:
     """BPE over the rendered prompts; the same trajectories in any order give the same tokenizer.
 
     Both answers follow every opened turn, whatever the label, once or as often as a long prompt asks for, so that each becomes
@@ -31,8 +35,10 @@ def verifier_tokenizer(supervised: Sequence[Trajectory], config: TokenizerConfig
     cache: folder that remembers it. Raises DataError where the part is empty.
     """
     if not supervised:
-        raise DataError("the pool has neither a supervised nor a verifier part: a tokenizer is trained on it. Split the pool into parts "
-                        "(rmlab trajectories split), or take a pretrained model (model.pretrained=FOLDER).")
+        raise DataError(
+            "the pool has neither a supervised nor a verifier part: a tokenizer is trained on it. Split the pool into parts "
+            "(rmlab trajectories split), or take a pretrained model (model.pretrained=FOLDER)."
+        )
     texts: list[str] = []
     characters = 0
     for trajectory in sorted(supervised, key=lambda t: t.trajectory_id):

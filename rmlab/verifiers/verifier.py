@@ -63,12 +63,26 @@ class Verifier:
         """Prompts of prefixes of one trajectory, the last of them itself, as this verifier reads them."""
         return encode_prefixes(trajectory, prefixes, self.tokenizer, self.prompt)
 
-    def score(self, encoded: Sequence[Encoded], *, batch_tokens: int = 16384, autocast: scoring.Autocast | None = None,
-              show: bool = False, title: str = "score") -> Scores:
+    def score(
+        self,
+        encoded: Sequence[Encoded],
+        *,
+        batch_tokens: int = 16384,
+        autocast: scoring.Autocast | None = None,
+        show: bool = False,
+        title: str = "score",
+    ) -> Scores:
         """The score table of encoded trajectories, in their order. autocast: None = the verifier's own arithmetic."""
-        score_N = scoring.score_ids(self.model, [e.ids for e in encoded if e.ids is not None], self.answer,
-                                    self.tokenizer.pad_id, batch_tokens=batch_tokens, autocast=autocast or self.autocast,
-                                    show=show, title=title)
+        score_N = scoring.score_ids(
+            self.model,
+            [e.ids for e in encoded if e.ids is not None],
+            self.answer,
+            self.tokenizer.pad_id,
+            batch_tokens=batch_tokens,
+            autocast=autocast or self.autocast,
+            show=show,
+            title=title,
+        )
         return scoring.score_table(encoded, score_N, self.prompt)
 
 
@@ -84,8 +98,12 @@ def save_verifier(folder: Path, verifier: Verifier) -> None:
         record = {
             "format": FORMAT,
             "semantics": ASKED,
-            "prompt": {"max_tokens": verifier.prompt.max_tokens, "over_length": verifier.prompt.over_length.value,
-                       "shows": verifier.prompt.shows.value, "evidence": verifier.prompt.evidence.value},
+            "prompt": {
+                "max_tokens": verifier.prompt.max_tokens,
+                "over_length": verifier.prompt.over_length.value,
+                "shows": verifier.prompt.shows.value,
+                "evidence": verifier.prompt.evidence.value,
+            },
             "answer": asdict(verifier.answer),
             "head": "scalar" if scalar else "answer",
             "dtype": verifier.dtype.value,
@@ -100,28 +118,43 @@ def load_verifier(folder: Path) -> Verifier:
     try:
         record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
         asked = record["prompt"]
-        config = PromptConfig(int(asked["max_tokens"]), OverLength(asked["over_length"]), Shows(asked.get("shows", "whole")),
-                              Evidence(asked.get("evidence", "final")))  # a folder from before there was a choice
-        dtype, scalar = Dtype(record.get("dtype", "float32")), {"scalar": True, "answer": False}[record.get("head", "answer")]
+        config = PromptConfig(
+            int(asked["max_tokens"]),
+            OverLength(asked["over_length"]),
+            Shows(asked.get("shows", "whole")),
+            Evidence(asked.get("evidence", "final")),
+        )  # a folder from before there was a choice
+        dtype, scalar = (
+            Dtype(record.get("dtype", "float32")),
+            {"scalar": True, "answer": False}[record.get("head", "answer")],
+        )
         answer = AnswerTokens(int(record["answer"]["yes"]), int(record["answer"]["no"]))
         stated, semantics = record["tokenizer"], record["semantics"]
     except FileNotFoundError as error:
-        raise DataError(f"{folder} holds no verifier ({RECORD} is missing). Name the model folder of a verifier run.") from error
+        raise DataError(
+            f"{folder} holds no verifier ({RECORD} is missing). Name the model folder of a verifier run."
+        ) from error
     except (KeyError, TypeError, ValueError) as error:
         raise DataError(f"{folder / RECORD} is not a verifier's record ({error!r})") from error
     if record.get("format") != FORMAT or semantics not in (ASKED, *ALIKE):
-        raise DataError(f"{folder} was trained with format {record.get('format')}, semantics {semantics}; this rmlab has {FORMAT}, "
-                        f"{ASKED}: it would ask it otherwise than it was trained. Train it again, or use the commit of its run.")
+        raise DataError(
+            f"{folder} was trained with format {record.get('format')}, semantics {semantics}; this rmlab has {FORMAT}, "
+            f"{ASKED}: it would ask it otherwise than it was trained. Train it again, or use the commit of its run."
+        )
     tokenizer = load_tokenizer(folder)
     if tokenizer.fingerprint != stated:
-        raise DataError(f"{folder}: its tokenizer ({tokenizer.fingerprint}) is not the one it was trained with ({stated})")
+        raise DataError(
+            f"{folder}: its tokenizer ({tokenizer.fingerprint}) is not the one it was trained with ({stated})"
+        )
     opened = f"{IM_END}\n{prompt.OPEN_ANSWER}"
     if prove_answers(tokenizer, [opened]) != answer:
         raise DataError(f"{folder}: {prompt.YES} and {prompt.NO} have other ids than {answer}")
     model = load_model(folder)
     rows = int(model.get_input_embeddings().weight.shape[0])
     if rows < tokenizer.size or not np.all(np.array([answer.yes, answer.no]) < rows):
-        raise DataError(f"{folder}: the model knows {rows} tokens, its tokenizer {tokenizer.size}: they do not belong together")
+        raise DataError(
+            f"{folder}: the model knows {rows} tokens, its tokenizer {tokenizer.size}: they do not belong together"
+        )
     whole = load_head(model, folder) if scalar else model
     whole.eval()
     return Verifier(whole, tokenizer, config, answer, dtype)

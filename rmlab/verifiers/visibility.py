@@ -26,9 +26,15 @@ def visible(trajectory: Trajectory, config: PromptConfig) -> Trajectory:
         first = next((i for i, m in enumerate(messages) if m.role == "user"), 0)
         return replace(trajectory, messages=tuple(messages[: first + 1]))
     if expected_value(trajectory.messages) is None:
-        key = "prompt.evidence=voluntary" if config.evidence is Evidence.voluntary else f"prompt.shows={config.shows.value}"
-        raise DataError(f"{key}: trajectory {trajectory.trajectory_id} ({trajectory.source}) is no micro-SWE episode, so which of its "
-                        "turns show a value is not known. Take prompt.shows=whole or patch_only, prompt.evidence=final.")
+        key = (
+            "prompt.evidence=voluntary"
+            if config.evidence is Evidence.voluntary
+            else f"prompt.shows={config.shows.value}"
+        )
+        raise DataError(
+            f"{key}: trajectory {trajectory.trajectory_id} ({trajectory.source}) is no micro-SWE episode, so which of its "
+            "turns show a value is not known. Take prompt.shows=whole or patch_only, prompt.evidence=final."
+        )
     if config.evidence is Evidence.voluntary and messages[-1].content.startswith(FINAL):
         messages.pop()
     if config.shows is Shows.without_runs:

@@ -31,19 +31,31 @@ def hashes(changes=None, factors=("data_scale",), **inputs):
     return found.config_hash, found.control_hash
 
 
-@pytest.mark.parametrize("changes", [
-    {"data": {"path": "/there/pool.parquet"}}, {"tracking": {"name": "b", "uri": "http://x"}}, {"runtime": {"device": "cuda"}},
-    {"training": {"reference_scale": 4000}},
-])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"data": {"path": "/there/pool.parquet"}},
+        {"tracking": {"name": "b", "uri": "http://x"}},
+        {"runtime": {"device": "cuda"}},
+        {"training": {"reference_scale": 4000}},
+    ],
+)
 def test_what_changes_no_result_changes_no_config_hash(changes) -> None:
     assert hashes(changes)[0] == hashes()[0]
 
 
-@pytest.mark.parametrize(("changes", "inputs"), [
-    ({"data": {"label_ratio": "2:1"}}, {}), ({"training": {"threads": 2}}, {}), ({"training": {"dtype": "bfloat16"}}, {}),
-    ({"training": {"match": "steps"}}, {}), ({}, {"pool": "other"}), ({}, {"tokenizer": "other"}),
-    ({}, {"semantics": {"render": 2, "train": 1}}),
-])
+@pytest.mark.parametrize(
+    ("changes", "inputs"),
+    [
+        ({"data": {"label_ratio": "2:1"}}, {}),
+        ({"training": {"threads": 2}}, {}),
+        ({"training": {"dtype": "bfloat16"}}, {}),
+        ({"training": {"match": "steps"}}, {}),
+        ({}, {"pool": "other"}),
+        ({}, {"tokenizer": "other"}),
+        ({}, {"semantics": {"render": 2, "train": 1}}),
+    ],
+)
 def test_what_can_change_a_result_changes_both_hashes(changes, inputs) -> None:
     config_hash, control_hash = hashes(changes, **inputs)
     assert config_hash != hashes()[0]
@@ -89,8 +101,14 @@ def test_the_hash_is_the_same_in_another_process_and_folder(tmp_path: Path) -> N
 from rmlab.ablation.cells import identify
 print(identify({CONFIG!r}, pool="p", tokenizer="t", semantics={{"train": 1, "render": 1}}).config_hash)
 """
-    answer = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True,
-                            env={"PYTHONHASHSEED": "7", "PYTHONPATH": str(REPOSITORY)})
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PYTHONHASHSEED": "7", "PYTHONPATH": str(REPOSITORY)},
+    )
     assert answer.stdout.strip() == hashes()[0]
 
 
@@ -102,7 +120,9 @@ def test_an_index_is_the_pool_without_its_text(tmp_path: Path) -> None:
     for part in PARTS:
         assert index.part(part) == pool.part(part).fingerprint
     config = {"vocab_size": 2048}
-    assert tokenizer_identity(config, index.part("supervised"), 1) == tokenizer_identity(config, pool.part("supervised").fingerprint, 1)
+    assert tokenizer_identity(config, index.part("supervised"), 1) == tokenizer_identity(
+        config, pool.part("supervised").fingerprint, 1
+    )
     assert tokenizer_identity(config, "x", 1) != tokenizer_identity(config, "x", 2)
 
 

@@ -66,11 +66,18 @@ def test_small_cells_share_a_gpu_with_their_like_and_with_nobody_who_wants_it_wh
 
 @pytest.mark.parametrize("cells", [1, 2])
 def test_gpus_come_back_when_their_holder_is_killed(tmp_path: Path, cells: int) -> None:
-    code = ("import sys, time; from pathlib import Path; from rmlab.ablation.gpus import Gpus, visible_gpus\n"
-            f"gpus = Gpus(visible_gpus(), Path({str(tmp_path)!r}), {cells})\n"
-            f"print(*[gpus.take() for _ in range({2 * cells + 1})], flush=True); time.sleep(60)")
-    holder = subprocess.Popen([sys.executable, "-c", code], cwd=REPOSITORY, text=True, stdout=subprocess.PIPE,
-                              env={**os.environ, VISIBLE: "3,GPU-8"})
+    code = (
+        "import sys, time; from pathlib import Path; from rmlab.ablation.gpus import Gpus, visible_gpus\n"
+        f"gpus = Gpus(visible_gpus(), Path({str(tmp_path)!r}), {cells})\n"
+        f"print(*[gpus.take() for _ in range({2 * cells + 1})], flush=True); time.sleep(60)"
+    )
+    holder = subprocess.Popen(
+        [sys.executable, "-c", code],
+        cwd=REPOSITORY,
+        text=True,
+        stdout=subprocess.PIPE,
+        env={**os.environ, VISIBLE: "3,GPU-8"},
+    )
     assert holder.stdout is not None
     assert holder.stdout.readline().split() == ["3", "GPU-8"] * cells + ["None"]
     other = Gpus(["GPU-8", "5", "3"], tmp_path, cells)

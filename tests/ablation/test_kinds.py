@@ -24,7 +24,9 @@ def test_a_grid_crosses_every_factor_with_every_other(tmp_path: Path) -> None:
     settings = {(c.config.data.scale, c.config.data.label_ratio, c.config.training.match, c.config.seed) for c in found}
     assert len(settings) == 24
     assert len({c.identity.control_hash for c in found}) == 1
-    assert (found[0].name, found[0].arm) == ("data_scale=1 s0", "label_ratio=1:1 match=epochs"), "the main arm goes without saying"
+    assert (found[0].name, found[0].arm) == ("data_scale=1 s0", "label_ratio=1:1 match=epochs"), (
+        "the main arm goes without saying"
+    )
     assert found[-1].name == "data_scale=2 label_ratio=4:1 match=steps s1"
 
 
@@ -35,39 +37,62 @@ def test_a_grid_of_one_further_factor_has_the_cells_of_arms(tmp_path: Path) -> N
 
 
 def test_a_list_has_the_cells_that_it_names(tmp_path: Path) -> None:
-    found = cells(tmp_path, 'list: [{data_scale: 1, label_ratio: "1:1"}, {data_scale: 3, label_ratio: "4:1"}, {data_scale: 3}]')
-    assert [(c.config.data.scale, c.config.data.label_ratio) for c in found if c.seed == 0] == [(1, "1:1"), (3, "4:1"), (3, "1:1")]
+    found = cells(
+        tmp_path, 'list: [{data_scale: 1, label_ratio: "1:1"}, {data_scale: 3, label_ratio: "4:1"}, {data_scale: 3}]'
+    )
+    assert [(c.config.data.scale, c.config.data.label_ratio) for c in found if c.seed == 0] == [
+        (1, "1:1"),
+        (3, "4:1"),
+        (3, "1:1"),
+    ]
     assert len({c.identity.control_hash for c in found}) == 1
     assert [c.name for c in found[::2]] == ["data_scale=1 s0", "data_scale=3 label_ratio=4:1 s0", "data_scale=3 s0"]
 
 
-@pytest.mark.parametrize(("text", "words"), [
-    ("levels: [1]\ngrid: {match: [epochs]}\narms: {factor: match, levels: [epochs]}", "exclude each other"),
-    ("levels: [1]\ngrid: {data_scale: [2]}", "with itself"),
-    ("levels: [1]\ngrid: {match: epochs}", "must be a list"),
-    ("list: [{match: epochs}]", "each with a level of data_scale"),
-    ("list: [{data_scale: 1}, {data_scale: 1}]", "twice"),
-    ("list: [{data_scale: 2}]", "baseline=1 is none of the levels"),
-])
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("levels: [1]\ngrid: {match: [epochs]}\narms: {factor: match, levels: [epochs]}", "exclude each other"),
+        ("levels: [1]\ngrid: {data_scale: [2]}", "with itself"),
+        ("levels: [1]\ngrid: {match: epochs}", "must be a list"),
+        ("list: [{match: epochs}]", "each with a level of data_scale"),
+        ("list: [{data_scale: 1}, {data_scale: 1}]", "twice"),
+        ("list: [{data_scale: 2}]", "baseline=1 is none of the levels"),
+    ],
+)
 def test_a_grid_or_list_that_says_something_else(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):
         cells(tmp_path, text)
 
 
-SEARCH = ("question: q\nprogram: {toy}\nseeds: [0]\npresets: {{demo: }}\n"
-          "search: {{trials: 3, objectives: {objectives}, space: {space}{more}}}\n")
+SEARCH = (
+    "question: q\nprogram: {toy}\nseeds: [0]\npresets: {{demo: }}\n"
+    "search: {{trials: 3, objectives: {objectives}, space: {space}{more}}}\n"
+)
 
 
-@pytest.mark.parametrize(("objectives", "space", "more", "words"), [
-    ("{eval/x: maximize}", "{data_scale: {low: 1, high: 3}}", "", "which a search must not see. Take validation/x"),
-    ("{a: maximize, b: minimize}", "{data_scale: {low: 1, high: 3}}", ", pruning: {metric: m, pruner: {_target_: p}}",
-     "pruning works with one objective only"),
-    ("{a: up}", "{data_scale: {low: 1, high: 3}}", "", "must be minimize or maximize"),
-    ("{a: maximize}", "{data_scal: {low: 1, high: 3}}", "", "no factor 'data_scal'"),
-    ("{a: maximize}", "{data_scale: {low: 1}}", "", "must be"),
-    ("{a: maximize}", "{width: {choices: [narrow]}}", "", "choice narrow of width has no meaning"),
-    ("{a: maximize}", "{data_scale: {low: 1, high: 3}}", ", samplr: {}", r"no key 'samplr' \(did you mean sampler\?\)"),
-])
+@pytest.mark.parametrize(
+    ("objectives", "space", "more", "words"),
+    [
+        ("{eval/x: maximize}", "{data_scale: {low: 1, high: 3}}", "", "which a search must not see. Take validation/x"),
+        (
+            "{a: maximize, b: minimize}",
+            "{data_scale: {low: 1, high: 3}}",
+            ", pruning: {metric: m, pruner: {_target_: p}}",
+            "pruning works with one objective only",
+        ),
+        ("{a: up}", "{data_scale: {low: 1, high: 3}}", "", "must be minimize or maximize"),
+        ("{a: maximize}", "{data_scal: {low: 1, high: 3}}", "", "no factor 'data_scal'"),
+        ("{a: maximize}", "{data_scale: {low: 1}}", "", "must be"),
+        ("{a: maximize}", "{width: {choices: [narrow]}}", "", "choice narrow of width has no meaning"),
+        (
+            "{a: maximize}",
+            "{data_scale: {low: 1, high: 3}}",
+            ", samplr: {}",
+            r"no key 'samplr' \(did you mean sampler\?\)",
+        ),
+    ],
+)
 def test_a_search_that_cannot_be_made(tmp_path: Path, objectives: str, space: str, more: str, words: str) -> None:
     (tmp_path / "s.yaml").write_text(SEARCH.format(toy=TOY, objectives=objectives, space=space, more=more))
     with pytest.raises(UsageError, match=words) as caught:

@@ -30,8 +30,10 @@ def pool_of(counts):
 
 
 keys = st.tuples(st.booleans(), st.sampled_from(["careful", "hasty", "lost"]), st.sampled_from(["sympy", "toolz"]))
-pools = st.dictionaries(keys, st.integers(1, 25), min_size=2).map(pool_of).filter(
-    lambda rows: len({row.resolved for row in rows}) == 2
+pools = (
+    st.dictionaries(keys, st.integers(1, 25), min_size=2)
+    .map(pool_of)
+    .filter(lambda rows: len({row.resolved for row in rows}) == 2)
 )
 ratios = st.sampled_from(["1:1", "2:1", "1:4", "3:2"])
 
@@ -106,7 +108,9 @@ def test_another_seed_is_another_draw_of_the_same_proportions():
 
 def test_weights_by_policy_and_source_hold_within_each_label():
     pool = pool_of({(r, p, s): 100 for r in (True, False) for p in ("careful", "hasty") for s in ("sympy", "toolz")})
-    config = DataConfig(path="", scale=120, label_ratio="2:1", policies={"careful": 3, "hasty": 1}, sources={"toolz": 1})
+    config = DataConfig(
+        path="", scale=120, label_ratio="2:1", policies={"careful": 3, "hasty": 1}, sources={"toolz": 1}
+    )
     taken = {(row.label, row.policy, row.source): row.taken for row in select(pool, config, 0).table}
     assert taken[("resolved", "careful", "toolz")] == 60
     assert taken[("resolved", "hasty", "toolz")] == 20
@@ -117,13 +121,18 @@ def test_weights_by_policy_and_source_hold_within_each_label():
 
 def test_what_does_not_fit_is_dropped_before_the_choice_and_counted():
     pool = pool_of({(True, "careful", "toolz"): 10, (False, "careful", "toolz"): 10})
-    pool += [Row("long", "careful", "toolz", False, length=999), Row("unknown", "careful", "toolz", None),
-             Row("other part", "careful", "toolz", True, split="validation")]
+    pool += [
+        Row("long", "careful", "toolz", False, length=999),
+        Row("unknown", "careful", "toolz", None),
+        Row("other part", "careful", "toolz", True, split="validation"),
+    ]
     selection = select(pool, DataConfig(path="", scale=20), 0, fits=lambda row: row.length < 100)
     assert "long" not in {row.trajectory_id for row in selection.chosen}
     record = selection.record()
     assert (record["dropped"], record["unlabelled"], record["taken"], record["resolved"]) == (1, 1, 20, 10)
-    with pytest.raises(DataError, match=r"10 resolved and 10 unresolved .*\(1 more do not fit the context\).*prompt\.over_length"):
+    with pytest.raises(
+        DataError, match=r"10 resolved and 10 unresolved .*\(1 more do not fit the context\).*prompt\.over_length"
+    ):
         select(pool, DataConfig(path="", scale=21), 0, fits=lambda row: row.length < 100)
 
 
@@ -163,7 +172,9 @@ def test_settings_that_make_no_sense(changes, words):
         select(pool, DataConfig(**{"path": "", "scale": 2, **changes}), 0)
 
 
-mixtures = st.dictionaries(st.sampled_from(["careful", "hasty", "lost"]), st.sampled_from([0.5, 1.0, 2.0, 3.0]), min_size=1)
+mixtures = st.dictionaries(
+    st.sampled_from(["careful", "hasty", "lost"]), st.sampled_from([0.5, 1.0, 2.0, 3.0]), min_size=1
+)
 compositions = st.dictionaries(st.sampled_from(["sympy", "toolz"]), st.sampled_from([0.25, 1.0, 3.0]), min_size=1)
 FULL = pool_of({(r, p, s): 12 for r in (True, False) for p in ("careful", "hasty", "lost") for s in ("sympy", "toolz")})
 
@@ -189,7 +200,10 @@ def test_weighted_sets_are_nested_up_to_the_largest_total_that_the_error_names(r
 def test_two_mixtures_share_all_they_can(first, second, sources):
     scale = min(largest(FULL, policies=one, sources=sources) for one in (first, second))
     if scale:
-        one, other = (select(FULL, DataConfig(path="", scale=scale, policies=m, sources=sources), 3).chosen for m in (first, second))
+        one, other = (
+            select(FULL, DataConfig(path="", scale=scale, policies=m, sources=sources), 3).chosen
+            for m in (first, second)
+        )
         both = {row.trajectory_id for row in one} & {row.trajectory_id for row in other}
         a, b = (by(rows, "resolved", "policy", "source") for rows in (one, other))
         assert len(both) == sum(min(a[key], b[key]) for key in a)
@@ -201,8 +215,14 @@ def test_every_step_is_realised_within_one_row_of_what_it_was_given(ratio, polic
     scale = min(scale, largest(FULL, label_ratio=ratio, policies=policies, sources=sources))
     if not scale:
         return
-    rows = select(FULL, DataConfig(path="", scale=scale, label_ratio=ratio, policies=policies, sources=sources), 0).chosen
-    labels, of_policy, of_source = by(rows, "resolved"), by(rows, "resolved", "policy"), by(rows, "resolved", "policy", "source")
+    rows = select(
+        FULL, DataConfig(path="", scale=scale, label_ratio=ratio, policies=policies, sources=sources), 0
+    ).chosen
+    labels, of_policy, of_source = (
+        by(rows, "resolved"),
+        by(rows, "resolved", "policy"),
+        by(rows, "resolved", "policy", "source"),
+    )
     first, second = map(int, ratio.split(":"))
     assert abs(labels[(True,)] - scale * first / (first + second)) < 1
     for label in (True, False):

@@ -62,10 +62,18 @@ def test_a_cell_finds_the_pool_read_and_reads_it_again_once_it_is_another(tmp_pa
     another = write_trajectories(tmp_path / "another.parquet", [replace(POOL[0], resolved=None), *POOL[1:]])
     table = pq.read_table(tmp_path / "another.parquet")
     flipped = [not label for label in table.column("resolved").to_pylist()]
-    pq.write_table(table.set_column(table.column_names.index("resolved"), "resolved", [flipped]), tmp_path / "altered.parquet")
+    pq.write_table(
+        table.set_column(table.column_names.index("resolved"), "resolved", [flipped]), tmp_path / "altered.parquet"
+    )
     (tmp_path / "reads.py").write_text(PROGRAM)
-    answer = subprocess.run([sys.executable, "-c", LAUNCH, str(tmp_path), str(tmp_path / "pool.parquet")], cwd=REPOSITORY,
-                            capture_output=True, text=True, check=True, env={**os.environ, "RMLAB_RUNS": str(tmp_path / "runs")})
+    answer = subprocess.run(
+        [sys.executable, "-c", LAUNCH, str(tmp_path), str(tmp_path / "pool.parquet")],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "RMLAB_RUNS": str(tmp_path / "runs")},
+    )
     first, second, third, fourth = map(json.loads, answer.stdout.splitlines())
     assert first == second == [pool.fingerprint, 1, 1], "read once, by the fork server: what it read is found"
     assert third == [another.fingerprint, 0, 2]
@@ -85,11 +93,17 @@ def test_a_pool_is_proven_once_as_long_as_its_bytes_are_the_same(tmp_path: Path)
     assert len(proven.proven_pool(path)) == len(POOL) + 1 == len(read_index(path).rows)
 
 
-@pytest.mark.parametrize(("added", "words"), [
-    (replace(POOL[0], attempt=7, split="evaluation"), "lies in the parts"),
-    (replace(POOL[4], messages=(*POOL[4].messages, Message("tool", "FAIL_TO_PASS: test_a"))), "hold the outcome"),
-    (replace(episode(40, True, part="evaluation"), messages=(Message("user", "5 hidden tests failed"),) * 2), "hold the outcome"),
-])
+@pytest.mark.parametrize(
+    ("added", "words"),
+    [
+        (replace(POOL[0], attempt=7, split="evaluation"), "lies in the parts"),
+        (replace(POOL[4], messages=(*POOL[4].messages, Message("tool", "FAIL_TO_PASS: test_a"))), "hold the outcome"),
+        (
+            replace(episode(40, True, part="evaluation"), messages=(Message("user", "5 hidden tests failed"),) * 2),
+            "hold the outcome",
+        ),
+    ],
+)
 def test_what_is_wrong_with_a_pool_is_said_every_time(tmp_path: Path, added, words: str) -> None:
     path = tmp_path / "pool.parquet"
     write_trajectories(path, [*POOL, added])
@@ -101,12 +115,17 @@ def test_what_is_wrong_with_a_pool_is_said_every_time(tmp_path: Path, added, wor
 
 
 def test_what_cells_read_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    configs = [OmegaConf.create({"data": {"path": path}, "tasks": tasks}) for path, tasks in [("a", None), ("b", "t"), ("a", "t")]]
+    configs = [
+        OmegaConf.create({"data": {"path": path}, "tasks": tasks})
+        for path, tasks in [("a", None), ("b", "t"), ("a", "t")]
+    ]
     found = shared.readings(configs, {"data.path": "m:f", "tasks": "m:g", "not.there": "m:h"})
     assert found == [("m:f", "a"), ("m:f", "b"), ("m:g", "t")]
     with shared.announced(["json"], found):
         assert json.loads(os.environ[shared.VARIABLE]) == [["json"], [["m:f", "a"], ["m:f", "b"], ["m:g", "t"]]]
     assert shared.VARIABLE not in os.environ
-    monkeypatch.setenv(shared.VARIABLE, json.dumps([["no_such_module"], [["no_such_module:f", "a"], ["os.path:exists", "b"]]]))
+    monkeypatch.setenv(
+        shared.VARIABLE, json.dumps([["no_such_module"], [["no_such_module:f", "a"], ["os.path:exists", "b"]]])
+    )
     shared.take_in()
     assert shared.VARIABLE not in os.environ, "the processes that are forked read nothing of it"

@@ -39,16 +39,29 @@ def shared_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", sorted(p.stem for p in SWEEPS.glob("*.yaml") if "factor:" in p.read_text()
-                                         and "program: train_verifier" in p.read_text()))
-def test_a_shipped_sweep_runs_at_smoke(name: str, few: Path, shared_runs: Path, empty_database: Path, tmp_path: Path,
-                                       monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        p.stem
+        for p in SWEEPS.glob("*.yaml")
+        if "factor:" in p.read_text() and "program: train_verifier" in p.read_text()
+    ),
+)
+def test_a_shipped_sweep_runs_at_smoke(
+    name: str, few: Path, shared_runs: Path, empty_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RMLAB_RUNS", str(shared_runs))
     store = f"sqlite:///{shutil.copy(empty_database, tmp_path / 'mlflow.db')}"  # of its own: finished cells of others do not count
     spec = read_sweep(name, "smoke")
     program = load_program(spec.program)
-    small = [f"data.path={few}", "evaluation.tasks=4", "evaluation.validation_tasks=2", "evaluation.replicates=20",
-             "runtime.progress=false", f"tracking.uri={store}"]
+    small = [
+        f"data.path={few}",
+        "evaluation.tasks=4",
+        "evaluation.validation_tasks=2",
+        "evaluation.replicates=20",
+        "runtime.progress=false",
+        f"tracking.uri={store}",
+    ]
     cells = expand(spec, small, compose, program.identity)
     program.prepare([cell.config for cell in cells])
     for key, cell in {cell.identity.config_hash: cell for cell in cells}.items():
@@ -56,7 +69,11 @@ def test_a_shipped_sweep_runs_at_smoke(name: str, few: Path, shared_runs: Path, 
         assert program.identity(cell.config).config_hash == key, "the same hash cold and warm"
     found = runs(Store.open(store), [name])
     assert {run.name for run in found} <= {cell.name for cell in cells}
-    assert len({run.tags["config_hash"] for run in found}) == len({cell.identity.config_hash for cell in cells}) == len(found)
+    assert (
+        len({run.tags["config_hash"] for run in found})
+        == len({cell.identity.config_hash for cell in cells})
+        == len(found)
+    )
     assert {run.tags["control_hash"] for run in found} == {cells[0].identity.control_hash}
     assert {run.tags["status"] for run in found} == {"finished"}
     assert all("eval/score_rate" in run.metrics for run in found)

@@ -32,8 +32,12 @@ print(json.dumps(asked))
 
 
 def spec(trials: int, sampler: str = "TPESampler") -> SearchSpec:
-    return SearchSpec(trials, {"validation/auc_pooled": "maximize"}, {"learning_rate": RANGE},
-                      sampler={"_target_": f"optuna.samplers.{sampler}", "seed": 0})
+    return SearchSpec(
+        trials,
+        {"validation/auc_pooled": "maximize"},
+        {"learning_rate": RANGE},
+        sampler={"_target_": f"optuna.samplers.{sampler}", "seed": 0},
+    )
 
 
 @pytest.fixture(autouse=True)
@@ -43,14 +47,25 @@ def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_searches_that_ask_at_once_make_the_total_and_no_more() -> None:
     Study("s", spec(7))
-    ask = [subprocess.Popen([sys.executable, "-c", ASKS], cwd=REPOSITORY, env=dict(os.environ), text=True, stdin=subprocess.PIPE,
-                            stdout=subprocess.PIPE) for _ in range(3)]
+    ask = [
+        subprocess.Popen(
+            [sys.executable, "-c", ASKS],
+            cwd=REPOSITORY,
+            env=dict(os.environ),
+            text=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        for _ in range(3)
+    ]
     for process in ask:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
     asked = [trial for process in ask for trial in json.loads(process.communicate("\n", timeout=120)[0])]
     assert len(asked) == 7
-    assert len({settings["learning_rate"] for _, settings in asked}) == 7, "no two searches start with the same proposals"
+    assert len({settings["learning_rate"] for _, settings in asked}) == 7, (
+        "no two searches start with the same proposals"
+    )
     study = Study("s", spec(7))
     assert not study.is_open()
     assert Counter(trial.state for trial in study.tried())["complete"] == 7

@@ -61,7 +61,9 @@ def test_cells_that_differ_in_more_than_their_factors_are_refused() -> None:
         changed.data.ratio = "4:1" if config.data.scale == 2 else "1:1"
         return identity(changed)
 
-    with pytest.raises(RmlabError, match=r"differ in config\.data\.ratio, which no declared factor \(data_scale, match\) owns"):
+    with pytest.raises(
+        RmlabError, match=r"differ in config\.data\.ratio, which no declared factor \(data_scale, match\) owns"
+    ):
         expand(spec, [], compose, careless)
 
 
@@ -69,7 +71,10 @@ def test_a_level_is_set_as_composing_it_would() -> None:
     spec = read_sweep("data_scale", "demo")
     program = load_program(spec.program)
     for cell in expand(spec, [], compose, program.identity):
-        whole = compose(spec.program, [*spec.overrides, f"data.scale={cell.level}", f"training.match={cell.arm}", f"seed={cell.seed}"])
+        whole = compose(
+            spec.program,
+            [*spec.overrides, f"data.scale={cell.level}", f"training.match={cell.arm}", f"seed={cell.seed}"],
+        )
         whole.tracking = cell.config.tracking
         assert cell.config == whole
 
@@ -88,16 +93,30 @@ def test_a_thousand_cells_take_seconds() -> None:
         ("presets: {demo: }", "question is missing|program is missing"),
         ("question: q\npresets: {}", "presets are missing"),
         ("questoin: q\npresets: {demo: }", r"no key 'questoin' \(did you mean question\?\)"),
-        ("{question: q, program: toy.py, factor: nope, levels: [1], baseline: 1, seeds: [0], presets: {demo: }}", "no factor 'nope'"),
-        ("{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 2, seeds: [0], presets: {demo: }}",
-         "baseline=2 is none of the levels"),
-        ("{question: q, program: toy.py, factor: data_scale, levels: [1, 1], baseline: 1, seeds: [0], presets: {demo: }}", "twice"),
-        ("{question: q, program: toy.py, factor: data_scale, levels: 1, baseline: 1, seeds: [0], presets: {demo: }}",
-         "levels=1 must be a list"),
-        ("{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 1, seeds: [0.5], presets: {demo: }}",
-         "seeds=.* must be a list of whole numbers"),
-        ("{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 1, seeds: [0], presets: {demo: {levles: [1]}}}",
-         r"no key 'levles' \(did you mean levels\?\)"),
+        (
+            "{question: q, program: toy.py, factor: nope, levels: [1], baseline: 1, seeds: [0], presets: {demo: }}",
+            "no factor 'nope'",
+        ),
+        (
+            "{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 2, seeds: [0], presets: {demo: }}",
+            "baseline=2 is none of the levels",
+        ),
+        (
+            "{question: q, program: toy.py, factor: data_scale, levels: [1, 1], baseline: 1, seeds: [0], presets: {demo: }}",
+            "twice",
+        ),
+        (
+            "{question: q, program: toy.py, factor: data_scale, levels: 1, baseline: 1, seeds: [0], presets: {demo: }}",
+            "levels=1 must be a list",
+        ),
+        (
+            "{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 1, seeds: [0.5], presets: {demo: }}",
+            "seeds=.* must be a list of whole numbers",
+        ),
+        (
+            "{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 1, seeds: [0], presets: {demo: {levles: [1]}}}",
+            r"no key 'levles' \(did you mean levels\?\)",
+        ),
     ],
 )
 def test_a_file_that_does_not_say_what_it_has_to(tmp_path: Path, text: str, words: str) -> None:

@@ -15,7 +15,9 @@ from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 from rmlab.verifiers.score_table import write_score_table
 
-TASKS = 40  # in 8 repositories; both policies resolve the first 10, p alone the next 14, q alone the next 6, none the rest
+TASKS = (
+    40  # in 8 repositories; both policies resolve the first 10, p alone the next 14, q alone the next 6, none the rest
+)
 
 
 def made(score_p: np.ndarray, score_q: np.ndarray) -> Scores:
@@ -23,8 +25,14 @@ def made(score_p: np.ndarray, score_q: np.ndarray) -> Scores:
     task = [f"t{i:02}" for i in range(TASKS)]
     by_p, by_q = np.arange(TASKS) < 24, (np.arange(TASKS) < 10) | ((np.arange(TASKS) >= 24) & (np.arange(TASKS) < 30))
     ids, cluster = [f"{policy}{i}" for policy in "pq" for i in range(TASKS)], [f"r{i % 8}" for i in range(TASKS)]
-    return Scores.of(task * 2, [*score_p, *score_q], [*by_p, *by_q], policy=["p"] * TASKS + ["q"] * TASKS, trajectory_id=ids,
-                     cluster=cluster * 2)
+    return Scores.of(
+        task * 2,
+        [*score_p, *score_q],
+        [*by_p, *by_q],
+        policy=["p"] * TASKS + ["q"] * TASKS,
+        trajectory_id=ids,
+        cluster=cluster * 2,
+    )
 
 
 def scores(level: str, seed: int) -> Scores:
@@ -33,8 +41,10 @@ def scores(level: str, seed: int) -> Scores:
     if level == "other":
         return made(rng.uniform(0.1, 0.3, TASKS), rng.uniform(0.6, 0.9, TASKS))
     right = np.arange(TASKS) < 24
-    right[10:10 + seed] = False
-    return made(np.where(right, 0.8, 0.2) + rng.uniform(0, 0.1, TASKS), np.full(TASKS, 0.5) + rng.uniform(0, 0.1, TASKS))
+    right[10 : 10 + seed] = False
+    return made(
+        np.where(right, 0.8, 0.2) + rng.uniform(0, 0.1, TASKS), np.full(TASKS, 0.5) + rng.uniform(0, 0.1, TASKS)
+    )
 
 
 @pytest.fixture
@@ -44,12 +54,27 @@ def group(runs_folder: Path, tmp_path: Path):
     for place, level in enumerate(("other", "good")):
         for seed in range(3):
             table = scores(level, seed)
-            tags = {"sweep": "mixture", "preset": "demo", "factor": "policy_mixture", "level": level, "baseline": "other", "place": place,
-                    "config_hash": f"{level}{seed}", "control_hash": "c", "folds": 2}
-            with RunLogger.start(store, "mixture", f"{level} s{seed}", kind="verifier", tags=tags, params={"seed": seed}) as run:
+            tags = {
+                "sweep": "mixture",
+                "preset": "demo",
+                "factor": "policy_mixture",
+                "level": level,
+                "baseline": "other",
+                "place": place,
+                "config_hash": f"{level}{seed}",
+                "control_hash": "c",
+                "folds": 2,
+            }
+            with RunLogger.start(
+                store, "mixture", f"{level} s{seed}", kind="verifier", tags=tags, params={"seed": seed}
+            ) as run:
                 run.json("report.json", report(table, replicates=50))
-                run.json("baselines.json", {"policy_identity": report(always, replicates=0), "shape": {"reason": "none"}})
-                run.json("by_policy.json", {name: report(table.select(table.policy == name), replicates=50) for name in "pq"})
+                run.json(
+                    "baselines.json", {"policy_identity": report(always, replicates=0), "shape": {"reason": "none"}}
+                )
+                run.json(
+                    "by_policy.json", {name: report(table.select(table.policy == name), replicates=50) for name in "pq"}
+                )
                 for name, one in {"scores": table, "policy_identity_scores": always}.items():
                     write_score_table(tmp_path / f"{name}.parquet", one)
                     run.artifact(tmp_path / f"{name}.parquet")

@@ -32,11 +32,23 @@ def score_table(quality, seed):
 def track(store, folder, level, seed, quality, *, arm="", control="c0", commit="a"):
     scores = score_table(quality, seed)
     write_score_table(folder / "scores.parquet", scores)
-    tags = {"sweep": "data_scale", "preset": "smoke", "factor": "data_scale", "level": level, "arm": arm,
-            "config_hash": f"{level}{seed}{arm}", "control_hash": control, "commit": commit}
-    with RunLogger.start(store, "data_scale", f"data_scale={level} s{seed}", kind="verifier", tags=tags, params={"seed": seed}) as run:
+    tags = {
+        "sweep": "data_scale",
+        "preset": "smoke",
+        "factor": "data_scale",
+        "level": level,
+        "arm": arm,
+        "config_hash": f"{level}{seed}{arm}",
+        "control_hash": control,
+        "commit": commit,
+    }
+    with RunLogger.start(
+        store, "data_scale", f"data_scale={level} s{seed}", kind="verifier", tags=tags, params={"seed": seed}
+    ) as run:
         run.json("report.json", report(scores, replicates=100))
-        run.json("baselines.json", {"last_value": report(score_table(1.0, 99), replicates=0), "shape": {"reason": "none"}})
+        run.json(
+            "baselines.json", {"last_value": report(score_table(1.0, 99), replicates=0), "shape": {"reason": "none"}}
+        )
         run.artifact(folder / "scores.parquet")
 
 
@@ -52,12 +64,20 @@ def test_every_figure_is_drawn_with_its_data_and_twice_alike(store, tmp_path):
     draw = load_program("figures").main
     paths = draw(["data_scale"])
     folder = tmp_path / "runs" / "figures" / "data_scale" / "smoke-c0"
-    assert sorted(p.name for p in folder.iterdir()) == sorted(f"{n}.{e}" for n in FIGURES for e in ("pdf", "png", "csv"))
+    assert sorted(p.name for p in folder.iterdir()) == sorted(
+        f"{n}.{e}" for n in FIGURES for e in ("pdf", "png", "csv")
+    )
     first = {p.name: p.read_bytes() for p in paths}
     assert {p.name: p.read_bytes() for p in draw([], out=tmp_path / "again")} == first
 
-    found = {run.name: json.loads(run.artifact("report.json").read_text()) for run in runs(store, tags={"kind": "verifier"})}
-    drawn = [row for row in csv.DictReader((folder / "rm_at_k.csv").open()) if row["line"] == "level 1000" and row["seed"] == "1"]
+    found = {
+        run.name: json.loads(run.artifact("report.json").read_text()) for run in runs(store, tags={"kind": "verifier"})
+    }
+    drawn = [
+        row
+        for row in csv.DictReader((folder / "rm_at_k.csv").open())
+        if row["line"] == "level 1000" and row["seed"] == "1"
+    ]
     assert [float(row["value"]) for row in drawn] == list(found["data_scale=1000 s1"]["rm_at_k"].values())
     counted = [row for row in csv.DictReader((folder / "reliability.csv").open()) if row["level"] == "100"]
     assert sum(int(row["count"]) for row in counted) == 2 * 80
@@ -68,7 +88,10 @@ def test_a_bundle_draws_what_its_store_draws(store, tmp_path):
         track(store, tmp_path, level, seed, 1.0)
     export_runs(store, tmp_path / "b.zip", show=False)
     draw = load_program("figures").main
-    from_store, from_bundle = draw(out=tmp_path / "store"), draw(source=str(tmp_path / "b.zip"), out=tmp_path / "bundle")
+    from_store, from_bundle = (
+        draw(out=tmp_path / "store"),
+        draw(source=str(tmp_path / "b.zip"), out=tmp_path / "bundle"),
+    )
     assert [p.name for p in from_bundle] == [p.name for p in from_store]
     assert [p.read_bytes() for p in from_bundle] == [p.read_bytes() for p in from_store]
     with pytest.raises(UsageError, match=r"'data_scal' is neither a sweep in .*b\.zip"):

@@ -33,9 +33,20 @@ def track(store, folder, factor, level, seed, quality, *, place, baseline, arm="
     names = np.repeat([f"t{i}" for i in range(TASKS)], 4)
     scores = Scores.of(names, 1 / (1 + np.exp(-(quality * (label - 0.5) + shared + own))), label)
     write_score_table(folder / "scores.parquet", scores)
-    tags = {"sweep": factor, "preset": "smoke", "factor": factor, "level": level, "arm": arm, "baseline": baseline,
-            "place": str(place), "config_hash": f"{factor}{level}{seed}{arm}{control}", "control_hash": control}
-    with RunLogger.start(store, factor, f"{factor}={level} s{seed}", kind="verifier", tags=tags, params={"seed": seed}) as run:
+    tags = {
+        "sweep": factor,
+        "preset": "smoke",
+        "factor": factor,
+        "level": level,
+        "arm": arm,
+        "baseline": baseline,
+        "place": str(place),
+        "config_hash": f"{factor}{level}{seed}{arm}{control}",
+        "control_hash": control,
+    }
+    with RunLogger.start(
+        store, factor, f"{factor}={level} s{seed}", kind="verifier", tags=tags, params={"seed": seed}
+    ) as run:
         run.json("report.json", report(scores, replicates=20))
         run.json("baselines.json", {})
         run.artifact(folder / "scores.parquet")
@@ -50,8 +61,11 @@ def store(runs_folder):
 @pytest.fixture
 def words(store, tmp_path):
     """A sweep whose levels are words: `good` is better than the baseline, `same` is not."""
-    scores = {(level, seed): track(store, tmp_path, "mixture", level, seed, quality, place=place, baseline="usual")
-              for place, (level, quality) in enumerate([("usual", 1.0), ("good", 6.0), ("same", 1.0)]) for seed in range(3)}
+    scores = {
+        (level, seed): track(store, tmp_path, "mixture", level, seed, quality, place=place, baseline="usual")
+        for place, (level, quality) in enumerate([("usual", 1.0), ("good", 6.0), ("same", 1.0)])
+        for seed in range(3)
+    }
     return scores
 
 
@@ -64,7 +78,9 @@ def test_the_table_and_the_csv_say_what_the_test_says(store, words):
     group = the_group(store)
     assert group.levels == ["usual", "good", "same"], "words in the order of the sweep file"
     assert group.baseline == "usual"
-    by_hand = compare_levels([words["usual", s] for s in range(3)], {lv: [words[lv, s] for s in range(3)] for lv in ("good", "same")})
+    by_hand = compare_levels(
+        [words["usual", s] for s in range(3)], {lv: [words[lv, s] for s in range(3)] for lv in ("good", "same")}
+    )
     assert [group.tests["", t.level, t.metric] for t in by_hand] == by_hand
     assert group.tests["", "good", "auc_within_task"].shown
     assert not group.tests["", "same", "auc_within_task"].shown
@@ -83,11 +99,14 @@ def test_the_table_and_the_csv_say_what_the_test_says(store, words):
 
 
 def test_the_figure_holds_every_test(store, words, tmp_path):
-    load_program("figures").main(["differences", "rm_at_k", "discrimination_calibration", "reliability"], out=tmp_path / "out")
+    load_program("figures").main(
+        ["differences", "rm_at_k", "discrimination_calibration", "reliability"], out=tmp_path / "out"
+    )
     drawn = list(csv.DictReader((tmp_path / "out" / "mixture" / "smoke-c0" / "differences.csv").open()))
     tests = the_group(store).tests
     assert [(row["level"], row["metric"]) for row in drawn] == [
-        (level, metric) for metric in FAMILY for level in ("good", "same")]
+        (level, metric) for metric in FAMILY for level in ("good", "same")
+    ]
     for row in drawn:
         test = tests["", row["level"], row["metric"]]
         assert row["verdict"] == level_tests.verdict(test)
@@ -129,12 +148,17 @@ def test_two_levels_on_the_command_line(store, words, tmp_path, capsys):
     assert "higher" in capsys.readouterr().out
     other = compare("usual", "good", "mixture", as_json=True)
     assert {t["metric"]: t["difference"] for t in other["tests"]} == pytest.approx(
-        {t["metric"]: -t["difference"] for t in found["tests"]})
+        {t["metric"]: -t["difference"] for t in found["tests"]}
+    )
     assert json.loads(capsys.readouterr().out) == other
     export_runs(store, tmp_path / "b.zip", show=False)
     assert compare("good", "usual", "mixture", source=str(tmp_path / "b.zip")) == found
-    wrong = {("x", "usual", "mixture"): "mixture=x has no finished run", ("good", "usual", "nothing"): "sweeps: mixture",
-             ("scale=1", "usual", "mixture"): "varies mixture, not scale", ("good", "good", "mixture"): "are one level"}
+    wrong = {
+        ("x", "usual", "mixture"): "mixture=x has no finished run",
+        ("good", "usual", "nothing"): "sweeps: mixture",
+        ("scale=1", "usual", "mixture"): "varies mixture, not scale",
+        ("good", "good", "mixture"): "are one level",
+    }
     for arguments, said in wrong.items():
         with pytest.raises(UsageError, match=said):
             compare(*arguments)
@@ -165,27 +189,49 @@ def test_the_seeds_of_one_level_against_each_other(store, tmp_path, capsys):
 
 
 def test_wrong_calls_are_one_line(store):
-    for arguments in (["compare"], ["compare", "a"], ["compare", "a", "b", "--halves", "--sweep", "aa"], ["compare", "--halves"]):
-        done = subprocess.run([sys.executable, "-m", "rmlab.cli", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    for arguments in (
+        ["compare"],
+        ["compare", "a"],
+        ["compare", "a", "b", "--halves", "--sweep", "aa"],
+        ["compare", "--halves"],
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "rmlab.cli", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False
+        )
         assert (done.returncode, done.stderr.count("\n")) == (2, 1)
         assert "rmlab: name two" in done.stderr
 
 
 def test_the_papers_values_are_those_of_the_notes_and_never_on_our_axes(store, tmp_path):
     assert discrimination_calibration.paper_points("data_scale") == (
-        "ece", [{"level": 500, "value": 0.481, "disputed": False}, {"level": 100_000, "value": 0.067, "disputed": False}])
+        "ece",
+        [{"level": 500, "value": 0.481, "disputed": False}, {"level": 100_000, "value": 0.067, "disputed": False}],
+    )
     assert [p["disputed"] for p in discrimination_calibration.paper_points("context_length")[1]] == [True, False, False]
     assert discrimination_calibration.paper_points("policy_mixture")[1] == [], "one value is no comparison"
     assert discrimination_calibration.paper_points("objective")[1] == []
     track(store, tmp_path, "label_ratio", "2:1", 0, 1.0, place=0, baseline="2:1")
     [_, _, drawn] = discrimination_calibration.draw(the_group(store, "label_ratio"), tmp_path / "out")
-    reported = [(row["level"], row["value"]) for row in csv.DictReader(drawn.open()) if row["panel"] == "paper reported RM@32"]
+    reported = [
+        (row["level"], row["value"]) for row in csv.DictReader(drawn.open()) if row["panel"] == "paper reported RM@32"
+    ]
     assert reported == [("2:1", "0.62"), ("1:1", "0.608")]
 
 
 def test_nine_levels_of_words_are_drawn(store, tmp_path):
-    for place, level in enumerate(["all", "algorithms", "functional", "stdlib", "symbolic", "without_algorithms", "without_functional",
-                                   "without_stdlib", "without_symbolic"]):
+    for place, level in enumerate(
+        [
+            "all",
+            "algorithms",
+            "functional",
+            "stdlib",
+            "symbolic",
+            "without_algorithms",
+            "without_functional",
+            "without_stdlib",
+            "without_symbolic",
+        ]
+    ):
         track(store, tmp_path, "source_composition", level, 0, 1.0, place=place, baseline="all")
     group = the_group(store, "source_composition")
     assert rm_at_k.draw(group, tmp_path / "out")

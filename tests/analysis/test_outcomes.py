@@ -13,12 +13,35 @@ from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 
 PAIRED = {"before": 0.2, "after": 0.3, "difference": 0.1, "low": 0.0, "high": 0.2, "tasks": 9}
-CURVE = [{"step": float(step), "pass_at_1": 0.2, "pass_at_1_low": 0.1, "pass_at_1_high": 0.3, "hacking_gap": step / 10,
-          "verifier_auc_within_task": 0.8, "verifier_mixed_tasks": 12.0, "verifier_ece_width_10": 0.1} for step in (0, 5)]
-OUTCOME = {"held_out": {"all": {"sampled": PAIRED, "greedy": PAIRED}}, "collapse": False, "area": 0.1, "hacking_gap": 0.5, "curve": CURVE,
-           "verifier_first": {}, "verifier_last": {}}
-REPORT = {"auc_within_task": 0.8, "auc_pooled": 0.8, "ece_width_10": 0.1, "rm_at_k": {"1": 0.2, "16": 0.4},
-          "ci95": {"auc_within_task": [0.7, 0.9], "rm_at_k": {"1": [0.1, 0.3], "16": None}}}
+CURVE = [
+    {
+        "step": float(step),
+        "pass_at_1": 0.2,
+        "pass_at_1_low": 0.1,
+        "pass_at_1_high": 0.3,
+        "hacking_gap": step / 10,
+        "verifier_auc_within_task": 0.8,
+        "verifier_mixed_tasks": 12.0,
+        "verifier_ece_width_10": 0.1,
+    }
+    for step in (0, 5)
+]
+OUTCOME = {
+    "held_out": {"all": {"sampled": PAIRED, "greedy": PAIRED}},
+    "collapse": False,
+    "area": 0.1,
+    "hacking_gap": 0.5,
+    "curve": CURVE,
+    "verifier_first": {},
+    "verifier_last": {},
+}
+REPORT = {
+    "auc_within_task": 0.8,
+    "auc_pooled": 0.8,
+    "ece_width_10": 0.1,
+    "rm_at_k": {"1": 0.2, "16": 0.4},
+    "ci95": {"auc_within_task": [0.7, 0.9], "rm_at_k": {"1": [0.1, 0.3], "16": None}},
+}
 
 
 @pytest.fixture
@@ -26,12 +49,31 @@ def store(runs_folder: Path) -> Store:
     return Store.open(None)
 
 
-def track(store: Store, outcome: Any = OUTCOME, report: Any = REPORT, *, text: str | None = None, name: str = "good",
-          params: dict[str, Any] | None = None, **tags: str) -> None:
-    with RunLogger.start(store, "policies", "the run", kind="rl",
-                         tags={"config_hash": "h", "start_fingerprint": "s0", "evidence": "final", "verifier_fingerprint": "v",
-                               "verifier_name": name, **tags},
-                         params={"seed": 0, "reward": "hybrid", "reward_weight": 1.0, "steps": 5} | (params or {})) as run:
+def track(
+    store: Store,
+    outcome: Any = OUTCOME,
+    report: Any = REPORT,
+    *,
+    text: str | None = None,
+    name: str = "good",
+    params: dict[str, Any] | None = None,
+    **tags: str,
+) -> None:
+    with RunLogger.start(
+        store,
+        "policies",
+        "the run",
+        kind="rl",
+        tags={
+            "config_hash": "h",
+            "start_fingerprint": "s0",
+            "evidence": "final",
+            "verifier_fingerprint": "v",
+            "verifier_name": name,
+            **tags,
+        },
+        params={"seed": 0, "reward": "hybrid", "reward_weight": 1.0, "steps": 5} | (params or {}),
+    ) as run:
         run.text("outcome.json", json.dumps(outcome) if text is None else text)
         run.json("verifier_report.json", report)
 
@@ -54,38 +96,77 @@ def test_a_whole_run_is_drawn(store: Store) -> None:
     assert len(draw()) == 10
 
 
-@pytest.mark.parametrize("outcome", [
-    {}, [], None, without("held_out"), without("area"), without("collapse"), without("curve"), {**OUTCOME, "held_out": None},
-    {**OUTCOME, "held_out": "x"}, {**OUTCOME, "held_out": {"new": {}}}, {**OUTCOME, "curve": None}, {**OUTCOME, "collapse": "no"},
-    {**OUTCOME, "held_out": {"all": {"greedy": PAIRED}}},
-    {**OUTCOME, "held_out": {"all": {"sampled": {**PAIRED, "low": None}}}}, {**OUTCOME, "held_out": {"all": {"sampled": {}}}},
-    with_curve(lambda curve: [{key: value for key, value in curve[0].items() if key != "step"}]),
-    with_curve(lambda curve: [{**curve[0], "hacking_gap": None}]), with_curve(lambda curve: [{**curve[0], "pass_at_1": "x"}]),
-    with_curve(lambda curve: curve[::-1]), with_curve(lambda curve: [curve[0], curve[0]])])
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        {},
+        [],
+        None,
+        without("held_out"),
+        without("area"),
+        without("collapse"),
+        without("curve"),
+        {**OUTCOME, "held_out": None},
+        {**OUTCOME, "held_out": "x"},
+        {**OUTCOME, "held_out": {"new": {}}},
+        {**OUTCOME, "curve": None},
+        {**OUTCOME, "collapse": "no"},
+        {**OUTCOME, "held_out": {"all": {"greedy": PAIRED}}},
+        {**OUTCOME, "held_out": {"all": {"sampled": {**PAIRED, "low": None}}}},
+        {**OUTCOME, "held_out": {"all": {"sampled": {}}}},
+        with_curve(lambda curve: [{key: value for key, value in curve[0].items() if key != "step"}]),
+        with_curve(lambda curve: [{**curve[0], "hacking_gap": None}]),
+        with_curve(lambda curve: [{**curve[0], "pass_at_1": "x"}]),
+        with_curve(lambda curve: curve[::-1]),
+        with_curve(lambda curve: [curve[0], curve[0]]),
+    ],
+)
 def test_an_outcome_that_is_none(outcome: Any, store: Store) -> None:
     track(store, outcome)
-    with pytest.raises(DataError, match=r"^outcome\.json of the run \([0-9a-f]{32}\) cannot be read: .*Get the bundle or the store again"):
+    with pytest.raises(
+        DataError,
+        match=r"^outcome\.json of the run \([0-9a-f]{32}\) cannot be read: .*Get the bundle or the store again",
+    ):
         draw()
 
 
-@pytest.mark.parametrize("text", ["", "{", json.dumps(OUTCOME).replace("0.5", "NaN"), json.dumps(OUTCOME).replace("0.5", "Infinity")])
+@pytest.mark.parametrize(
+    "text", ["", "{", json.dumps(OUTCOME).replace("0.5", "NaN"), json.dumps(OUTCOME).replace("0.5", "Infinity")]
+)
 def test_an_outcome_that_is_no_json(text: str, store: Store) -> None:
     track(store, text=text)
     with pytest.raises(DataError, match=r"^outcome\.json of the run .* cannot be read: "):
         draw()
 
 
-@pytest.mark.parametrize("report", [
-    [], {"rm_at_k": {"most": 0.4}}, {"rm_at_k": [0.4]}, {"rm_at_k": {"1": None}}, {"auc_pooled": "x"}, {"ci95": {"auc_pooled": [0.9, 0.1]}},
-    {"ci95": {"auc_pooled": [0.9]}}, {"ci95": [1]}])
+@pytest.mark.parametrize(
+    "report",
+    [
+        [],
+        {"rm_at_k": {"most": 0.4}},
+        {"rm_at_k": [0.4]},
+        {"rm_at_k": {"1": None}},
+        {"auc_pooled": "x"},
+        {"ci95": {"auc_pooled": [0.9, 0.1]}},
+        {"ci95": {"auc_pooled": [0.9]}},
+        {"ci95": [1]},
+    ],
+)
 def test_a_report_of_a_verifier_that_is_none(report: Any, store: Store) -> None:
     track(store, report=report)
     with pytest.raises(DataError, match=r"^verifier_report\.json of the run .* cannot be read: "):
         draw()
 
 
-@pytest.mark.parametrize(("params", "said"), [({"seed": "x"}, "parameter seed is 'x'"), ({"steps": "60/../.."}, "parameter steps is"),
-                                              ({"steps": None}, "has no parameter steps"), ({"reward": None}, "has no parameter reward")])
+@pytest.mark.parametrize(
+    ("params", "said"),
+    [
+        ({"seed": "x"}, "parameter seed is 'x'"),
+        ({"steps": "60/../.."}, "parameter steps is"),
+        ({"steps": None}, "has no parameter steps"),
+        ({"reward": None}, "has no parameter reward"),
+    ],
+)
 def test_parameters_that_are_none(params: dict[str, Any], said: str, store: Store) -> None:
     track(store, params=params)
     with pytest.raises(DataError, match=said):

@@ -40,24 +40,63 @@ def test_what_may_be_said() -> None:
 
 def track(store: Store, number: int, reward: str, seed: int, quality: float) -> None:
     """An RL run as the program leaves it; a better verifier gains more and is hacked less."""
-    curve = [{"step": float(step), "pass_at_1": 0.2 + quality * step / 100, "pass_at_1_low": 0.1, "pass_at_1_high": 0.5,
-              "pass_at_1_greedy": 0.3, "hacking_gap": (1 - quality) * step / 100, "verifier_auc_within_task": quality,
-              "verifier_mixed_tasks": 20, "verifier_ece_width_10": 1 - quality} for step in (0, 10, 20)]
+    curve = [
+        {
+            "step": float(step),
+            "pass_at_1": 0.2 + quality * step / 100,
+            "pass_at_1_low": 0.1,
+            "pass_at_1_high": 0.5,
+            "pass_at_1_greedy": 0.3,
+            "hacking_gap": (1 - quality) * step / 100,
+            "verifier_auc_within_task": quality,
+            "verifier_mixed_tasks": 20,
+            "verifier_ece_width_10": 1 - quality,
+        }
+        for step in (0, 10, 20)
+    ]
     tags = {"config_hash": f"{number}{reward}{seed}", "start_fingerprint": "s0", "evidence": "final"}
     if reward != "execution":
         tags |= {"verifier_fingerprint": f"v{number}", "verifier_name": f"verifier {number}", "verifier": f"v{number}"}
-    with RunLogger.start(store, "policies", f"{reward} {number} s{seed}", kind="rl", tags=tags,
-                         params={"seed": seed, "reward": reward, "reward_weight": 1.0, "steps": 20}) as run:
+    with RunLogger.start(
+        store,
+        "policies",
+        f"{reward} {number} s{seed}",
+        kind="rl",
+        tags=tags,
+        params={"seed": seed, "reward": reward, "reward_weight": 1.0, "steps": 20},
+    ) as run:
         for step in range(1, 21):
             run.metrics({"rl/ran_share": 0.9}, step)
-        difference = {"before": 0.2, "after": 0.2 + quality, "difference": quality, "low": quality - 0.1, "high": quality + 0.1, "tasks": 9}
-        run.json("outcome.json", {
-            "held_out": {"all": {"sampled": difference, "greedy": difference}}, "collapse": quality < 0.3, "area": quality / 2,
-            "hacking_gap": curve[-1]["hacking_gap"],
-            "verifier_first": {}, "verifier_last": {}, "curve": curve})
+        difference = {
+            "before": 0.2,
+            "after": 0.2 + quality,
+            "difference": quality,
+            "low": quality - 0.1,
+            "high": quality + 0.1,
+            "tasks": 9,
+        }
+        run.json(
+            "outcome.json",
+            {
+                "held_out": {"all": {"sampled": difference, "greedy": difference}},
+                "collapse": quality < 0.3,
+                "area": quality / 2,
+                "hacking_gap": curve[-1]["hacking_gap"],
+                "verifier_first": {},
+                "verifier_last": {},
+                "curve": curve,
+            },
+        )
         if reward != "execution":
-            run.json("verifier_report.json", {"auc_within_task": quality, "rm_at_k": {"1": 0.2, "8": quality}, "ece_width_10": None,
-                                              "ci95": {"auc_within_task": [quality - 0.05, quality + 0.05]}})
+            run.json(
+                "verifier_report.json",
+                {
+                    "auc_within_task": quality,
+                    "rm_at_k": {"1": 0.2, "8": quality},
+                    "ece_width_10": None,
+                    "ci95": {"auc_within_task": [quality - 0.05, quality + 0.05]},
+                },
+            )
 
 
 @pytest.fixture
@@ -78,10 +117,15 @@ def test_few_verifiers_conclude_nothing_and_the_curves_hold_every_look(store: St
     paths = load_program("figures").main(["relation", "rl_curves"])
     folder = tmp_path / "runs" / "figures" / "rl" / "start-s0-20-steps"
     assert {p.name for p in paths} == {f"{n}.{e}" for n in ("relation", "rl_curves") for e in ("pdf", "png", "csv")} | {
-        "relation.md", "relation_rho.csv"}
+        "relation.md",
+        "relation_rho.csv",
+    }
     points = rows(folder / "relation.csv")
     assert [(p["verifier"], p["runs"], p["pass@1 gained"], p["collapse"]) for p in points] == [
-        ("verifier 1", "2", "0.2", "1.0"), ("verifier 2", "2", "0.6", "0.0"), ("verifier 3", "2", "0.8", "0.0")]
+        ("verifier 1", "2", "0.2", "1.0"),
+        ("verifier 2", "2", "0.6", "0.0"),
+        ("verifier 3", "2", "0.8", "0.0"),
+    ]
     rho = {(r["offline"], r["outcome"]): r for r in rows(folder / "relation_rho.csv")}
     assert float(rho["AUC within task", "pass@1 gained"]["rho"]) == pytest.approx(1)
     assert float(rho["ECE, shifted", "hacking gap"]["rho"]) == pytest.approx(1)

@@ -40,15 +40,44 @@ def gap(scores: Scores) -> float:
 
 def track(store: Store, folder: Path, evidence: str = "final", seed: int = 0, tables: Sequence[int] = (0, 10)) -> None:
     """An RL run as the program leaves it, with a look before training and one after it. tables: looks that have theirs."""
-    curve = [{"step": float(step), "pass_at_1": float(scores.resolved.mean()), "hacking_gap": gap(scores) - gap(LOOKS[0]),
-              "verifier_auc_within_task": 1.0, "verifier_ece_width_10": 0.2, "verifier_mean_score": float(scores.score.mean())}
-             for step, scores in LOOKS.items()]
-    tags = {"config_hash": f"{evidence}{seed}", "start_fingerprint": "s0", "evidence": evidence, "verifier_fingerprint": "v",
-            "verifier_name": "good"}
-    with RunLogger.start(store, "policies", f"free {evidence} s{seed}", kind="rl", tags=tags,
-                         params={"seed": seed, "reward": "execution_free", "steps": 10}) as run:
-        run.json("outcome.json", {"held_out": {}, "collapse": None, "area": 0.0, "hacking_gap": curve[-1]["hacking_gap"], "curve": curve,
-                                  "verifier_first": {}, "verifier_last": {}})
+    curve = [
+        {
+            "step": float(step),
+            "pass_at_1": float(scores.resolved.mean()),
+            "hacking_gap": gap(scores) - gap(LOOKS[0]),
+            "verifier_auc_within_task": 1.0,
+            "verifier_ece_width_10": 0.2,
+            "verifier_mean_score": float(scores.score.mean()),
+        }
+        for step, scores in LOOKS.items()
+    ]
+    tags = {
+        "config_hash": f"{evidence}{seed}",
+        "start_fingerprint": "s0",
+        "evidence": evidence,
+        "verifier_fingerprint": "v",
+        "verifier_name": "good",
+    }
+    with RunLogger.start(
+        store,
+        "policies",
+        f"free {evidence} s{seed}",
+        kind="rl",
+        tags=tags,
+        params={"seed": seed, "reward": "execution_free", "steps": 10},
+    ) as run:
+        run.json(
+            "outcome.json",
+            {
+                "held_out": {},
+                "collapse": None,
+                "area": 0.0,
+                "hacking_gap": curve[-1]["hacking_gap"],
+                "curve": curve,
+                "verifier_first": {},
+                "verifier_last": {},
+            },
+        )
         for step in tables:
             write_score_table(folder / f"look_{step:05d}.parquet", LOOKS[step])
             run.artifact(folder / f"look_{step:05d}.parquet", "attempts")
@@ -102,10 +131,16 @@ def test_rows_without_a_score_or_a_label_leave_the_gap(store: Store, tmp_path: P
     track(store, tmp_path)
     [run] = found(store)
     whole, after = run.watched.gaps[10], LOOKS[10]
-    extra = Scores.of([*after.task_id, "t00", "t01"], [*after.score, np.nan, 0.9], [*after.resolved, 1.0, np.nan],
-                      cluster=[*after.cluster, "ct00", "ct01"])
+    extra = Scores.of(
+        [*after.task_id, "t00", "t01"],
+        [*after.score, np.nan, 0.9],
+        [*after.resolved, 1.0, np.nan],
+        cluster=[*after.cluster, "ct00", "ct01"],
+    )
     write_score_table(run.run.artifact("attempts/look_00010.parquet"), extra)
-    with pytest.raises(DataError, match=r"look_00010\.parquet of free final s0 .* are not those of which the run told the mean"):
+    with pytest.raises(
+        DataError, match=r"look_00010\.parquet of free final s0 .* are not those of which the run told the mean"
+    ):
         _ = found(store)[0].watched.gaps
     first, last = run.outcome["curve"]
     told = [first, last | {"verifier_mean_score": float(np.nanmean(extra.score))}]
@@ -117,7 +152,9 @@ def test_without_tables_it_is_what_the_run_said(store: Store, tmp_path: Path) ->
     [run] = found(store)
     assert run.watched.tables == {}
     assert run.watched.gaps[10] == (run.outcome["hacking_gap"], None, None)
-    assert run.watched.measured[10] == {"ece_width_10": (0.2, None, None)}, "an AUC of an unknown number of tasks is not known"
+    assert run.watched.measured[10] == {"ece_width_10": (0.2, None, None)}, (
+        "an AUC of an unknown number of tasks is not known"
+    )
     told = [row | {"verifier_mixed_tasks": 12.0} for row in run.outcome["curve"]]
     assert Watched(run.run, told).last("auc_within_task") == (1.0, None, None)
 
@@ -139,7 +176,9 @@ def test_a_table_that_cannot_be_read_is_said(store: Store, tmp_path: Path) -> No
 def test_the_mean_over_seeds_has_ends_where_all_have(store: Store, tmp_path: Path) -> None:
     for seed in (0, 1):
         track(store, tmp_path, seed=seed)
-    ends = iter([(0.2, 0.1, 0.3), (0.4, 0.3, 0.5), (0.2, 0.1, 0.3), (0.4, None, None), (0.2, 0.1, 0.3), (None, None, None)])
+    ends = iter(
+        [(0.2, 0.1, 0.3), (0.4, 0.3, 0.5), (0.2, 0.1, 0.3), (0.4, None, None), (0.2, 0.1, 0.3), (None, None, None)]
+    )
     both = found(store)
     assert averaged(both, lambda _: next(ends)) == pytest.approx((0.3, 0.2, 0.4))
     assert averaged(both, lambda _: next(ends)) == (pytest.approx(0.3), None, None)
@@ -160,10 +199,17 @@ def test_curves_leave_out_what_is_not_known(store: Store, tmp_path: Path) -> Non
         assert float(gaps[1]["low"]) < float(gaps[1]["value"]) < float(gaps[1]["high"])
 
 
-@pytest.mark.parametrize(("evidences", "said"), [(("final",), set()), (("voluntary",), {"voluntary evidence"}),
-                                                 (("final", "voluntary"), {"final evidence", "voluntary evidence"})])
-def test_rows_name_their_evidence_unless_all_is_final(evidences: Sequence[str], said: set[str], store: Store, tmp_path: Path,
-                                                      monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("evidences", "said"),
+    [
+        (("final",), set()),
+        (("voluntary",), {"voluntary evidence"}),
+        (("final", "voluntary"), {"final evidence", "voluntary evidence"}),
+    ],
+)
+def test_rows_name_their_evidence_unless_all_is_final(
+    evidences: Sequence[str], said: set[str], store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for evidence in evidences:
         for seed in range(7 if evidences == ("voluntary",) else 1):  # many: bars in the place of bands
             track(store, tmp_path, evidence, seed)
@@ -184,6 +230,8 @@ def test_the_table_has_a_row_for_each_run(store: Store, tmp_path: Path) -> None:
     assert (first["arm"], second["arm"]) == ("execution_free, good", "execution_free, good (voluntary evidence)")
     assert float(first["hacking_gap_low"]) < float(first["hacking_gap"]) < float(first["hacking_gap_high"])
     assert (first["greedy_after"], first["ran_share_last"], first["collapse"]) == ("", "", "")
-    [line] = [line for line in paths["rl_table.md"].read_text().splitlines() if line.startswith("| execution_free, good |")]
+    [line] = [
+        line for line in paths["rl_table.md"].read_text().splitlines() if line.startswith("| execution_free, good |")
+    ]
     assert line.split(" | ")[2:4] == ["-", "-"]
     assert "2 runs, seeds 0, 10 steps each" in paths["rl_table.md"].read_text()

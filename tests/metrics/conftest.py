@@ -8,8 +8,15 @@ import pytest
 from rmlab.metrics.scores import Scores
 
 
-def random_scores(seed: int, tasks: int = 12, attempts: int = 6, policies: int = 1, cluster_size: int = 1, ties: bool = True,
-                  missing: float = 0.1) -> Scores:
+def random_scores(
+    seed: int,
+    tasks: int = 12,
+    attempts: int = 6,
+    policies: int = 1,
+    cluster_size: int = 1,
+    ties: bool = True,
+    missing: float = 0.1,
+) -> Scores:
     """Tasks of differing difficulty and size, some scores tied, some missing, clusters of `cluster_size` tasks."""
     rng = np.random.default_rng(seed)
     task, policy = [], []
@@ -25,9 +32,14 @@ def random_scores(seed: int, tasks: int = 12, attempts: int = 6, policies: int =
     if ties:
         score = np.round(score, 1)
     score[rng.random(len(task)) < missing] = np.nan
-    return Scores.of([f"task-{t:03d}" for t in task], score, resolved, policy=policy if policies > 1 else None,
-                     cluster=[f"cluster-{t // cluster_size:03d}" for t in task],
-                     trajectory_id=[f"trajectory-{i:04d}" for i in range(len(task))])
+    return Scores.of(
+        [f"task-{t:03d}" for t in task],
+        score,
+        resolved,
+        policy=policy if policies > 1 else None,
+        cluster=[f"cluster-{t // cluster_size:03d}" for t in task],
+        trajectory_id=[f"trajectory-{i:04d}" for i in range(len(task))],
+    )
 
 
 @pytest.fixture(scope="session")

@@ -21,9 +21,11 @@ def by_loops(rows):
         else:
             noise += s @ s
     nan = float("nan")
-    return (np.mean(cosines) if cosines else nan,
-            product / np.sqrt(score_energy * label_energy) if score_energy * label_energy > 0 else nan,
-            noise / score_energy if score_energy > 0 else nan)
+    return (
+        np.mean(cosines) if cosines else nan,
+        product / np.sqrt(score_energy * label_energy) if score_energy * label_energy > 0 else nan,
+        noise / score_energy if score_energy > 0 else nan,
+    )
 
 
 @given(st.lists(row, min_size=1, max_size=20))

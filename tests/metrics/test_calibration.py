@@ -21,7 +21,11 @@ from rmlab.metrics.calibration import (
     width_bin,
 )
 
-rows = st.lists(st.tuples(st.one_of(st.sampled_from([0.0, 0.1, 0.3, 0.7, 1.0]), st.floats(0, 1)), st.booleans()), min_size=1, max_size=40)
+rows = st.lists(
+    st.tuples(st.one_of(st.sampled_from([0.0, 0.1, 0.3, 0.7, 1.0]), st.floats(0, 1)), st.booleans()),
+    min_size=1,
+    max_size=40,
+)
 
 
 def columns(rows):
@@ -57,7 +61,7 @@ def test_bins_hold_every_row_once(rows):
 def test_edges_of_equal_width_bins():
     # 0 and 1 have a place; 0.3 · 10 is below 3 in floats for 0.1 + 0.2 - eps, and 0.7 · 10 is 7
     assert width_bin(np.array([0.0, 0.1, 0.3, 0.7, 0.29, 1.0]), 10).tolist() == [0, 1, 3, 7, 2, 9]
-    assert width_bin(np.array([0.58]), 100).tolist() == [58]     # 0.58 · 100 = 57.99999999999999
+    assert width_bin(np.array([0.58]), 100).tolist() == [58]  # 0.58 · 100 = 57.99999999999999
 
 
 def test_ties_stay_in_one_equal_mass_bin():
@@ -102,21 +106,26 @@ def test_debiased_by_hand():
     assert found == pytest.approx(np.mean((pairs - rates) ** 2 - rates * (1 - rates) / 1))
 
 
-@pytest.mark.parametrize(("count", "merged"), [
-    ([2, 1, 3], [3, 0, 3]),            # into the bin before
-    ([1, 2, 3], [0, 3, 3]),            # the first: into the one after
-    ([1, 1, 3], [2, 0, 3]),
-    ([1, 0, 1], [2, 0, 0]),            # empty bins are no neighbours
-    ([0, 1, 0], [0, 1, 0]),            # nowhere to go
-])
+@pytest.mark.parametrize(
+    ("count", "merged"),
+    [
+        ([2, 1, 3], [3, 0, 3]),  # into the bin before
+        ([1, 2, 3], [0, 3, 3]),  # the first: into the one after
+        ([1, 1, 3], [2, 0, 3]),
+        ([1, 0, 1], [2, 0, 0]),  # empty bins are no neighbours
+        ([0, 1, 0], [0, 1, 0]),  # nowhere to go
+    ],
+)
 def test_bins_of_one_row_are_merged(count, merged):
     from rmlab.metrics.calibration import _without_single_rows
 
     count = np.array(count, dtype=float)
-    found = _without_single_rows(Bins(np.stack([count, count[::-1] * 0 + 5]), np.stack([count / 2] * 2), np.stack([count / 4] * 2)))
+    found = _without_single_rows(
+        Bins(np.stack([count, count[::-1] * 0 + 5]), np.stack([count / 2] * 2), np.stack([count / 4] * 2))
+    )
     assert found.count[0].tolist() == merged
     assert found.score[0].tolist() == [n / 2 for n in merged]
-    assert found.count[1].tolist() == [5, 5, 5]                  # resamples do not touch each other
+    assert found.count[1].tolist() == [5, 5, 5]  # resamples do not touch each other
 
 
 def test_debiased_is_unbiased_where_ece_is_not():
@@ -143,7 +152,9 @@ def test_certain_and_wrong_costs_what_float64_allows():
 def test_decomposition_adds_up_with_parts_of_right_sign(rows):
     score, label = columns(rows)
     parts = brier_decomposition(score, label)
-    assert parts.miscalibration - parts.discrimination + parts.uncertainty == pytest.approx(brier(score, label), abs=1e-12)
+    assert parts.miscalibration - parts.discrimination + parts.uncertainty == pytest.approx(
+        brier(score, label), abs=1e-12
+    )
     assert parts.miscalibration >= -1e-12
     assert parts.discrimination >= -1e-12
     assert parts.uncertainty == pytest.approx(label.var(), abs=1e-12)
@@ -153,7 +164,7 @@ def test_decomposition_of_right_frequencies_is_calibrated():
     score = np.repeat([0.25, 0.75], 4)
     parts = brier_decomposition(score, np.array([1, 0, 0, 0, 1, 1, 1, 0], dtype=float))
     assert parts.miscalibration == pytest.approx(0.0, abs=1e-15)
-    assert parts.discrimination == pytest.approx(0.0625)          # variance of the calibrated forecasts
+    assert parts.discrimination == pytest.approx(0.0625)  # variance of the calibrated forecasts
 
 
 def test_decomposition_survives_scores_a_rounding_error_apart():

@@ -11,8 +11,14 @@ from rmlab.metrics.scores import Scores
 
 
 def rescored(scores, score):
-    return Scores.of(scores.task_id, score, scores.resolved, trajectory_id=scores.trajectory_id, policy=scores.policy,
-                     cluster=scores.cluster)
+    return Scores.of(
+        scores.task_id,
+        score,
+        scores.resolved,
+        trajectory_id=scores.trajectory_id,
+        policy=scores.policy,
+        cluster=scores.cluster,
+    )
 
 
 def test_values_are_those_of_the_reports(make_scores):
@@ -21,7 +27,15 @@ def test_values_are_those_of_the_reports(make_scores):
     found = compare(a, b, swaps=20, replicates=20)
     mine, other = report(a, replicates=0), report(b, replicates=0)
     assert found["trajectories"] == mine["trajectories"]
-    assert set(found["metrics"]) >= {"rm_at_k", "rm_at_k_across", "auc_pooled", "auc_within_task", "ece_width_10", "ece_mass_10", "brier"}
+    assert set(found["metrics"]) >= {
+        "rm_at_k",
+        "rm_at_k_across",
+        "auc_pooled",
+        "auc_within_task",
+        "ece_width_10",
+        "ece_mass_10",
+        "brier",
+    }
     for name, result in found["metrics"].items():
         nested = result if isinstance(mine[name], dict) else {None: result}
         for k, values in nested.items():
@@ -92,10 +106,17 @@ def test_the_test_rejects_as_often_as_it_says(name):
         rng = np.random.default_rng(seed)
         label = rng.random(240) < np.repeat(rng.beta(1, 1, 40), 6)
         shared = rng.normal(0, 0.5, 240)
-        score_a, score_b = (1 / (1 + np.exp(-(label - 0.5 + shared + np.repeat(rng.normal(0, 0.5, 40), 6) + rng.normal(0, 1, 240))))
-                            for _ in "ab")
+        score_a, score_b = (
+            1 / (1 + np.exp(-(label - 0.5 + shared + np.repeat(rng.normal(0, 0.5, 40), 6) + rng.normal(0, 1, 240))))
+            for _ in "ab"
+        )
         a = Scores.of(task, score_a, label)
-        found = compare(a, rescored(a, score_b), swaps=400, replicates=2,
-                        makers=[resampled.within_tasks, resampled.width_bins, resampled.best_of_k])["metrics"][name]
+        found = compare(
+            a,
+            rescored(a, score_b),
+            swaps=400,
+            replicates=2,
+            makers=[resampled.within_tasks, resampled.width_bins, resampled.best_of_k],
+        )["metrics"][name]
         rejected += (found["2"] if name == "rm_at_k" else found)["p"] <= 0.05
     assert 4 <= rejected <= 18

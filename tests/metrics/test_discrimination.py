@@ -13,8 +13,13 @@ row = st.tuples(st.sampled_from("abcd"), st.sampled_from([0.0, 0.1, 0.5, 0.50000
 
 def by_pairs(rows, same_task):
     """Share of pairs (resolved, unresolved) that the resolved one wins, a tie half; same_task: None = any two tasks."""
-    won = [(s > u) + (s == u) / 2
-           for t, s, y in rows if y for v, u, z in rows if not z and (same_task is None or (t == v) == same_task)]
+    won = [
+        (s > u) + (s == u) / 2
+        for t, s, y in rows
+        if y
+        for v, u, z in rows
+        if not z and (same_task is None or (t == v) == same_task)
+    ]
     return np.mean(won) if won else float("nan")
 
 
@@ -46,7 +51,7 @@ def test_a_score_that_only_knows_the_task_is_half_within_and_good_pooled():
     task = np.repeat([f"t{i}" for i in range(400)], 10)
     found = discrimination(table(Scores.of(task, difficulty, rng.random(4000) < difficulty)))
     assert found.within_task == 0.5
-    assert found.pooled == pytest.approx(0.83, abs=0.02)     # uniform difficulty
+    assert found.pooled == pytest.approx(0.83, abs=0.02)  # uniform difficulty
 
 
 def test_a_score_that_tells_policies_apart_gains_nothing_within_tasks():
@@ -60,9 +65,11 @@ def test_a_score_that_tells_policies_apart_gains_nothing_within_tasks():
 
 
 def test_policies_are_averaged_where_defined():
-    scores = Scores.of(["t"] * 6, [0.9, 0.1, 0.1, 0.9, 0.5, 0.5], [1, 0, 1, 0, 1, 1], policy=["a", "a", "b", "b", "c", "c"])
+    scores = Scores.of(
+        ["t"] * 6, [0.9, 0.1, 0.1, 0.9, 0.5, 0.5], [1, 0, 1, 0, 1, 1], policy=["a", "a", "b", "b", "c", "c"]
+    )
     found = discrimination(table(scores))
-    assert found.within_task == 0.5          # a: 1, b: 0, c: no pair
+    assert found.within_task == 0.5  # a: 1, b: 0, c: no pair
     assert found.mixed == 2
 
 

@@ -30,11 +30,14 @@ def test_json_is_one_object_and_the_report(evaluate, capsys):
     assert found == json.loads(json.dumps(report(read_score_table(CASES / "smooth.csv"), folds=5)))
 
 
-@pytest.mark.parametrize(("case", "words"), [
-    ("smooth", ["40 tasks", "100.0% scored", "RM@k", "0.9518", "miscalibrated", "pairs lie within a task"]),
-    ("missing", ["70.6% scored", "tasks with k attempts", "0.7000", "73 pairs in 19 tasks"]),
-    ("one_class", ["0.0% resolved", "0 pairs in 0 tasks"]),
-])
+@pytest.mark.parametrize(
+    ("case", "words"),
+    [
+        ("smooth", ["40 tasks", "100.0% scored", "RM@k", "0.9518", "miscalibrated", "pairs lie within a task"]),
+        ("missing", ["70.6% scored", "tasks with k attempts", "0.7000", "73 pairs in 19 tasks"]),
+        ("one_class", ["0.0% resolved", "0 pairs in 0 tasks"]),
+    ],
+)
 def test_tables_hold_values_and_notes(evaluate, capsys, case, words):
     evaluate(CASES / f"{case}.csv", False)
     shown = capsys.readouterr().out
@@ -63,29 +66,77 @@ def test_several_policies_and_calibration_on_validation(evaluate, capsys, make_s
 
 
 def attempt(task, number, resolved, split):
-    return Trajectory(task_id=task, cluster=task, source="s", policy="p", attempt=number, messages=(Message("user", "fix it"),),
-                      patch=f"-{number % 2}", exit_status="submitted", resolved=resolved, split=split)
+    return Trajectory(
+        task_id=task,
+        cluster=task,
+        source="s",
+        policy="p",
+        attempt=number,
+        messages=(Message("user", "fix it"),),
+        patch=f"-{number % 2}",
+        exit_status="submitted",
+        resolved=resolved,
+        split=split,
+    )
 
 
 def test_baselines_stand_beside_where_the_trajectories_are_given(evaluate, capsys, tmp_path):
     judged = [attempt(f"t{i}", j, (i + j) % 3 == 0, "evaluation") for i in range(6) for j in range(4)]
-    pool = write_trajectories(tmp_path / "pool.parquet", [*judged, *(attempt(f"v{i}", 0, i % 2 == 0, "validation") for i in range(6))])
+    pool = write_trajectories(
+        tmp_path / "pool.parquet", [*judged, *(attempt(f"v{i}", 0, i % 2 == 0, "validation") for i in range(6))]
+    )
     path = tmp_path / "scores.jsonl"
-    path.write_text("\n".join(json.dumps({"task_id": t.task_id, "trajectory_id": t.trajectory_id, "policy": "p", "score": 0.5,
-                                          "resolved": t.resolved}) for t in judged))
+    path.write_text(
+        "\n".join(
+            json.dumps(
+                {
+                    "task_id": t.task_id,
+                    "trajectory_id": t.trajectory_id,
+                    "policy": "p",
+                    "score": 0.5,
+                    "resolved": t.resolved,
+                }
+            )
+            for t in judged
+        )
+    )
     evaluate(path, True, tmp_path / "pool.parquet")
     baselines = json.loads(capsys.readouterr().out)["baselines"]
     assert baselines["oracle"]["auc_within_task"] == 1.0
     assert baselines["random"]["auc_within_task"] == 0.5
     assert "reason" in baselines["policy_likelihood"]
     assert baselines["shape"]["rm_at_k"]
-    path.write_text("\n".join(json.dumps({"task_id": t.task_id, "trajectory_id": t.trajectory_id, "policy": "p", "score": 0.5,
-                                          "resolved": t.resolved}) for t in pool.trajectories))
+    path.write_text(
+        "\n".join(
+            json.dumps(
+                {
+                    "task_id": t.task_id,
+                    "trajectory_id": t.trajectory_id,
+                    "policy": "p",
+                    "score": 0.5,
+                    "resolved": t.resolved,
+                }
+            )
+            for t in pool.trajectories
+        )
+    )
     evaluate(path, True, tmp_path / "pool.parquet")
     baselines = json.loads(capsys.readouterr().out)["baselines"]
     assert "reason" in baselines["shape"], "nothing is fitted on the tasks that it is judged on"
-    path.write_text("\n".join(json.dumps({"task_id": t.task_id, "trajectory_id": t.trajectory_id, "policy": "p", "score": 0.5,
-                                          "resolved": t.resolved}) for t in judged))
+    path.write_text(
+        "\n".join(
+            json.dumps(
+                {
+                    "task_id": t.task_id,
+                    "trajectory_id": t.trajectory_id,
+                    "policy": "p",
+                    "score": 0.5,
+                    "resolved": t.resolved,
+                }
+            )
+            for t in judged
+        )
+    )
     evaluate(path, False, tmp_path / "pool.parquet")
     assert "Without a verifier" in capsys.readouterr().out
     write_trajectories(tmp_path / "other.parquet", pool.trajectories[:3])

@@ -15,7 +15,7 @@ attempts = st.lists(st.tuples(values, values, values, st.booleans()), min_size=1
 
 def as_the_notebook_picks(drawn):
     """R2E-Gym's hybrid for one subset in one order: stable sorts, slices and filters, a mean over what is left."""
-    kept_rows = sorted(drawn, key=lambda row: row[:3], reverse=True)[:max(3, int(len(drawn) * 0.5))]
+    kept_rows = sorted(drawn, key=lambda row: row[:3], reverse=True)[: max(3, int(len(drawn) * 0.5))]
     for column in (1, 2, 0):
         best = max(row[column] for row in kept_rows)
         kept_rows = [row for row in kept_rows if row[column] == best]
@@ -41,12 +41,16 @@ def table(rows, task="t"):
 def test_hybrid_equals_enumeration(rows, k):
     found = select_by_tests(*table(rows), k_J=[k])
     assert found.hybrid[str(k)] == pytest.approx(by_enumeration(rows, k), abs=1e-12)
-    assert found.execution_free[str(k)] == pytest.approx(rm_at_k([row[0] for row in rows], [row[3] for row in rows], k), abs=1e-12)
+    assert found.execution_free[str(k)] == pytest.approx(
+        rm_at_k([row[0] for row in rows], [row[3] for row in rows], k), abs=1e-12
+    )
 
 
 def test_larger_groups_equal_drawn_subsets():
     rng = np.random.default_rng(0)
-    rows = [(float(rng.random()), float(rng.integers(3)), float(rng.integers(4)), bool(rng.integers(2))) for _ in range(26)]
+    rows = [
+        (float(rng.random()), float(rng.integers(3)), float(rng.integers(4)), bool(rng.integers(2))) for _ in range(26)
+    ]
     found = select_by_tests(*table(rows), k_J=[1, 11, 16, 26])
     for k in (11, 16):
         drawn = [as_the_notebook_picks([rows[i] for i in rng.choice(26, k, replace=False)]) for _ in range(4000)]

@@ -25,7 +25,9 @@ def test_intercept_keeps_the_mean(deviation):
     mean = np.array([1e-4, 0.03, 0.5, 0.9, 0.999])
     for a, m in zip(intercepts(mean, deviation), mean, strict=True):
         bend = [max(-8.9, min(8.9, -a / deviation))]
-        value, _ = quad(lambda z, a=a: expit(a + deviation * z) * norm.pdf(z), -9, 9, points=bend, epsabs=1e-12, limit=300)
+        value, _ = quad(
+            lambda z, a=a: expit(a + deviation * z) * norm.pdf(z), -9, 9, points=bend, epsabs=1e-12, limit=300
+        )
         assert value == pytest.approx(m, rel=1e-6)
 
 
@@ -50,7 +52,10 @@ def test_floor_is_the_stated_draw():
 
 @pytest.mark.parametrize("deviation", [0.5, 1.0, 2.0])
 def test_task_variance_is_found_again(deviation):
-    found = [task_variance(t.score_N, t.label_N, t.task_N) for t in (table(drawn(400, 8, deviation, seed)) for seed in range(8))]
+    found = [
+        task_variance(t.score_N, t.label_N, t.task_N)
+        for t in (table(drawn(400, 8, deviation, seed)) for seed in range(8))
+    ]
     assert np.mean(found) == pytest.approx(deviation**2, rel=0.2)
 
 
@@ -76,7 +81,7 @@ def test_labels_equal_within_tasks_reach_the_largest_effect():
     task = np.repeat(np.arange(40), 8)
     found = noise_floor_task(table(Scores.of([f"{t:03d}" for t in task], np.full(320, 0.5), task % 2)))
     assert found.task_variance == 100.0
-    assert found.mean == pytest.approx(np.sqrt(0.25 / 40 * 2 / np.pi), rel=0.15)      # 40 draws, not 320
+    assert found.mean == pytest.approx(np.sqrt(0.25 / 40 * 2 / np.pi), rel=0.15)  # 40 draws, not 320
 
 
 def test_nothing_scored_has_no_floor():

@@ -40,25 +40,35 @@ def test_scikit_learn(edges):
     bins = ours(score, label)
     full = bins.count > 0
     # scikit-learn puts a score at an edge into the bin below it, so only tables without such scores agree bin by bin.
-    agree = np.allclose(rate, bins.label[full] / bins.count[full]) and np.allclose(mean, bins.score[full] / bins.count[full])
+    agree = np.allclose(rate, bins.label[full] / bins.count[full]) and np.allclose(
+        mean, bins.score[full] / bins.count[full]
+    )
     assert agree is (not edges)
 
 
 def test_torchmetrics():
     torch = pytest.importorskip("torch")
-    functional = pytest.importorskip("torchmetrics.functional.classification", reason="torchmetrics is not installed (extra dev)")
+    functional = pytest.importorskip(
+        "torchmetrics.functional.classification", reason="torchmetrics is not installed (extra dev)"
+    )
     score, label = scores_and_labels()
     theirs = (torch.tensor(score), torch.tensor(label).long())
-    assert float(functional.binary_auroc(*theirs)) == pytest.approx(roc_auc_score(label, score), abs=1e-6)  # float32 inside
+    assert float(functional.binary_auroc(*theirs)) == pytest.approx(
+        roc_auc_score(label, score), abs=1e-6
+    )  # float32 inside
     # Its "binary calibration error" compares the score with the rate of the positive class, as ours does.
-    assert float(functional.binary_calibration_error(*theirs, n_bins=10)) == pytest.approx(float(ece(ours(score, label))), abs=1e-6)
+    assert float(functional.binary_calibration_error(*theirs, n_bins=10)) == pytest.approx(
+        float(ece(ours(score, label))), abs=1e-6
+    )
     largest = float(functional.binary_calibration_error(*theirs, n_bins=10, norm="max"))
     assert largest == pytest.approx(float(mce(ours(score, label))), abs=1e-6)
 
 
 def test_torchmetrics_keeps_a_score_of_one_in_a_bin_of_its_own():
     torch = pytest.importorskip("torch")
-    functional = pytest.importorskip("torchmetrics.functional.classification", reason="torchmetrics is not installed (extra dev)")
+    functional = pytest.importorskip(
+        "torchmetrics.functional.classification", reason="torchmetrics is not installed (extra dev)"
+    )
     score, label = np.array([0.92, 0.92, 1.0, 1.0]), np.array([1.0, 1.0, 1.0, 0.0])
     # One bin [0.9, 1]: mean score .96, rate .75. Torchmetrics has an eleventh bin for 1.0: |.92 - 1|/2 + |1 - .5|/2.
     assert float(ece(ours(score, label))) == pytest.approx(0.21)
@@ -68,7 +78,9 @@ def test_torchmetrics_keeps_a_score_of_one_in_a_bin_of_its_own():
 
 
 def test_netcal():
-    metrics = pytest.importorskip("netcal.metrics", reason="netcal is not installed: it brings pyro, gpytorch and tensorboard")
+    metrics = pytest.importorskip(
+        "netcal.metrics", reason="netcal is not installed: it brings pyro, gpytorch and tensorboard"
+    )
     score, label = scores_and_labels()
     assert metrics.ECE(10).measure(score, label.astype(int)) == pytest.approx(float(ece(ours(score, label))), abs=1e-9)
     assert metrics.MCE(10).measure(score, label.astype(int)) == pytest.approx(float(mce(ours(score, label))), abs=1e-9)
@@ -94,4 +106,4 @@ def test_confidence_and_positive_class_are_two_numbers():
     score, label = np.array([0.1, 0.1, 0.9, 0.9]), np.array([0.0, 1.0, 1.0, 1.0])
     assert float(ece(ours(score, label))) == pytest.approx((0.4 + 0.1) / 2)
     confidence, right = top_label(score, label)
-    assert float(ece(ours(confidence, right))) == pytest.approx(0.15)      # all at .9, three of four right
+    assert float(ece(ours(confidence, right))) == pytest.approx(0.15)  # all at .9, three of four right

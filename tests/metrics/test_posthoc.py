@@ -61,8 +61,11 @@ def test_results_are_probabilities_in_the_same_order_for_anything(rows, name):
 def test_one_score_or_separable_classes_stay_finite():
     assert platt(np.array([0.2, 0.8]), np.array([0.0, 1.0])).apply(np.array([0.8]))[0] == pytest.approx(2 / 3, abs=1e-6)
     assert platt(np.array([0.4] * 8), np.array([1.0] * 2 + [0] * 6)).apply(np.array([0.4]))[0] == pytest.approx(
-        (2 * 3 / 4 + 6 / 8) / 8, abs=1e-6)
-    assert 0.01 <= temperature(np.array([0.2, 0.8]), np.array([0.0, 1.0])).parameters["temperature"] < 0.05    # as cold as counts
+        (2 * 3 / 4 + 6 / 8) / 8, abs=1e-6
+    )
+    assert (
+        0.01 <= temperature(np.array([0.2, 0.8]), np.array([0.0, 1.0])).parameters["temperature"] < 0.05
+    )  # as cold as counts
     assert logit(temperature(np.array([0.5]), np.array([1.0])).apply(np.array([0.5])))[0] == 0.0
 
 

@@ -28,13 +28,16 @@ def test_calibrated_scores_have_slope_one_and_intercept_zero():
     assert found.intercept == pytest.approx(0.0, abs=0.02)
 
 
-@pytest.mark.parametrize(("score", "label", "fitted"), [
-    ([0.1, 0.4, 0.6], [0, 0, 1], [0, 0, 1]),                       # separable
-    ([0.1, 0.4, 0.6], [1, 0, 0], [1, 0, 0]),                       # separable, the wrong way round
-    ([0.1, 0.4, 0.4, 0.4, 0.6], [0, 0, 1, 1, 1], [0, 2 / 3, 2 / 3, 2 / 3, 1]),   # touching
-    ([0.1, 0.4], [1, 1], [1, 1]),                                  # one class
-    ([0.4, 0.4, 0.4], [1, 0, 0], [1 / 3] * 3),                     # one score
-])
+@pytest.mark.parametrize(
+    ("score", "label", "fitted"),
+    [
+        ([0.1, 0.4, 0.6], [0, 0, 1], [0, 0, 1]),  # separable
+        ([0.1, 0.4, 0.6], [1, 0, 0], [1, 0, 0]),  # separable, the wrong way round
+        ([0.1, 0.4, 0.4, 0.4, 0.6], [0, 0, 1, 1, 1], [0, 2 / 3, 2 / 3, 2 / 3, 1]),  # touching
+        ([0.1, 0.4], [1, 1], [1, 1]),  # one class
+        ([0.4, 0.4, 0.4], [1, 0, 0], [1 / 3] * 3),  # one score
+    ],
+)
 def test_no_finite_single_maximum_is_undefined_and_fitted_in_the_limit(score, label, fitted):
     found = recalibrate(np.array(score), np.array(label, dtype=float))
     assert np.isnan(found.slope)

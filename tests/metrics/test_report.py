@@ -11,10 +11,32 @@ from rmlab.verifiers.score_table import read_score_table
 
 CASES = Path(__file__).parents[1] / "data" / "metric_cases"
 CONTRACT = {
-    "tasks", "trajectories", "unlabelled", "score_rate", "resolved_rate", "pass_at_k", "rm_at_k", "tasks_at_k", "auc_pooled",
-    "auc_within_task", "auc_between_tasks", "within_pair_share", "mixed_tasks", "ece_width_10", "ece_width_15", "ece_mass_10",
-    "ece_noise_floor", "ece_noise_floor_p95", "ece_noise_floor_task", "ece_noise_floor_task_p95", "brier", "log_loss",
-    "advantage_cosine", "advantage_cosine_all", "advantage_noise_share", "ci95",
+    "tasks",
+    "trajectories",
+    "unlabelled",
+    "score_rate",
+    "resolved_rate",
+    "pass_at_k",
+    "rm_at_k",
+    "tasks_at_k",
+    "auc_pooled",
+    "auc_within_task",
+    "auc_between_tasks",
+    "within_pair_share",
+    "mixed_tasks",
+    "ece_width_10",
+    "ece_width_15",
+    "ece_mass_10",
+    "ece_noise_floor",
+    "ece_noise_floor_p95",
+    "ece_noise_floor_task",
+    "ece_noise_floor_task_p95",
+    "brier",
+    "log_loss",
+    "advantage_cosine",
+    "advantage_cosine_all",
+    "advantage_noise_share",
+    "ci95",
 }
 
 
@@ -50,7 +72,15 @@ def test_names_are_the_contract_and_all_is_plain_json(case):
 
 def test_intervals_hold_the_estimate_of_a_plain_table(make_scores):
     found = report(make_scores(0, tasks=60, ties=False))
-    for name in ("auc_pooled", "auc_within_task", "auc_between_tasks", "brier", "log_loss", "resolved_rate", "advantage_cosine"):
+    for name in (
+        "auc_pooled",
+        "auc_within_task",
+        "auc_between_tasks",
+        "brier",
+        "log_loss",
+        "resolved_rate",
+        "advantage_cosine",
+    ):
         low, high = found["ci95"][name]
         assert low < found[name] < high, name
 
@@ -65,7 +95,15 @@ def test_no_number_depends_on_the_order_of_rows(make_scores, policies):
 def test_no_estimate_depends_on_the_names_of_tasks(make_scores):
     scores = make_scores(2, tasks=20)
     renamed = Scores.of([name[::-1] for name in scores.task_id], scores.score, scores.resolved)
-    drawn = {"replicates", "clusters", "ci95", "ece_noise_floor", "ece_noise_floor_p95", "ece_noise_floor_task", "ece_noise_floor_task_p95"}
+    drawn = {
+        "replicates",
+        "clusters",
+        "ci95",
+        "ece_noise_floor",
+        "ece_noise_floor_p95",
+        "ece_noise_floor_task",
+        "ece_noise_floor_task_p95",
+    }
     before, after = report(scores, replicates=0), report(renamed, replicates=0)
     for name in set(before) - drawn:
         assert_close(before[name], after[name], name)
@@ -74,8 +112,13 @@ def test_no_estimate_depends_on_the_names_of_tasks(make_scores):
 def test_unlabelled_rows_are_counted_and_in_nothing_else(make_scores):
     scores = make_scores(3, policies=2)
     n = len(scores)
-    more = Scores.of([*scores.task_id, "task-000", "other"], [*scores.score, 0.7, 0.2], [*scores.resolved, np.nan, np.nan],
-                     policy=[*scores.policy, "policy-0", "policy-9"], cluster=[*scores.cluster, "cluster-000", "elsewhere"])
+    more = Scores.of(
+        [*scores.task_id, "task-000", "other"],
+        [*scores.score, 0.7, 0.2],
+        [*scores.resolved, np.nan, np.nan],
+        policy=[*scores.policy, "policy-0", "policy-9"],
+        cluster=[*scores.cluster, "cluster-000", "elsewhere"],
+    )
     before, after = report(scores, replicates=50), report(more, replicates=50)
     assert (before.pop("unlabelled"), after.pop("unlabelled")) == (0, 2)
     assert before == after
@@ -101,7 +144,7 @@ def test_prior_correction_needs_both_priors(make_scores):
     assert report(scores, replicates=0)["ece_prior_corrected"] is None
     assert report(scores, replicates=0, validation=validation)["ece_prior_corrected"] is None
     same = report(scores, replicates=20, validation=validation, training_prior=float(validation.resolved.mean()))
-    assert same["ece_prior_corrected"] == pytest.approx(same["ece_width_10"], abs=0.02)   # clipping aside
+    assert same["ece_prior_corrected"] == pytest.approx(same["ece_width_10"], abs=0.02)  # clipping aside
     assert same["ci95"]["ece_prior_corrected"] is not None
     other = report(scores, replicates=0, validation=validation, training_prior=0.05)
     assert other["ece_prior_corrected"] != pytest.approx(same["ece_width_10"], abs=0.02)

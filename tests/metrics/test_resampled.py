@@ -27,11 +27,18 @@ def really_resampled(scores, weights):
             mine = np.flatnonzero(code == c)
             rows += mine.tolist()
             copy += [f"#{i}"] * len(mine)
-    return Scores.of([f"{scores.task_id[r]}{c}" for r, c in zip(rows, copy, strict=True)], scores.score[rows], scores.resolved[rows],
-                     policy=scores.policy[rows], cluster=[f"{scores.cluster[r]}{c}" for r, c in zip(rows, copy, strict=True)])
+    return Scores.of(
+        [f"{scores.task_id[r]}{c}" for r, c in zip(rows, copy, strict=True)],
+        scores.score[rows],
+        scores.resolved[rows],
+        policy=scores.policy[rows],
+        cluster=[f"{scores.cluster[r]}{c}" for r, c in zip(rows, copy, strict=True)],
+    )
 
 
-@pytest.mark.parametrize(("policies", "cluster_size", "ties"), [(1, 1, True), (1, 3, False), (2, 2, True), (3, 1, False)])
+@pytest.mark.parametrize(
+    ("policies", "cluster_size", "ties"), [(1, 1, True), (1, 3, False), (2, 2, True), (3, 1, False)]
+)
 @pytest.mark.parametrize("seed", range(4))
 def test_every_metric_equals_its_definition_on_the_resampled_table(make_scores, policies, cluster_size, ties, seed):
     scores = make_scores(seed, policies=policies, cluster_size=cluster_size, ties=ties)
@@ -40,15 +47,21 @@ def test_every_metric_equals_its_definition_on_the_resampled_table(make_scores, 
     weights = rng.multinomial(rows.clusters, np.full(rows.clusters, 1 / rows.clusters), size=6).astype(float)
     weights[0] = 1.0
     weights[1] = 0.0
-    weights[1, 0] = 2.0           # one cluster drawn twice: much is undefined
+    weights[1, 0] = 2.0  # one cluster drawn twice: much is undefined
     found = all_parts(rows)(weights)
-    largest = {"rm_at_k": rows.most_attempts, "pass_at_k": rows.most_attempts, "rm_at_k_across": rows.most_attempts_across}
+    largest = {
+        "rm_at_k": rows.most_attempts,
+        "pass_at_k": rows.most_attempts,
+        "rm_at_k_across": rows.most_attempts_across,
+    }
     for r, weight in enumerate(weights):
         drawn = really_resampled(scores, weight)
         drawn_rows = table(drawn).scored
         expected = report(drawn, replicates=0)
         corrected = prior_corrected(drawn_rows.score_N, *PRIORS)
-        expected["ece_prior_corrected"] = float(ece(binned(corrected, drawn_rows.label_N, width_bin(corrected, 10), 10)))
+        expected["ece_prior_corrected"] = float(
+            ece(binned(corrected, drawn_rows.label_N, width_bin(corrected, 10), 10))
+        )
         for name, values in found.items():
             if name in largest:
                 known = expected[name] or {}
@@ -59,13 +72,20 @@ def test_every_metric_equals_its_definition_on_the_resampled_table(make_scores, 
                         assert values[r, j] == pytest.approx(at, abs=1e-9), (name, k)
             else:
                 value = expected[name]
-                assert values[r] == pytest.approx(float("nan") if value is None else value, abs=1e-9, nan_ok=True), (name, r)
+                assert values[r] == pytest.approx(float("nan") if value is None else value, abs=1e-9, nan_ok=True), (
+                    name,
+                    r,
+                )
 
 
 def test_the_recalibration_is_nearly_that_of_the_resampled_table(make_scores):
     scores = make_scores(5, tasks=150, ties=False)
     rows = table(scores)
-    weights = np.random.default_rng(0).multinomial(rows.clusters, np.full(rows.clusters, 1 / rows.clusters), size=40).astype(float)
+    weights = (
+        np.random.default_rng(0)
+        .multinomial(rows.clusters, np.full(rows.clusters, 1 / rows.clusters), size=40)
+        .astype(float)
+    )
     weights[0] = 1.0
     found = resampled.recalibrations(rows)(weights)
     for name in NEARLY:
@@ -90,5 +110,14 @@ def test_nothing_scored_is_undefined_everywhere():
     found = all_parts(rows)(np.ones((3, 2)))
     assert found["score_rate"].tolist() == [0, 0, 0]
     assert found["rm_at_k"].tolist() == [[0.5]] * 3
-    for name in ("auc_pooled", "ece_width_10", "ece_mass_10", "ece_debiased", "mce", "brier", "advantage_cosine", "auc_within_task"):
+    for name in (
+        "auc_pooled",
+        "ece_width_10",
+        "ece_mass_10",
+        "ece_debiased",
+        "mce",
+        "brier",
+        "advantage_cosine",
+        "auc_within_task",
+    ):
         assert np.isnan(found[name]).all(), name

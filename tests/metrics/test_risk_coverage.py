@@ -31,7 +31,7 @@ def test_by_hand():
     found = of_attempts(table(Scores.of(["a", "b", "c"], [0.9, 0.2, 0.6], [1, 1, 1])))
     assert found.risk_N == pytest.approx([0, 1 / 2, 1 / 3])
     assert found.aurc == pytest.approx(5 / 18)
-    assert found.excess == pytest.approx(5 / 18 - 1 / 9)      # the one error last
+    assert found.excess == pytest.approx(5 / 18 - 1 / 9)  # the one error last
     assert found.at([0.1, 0.34, 0.6667, 1.0]) == pytest.approx([0, 1 / 2, 1 / 3, 1 / 3])
 
 
@@ -52,14 +52,30 @@ def test_no_scored_row_is_undefined():
 def test_weights_equal_the_table_that_is_really_resampled(make_scores, ties):
     scores = make_scores(5, tasks=8, ties=ties, cluster_size=2)
     rows = table(scores)
-    drawn_RC = np.random.default_rng(0).multinomial(rows.clusters, np.full(rows.clusters, 1 / rows.clusters), size=5).astype(float)
+    drawn_RC = (
+        np.random.default_rng(0)
+        .multinomial(rows.clusters, np.full(rows.clusters, 1 / rows.clusters), size=5)
+        .astype(float)
+    )
     found = resampled.confidence_order(rows)(drawn_RC)
     names = np.unique(scores.cluster)
     for r, weight_C in enumerate(drawn_RC):
-        copies = [(scores.select(scores.cluster == name), copy) for name, weight in zip(names, weight_C, strict=True)
-                  for copy in range(int(weight))]
-        real = table(Scores.of(*(np.concatenate(column) for column in (
-            [[f"{t} {copy}" for t in part.task_id] for part, copy in copies], [part.score for part, _ in copies],
-            [part.resolved for part, _ in copies]))))
+        copies = [
+            (scores.select(scores.cluster == name), copy)
+            for name, weight in zip(names, weight_C, strict=True)
+            for copy in range(int(weight))
+        ]
+        real = table(
+            Scores.of(
+                *(
+                    np.concatenate(column)
+                    for column in (
+                        [[f"{t} {copy}" for t in part.task_id] for part, copy in copies],
+                        [part.score for part, _ in copies],
+                        [part.resolved for part, _ in copies],
+                    )
+                )
+            )
+        )
         assert found["aurc"][r] == pytest.approx(of_attempts(real).aurc)
         assert found["aurc_picks"][r] == pytest.approx(of_picks(real).aurc)

@@ -28,7 +28,9 @@ def test_the_declared_split_is_first_half_against_second_and_all_others_come_onc
     by_hand = compare_levels(eight[:4], {"second half": eight[4:]}, replicates=100)
     assert [(t.metric, t.difference, t.p) for t in found.declared] == [(t.metric, t.difference, t.p) for t in by_hand]
     assert set(found.rejected) == set(FAMILY)
-    assert all(0 <= share <= 1 and (share * 35) == pytest.approx(round(share * 35)) for share in found.rejected.values())
+    assert all(
+        0 <= share <= 1 and (share * 35) == pytest.approx(round(share * 35)) for share in found.rejected.values()
+    )
 
 
 def test_seeds_that_do_differ_are_found():

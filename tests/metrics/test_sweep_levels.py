@@ -4,16 +4,7 @@ from scipy import stats
 
 from rmlab.errors import DataError
 from rmlab.metrics.scores import Scores
-from rmlab.metrics.sweep_levels import (
-    FAMILY,
-    LevelTest,
-    Spread,
-    _spread,
-    _tested,
-    compare_levels,
-    holm,
-    seed_variance,
-)
+from rmlab.metrics.sweep_levels import FAMILY, LevelTest, Spread, _spread, _tested, compare_levels, holm, seed_variance
 
 
 def sweep(seed, levels=1, seeds=3, tasks=40, attempts=6, seed_effect=0.5, interaction=0.5, gain=0.0):
@@ -29,7 +20,9 @@ def sweep(seed, levels=1, seeds=3, tasks=40, attempts=6, seed_effect=0.5, intera
         linear = slope[task] * (label - 0.5) + shared + rng.normal(0, 0.5, len(task))
         return Scores.of(names, 1 / (1 + np.exp(-linear)), label)
 
-    return [table(0.0) for _ in range(seeds)], {f"level {i}": [table(gain) for _ in range(seeds)] for i in range(levels)}
+    return [table(0.0) for _ in range(seeds)], {
+        f"level {i}": [table(gain) for _ in range(seeds)] for i in range(levels)
+    }
 
 
 def test_fewer_than_three_seeds_is_no_test():
@@ -117,7 +110,10 @@ def test_levels_of_other_seeds_or_trajectories_are_refused():
 def test_a_seed_that_a_level_lacks_is_left_out_of_its_pairs():
     baseline, levels = sweep(5, levels=2, seeds=4)
     whole, part = levels["level 0"], levels["level 1"]
-    found = {(t.level, t.metric): t for t in compare_levels(baseline, {"whole": whole, "part": [None, *part[1:]]}, replicates=50)}
+    found = {
+        (t.level, t.metric): t
+        for t in compare_levels(baseline, {"whole": whole, "part": [None, *part[1:]]}, replicates=50)
+    }
     alone = compare_levels(baseline[1:], {"part": part[1:]}, replicates=50)
     for test in alone:
         assert (found["part", test.metric].seeds, found["part", test.metric].difference) == (3, test.difference)
@@ -138,8 +134,12 @@ def test_sweeps_without_a_difference_are_rejected_as_often_as_said():
     """400 A/A sweeps with effects of task, seed and task × seed: 3 to 7.5 % of the tests at 5 % on each metric that takes many
     values; RM@k of few tasks takes few, and is held only from above."""
     found = [compare_levels(*sweep(seed, levels=1, tasks=30), replicates=200) for seed in range(400)]
-    rate = {metric: np.mean([test.p is not None and test.p <= 0.05 for tests in found for test in tests if test.metric == metric])
-            for metric in FAMILY}
+    rate = {
+        metric: np.mean(
+            [test.p is not None and test.p <= 0.05 for tests in found for test in tests if test.metric == metric]
+        )
+        for metric in FAMILY
+    }
     assert 0.03 <= rate["auc_within_task"] <= 0.075, rate
     assert 0.03 <= rate["ece_width_10"] <= 0.075, rate
     assert rate["rm_at_k"] <= 0.075, rate
@@ -148,5 +148,8 @@ def test_sweeps_without_a_difference_are_rejected_as_often_as_said():
 @pytest.mark.slow
 def test_a_sweep_of_four_equal_levels_shows_a_difference_as_often_as_said():
     """The variance of seeds is pooled over three levels and Holm corrects nine tests: at most 8 % of 200 sweeps show anything."""
-    shown = [any(test.shown for test in compare_levels(*sweep(seed, levels=3, tasks=30), replicates=200)) for seed in range(200)]
+    shown = [
+        any(test.shown for test in compare_levels(*sweep(seed, levels=3, tasks=30), replicates=200))
+        for seed in range(200)
+    ]
     assert 0.01 <= np.mean(shown) <= 0.08

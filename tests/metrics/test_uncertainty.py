@@ -27,7 +27,7 @@ def test_percentile_and_basic_intervals_by_hand():
     values = np.linspace(0.0, 1.0, 1001)
     assert interval("auc_pooled", 0.4, values) == pytest.approx((0.025, 0.975))
     assert interval("ece_debiased", 0.4, values) == pytest.approx((0.8 - 0.975, 0.8 - 0.025))
-    assert interval("ece_width_10", 0.4, values) == pytest.approx((0.0, 0.775))           # cut at 0
+    assert interval("ece_width_10", 0.4, values) == pytest.approx((0.0, 0.775))  # cut at 0
     assert interval("mce", 0.4, values) == pytest.approx((0.0, 0.775))
 
 
@@ -55,6 +55,8 @@ def test_intervals_cover_the_truth():
     covered = 0
     for seed in range(300):
         rows = table(Scores.of(task, rng.random(480), rng.random(480) < np.repeat(rng.random(60), 8)))
-        low, high = interval("auc_within_task", 0.5, bootstrap(resampled.within_tasks(rows), rows.clusters, 300, seed)["auc_within_task"])
+        low, high = interval(
+            "auc_within_task", 0.5, bootstrap(resampled.within_tasks(rows), rows.clusters, 300, seed)["auc_within_task"]
+        )
         covered += low <= 0.5 <= high
     assert 0.91 <= covered / 300 <= 0.98

@@ -11,12 +11,31 @@ from rmlab.microswe.task import Task, read_tasks, write_tasks
 from rmlab.paths import STARTER
 from rmlab.trajectories.record import Part
 
-ONE = Task("hand/f/0", "hand.f", "hand", "hand", "c0", "rl", "f", "", "def f(x):\n    return x", "def f(x):\n    return -x", (2,),
-           ("sign",), ("(1,)",), ("1",), 0, 0.5)
+ONE = Task(
+    "hand/f/0",
+    "hand.f",
+    "hand",
+    "hand",
+    "c0",
+    "rl",
+    "f",
+    "",
+    "def f(x):\n    return x",
+    "def f(x):\n    return -x",
+    (2,),
+    ("sign",),
+    ("(1,)",),
+    ("1",),
+    0,
+    0.5,
+)
 
 
 def of(cluster: str, number: int, part: Part = "rl") -> list[Task]:
-    return [replace(ONE, task_id=f"hand/{cluster}/{i}", function_id=f"hand.{cluster}", cluster=cluster, part=part) for i in range(number)]
+    return [
+        replace(ONE, task_id=f"hand/{cluster}/{i}", function_id=f"hand.{cluster}", cluster=cluster, part=part)
+        for i in range(number)
+    ]
 
 
 def test_whole_clusters_go_up_to_the_share_and_those_of_the_other_file_stay() -> None:
@@ -39,9 +58,20 @@ def test_whole_clusters_go_up_to_the_share_and_those_of_the_other_file_stay() ->
 def test_the_command_writes_both_files_and_asks_for_the_file_that_they_were_built_beside(tmp_path) -> None:
     beside, more = tmp_path / "t.parquet", tmp_path / "more.parquet"
     write_tasks(beside, of("c0", 2), {})
-    write_tasks(more, [task for i in range(1, 5) for task in of(f"c{i}", 2)], {"beside": read_tasks(beside)[1]["fingerprint"]})
-    said = ["tasks", "apart", str(more), "--supervised", str(tmp_path / "s.parquet"), "--rest", str(tmp_path / "r.parquet"),
-            "--share", "0.5"]
+    write_tasks(
+        more, [task for i in range(1, 5) for task in of(f"c{i}", 2)], {"beside": read_tasks(beside)[1]["fingerprint"]}
+    )
+    said = [
+        "tasks",
+        "apart",
+        str(more),
+        "--supervised",
+        str(tmp_path / "s.parquet"),
+        "--rest",
+        str(tmp_path / "r.parquet"),
+        "--share",
+        "0.5",
+    ]
     assert CliRunner().invoke(app, [*said, "--beside", str(beside)]).exit_code == 0
     shown, about = read_tasks(tmp_path / "s.parquet")
     assert len(shown) == 4 == len(read_tasks(tmp_path / "r.parquet")[0])
@@ -55,7 +85,9 @@ def test_the_command_writes_both_files_and_asks_for_the_file_that_they_were_buil
 
 
 def test_the_shipped_files_share_no_cluster() -> None:
-    first, shown, practised = (read_tasks(STARTER / f"{name}.parquet")[0] for name in ("tasks", "tasks_supervised", "tasks_rl"))
+    first, shown, practised = (
+        read_tasks(STARTER / f"{name}.parquet")[0] for name in ("tasks", "tasks_supervised", "tasks_rl")
+    )
     assert {t.part for t in shown} == {"supervised"}
     assert len(shown) >= 3000
     clusters = {t.cluster for t in shown}

@@ -15,14 +15,18 @@ from rmlab.microswe.loading import held_tasks, joined_tasks, read_joined
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint, write_tasks
 from rmlab.paths import STARTER
 
-ABOVE = ("def above(xs, n):\n    found = []\n    for x in xs:\n"
-         "        if x > n and x not in found:\n            found.append(x)\n    return sorted(found)")
+ABOVE = (
+    "def above(xs, n):\n    found = []\n    for x in xs:\n"
+    "        if x > n and x not in found:\n            found.append(x)\n    return sorted(found)"
+)
 SPREAD = "def spread(xs):\n    low, high = min(xs), max(xs)\n    return [x - low for x in xs if x != high]"
 CLIP = "def clip(x, low, high):\n    if x < low:\n        return low\n    return min(x, high)"
 HALVES = "def halves(n):\n    steps = 0\n    while n > 1:\n        n //= 2\n        steps += 1\n    return steps"
 
-DIGITS = ("def digits(text, low):\n    total = 0\n    for char in text:\n"
-          "        if char.isdigit() and int(char) >= low:\n            total += int(char)\n    return total")
+DIGITS = (
+    "def digits(text, low):\n    total = 0\n    for char in text:\n"
+    "        if char.isdigit() and int(char) >= low:\n            total += int(char)\n    return total"
+)
 
 
 def function(name: str, code: str, documentation: str, context: str = "") -> Function:
@@ -37,14 +41,21 @@ def renamed(code: str, old: str, new: str, **names: str) -> str:
     return code
 
 
-OLD = (function("algorithms.above", ABOVE, ">>> above([3, 9, 4, 9], 3)\n>>> above([], 1)"),
-       function("algorithms.spread", SPREAD, ">>> spread([4, 1, 7])"), function("algorithms.clip", CLIP, ">>> clip(5, 0, 3)"),
-       function("algorithms.digits", DIGITS, ">>> digits('a592', 3)\n>>> digits('17x', 1)"))
-NEW = (function("more.halves", HALVES, ">>> halves(9)"),
-       function("a.over", renamed(ABOVE, "above", "over", found="kept"), ">>> over([3, 9, 4, 9], 3)"),
-       function("more.width", renamed(SPREAD, "spread", "width", low="least"), ">>> width([4, 1, 7])"),
-       function("more.limit", renamed(CLIP, "clip", "limit"), ">>> limit(5, 0, 3)", context=DIGITS))
-CONFIG = BuildConfig(sources=["algorithms", "more", "a"], withheld="", progress=False, fewest_tasks=1, workers=1, most_of_a_function=3)
+OLD = (
+    function("algorithms.above", ABOVE, ">>> above([3, 9, 4, 9], 3)\n>>> above([], 1)"),
+    function("algorithms.spread", SPREAD, ">>> spread([4, 1, 7])"),
+    function("algorithms.clip", CLIP, ">>> clip(5, 0, 3)"),
+    function("algorithms.digits", DIGITS, ">>> digits('a592', 3)\n>>> digits('17x', 1)"),
+)
+NEW = (
+    function("more.halves", HALVES, ">>> halves(9)"),
+    function("a.over", renamed(ABOVE, "above", "over", found="kept"), ">>> over([3, 9, 4, 9], 3)"),
+    function("more.width", renamed(SPREAD, "spread", "width", low="least"), ">>> width([4, 1, 7])"),
+    function("more.limit", renamed(CLIP, "clip", "limit"), ">>> limit(5, 0, 3)", context=DIGITS),
+)
+CONFIG = BuildConfig(
+    sources=["algorithms", "more", "a"], withheld="", progress=False, fewest_tasks=1, workers=1, most_of_a_function=3
+)
 PARTS = {"above": "rl", "clip": "rl", "digits": "rl", "spread": "evaluation"}
 
 
@@ -64,8 +75,15 @@ def test_who_is_admitted_and_why_others_are_not(beside: Beside) -> None:
     candidates = [trial.Tested(f, (), (), False) for f in (*OLD, *NEW, *again)]
     kept, left_out = admitted(candidates, beside)
     assert [t.function.function_id for t in kept] == ["more.halves", "a.over"]
-    assert left_out == {"algorithms": {"in evaluation": 1}, "more": {"alike to evaluation": 1, "would join two clusters": 1, "repeated": 2}}
-    assert [t.function.function_id for t in own_functions(beside)] == ["algorithms.above", "algorithms.clip", "algorithms.digits"]
+    assert left_out == {
+        "algorithms": {"in evaluation": 1},
+        "more": {"alike to evaluation": 1, "would join two clusters": 1, "repeated": 2},
+    }
+    assert [t.function.function_id for t in own_functions(beside)] == [
+        "algorithms.above",
+        "algorithms.clip",
+        "algorithms.digits",
+    ]
 
 
 def test_clusters_keep_the_names_of_the_file(beside: Beside) -> None:
@@ -76,7 +94,13 @@ def test_clusters_keep_the_names_of_the_file(beside: Beside) -> None:
 def test_what_is_built_beside_is_new_and_of_the_part_rl(beside: Beside) -> None:
     built = build_from(collection((*OLD, *NEW)), replace(CONFIG, most_of_a_function=6), beside)
     assert {t.part for t in built.tasks} == {"rl"}
-    assert {t.function_id for t in built.tasks} == {"algorithms.above", "algorithms.clip", "algorithms.digits", "more.halves", "a.over"}
+    assert {t.function_id for t in built.tasks} == {
+        "algorithms.above",
+        "algorithms.clip",
+        "algorithms.digits",
+        "more.halves",
+        "a.over",
+    }
     assert not {(t.function_id, t.code) for t in built.tasks} & beside.codes
     both = Counter(t.function_id for t in (*built.tasks, *beside.tasks))
     new, there = Counter(t.function_id for t in built.tasks), beside.of_function
@@ -96,16 +120,38 @@ def test_a_build_with_no_file_beside_it_is_what_it_was(beside: Beside) -> None:
 
 
 def joinable(name: str, code: str, part: str = "rl") -> Task:
-    return Task(task_id=f"more/{name}/0", function_id=f"more.{name}", package="more", source="more", cluster=f"more.{name}", part=part,  # type: ignore[arg-type]
-                entry=name, context="", original=code, code=code.replace("n > 1", "n > 2"), lines=(3,), operators=("constant",),
-                inputs=("(9,)", "(2,)"), outputs=("3", "1"), public=1, public_share=0.5)
+    return Task(
+        task_id=f"more/{name}/0",
+        function_id=f"more.{name}",
+        package="more",
+        source="more",
+        cluster=f"more.{name}",
+        part=part,  # type: ignore[arg-type]
+        entry=name,
+        context="",
+        original=code,
+        code=code.replace("n > 1", "n > 2"),
+        lines=(3,),
+        operators=("constant",),
+        inputs=("(9,)", "(2,)"),
+        outputs=("3", "1"),
+        public=1,
+        public_share=0.5,
+    )
 
 
-@pytest.mark.parametrize(("task", "words"), [
-    (joinable("halves", HALVES, "validation"), "it has tasks of the part validation"),
-    (joinable("width", renamed(SPREAD, "spread", "width")), r"more\.width is in one cluster with a function of another part"),
-    ("own", "is in another tasks file too"),
-    ("held out", r"algorithms\.spread is in one cluster")])
+@pytest.mark.parametrize(
+    ("task", "words"),
+    [
+        (joinable("halves", HALVES, "validation"), "it has tasks of the part validation"),
+        (
+            joinable("width", renamed(SPREAD, "spread", "width")),
+            r"more\.width is in one cluster with a function of another part",
+        ),
+        ("own", "is in another tasks file too"),
+        ("held out", r"algorithms\.spread is in one cluster"),
+    ],
+)
 def test_what_may_not_be_joined_is_refused_in_one_line(beside: Beside, task: Task | str, words: str) -> None:
     if task == "own":
         task = next(t for t in beside.tasks if t.part == "rl")

@@ -12,10 +12,19 @@ from rmlab.microswe.functions import Collection, Function
 from rmlab.microswe.task import read_tasks, write_tasks
 
 TEXTS = {
-    "above": ('def above(xs, n):\n    found = []\n    for x in xs:\n        if x > n and x not in found:\n            found.append(x)\n'
-              '    return sorted(found)', ">>> above([3, 9, 4, 9], 3)\n>>> above([], 1)"),
-    "clip": ("def clip(x, low, high):\n    if x < low:\n        return low\n    return min(x, high)", ">>> clip(5, 0, 3)"),
-    "spread": ("def spread(xs):\n    low, high = min(xs), max(xs)\n    return [x - low for x in xs if x != high]", ">>> spread([4, 1, 7])"),
+    "above": (
+        "def above(xs, n):\n    found = []\n    for x in xs:\n        if x > n and x not in found:\n            found.append(x)\n"
+        "    return sorted(found)",
+        ">>> above([3, 9, 4, 9], 3)\n>>> above([], 1)",
+    ),
+    "clip": (
+        "def clip(x, low, high):\n    if x < low:\n        return low\n    return min(x, high)",
+        ">>> clip(5, 0, 3)",
+    ),
+    "spread": (
+        "def spread(xs):\n    low, high = min(xs), max(xs)\n    return [x - low for x in xs if x != high]",
+        ">>> spread([4, 1, 7])",
+    ),
     "nothing": ("def nothing(xs):\n    xs.sort()\n    return None", ">>> nothing([2, 1])"),
     "where": ("def where(x):\n    a = object()\n    return [id(a)] * (x + 2)", ">>> where(1)"),
     "guess": ("def guess(n):\n    k = n * 2\n    return k + half(n)", ""),

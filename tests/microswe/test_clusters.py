@@ -39,7 +39,9 @@ def test_clusters_join_by_tree_by_tokens_and_through_helpers():
     assert clusters(codes, {"t.mean": "import math\n" + SUMMED})["t.mean"] == "p.total"
 
 
-statements = st.sampled_from(["a = a + 1", "b = len(a)", "a.sort()", "return a", "b = b * 2", "c = min(a)", "a = [c, b]"])
+statements = st.sampled_from(
+    ["a = a + 1", "b = len(a)", "a.sort()", "return a", "b = b * 2", "c = min(a)", "a = [c, b]"]
+)
 bodies = st.lists(statements, min_size=1, max_size=5)
 
 

@@ -8,9 +8,22 @@ from rmlab.trajectories.record import Message
 
 CODE = "def middle(xs):\n    ys = sorted(xs)\n    return ys[0]"
 TASK = Task(
-    task_id="hand/middle/0", function_id="hand.middle", package="hand", source="hand", cluster="c", part="verifier", entry="middle",
-    context="import math", original=CODE.replace("ys[0]", "ys[len(ys) // 2]"), code=CODE, lines=(3,), operators=("index",),
-    inputs=("([5],)", "([3, 1, 2],)", "([2, 9, 4, 7, 5],)"), outputs=("5", "2", "5"), public=1, public_share=0.5,
+    task_id="hand/middle/0",
+    function_id="hand.middle",
+    package="hand",
+    source="hand",
+    cluster="c",
+    part="verifier",
+    entry="middle",
+    context="import math",
+    original=CODE.replace("ys[0]", "ys[len(ys) // 2]"),
+    code=CODE,
+    lines=(3,),
+    operators=("index",),
+    inputs=("([5],)", "([3, 1, 2],)", "([2, 9, 4, 7, 5],)"),
+    outputs=("5", "2", "5"),
+    public=1,
+    public_share=0.5,
 )
 
 
@@ -39,7 +52,15 @@ def test_a_right_repair_is_resolved_and_its_value_is_shown(sandbox):
     t = play(sandbox, ["run", "edit 3: return ys[len(ys) // 2]", "run", "submit"])
     assert contents(t) == [
         "middle([3, 1, 2]) should return 2 but got 1\n1 def middle(xs):\n2     ys = sorted(xs)\n3     return ys[0]",
-        "run", "got 1", "edit 3: return ys[len(ys) // 2]", "ok", "run", "got 2", "submit", "final got 2"]
+        "run",
+        "got 1",
+        "edit 3: return ys[len(ys) // 2]",
+        "ok",
+        "run",
+        "got 2",
+        "submit",
+        "final got 2",
+    ]
     assert (t.resolved, t.exit_status, t.label_source, t.split) == (True, "submitted", "hidden tests", "verifier")
     assert t.patch == "3- return ys[0]\n3+ return ys[len(ys) // 2]"
     assert t.extra["public_passed"] is True
@@ -53,7 +74,10 @@ def test_a_weak_public_call_does_not_make_it_resolved(sandbox):
 def test_edits_build_up_or_start_over(sandbox):
     actions = ["edit 2: ys = xs", "edit 3: return ys[len(ys) // 2]", "submit"]
     both = play(sandbox, actions)
-    assert (both.patch, both.resolved) == ("2- ys = sorted(xs)\n2+ ys = xs\n3- return ys[0]\n3+ return ys[len(ys) // 2]", False)
+    assert (both.patch, both.resolved) == (
+        "2- ys = sorted(xs)\n2+ ys = xs\n3- return ys[0]\n3+ return ys[len(ys) // 2]",
+        False,
+    )
     last = play(sandbox, actions, edits=Edits.start_over)
     assert (last.patch, last.resolved) == ("3- return ys[0]\n3+ return ys[len(ys) // 2]", True)
     unreadable = play(sandbox, ["edit 3: return ys[len(ys) // 2]", "edit 9: x", "submit"], edits=Edits.start_over)
@@ -122,7 +146,9 @@ def test_reads_the_values_back():
     assert expected_value([first]) == "' but '"
     assert last_value([first]) is None
     assert last_value([first, Message("assistant", "run"), Message("user", "got 4"), Message("user", "ok")]) == "4"
-    assert last_value([first, Message("user", "got 4"), Message("user", "final got raised KeyError")]) == "raised KeyError"
+    assert (
+        last_value([first, Message("user", "got 4"), Message("user", "final got raised KeyError")]) == "raised KeyError"
+    )
     assert expected_value([Message("user", "please fix the bug")]) is None
 
 

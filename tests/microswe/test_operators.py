@@ -57,28 +57,57 @@ def test_the_mistakes_of_each_line():
     assert "elif x:" in changed(FUNCTION, 6, "negated_condition")
     assert {"total -= x * 2", "total *= x * 2", "total += x + 2"} <= changed(FUNCTION, 8, "arithmetic")
     assert changed(FUNCTION, 8, "dropped_statement") == {"pass"}
-    assert {"ys = [y for y in xs[:] if y != n]", "ys = [y for y in xs[2:] if y != n]"} <= changed(FUNCTION, 9, "slice_bounds")
+    assert {"ys = [y for y in xs[:] if y != n]", "ys = [y for y in xs[2:] if y != n]"} <= changed(
+        FUNCTION, 9, "slice_bounds"
+    )
     assert changed(FUNCTION, 9, "missing_condition") == {"ys = [y for y in xs[1:]]"}
     assert changed(FUNCTION, 9, "early_return") == {"return [y for y in xs[1:] if y != n]"}
     assert "return (min(ys), total)" in changed(FUNCTION, 10, "function_swap")
     assert changed(FUNCTION, 10, "swapped_values") == {"return (total, max(ys))"}
 
 
-@pytest.mark.parametrize(("line", "operator", "mistake"), [
-    ("xs[i]", "index", "xs[i - 1]"), ("xs[0]", "index", "xs[-1]"), ("xs[i - 1]", "index", "xs[i]"),
-    ("f(a, b)", "swapped_arguments", "f(b, a)"), ("a - b", "swapped_operands", "b - a"), ("a + 1", "missing_term", "a"),
-    ("range(a)", "range_bounds", "range(a - 1)"), ("range(1, a)", "range_bounds", "range(a)"), ("-a", "sign", "a"),
-    ("sorted(a, reverse=True)", "missing_argument", "sorted(a)"), ("abs(a)", "missing_call", "a"), ("7", "constant", "8"),
-    ("a if b else i", "missing_branch", "a"), ("a.startswith(b)", "function_swap", "a.endswith(b)"), ("True", "constant", "False"),
-    ("a in b", "comparison", "a not in b"), ("a is b", "comparison", "a is not b"), ("xs[a:b]", "slice_bounds", "xs[a:]"),
-])
+@pytest.mark.parametrize(
+    ("line", "operator", "mistake"),
+    [
+        ("xs[i]", "index", "xs[i - 1]"),
+        ("xs[0]", "index", "xs[-1]"),
+        ("xs[i - 1]", "index", "xs[i]"),
+        ("f(a, b)", "swapped_arguments", "f(b, a)"),
+        ("a - b", "swapped_operands", "b - a"),
+        ("a + 1", "missing_term", "a"),
+        ("range(a)", "range_bounds", "range(a - 1)"),
+        ("range(1, a)", "range_bounds", "range(a)"),
+        ("-a", "sign", "a"),
+        ("sorted(a, reverse=True)", "missing_argument", "sorted(a)"),
+        ("abs(a)", "missing_call", "a"),
+        ("7", "constant", "8"),
+        ("a if b else i", "missing_branch", "a"),
+        ("a.startswith(b)", "function_swap", "a.endswith(b)"),
+        ("True", "constant", "False"),
+        ("a in b", "comparison", "a not in b"),
+        ("a is b", "comparison", "a is not b"),
+        ("xs[a:b]", "slice_bounds", "xs[a:]"),
+    ],
+)
 def test_small_mistakes(line, operator, mistake):
     code = f"def f(xs, a, b, i):\n    return {line}"
     assert f"return {mistake}" in changed(code, 2, operator)
 
 
-@pytest.mark.parametrize("pair", [("a < b", "a <= b"), ("range(a)", "range(a + 1)"), ("xs[a]", "xs[a + 1]"), ("max(xs)", "min(xs)"),
-                                  ("f(a, b)", "f(b, a)"), ("a and b", "a or b"), ("a - b", "b - a"), ("a + b", "a - b"), ("3", "2")])
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("a < b", "a <= b"),
+        ("range(a)", "range(a + 1)"),
+        ("xs[a]", "xs[a + 1]"),
+        ("max(xs)", "min(xs)"),
+        ("f(a, b)", "f(b, a)"),
+        ("a and b", "a or b"),
+        ("a - b", "b - a"),
+        ("a + b", "a - b"),
+        ("3", "2"),
+    ],
+)
 def test_these_mistakes_can_be_undone(pair):
     for one, other in (pair, pair[::-1]):
         assert f"return {other}" in changed(f"def f(xs, a, b):\n    return {one}", 2)
@@ -113,12 +142,25 @@ def test_a_text_that_does_not_parse_is_an_error():
 
 names = st.sampled_from(["a", "b", "xs"])
 numbers = st.integers(-3, 12).map(str)
-expressions = st.recursive(names | numbers, lambda inner: st.one_of(
-    st.builds("({} {} {})".format, inner, st.sampled_from(["+", "-", "*", "//", "%", "**", "<", "<=", "==", "and", "or", "in"]), inner),
-    st.builds("xs[{}]".format, inner), st.builds("xs[{}:{}]".format, inner, inner), st.builds("max({}, {})".format, inner, inner),
-    st.builds("(not {})".format, inner), st.builds("[{} for i in {} if {}]".format, inner, inner, inner),
-    st.builds("({} if {} else {})".format, inner, inner, inner), st.builds("(lambda c: {})".format, inner),
-), max_leaves=6)
+expressions = st.recursive(
+    names | numbers,
+    lambda inner: st.one_of(
+        st.builds(
+            "({} {} {})".format,
+            inner,
+            st.sampled_from(["+", "-", "*", "//", "%", "**", "<", "<=", "==", "and", "or", "in"]),
+            inner,
+        ),
+        st.builds("xs[{}]".format, inner),
+        st.builds("xs[{}:{}]".format, inner, inner),
+        st.builds("max({}, {})".format, inner, inner),
+        st.builds("(not {})".format, inner),
+        st.builds("[{} for i in {} if {}]".format, inner, inner, inner),
+        st.builds("({} if {} else {})".format, inner, inner, inner),
+        st.builds("(lambda c: {})".format, inner),
+    ),
+    max_leaves=6,
+)
 
 
 @settings(max_examples=60, deadline=None)

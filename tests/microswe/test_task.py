@@ -18,14 +18,30 @@ from rmlab.paths import STARTER
 from rmlab.trajectories.record import PARTS
 
 TASK = Task(
-    task_id="hand/f/0", function_id="hand.f", package="hand", source="hand", cluster="hand.f", part="rl", entry="f", context="",
-    original="def f(x):\n    y = x\n    return y + 1", code="def f(x):\n    y = x\n    return y - 1", lines=(3,), operators=("arithmetic",),
-    inputs=("(1,)", "(2,)"), outputs=("2", "3"), public=1, public_share=0.5,
+    task_id="hand/f/0",
+    function_id="hand.f",
+    package="hand",
+    source="hand",
+    cluster="hand.f",
+    part="rl",
+    entry="f",
+    context="",
+    original="def f(x):\n    y = x\n    return y + 1",
+    code="def f(x):\n    y = x\n    return y - 1",
+    lines=(3,),
+    operators=("arithmetic",),
+    inputs=("(1,)", "(2,)"),
+    outputs=("2", "3"),
+    public=1,
+    public_share=0.5,
 )
 
 
 def test_what_is_written_is_read(tmp_path):
-    tasks = [TASK, replace(TASK, task_id="hand/f/1", part="evaluation", lines=(2, 3), operators=("index", "arithmetic"))]
+    tasks = [
+        TASK,
+        replace(TASK, task_id="hand/f/1", part="evaluation", lines=(2, 3), operators=("index", "arithmetic")),
+    ]
     write_tasks(tmp_path / "t.parquet", tasks, {"seed": "0"})
     again, metadata = read_tasks(tmp_path / "t.parquet")
     assert again == tasks[::-1]
@@ -110,7 +126,10 @@ def test_shipped_tasks_hold_when_they_are_run(shipped):
     programs = [Program(t.context, code, t.entry, t.inputs) for t in sample for code in (t.original, t.code)]
     with Sandbox(2) as sandbox:
         outcomes = sandbox.run(programs)
-    broken = [t.task_id for t, right, wrong in zip(sample, outcomes[::2], outcomes[1::2], strict=True)
-              if not right.passed(t.outputs) or wrong.results[t.public].matches(t.public_output)]
+    broken = [
+        t.task_id
+        for t, right, wrong in zip(sample, outcomes[::2], outcomes[1::2], strict=True)
+        if not right.passed(t.outputs) or wrong.results[t.public].matches(t.public_output)
+    ]
     same_python = json.loads(metadata["versions"])["python"].rsplit(".", 1)[0] == "{}.{}".format(*sys.version_info)
     assert len(broken) <= (0 if same_python else 4), broken  # another Python may behave otherwise: loading counts those

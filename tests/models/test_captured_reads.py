@@ -11,8 +11,16 @@ def llama() -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    config = LlamaConfig(hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-                         vocab_size=50, max_position_embeddings=256, head_dim=8)
+    config = LlamaConfig(
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        vocab_size=50,
+        max_position_embeddings=256,
+        head_dim=8,
+    )
     return LlamaForCausalLM(config).eval()
 
 
@@ -44,7 +52,9 @@ def logits(model: Any, padded: bool, joined: bool, lengths: list[int]) -> Any:
 def test_padding_changes_nothing_that_is_looked_at(llama: Any, lengths: list[int]) -> None:
     import torch
 
-    torch.testing.assert_close(logits(llama, True, False, lengths), logits(llama, False, False, lengths), rtol=0, atol=2e-6)
+    torch.testing.assert_close(
+        logits(llama, True, False, lengths), logits(llama, False, False, lengths), rtol=0, atol=2e-6
+    )
 
 
 def test_joined_projections_are_the_same_products_and_follow_the_weights(llama: Any) -> None:
@@ -53,7 +63,9 @@ def test_joined_projections_are_the_same_products_and_follow_the_weights(llama: 
     import torch
 
     mine = copy.deepcopy(llama)
-    torch.testing.assert_close(logits(mine, False, True, [4, 2]), logits(llama, False, False, [4, 2]), rtol=0, atol=2e-6)
+    torch.testing.assert_close(
+        logits(mine, False, True, [4, 2]), logits(llama, False, False, [4, 2]), rtol=0, atol=2e-6
+    )
     from rmlab.models.generation_cache import CachedDecoder
 
     cached = CachedDecoder(mine, 2, 64, joined=True)

@@ -25,8 +25,17 @@ def original() -> Any:
 
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    shape = LlamaConfig(vocab_size=280, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-                        intermediate_size=96, max_position_embeddings=128, rope_theta=10_000.0, tie_word_embeddings=True)
+    shape = LlamaConfig(
+        vocab_size=280,
+        hidden_size=64,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        intermediate_size=96,
+        max_position_embeddings=128,
+        rope_theta=10_000.0,
+        tie_word_embeddings=True,
+    )
     return LlamaForCausalLM(shape).eval()
 
 
@@ -43,10 +52,18 @@ def file(original: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     from tokenizers.models import BPE
 
     backend = Backend(BPE())
-    backend.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
-    backend.train_from_iterator(TEXTS * 3, trainers.BpeTrainer(
-        vocab_size=280, special_tokens=SPECIAL, initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()), show_progress=False))
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    backend.train_from_iterator(
+        TEXTS * 3,
+        trainers.BpeTrainer(
+            vocab_size=280,
+            special_tokens=SPECIAL,
+            initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+            show_progress=False,
+        ),
+    )
     learned = json.loads(backend.to_str())["model"]
     tokens = sorted(learned["vocab"], key=learned["vocab"].get)
     assert len(tokens) == 280
@@ -68,8 +85,15 @@ def file(original: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
     state = {name: value.numpy() for name, value in original.state_dict().items()}
     writer.add_tensor("token_embd.weight", state["model.embed_tokens.weight"])
     writer.add_tensor("output_norm.weight", state["model.norm.weight"])
-    names = {"attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm", "attn_v": "self_attn.v_proj",
-             "attn_output": "self_attn.o_proj", "ffn_gate": "mlp.gate_proj", "ffn_up": "mlp.up_proj", "ffn_down": "mlp.down_proj"}
+    names = {
+        "attn_norm": "input_layernorm",
+        "ffn_norm": "post_attention_layernorm",
+        "attn_v": "self_attn.v_proj",
+        "attn_output": "self_attn.o_proj",
+        "ffn_gate": "mlp.gate_proj",
+        "ffn_up": "mlp.up_proj",
+        "ffn_down": "mlp.down_proj",
+    }
     for layer in range(2):
         front = f"model.layers.{layer}."
         for short, name in names.items():
@@ -155,7 +179,12 @@ def test_parts_join_to_the_same_model_and_say_what_is_wrong(file: Path, tmp_path
     assert len(files) > 3
     again, record = unpack(tmp_path / "carried")
     assert record == {"from": "a test"}
-    assert (again.config, again.tokens, again.merges, again.special) == (llama.config, llama.tokens, llama.merges, llama.special)
+    assert (again.config, again.tokens, again.merges, again.special) == (
+        llama.config,
+        llama.tokens,
+        llama.merges,
+        llama.special,
+    )
     assert list(again.tensors) == list(llama.tensors)
     for name, packed in llama.tensors.items():
         np.testing.assert_array_equal(dequantised(again.tensors[name]), dequantised(packed))

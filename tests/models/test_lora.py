@@ -86,6 +86,8 @@ def test_adapters_travel(tmp_path: Path) -> None:
         torch.testing.assert_close(model(input_ids=ids).logits, again(input_ids=ids).logits, atol=0.05, rtol=0.02)
     with pytest.raises(DataError, match="holds no adapters"):
         load_adapters(scratch_model(SHAPE, 50, 0), tmp_path)
-    other = ModelConfig(hidden_size=48, layers=2, heads=2, kv_heads=1, head_dim=16, intermediate_size=48, max_positions=64)
+    other = ModelConfig(
+        hidden_size=48, layers=2, heads=2, kv_heads=1, head_dim=16, intermediate_size=48, max_positions=64
+    )
     with pytest.raises(DataError, match="of another model"):
         load_adapters(scratch_model(other, 50, 0), tmp_path / "adapters")

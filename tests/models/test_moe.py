@@ -14,8 +14,18 @@ from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.training.device import accelerator
 from rmlab.training.supervised import Example, accumulate, train
 
-SHAPE = ModelConfig(hidden_size=16, layers=2, heads=2, kv_heads=2, head_dim=8, intermediate_size=24, experts=4, experts_per_token=2,
-                    expert_size=16, max_positions=64)
+SHAPE = ModelConfig(
+    hidden_size=16,
+    layers=2,
+    heads=2,
+    kv_heads=2,
+    head_dim=8,
+    intermediate_size=24,
+    experts=4,
+    experts_per_token=2,
+    expert_size=16,
+    max_positions=64,
+)
 QUIET = RuntimeConfig(progress=False)
 
 
@@ -105,14 +115,24 @@ def test_training_with_experts_learns_logs_its_routers_and_balances() -> None:
         model = scratch_model(replace(SHAPE, balance=weight), 20, seed=0)
         assert experts_of(model) == 4
         watched: list[tuple[int, dict[str, float]]] = []
-        took = train(model, examples, 0, accelerator(training, QUIET), optimizer=OptimizerConfig(learning_rate=1e-2), training=training,
-                     runtime=QUIET, seed=0, watch=lambda step, values: watched.append((step, values)))
+        took = train(
+            model,
+            examples,
+            0,
+            accelerator(training, QUIET),
+            optimizer=OptimizerConfig(learning_rate=1e-2),
+            training=training,
+            runtime=QUIET,
+            seed=0,
+            watch=lambda step, values: watched.append((step, values)),
+        )
         return watched, took.history[-1][1]
 
     watched, last_loss = routed(1.0)
     assert [step for step, _ in watched] == list(range(1, 33))
-    assert set(watched[0][1]) == {f"train/layer_{i}_{n}" for i in (0, 1)
-                                  for n in ("load_max", "load_min", "load_entropy", "router_entropy")}
+    assert set(watched[0][1]) == {
+        f"train/layer_{i}_{n}" for i in (0, 1) for n in ("load_max", "load_min", "load_entropy", "router_entropy")
+    }
     assert last_loss < 0.2
     free, _ = routed(0.0)
 
@@ -127,8 +147,15 @@ def test_the_balance_loss_adds_to_the_gradient_and_not_to_the_loss() -> None:
     gradients, losses = [], []
     for routing in (None, Routing(2, 1.0)):
         model = scratch_model(SHAPE, 20, seed=0)
-        losses.append(accumulate(accelerator(TrainingConfig(), QUIET).prepare(model), [batch], 0, accelerator(TrainingConfig(), QUIET),
-                                 routing=routing))
+        losses.append(
+            accumulate(
+                accelerator(TrainingConfig(), QUIET).prepare(model),
+                [batch],
+                0,
+                accelerator(TrainingConfig(), QUIET),
+                routing=routing,
+            )
+        )
         gradients.append(model.model.layers[0].mlp.gate.weight.grad.clone())
     assert losses[0] == pytest.approx(losses[1])
     assert not torch.allclose(*gradients)
@@ -146,9 +173,18 @@ def test_gone_on_with_the_series_of_the_routers_is_whole(tmp_path) -> None:
 
     def run() -> tuple[list[tuple[int, dict[str, float]]], int, int]:
         watched: list[tuple[int, dict[str, float]]] = []
-        took = train(scratch_model(SHAPE, 20, seed=0), examples, 0, accelerator(training, often), optimizer=OptimizerConfig(),
-                     training=training, runtime=often, seed=0, checkpoint=tmp_path / "checkpoint.safetensors",
-                     watch=lambda step, values: watched.append((step, values)))
+        took = train(
+            scratch_model(SHAPE, 20, seed=0),
+            examples,
+            0,
+            accelerator(training, often),
+            optimizer=OptimizerConfig(),
+            training=training,
+            runtime=often,
+            seed=0,
+            checkpoint=tmp_path / "checkpoint.safetensors",
+            watch=lambda step, values: watched.append((step, values)),
+        )
         return watched, took.resumed_at, took.tokens_here
 
     whole, resumed = run(), run()

@@ -46,7 +46,9 @@ def test_last_logits_equal_the_models_own_on_each_sequence_alone() -> None:
         for row, sequence in enumerate(sequences):
             alone = model(input_ids=torch.tensor([sequence])).logits[0, -1]
             assert torch.allclose(together[row], alone, atol=2e-6)
-            assert torch.allclose(together[row], masked[row, len(sequence) - 1], atol=2e-6), "a mask would change nothing"
+            assert torch.allclose(together[row], masked[row, len(sequence) - 1], atol=2e-6), (
+                "a mask would change nothing"
+            )
 
 
 def test_impossible_shapes_and_missing_folders_are_named(tmp_path) -> None:
@@ -74,8 +76,11 @@ def test_the_short_last_layer_is_the_models_own_in_value_and_gradient() -> None:
 def test_another_architecture_takes_the_models_own_path() -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    model = LlamaForCausalLM(LlamaConfig(vocab_size=50, hidden_size=16, intermediate_size=32, num_hidden_layers=2,
-                                         num_attention_heads=2)).eval()
+    model = LlamaForCausalLM(
+        LlamaConfig(vocab_size=50, hidden_size=16, intermediate_size=32, num_hidden_layers=2, num_attention_heads=2)
+    ).eval()
     ids_BT, length_B = pad_right([[1, 2, 3], [4]], 0)
     with torch.inference_mode():
-        assert torch.allclose(last_logits(model, ids_BT, length_B)[1], model(input_ids=torch.tensor([[4]])).logits[0, -1], atol=1e-5)
+        assert torch.allclose(
+            last_logits(model, ids_BT, length_B)[1], model(input_ids=torch.tensor([[4]])).logits[0, -1], atol=1e-5
+        )

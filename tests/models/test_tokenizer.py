@@ -54,19 +54,32 @@ def test_eight_processes_at_once_get_one_tokenizer(tmp_path: Path) -> None:
         "import sys; from pathlib import Path\n"
         "from tests.models.test_tokenizer import CONFIG, TEXTS\n"
         "from rmlab.models.tokenizer import cached_tokenizer\n"
-        "print(cached_tokenizer(TEXTS, CONFIG, Path(sys.argv[1])).fingerprint)\n")
-    running = [subprocess.Popen([sys.executable, "-c", program, str(tmp_path)], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY,
-                                env={**os.environ, "PYTHONHASHSEED": str(i), "RAYON_NUM_THREADS": str(1 + i % 4)})
-               for i in range(8)]
+        "print(cached_tokenizer(TEXTS, CONFIG, Path(sys.argv[1])).fingerprint)\n"
+    )
+    running = [
+        subprocess.Popen(
+            [sys.executable, "-c", program, str(tmp_path)],
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=REPOSITORY,
+            env={**os.environ, "PYTHONHASHSEED": str(i), "RAYON_NUM_THREADS": str(1 + i % 4)},
+        )
+        for i in range(8)
+    ]
     found = {process.communicate()[0].strip() for process in running}
     assert [process.returncode for process in running] == [0] * 8
-    assert found == {cached_tokenizer(TEXTS, CONFIG, tmp_path).fingerprint} == {train_tokenizer(TEXTS, CONFIG).fingerprint}
+    assert (
+        found == {cached_tokenizer(TEXTS, CONFIG, tmp_path).fingerprint} == {train_tokenizer(TEXTS, CONFIG).fingerprint}
+    )
     assert [p.suffix for p in tmp_path.iterdir()] == [".json"], "one file, nothing half-written"
 
 
 def test_other_texts_or_size_are_another_tokenizer(tmp_path: Path) -> None:
     first = cached_tokenizer(TEXTS, CONFIG, tmp_path)
-    assert cached_tokenizer([t.replace("return", "give") for t in TEXTS], CONFIG, tmp_path).fingerprint != first.fingerprint
+    assert (
+        cached_tokenizer([t.replace("return", "give") for t in TEXTS], CONFIG, tmp_path).fingerprint
+        != first.fingerprint
+    )
     assert cached_tokenizer(TEXTS, TokenizerConfig(280), tmp_path).fingerprint != first.fingerprint
 
 

@@ -26,12 +26,26 @@ class Chromium:
         self.folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         read_child, self.out = os.pipe()
         self.inp, write_child = os.pipe()
-        options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars", "--no-first-run",
-                   "--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe",
-                   f"--user-data-dir={self.folder.name}", f"--window-size={width},{height}"]
+        options = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-dev-shm-usage",
+            "--hide-scrollbars",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--remote-debugging-pipe",
+            f"--user-data-dir={self.folder.name}",
+            f"--window-size={width},{height}",
+        ]
         self.process = subprocess.Popen(
             ["bash", "-c", f'exec "$0" "$@" 3<&{read_child} 4>&{write_child}', str(find()), *options, "about:blank"],
-            pass_fds=(read_child, write_child), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)
+            pass_fds=(read_child, write_child),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+        )
         os.close(read_child)
         os.close(write_child)
         self.number = 0
@@ -60,7 +74,9 @@ class Chromium:
     def _next(self) -> dict[str, Any]:
         deadline = time.monotonic() + SECONDS
         while b"\0" not in self.buffer:
-            assert select.select([self.inp], [], [], max(deadline - time.monotonic(), 0))[0], "the browser does not answer"
+            assert select.select([self.inp], [], [], max(deadline - time.monotonic(), 0))[0], (
+                "the browser does not answer"
+            )
             read = os.read(self.inp, 1 << 20)
             assert read, "the browser has ended"
             self.buffer += read
@@ -102,10 +118,16 @@ class Chromium:
     def complaints(self) -> list[str]:
         """Exceptions and errors that the page had."""
         self.run("0")
-        found = [str(e["params"]["exceptionDetails"].get("exception", {}).get("description")) for e in self.events
-                 if e["method"] == "Runtime.exceptionThrown"]
-        return found + [e["params"]["entry"]["text"] for e in self.events
-                        if e["method"] == "Log.entryAdded" and e["params"]["entry"]["level"] == "error"]
+        found = [
+            str(e["params"]["exceptionDetails"].get("exception", {}).get("description"))
+            for e in self.events
+            if e["method"] == "Runtime.exceptionThrown"
+        ]
+        return found + [
+            e["params"]["entry"]["text"]
+            for e in self.events
+            if e["method"] == "Log.entryAdded" and e["params"]["entry"]["level"] == "error"
+        ]
 
     def requests(self) -> list[str]:
         """Addresses that the page asked for, data aside."""

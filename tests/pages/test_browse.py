@@ -25,10 +25,18 @@ from rmlab.verifiers.score_table import write_score_table
 from tests.pages import chromium
 
 HOSTILE = [
-    "</script><script>window.hacked = 1</script>", "<img src=x onerror='window.hacked = 1'>", "<!--<script>", "]]>",
-    "\u2028window.hacked=1", "javascript:window.hacked=1", "<svg onload=window.hacked=1>", "&lt;b&gt;",
-    "\x00\x1b[31mred\x1b[0m\u202egnp.exe", "<iframe src=//example.com>",
-    "```python\n</pre><script>window.hacked=1</script>\n```", "<link rel=stylesheet href=http://example.com/x.css>",
+    "</script><script>window.hacked = 1</script>",
+    "<img src=x onerror='window.hacked = 1'>",
+    "<!--<script>",
+    "]]>",
+    "\u2028window.hacked=1",
+    "javascript:window.hacked=1",
+    "<svg onload=window.hacked=1>",
+    "&lt;b&gt;",
+    "\x00\x1b[31mred\x1b[0m\u202egnp.exe",
+    "<iframe src=//example.com>",
+    "```python\n</pre><script>window.hacked=1</script>\n```",
+    "<link rel=stylesheet href=http://example.com/x.css>",
     "<meta http-equiv=refresh content='0;url=http://example.com'>",
 ]
 PATCH = """diff --git a/x.py b/x.py
@@ -39,15 +47,34 @@ PATCH = """diff --git a/x.py b/x.py
 
 
 def attempt(number, resolved, *, content="run", patch=PATCH, task=None, policy="hand"):
-    messages = (Message("user", f"Fix issue {number}\n  1\tdef f():\n  2\t    return {number}"), Message("assistant", content),
-                Message("user", "it ran"), Message("assistant", "submit"), Message("user", "done"))
-    return Trajectory(task_id=task or f"task-{number:03d}", cluster=f"c{number}", source="hand", policy=policy, attempt=0,
-                      messages=messages, patch=patch, exit_status="submitted", resolved=resolved)
+    messages = (
+        Message("user", f"Fix issue {number}\n  1\tdef f():\n  2\t    return {number}"),
+        Message("assistant", content),
+        Message("user", "it ran"),
+        Message("assistant", "submit"),
+        Message("user", "done"),
+    )
+    return Trajectory(
+        task_id=task or f"task-{number:03d}",
+        cluster=f"c{number}",
+        source="hand",
+        policy=policy,
+        attempt=0,
+        messages=messages,
+        patch=patch,
+        exit_status="submitted",
+        resolved=resolved,
+    )
 
 
 def table(trajectories, score):
-    return Scores.of([t.task_id for t in trajectories], score, [np.nan if t.resolved is None else t.resolved for t in trajectories],
-                     trajectory_id=[t.trajectory_id for t in trajectories], policy=[t.policy for t in trajectories])
+    return Scores.of(
+        [t.task_id for t in trajectories],
+        score,
+        [np.nan if t.resolved is None else t.resolved for t in trajectories],
+        trajectory_id=[t.trajectory_id for t in trajectories],
+        policy=[t.policy for t in trajectories],
+    )
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +114,9 @@ def test_attempts_are_ordered_by_how_wrong_the_score_is():
         join(table(pool[:1], [0.5]), pool[1:2])
     with pytest.raises(DataError, match="1 of 1 scores name no trajectory_id"):
         join(Scores.of(["t"], [0.5], [1]), pool)
-    assert found.telling_columns() == ["task", "score", "label", "error", "turns"], "one policy, one attempt a task, no token counts"
+    assert found.telling_columns() == ["task", "score", "label", "error", "turns"], (
+        "one policy, one attempt a task, no token counts"
+    )
     part = join(table(pool, [0.5] * 5), pool[:2])
     assert (part.without_trajectory, part.columns()["attempt"].count(None)) == (3, 3)
 
@@ -104,7 +133,7 @@ def test_markup_and_json_of_any_text_are_inert():
         assert "<" not in text(bad)
     _, attempts = hostile_attempts()
     page = browse_page("<script>window.hacked=1</script>", attempts)
-    assert page.count("<script") == 4        # about, rows, details and the reader's own code
+    assert page.count("<script") == 4  # about, rows, details and the reader's own code
     assert "default-src &#x27;none&#x27;" in page
 
 
@@ -114,7 +143,7 @@ def test_a_file_is_at_most_ten_megabytes_and_says_what_it_holds(monkeypatch):
     page = browse_page("scores", attempts)
     assert len(page.encode()) <= 10_000_000
     assert "turns of the 200 that the score is most wrong about are in this file" in page
-    monkeypatch.setattr(pages, "LARGEST", 2_000_000)   # whole messages do not fit: they are cut, and say so
+    monkeypatch.setattr(pages, "LARGEST", 2_000_000)  # whole messages do not fit: they are cut, and say so
     page = browse_page("scores", attempts)
     assert len(page.encode()) <= 2_000_000
     assert "turns of the 200 that" in page
@@ -139,11 +168,20 @@ def test_hostile_content_is_shown_and_does_nothing(browser, tmp_path):
     for row in range(count):
         browser.run(f"document.querySelectorAll('#rows tr:not(.spacer)')[{row}].click()")
         shown.append(browser.run("document.getElementById('reader').textContent"))
-    for bad in ("</script><script>window.hacked = 1</script>", "<img src=x onerror='window.hacked = 1'>", "javascript:window.hacked=1"):
+    for bad in (
+        "</script><script>window.hacked = 1</script>",
+        "<img src=x onerror='window.hacked = 1'>",
+        "javascript:window.hacked=1",
+    ):
         assert any(bad in one for one in shown), "it is there to be read"
     assert any("[U+202E]" in one and "red" in one and "\x1b" not in one for one in shown)
     assert browser.run("window.hacked") is None
-    assert browser.run("document.querySelectorAll('#reader script, #reader img, #reader iframe, #reader link, #reader meta').length") == 0
+    assert (
+        browser.run(
+            "document.querySelectorAll('#reader script, #reader img, #reader iframe, #reader link, #reader meta').length"
+        )
+        == 0
+    )
     assert browser.requests() == [(tmp_path / "page.html").as_uri()], "nothing is loaded"
     assert browser.complaints() == []
     # Were markup to slip in all the same, the policy would stop its code.
@@ -167,13 +205,25 @@ def test_one_click_reads_and_keys_move(browser, tmp_path):
     assert browser.run("document.getElementById('shown').textContent") == "1 of 40"
     browser.run("document.querySelector('#rows tr:not(.spacer)').click()")
     read = browser.run("document.getElementById('reader').textContent")
-    for words in ("score 0.9800, unresolved: the verifier is wrong", "score after this turn 0.2500", "Fix issue 39", "diff --git"):
+    for words in (
+        "score 0.9800, unresolved: the verifier is wrong",
+        "score after this turn 0.2500",
+        "Fix issue 39",
+        "diff --git",
+    ):
         assert words in read
     assert browser.run("document.querySelectorAll('.diff-added, .diff-removed').length") == 2
     assert browser.run("document.querySelector('.diff-added .py-keyword').textContent") == "def"
-    assert browser.run("document.querySelector('.turn .py-keyword').textContent") == "def", "a numbered listing is coloured"
-    assert browser.run("document.querySelector('.course').getAttribute('aria-label')") == "Score after every turn: 0.25, 0.98"
-    browser.run("document.getElementById('filter').value = ''; document.getElementById('filter').dispatchEvent(new Event('input'))")
+    assert browser.run("document.querySelector('.turn .py-keyword').textContent") == "def", (
+        "a numbered listing is coloured"
+    )
+    assert (
+        browser.run("document.querySelector('.course').getAttribute('aria-label')")
+        == "Score after every turn: 0.25, 0.98"
+    )
+    browser.run(
+        "document.getElementById('filter').value = ''; document.getElementById('filter').dispatchEvent(new Event('input'))"
+    )
     browser.run("document.querySelector('#column-task button').click()")
     assert browser.run(first) == "task-000"
     assert browser.run("document.getElementById('column-task').getAttribute('aria-sort')") == "ascending"
@@ -181,8 +231,13 @@ def test_one_click_reads_and_keys_move(browser, tmp_path):
     assert browser.run(first) == "task-039"
     browser.run("document.getElementById('scroll').focus()")
     chosen = "document.querySelector('tr.chosen td').textContent"
-    for key, code, task in (("Home", 36, "task-039"), ("ArrowDown", 40, "task-038"), ("j", 74, "task-037"), ("k", 75, "task-038"),
-                            ("End", 35, "task-000")):
+    for key, code, task in (
+        ("Home", 36, "task-039"),
+        ("ArrowDown", 40, "task-038"),
+        ("j", 74, "task-037"),
+        ("k", 75, "task-038"),
+        ("End", 35, "task-000"),
+    ):
         browser.key(key, code)
         assert browser.run(chosen) == task, key
     browser.key("Enter", 13)
@@ -203,9 +258,18 @@ def test_the_page_itself_never_scrolls_sideways(browser, tmp_path, width):
     browser.go((tmp_path / "page.html").as_uri())
     browser.run("document.querySelector('#rows tr:not(.spacer)').click()")
     assert browser.run("document.documentElement.scrollWidth") <= width
-    assert browser.run("document.querySelector('#rows td.task').getBoundingClientRect().width") > 60, "the task can be read"
-    assert browser.run("Math.max(...[...document.querySelectorAll('#reader *')].map((one) => one.getBoundingClientRect().right))") <= width
-    dark, light = browser.run("[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]")
+    assert browser.run("document.querySelector('#rows td.task').getBoundingClientRect().width") > 60, (
+        "the task can be read"
+    )
+    assert (
+        browser.run(
+            "Math.max(...[...document.querySelectorAll('#reader *')].map((one) => one.getBoundingClientRect().right))"
+        )
+        <= width
+    )
+    dark, light = browser.run(
+        "[getComputedStyle(document.body).color, getComputedStyle(document.body).backgroundColor]"
+    )
     assert (dark, light) == ("rgb(26, 26, 26)", "rgb(255, 255, 255)")
     browser.size(1280)
 
@@ -214,23 +278,31 @@ def test_sixteen_thousand_attempts_are_served_and_stay_quick(browser):
     pool = [attempt(i, i % 2 == 0) for i in range(200)]
     many = 16_000
     score = np.random.default_rng(0).random(many)
-    scores = Scores.of([f"task-{i % 500:03d}" for i in range(many)], score, np.arange(many) % 2,
-                       trajectory_id=[pool[i].trajectory_id if i < 200 else f"id-{i}" for i in range(many)])
+    scores = Scores.of(
+        [f"task-{i % 500:03d}" for i in range(many)],
+        score,
+        np.arange(many) % 2,
+        trajectory_id=[pool[i].trajectory_id if i < 200 else f"id-{i}" for i in range(many)],
+    )
     with serving(join(scores, pool)) as address:
         browser.events.clear()
         browser.go(address)
         browser.until("document.getElementById('shown').textContent === '16,000 of 16,000'")
         assert browser.run("document.querySelectorAll('#rows tr').length") < 120, "only rows in sight are in the page"
-        sorting = browser.run("(() => { const t = performance.now(); document.querySelector('#column-score button').click(); "
-                              "return performance.now() - t; })()")
+        sorting = browser.run(
+            "(() => { const t = performance.now(); document.querySelector('#column-score button').click(); "
+            "return performance.now() - t; })()"
+        )
         assert sorting < 2000
         browser.run("document.getElementById('scroll').scrollTop = 1e9")
         browser.until("document.querySelector('#rows tr:nth-last-child(2)').getAttribute('aria-rowindex') === '16001'")
         browser.run("document.getElementById('filter').value = 'task-007'")
         browser.run("document.getElementById('filter').dispatchEvent(new Event('input'))")
         assert browser.run("document.getElementById('shown').textContent") == "32 of 16,000"
-        browser.run("[...document.querySelectorAll('#rows tr:not(.spacer)')]"
-                    ".find((row) => row.querySelector('.turns').textContent !== '-').click()")
+        browser.run(
+            "[...document.querySelectorAll('#rows tr:not(.spacer)')]"
+            ".find((row) => row.querySelector('.turns').textContent !== '-').click()"
+        )
         browser.until("document.querySelector('#reader h2') !== null")
         assert "Fix issue 7" in browser.run("document.getElementById('reader').textContent")
         assert {address.split("//")[1] for address in browser.requests() if not address.startswith("blob:")}
@@ -260,7 +332,15 @@ def test_the_server_answers_this_machine_only_and_nothing_else():
         assert json.loads(ask("/rows?from=99999")[2])["id"] == []
         found = json.loads(ask(f"/attempt?id={pool[0].trajectory_id}")[2])
         assert found["turns"] == [[3, 0.25], [5, 0.9]]
-        for nowhere in ("/rows", "/rows?from=-1", "/rows?from=x", "/attempt", "/attempt?id=nope", "/../../etc/passwd", "/favicon.ico"):
+        for nowhere in (
+            "/rows",
+            "/rows?from=-1",
+            "/rows?from=x",
+            "/attempt",
+            "/attempt?id=nope",
+            "/../../etc/passwd",
+            "/favicon.ico",
+        ):
             assert ask(nowhere)[0] == 404, nowhere
         host, _, port = address.removeprefix("http://").rstrip("/").partition(":")
         with socket.create_connection((host, int(port)), timeout=30) as raw:

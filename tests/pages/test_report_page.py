@@ -18,8 +18,12 @@ def scores(tasks=12, attempts=4, name="task"):
     rng = np.random.default_rng(0)
     label = rng.random(tasks * attempts) < 0.5
     score = np.clip(label * 0.4 + rng.random(tasks * attempts) * 0.6, 0, 1)
-    return Scores.of([f"{name}-{i // attempts}" for i in range(tasks * attempts)], score, label,
-                     trajectory_id=[f"x{i}" for i in range(tasks * attempts)])
+    return Scores.of(
+        [f"{name}-{i // attempts}" for i in range(tasks * attempts)],
+        score,
+        label,
+        trajectory_id=[f"x{i}" for i in range(tasks * attempts)],
+    )
 
 
 def made(table):
@@ -45,13 +49,29 @@ def test_a_page_holds_figures_numbers_and_the_worst_errors_and_loads_nothing():
     page = report_page("scores.csv", found, table)
     tags = Tags(page).found
     assert sum(tag == "svg" for tag, _ in tags) == 4
-    for words in ("RM@k", "Reliability", "Scores by label", "Risk and coverage", "noise floor", "Calibrated on other tasks", "a note",
-                  "most confident mistakes", "Without a verifier", f"{found['auc_within_task']:.4f}", f"{found['ci95']['brier'][0]:.4f}"):
+    for words in (
+        "RM@k",
+        "Reliability",
+        "Scores by label",
+        "Risk and coverage",
+        "noise floor",
+        "Calibrated on other tasks",
+        "a note",
+        "most confident mistakes",
+        "Without a verifier",
+        f"{found['auc_within_task']:.4f}",
+        f"{found['ci95']['brier'][0]:.4f}",
+    ):
         assert words in page, words
     assert not [tag for tag, _ in tags if tag in ("script", "img", "iframe", "object")]
-    assert not [a for _, a in tags for name in a if name in ("src", "href", "style", "xlink:href") and not a[name].startswith("data:")]
+    assert not [
+        a
+        for _, a in tags
+        for name in a
+        if name in ("src", "href", "style", "xlink:href") and not a[name].startswith("data:")
+    ]
     assert not re.search(r"url\(|@import", page)
-    worst = page[page.index("most confident mistakes"):]
+    worst = page[page.index("most confident mistakes") :]
     wrong = np.abs(table.score - table.resolved)
     assert worst.index(f"x{int(np.argmax(wrong))}<") < worst.index("x", worst.index(f"x{int(np.argmax(wrong))}<") + 3)
 
@@ -63,9 +83,16 @@ def test_names_are_text():
     assert "&lt;script&gt;" in page
 
 
-@pytest.mark.parametrize("table", [
-    Scores.of(["t", "u"], [np.nan, np.nan], [1, 0]), Scores.of(["t"], [0.5], [1]), Scores.of(["t", "u"], [0.0, 1.0], [0, 0]),
-    Scores.of(["t", "u"], [0.5, 0.5], [np.nan, np.nan]), Scores.of(["t"] * 3, [0.1, 0.2, np.nan], [1, 1, 1])])
+@pytest.mark.parametrize(
+    "table",
+    [
+        Scores.of(["t", "u"], [np.nan, np.nan], [1, 0]),
+        Scores.of(["t"], [0.5], [1]),
+        Scores.of(["t", "u"], [0.0, 1.0], [0, 0]),
+        Scores.of(["t", "u"], [0.5, 0.5], [np.nan, np.nan]),
+        Scores.of(["t"] * 3, [0.1, 0.2, np.nan], [1, 1, 1]),
+    ],
+)
 def test_tables_with_little_in_them_still_make_a_page(table):
     assert "</html>" in report_page("few", made(table), table)
 
@@ -96,7 +123,9 @@ def test_a_browser_shows_it_without_a_complaint(tmp_path, width):
         assert browser.complaints() == []
         assert browser.requests() == [path.as_uri()]
         assert browser.run("document.documentElement.scrollWidth") <= width
-        assert browser.run("[...document.querySelectorAll('svg')].every((one) => one.getBoundingClientRect().width > 300)")
+        assert browser.run(
+            "[...document.querySelectorAll('svg')].every((one) => one.getBoundingClientRect().width > 300)"
+        )
     finally:
         browser.close()
 

@@ -33,7 +33,9 @@ def starter_tasks(sandbox: Sandbox) -> LoadedTasks:
 def few_attempts(sandbox: Sandbox, starter_tasks: LoadedTasks) -> TrajectorySet:
     """60 scripted attempts of the supervised part, 5 of the validation part."""
     script = {"careful": ScriptedPolicy("careful", ScriptedConfig())}
-    planned = plan(starter_tasks.part("supervised")[::30][:30], ["careful"], 2) + plan(starter_tasks.part("validation")[:5], ["careful"], 1)
+    planned = plan(starter_tasks.part("supervised")[::30][:30], ["careful"], 2) + plan(
+        starter_tasks.part("validation")[:5], ["careful"], 1
+    )
     return TrajectorySet(tuple(rollout(planned, script, sandbox, EnvironmentConfig(), seed=0)), {})
 
 
@@ -71,6 +73,14 @@ def llama(tokenizer: Tokenizer) -> Any:
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    shape = LlamaConfig(vocab_size=tokenizer.size, hidden_size=48, num_hidden_layers=2, num_attention_heads=3, num_key_value_heads=1,
-                        intermediate_size=64, max_position_embeddings=512, tie_word_embeddings=True)
+    shape = LlamaConfig(
+        vocab_size=tokenizer.size,
+        hidden_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        num_key_value_heads=1,
+        intermediate_size=64,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+    )
     return LlamaForCausalLM(shape).eval()

@@ -10,8 +10,16 @@ from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from rmlab.trajectories.store import read_trajectories
 
-SMALL = ["policy=[hasty,careful]", "parts.supervised.tasks=0", "parts.verifier.tasks=0", "parts.evaluation.tasks=0",
-         "parts.validation.tasks=3", "parts.validation.attempts=2", "progress=false", "tracked=false"]
+SMALL = [
+    "policy=[hasty,careful]",
+    "parts.supervised.tasks=0",
+    "parts.verifier.tasks=0",
+    "parts.evaluation.tasks=0",
+    "parts.validation.tasks=3",
+    "parts.validation.attempts=2",
+    "progress=false",
+    "tracked=false",
+]
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +51,15 @@ def test_writes_a_labelled_set_that_names_its_origin(collect, tmp_path, tasks, s
     assert back.metadata["seed"] == "5"
     assert back.metadata["tasks_fingerprint"] == tasks_fingerprint(tasks)
     assert back.metadata["command"].startswith("rmlab collect")
-    assert set(back.metadata) == {"command", "seed", "tasks_fingerprint", "rmlab_version", "environment", "edits", "max_turns"}
+    assert set(back.metadata) == {
+        "command",
+        "seed",
+        "tasks_fingerprint",
+        "rmlab_version",
+        "environment",
+        "edits",
+        "max_turns",
+    }
     assert "validation hasty: 6 trajectories" in capsys.readouterr().out
     [run] = runs(Store.open(), ["collections"])
     assert run.status == "finished"
@@ -54,15 +70,18 @@ def test_writes_a_labelled_set_that_names_its_origin(collect, tmp_path, tasks, s
     assert run.artifact("few.parquet").read_bytes() == path.read_bytes()
 
 
-@pytest.mark.parametrize(("override", "words"), [
-    ("parts.validation.tasks=100000", r"parts.validation.tasks=100000 cannot be filled: \d+ tasks"),
-    ("policy=[hasty]", "parts.validation.policies names careful, .* set parts.validation.policies=.. for all"),
-    ("parts.validation.attempts=0", "nothing is to be collected"),
-    ("parts.training.tasks=1", "training"),
-    ("parts.validation.policies=[nobody]", "names nobody, which is not configured .there are careful, hasty"),
-    ("policy.hasty.speed=3", "speed"),
-    ("policy.hasty.search=sideways", "sideways"),
-])
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("parts.validation.tasks=100000", r"parts.validation.tasks=100000 cannot be filled: \d+ tasks"),
+        ("policy=[hasty]", "parts.validation.policies names careful, .* set parts.validation.policies=.. for all"),
+        ("parts.validation.attempts=0", "nothing is to be collected"),
+        ("parts.training.tasks=1", "training"),
+        ("parts.validation.policies=[nobody]", "names nobody, which is not configured .there are careful, hasty"),
+        ("policy.hasty.speed=3", "speed"),
+        ("policy.hasty.search=sideways", "sideways"),
+    ],
+)
 def test_wrong_settings_end_in_one_line(collect, tmp_path, small, override, words):
     with pytest.raises(UsageError, match=words) as raised:
         collect.main([*small, f"output={tmp_path / 'x.parquet'}", override])
@@ -79,8 +98,11 @@ def test_tasks_are_drawn_one_of_every_cluster_first(collect):
 
 
 def test_every_environment_composes():
-    expected = {"default": (Evidence.final, Edits.build_up, 6), "voluntary": (Evidence.voluntary, Edits.build_up, 6),
-                "start_over": (Evidence.final, Edits.start_over, 14)}
+    expected = {
+        "default": (Evidence.final, Edits.build_up, 6),
+        "voluntary": (Evidence.voluntary, Edits.build_up, 6),
+        "start_over": (Evidence.final, Edits.start_over, 14),
+    }
     assert {path.stem for path in (CONF / "environment").glob("*.yaml")} == set(expected)
     for name, (evidence, edits, max_turns) in expected.items():
         environment = OmegaConf.to_object(compose("collect", [f"environment={name}"])).environment

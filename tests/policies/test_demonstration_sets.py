@@ -10,8 +10,24 @@ from rmlab.policies.demonstrations_config import DemonstrationsConfig
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import TrajectorySet
 
-TASK = Task("hand/f/0", "hand.f", "hand", "hand", "elsewhere", "rl", "f", "", "def f(x):\n    return x", "def f(x):\n    return -x", (2,),
-            ("sign",), ("(1,)",), ("1",), 0, 0.5)
+TASK = Task(
+    "hand/f/0",
+    "hand.f",
+    "hand",
+    "hand",
+    "elsewhere",
+    "rl",
+    "f",
+    "",
+    "def f(x):\n    return x",
+    "def f(x):\n    return -x",
+    (2,),
+    ("sign",),
+    ("(1,)",),
+    ("1",),
+    0,
+    0.5,
+)
 ISSUE = "f(1) should return 1 but got -1\n1 def f(x):\n2     return -x"
 
 
@@ -23,10 +39,17 @@ def attempt(number: int, said: tuple[str, ...] = ("edit 2: return x", "submit"),
     return replace(one, **changes)
 
 
-def learn(attempts: list[Trajectory], environment: EnvironmentConfig | None = None, tasks: tuple[Task, ...] = (), finished: bool = False,
-          **metadata: str) -> tuple[list[Trajectory], dict[str, object]]:
+def learn(
+    attempts: list[Trajectory],
+    environment: EnvironmentConfig | None = None,
+    tasks: tuple[Task, ...] = (),
+    finished: bool = False,
+    **metadata: str,
+) -> tuple[list[Trajectory], dict[str, object]]:
     config = DemonstrationsConfig(paths=["a.parquet"], finished_only=finished)
-    return attempts_to_learn_from([TrajectorySet(tuple(attempts), metadata)], config, environment or EnvironmentConfig(), tasks, 0)
+    return attempts_to_learn_from(
+        [TrajectorySet(tuple(attempts), metadata)], config, environment or EnvironmentConfig(), tasks, 0
+    )
 
 
 def test_only_the_supervised_part_is_taken_and_the_rest_is_counted() -> None:

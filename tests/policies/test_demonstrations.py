@@ -27,20 +27,43 @@ def test_the_program_is_the_numbered_tail_whatever_the_values_look_like() -> Non
 
 def test_what_is_right_in_a_resolved_attempt() -> None:
     one = attempt(
-        "run", "got 2",  # the issue has said so
-        "edit 3: return x", "ok",  # put back below
-        "run", "got 1",
-        "run", "got 1",  # seen already
-        "edit 3: return y", "ok",  # a mistake undone
-        "look", "error: ...",
-        "edit 2: y = x * 2", "ok",  # not what passed
-        "edit 2: y = x", "ok",
-        "edit 2: y = x", "ok",  # changes nothing
-        "edit 9: y", "error: there is no line 9",
-        "submit", "final got 1",
+        "run",
+        "got 2",  # the issue has said so
+        "edit 3: return x",
+        "ok",  # put back below
+        "run",
+        "got 1",
+        "run",
+        "got 1",  # seen already
+        "edit 3: return y",
+        "ok",  # a mistake undone
+        "look",
+        "error: ...",
+        "edit 2: y = x * 2",
+        "ok",  # not what passed
+        "edit 2: y = x",
+        "ok",
+        "edit 2: y = x",
+        "ok",  # changes nothing
+        "edit 9: y",
+        "error: there is no line 9",
+        "submit",
+        "final got 1",
         resolved=True,
     )
-    assert judge(one) == ["wrong", "wrong", "run", "wrong", "edit", "wrong", "wrong", "edit", "wrong", "wrong", "submit"]
+    assert judge(one) == [
+        "wrong",
+        "wrong",
+        "run",
+        "wrong",
+        "edit",
+        "wrong",
+        "wrong",
+        "edit",
+        "wrong",
+        "wrong",
+        "submit",
+    ]
 
 
 def test_giving_up_is_right_with_the_last_turn_alone() -> None:
@@ -51,14 +74,22 @@ def test_giving_up_is_right_with_the_last_turn_alone() -> None:
 
 def test_what_is_right_where_every_edit_starts_over() -> None:
     one = attempt(
-        "edit 3: return x", "ok",
-        "run", "got 1",
-        "edit 2: y = x", "ok",  # what passed, though given up below
-        "run", "got 1",
-        "edit 3: return y", "ok",  # the issue's own line: takes the repair back
-        "run", "got 3",  # the issue's program, whose value it shows
-        "edit 2: y = x", "ok",
-        "submit", "final got 1",
+        "edit 3: return x",
+        "ok",
+        "run",
+        "got 1",
+        "edit 2: y = x",
+        "ok",  # what passed, though given up below
+        "run",
+        "got 1",
+        "edit 3: return y",
+        "ok",  # the issue's own line: takes the repair back
+        "run",
+        "got 3",  # the issue's program, whose value it shows
+        "edit 2: y = x",
+        "ok",
+        "submit",
+        "final got 1",
         resolved=True,
     )
     assert judge(one, edits=Edits.start_over) == ["wrong", "run", "edit", "run", "wrong", "wrong", "edit", "submit"]
@@ -74,14 +105,26 @@ def test_of_an_unresolved_attempt_only_looking_is_right() -> None:
 
 def test_the_loss_lies_on_right_actions_and_their_ends_and_on_nothing_else(tokenizer: Tokenizer) -> None:
     prompt = PolicyPrompt(tokenizer)
-    one = attempt("edit 3: return x", "ok", "edit 3: return y", "ok", "edit 2: y = x", "ok", "submit", "final got 1", resolved=True)
+    one = attempt(
+        "edit 3: return x",
+        "ok",
+        "edit 3: return y",
+        "ok",
+        "edit 2: y = x",
+        "ok",
+        "submit",
+        "final got 1",
+        resolved=True,
+    )
     found = lessons([one], prompt, 640)
     assert found.actions == {"edit": 2, "submit": 1, "wrong": 1}
     lesson = found.lessons[0]
     taught = tokenizer.decode(lesson.ids_T[lesson.taught_T])
     assert taught == "edit 3: return y<|im_end|>edit 2: y = x<|im_end|>submit<|im_end|>"
     text = tokenizer.decode(lesson.ids_T)
-    assert text.startswith(f"<|im_start|>user\n{ISSUE}<|im_end|>\n<|im_start|>assistant\nedit 3: return x<|im_end|>\n<|im_start|>user\nok")
+    assert text.startswith(
+        f"<|im_start|>user\n{ISSUE}<|im_end|>\n<|im_start|>assistant\nedit 3: return x<|im_end|>\n<|im_start|>user\nok"
+    )
     assert text.endswith("<|im_start|>assistant\nsubmit<|im_end|>")
     assert not lesson.taught_T[0]
 
@@ -124,7 +167,9 @@ def test_drawn_repairs_mend_what_they_show_and_leave_near_copies_out() -> None:
         lines = [line.split(" ", 1)[1] for line in shown.split("\n")]
         number, _, right = edit.removesuffix("<|im_end|>\n").removeprefix("edit ").partition(": ")
         assert lines != other.split("\n")
-        lines[int(number) - 1] = lines[int(number) - 1][: len(lines[int(number) - 1]) - len(lines[int(number) - 1].lstrip())] + right
+        lines[int(number) - 1] = (
+            lines[int(number) - 1][: len(lines[int(number) - 1]) - len(lines[int(number) - 1].lstrip())] + right
+        )
         assert "\n".join(lines) == other
 
 

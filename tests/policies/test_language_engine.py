@@ -21,7 +21,9 @@ def play(sandbox: Sandbox, starter_tasks: LoadedTasks, tokenizer: Tokenizer) -> 
     tasks = starter_tasks.part("validation")[:6]
 
     def rollouts(model: Any, sampling: Sampling = SAMPLED, seed: int = 0, **config: Any) -> list[Rollout]:
-        engine = LanguageEngine(model, tokenizer, sandbox, EnvironmentConfig(), EngineConfig(**{"slots": 8, "capacity": 448, **config}))
+        engine = LanguageEngine(
+            model, tokenizer, sandbox, EnvironmentConfig(), EngineConfig(**{"slots": 8, "capacity": 448, **config})
+        )
         return engine.rollout(plan(tasks, ["tiny"], 3), sampling, seed)
 
     return rollouts
@@ -87,8 +89,15 @@ def test_greedy_takes_the_likeliest_token_as_generate_does(play: Any, qwen3: Any
         ids = torch.from_numpy(rollout.ids_T[:begin].astype(np.int64))[None]
         stop = tokenizer.hf.convert_tokens_to_ids("<|im_end|>")
         with torch.no_grad():
-            made = qwen3.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, eos_token_id=stop,
-                                  pad_token_id=tokenizer.pad_id, use_cache=True)
+            made = qwen3.generate(
+                ids,
+                attention_mask=torch.ones_like(ids),
+                max_new_tokens=12,
+                do_sample=False,
+                eos_token_id=stop,
+                pad_token_id=tokenizer.pad_id,
+                use_cache=True,
+            )
         assert made[0, begin:].tolist() == rollout.ids_T[begin:end].tolist()
     assert all(np.array_equal(a.ids_T, b.ids_T) for a, b in zip(found[0::3], found[1::3], strict=True))
 
@@ -114,7 +123,9 @@ def test_tokens_and_messages_are_one_conversation(play: Any, qwen3: Any, tokeniz
         messages = rollout.trajectory.messages
         assert said == [m.content for m in messages if m.role == "assistant"]
         text = tokenizer.decode(rollout.ids_T)
-        assert text.count("<|im_start|>user") == len(said)  # every message but the last was answered, and the issue stands first
+        assert text.count("<|im_start|>user") == len(
+            said
+        )  # every message but the last was answered, and the issue stands first
         assert messages[-1].content.startswith("final ")
         assert "final " not in text
         assert rollout.trajectory.resolved in (True, False)
@@ -140,7 +151,9 @@ def test_an_issue_beyond_the_cache_is_never_answered(play: Any, qwen3: Any) -> N
         assert rollout.trajectory.resolved is False
 
 
-def test_new_weights_act_after_refresh(play: Any, qwen3: Any, sandbox: Sandbox, starter_tasks: LoadedTasks, tokenizer: Tokenizer) -> None:
+def test_new_weights_act_after_refresh(
+    play: Any, qwen3: Any, sandbox: Sandbox, starter_tasks: LoadedTasks, tokenizer: Tokenizer
+) -> None:
     import copy
 
     import torch
@@ -148,7 +161,9 @@ def test_new_weights_act_after_refresh(play: Any, qwen3: Any, sandbox: Sandbox, 
     from rmlab.policies.language_engine import LanguageEngine
 
     model = copy.deepcopy(qwen3)
-    engine = LanguageEngine(model, tokenizer, sandbox, EnvironmentConfig(), EngineConfig(slots=4, capacity=448, dtype="bfloat16"))
+    engine = LanguageEngine(
+        model, tokenizer, sandbox, EnvironmentConfig(), EngineConfig(slots=4, capacity=448, dtype="bfloat16")
+    )
     planned = plan(starter_tasks.part("validation")[:2], ["tiny"], 2)
     before = engine.rollout(planned, SAMPLED, 0)
     with torch.no_grad():
@@ -179,8 +194,9 @@ def test_what_cannot_be_is_said(sandbox: Sandbox, tokenizer: Tokenizer, qwen3: A
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("family", ["qwen3", "llama"])
-def test_a_gpu_says_what_a_plain_forward_pass_says(family: str, sandbox: Sandbox, starter_tasks: LoadedTasks, tokenizer: Tokenizer,
-                                                   request: pytest.FixtureRequest) -> None:
+def test_a_gpu_says_what_a_plain_forward_pass_says(
+    family: str, sandbox: Sandbox, starter_tasks: LoadedTasks, tokenizer: Tokenizer, request: pytest.FixtureRequest
+) -> None:
     """CUDA graphs, programs beside decoding, slots refilled: in float32 to 1e-4, in bfloat16 with a gap that stays small."""
     import copy
 
@@ -193,12 +209,21 @@ def test_a_gpu_says_what_a_plain_forward_pass_says(family: str, sandbox: Sandbox
     model = request.getfixturevalue(family)
     planned = plan(starter_tasks.part("validation")[:12], ["tiny"], 8)
     for dtype, mean, largest in (("float32", 1e-5, 1e-4), ("bfloat16", 0.02, 0.5)):
-        engine = LanguageEngine(copy.deepcopy(model), tokenizer, sandbox, EnvironmentConfig(),
-                                EngineConfig(slots=32, capacity=448, prefill_rows=512, dtype=dtype), "cuda")
+        engine = LanguageEngine(
+            copy.deepcopy(model),
+            tokenizer,
+            sandbox,
+            EnvironmentConfig(),
+            EngineConfig(slots=32, capacity=448, prefill_rows=512, dtype=dtype),
+            "cuda",
+        )
         assert engine.decoder.graphs
         assert engine.overlap
         found = engine.rollout(planned, [SAMPLED, Sampling(0.0, 12)] * (len(planned) // 2), 0)
-        apart = [rollout.logprob_T[1:][rollout.own_T[1:]] - plain_logprobs(model, rollout, 0.8 if i % 2 == 0 else 1.0)[rollout.own_T[1:]]
-                 for i, rollout in enumerate(found)]
+        apart = [
+            rollout.logprob_T[1:][rollout.own_T[1:]]
+            - plain_logprobs(model, rollout, 0.8 if i % 2 == 0 else 1.0)[rollout.own_T[1:]]
+            for i, rollout in enumerate(found)
+        ]
         assert np.abs(np.concatenate(apart)).mean() < mean
         assert np.abs(np.concatenate(apart)).max() < largest

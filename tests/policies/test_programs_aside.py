@@ -52,7 +52,9 @@ def test_without_overlap_outcomes_come_in_order(sandbox: Sandbox) -> None:
         programs.begin(list(range(20)), [double(n) for n in range(20)])
         assert programs.wait(0)
         assert programs.wait(0)  # takes no second one
-        assert [(owner, int(outcome.results[0].value)) for owner, outcome in programs.news()] == [(n, n) for n in range(20)]
+        assert [(owner, int(outcome.results[0].value)) for owner, outcome in programs.news()] == [
+            (n, n) for n in range(20)
+        ]
         assert programs.flying == 0
 
 

@@ -35,7 +35,10 @@ def played(tasks):
 
 def test_every_policy_file_is_configured_and_there_are_at_least_four(played):
     scripts, _ = played
-    others = {"language", "seeking"}  # a language model plays the first, the second is five of these scripts by other numbers
+    others = {
+        "language",
+        "seeking",
+    }  # a language model plays the first, the second is five of these scripts by other numbers
     assert set(scripts) == {path.stem for path in (CONF / "policy").glob("*.yaml")} - others
     assert len(scripts) >= 4
     behaviours = {(s.search, s.runs, s.reacts, s.stops) for s in scripts.values()}
@@ -66,7 +69,9 @@ def test_attempts_at_a_task_differ_and_both_labels_occur(played):
 
 def test_the_label_and_the_operators_are_never_said(played):
     _, found = played
-    words = {word for t in found for m in t.messages if m.role == "user" for word in m.content.split("\n")[0].split()[:1]}
+    words = {
+        word for t in found for m in t.messages if m.role == "user" for word in m.content.split("\n")[0].split()[:1]
+    }
     assert not words & {"resolved", "passed", "failed", "PASS", "FAIL"}
 
 
@@ -109,10 +114,14 @@ def test_a_script_that_looks_never_repeats_what_it_saw_fail(played):
 
 
 def test_a_script_that_ends_submits_with_its_last_turn_whatever_slips(tasks):
-    script = ScriptedConfig(runs=Runs.after_edit, stops=Stops.match, hand=0.0, spread=0.0, patience=9, haste=0.0, slips=0.3, ends=True)
+    script = ScriptedConfig(
+        runs=Runs.after_edit, stops=Stops.match, hand=0.0, spread=0.0, patience=9, haste=0.0, slips=0.3, ends=True
+    )
     environment = EnvironmentConfig(edits=Edits.start_over, max_turns=9)
     with Sandbox(2) as sandbox:
-        found = rollout(plan(tasks, ["seeker"], 6), {"seeker": ScriptedPolicy("seeker", script)}, sandbox, environment, seed=0)
+        found = rollout(
+            plan(tasks, ["seeker"], 6), {"seeker": ScriptedPolicy("seeker", script)}, sandbox, environment, seed=0
+        )
     said = [[m.content for m in t.messages if m.role == "assistant"] for t in found]
     assert any("?" in pattern(t) for t in found), "some messages are no action"
     assert max(map(len, said)) == 9

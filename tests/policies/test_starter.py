@@ -77,8 +77,10 @@ def test_neither_shape_nor_length_gives_the_label_away(pool, scores):
     assert within(scores["shape"]) <= 0.75
     assert abs(within(scores["length"]) - 0.5) <= 0.25
     for policy in sorted({t.policy for t in pool.part("evaluation").trajectories}):
-        judged, fitted_on = (TrajectorySet(tuple(t for t in pool.part(part).trajectories if t.policy == policy), {})
-                             for part in ("evaluation", "validation"))
+        judged, fitted_on = (
+            TrajectorySet(tuple(t for t in pool.part(part).trajectories if t.policy == policy), {})
+            for part in ("evaluation", "validation")
+        )
         assert within(score_baselines(judged, fitted_on)["shape"]) <= 0.75
 
 

@@ -7,14 +7,18 @@ from rmlab.trajectories.record import Message, Trajectory
 
 def attempt(task: str, cluster: str, number: int, resolved: bool | None, *said: str) -> Trajectory:
     messages = (Message("user", "issue"), *(Message("assistant", text) for text in said))
-    return Trajectory(task, cluster, "s", "p", number, messages, None, "submitted" if resolved else "unfinished", resolved)
+    return Trajectory(
+        task, cluster, "s", "p", number, messages, None, "submitted" if resolved else "unfinished", resolved
+    )
 
 
 def test_a_mean_over_tasks_and_how_attempts_go() -> None:
     rows = [
         attempt("a", "1", 0, True, "edit 1: x", "run", "submit"),
-        attempt("b", "1", 0, True, "submit"), attempt("b", "1", 1, False, "what", "run"),
-        attempt("c", "2", 0, False, "edit 1: x"), attempt("c", "2", 1, None),
+        attempt("b", "1", 0, True, "submit"),
+        attempt("b", "1", 1, False, "what", "run"),
+        attempt("c", "2", 0, False, "edit 1: x"),
+        attempt("c", "2", 1, None),
     ]
     found = success(rows)
     assert found.pass_at_1 == pytest.approx((1 + 0.5 + 0) / 3)

@@ -21,11 +21,17 @@ def given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
     write_corpus(tmp_path / "corpus.parquet", Corpus((Document(Kind.code, FAR), Document(Kind.code, KEPT)), {}))
     write_tasks(tmp_path / "tasks.parquet", easy_tasks(), {})
-    far = replace(easy_task("rl", "far", 2), original=FAR, code=FAR.replace("abs(low)", "low"), lines=(3,), outputs=("2", "4"))
+    far = replace(
+        easy_task("rl", "far", 2), original=FAR, code=FAR.replace("abs(low)", "low"), lines=(3,), outputs=("2", "4")
+    )
     for name in ("more", "copy"):
         write_tasks(tmp_path / f"{name}.parquet", [far], {})
-    return [f"tasks={tmp_path / 'tasks.parquet'}", f"repairs.corpus={tmp_path / 'corpus.parquet'}", "repairs.each=4",
-            "runtime.progress=false"]
+    return [
+        f"tasks={tmp_path / 'tasks.parquet'}",
+        f"repairs.corpus={tmp_path / 'corpus.parquet'}",
+        "repairs.each=4",
+        "runtime.progress=false",
+    ]
 
 
 def settings(*overrides: str):  # type: ignore[no-untyped-def]
@@ -48,7 +54,9 @@ def test_further_files_are_hashed_by_content_and_only_where_there_are_any(given:
     base = Path(__file__).parents[2] / "rmlab" / "starter" / "base"
 
     def config_hash(*more: str) -> str:
-        found: str = program.config_hash(compose("train_policy", [*given, f"model.pretrained={base}", *more]), [], "tasks")
+        found: str = program.config_hash(
+            compose("train_policy", [*given, f"model.pretrained={base}", *more]), [], "tasks"
+        )
         return found
 
     joined = {config_hash(f"more_tasks=[{tmp_path}/{name}.parquet]") for name in ("more", "copy")}

@@ -56,9 +56,21 @@ def test_both_answers_are_one_token_behind_prompts():
 def test_the_starter_choice_says_the_shape_of_the_folder():
     config, model = compose("train_verifier", ["model=starter"]).model, load_model(BASE)
     assert Path(config.pretrained) == BASE
-    assert (config.hidden_size, config.layers, config.heads, config.kv_heads, config.head_dim, config.intermediate_size) == (
-        model.config.hidden_size, model.config.num_hidden_layers, model.config.num_attention_heads, model.config.num_key_value_heads,
-        model.config.head_dim, model.config.intermediate_size)
+    assert (
+        config.hidden_size,
+        config.layers,
+        config.heads,
+        config.kv_heads,
+        config.head_dim,
+        config.intermediate_size,
+    ) == (
+        model.config.hidden_size,
+        model.config.num_hidden_layers,
+        model.config.num_attention_heads,
+        model.config.num_key_value_heads,
+        model.config.head_dim,
+        model.config.intermediate_size,
+    )
     assert config.tokenizer.vocab_size == load_tokenizer(BASE).size
 
 
@@ -88,4 +100,6 @@ def test_its_text_is_built_again_and_holds_no_held_out_function(record, tmp_path
     known = [trigrams(code) for code in sorted(held_out)[:: len(held_out) // SEARCHED]]
     for code in codes:
         own = trigrams(code)
-        assert not [grams for grams in known if len(own) <= 2 * len(grams) <= 4 * len(own) and overlap(own, grams) >= 0.6]
+        assert not [
+            grams for grams in known if len(own) <= 2 * len(grams) <= 4 * len(own) and overlap(own, grams) >= 0.6
+        ]

@@ -27,9 +27,18 @@ def tasks():
 
 
 def attempt(task, number=0, resolved=True):
-    return Trajectory(task_id=task.task_id, cluster=task.cluster, source=task.source, policy="p", attempt=number, patch=None,
-                      messages=(Message("user", f"{task.task_id} is broken"), Message("assistant", "submit")), exit_status="submitted",
-                      resolved=resolved, split=task.part)
+    return Trajectory(
+        task_id=task.task_id,
+        cluster=task.cluster,
+        source=task.source,
+        policy="p",
+        attempt=number,
+        patch=None,
+        messages=(Message("user", f"{task.task_id} is broken"), Message("assistant", "submit")),
+        exit_status="submitted",
+        resolved=resolved,
+        split=task.part,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -41,7 +50,9 @@ def config(tasks, tmp_path_factory):
     write_trajectories(folder / "episodes.parquet", [*(attempt(t) for t in supervised), attempt(evaluation)])
     held = [replace(t, part="evaluation") if t.package == "toolz" else t for t in tasks]
     write_tasks(folder / "tasks.parquet", held, {})
-    return CorpusConfig(tasks=str(folder / "tasks.parquet"), episodes=[str(folder / "episodes.parquet")], packages=PACKAGES, repairs=50)
+    return CorpusConfig(
+        tasks=str(folder / "tasks.parquet"), episodes=[str(folder / "episodes.parquet")], packages=PACKAGES, repairs=50
+    )
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +141,8 @@ def test_a_text_of_another_kind_says_what_to_do(corpus, tmp_path):
     path = tmp_path / "corpus.parquet"
     write_corpus(path, corpus)
     table = pq.read_table(path)
-    pq.write_table(table.set_column(table.schema.get_field_index("kind"), "kind", pa.array(["poem"] * len(table))), path)
+    pq.write_table(
+        table.set_column(table.schema.get_field_index("kind"), "kind", pa.array(["poem"] * len(table))), path
+    )
     with pytest.raises(DataError, match=r"poem.*Delete it"):
         read_corpus(path)

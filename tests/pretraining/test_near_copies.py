@@ -59,13 +59,18 @@ def test_a_tree_given_is_the_tree_of_the_text(known):
         assert known.found(code) == known.found(code, ast.parse(code).body[0])
 
 
-lines = st.lists(st.sampled_from(["a += b", "b = a * 3", "a = max(a, b)", "b -= 1", "c = [a, b]", "a, b = b, a", "b = f(a, c)"]),
-                 min_size=1, max_size=9)
+lines = st.lists(
+    st.sampled_from(["a += b", "b = a * 3", "a = max(a, b)", "b -= 1", "c = [a, b]", "a, b = b, a", "b = f(a, c)"]),
+    min_size=1,
+    max_size=9,
+)
 
 
 @given(lines, lines)
 def test_says_what_the_cluster_rule_says(one, other):
-    codes = {name: ast.unparse(ast.parse(f"def {name}(a, b, c):\n    " + "\n    ".join(body) + "\n    return a"))
-             for name, body in (("x", one), ("y", other))}
+    codes = {
+        name: ast.unparse(ast.parse(f"def {name}(a, b, c):\n    " + "\n    ".join(body) + "\n    return a"))
+        for name, body in (("x", one), ("y", other))
+    }
     joined = len(set(clusters(codes).values())) == 1
     assert NearCopies([codes["x"]]).found(codes["y"]) == joined

@@ -15,15 +15,27 @@ from rmlab.pretraining.corpus import Corpus, Document, Kind, write_corpus
 from rmlab.tracking.store import Store
 from rmlab.verifiers.prompt import OPEN_ANSWER
 
-FEW = ["model=tiny", "training.tokens=12000", "training.context=64", "training.batch_tokens=512", "training.held_out=0.05",
-       "training.dtype=float32", "training.evaluations=2", "runtime=cpu", "runtime.progress=false"]
+FEW = [
+    "model=tiny",
+    "training.tokens=12000",
+    "training.context=64",
+    "training.batch_tokens=512",
+    "training.held_out=0.05",
+    "training.dtype=float32",
+    "training.evaluations=2",
+    "runtime=cpu",
+    "runtime.progress=false",
+]
 
 
 @pytest.fixture
 def corpus(tmp_path, monkeypatch):
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
     documents = [Document(Kind.code, f"def f{i}(x):\n    return x + {i}") for i in range(150)]
-    documents += [Document(Kind.episode, f"<|im_start|>user\nf({i}) should return {i}<|im_end|>\n{OPEN_ANSWER}") for i in range(150)]
+    documents += [
+        Document(Kind.episode, f"<|im_start|>user\nf({i}) should return {i}<|im_end|>\n{OPEN_ANSWER}")
+        for i in range(150)
+    ]
     metadata = {"versions": "{}", "tasks_fingerprint": "0", "episodes": "[]", "counts": "{}", "left_out": "{}"}
     made = Corpus(tuple(documents), metadata)
     write_corpus(tmp_path / "pretraining" / "corpus.parquet", made)

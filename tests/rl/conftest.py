@@ -33,7 +33,9 @@ def write_verifier(folder: Path, seed: int = 0) -> None:
     tokenizer = verifier_tokenizer(episodes(40, "supervised"), TokenizerConfig(400))
     shape = ModelConfig(hidden_size=16, layers=2, heads=2, kv_heads=2, head_dim=8, intermediate_size=32)
     answer = prove_answers(tokenizer, [render(t) for t in episodes(3)])
-    save_verifier(folder, Verifier(scratch_model(shape, tokenizer.size, seed), tokenizer, PromptConfig(max_tokens=1024), answer))
+    save_verifier(
+        folder, Verifier(scratch_model(shape, tokenizer.size, seed), tokenizer, PromptConfig(max_tokens=1024), answer)
+    )
     rng = np.random.default_rng(0)
     table = Scores.of([f"t{i % 10}" for i in range(80)], rng.random(80), (rng.random(80) < 0.3).tolist())
     write_score_table(folder.parent / "validation_scores.parquet", table)

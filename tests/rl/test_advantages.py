@@ -18,7 +18,9 @@ def test_by_hand() -> None:
     np.testing.assert_allclose(found.advantage_N, [1, -1, -1, 1, 0.2, -0.2, 0, 0, 0], atol=1e-12)
     assert found.signal_N.tolist() == [True] * 6 + [False] * 3
     assert (found.groups, found.without_signal) == (3, 1)
-    np.testing.assert_allclose(advantages(reward, group, NONE).advantage_N, [0.5, -0.5, -0.5, 0.5, 0.05, -0.05, 0, 0, 0], atol=1e-12)
+    np.testing.assert_allclose(
+        advantages(reward, group, NONE).advantage_N, [0.5, -0.5, -0.5, 0.5, 0.05, -0.05, 0, 0, 0], atol=1e-12
+    )
 
 
 def test_without_a_floor_worth_the_name_noise_is_blown_up() -> None:

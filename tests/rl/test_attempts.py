@@ -43,8 +43,13 @@ class FailingEngine:
         self.numbers, self.times, self.calls = set(numbers), times, list[tuple[int, int]]()
         self.seconds = EngineSeconds()
 
-    def rollout(self, planned: Sequence[Planned], sampling: Sampling | Sequence[Sampling], seed: int,
-                advance: Advance | None = None) -> list[Rollout]:
+    def rollout(
+        self,
+        planned: Sequence[Planned],
+        sampling: Sampling | Sequence[Sampling],
+        seed: int,
+        advance: Advance | None = None,
+    ) -> list[Rollout]:
         failing = len(self.calls) < self.times
         self.calls.append((len(planned), seed))
         return [self._one(p, failing and p.number in self.numbers) for p in planned]
@@ -54,11 +59,26 @@ class FailingEngine:
 
     def _one(self, planned: Planned, broken: bool) -> Rollout:
         status: ExitStatus = "error" if broken else "unfinished" if planned.number == 1 else "submitted"
-        said = ("run", "submit") if planned.number == 0 else (" run ", "run the tests") if planned.number == 1 else ("submit",)
+        said = (
+            ("run", "submit")
+            if planned.number == 0
+            else (" run ", "run the tests")
+            if planned.number == 1
+            else ("submit",)
+        )
         task = planned.task
-        trajectory = Trajectory(task.task_id, task.cluster, task.source, planned.policy, planned.number,
-                                (Message("user", "issue"), *(Message("assistant", text) for text in said)), "", status,
-                                None if broken else planned.number == 0, extra={"public_passed": planned.number < 2})
+        trajectory = Trajectory(
+            task.task_id,
+            task.cluster,
+            task.source,
+            planned.policy,
+            planned.number,
+            (Message("user", "issue"), *(Message("assistant", text) for text in said)),
+            "",
+            status,
+            None if broken else planned.number == 0,
+            extra={"public_passed": planned.number < 2},
+        )
         own_T = np.arange(4) >= 2
         return Rollout(trajectory, np.arange(4, dtype=np.int32), own_T, np.zeros(4, dtype=np.float32))
 
@@ -69,7 +89,9 @@ def test_what_the_environment_failed_on_is_made_again_with_another_seed() -> Non
     assert [calls for calls, _ in engine.calls] == [12, 3]
     assert engine.calls[0][1] != engine.calls[1][1]
     assert (made.retried, made.lost) == (3, 0)
-    assert [(r.trajectory.task_id, r.trajectory.attempt) for r in made.rollouts] == [(t.task_id, n) for t in TASKS[:3] for n in range(4)]
+    assert [(r.trajectory.task_id, r.trajectory.attempt) for r in made.rollouts] == [
+        (t.task_id, n) for t in TASKS[:3] for n in range(4)
+    ]
 
 
 def test_what_stays_without_a_label_is_left_out_and_counted_or_too_much() -> None:
@@ -82,6 +104,15 @@ def test_what_stays_without_a_label_is_left_out_and_counted_or_too_much() -> Non
 def test_behaviour_by_hand() -> None:
     """Attempt 0: run, submit, resolved. Attempt 1: run twice (one message is no action), unfinished. Attempt 2: submit."""
     made = make_attempts(FailingEngine([], times=0), TASKS[:1], "p", 3, Sampling(), seed=0, retries=0)
-    assert behaviour(made.rollouts) == pytest.approx({
-        "true_rate": 1 / 3, "unfinished_rate": 1 / 3, "ran_share": 2 / 3, "public_share": 2 / 3, "turns": 5 / 3, "tokens": 2.0,
-        "distinct_share": 1.0, "truncated_share": 0.0})
+    assert behaviour(made.rollouts) == pytest.approx(
+        {
+            "true_rate": 1 / 3,
+            "unfinished_rate": 1 / 3,
+            "ran_share": 2 / 3,
+            "public_share": 2 / 3,
+            "turns": 5 / 3,
+            "tokens": 2.0,
+            "distinct_share": 1.0,
+            "truncated_share": 0.0,
+        }
+    )

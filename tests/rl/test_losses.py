@@ -13,12 +13,23 @@ GRPO = replace(GSPO, name=Algorithm.grpo)
 LOG2 = math.log(2)
 
 
-def loss_and_gradient(logprob: list[list[float]], old: list[list[float]], own: list[list[bool]], advantage: list[float],
-                      config: AlgorithmConfig) -> tuple[float, torch.Tensor]:
+def loss_and_gradient(
+    logprob: list[list[float]],
+    old: list[list[float]],
+    own: list[list[bool]],
+    advantage: list[float],
+    config: AlgorithmConfig,
+) -> tuple[float, torch.Tensor]:
     logprobs = torch.tensor(logprob, dtype=torch.float64, requires_grad=True)
     owned = torch.tensor(own)
-    found = policy_loss(logprobs, torch.tensor(old, dtype=torch.float64), owned, torch.tensor(advantage, dtype=torch.float64), config,
-                        loss_count(int(owned.sum()), len(own), config))
+    found = policy_loss(
+        logprobs,
+        torch.tensor(old, dtype=torch.float64),
+        owned,
+        torch.tensor(advantage, dtype=torch.float64),
+        config,
+        loss_count(int(owned.sum()), len(own), config),
+    )
     found.loss.backward()  # type: ignore[no-untyped-call]
     assert logprobs.grad is not None
     return found.loss.item(), logprobs.grad
@@ -29,15 +40,27 @@ def test_gspo_by_hand() -> None:
 
     Loss = -(1.10517 · -1 + 1.2 · 1) / 2; only sequence 0 has a gradient: its ratio / 2 tokens / 2 sequences.
     """
-    loss, gradient = loss_and_gradient([[0.0, -1.0, -1.0], [0.0, -1.0, 5.0]], [[9.0, -1.2, -1.0], [0.0, -1.0 - LOG2, -3.0]],
-                                       [[False, True, True], [False, True, False]], [-1.0, 1.0], GSPO)
+    loss, gradient = loss_and_gradient(
+        [[0.0, -1.0, -1.0], [0.0, -1.0, 5.0]],
+        [[9.0, -1.2, -1.0], [0.0, -1.0 - LOG2, -3.0]],
+        [[False, True, True], [False, True, False]],
+        [-1.0, 1.0],
+        GSPO,
+    )
     assert loss == pytest.approx(-(-math.exp(0.1) + 1.2) / 2)
-    torch.testing.assert_close(gradient, torch.tensor([[0, math.exp(0.1) / 4, math.exp(0.1) / 4], [0, 0, 0]], dtype=torch.float64))
+    torch.testing.assert_close(
+        gradient, torch.tensor([[0, math.exp(0.1) / 4, math.exp(0.1) / 4], [0, 0, 0]], dtype=torch.float64)
+    )
 
 
 def test_grpo_by_hand() -> None:
     """Ratios 2 (clipped to 1.2) and 1 of a sequence with advantage 1; ratio 0.5 (clipped to 0.9) of one with advantage -1."""
-    arguments = ([[-1.0, -1.0], [-1.0, 0.0]], [[-1.0 - LOG2, -1.0], [-1.0 + LOG2, 0.0]], [[True, True], [True, False]], [1.0, -1.0])
+    arguments = (
+        [[-1.0, -1.0], [-1.0, 0.0]],
+        [[-1.0 - LOG2, -1.0], [-1.0 + LOG2, 0.0]],
+        [[True, True], [True, False]],
+        [1.0, -1.0],
+    )
     loss, gradient = loss_and_gradient(*arguments, GRPO)
     assert loss == pytest.approx(-((1.2 + 1) / 2 - 0.9) / 2)
     torch.testing.assert_close(gradient, torch.tensor([[0, -1 / 4], [0, 0]], dtype=torch.float64))
@@ -61,7 +84,9 @@ def test_a_high_ratio_with_a_negative_advantage_is_not_clipped_but_guarded() -> 
     guarded = replace(GSPO, ratio_guard=0.5)
     loss, gradient = loss_and_gradient(*arguments, guarded)
     assert (loss, gradient.item()) == (0, 0)
-    found = policy_loss(torch.tensor([[-1.0]]), torch.tensor([[-1.0 - LOG2]]), torch.tensor([[True]]), torch.tensor([-1.0]), guarded, 1)
+    found = policy_loss(
+        torch.tensor([[-1.0]]), torch.tensor([[-1.0 - LOG2]]), torch.tensor([[True]]), torch.tensor([-1.0]), guarded, 1
+    )
     assert found.sums["guarded"] == 1
 
 
@@ -76,7 +101,9 @@ def test_sequences_of_1_and_100_tokens_weigh_the_same_under_gspo() -> None:
     assert weight[0].item() == pytest.approx(-0.35)
 
 
-@pytest.mark.parametrize("config", [GSPO, GRPO, replace(GRPO, mean=LossMean.token), replace(GSPO, clipping=Clipping.preserve)])
+@pytest.mark.parametrize(
+    "config", [GSPO, GRPO, replace(GRPO, mean=LossMean.token), replace(GSPO, clipping=Clipping.preserve)]
+)
 def test_micro_batches_add_up_and_padding_does_not_count(config: AlgorithmConfig) -> None:
     torch.manual_seed(0)
     logprob, old, own = torch.randn(8, 6), torch.randn(8, 6), torch.rand(8, 6) < 0.6
@@ -87,9 +114,17 @@ def test_micro_batches_add_up_and_padding_does_not_count(config: AlgorithmConfig
 
     def part(rows: slice, width: int = 6) -> float:
         def wide(tensor: torch.Tensor) -> torch.Tensor:
-            return torch.nn.functional.pad(tensor[rows], (0, width - 6), value=3) if tensor.dtype != torch.bool else (
-                torch.nn.functional.pad(tensor[rows], (0, width - 6), value=False))
-        return float(policy_loss(wide(logprob), wide(old), wide(own), advantage[rows], config, count, wide(start), wide(entropy)).loss)
+            return (
+                torch.nn.functional.pad(tensor[rows], (0, width - 6), value=3)
+                if tensor.dtype != torch.bool
+                else (torch.nn.functional.pad(tensor[rows], (0, width - 6), value=False))
+            )
+
+        return float(
+            policy_loss(
+                wide(logprob), wide(old), wide(own), advantage[rows], config, count, wide(start), wide(entropy)
+            ).loss
+        )
 
     whole = part(slice(0, 8))
     assert sum(part(slice(i, i + 2)) for i in range(0, 8, 2)) == pytest.approx(whole, abs=1e-5)

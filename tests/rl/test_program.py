@@ -21,9 +21,22 @@ from rmlab.verifiers.score_table import read_score_table
 from tests.rl.conftest import write_verifier
 from tests.rl.easy_family import easy_task
 
-SMALL = ["runtime=cpu", "runtime.progress=false", "workers=2", "training.threads=1", "engine.capacity=224", "rl.groups=6", "rl.attempts=8",
-         "rl.max_action_tokens=20", "rl.batch_tokens=8192", "watch.tasks=12", "watch.held_out_attempts=2", "watch.episodes=2",
-         "optimizer.learning_rate=3.0e-3", "keep_model=false"]
+SMALL = [
+    "runtime=cpu",
+    "runtime.progress=false",
+    "workers=2",
+    "training.threads=1",
+    "engine.capacity=224",
+    "rl.groups=6",
+    "rl.attempts=8",
+    "rl.max_action_tokens=20",
+    "rl.batch_tokens=8192",
+    "watch.tasks=12",
+    "watch.held_out_attempts=2",
+    "watch.episodes=2",
+    "optimizer.learning_rate=3.0e-3",
+    "keep_model=false",
+]
 
 
 def trained(easy: Path, where: Path, monkeypatch: pytest.MonkeyPatch, *more: str) -> TrackedRun:
@@ -43,8 +56,10 @@ def test_every_reward_composes(reward: str) -> None:
     assert compose("rl", ["start=somewhere", f"reward={reward}"]).reward.unfinished == -0.5
 
 
-@pytest.mark.parametrize(("preset", "steps", "dtype"), [("smoke", 2, "float32"), ("demo", 10, "float32"), ("small", 60, "bfloat16"),
-                                                       ("paper", 400, "bfloat16")])
+@pytest.mark.parametrize(
+    ("preset", "steps", "dtype"),
+    [("smoke", 2, "float32"), ("demo", 10, "float32"), ("small", 60, "bfloat16"), ("paper", 400, "bfloat16")],
+)
 def test_every_preset_composes_over_the_defaults(preset: str, steps: int, dtype: str) -> None:
     load_program("rl")
     config = compose("rl", ["start=somewhere", f"rl_preset={preset}"])
@@ -53,7 +68,9 @@ def test_every_preset_composes_over_the_defaults(preset: str, steps: int, dtype:
 
 
 @pytest.mark.slow
-def test_the_reward_rises_by_more_than_noise_over_three_seeds(easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reward_rises_by_more_than_noise_over_three_seeds(
+    easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     runs = [trained(easy, tmp_path, monkeypatch, f"seed={seed}", "rl.steps=8", "watch.every=0") for seed in range(3)]
     held_out = [outcome(run)["held_out"]["all"] for run in runs]
     gains = np.array([found["sampled"]["difference"] for found in held_out])
@@ -62,9 +79,26 @@ def test_the_reward_rises_by_more_than_noise_over_three_seeds(easy: Path, tmp_pa
     rewards = np.array([[value for _, value in run.series("rl/reward")] for run in runs])
     assert (rewards[:, -2:].mean(1) > rewards[:, :2].mean(1)).all(), rewards
     assert [outcome(run)["collapse"] for run in runs] == [False] * 3
-    names = {"true_rate", "unfinished_rate", "ran_share", "turns", "tokens", "entropy", "ratio", "clip_share", "gradient_norm",
-             "groups_without_signal", "reward_execution", "reward_unfinished", "seconds_rollout", "seconds_update", "rollout_gap",
-             "pass_at_1", "pass_at_1_greedy", "kl_to_start"}
+    names = {
+        "true_rate",
+        "unfinished_rate",
+        "ran_share",
+        "turns",
+        "tokens",
+        "entropy",
+        "ratio",
+        "clip_share",
+        "gradient_norm",
+        "groups_without_signal",
+        "reward_execution",
+        "reward_unfinished",
+        "seconds_rollout",
+        "seconds_update",
+        "rollout_gap",
+        "pass_at_1",
+        "pass_at_1_greedy",
+        "kl_to_start",
+    }
     assert {f"rl/{name}" for name in names} <= runs[0].metrics.keys()
     assert runs[0].metrics["rl/rollout_gap_max"] < 1e-4  # the engine's log-probabilities are those of training
     assert runs[0].metrics["rl/kl_to_start"] > 0
@@ -82,15 +116,33 @@ def test_the_reward_rises_by_more_than_noise_over_three_seeds(easy: Path, tmp_pa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("rank", [0, 2])
-def test_slices_of_one_step_end_where_an_unbroken_run_ends(rank: int, easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_of_one_step_end_where_an_unbroken_run_ends(
+    rank: int, easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """All weights, and adapters alone (whose state is what travels between machines)."""
-    more = ["rl.steps=3", "watch.every=1", "watch.choose=true", "rl.resample=1", "algorithm.kl_weight=0.01",
-            "algorithm.entropy_weight=0.001", f"lora.rank={rank}", "watch.held_out_tasks=3", f"keep_model={'true' if rank else 'false'}"]
+    more = [
+        "rl.steps=3",
+        "watch.every=1",
+        "watch.choose=true",
+        "rl.resample=1",
+        "algorithm.kl_weight=0.01",
+        "algorithm.entropy_weight=0.001",
+        f"lora.rank={rank}",
+        "watch.held_out_tasks=3",
+        f"keep_model={'true' if rank else 'false'}",
+    ]
     whole = trained(easy, tmp_path / "whole", monkeypatch, *more)
     slices = [trained(easy, tmp_path / "sliced", monkeypatch, *more, "rl.max_minutes=0") for _ in range(4)]
     assert [run.status for run in slices] == ["killed", "killed", "killed", "finished"]
     assert slices[-1].tags["config_hash"] == whole.tags["config_hash"]
-    for name in ("rl/reward", "rl/loss", "rl/gradient_norm", "rl/kl_estimate", "rl/pass_at_1", "held_out/new/pass_at_1"):
+    for name in (
+        "rl/reward",
+        "rl/loss",
+        "rl/gradient_norm",
+        "rl/kl_estimate",
+        "rl/pass_at_1",
+        "held_out/new/pass_at_1",
+    ):
         assert slices[-1].series(name) == whole.series(name), name
     both = [{key: value for key, value in outcome(run).items() if key != "seconds"} for run in (whole, slices[-1])]
     for found in both:
@@ -114,8 +166,19 @@ def test_slices_of_one_step_end_where_an_unbroken_run_ends(rank: int, easy: Path
 @pytest.mark.slow
 def test_a_verifier_pays_and_is_watched(easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     verifier = easy / "run" / "model"
-    run = trained(easy, tmp_path, monkeypatch, "reward=hybrid", f"verifier={verifier}", "rl.steps=1", "reward.calibration=platt",
-                  f"reward.ensemble=[{verifier}]", "reward.combine=lower_bound", "reward.transform.difficulty=0.5", "keep_model=true")
+    run = trained(
+        easy,
+        tmp_path,
+        monkeypatch,
+        "reward=hybrid",
+        f"verifier={verifier}",
+        "rl.steps=1",
+        "reward.calibration=platt",
+        f"reward.ensemble=[{verifier}]",
+        "reward.combine=lower_bound",
+        "reward.transform.difficulty=0.5",
+        "keep_model=true",
+    )
     metrics = run.metrics
     parts = metrics["rl/reward_execution"] + metrics["rl/reward_score"] + metrics["rl/reward_unfinished"]
     assert metrics["rl/reward"] == pytest.approx(parts)
@@ -124,13 +187,17 @@ def test_a_verifier_pays_and_is_watched(easy: Path, tmp_path: Path, monkeypatch:
     gap = (last.score.mean() - last.resolved.mean()) - (first.score.mean() - first.resolved.mean())
     assert metrics["rl/hacking_gap"] == pytest.approx(gap)
     assert run.series("rl/hacking_gap")[0] == (0, 0.0)
-    assert {f"rl/verifier_{name}" for name in ("ece_width_10", "auc_pooled", "advantage_cosine_all", "mixed_tasks")} <= metrics.keys()
+    assert {
+        f"rl/verifier_{name}" for name in ("ece_width_10", "auc_pooled", "advantage_cosine_all", "mixed_tasks")
+    } <= metrics.keys()
     assert run.tags["verifier"] == str(verifier)
     assert run.tags["verifier_fingerprint"]
     page = run.artifact("episodes/step_00001.html").read_text()
     assert "verifier 0." in page
     assert "<script>" not in page
-    assert json.loads((run.artifact("model") / "policy.json").read_text())["environment"]["edits"] == "build_up", "its own rules of play"
+    assert json.loads((run.artifact("model") / "policy.json").read_text())["environment"]["edits"] == "build_up", (
+        "its own rules of play"
+    )
     again = trained(easy, tmp_path, monkeypatch, f"start={run.run_id}", "rl.steps=0", "watch.held_out_tasks=0")
     assert again.tags["start_run"] == run.run_id
 
@@ -140,7 +207,8 @@ def test_wrong_input_is_one_line(easy: Path, tmp_path: Path, monkeypatch: pytest
         (["reward=hybrid"], UsageError, "reward=hybrid is paid by a verifier: name one with verifier=RUN"),
         (["rl.attempts=1"], UsageError, r"rl\.attempts=1.*at least 2 attempts"),
         (["reward.ensemble=[x]"], UsageError, "`verifier`, which is empty"),
-        (["verifier=/nowhere"], DataError, "/nowhere: there is no such folder"), (["verifier=nowhere"], DataError, "no run either"),
+        (["verifier=/nowhere"], DataError, "/nowhere: there is no such folder"),
+        (["verifier=nowhere"], DataError, "no run either"),
         ([f"verifier={easy / 'policy'}"], DataError, "holds no verifier.json"),
         (["rl.temperature=0"], UsageError, "temperature=0"),
         (["algorithm.name=gpo"], UsageError, "algorithm.name=gpo"),
@@ -166,18 +234,34 @@ def test_what_is_hashed_and_what_is_not(easy: Path, tmp_path: Path, monkeypatch:
         return found
 
     base = config_hash()
-    assert {config_hash("rl.max_minutes=9", "workers=7", "engine.slots=8", "runtime.progress=false", "keep_model=false")} == {base}
-    changed = [config_hash(more) for more in (
-        "seed=1", "rl.steps=9", "algorithm.clip_low=0.1", "reward=weak_tests", "engine.dtype=bfloat16", "environment=voluntary",
-        "watch.attempts=2", f"verifier={easy / 'run'}")]
+    assert {
+        config_hash("rl.max_minutes=9", "workers=7", "engine.slots=8", "runtime.progress=false", "keep_model=false")
+    } == {base}
+    changed = [
+        config_hash(more)
+        for more in (
+            "seed=1",
+            "rl.steps=9",
+            "algorithm.clip_low=0.1",
+            "reward=weak_tests",
+            "engine.dtype=bfloat16",
+            "environment=voluntary",
+            "watch.attempts=2",
+            f"verifier={easy / 'run'}",
+        )
+    ]
     assert len({base, *changed}) == 1 + len(changed)
 
 
-def test_further_tasks_are_trained_on_and_hashed_by_what_they_are(easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_further_tasks_are_trained_on_and_hashed_by_what_they_are(
+    easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
     program, tasks = load_program("rl"), easy / "tasks.parquet"
     right = "def far(x):\n    low = 3 - x\n    return abs(low) * 2"
-    far = replace(easy_task("rl", "far", 2), original=right, code=right.replace("abs(low)", "low"), lines=(3,), outputs=("2", "4"))
+    far = replace(
+        easy_task("rl", "far", 2), original=right, code=right.replace("abs(low)", "low"), lines=(3,), outputs=("2", "4")
+    )
     for name in ("far", "copy"):
         write_tasks(tmp_path / f"{name}.parquet", [far], {})
     twin = easy_task("rl", "twin", 2)  # another name for a function of the evaluation part
@@ -194,7 +278,10 @@ def test_further_tasks_are_trained_on_and_hashed_by_what_they_are(easy: Path, tm
     assert joined == copied != alone
     assert joined.parts["config"] == alone.parts["config"]
     assert {t.task_id for t in joined_tasks(tasks, [str(tmp_path / "far.parquet")], 2).part("rl")} >= {far.task_id}
-    for wrong, words in ((tmp_path / "twin.parquet", "in one cluster with a function of another part"), (tasks, "tasks of the part")):
+    for wrong, words in (
+        (tmp_path / "twin.parquet", "in one cluster with a function of another part"),
+        (tasks, "tasks of the part"),
+    ):
         with pytest.raises(DataError, match=words):
             identity(f"more_tasks=[{wrong}]")
 
@@ -211,7 +298,11 @@ def test_the_shipped_sweeps_are_controlled(easy: Path, tmp_path: Path, monkeypat
     assert len({cell.identity.config_hash for cell in modes}) == len(modes) == 8
     assert len({cell.identity.control_hash for cell in modes}) == 1
     assert {(cell.config.reward.mode.value, cell.config.reward.weight) for cell in modes} == {
-        ("execution", 1.0), ("execution_free", 1.0), ("hybrid", 1.0), ("hybrid", 0.5)}
+        ("execution", 1.0),
+        ("execution_free", 1.0),
+        ("hybrid", 1.0),
+        ("hybrid", 0.5),
+    }
     levels = [f"levels=[{verifier},{other},{copied}]", f"baseline={verifier}"]
     cells = plan("verifier_to_rl", ["preset=smoke", *given, *levels], "").cells
     assert len(cells) == 6

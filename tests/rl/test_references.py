@@ -24,17 +24,29 @@ def store(runs_folder: Path) -> Store:
 def test_run_cell_and_folder_are_one_model(easy: Path, store: Store) -> None:
     own, folder = "0123456789abcdef", easy / "run" / "model"
     for name, level, arm in (("data_scale=8 s0", "8", "epochs"), ("data_scale=8 steps s0", "8", "steps")):
-        tags = {"sweep": "data_scale", "preset": "demo", "level": level, "arm": arm, "config_hash": own if arm == "epochs" else "f" * 16}
+        tags = {
+            "sweep": "data_scale",
+            "preset": "demo",
+            "level": level,
+            "arm": arm,
+            "config_hash": own if arm == "epochs" else "f" * 16,
+        }
         with RunLogger.start(store, "data_scale", name, kind="verifier", tags=tags) as run:
             run.artifact(folder)
         if arm == "epochs":
             run_id = run.run_id
-    found = [find_model(name, "verifier.json") for name in (run_id, own, "data_scale/demo/8/s0", str(folder), str(easy / "run"))]
+    found = [
+        find_model(name, "verifier.json")
+        for name in (run_id, own, "data_scale/demo/8/s0", str(folder), str(easy / "run"))
+    ]
     assert [reference.run_id for reference in found] == [run_id] * 3 + [""] * 2
     assert len({reference.fingerprint() for reference in found}) == 1
     assert found[0].fingerprint() != find_model(str(easy / "policy"), "config.json").fingerprint()
-    for name, words in (("data_scale/demo/9/s0", "no finished run of sweep data_scale, preset demo at level 9"),
-                        ("e" * 16, "no run of this cell"), (str(easy), "holds no verifier.json")):
+    for name, words in (
+        ("data_scale/demo/9/s0", "no finished run of sweep data_scale, preset demo at level 9"),
+        ("e" * 16, "no run of this cell"),
+        (str(easy), "holds no verifier.json"),
+    ):
         with pytest.raises(DataError, match=words):
             find_model(name, "verifier.json")
     with pytest.raises(StoreError, match="there is no run"):

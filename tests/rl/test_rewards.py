@@ -13,28 +13,56 @@ from rmlab.rl.transforms import log_odds, transform
 from rmlab.trajectories.record import Message, Trajectory
 
 TASK = Task(
-    task_id="t", function_id="m.f", package="m", source="stdlib", cluster="c", part="rl", entry="f", context="",
-    original="def f(x):\n    return x + 1", code="def f(x):\n    return x - 1", lines=(2,), operators=("arithmetic",),
-    inputs=("(1,)",), outputs=("2",), public=0, public_share=0.5,
+    task_id="t",
+    function_id="m.f",
+    package="m",
+    source="stdlib",
+    cluster="c",
+    part="rl",
+    entry="f",
+    context="",
+    original="def f(x):\n    return x + 1",
+    code="def f(x):\n    return x - 1",
+    lines=(2,),
+    operators=("arithmetic",),
+    inputs=("(1,)",),
+    outputs=("2",),
+    public=0,
+    public_share=0.5,
 )
 
 
-def attempt(resolved: bool | None, exit_status: Any = "submitted", patch: str = "", public_passed: bool = False) -> Trajectory:
-    return Trajectory(task_id="t", cluster="c", source="stdlib", policy="p", attempt=0, messages=(Message("user", "x"),), patch=patch,
-                      exit_status=exit_status, resolved=resolved, extra={"public_passed": public_passed})
+def attempt(
+    resolved: bool | None, exit_status: Any = "submitted", patch: str = "", public_passed: bool = False
+) -> Trajectory:
+    return Trajectory(
+        task_id="t",
+        cluster="c",
+        source="stdlib",
+        policy="p",
+        attempt=0,
+        messages=(Message("user", "x"),),
+        patch=patch,
+        exit_status=exit_status,
+        resolved=resolved,
+        extra={"public_passed": public_passed},
+    )
 
 
 FOUR = [attempt(True), attempt(False), attempt(False, "unfinished"), attempt(True, "unfinished")]
 SCORES = np.array([0.9, 0.4, 0.3, 0.8])
 
 
-@pytest.mark.parametrize(("config", "expected"), [
-    (RewardConfig(RewardMode.execution), [1, 0, -0.5, 1]),
-    (RewardConfig(RewardMode.execution_free), [0.9, 0.4, -0.2, 0.3]),
-    (RewardConfig(RewardMode.hybrid), [1.9, 0.4, -0.2, 1.8]),
-    (RewardConfig(RewardMode.hybrid, weight=0.5), [1.45, 0.2, -0.35, 1.4]),
-    (RewardConfig(RewardMode.execution, unfinished=-1), [1, 0, -1, 1]),
-])
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        (RewardConfig(RewardMode.execution), [1, 0, -0.5, 1]),
+        (RewardConfig(RewardMode.execution_free), [0.9, 0.4, -0.2, 0.3]),
+        (RewardConfig(RewardMode.hybrid), [1.9, 0.4, -0.2, 1.8]),
+        (RewardConfig(RewardMode.hybrid, weight=0.5), [1.45, 0.2, -0.35, 1.4]),
+        (RewardConfig(RewardMode.execution, unfinished=-1), [1, 0, -1, 1]),
+    ],
+)
 def test_the_definitions(config: RewardConfig, expected: list[float]) -> None:
     found = rewards(FOUR, config, {"t": TASK}, SCORES)
     np.testing.assert_allclose(found.total_N, expected, atol=1e-12)
@@ -42,8 +70,10 @@ def test_the_definitions(config: RewardConfig, expected: list[float]) -> None:
 
 
 def test_weak_tests_pay_for_the_public_call_alone() -> None:
-    shown = [attempt(False, status, public_passed=passed) for status, passed in
-             (("submitted", True), ("submitted", False), ("unfinished", False), ("unfinished", True))]
+    shown = [
+        attempt(False, status, public_passed=passed)
+        for status, passed in (("submitted", True), ("submitted", False), ("unfinished", False), ("unfinished", True))
+    ]
     assert rewards(shown, RewardConfig(RewardMode.weak_tests), {"t": TASK}).total_N.tolist() == [1, 0, -0.5, 1]
     with pytest.raises(DataError, match="does not say whether the public call passed"):
         rewards([replace(shown[0], extra={})], RewardConfig(RewardMode.weak_tests), {"t": TASK})
@@ -57,7 +87,9 @@ def test_similarity_to_the_reference_patch() -> None:
     assert similarity("", reference) == 0
     near = "2- return x - 1\n2+ return x + 2"  # 30 of 31 characters match in both
     assert similarity(near, reference) == pytest.approx(30 / 31)
-    found = rewards([attempt(True, patch=reference), attempt(False, "unfinished")], RewardConfig(RewardMode.similarity), {"t": TASK})
+    found = rewards(
+        [attempt(True, patch=reference), attempt(False, "unfinished")], RewardConfig(RewardMode.similarity), {"t": TASK}
+    )
     assert found.total_N.tolist() == [1, -0.5]
 
 
@@ -66,7 +98,9 @@ def test_what_has_no_label_or_score_is_an_error() -> None:
         rewards([attempt(None, "error")], RewardConfig(), {"t": TASK})
     with pytest.raises(DataError, match="4 attempts and 0 scores"):
         rewards(FOUR, RewardConfig(RewardMode.hybrid), {"t": TASK})
-    with pytest.raises(DataError, match="1 of 4 attempts have no score, the first at t: a missing score is not a reward"):
+    with pytest.raises(
+        DataError, match="1 of 4 attempts have no score, the first at t: a missing score is not a reward"
+    ):
         rewards(FOUR, RewardConfig(RewardMode.execution_free), {"t": TASK}, np.array([0.1, np.nan, 0.2, 0.3]))
 
 

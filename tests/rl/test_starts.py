@@ -7,8 +7,24 @@ from rmlab.microswe.episode import Edits, EnvironmentConfig
 from rmlab.microswe.task import Task
 from rmlab.rl.starts import admitted, other_rules
 
-ONE = Task("hand/f/0", "hand.f", "hand", "hand", "a", "rl", "f", "", "def f(x):\n    return x", "def f(x):\n    return -x", (2,),
-           ("sign",), ("(1,)",), ("1",), 0, 0.5)
+ONE = Task(
+    "hand/f/0",
+    "hand.f",
+    "hand",
+    "hand",
+    "a",
+    "rl",
+    "f",
+    "",
+    "def f(x):\n    return x",
+    "def f(x):\n    return -x",
+    (2,),
+    ("sign",),
+    ("(1,)",),
+    ("1",),
+    0,
+    0.5,
+)
 TWO = replace(ONE, task_id="hand/g/0", cluster="b", lines=(1, 2))
 JUDGED = replace(ONE, task_id="hand/h/0", cluster="c", part="evaluation")
 OVER = EnvironmentConfig(edits=Edits.start_over, max_turns=14)
@@ -34,4 +50,5 @@ def test_rules_that_the_start_was_not_taught_are_said() -> None:
     assert other_rules({"environment": {"edits": "start_over", "max_turns": 14}}, OVER) == []
     assert other_rules({"environment": {"max_turns": 6}}, OVER) == [
         "environment.edits=start_over, and the start was taught under build_up",
-        "environment.max_turns=14, and the start was taught under 6"]
+        "environment.max_turns=14, and the start was taught under 6",
+    ]

@@ -22,7 +22,9 @@ def tensors(seed: int) -> dict[str, torch.Tensor]:
     own[:, 0] = True
     old = -2 * torch.rand(SHAPE, generator=generator, dtype=torch.float64)
     return {
-        "own": own, "old": old, "logprob": old + 0.4 * torch.randn(SHAPE, generator=generator, dtype=torch.float64),
+        "own": own,
+        "old": old,
+        "logprob": old + 0.4 * torch.randn(SHAPE, generator=generator, dtype=torch.float64),
         "reference": old + 0.3 * torch.randn(SHAPE, generator=generator, dtype=torch.float64),
         "advantage": torch.randn(SHAPE[0], generator=generator, dtype=torch.float64),
     }
@@ -38,7 +40,11 @@ def trl_loss(given: dict[str, torch.Tensor], logprob: torch.Tensor, **options: A
             self.args = SimpleNamespace(delta=None, use_bias_correction_kl=False)
             self.aux_loss_enabled = self.use_vllm = self._entropy_bonus_enabled = False
             self.top_entropy_quantile, self.off_policy_mask_threshold = 1.0, None
-            self.beta, self.loss_type, self.importance_sampling_level = options["beta"], options["loss_type"], options["level"]
+            self.beta, self.loss_type, self.importance_sampling_level = (
+                options["beta"],
+                options["loss_type"],
+                options["level"],
+            )
             self.epsilon_low, self.epsilon_high = options["low"], options["high"]
             self.current_gradient_accumulation_steps = 1
             self._metrics = {"train": defaultdict(list)}
@@ -48,27 +54,49 @@ def trl_loss(given: dict[str, torch.Tensor], logprob: torch.Tensor, **options: A
             return logprob, torch.zeros_like(logprob), None
 
     mask = given["own"].long()
-    loss: torch.Tensor = Given()._compute_loss(None, {
-        "prompt_ids": mask[:, :1], "prompt_mask": mask[:, :1], "completion_ids": mask, "completion_mask": mask,
-        "advantages": given["advantage"], "old_per_token_logps": given["old"], "ref_per_token_logps": given["reference"],
-    })
+    loss: torch.Tensor = Given()._compute_loss(
+        None,
+        {
+            "prompt_ids": mask[:, :1],
+            "prompt_mask": mask[:, :1],
+            "completion_ids": mask,
+            "completion_mask": mask,
+            "advantages": given["advantage"],
+            "old_per_token_logps": given["old"],
+            "ref_per_token_logps": given["reference"],
+        },
+    )
     return loss
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("beta", [0.0, 0.05])
-@pytest.mark.parametrize(("name", "mean", "level", "loss_type"), [
-    (Algorithm.gspo, LossMean.sequence, "sequence", "grpo"),
-    (Algorithm.grpo, LossMean.sequence, "token", "grpo"),
-    (Algorithm.grpo, LossMean.token, "token", "bnpo"),
-])
-def test_loss_and_gradient_agree(name: Algorithm, mean: LossMean, level: str, loss_type: str, beta: float, seed: int) -> None:
+@pytest.mark.parametrize(
+    ("name", "mean", "level", "loss_type"),
+    [
+        (Algorithm.gspo, LossMean.sequence, "sequence", "grpo"),
+        (Algorithm.grpo, LossMean.sequence, "token", "grpo"),
+        (Algorithm.grpo, LossMean.token, "token", "bnpo"),
+    ],
+)
+def test_loss_and_gradient_agree(
+    name: Algorithm, mean: LossMean, level: str, loss_type: str, beta: float, seed: int
+) -> None:
     given = tensors(seed)
     theirs, ours = (given["logprob"].clone().requires_grad_() for _ in range(2))
-    config = AlgorithmConfig(name=name, mean=mean, clip_low=0.1, clip_high=0.15, kl=KL.k3, kl_weight=beta, ratio_guard=None)
+    config = AlgorithmConfig(
+        name=name, mean=mean, clip_low=0.1, clip_high=0.15, kl=KL.k3, kl_weight=beta, ratio_guard=None
+    )
     trl = trl_loss(given, theirs, beta=beta, loss_type=loss_type, level=level, low=0.1, high=0.15)
-    own = policy_loss(ours, given["old"], given["own"], given["advantage"], config,
-                      loss_count(int(given["own"].sum()), SHAPE[0], config), given["reference"])
+    own = policy_loss(
+        ours,
+        given["old"],
+        given["own"],
+        given["advantage"],
+        config,
+        loss_count(int(given["own"].sum()), SHAPE[0], config),
+        given["reference"],
+    )
     trl.backward()  # type: ignore[no-untyped-call]
     own.loss.backward()  # type: ignore[no-untyped-call]
     assert own.loss.item() == pytest.approx(trl.item(), abs=1e-6)

@@ -36,7 +36,9 @@ def test_a_file_and_then_its_folder_are_both_whole(run: TrackedRun) -> None:
         run.artifact("other")
 
 
-def test_a_download_that_was_cut_short_is_no_artifact(run: TrackedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_download_that_was_cut_short_is_no_artifact(
+    run: TrackedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def cut(run_id: str, path: str, folder: str) -> str:
         shutil.copytree(tmp_path / "model", Path(folder) / "model")
         (Path(folder) / "model" / "parts" / "weights").write_bytes(b"w" * 10)
@@ -62,4 +64,8 @@ def test_they_are_exported(run: TrackedRun, tmp_path: Path) -> None:
     with open_bundle(tmp_path / "b.zip") as bundle:
         [carried] = bundle.runs()
         assert (carried.artifact("model") / "parts" / "weights").read_bytes() == b"w" * 1000
-        assert [file.path for file in carried.entry.artifacts] == ["model/config.json", "model/parts/weights", "note.txt"]
+        assert [file.path for file in carried.entry.artifacts] == [
+            "model/config.json",
+            "model/parts/weights",
+            "note.txt",
+        ]

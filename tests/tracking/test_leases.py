@@ -39,8 +39,16 @@ except Done as error:
 
 def contend(number: int, seconds: float, wait: float) -> list[subprocess.Popen]:
     start = str(time.time() + wait)
-    return [subprocess.Popen([sys.executable, "-c", CONTENDER, start, str(seconds)], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True,
-                             env=dict(os.environ)) for _ in range(number)]
+    return [
+        subprocess.Popen(
+            [sys.executable, "-c", CONTENDER, start, str(seconds)],
+            cwd=REPOSITORY,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=dict(os.environ),
+        )
+        for _ in range(number)
+    ]
 
 
 @pytest.mark.slow
@@ -79,7 +87,9 @@ def test_a_finished_cell_is_not_done_again_unless_it_is_to_be_replaced(store: St
         begun(store)
     assert caught.value.run.run_id == first.run_id
     with begun(store, replaces=[first.run_id]) as second:
-        assert cell_runs(store).finished["abc"].run_id == first.run_id, "until the new one is finished the old one stands"
+        assert cell_runs(store).finished["abc"].run_id == first.run_id, (
+            "until the new one is finished the old one stands"
+        )
     assert cell_runs(store).finished["abc"].run_id == second.run_id
     leases.replace(store, [first.run_id], second.run_id)
     assert {run.run_id: run.status for run in runs(store)} == {first.run_id: "replaced", second.run_id: "finished"}
@@ -104,7 +114,9 @@ def test_who_is_at_work_is_said_only_while_somebody_is(store: Store) -> None:
     assert all("host" in run.tags for run in ended)
 
 
-def test_a_holder_on_another_machine_is_dead_when_its_beat_stands_still(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_holder_on_another_machine_is_dead_when_its_beat_stands_still(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RMLAB_LEASE_SECONDS", "0.8")
     run = begun(store)
     [head] = runs_of(store, "abc")
@@ -144,7 +156,10 @@ def test_what_finished_while_it_was_looked_at_is_not_closed_as_killed(store: Sto
     run = begun(store)
     seen = runs_of(store, "abc")
     run.finish()
-    dead = [type(head)(**{**head.__dict__, "tags": {**head.tags, "lease": f"999999@1.00 {leases.machine()}"}}) for head in seen]
+    dead = [
+        type(head)(**{**head.__dict__, "tags": {**head.tags, "lease": f"999999@1.00 {leases.machine()}"}})
+        for head in seen
+    ]
     assert leases.close_dead(store, dead, leases.Watch()) == []
     assert runs_of(store, "abc")[0].status == "finished"
 

@@ -16,8 +16,14 @@ from rmlab.tracking.store import Store
 def filled(store: Store) -> Store:
     for seed, auc in enumerate((0.6, 0.8, 0.7)):
         tags = {"sweep": "data_scale", "preset": "demo", "level": "9", "config_hash": f"c{seed}"}
-        with RunLogger.start(store, "data_scale", f"data_scale=9 s{seed}", kind="verifier", tags=tags,
-                             params={"seed": seed, "learning_rate": 10.0 ** -seed}) as run:
+        with RunLogger.start(
+            store,
+            "data_scale",
+            f"data_scale=9 s{seed}",
+            kind="verifier",
+            tags=tags,
+            params={"seed": seed, "learning_rate": 10.0**-seed},
+        ) as run:
             run.metrics({"eval/auc_within_task": auc})
             run.metric("eval/rm_at_k", 0.1, 1)
             run.metric("eval/rm_at_k", 0.2, 16)
@@ -51,13 +57,21 @@ def test_csv_has_everything(filled: Store, capsys: pytest.CaptureFixture[str]) -
     show_runs(sweep="data_scale", sort="seed", ascending=True, as_csv=True)
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["name"] for row in rows] == ["data_scale=9 s0", "data_scale=9 s1", "data_scale=9 s2"]
-    assert [(row["param seed"], row["eval/auc_within_task"], row["eval/rm_at_k"], row["config_hash"], row["status"]) for row in rows] == [
-        ("0", "0.6", "0.2", "c0", "finished"), ("1", "0.8", "0.2", "c1", "finished"), ("2", "0.7", "0.2", "c2", "finished")]
+    assert [
+        (row["param seed"], row["eval/auc_within_task"], row["eval/rm_at_k"], row["config_hash"], row["status"])
+        for row in rows
+    ] == [
+        ("0", "0.6", "0.2", "c0", "finished"),
+        ("1", "0.8", "0.2", "c1", "finished"),
+        ("2", "0.7", "0.2", "c2", "finished"),
+    ]
 
 
 def test_a_killed_process_does_not_run_for_ever(filled: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    code = ("import os, signal, sys\nfrom rmlab.tracking.run import RunLogger\nfrom rmlab.tracking.store import Store\n"
-            "RunLogger.start(Store.open(sys.argv[1]), 'policies', 'warm start', kind='warm_start')\nos.kill(os.getpid(), signal.SIGKILL)")
+    code = (
+        "import os, signal, sys\nfrom rmlab.tracking.run import RunLogger\nfrom rmlab.tracking.store import Store\n"
+        "RunLogger.start(Store.open(sys.argv[1]), 'policies', 'warm start', kind='warm_start')\nos.kill(os.getpid(), signal.SIGKILL)"
+    )
     killed = subprocess.run([sys.executable, "-c", code, filled.uri], check=False)
     assert killed.returncode == -signal.SIGKILL
     with RunLogger.start(filled, "policies", "alive", kind="warm_start"):

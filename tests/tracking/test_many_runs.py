@@ -17,19 +17,45 @@ def fill(database: Path, number: int) -> None:
     now = 1_760_000_000_000
     with sqlite3.connect(database) as connection:
         columns = [row[1] for row in connection.execute("PRAGMA table_info(runs)")]
-        values = {"name": "data_scale=2000 s1", "source_type": "LOCAL", "status": "FINISHED", "lifecycle_stage": "active",
-                  "experiment_id": 0, "artifact_uri": "file:///nowhere", "user_id": "", "source_name": "",
-                  "entry_point_name": "", "source_version": ""}
+        values = {
+            "name": "data_scale=2000 s1",
+            "source_type": "LOCAL",
+            "status": "FINISHED",
+            "lifecycle_stage": "active",
+            "experiment_id": 0,
+            "artifact_uri": "file:///nowhere",
+            "user_id": "",
+            "source_name": "",
+            "entry_point_name": "",
+            "source_version": "",
+        }
         known = [name for name in values if name in columns]
         connection.executemany(
             f"INSERT INTO runs (run_uuid, start_time, end_time, {', '.join(known)}) VALUES (?, ?, ?, {', '.join('?' * len(known))})",
-            ((f"{n:032x}", now + n, now + n + 1, *(values[name] for name in known)) for n in range(number)))
-        connection.executemany("INSERT INTO tags (key, value, run_uuid) VALUES (?, ?, ?)", (
-            (key, value, f"{n:032x}") for n in range(number) for key, value in {
-                "config_hash": f"{n:016x}", "control_hash": "c" * 16, "sweep": "data_scale", "preset": "demo", "factor": "data_scale",
-                "level": "2000", "kind": "verifier", "commit": "a" * 40, "host": "somewhere", "process": "1@1.00",
-                "mlflow.user": "someone", "status": "failed" if n % 10 == 0 else "finished",
-                **({"traceback": "x" * 7000} if n % 10 == 0 else {})}.items()))
+            ((f"{n:032x}", now + n, now + n + 1, *(values[name] for name in known)) for n in range(number)),
+        )
+        connection.executemany(
+            "INSERT INTO tags (key, value, run_uuid) VALUES (?, ?, ?)",
+            (
+                (key, value, f"{n:032x}")
+                for n in range(number)
+                for key, value in {
+                    "config_hash": f"{n:016x}",
+                    "control_hash": "c" * 16,
+                    "sweep": "data_scale",
+                    "preset": "demo",
+                    "factor": "data_scale",
+                    "level": "2000",
+                    "kind": "verifier",
+                    "commit": "a" * 40,
+                    "host": "somewhere",
+                    "process": "1@1.00",
+                    "mlflow.user": "someone",
+                    "status": "failed" if n % 10 == 0 else "finished",
+                    **({"traceback": "x" * 7000} if n % 10 == 0 else {}),
+                }.items()
+            ),
+        )
 
 
 @pytest.mark.slow

@@ -25,5 +25,5 @@ def test_a_summary_fits_a_tag_and_says_where_the_rest_is() -> None:
     assert len(long) <= LONGEST_TAG
     assert long.endswith("(the rest of the table: artifact `table.md`)\n\nfrom here")
     kept = long.split("\n\n")[1].split("\n")
-    assert kept == rows[:len(kept)]
+    assert kept == rows[: len(kept)]
     assert len(kept) > 50

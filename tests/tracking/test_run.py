@@ -20,8 +20,14 @@ from rmlab.tracking.store import Store
 
 
 def finished(store: Store, name: str, config_hash: str, experiment: str = "data_scale", **tags: str) -> str:
-    with RunLogger.start(store, experiment, name, kind="verifier", params={"seed": 0, "data_scale": 2000},
-                         tags={"config_hash": config_hash, "sweep": experiment, **tags}) as run:
+    with RunLogger.start(
+        store,
+        experiment,
+        name,
+        kind="verifier",
+        params={"seed": 0, "data_scale": 2000},
+        tags={"config_hash": config_hash, "sweep": experiment, **tags},
+    ) as run:
         run.metrics({"eval/auc_pooled": 0.8})
         run.metric("eval/rm_at_k", 0.2, 1)
         run.metric("eval/rm_at_k", 0.3, 8)
@@ -32,8 +38,15 @@ def finished(store: Store, name: str, config_hash: str, experiment: str = "data_
 def test_what_goes_in_comes_out(store: Store, tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "weights.txt").write_text("w")
-    with RunLogger.start(store, "data_scale", "data_scale=2000 s1", kind="verifier", params={"seed": 1, "left_out": None},
-                         tags={"sweep": "data_scale", "empty": None}, metrics=["train/loss"]) as run:
+    with RunLogger.start(
+        store,
+        "data_scale",
+        "data_scale=2000 s1",
+        kind="verifier",
+        params={"seed": 1, "left_out": None},
+        tags={"sweep": "data_scale", "empty": None},
+        metrics=["train/loss"],
+    ) as run:
         for step in range(2500):  # more than one batch
             run.metrics({"train/loss": 1 / (step + 1), "undefined": None}, step)
         run.artifact(tmp_path / "model")
@@ -56,7 +69,9 @@ def test_what_goes_in_comes_out(store: Store, tmp_path: Path) -> None:
     assert [i.dataset.name for i in whole.inputs.dataset_inputs] == ["starter"]
 
 
-@pytest.mark.parametrize("name", ["eval/rm@8", "auc (within)", "a,b", "a//b", "/a", "..", "a/../b", "", "x" * 251, "ünï"])
+@pytest.mark.parametrize(
+    "name", ["eval/rm@8", "auc (within)", "a,b", "a//b", "/a", "..", "a/../b", "", "x" * 251, "ünï"]
+)
 def test_a_name_that_a_store_would_refuse_is_refused_before_the_run_starts(store: Store, name: str) -> None:
     with pytest.raises(ValueError, match="cannot name a metric"):
         RunLogger.start(store, "data_scale", "r", kind="verifier", metrics=["fine", name])
@@ -138,7 +153,9 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.mark.parametrize(("when", "status"), [("before", "killed"), ("after", "finished")])
 def test_a_killed_run_is_closed_and_only_counts_when_it_had_said_finished(store: Store, when: str, status: str) -> None:
-    process = subprocess.run([sys.executable, "-c", KILLED_IN_THE_MIDDLE, when], cwd=REPOSITORY, env=dict(os.environ), check=False)
+    process = subprocess.run(
+        [sys.executable, "-c", KILLED_IN_THE_MIDDLE, when], cwd=REPOSITORY, env=dict(os.environ), check=False
+    )
     assert process.returncode == -signal.SIGKILL
     assert ("abc" in cell_runs(store).finished) == (when == "after")
     with RunLogger.start(store, "data_scale", "alive", kind="verifier") as alive:
@@ -157,8 +174,13 @@ def test_a_run_of_another_host_is_left_alone(store: Store) -> None:
 
 def test_a_reuse_is_a_run_of_its_own_with_all_metrics_and_the_artifacts_of_its_source(store: Store) -> None:
     source = finished(store, "data_scale=2000 s0", "abc", level="2000", preset="demo")
-    reuse = log_reuse(store, cell_runs(store).finished["abc"], "label_ratio", "label_ratio=1:1 s0",
-                      {"sweep": "label_ratio", "level": "1:1", "control_hash": "other"})
+    reuse = log_reuse(
+        store,
+        cell_runs(store).finished["abc"],
+        "label_ratio",
+        "label_ratio=1:1 s0",
+        {"sweep": "label_ratio", "level": "1:1", "control_hash": "other"},
+    )
     assert (reuse.tags["source_run"], reuse.status, reuse.tags["config_hash"]) == (source, "finished", "abc")
     assert (reuse.tags["sweep"], reuse.tags["level"], reuse.tags["control_hash"]) == ("label_ratio", "1:1", "other")
     assert "preset" not in reuse.tags
@@ -184,7 +206,10 @@ def test_a_store_that_was_moved_still_has_its_artifacts(store: Store, tmp_path: 
 
 def test_failed_cells_are_those_that_no_run_finished(store: Store) -> None:
     for key in ("bad", "mended"):
-        with pytest.raises(RuntimeError), RunLogger.start(store, "data_scale", "r", kind="verifier", tags={"config_hash": key}):
+        with (
+            pytest.raises(RuntimeError),
+            RunLogger.start(store, "data_scale", "r", kind="verifier", tags={"config_hash": key}),
+        ):
             raise RuntimeError("out of luck")
     finished(store, "r", "mended")
     known = cell_runs(store)
@@ -197,9 +222,14 @@ def test_heads_by_sql_are_what_mlflow_says(store: Store) -> None:
     finished(store, "two", "b", "other")
     gone = finished(store, "deleted", "c")
     store.client.delete_run(gone)
-    by_mlflow = {(r.run_id, r.experiment_id, r.name, r.start_time, r.end_time, tuple(sorted(r.tags.items()))) for r in runs(store)}
-    assert {(h.run_id, h.experiment_id, h.name, h.start_time, h.end_time, tuple(sorted(h.tags.items())))
-            for h in run_heads(store)} == by_mlflow
+    by_mlflow = {
+        (r.run_id, r.experiment_id, r.name, r.start_time, r.end_time, tuple(sorted(r.tags.items())))
+        for r in runs(store)
+    }
+    assert {
+        (h.run_id, h.experiment_id, h.name, h.start_time, h.end_time, tuple(sorted(h.tags.items())))
+        for h in run_heads(store)
+    } == by_mlflow
     assert len(by_mlflow) == 2
 
 

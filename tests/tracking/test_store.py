@@ -22,7 +22,9 @@ def one_run(name: str) -> None:
             run.flush()
 
 
-def test_eight_processes_open_a_store_that_is_not_there_and_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_eight_processes_open_a_store_that_is_not_there_and_lose_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "new"))
     import mlflow  # noqa: F401  (once, before the processes are forked; nothing of it is used here)
 
@@ -125,12 +127,16 @@ def test_looking_makes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_importing_the_package_imports_no_mlflow() -> None:
-    code = ("import sys, rmlab.tracking.store, rmlab.tracking.run, rmlab.tracking.query, rmlab.tracking.heads, rmlab.tracking.ui; "
-            "assert not {'mlflow', 'torch', 'pandas'} & set(sys.modules)")
+    code = (
+        "import sys, rmlab.tracking.store, rmlab.tracking.run, rmlab.tracking.query, rmlab.tracking.heads, rmlab.tracking.ui; "
+        "assert not {'mlflow', 'torch', 'pandas'} & set(sys.modules)"
+    )
     subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
 
 
-def test_a_store_that_is_busy_while_an_experiment_is_made_is_asked_again(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_busy_while_an_experiment_is_made_is_asked_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from mlflow.exceptions import MlflowException
 
     make, tries = store.client.create_experiment, []

@@ -54,19 +54,29 @@ def test_views_are_made_with_an_experiment_and_stay_when_they_were_changed(store
     again = store.client.get_experiment(experiment).tags
     assert again[f"mlflow.sharedViewState.{CURVES}"] == "mine"
     assert again[f"mlflow.sharedViewState.{TABLE}"] == tags[f"mlflow.sharedViewState.{TABLE}"]
-    assert address_hint(store, "data_scale").endswith(f"/experiments/{experiment}/runs?workflowType=machine_learning"
-                                                      "&compareRunsMode=CHART&viewStateShareKey=rmlab-levels")
+    assert address_hint(store, "data_scale").endswith(
+        f"/experiments/{experiment}/runs?workflowType=machine_learning"
+        "&compareRunsMode=CHART&viewStateShareKey=rmlab-levels"
+    )
 
 
 @pytest.mark.slow
 def test_the_ui_answers_names_the_training_view_and_ends_whole(store: Store) -> None:
     experiment = store.experiment("data_scale")
-    process = subprocess.Popen([sys.executable, "-m", "rmlab.cli", "ui"], cwd=REPOSITORY, env=dict(os.environ), text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "rmlab.cli", "ui"],
+        cwd=REPOSITORY,
+        env=dict(os.environ),
+        text=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
     assert process.stdout is not None
     name, address = process.stdout.readline().split()
     assert name == "data_scale"
-    assert address.endswith(f"/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey=rmlab-table")
+    assert address.endswith(
+        f"/#/experiments/{experiment}/runs?workflowType=machine_learning&viewStateShareKey=rmlab-table"
+    )
     base = address.partition("/#/")[0]
     assert base.startswith("http://127.0.0.1:")
     with urllib.request.urlopen(base, timeout=30) as page:

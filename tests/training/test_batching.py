@@ -13,8 +13,12 @@ from rmlab.training.config import Match, OptimizerConfig, TrainingConfig
 from rmlab.training.schedule import learning_rate
 
 
-@given(lengths=st.lists(st.integers(1, 500), min_size=1, max_size=200), batch=st.integers(1, 40), epochs=st.integers(1, 3),
-       seed=st.integers(0, 5))
+@given(
+    lengths=st.lists(st.integers(1, 500), min_size=1, max_size=200),
+    batch=st.integers(1, 40),
+    epochs=st.integers(1, 3),
+    seed=st.integers(0, 5),
+)
 def test_every_example_once_an_epoch(lengths: list[int], batch: int, epochs: int, seed: int) -> None:
     config = TrainingConfig(epochs=epochs, batch_size=batch)
     plan = plan_batches(lengths, config, seed)

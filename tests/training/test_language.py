@@ -18,7 +18,9 @@ from rmlab.training.packing import IGNORED, pack
 
 PAD = 0
 SHAPE = ModelConfig(hidden_size=32, layers=2, heads=2, kv_heads=2, head_dim=16, intermediate_size=64)
-CONFIG = LanguageConfig(tokens=8000, context=16, batch_tokens=128, evaluations=2, dtype=Dtype.float32, max_minutes=1.0, threads=1)
+CONFIG = LanguageConfig(
+    tokens=8000, context=16, batch_tokens=128, evaluations=2, dtype=Dtype.float32, max_minutes=1.0, threads=1
+)
 CPU = RuntimeConfig(device="cpu", progress=False)
 
 
@@ -58,8 +60,15 @@ def test_it_learns_what_it_reads_and_says_so_on_held_out_rows():
     model = scratch_model(SHAPE, 16, seed=0)
     seen = []
     found = train_language_model(
-        model, pack(cycles(200, 0), 16, PAD), {"cycle": pack(cycles(20, 1), 16, PAD)}, config=CONFIG, runtime=CPU, seed=0,
-        optimizer=OptimizerConfig(learning_rate=1e-2), log=lambda step, values: seen.append(values))
+        model,
+        pack(cycles(200, 0), 16, PAD),
+        {"cycle": pack(cycles(20, 1), 16, PAD)},
+        config=CONFIG,
+        runtime=CPU,
+        seed=0,
+        optimizer=OptimizerConfig(learning_rate=1e-2),
+        log=lambda step, values: seen.append(values),
+    )
     assert found.loss["cycle"] < 0.1 < math.log(16)
     assert found.ended_by == "tokens"
     assert CONFIG.tokens <= found.tokens <= CONFIG.tokens + 128
@@ -83,4 +92,6 @@ def test_the_same_seed_trains_the_same_model_and_minutes_end_it():
 def test_a_batch_that_the_corpus_cannot_fill_is_refused():
     wide = LanguageConfig(**{**vars(CONFIG), "batch_tokens": 12800})
     with pytest.raises(UsageError, match=r"batch_tokens=12800 .* the corpus has \d+ rows"):
-        train_language_model(scratch_model(SHAPE, 16, seed=0), ROWS, {}, runtime=CPU, seed=0, optimizer=OptimizerConfig(), config=wide)
+        train_language_model(
+            scratch_model(SHAPE, 16, seed=0), ROWS, {}, runtime=CPU, seed=0, optimizer=OptimizerConfig(), config=wide
+        )

@@ -78,7 +78,9 @@ def test_logprobs_by_hand_and_only_where_wanted() -> None:
 def test_it_learns_what_is_taught() -> None:
     model, lessons = scratch_model(SHAPE, 64, 0), some_lessons(64)
     training = TrainingConfig(epochs=12, batch_size=16, micro_batch_size=16, threads=1)
-    took = imitate(model, lessons, 63, optimizer=OptimizerConfig(learning_rate=1e-2), training=training, runtime=QUIET, seed=0)
+    took = imitate(
+        model, lessons, 63, optimizer=OptimizerConfig(learning_rate=1e-2), training=training, runtime=QUIET, seed=0
+    )
     assert took.steps == 48
     assert took.tokens == 12 * sum(len(x.ids_T) for x in lessons)
     assert took.history[-1][1] < 0.3 < took.history[0][1]
@@ -103,8 +105,22 @@ def test_a_killed_training_goes_on_and_ends_where_an_unbroken_one_ends(tmp_path:
             if step == killed_at:
                 raise Killed
 
-        return model, imitate(model, lessons, 63, optimizer=OptimizerConfig(learning_rate=1e-2), training=training, runtime=runtime,
-                              seed=0, snapshots=[0.2, 0.9], checkpoint=tmp_path / folder / "checkpoint.safetensors", log=log), told
+        return (
+            model,
+            imitate(
+                model,
+                lessons,
+                63,
+                optimizer=OptimizerConfig(learning_rate=1e-2),
+                training=training,
+                runtime=runtime,
+                seed=0,
+                snapshots=[0.2, 0.9],
+                checkpoint=tmp_path / folder / "checkpoint.safetensors",
+                log=log,
+            ),
+            told,
+        )
 
     whole, took, steps = learned("whole")
     with pytest.raises(Killed):
@@ -127,4 +143,12 @@ def test_a_killed_training_goes_on_and_ends_where_an_unbroken_one_ends(tmp_path:
 
 def test_nothing_to_learn_is_an_error() -> None:
     with pytest.raises(UsageError, match="no demonstration"):
-        imitate(scratch_model(SHAPE, 64, 0), [], 63, optimizer=OptimizerConfig(), training=TrainingConfig(), runtime=QUIET, seed=0)
+        imitate(
+            scratch_model(SHAPE, 64, 0),
+            [],
+            63,
+            optimizer=OptimizerConfig(),
+            training=TrainingConfig(),
+            runtime=QUIET,
+            seed=0,
+        )

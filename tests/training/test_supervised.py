@@ -37,12 +37,28 @@ def examples(n: int) -> list[Example]:
     return made
 
 
-def trained(checkpoint: Path | None = None, runtime: RuntimeConfig = QUIET, seed: int = 0,
-            training: TrainingConfig | None = None, n: int = 64, log: Log | None = None) -> tuple[torch.nn.Module, Trained]:
+def trained(
+    checkpoint: Path | None = None,
+    runtime: RuntimeConfig = QUIET,
+    seed: int = 0,
+    training: TrainingConfig | None = None,
+    n: int = 64,
+    log: Log | None = None,
+) -> tuple[torch.nn.Module, Trained]:
     model = scratch_model(SHAPE, 20, seed=0)
     training = training or TrainingConfig(epochs=3, batch_size=8, micro_batch_size=4)
-    took = train(model, examples(n), 0, accelerator(training, runtime), optimizer=OptimizerConfig(learning_rate=1e-2),
-                 training=training, runtime=runtime, seed=seed, checkpoint=checkpoint, log=log)
+    took = train(
+        model,
+        examples(n),
+        0,
+        accelerator(training, runtime),
+        optimizer=OptimizerConfig(learning_rate=1e-2),
+        training=training,
+        runtime=runtime,
+        seed=seed,
+        checkpoint=checkpoint,
+        log=log,
+    )
     return model, took
 
 
@@ -53,7 +69,9 @@ def test_eight_by_one_is_two_by_four_is_one_by_eight() -> None:
         model = scratch_model(SHAPE, 20, seed=0)
         device = accelerator(TrainingConfig(), QUIET)
         parts = micro_batches(batch, micro, tokens)
-        assert tokens is None or all(len(part) == 1 or len(part) * max(e.tokens for e in part) <= tokens for part in parts)
+        assert tokens is None or all(
+            len(part) == 1 or len(part) * max(e.tokens for e in part) <= tokens for part in parts
+        )
         loss = accumulate(device.prepare(model), parts, 0, device)
         gradients.append((loss, [p.grad.clone() for p in model.parameters()]))
     for loss, gradient in gradients[1:]:
@@ -69,17 +87,32 @@ def test_experts_are_not_balanced_over_micro_batches_that_no_hash_knows_of() -> 
         device, model = accelerator(training, runtime), scratch_model(experts, 20, seed=0)
         if balance:
             with pytest.raises(UsageError, match=r"runtime\.micro_batch_tokens=40: the balance loss"):
-                train(model, examples(8), 0, device, optimizer=OptimizerConfig(), training=training, runtime=runtime, seed=0)
+                train(
+                    model,
+                    examples(8),
+                    0,
+                    device,
+                    optimizer=OptimizerConfig(),
+                    training=training,
+                    runtime=runtime,
+                    seed=0,
+                )
         else:
-            took = train(model, examples(8), 0, device, optimizer=OptimizerConfig(), training=training, runtime=runtime, seed=0)
+            took = train(
+                model, examples(8), 0, device, optimizer=OptimizerConfig(), training=training, runtime=runtime, seed=0
+            )
             assert took.steps == 1
 
 
 def test_loss_is_the_mean_cross_entropy_over_the_vocabulary_at_the_last_token() -> None:
     model, batch = scratch_model(SHAPE, 20, seed=0), examples(3)
     device = accelerator(TrainingConfig(), QUIET)
-    by_hand = np.mean([
-        -torch.log_softmax(model(input_ids=torch.tensor([e.ids.tolist()])).logits[0, -1], -1)[e.target].item() for e in batch])
+    by_hand = np.mean(
+        [
+            -torch.log_softmax(model(input_ids=torch.tensor([e.ids.tolist()])).logits[0, -1], -1)[e.target].item()
+            for e in batch
+        ]
+    )
     assert accumulate(model, micro_batches(batch, 2), 0, device) == pytest.approx(by_hand, abs=1e-5)
 
 
@@ -126,8 +159,9 @@ trained(Path(sys.argv[1]), RuntimeConfig(progress=False, checkpoint_seconds=0.0)
 
 def test_killed_and_resumed_is_bit_for_bit_the_unbroken_run(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint.safetensors"
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(checkpoint)], stdout=subprocess.PIPE, text=True,
-                               cwd=REPOSITORY)
+    process = subprocess.Popen(
+        [sys.executable, "-c", PROGRAM, str(checkpoint)], stdout=subprocess.PIPE, text=True, cwd=REPOSITORY
+    )
     assert process.stdout is not None
     for line in process.stdout:
         if int(line) >= 7:
@@ -161,8 +195,16 @@ def test_divergence_and_missing_devices_are_said(monkeypatch: pytest.MonkeyPatch
     with torch.no_grad():
         model.get_input_embeddings().weight.fill_(float("nan"))
     with pytest.raises(RmlabError, match=r"diverged.*Lower optimizer\.learning_rate"):
-        train(model, examples(8), 0, accelerator(TrainingConfig(), QUIET), optimizer=OptimizerConfig(), training=TrainingConfig(),
-              runtime=QUIET, seed=0)
+        train(
+            model,
+            examples(8),
+            0,
+            accelerator(TrainingConfig(), QUIET),
+            optimizer=OptimizerConfig(),
+            training=TrainingConfig(),
+            runtime=QUIET,
+            seed=0,
+        )
     with pytest.raises(RmlabError, match=r"runtime\.device=tpu"):
         resolve_device("tpu")
     if not torch.cuda.is_available():

@@ -16,11 +16,15 @@ from rmlab.trajectories.entries import Refused
 from rmlab.trajectories.reading import Unreadable
 
 inner = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=8)
-values = st.recursive(inner, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=3), v, max_size=3), max_leaves=8)
+values = st.recursive(
+    inner, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=3), v, max_size=3), max_leaves=8
+)
 
 
 @given(st.lists(values, max_size=6), st.integers(1, 7), st.sampled_from([None, 1]), st.booleans(), st.booleans())
-def test_the_elements_are_those_of_json(wanted: list, chunk: int, indent: int | None, ascii_only: bool, mark: bool) -> None:
+def test_the_elements_are_those_of_json(
+    wanted: list, chunk: int, indent: int | None, ascii_only: bool, mark: bool
+) -> None:
     text = json.dumps(wanted, indent=indent, ensure_ascii=ascii_only)
     data = (b"\xef\xbb\xbf " if mark else b"") + text.encode() + b" \n"
     with pytest.MonkeyPatch.context() as patch:
@@ -40,7 +44,7 @@ def test_the_elements_are_those_of_json(wanted: list, chunk: int, indent: int | 
         (b"[1 2]", "element 1: no comma"),
         (b"[1, nope]", "element 2"),
         (b"[1] x", "more text behind the array of 1"),
-        (b"[1, \"\xff\"]", "not UTF-8"),
+        (b'[1, "\xff"]', "not UTF-8"),
         (b"[" + b"[" * 200_000, "not readable JSON|element 1"),
         (b"[1" + b"0" * 10_000 + b"]", "not readable JSON"),
     ],
@@ -67,7 +71,9 @@ def test_what_cannot_stand_behind_an_element_is_no_reason_to_read_on(monkeypatch
     assert stream.tell() < 100
 
 
-def test_a_large_set_in_one_array_is_read_row_by_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, importing) -> None:
+def test_a_large_set_in_one_array_is_read_row_by_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, importing
+) -> None:
     talks = [[{"role": "user", "content": f"Fix {n}."}, {"role": "assistant", "content": "ok"}] for n in range(5)]
     rows = [{"instance_id": f"o__n-{n}", "messages": talk, "resolved": n % 2 == 0} for n, talk in enumerate(talks)]
     path = tmp_path / "set.json"
@@ -79,7 +85,9 @@ def test_a_large_set_in_one_array_is_read_row_by_row(tmp_path: Path, monkeypatch
     assert (by_row.summary["labelled"], by_row.summary["skipped"]) == (5, {"no known format": 1})
     packed = tmp_path / "packed.json.gz"
     packed.write_bytes(gzip.compress(path.read_bytes()))
-    monkeypatch.setattr(documents, "LARGE", len(path.read_bytes()) - 1)  # over the size of what is packed, under that of its content
+    monkeypatch.setattr(
+        documents, "LARGE", len(path.read_bytes()) - 1
+    )  # over the size of what is packed, under that of its content
     assert packed.stat().st_size < documents.LARGE
     seen = list(documents._file(next(iter(next(iter(batches(packed)))))))
     assert [document.place.line for document in seen] == list(range(1, 7))

@@ -45,7 +45,12 @@ def row(task: str, model: str, resolved: bool | None, words: str) -> dict:
 def rows(tmp_path: Path) -> Path:
     """40 tasks of 8 repositories, 2 models."""
     found = [
-        row(f"o__n{t % 8}-{t}", f"m{m}", (t + m) % 3 == 0, f"Fix number {t} of {' '.join(f'w{t * 31 + i}' for i in range(30))}")
+        row(
+            f"o__n{t % 8}-{t}",
+            f"m{m}",
+            (t + m) % 3 == 0,
+            f"Fix number {t} of {' '.join(f'w{t * 31 + i}' for i in range(30))}",
+        )
         for t in range(40)
         for m in range(2)
     ]
@@ -58,7 +63,10 @@ def test_import_json_has_the_contract_and_the_set_is_proven(rows: Path, tmp_path
     answer = rmlab("import", "auto", rows, "-o", tmp_path / "set.parquet", "--json")
     assert answer.returncode == 0, answer.stderr
     found = json.loads(answer.stdout)
-    assert {key: found[key] for key in ("trajectories", "tasks", "labelled", "resolved", "policies", "duplicates", "skipped")} == {
+    assert {
+        key: found[key]
+        for key in ("trajectories", "tasks", "labelled", "resolved", "policies", "duplicates", "skipped")
+    } == {
         "trajectories": 80,
         "tasks": 40,
         "labelled": 80,
@@ -69,7 +77,9 @@ def test_import_json_has_the_contract_and_the_set_is_proven(rows: Path, tmp_path
     }
     pool = read_trajectories(tmp_path / "set.parquet")
     assert (len(pool), pool.metadata) == (80, {"command": "rmlab import", "from": "rows.jsonl"})
-    assert [t.trajectory_id for t in iterate_trajectories(tmp_path / "set.parquet")] == [t.trajectory_id for t in pool.trajectories]
+    assert [t.trajectory_id for t in iterate_trajectories(tmp_path / "set.parquet")] == [
+        t.trajectory_id for t in pool.trajectories
+    ]
     assert read_count(tmp_path / "set.parquet") == 80
     again = rmlab("import", "chat", rows, "-o", tmp_path / "again.parquet")
     assert "80 trajectories of 40 tasks: 80 labelled, 27 resolved" in again.stdout
@@ -101,9 +111,21 @@ def test_folder_zip_and_tar_give_the_same_set(rows: Path, tmp_path: Path) -> Non
         (("trajectories", "split", "nowhere", "-o", "o"), 1, "nowhere: there is no such file"),
         (("trajectories", "lengths", STARTER / "README.md"), 1, "is not a readable Parquet file"),
         (("trajectories", "show", STARTER / "trajectories.parquet", "nope"), 1, "has no trajectory and no task 'nope'"),
-        (("trajectories", "split", STARTER / "trajectories.parquet", "-o", "o", "--part", "x=1"), 2, "--part x=1: it is PART=SHARE"),
-        (("trajectories", "split", STARTER / "trajectories.parquet", "-o", "o", "--near", "nan"), 2, "--near nan: it is a share"),
-        (("trajectories", "split", STARTER / "trajectories.parquet", "-o", STARTER / "trajectories.parquet"), 2, "is what is read"),
+        (
+            ("trajectories", "split", STARTER / "trajectories.parquet", "-o", "o", "--part", "x=1"),
+            2,
+            "--part x=1: it is PART=SHARE",
+        ),
+        (
+            ("trajectories", "split", STARTER / "trajectories.parquet", "-o", "o", "--near", "nan"),
+            2,
+            "--near nan: it is a share",
+        ),
+        (
+            ("trajectories", "split", STARTER / "trajectories.parquet", "-o", STARTER / "trajectories.parquet"),
+            2,
+            "is what is read",
+        ),
         (("import", "auto", STARTER / "README.md", "-o", STARTER / "README.md"), 2, "README.md is what is read"),
         (("import", "auto", "", "-o", "o"), 2, "a path is empty"),
         (("import", "auto", "hf:", "-o", "o"), 2, "a path is empty"),
@@ -129,7 +151,9 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(arguments: tuple, code: int,
 
 def test_nothing_stops_the_rest_and_strict_does(rows: Path, tmp_path: Path) -> None:
     rows.write_text(
-        rows.read_text() + '\n{"broken": \n' + json.dumps({"instance_id": "x", "messages": [{"role": "user", "content": "Fix"}]})
+        rows.read_text()
+        + '\n{"broken": \n'
+        + json.dumps({"instance_id": "x", "messages": [{"role": "user", "content": "Fix"}]})
     )
     (tmp_path / "notes.yaml").write_text("a: 1")
     loose = rmlab("import", "auto", tmp_path, "-o", tmp_path.parent / f"{tmp_path.name}.parquet", "--json")
@@ -151,10 +175,16 @@ def test_labels_that_hold_none_are_an_error(rows: Path, tmp_path: Path) -> None:
 
 def test_lengths_split_and_show(rows: Path, tmp_path: Path) -> None:
     assert rmlab("import", "auto", rows, "-o", tmp_path / "set.parquet").returncode == 0
-    lengths = json.loads(rmlab("trajectories", "lengths", tmp_path / "set.parquet", "--budget", 900, "--budget", 8192, "--json").stdout)
+    lengths = json.loads(
+        rmlab("trajectories", "lengths", tmp_path / "set.parquet", "--budget", 900, "--budget", 8192, "--json").stdout
+    )
     assert lengths["trajectories"] == 80
     assert lengths["tokenizer"].startswith("starter")
-    assert {label: row["n"] for label, row in lengths["tokens"].items()} == {"resolved": 27, "unresolved": 53, "all": 80}
+    assert {label: row["n"] for label, row in lengths["tokens"].items()} == {
+        "resolved": 27,
+        "unresolved": 53,
+        "all": 80,
+    }
     assert lengths["budgets"]["8192"]["fit_rate"] == {"resolved": 1.0, "unresolved": 1.0, "all": 1.0}
     small = lengths["budgets"]["900"]
     assert small["fit_rate"]["all"] < small["fit_rate_with_observations_cut"]["all"]

@@ -105,12 +105,23 @@ def test_names_in_utf8_that_a_zip_does_not_mark_as_such(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", ["gz", "zst", "bz2", "xz"])
 def test_files_that_are_packed_by_themselves(ending: str, tmp_path: Path, importing) -> None:
     talk = [{"role": "user", "content": "Fix x."}, {"role": "assistant", "content": "ok"}]
-    rows = "".join(json.dumps({"messages": talk, "instance_id": f"o__n-{n}", "patch": str(n)}) + "\n" for n in range(3)).encode()
+    rows = "".join(
+        json.dumps({"messages": talk, "instance_id": f"o__n-{n}", "patch": str(n)}) + "\n" for n in range(3)
+    ).encode()
     path = tmp_path / f"run.jsonl.{ending}"
-    packed = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zst": lambda b: pa.Codec("zstd").compress(b, asbytes=True)}
+    packed = {
+        "gz": gzip.compress,
+        "bz2": bz2.compress,
+        "xz": lzma.compress,
+        "zst": lambda b: pa.Codec("zstd").compress(b, asbytes=True),
+    }
     path.write_bytes(packed[ending](rows))
     found = importing(path)
-    assert [(t.task_id, t.policy) for t in found.trajectories] == [("o__n-0", "run"), ("o__n-1", "run"), ("o__n-2", "run")]
+    assert [(t.task_id, t.policy) for t in found.trajectories] == [
+        ("o__n-0", "run"),
+        ("o__n-1", "run"),
+        ("o__n-2", "run"),
+    ]
     whole = path.read_bytes()
     for cut in range(6, len(whole) - 1, 7):
         path.write_bytes(whole[:cut])
@@ -122,7 +133,11 @@ def test_archives_in_a_folder_are_opened_and_those_in_archives_are_not(tmp_path:
     inner = zipped(tmp_path / "inner.zip", FILES).read_bytes()
     folder(
         tmp_path / "all",
-        {"plain.json": b"{}", "b.zip": inner, "a.tar": tarred(tmp_path / "a.tar", {"deep.zip": inner, "x.json": b"[]"}).read_bytes()},
+        {
+            "plain.json": b"{}",
+            "b.zip": inner,
+            "a.tar": tarred(tmp_path / "a.tar", {"deep.zip": inner, "x.json": b"[]"}).read_bytes(),
+        },
     )
     read, refused = listed(tmp_path / "all")
     assert list(read) == ["plain.json", "a.tar/x.json", *(f"b.zip/{name}" for name in sorted(FILES))]
@@ -134,7 +149,9 @@ HOSTILE = ["../out.json", "/etc/passwd", "a/../../out.json", "..\\out.json", "C:
 
 @pytest.mark.parametrize("maker", [zipped, tarred], ids=["zip", "tar"])
 def test_names_that_leave_the_archive_are_refused(maker: Callable[..., Path], tmp_path: Path) -> None:
-    path = maker(tmp_path / ("x.zip" if maker is zipped else "x.tar"), {**dict.fromkeys(HOSTILE, b"{}"), "ok.json": b"{}"})
+    path = maker(
+        tmp_path / ("x.zip" if maker is zipped else "x.tar"), {**dict.fromkeys(HOSTILE, b"{}"), "ok.json": b"{}"}
+    )
     before = sorted(tmp_path.rglob("*"))
     read, refused = listed(path)
     assert list(read) == ["ok.json"]
@@ -146,7 +163,12 @@ def test_names_that_leave_the_archive_are_refused(maker: Callable[..., Path], tm
 def test_links_and_devices_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     with tarfile.open(path, "w") as archive:
-        for kind, name in ((tarfile.SYMTYPE, "s"), (tarfile.LNKTYPE, "l"), (tarfile.CHRTYPE, "c"), (tarfile.FIFOTYPE, "f")):
+        for kind, name in (
+            (tarfile.SYMTYPE, "s"),
+            (tarfile.LNKTYPE, "l"),
+            (tarfile.CHRTYPE, "c"),
+            (tarfile.FIFOTYPE, "f"),
+        ):
             info = tarfile.TarInfo(name)
             info.type, info.linkname = kind, "/etc/passwd"
             archive.addfile(info)
@@ -161,7 +183,10 @@ def test_links_and_devices_are_refused(tmp_path: Path) -> None:
     (here / "folder").symlink_to(tmp_path)
     (here / "round").symlink_to(here)
     os.mkfifo(here / "pipe")
-    assert listed(here) == ({"a.json": b"{}"}, {"file.json": "link", "folder": "link", "round": "link", "pipe": "not a plain file"})
+    assert listed(here) == (
+        {"a.json": b"{}"},
+        {"file.json": "link", "folder": "link", "round": "link", "pipe": "not a plain file"},
+    )
 
 
 def test_bombs_are_refused_and_the_reason_says_what_to_do(tmp_path: Path) -> None:
@@ -169,7 +194,9 @@ def test_bombs_are_refused_and_the_reason_says_what_to_do(tmp_path: Path) -> Non
     small = Limits(ratio_from=1_000_000)
     read, refused = listed(path, small)
     assert list(read) == ["ok.json", "z.json"]
-    assert refused == {"bomb.json": "unpacks to over 300 times its size: unpack it yourself and import the folder if it is meant"}
+    assert refused == {
+        "bomb.json": "unpacks to over 300 times its size: unpack it yourself and import the folder if it is meant"
+    }
     assert "1 MB for one document" in listed(path, Limits(document=1 << 20))[1]["bomb.json"]
     assert "unpack it yourself" in listed(path, Limits(member=1 << 20))[1]["bomb.json"]
     assert set(listed(path, Limits(total=3_000_001))[1]) == {"ok.json", "z.json"}
@@ -200,7 +227,9 @@ def test_a_cut_archive_says_so_and_gives_what_stands_before(name: str, tmp_path:
         except DataError as error:
             read, refused = {}, {name: str(error)}
         assert read.items() <= FILES.items()
-        assert read == FILES or any("not a readable archive" in reason or "archive ends early" in reason for reason in refused.values())
+        assert read == FILES or any(
+            "not a readable archive" in reason or "archive ends early" in reason for reason in refused.values()
+        )
 
 
 def test_a_damaged_archive_in_a_folder_does_not_stop_the_rest(tmp_path: Path) -> None:
@@ -220,12 +249,18 @@ def test_a_ring_of_links_is_not_there(tmp_path: Path) -> None:
 
 def test_a_link_goes_by_its_own_name(tmp_path: Path, importing) -> None:
     (tmp_path / "blobs").mkdir()
-    document = {"info": {"mini_version": "1"}, "messages": [{"role": "user", "content": "Fix it."}, {"role": "assistant", "content": "ok"}]}
+    document = {
+        "info": {"mini_version": "1"},
+        "messages": [{"role": "user", "content": "Fix it."}, {"role": "assistant", "content": "ok"}],
+    }
     (tmp_path / "blobs" / "9f3c").write_text(json.dumps(document))
     link = tmp_path / "o__n-1.traj.json"
     link.symlink_to(tmp_path / "blobs" / "9f3c")
     assert [t.task_id for t in importing(link).trajectories] == ["o__n-1"]
-    assert roots([link, tmp_path / "x" / "o__n-1.traj.json"]) == [f"{tmp_path.name}/o__n-1.traj.json", "x/o__n-1.traj.json"]
+    assert roots([link, tmp_path / "x" / "o__n-1.traj.json"]) == [
+        f"{tmp_path.name}/o__n-1.traj.json",
+        "x/o__n-1.traj.json",
+    ]
 
 
 def test_nothing_there_is_an_error(tmp_path: Path) -> None:

@@ -37,11 +37,18 @@ def test_one_notation_for_calls() -> None:
     assert call("submit", "{}") == "[call submit]\n[/call]"
     assert call("", "not JSON {") == "[call tool]\nnot JSON {\n[/call]"
     assert of_text("I think.\n```bash\nls\n```") == "I think.\n\n[call bash]\nls\n[/call]"
-    assert of_text("First\n```\na\n```\nthen\n```\nb\n```").endswith("[call bash]\nb\n[/call]")  # the command is the last block
-    assert of_text("So:\n<function=bash>\n<parameter=command>ls\n</parameter>\n</function>") == "So:\n[call bash]\nls\n[/call]"
+    assert of_text("First\n```\na\n```\nthen\n```\nb\n```").endswith(
+        "[call bash]\nb\n[/call]"
+    )  # the command is the last block
+    assert (
+        of_text("So:\n<function=bash>\n<parameter=command>ls\n</parameter>\n</function>")
+        == "So:\n[call bash]\nls\n[/call]"
+    )
     assert of_text("no call") == "no call"
     assert of_tool_calls(json.dumps(TALK[2]["tool_calls"])) == ["[call bash]\nls\n[/call]"]
-    assert of_tool_calls([{"function": None}, 3, {"name": "run", "arguments": {"a": 1, "b": "x"}}]) == ["[call run]\na: 1\nb: x\n[/call]"]
+    assert of_tool_calls([{"function": None}, 3, {"name": "run", "arguments": {"a": 1, "b": "x"}}]) == [
+        "[call run]\na: 1\nb: x\n[/call]"
+    ]
 
 
 def test_content_is_a_string_a_list_of_blocks_or_nothing() -> None:
@@ -64,7 +71,10 @@ def test_near_json_is_mended_and_nothing_else() -> None:
         "a backslash before a character that needs none",
     )
     both = read_json(rb'{"a": "\s", "b": [1,],}')
-    assert both == ({"a": "\\s", "b": [1]}, "a backslash before a character that needs none and a comma before a closing bracket")
+    assert both == (
+        {"a": "\\s", "b": [1]},
+        "a backslash before a character that needs none and a comma before a closing bracket",
+    )
     assert read_json(b'{"a": "x\n\ty"}') == ({"a": "x\n\ty"}, "a control character within a string")
     for broken, reason in (
         (b'{"a": 1', "line 1"),
@@ -261,19 +271,33 @@ def test_a_node_tree_is_read_along_the_branch_that_finished() -> None:
             "node_id": number,
             "parent_id": parent,
             "message": "Fix x." if parent is None else None,
-            "action": None if parent is None else {"action_args_class": f"a.{'Finish' if finish else what}Args", "scratch_pad": what},
+            "action": None
+            if parent is None
+            else {"action_args_class": f"a.{'Finish' if finish else what}Args", "scratch_pad": what},
             "observation": {"message": f"saw {what}"},
         }
 
     document = {
         "metadata": {"instance_id": "o__n-1"},
-        "nodes": [node(0, None, ""), node(1, 0, "A"), node(2, 1, "B"), node(3, 0, "C"), node(4, 3, "D", True), node(5, 2, "E")],
+        "nodes": [
+            node(0, None, ""),
+            node(1, 0, "A"),
+            node(2, 1, "B"),
+            node(3, 0, "C"),
+            node(4, 3, "D", True),
+            node(5, 2, "E"),
+        ],
     }
     reader = format_of(document)
     draft = reader.read(document, HERE)
     assert [m.content.split("\n")[0] for m in draft.messages if m.role == "assistant"] == ["C", "D"]
     assert (draft.exit_status, draft.removed) == ("submitted", {"nodes of other branches": 3})
-    circle = {"nodes": [{"node_id": 0, "parent_id": 1, "action": {"q": "x"}}, {"node_id": 1, "parent_id": 0, "action": {"q": "y"}}]}
+    circle = {
+        "nodes": [
+            {"node_id": 0, "parent_id": 1, "action": {"q": "x"}},
+            {"node_id": 1, "parent_id": 0, "action": {"q": "y"}},
+        ]
+    }
     assert len(format_of(circle).read(circle, HERE).messages) == 2
 
 
@@ -287,7 +311,10 @@ def test_openhands_history_of_pairs_and_of_events_are_the_same() -> None:
         "history": [issue, action, seen, end],
         "test_result": {"git_patch": "d", "report": {"resolved": True}},
     }
-    pairs = {**flat, "history": [[issue, {"observation": "null", "content": ""}], [action, seen], [end, {"observation": "null"}]]}
+    pairs = {
+        **flat,
+        "history": [[issue, {"observation": "null", "content": ""}], [action, seen], [end, {"observation": "null"}]],
+    }
     drafts = [format_of(document).read(document, HERE) for document in (flat, pairs)]
     assert drafts[0].messages == drafts[1].messages
     assert [m.role for m in drafts[0].messages] == ["user", "assistant", "tool", "assistant"]
@@ -296,7 +323,11 @@ def test_openhands_history_of_pairs_and_of_events_are_the_same() -> None:
 
 
 def test_no_agent_turn_and_crash_traces_have_reasons() -> None:
-    mini = {"trajectory_format": "mini-swe-agent-1.1", "info": {"exit_status": "Timeout", "submission": ""}, "messages": TALK[:2]}
+    mini = {
+        "trajectory_format": "mini-swe-agent-1.1",
+        "info": {"exit_status": "Timeout", "submission": ""},
+        "messages": TALK[:2],
+    }
     with pytest.raises(NotATrajectory, match=r"crash trace \(Timeout\)"):
         format_of(mini).read(mini, HERE)
     with pytest.raises(NotATrajectory, match="no agent turn"):

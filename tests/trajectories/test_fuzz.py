@@ -75,7 +75,9 @@ def test_readers_answer_any_document(document: object) -> None:
         assert any(m.role == "assistant" for m in draft.messages)
         "".join(m.content for m in draft.messages).encode()
         if draft.resolved is not None:
-            assert any(isinstance(document, dict) and key in document for key in ("resolved", "target", "reward", "rewards"))
+            assert any(
+                isinstance(document, dict) and key in document for key in ("resolved", "target", "reward", "rewards")
+            )
     for report in reports(document, place):
         assert all(isinstance(task, str) and isinstance(outcome, bool) for task, outcome in report.outcome.items())
     predictions(document, place)
@@ -184,7 +186,10 @@ def test_a_thousand_damaged_files(seed: int, samples: list[tuple[str, bytes]], t
         json.dumps(found, allow_nan=False)
         spool.close()
         where = (seed, number, name)
-        assert found["trajectories"] + sum(found["skipped"].values()) + len(found["reports"]) + len(found["predictions"]) > 0, where
+        assert (
+            found["trajectories"] + sum(found["skipped"].values()) + len(found["reports"]) + len(found["predictions"])
+            > 0
+        ), where
         if found["labelled"]:
             assert OUTCOME.search(changed), where
         path.unlink()
@@ -192,10 +197,28 @@ def test_a_thousand_damaged_files(seed: int, samples: list[tuple[str, bytes]], t
 
 def replaced(value: object, rng: random.Random, depth: int = 0) -> object:
     """The value with one part of it, at any depth, replaced by something of another kind."""
-    inner = list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    inner = (
+        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+    )
     if not inner or rng.random() < 0.05 * depth:
         return rng.choice(
-            [None, True, 0, -1, 1e300, float("nan"), "", "x", "\ud800", [], {}, [None], {"role": 3}, [[]], [{"function": "f"}]]
+            [
+                None,
+                True,
+                0,
+                -1,
+                1e300,
+                float("nan"),
+                "",
+                "x",
+                "\ud800",
+                [],
+                {},
+                [None],
+                {"role": 3},
+                [[]],
+                [{"function": "f"}],
+            ]
         )
     key, chosen = rng.choice(inner)
     if rng.random() < 0.05:
@@ -212,10 +235,16 @@ def test_readers_answer_real_documents_with_any_part_replaced(samples: list[tupl
         if name.endswith((".json", ".traj", ".jsonl"))
     ]
     events = [d for d in documents if isinstance(d, dict) and "kind" in d]
-    documents = [d for d in documents if format_of(d) is not None or reports(d, Place("x", "y")) or predictions(d, Place("x", "y"))]
+    documents = [
+        d
+        for d in documents
+        if format_of(d) is not None or reports(d, Place("x", "y")) or predictions(d, Place("x", "y"))
+    ]
     documents.append({"events": events, "state": {}})
     steps = [{"thought": "x", "action": "<function=a><parameter=b>c</parameter></function>", "observation": "y"}]
-    documents.append({"trajectory_steps": steps, "docker_image": "i", "reward": 1.0, "agent_args": {"llm_name": "m"}, "ds": {}})
+    documents.append(
+        {"trajectory_steps": steps, "docker_image": "i", "reward": 1.0, "agent_args": {"llm_name": "m"}, "ds": {}}
+    )
     known: Counter[str] = Counter()
     for number in range(6000):
         document = documents[number % len(documents)]
@@ -239,7 +268,25 @@ def test_readers_answer_real_documents_with_any_part_replaced(samples: list[tupl
 def test_a_label_is_only_what_the_bytes_state() -> None:
     """Of a row's outcome every other value is none: text, numbers that are no outcome, lists, nothing."""
     talk = [{"role": "user", "content": "Fix"}, {"role": "assistant", "content": "Done"}]
-    for value in (True, False, 1, 0, 1.0, 0.0, -1, 2, 0.5, "true", "1", "resolved", [], {}, None, float("nan"), float("inf")):
+    for value in (
+        True,
+        False,
+        1,
+        0,
+        1.0,
+        0.0,
+        -1,
+        2,
+        0.5,
+        "true",
+        "1",
+        "resolved",
+        [],
+        {},
+        None,
+        float("nan"),
+        float("inf"),
+    ):
         row = {"messages": talk, "instance_id": "o__n-1", "resolved": value}
         draft = format_of(row).read(row, Place("a.jsonl", ""))
         states = isinstance(value, (bool, int, float)) and value in (0, 1)

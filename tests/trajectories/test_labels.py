@@ -36,7 +36,14 @@ A, B, C, D = "o__n-1", "o__n-2", "o__n-3", "o__n-4"
         ({"ids_resolved": [A], "ids_unresolved": [B], "resolved": 1}, {A: True, B: False}, {}),
         ({"success_ids": [A], "failure_ids": [B], "error_ids": [C]}, {A: True, B: False}, {C: "error_ids"}),
         (
-            {"no_generation": [A], "generated": [B, C, D], "with_logs": [B, C], "applied": [B, C], "install_fail": [], "resolved": [B]},
+            {
+                "no_generation": [A],
+                "generated": [B, C, D],
+                "with_logs": [B, C],
+                "applied": [B, C],
+                "install_fail": [],
+                "resolved": [B],
+            },
             {A: False, B: True, C: False},
             {D: "generated"},
         ),
@@ -47,14 +54,21 @@ A, B, C, D = "o__n-1", "o__n-2", "o__n-3", "o__n-4"
         ({"resolved_ids": ["o/n:pr-1"], "unresolved_ids": [], "error_ids": ["o/n:pr-2"]}, {A: True}, {B: "error_ids"}),
         ({"resolved_ids": ["o/n:pr-1"], "completed_ids": ["o/n:pr-1", "o/n:pr-2"]}, {A: True, B: False}, {}),
         ({"resolved": ["o/n:pr-1"], "applied": ["o/n:pr-1", "o/n:pr-2"]}, {A: True, B: False}, {}),
-        ([{"instance_id": "o/n:pr-1", "resolved": True}, {"instance_id": B, "resolved": None}], {A: True}, {B: "no outcome"}),
+        (
+            [{"instance_id": "o/n:pr-1", "resolved": True}, {"instance_id": B, "resolved": None}],
+            {A: True},
+            {B: "no outcome"},
+        ),
         ([{"instance_id": A, "resolved": None}, {"instance_id": A, "resolved": True}], {A: True}, {}),
         ({"resolved": [A], "no_generation": [B], "no_logs": [C]}, {A: True, B: False}, {C: "no_logs"}),
         ({A: True, B: None}, {A: True}, {B: "no outcome"}),
         ({A: {"resolved": True}, B: {"resolved": None}}, {A: True}, {B: "no outcome"}),
         ([{"instance_id": A, "resolved": False}, {"instance_id": B, "resolved": None}], {A: False}, {B: "no outcome"}),
         (
-            [{"instance_id": A, "test_result": {"report": {"resolved": False}}}, {"instance_id": B, "report": {"resolved": True}}],
+            [
+                {"instance_id": A, "test_result": {"report": {"resolved": False}}},
+                {"instance_id": B, "report": {"resolved": True}},
+            ],
             {A: False, B: True},
             {},
         ),
@@ -104,7 +118,12 @@ def test_leaderboards_and_submissions() -> None:
     (report,) = reports({"leaderboards": [board, board]}, HERE)
     assert (report.system, report.outcome, report.note) == ("2025_x", {A: True, B: False}, "")
     two = reports(
-        {A: {"resolved_submissions": ["x", "y", "x"]}, B: {"resolved_submissions": ["x"]}, C: {"resolved_submissions": []}}, HERE
+        {
+            A: {"resolved_submissions": ["x", "y", "x"]},
+            B: {"resolved_submissions": ["x"]},
+            C: {"resolved_submissions": []},
+        },
+        HERE,
     )
     assert {r.system: r.outcome for r in two} == {"x": {A: True, B: True}, "y": {A: True}}
     several = reports({"base": {"resolved_ids": [A]}, "ours": {"resolved_ids": [A, B]}, "n": 500}, HERE)
@@ -143,9 +162,19 @@ def test_predictions() -> None:
     assert predictions({**row, "messages": []}, HERE) is None
 
 
-def attempt(key: int, task: str, *names: str, content: str = "", own: bool | None = None, joins: bool = True) -> Attempt:
+def attempt(
+    key: int, task: str, *names: str, content: str = "", own: bool | None = None, joins: bool = True
+) -> Attempt:
     place = Place("run.zip", f"{'/'.join(names) or 'trajs'}/{task}.json")
-    return Attempt(key, task, content or str(key), place, tokens(["run", *names]), None if own is None else (own, f"row {key}"), joins)
+    return Attempt(
+        key,
+        task,
+        content or str(key),
+        place,
+        tokens(["run", *names]),
+        None if own is None else (own, f"row {key}"),
+        joins,
+    )
 
 
 def report(path: str, outcome: dict[str, bool], **more: object) -> Report:
@@ -176,7 +205,10 @@ def test_one_statement_for_two_attempts_labels_neither() -> None:
 
 
 def test_two_reports_that_disagree_label_nobody_and_both_are_named() -> None:
-    result = join([attempt(0, A), attempt(1, B)], [report("a.json", {A: True, B: True}), report("logs/b.json", {A: False, B: True})])
+    result = join(
+        [attempt(0, A), attempt(1, B)],
+        [report("a.json", {A: True, B: True}), report("logs/b.json", {A: False, B: True})],
+    )
     assert set(result.label) == {1}
     assert result.conflicts == [
         f"{A} (run.zip/trajs/{A}.json): resolved by run.zip/a.json (id lists), unresolved by run.zip/logs/b.json (id lists)"
@@ -189,24 +221,40 @@ def test_two_reports_that_disagree_label_nobody_and_both_are_named() -> None:
 def test_a_report_of_another_run_in_the_same_folder_labels_nobody() -> None:
     mine = attempt(0, A, "mine")
     assert join([mine], [report("other/results.json", {A: True})]).label == {}
-    assert join([mine], [report("logs/x/results.json", {A: True})]).label == {0: (True, "run.zip/logs/x/results.json (id lists)")}
+    assert join([mine], [report("logs/x/results.json", {A: True})]).label == {
+        0: (True, "run.zip/logs/x/results.json (id lists)")
+    }
     assert join([mine], [report("results.json", {A: True}, system="other")]).label == {}
     assert set(join([mine], [report("results.json", {A: True}, system="MINE")]).label) == {0}
 
 
 def test_a_report_of_another_model_in_the_same_folder_labels_nobody() -> None:
     place = Place("run.zip", f"mine/{A}.json")
-    mine = Attempt(0, A, "0", place, tokens(["run", "mine", "deepseek/deepseek-reasoner"]), model="deepseek/deepseek-reasoner")
+    mine = Attempt(
+        0, A, "0", place, tokens(["run", "mine", "deepseek/deepseek-reasoner"]), model="deepseek/deepseek-reasoner"
+    )
     other = report("mine/deepseek__deepseek-chat.dev.json", {A: True})
     found = join([mine], [other])
     assert (found.label, found.conflicts) == ({}, [])
     assert "is about deepseek__deepseek-chat, 1 attempts beside it are of deepseek/deepseek-reasoner" in found.notes[0]
-    for name in ("deepseek__deepseek-reasoner.dev.json", "openrouter__deepseek__deepseek-reasoner-0528.json", "x.dev.json", "results.json"):
+    for name in (
+        "deepseek__deepseek-reasoner.dev.json",
+        "openrouter__deepseek__deepseek-reasoner-0528.json",
+        "x.dev.json",
+        "results.json",
+    ):
         assert set(join([mine], [report(f"mine/{name}", {A: True})]).label) == {0}, name
     logs = report(f"mine/logs/run_evaluation/dev/deepseek__deepseek-chat/{A}/report.json", {A: True})
     assert join([mine], [logs]).label == {}
-    assert set(join([mine], [report("deepseek__deepseek-chat.json", {A: True}, explicit=True)]).label) == {0}  # the user's word
-    for name in (f"{A}.json", f"{A}.report.json", f"{A}_eval.json", f"{A.rsplit('-', 1)[0]}.json"):  # an instance is no model
+    assert set(join([mine], [report("deepseek__deepseek-chat.json", {A: True}, explicit=True)]).label) == {
+        0
+    }  # the user's word
+    for name in (
+        f"{A}.json",
+        f"{A}.report.json",
+        f"{A}_eval.json",
+        f"{A.rsplit('-', 1)[0]}.json",
+    ):  # an instance is no model
         assert set(join([mine], [report(f"mine/{name}", {A: True})]).label) == {0}, name
 
 
@@ -243,7 +291,11 @@ def test_paths_that_end_alike_are_called_apart(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("a/run", "b/run", "b/x/run", "c.json", "a/run")]
     assert roots(paths) == ["a/run", "b/run", "x/run", "c.json", "a/run"]
     assert Place("a/run", "trajs/x.json").folders == ("a", "run", "trajs")
-    assert (Place("a/r.json", "").stem, Place("a/r.json", "").name, str(Place("a/r.json", ""))) == ("r", "r.json", "a/r.json")
+    assert (Place("a/r.json", "").stem, Place("a/r.json", "").name, str(Place("a/r.json", ""))) == (
+        "r",
+        "r.json",
+        "a/r.json",
+    )
     runs = [Attempt(i, A, str(i), Place(f"{r}/run", f"{A}.json"), tokens([r, "run"])) for i, r in enumerate("ab")]
     stated = [Report(Place(f"{r}/run", "report.json"), "id lists", outcome={A: r == "a"}) for r in "ab"]
     assert {key: outcome for key, (outcome, _) in join(runs, stated).label.items()} == {0: True, 1: False}

@@ -45,7 +45,11 @@ def test_a_repeated_patch_is_removed_and_counted() -> None:
         kept, removed = without_repeated_patch([ISSUE, said, Message("tool", last)], patch)
         assert (kept, removed) == ([ISSUE, said], {"patch repeated as last turn": 1})
     assert without_repeated_patch([ISSUE, said, Message("tool", "")], None) == ([ISSUE, said], {"empty last turn": 1})
-    for last in (Message("tool", "diff --git a b\n-other\n"), Message("assistant", patch), Message("tool", patch + "x" * 300)):
+    for last in (
+        Message("tool", "diff --git a b\n-other\n"),
+        Message("assistant", patch),
+        Message("tool", patch + "x" * 300),
+    ):
         assert without_repeated_patch([ISSUE, said, last], patch)[0][-1] == last
     assert without_repeated_patch([ISSUE], "Fix")[0] == []  # nothing but the issue: `proven` has refused it before
 

@@ -9,7 +9,13 @@ import pytest
 # trajectories, tasks, labelled, resolved, skipped records (files of other kinds are "no known format" and not counted here)
 SOURCES = {
     "mini_v1_gemini3_verified": (34, 34, 34, 20, {}),
-    "mini_v2_deepseek_litedev_4runs": (26, 7, 24, 14, {"crash trace": 3}),  # 24 + 5 of another model, of which 3 never answered
+    "mini_v2_deepseek_litedev_4runs": (
+        26,
+        7,
+        24,
+        14,
+        {"crash trace": 3},
+    ),  # 24 + 5 of another model, of which 3 never answered
     "mini_v2_testdata": (2, 2, 0, 0, {}),
     "sweagent0_coder_lite": (36, 36, 36, 15, {}),
     "sweagent1_swesmith": (5, 4, 2, 1, {}),  # 2, and 3 rows for fine-tuning that have no labels
@@ -53,7 +59,9 @@ def test_all_sources_at_once_are_the_sum_and_label_nobody_else(real: Path, impor
         ("mini_v1_gemini3_verified_half", 246, 246, 179, 31),
     ],
 )
-def test_whole_runs(name: str, trajectories: int, labelled: int, resolved: int, mended: int, corpus: Path, importing) -> None:
+def test_whole_runs(
+    name: str, trajectories: int, labelled: int, resolved: int, mended: int, corpus: Path, importing
+) -> None:
     found = importing(corpus / f"{name}.zip").summary
     assert (found["trajectories"], found["labelled"], found["resolved"]) == (trajectories, labelled, resolved)
     assert len(found["policies"]) == 1
@@ -61,7 +69,9 @@ def test_whole_runs(name: str, trajectories: int, labelled: int, resolved: int, 
 
 
 def reports(summary: dict) -> dict[str, tuple[int, int]]:
-    return {f"{Path(r['place']).name} {r['system'] or ''}".strip(): (r["stated"], r["resolved"]) for r in summary["reports"]}
+    return {
+        f"{Path(r['place']).name} {r['system'] or ''}".strip(): (r["stated"], r["resolved"]) for r in summary["reports"]
+    }
 
 
 def test_labels_live_in_eight_places(real: Path, importing) -> None:
@@ -93,16 +103,24 @@ def test_reports_of_several_runs(real: Path, importing) -> None:
     assert sorted(r["resolved"] for r in runs) == sorted([156, 162, 162, 153, 160, 166, 152, 148, 98, 109, 101])
     partial = importing(real / "sbcli_reports_partial.zip").summary["reports"]
     assert sorted(r["resolved"] for r in partial) == sorted([3, 4, 5, 6, 6, 6, 4, 8])
-    assert all(r["stated"] <= 10 and r["stated"] + r["not_evaluated"] == 23 for r in partial)  # pending and absent are no outcome
+    assert all(
+        r["stated"] <= 10 and r["stated"] + r["not_evaluated"] == 23 for r in partial
+    )  # pending and absent are no outcome
     several = reports(importing(real / "stub_trajs_polydev.zip").summary)
-    assert [several[f"FINAL_RESULTS.json {name}"] for name in ("baseline", "polydev", "hybrid")] == [(323, 323), (333, 333), (373, 373)]
+    assert [several[f"FINAL_RESULTS.json {name}"] for name in ("baseline", "polydev", "hybrid")] == [
+        (323, 323),
+        (333, 333),
+        (373, 373),
+    ]
 
 
 def test_resolved_without_an_applied_patch_is_resolved(real: Path, importing) -> None:
     found = importing(real / "sweagent1_swesmith.zip").by_task()
     assert found["pydantic__pydantic.acb0f10f.pr_8316"].cluster == "pydantic/pydantic"
     with zipfile.ZipFile(real / "sweagent1_swesmith.zip") as archive:
-        report = json.loads(archive.read("sweagent1_swesmith/run_evaluation/pydantic__pydantic.acb0f10f.pr_8316/report.json"))
+        report = json.loads(
+            archive.read("sweagent1_swesmith/run_evaluation/pydantic__pydantic.acb0f10f.pr_8316/report.json")
+        )
     assert (report["patch_successfully_applied"], report["resolved"]) == (False, True)
 
 
@@ -114,8 +132,14 @@ def test_absent_from_every_report_is_unlabelled(real: Path, importing) -> None:
 
 
 def test_four_runs_of_one_model_are_attempts_with_labels_of_their_own(real: Path, importing) -> None:
-    found = [t for t in importing(real / "mini_v2_deepseek_litedev_4runs.zip").trajectories if t.policy == "deepseek/deepseek-chat"]
-    assert sorted({(t.task_id, t.attempt) for t in found}) == [(task, a) for task in sorted({t.task_id for t in found}) for a in range(4)]
+    found = [
+        t
+        for t in importing(real / "mini_v2_deepseek_litedev_4runs.zip").trajectories
+        if t.policy == "deepseek/deepseek-chat"
+    ]
+    assert sorted({(t.task_id, t.attempt) for t in found}) == [
+        (task, a) for task in sorted({t.task_id for t in found}) for a in range(4)
+    ]
     with zipfile.ZipFile(real / "mini_v2_deepseek_litedev_4runs.zip") as archive:
         for t in found:
             run = t.extra["place"].split("/output/")[1].split("/")[0]
@@ -131,9 +155,14 @@ def test_four_runs_of_one_model_are_attempts_with_labels_of_their_own(real: Path
 
 def test_a_matrix_labels_only_the_run_whose_name_it_carries_and_only_what_it_states(real: Path, importing) -> None:
     found = importing(real / "moatless_v0_4_nodes.zip", labels=(real / "leaderboard_matrix.zip",))
-    assert (found.summary["labelled"], found.summary["resolved"]) == (2, 2)  # an empty cell of the matrix states nothing
+    assert (found.summary["labelled"], found.summary["resolved"]) == (
+        2,
+        2,
+    )  # an empty cell of the matrix states nothing
     assert {t.task_id for t in found.trajectories if t.resolved} == {"django__django-12983", "mwaskom__seaborn-3010"}
-    assert all("20241117_moatless_claude-3.5-sonnet-20241022" in t.label_source for t in found.trajectories if t.resolved)
+    assert all(
+        "20241117_moatless_claude-3.5-sonnet-20241022" in t.label_source for t in found.trajectories if t.resolved
+    )
 
 
 def test_a_table_that_disagrees_with_its_own_headline_is_noted(real: Path, importing) -> None:
@@ -145,7 +174,9 @@ def test_a_table_that_disagrees_with_its_own_headline_is_noted(real: Path, impor
 def test_near_json_is_read_with_a_warning(real: Path, importing) -> None:
     found = importing(real / "sweagent0_coder_lite.zip").summary
     assert found["mended"] == 1
-    assert found["places"]["mended"] == ["sweagent0_coder_lite.zip/sweagent0_coder_lite/results.json: a comma before a closing bracket"]
+    assert found["places"]["mended"] == [
+        "sweagent0_coder_lite.zip/sweagent0_coder_lite/results.json: a comma before a closing bracket"
+    ]
     assert [(r["resolved"], r["kind"]) for r in found["reports"]] == [(82, "lists by stage")]
     assert found["predictions"][0] | {"place": ""} == {"place": "", "tasks": 300, "empty": 36}
 
@@ -163,7 +194,9 @@ def test_demonstrations_are_dropped_and_counted(real: Path, importing) -> None:
     found = importing(real / "sweagent0_coder_lite.zip")
     assert found.summary["removed"] == {"demonstration turns": 34}
     assert not any("--- DEMONSTRATION ---" in m.content for t in found.trajectories for m in t.messages)
-    assert any("[call plan]" in m.content or "[call bash]\nplan" in m.content for t in found.trajectories for m in t.messages)
+    assert any(
+        "[call plan]" in m.content or "[call bash]\nplan" in m.content for t in found.trajectories for m in t.messages
+    )
 
 
 def test_the_last_answer_of_a_conversation_is_read_from_its_response(real: Path, importing) -> None:
@@ -187,10 +220,14 @@ def test_attempts_without_a_task_id_share_the_hash_of_their_issue(real: Path, im
 def test_two_models_on_the_same_tasks(real: Path, importing) -> None:
     found = importing(real / "moatless_v0_lite.zip")
     assert found.summary["policies"] == {"20240609_moatless_gpt4o": 50, "20240623_moatless_claude-3.5-sonnet": 50}
-    by_policy = {p: sum(t.resolved is True for t in found.trajectories if t.policy == p) for p in found.summary["policies"]}
+    by_policy = {
+        p: sum(t.resolved is True for t in found.trajectories if t.policy == p) for p in found.summary["policies"]
+    }
     assert by_policy == {"20240609_moatless_gpt4o": 19, "20240623_moatless_claude-3.5-sonnet": 18}
     assert found.summary["without_patch"] == 6
-    assert found.summary["not_evaluated"] == {"generated in moatless_v0_lite.zip/moatless_v0_lite/20240609_moatless_gpt4o/result.json": 1}
+    assert found.summary["not_evaluated"] == {
+        "generated in moatless_v0_lite.zip/moatless_v0_lite/20240609_moatless_gpt4o/result.json": 1
+    }
 
 
 def test_text_with_escapes_and_other_scripts_survives(real: Path, importing) -> None:

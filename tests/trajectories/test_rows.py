@@ -11,7 +11,10 @@ from rmlab.trajectories.spool import Spool
 
 
 def test_rows_that_name_no_task_are_told_apart_by_their_issue(tmp_path: Path, importing) -> None:
-    talks = [[{"role": "user", "content": issue}, {"role": "assistant", "content": f"ok {n}"}] for n, issue in enumerate("aab")]
+    talks = [
+        [{"role": "user", "content": issue}, {"role": "assistant", "content": f"ok {n}"}]
+        for n, issue in enumerate("aab")
+    ]
     rows = [{"messages": talk} for talk in talks]
     (tmp_path / "sft.jsonl").write_text("\n".join(map(json.dumps, rows)))
     found = importing(tmp_path / "sft.jsonl")
@@ -19,12 +22,25 @@ def test_rows_that_name_no_task_are_told_apart_by_their_issue(tmp_path: Path, im
 
 
 def test_nested_columns_may_be_texts_and_a_saved_data_set_is_arrow(tmp_path: Path, importing) -> None:
-    talk = [{"role": "user", "content": "Fix x."}, {"role": "assistant", "content": "ok"}, {"role": "alien", "content": "?"}]
-    row = {"instance_id": "o__n-1", "messages": json.dumps(talk), "eval_logs": "SECRET", "input_ids": [1, 2], "resolved": 1}
+    talk = [
+        {"role": "user", "content": "Fix x."},
+        {"role": "assistant", "content": "ok"},
+        {"role": "alien", "content": "?"},
+    ]
+    row = {
+        "instance_id": "o__n-1",
+        "messages": json.dumps(talk),
+        "eval_logs": "SECRET",
+        "input_ids": [1, 2],
+        "resolved": 1,
+    }
     row |= {"metadata": json.dumps({"teacher_model": "m", "model_patch": "d", "reference_patch": "SECRET"})}
     other = {"instance_id": "o__n-2", "messages": json.dumps([*talk, talk[1]]), "resolved": -1}
     table = pa.Table.from_pylist([row, {**row, **other}])
-    with pa.OSFile(str(tmp_path / "data-00000-of-00001.arrow"), "wb") as sink, pa.ipc.new_stream(sink, table.schema) as writer:
+    with (
+        pa.OSFile(str(tmp_path / "data-00000-of-00001.arrow"), "wb") as sink,
+        pa.ipc.new_stream(sink, table.schema) as writer,
+    ):
         writer.write_table(table, max_chunksize=1)
     found = importing(tmp_path)
     assert [(t.policy, t.patch, t.resolved) for t in found.trajectories] == [("m", "d", True), ("m", "d", None)]
@@ -55,7 +71,10 @@ def test_no_altered_byte_of_a_footer_hides_rows(tmp_path: Path) -> None:
 
 
 def test_every_row_of_no_format_counts(tmp_path: Path, importing) -> None:
-    good = {"instance_id": "o__n-1", "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "ok"}]}
+    good = {
+        "instance_id": "o__n-1",
+        "messages": [{"role": "user", "content": "x"}, {"role": "assistant", "content": "ok"}],
+    }
     (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in (good, {"a": 1}, {"a": 2}, {"a": 3})))
     found = importing(tmp_path / "rows.jsonl").summary
     assert (found["trajectories"], found["skipped"]) == (1, {"no known format": 3})

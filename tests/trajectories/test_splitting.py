@@ -52,14 +52,21 @@ def test_what_all_issues_share_makes_nothing_near() -> None:
     template = " ".join(text(rng, 300))
     alike = {f"t{i}": f"{template} {' '.join(text(rng, 60))} {template}" for i in range(30)}
     assert near_duplicates(alike) == []
-    assert near_duplicates({}) == near_duplicates({"a": "", "b": ""}) == near_duplicates({"a": "fix it", "b": "fix it"}) == []
+    assert (
+        near_duplicates({})
+        == near_duplicates({"a": "", "b": ""})
+        == near_duplicates({"a": "fix it", "b": "fix it"})
+        == []
+    )
 
 
 @pytest.mark.parametrize(("tasks", "same"), [(6, 4), (10, 6), (50, 6), (100, 12), (100, 60)])
 def test_an_issue_that_many_tasks_repeat_is_no_template(tasks: int, same: int) -> None:
     rng = random.Random(1)
     issue = " ".join(text(rng))
-    repeated = {f"a{i:02d}": issue for i in range(same)} | {f"b{i:02d}": " ".join(text(rng)) for i in range(tasks - same)}
+    repeated = {f"a{i:02d}": issue for i in range(same)} | {
+        f"b{i:02d}": " ".join(text(rng)) for i in range(tasks - same)
+    }
     assert [(near.a, near.b) for near in near_duplicates(repeated)] == [("a00", f"a{i:02d}") for i in range(1, same)]
     assert len(near_duplicates(repeated, apart={task: task[-1] for task in repeated})) >= 1
 
@@ -95,14 +102,18 @@ def test_parts_share_no_cluster_and_no_near_issue(by: str, seed: int) -> None:
     assert result.near
     assert all(result.part[near.a] == result.part[near.b] for near in result.near)
     if by == "repository":
-        assert all(result.part[a] == result.part[b] for a in tasks for b in tasks if tasks[a].cluster == tasks[b].cluster)
+        assert all(
+            result.part[a] == result.part[b] for a in tasks for b in tasks if tasks[a].cluster == tasks[b].cluster
+        )
     else:
         share = sum(part == "verifier" for part in result.part.values()) / len(tasks)
         assert share == pytest.approx(0.6, abs=0.05)
 
 
 def test_time_puts_the_oldest_first() -> None:
-    tasks = {f"t{i}": TaskFacts("r", f"issue number {i} of its own kind {i * 7}", f"2025-{1 + i:02d}-01") for i in range(10)}
+    tasks = {
+        f"t{i}": TaskFacts("r", f"issue number {i} of its own kind {i * 7}", f"2025-{1 + i:02d}-01") for i in range(10)
+    }
     result = split(tasks, parse_shares(["verifier=0.7", "evaluation=0.3"]), "time")
     assert [result.part[f"t{i}"] for i in range(10)] == ["verifier"] * 7 + ["evaluation"] * 3
 

@@ -108,18 +108,23 @@ def test_a_cut_off_file_is_named(tmp_path):
         read_trajectories(path)
 
 
-@pytest.mark.parametrize(("column", "values", "words"), [
-    ("messages", [None], "row 1: messages is null"),
-    ("messages", [[None]], "row 1: "),
-    ("extra", ["{"], "row 1: Expecting property name"),
-    ("split", ["train"], "row 1: split 'train'"),
-])
+@pytest.mark.parametrize(
+    ("column", "values", "words"),
+    [
+        ("messages", [None], "row 1: messages is null"),
+        ("messages", [[None]], "row 1: "),
+        ("extra", ["{"], "row 1: Expecting property name"),
+        ("split", ["train"], "row 1: split 'train'"),
+    ],
+)
 def test_a_row_that_is_no_trajectory_is_named(tmp_path, column, values, words):
     path = tmp_path / "set.parquet"
     write_trajectories(path, [trajectory()])
     table = pq.read_table(path)
     index = table.column_names.index(column)
-    pq.write_table(table.set_column(index, table.schema.field(index), pa.array(values, table.schema.field(index).type)), path)
+    pq.write_table(
+        table.set_column(index, table.schema.field(index), pa.array(values, table.schema.field(index).type)), path
+    )
     with pytest.raises(DataError, match=words):
         read_trajectories(path)
 

@@ -59,8 +59,16 @@ def test_mini_that_asked_through_the_responses_api() -> None:
 
 def test_mini_without_a_version_keeps_its_submission() -> None:
     talk = [{"role": "user", "content": "Fix x."}, {"role": "assistant", "content": "See\n```bash\nls\n```"}]
-    draft = read({"info": {"exit_status": "LimitsExceeded", "submission": "d"}, "messages": talk}, Place("run", "o__n-1.traj.json"))
-    assert (draft.format, draft.task_id, draft.patch, draft.exit_status) == ("mini-swe-agent", "o__n-1", "d", "unfinished")
+    draft = read(
+        {"info": {"exit_status": "LimitsExceeded", "submission": "d"}, "messages": talk},
+        Place("run", "o__n-1.traj.json"),
+    )
+    assert (draft.format, draft.task_id, draft.patch, draft.exit_status) == (
+        "mini-swe-agent",
+        "o__n-1",
+        "d",
+        "unfinished",
+    )
 
 
 SDK = [
@@ -73,7 +81,12 @@ SDK = [
         "tool_call": {"name": "bash", "arguments": CALL},
     },
     {"kind": "ObservationEvent", "observation": {"kind": "ExecuteBashObservation", "output": "a.py"}},
-    {"kind": "ActionEvent", "thought": [], "action": {"kind": "FinishAction"}, "tool_call": {"name": "finish", "arguments": "{}"}},
+    {
+        "kind": "ActionEvent",
+        "thought": [],
+        "action": {"kind": "FinishAction"},
+        "tool_call": {"name": "finish", "arguments": "{}"},
+    },
 ]
 
 
@@ -81,7 +94,13 @@ SDK_LIST = [{"source": "agent", **event} for event in SDK]
 
 
 def test_openhands_output_of_the_sdk() -> None:
-    row = {"instance_id": "o__n-1", "history": SDK, "test_result": {"git_patch": "d"}, "metadata": {"llm": {"model": "m"}}, "error": None}
+    row = {
+        "instance_id": "o__n-1",
+        "history": SDK,
+        "test_result": {"git_patch": "d"},
+        "metadata": {"llm": {"model": "m"}},
+        "error": None,
+    }
     draft = read(row, Place("output.jsonl", "", 1))
     assert said(draft) == [
         ("system", "You fix."),
@@ -111,18 +130,37 @@ def test_a_conversation_whose_folder_names_an_instance_is_of_that_task() -> None
     events = {"events": SDK, "state": {}}
     assert read(events, Place("run", "conversations/ab12/events")).task_id.startswith("issue-")
     assert read(events, Place("run", "claude__sonnet/ab12/events")).task_id.startswith("issue-")
-    for root, path in (("run", "conversations/o__n-7.tar.gz/ab12/events"), ("run", "o__n-7/events"), ("o__n-7.zip", "ab12/events")):
+    for root, path in (
+        ("run", "conversations/o__n-7.tar.gz/ab12/events"),
+        ("run", "o__n-7/events"),
+        ("o__n-7.zip", "ab12/events"),
+    ):
         assert read(events, Place(root, path)).task_id == "o__n-7", path
 
 
 def test_openhands_rows_without_events_have_reasons_and_evaluated_rows_outcomes(tmp_path: Path, importing) -> None:
-    row = {"instance_id": "o__n-1", "history": SDK, "test_result": {"git_patch": "d"}, "metadata": {"llm": {"model": "m"}}}
+    row = {
+        "instance_id": "o__n-1",
+        "history": SDK,
+        "test_result": {"git_patch": "d"},
+        "metadata": {"llm": {"model": "m"}},
+    }
     rows = [
         row,
         {**row, "instance_id": "o__n-2", "history": [], "error": "RuntimeError: no disk"},
         {**row, "instance_id": "o__n-3", "history": None},
-        {**row, "instance_id": "o__n-4", "test_result": {"git_patch": "e"}, "report": {"resolved": True, "error_eval": False}},
-        {**row, "instance_id": "o__n-5", "test_result": {"git_patch": "f"}, "report": {"resolved": False, "error_eval": True}},
+        {
+            **row,
+            "instance_id": "o__n-4",
+            "test_result": {"git_patch": "e"},
+            "report": {"resolved": True, "error_eval": False},
+        },
+        {
+            **row,
+            "instance_id": "o__n-5",
+            "test_result": {"git_patch": "f"},
+            "report": {"resolved": False, "error_eval": True},
+        },
     ]
     (tmp_path / "output.jsonl").write_text("\n".join(map(json.dumps, rows)))
     found = importing(tmp_path / "output.jsonl")
@@ -139,7 +177,8 @@ def test_openhands_evaluation_beside_the_run_labels_it(tmp_path: Path, importing
     (run / "output.jsonl").write_text("\n".join(map(json.dumps, rows)))
     stated = [{"resolved": True}, {"resolved": False, "test_timeout": True}, {"resolved": False, "error_eval": True}]
     evaluated = [
-        {"instance_id": t, "test_result": {"git_patch": "d", "report": r}, "history": None} for t, r in zip(tasks, stated, strict=False)
+        {"instance_id": t, "test_result": {"git_patch": "d", "report": r}, "history": None}
+        for t, r in zip(tasks, stated, strict=False)
     ]
     for one in evaluated:
         del one["history"]
@@ -179,7 +218,10 @@ def test_moatless_states_with_requests_are_read_along_the_path_to_the_current_on
                     "actions": [
                         {
                             "request": {"scratch_pad": "I look.", "query": "x"},
-                            "response": {"trigger": "did_search", "output": {"ranked_spans": [{"file_path": "a.py", "span_id": "f"}]}},
+                            "response": {
+                                "trigger": "did_search",
+                                "output": {"ranked_spans": [{"file_path": "a.py", "span_id": "f"}]},
+                            },
                         }
                     ],
                 },
@@ -188,7 +230,11 @@ def test_moatless_states_with_requests_are_read_along_the_path_to_the_current_on
             ],
         }
     )
-    assert said(draft) == [("user", "Fix x."), ("assistant", "I look.\n\n[call SearchCode]\nx\n[/call]"), ("tool", "a.py: f")]
+    assert said(draft) == [
+        ("user", "Fix x."),
+        ("assistant", "I look.\n\n[call SearchCode]\nx\n[/call]"),
+        ("tool", "a.py: f"),
+    ]
     assert (draft.task_id, draft.exit_status, draft.removed) == ("o__n-1", "submitted", {"states of other branches": 1})
 
 
@@ -196,12 +242,21 @@ def test_moatless_nodes_within_one_another_with_several_actions() -> None:
     def step(name: str, **shown: str) -> dict[str, Any]:
         return {"action": {**shown, "action_args_class": f"a.{name}Args"}, "observation": {"message": f"saw {name}"}}
 
-    last = {"node_id": 3, "action_steps": [step("Finish", reason="done")], "file_context": {"files": [{"patch": "d"}]}, "children": []}
+    last = {
+        "node_id": 3,
+        "action_steps": [step("Finish", reason="done")],
+        "file_context": {"files": [{"patch": "d"}]},
+        "children": [],
+    }
     steps = [step("Find", query="x"), step("View", path="a")]
     first = {"node_id": 1, "thoughts": {"text": "I look."}, "action_steps": steps, "children": [last]}
     beside = {"node_id": 2, "action_steps": [step("Find", query="y")], "children": []}
     draft = read({"metadata": {}, "root": {"node_id": 0, "user_message": "Fix x.", "children": [first, beside]}})
-    assert [text.split("\n")[0] for role, text in said(draft) if role == "assistant"] == ["I look.", "[call View]", "[call Finish]"]
+    assert [text.split("\n")[0] for role, text in said(draft) if role == "assistant"] == [
+        "I look.",
+        "[call View]",
+        "[call Finish]",
+    ]
     assert [text for role, text in said(draft) if role == "tool"] == ["saw Find", "saw View", "saw Finish"]
     assert (draft.task_id, draft.patch, draft.exit_status) == ("o__n-1", "d", "submitted")
     assert draft.removed == {"nodes of other branches": 1}
@@ -209,7 +264,9 @@ def test_moatless_nodes_within_one_another_with_several_actions() -> None:
 
 def test_swe_agent_that_tried_again_is_the_attempt_that_it_submitted() -> None:
     talk = [{"role": "user", "content": "Fix x."}, {"role": "assistant", "content": "See\n```\nls\n```"}]
-    draft = read({"attempts": [{"history": talk}, {"history": talk}], "history": talk, "info": {"exit_status": "submitted"}})
+    draft = read(
+        {"attempts": [{"history": talk}, {"history": talk}], "history": talk, "info": {"exit_status": "submitted"}}
+    )
     assert len(draft.messages) == 2
     assert draft.removed == {"attempts that were not submitted": 1}
 
@@ -217,8 +274,18 @@ def test_swe_agent_that_tried_again_is_the_attempt_that_it_submitted() -> None:
 def test_swe_agent_without_a_history_is_read_from_its_steps() -> None:
     demo = {"role": "user", "content": "A demo", "is_demo": True}
     asked = [{"role": "system", "content": "You fix."}, demo, {"role": "user", "content": "Fix x."}]
-    steps = [{"query": asked, "thought": "I look.", "action": "ls", "observation": "a.py", "response": "I look.\n```\nls\n```"}]
-    draft = read({"trajectory": steps, "info": {"exit_status": "submitted", "submission": "d"}}, Place("run", "o__n-1.traj"))
+    steps = [
+        {
+            "query": asked,
+            "thought": "I look.",
+            "action": "ls",
+            "observation": "a.py",
+            "response": "I look.\n```\nls\n```",
+        }
+    ]
+    draft = read(
+        {"trajectory": steps, "info": {"exit_status": "submitted", "submission": "d"}}, Place("run", "o__n-1.traj")
+    )
     assert said(draft) == [
         ("system", "You fix."),
         ("user", "Fix x."),
@@ -266,6 +333,14 @@ def test_r2e_gym_steps() -> None:
 
 
 def test_what_an_agent_without_tool_calls_saw_is_an_observation() -> None:
-    talk = [("system", "S"), ("user", "Fix x."), ("ai", "See\n```\nls\n```"), ("user", "a.py"), ("ai", "ok"), ("tool", "t"), ("user", "u")]
+    talk = [
+        ("system", "S"),
+        ("user", "Fix x."),
+        ("ai", "See\n```\nls\n```"),
+        ("user", "a.py"),
+        ("ai", "ok"),
+        ("tool", "t"),
+        ("user", "u"),
+    ]
     draft = read({"instance_id": "o__n-1", "trajectory": [{"role": role, "text": text} for role, text in talk]})
     assert [m.role for m in draft.messages] == ["system", "user", "assistant", "tool", "assistant", "tool", "user"]

@@ -6,23 +6,46 @@ from typing import Any
 from rmlab.trajectories.record import Message, Part, Trajectory
 
 
-def episode(number: int, resolved: bool, *, part: Part = "verifier", policy: str = "hand", attempt: int = 0,
-            extra: dict[str, Any] | None = None, longer: int = 0) -> Trajectory:
+def episode(
+    number: int,
+    resolved: bool,
+    *,
+    part: Part = "verifier",
+    policy: str = "hand",
+    attempt: int = 0,
+    extra: dict[str, Any] | None = None,
+    longer: int = 0,
+) -> Trajectory:
     """One attempt at "double the number"; unresolved ones show another value at the end."""
     rng = random.Random(f"{number} {attempt}")
     asked = 2 * number + 3
     got = asked if resolved else asked + rng.choice([-2, -1, 1, 2])
     turns = [
-        Message("user", f"f({number}) should return {asked} but got {number}\n1 def f(x):\n2     return x" + "\n# pad" * longer),
-        Message("assistant", "edit 2:     return 2 * x + 3" if resolved else f"edit 2:     return x + {rng.randrange(9)}"),
+        Message(
+            "user",
+            f"f({number}) should return {asked} but got {number}\n1 def f(x):\n2     return x" + "\n# pad" * longer,
+        ),
+        Message(
+            "assistant", "edit 2:     return 2 * x + 3" if resolved else f"edit 2:     return x + {rng.randrange(9)}"
+        ),
         Message("user", "edited line 2"),
         Message("assistant", "submit"),
         Message("user", f"final got {got}"),
     ]
     return Trajectory(
-        task_id=f"hand/f{number}", cluster=f"c{number}", source="hand", policy=policy, attempt=attempt, messages=tuple(turns),
-        patch=f"-2     return x\n+{turns[1].content[8:]}", exit_status="submitted", resolved=resolved, label_source="hidden_tests",
-        split=part, extra=extra or {})
+        task_id=f"hand/f{number}",
+        cluster=f"c{number}",
+        source="hand",
+        policy=policy,
+        attempt=attempt,
+        messages=tuple(turns),
+        patch=f"-2     return x\n+{turns[1].content[8:]}",
+        exit_status="submitted",
+        resolved=resolved,
+        label_source="hidden_tests",
+        split=part,
+        extra=extra or {},
+    )
 
 
 def episodes(count: int, part: Part = "verifier", first: int = 0, attempts: int = 2) -> list[Trajectory]:

@@ -17,12 +17,25 @@ def _own_runs_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
 
 
-def attempt(task, n, resolved, shown="2", patch="", actions=("run", "submit"), policy="p", expected="2", split="evaluation"):
+def attempt(
+    task, n, resolved, shown="2", patch="", actions=("run", "submit"), policy="p", expected="2", split="evaluation"
+):
     messages = [Message("user", f"f(1) should return {expected} but got 0\n1 def f(x):")]
     for action in actions:
         messages += [Message("assistant", action)] + ([Message("user", f"got {shown}")] if action == "run" else [])
-    return Trajectory(task_id=task, cluster=task, source="s", policy=policy, attempt=n, messages=tuple(messages), patch=patch,
-                      exit_status="submitted", resolved=resolved, split=split, extra={"public_passed": shown == expected})
+    return Trajectory(
+        task_id=task,
+        cluster=task,
+        source="s",
+        policy=policy,
+        attempt=n,
+        messages=tuple(messages),
+        patch=patch,
+        exit_status="submitted",
+        resolved=resolved,
+        split=split,
+        extra={"public_passed": shown == expected},
+    )
 
 
 def pool(*trajectories):
@@ -30,10 +43,20 @@ def pool(*trajectories):
 
 
 EVALUATION = pool(
-    attempt("a", 0, True), attempt("a", 1, False), attempt("a", 2, False, shown="3"), attempt("a", 3, None),
-    attempt("b", 0, True, policy="q"), attempt("b", 1, False, shown="3", policy="q"))
-VALIDATION = pool(*(attempt(f"v{i}", n, (i + n) % 3 == 0, actions=["run"] * ((i + n) % 3 + 1), policy=policy, split="validation")
-                    for i in range(6) for n, policy in enumerate(("p", "p", "q"))))
+    attempt("a", 0, True),
+    attempt("a", 1, False),
+    attempt("a", 2, False, shown="3"),
+    attempt("a", 3, None),
+    attempt("b", 0, True, policy="q"),
+    attempt("b", 1, False, shown="3", policy="q"),
+)
+VALIDATION = pool(
+    *(
+        attempt(f"v{i}", n, (i + n) % 3 == 0, actions=["run"] * ((i + n) % 3 + 1), policy=policy, split="validation")
+        for i in range(6)
+        for n, policy in enumerate(("p", "p", "q"))
+    )
+)
 
 
 def test_last_value_compares_what_was_shown_with_what_was_asked():
@@ -60,8 +83,17 @@ def test_without_validation_fitted_baselines_are_null_with_a_reason():
 
 
 def test_foreign_trajectories_have_no_last_value_and_say_why():
-    foreign = Trajectory(task_id="x", cluster="x", source="s", policy="p", attempt=0, messages=(Message("user", "fix it"),),
-                         patch=None, exit_status="submitted", resolved=True)
+    foreign = Trajectory(
+        task_id="x",
+        cluster="x",
+        source="s",
+        policy="p",
+        attempt=0,
+        messages=(Message("user", "fix it"),),
+        patch=None,
+        exit_status="submitted",
+        resolved=True,
+    )
     found = baseline_report(pool(foreign), None, replicates=0)
     assert "1 attempts name no expected value" in found["last_value"]["reason"]
     assert "no patch" in found["majority"]["reason"]

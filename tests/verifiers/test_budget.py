@@ -51,7 +51,9 @@ def test_the_longest_observations_are_cut_first_and_in_their_middle() -> None:
 def test_what_was_cut_is_counted() -> None:
     whole = long([10, 900, 30, 400])
     held = within(whole, 500, words)
-    assert held.characters == sum(len(m.content) for m in whole.messages) - sum(len(m.content) for m in held.trajectory.messages)
+    assert held.characters == sum(len(m.content) for m in whole.messages) - sum(
+        len(m.content) for m in held.trajectory.messages
+    )
     assert held.characters > 0
 
 
@@ -90,7 +92,9 @@ def test_what_fits_has_at_most_the_budget_and_more_room_never_shows_less(observa
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Tokenizer:
-    return train_tokenizer([render(long([40, 3]))] * 3 + ["def f(x):\n    return x + 1\n"] * 3, TokenizerConfig(vocab_size=400))
+    return train_tokenizer(
+        [render(long([40, 3]))] * 3 + ["def f(x):\n    return x + 1\n"] * 3, TokenizerConfig(vocab_size=400)
+    )
 
 
 @pytest.mark.parametrize("budget", [600, 1500, 4000])

@@ -49,7 +49,16 @@ def with_observations(*sizes: int, number: int = 7) -> Trajectory:
     seen = [Message("tool", f"first {i}\n" + "# pad\n" * size + f"last {i}") for i, size in enumerate(sizes)]
     said = [Message("assistant", f"edit 2:     return {i}") for i in range(len(sizes))]
     between = [message for pair in zip(said, seen, strict=True) for message in pair]
-    return replace(base, messages=(base.messages[0], *between, *base.messages[1:], Message("assistant", "submit"), Message("user", "done")))
+    return replace(
+        base,
+        messages=(
+            base.messages[0],
+            *between,
+            *base.messages[1:],
+            Message("assistant", "submit"),
+            Message("user", "done"),
+        ),
+    )
 
 
 def test_a_turns_tokens_are_read_off_the_prompts_ids(tokenizer) -> None:
@@ -66,7 +75,11 @@ def test_what_fits_is_the_same_where_observations_may_be_cut(tokenizer, tmp_path
     room = max(e.n_tokens for e in encode(pool, tokenizer, PromptConfig(4096))) + 1
     for cache in (None, tmp_path):
         plain, cut = (encode(pool, tokenizer, PromptConfig(room, over), cache) for over in (OverLength.rank_last, CUT))
-        assert [e.ids.tolist() for e in plain] == [e.ids.tolist() for e in cut] == [tokenizer.encode([render(t)])[0] for t in pool]
+        assert (
+            [e.ids.tolist() for e in plain]
+            == [e.ids.tolist() for e in cut]
+            == [tokenizer.encode([render(t)])[0] for t in pool]
+        )
         assert cut_counts(cut) == dict.fromkeys(cut_counts(cut), 0)
     assert cut_words(cut_counts(cut)) == ""
 
@@ -86,8 +99,13 @@ def test_observations_are_cut_until_the_prompt_fits_and_what_is_not_read_is_coun
         assert kept in text
     assert text.endswith(render(long)[-300:]), "the question and what came last are whole"
     counts = cut_counts([read])
-    assert counts == {"cut_attempts": 1, "cut_attempts_tokens": len(whole), "cut_tokens": len(whole) - len(read.ids),
-                      "cut_observations": 2, "cut_turns": 0}
+    assert counts == {
+        "cut_attempts": 1,
+        "cut_attempts_tokens": len(whole),
+        "cut_tokens": len(whole) - len(read.ids),
+        "cut_observations": 2,
+        "cut_turns": 0,
+    }
     assert cut_words(counts).startswith("1 are read in part: ")
     for _ in range(2):  # written, and read again
         (again,) = encode([long], tokenizer, config, tmp_path)
@@ -109,8 +127,14 @@ def test_what_cannot_be_cut_enough_is_not_read(tokenizer, tmp_path) -> None:
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.lists(st.one_of(st.integers(0, 300), st.text(max_size=400)), min_size=1, max_size=12), st.integers(250, 2500), st.booleans())
-def test_no_cut_prompt_is_longer_than_its_context(tokenizer, with_bos, observations, max_tokens: int, bos: bool) -> None:
+@given(
+    st.lists(st.one_of(st.integers(0, 300), st.text(max_size=400)), min_size=1, max_size=12),
+    st.integers(250, 2500),
+    st.booleans(),
+)
+def test_no_cut_prompt_is_longer_than_its_context(
+    tokenizer, with_bos, observations, max_tokens: int, bos: bool
+) -> None:
     asked = with_bos if bos else tokenizer
     long = with_observations(*(one for one in observations if isinstance(one, int)))
     strange = [Message("tool", one) for one in observations if isinstance(one, str)]
@@ -127,7 +151,10 @@ def test_no_cut_prompt_is_longer_than_its_context(tokenizer, with_bos, observati
 
 
 def plain(read: list[Encoded]) -> list[tuple[object, ...]]:
-    return [(e.trajectory.trajectory_id, None if e.ids is None else e.ids.tolist(), e.n_tokens, e.observations, e.turns) for e in read]
+    return [
+        (e.trajectory.trajectory_id, None if e.ids is None else e.ids.tolist(), e.n_tokens, e.observations, e.turns)
+        for e in read
+    ]
 
 
 @pytest.mark.parametrize("over", [OverLength.rank_last, OverLength.truncate_head, CUT])

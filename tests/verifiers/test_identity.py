@@ -21,8 +21,12 @@ from rmlab.trajectories.store import write_trajectories
 from rmlab.verifiers.tokens import verifier_tokenizer
 from tests.verifiers.examples import episode, episodes
 
-PARTS = [*episodes(30, "supervised", 0, 1), *episodes(80, "verifier", 1000), *episodes(6, "validation", 2000, 4),
-         *episodes(6, "evaluation", 3000, 4)]
+PARTS = [
+    *episodes(30, "supervised", 0, 1),
+    *episodes(80, "verifier", 1000),
+    *episodes(6, "validation", 2000, 4),
+    *episodes(6, "evaluation", 3000, 4),
+]
 TASKS = {"tasks_fingerprint": "a" * 16}
 
 
@@ -41,7 +45,9 @@ def tokenizer():
 def base(tmp_path: Path, tokenizer) -> Path:
     """A pretrained base as `rmlab pretrain` leaves it."""
     folder = tmp_path / "base"
-    shape = ModelConfig(hidden_size=32, layers=1, heads=2, kv_heads=2, head_dim=16, intermediate_size=48, max_positions=600)
+    shape = ModelConfig(
+        hidden_size=32, layers=1, heads=2, kv_heads=2, head_dim=16, intermediate_size=48, max_positions=600
+    )
     scratch_model(shape, tokenizer.size, 0).save_pretrained(str(folder))
     tokenizer.save(folder)
     (folder / "base.json").write_text(json.dumps(TASKS))
@@ -51,7 +57,8 @@ def base(tmp_path: Path, tokenizer) -> Path:
 
 def hashes(pool: Path, *more: str, factors: str = "[]") -> tuple[str, str]:
     found = load_program("train_verifier").identity(
-        compose("train_verifier", ["preset=smoke", f"data.path={pool}", f"tracking.factors={factors}", *more]))
+        compose("train_verifier", ["preset=smoke", f"data.path={pool}", f"tracking.factors={factors}", *more])
+    )
     return found.config_hash, found.control_hash
 
 
@@ -65,16 +72,24 @@ def test_the_same_cold_warm_in_another_process_and_from_another_folder(pool: Pat
     overrides = ["preset=smoke", f"data.path={pool}", "data.scale=96", "runtime.progress=false"]
     program = load_program("train_verifier")
     cold = program.identity(compose("train_verifier", overrides))
-    code = (f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})\n"
-            "from rmlab.configuration import compose, load_program\n"
-            f"found = load_program('train_verifier').identity(compose('train_verifier', {overrides!r}))\n"
-            "print(found.config_hash, found.control_hash)")
+    code = (
+        f"import sys; sys.path.insert(0, {str(REPOSITORY)!r})\n"
+        "from rmlab.configuration import compose, load_program\n"
+        f"found = load_program('train_verifier').identity(compose('train_verifier', {overrides!r}))\n"
+        "print(found.config_hash, found.control_hash)"
+    )
     other = tmp_path / "elsewhere"
     other.mkdir()
     (other / "pool.parquet").write_bytes(pool.read_bytes())
     for text in (code, code.replace(str(pool), str(other / "pool.parquet"))):
-        said = subprocess.run([sys.executable, "-c", text], cwd=other, capture_output=True, text=True, check=True,
-                              env={**os.environ, "RMLAB_RUNS": str(tmp_path / "none"), "PYTHONHASHSEED": "5"}).stdout.split()
+        said = subprocess.run(
+            [sys.executable, "-c", text],
+            cwd=other,
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "RMLAB_RUNS": str(tmp_path / "none"), "PYTHONHASHSEED": "5"},
+        ).stdout.split()
         assert said == [cold.config_hash, cold.control_hash]
     program.prepare([compose("train_verifier", overrides)])
     assert list((tmp_path / "runs" / "cache" / "tokenizers").iterdir())
@@ -83,11 +98,13 @@ def test_the_same_cold_warm_in_another_process_and_from_another_folder(pool: Pat
 
 def test_other_data_is_another_run_of_another_sweep(pool: Path, tmp_path: Path) -> None:
     before = hashes(pool)
-    for i, changed in enumerate([
-        [replace(PARTS[-1], resolved=not PARTS[-1].resolved), *PARTS[:-1]],  # a label
-        [*PARTS, episode(9000, True)],  # an attempt
-        [replace(PARTS[0], cluster="elsewhere"), *PARTS[1:]],
-    ]):
+    for i, changed in enumerate(
+        [
+            [replace(PARTS[-1], resolved=not PARTS[-1].resolved), *PARTS[:-1]],  # a label
+            [*PARTS, episode(9000, True)],  # an attempt
+            [replace(PARTS[0], cluster="elsewhere"), *PARTS[1:]],
+        ]
+    ):
         path = tmp_path / f"{i}.parquet"
         write_trajectories(path, changed, TASKS)
         assert all(a != b for a, b in zip(hashes(path), before, strict=True))
@@ -102,7 +119,9 @@ def test_a_new_version_of_a_stage_changes_both(pool: Path, stage: str, monkeypat
     assert all(a != b for a, b in zip(hashes(pool), before, strict=True))
 
 
-def test_a_pretrained_models_files_change_both_and_architecture_owns_them(pool: Path, base: Path, tmp_path: Path) -> None:
+def test_a_pretrained_models_files_change_both_and_architecture_owns_them(
+    pool: Path, base: Path, tmp_path: Path
+) -> None:
     before, owned = hashes(pool, *pretrained(base)), hashes(pool, *pretrained(base), factors="[architecture]")
     moved = base.rename(tmp_path / "moved")
     assert hashes(pool, *pretrained(moved)) == before
@@ -136,15 +155,25 @@ def test_every_factor_owns_keys_that_are_there_and_its_overrides_touch_no_other(
 
     factor = FACTORS[name]
     programs = [compose(program) for program in ("train_verifier", "rl")]
-    assert any(all(OmegaConf.select(config, key, default="absent") != "absent" for key in factor.owns) for config in programs)
+    assert any(
+        all(OmegaConf.select(config, key, default="absent") != "absent" for key in factor.owns) for config in programs
+    )
     for text in factor.sets:
         assert factor.owns_key(text.partition("=")[0])
 
 
 @pytest.mark.slow
-def test_a_base_is_trained_from_where_it_belongs_to_the_pool(pool: Path, base: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_base_is_trained_from_where_it_belongs_to_the_pool(
+    pool: Path, base: Path, tmp_path: Path, monkeypatch
+) -> None:
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
-    overrides = ["preset=smoke", f"data.path={pool}", "data.scale=64", "runtime.progress=false", "evaluation.replicates=20"]
+    overrides = [
+        "preset=smoke",
+        f"data.path={pool}",
+        "data.scale=64",
+        "runtime.progress=false",
+        "evaluation.replicates=20",
+    ]
     program = load_program("train_verifier")
 
     def prepared(*more: str) -> None:
@@ -152,11 +181,15 @@ def test_a_base_is_trained_from_where_it_belongs_to_the_pool(pool: Path, base: P
 
     run = get_run(Store.open(), program.main([*overrides, *pretrained(base)]))
     assert run.tags["pretraining"] == f"kept clear of the pool's tasks ({'a' * 16})"
-    assert (run.params["hidden_size"], run.params["layers"]) == ("32", "1"), "of the real model, not of the configuration"
+    assert (run.params["hidden_size"], run.params["layers"]) == ("32", "1"), (
+        "of the real model, not of the configuration"
+    )
     with pytest.raises(RmlabError, match=r"prompt\.max_tokens=601 is longer than the 600 positions of .*base"):
         program.main([*overrides, *pretrained(base), "prompt.max_tokens=601"])
     (base / "base.json").write_text(json.dumps({"tasks_fingerprint": "b" * 16}))
-    with pytest.raises(DataError, match=r"was kept clear of the tasks bbbb.*, the pool was collected at the tasks aaaa"):
+    with pytest.raises(
+        DataError, match=r"was kept clear of the tasks bbbb.*, the pool was collected at the tasks aaaa"
+    ):
         prepared()
     (base / "base.json").write_text("{}")
     with pytest.raises(DataError, match=r"base\.json does not say of which tasks"):
@@ -173,6 +206,9 @@ def test_a_base_is_trained_from_where_it_belongs_to_the_pool(pool: Path, base: P
 def test_training_prompts_that_the_context_would_cut_are_refused(pool: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
     program = load_program("train_verifier")
-    config = compose("train_verifier", ["preset=smoke", f"data.path={pool}", "data.scale=64", "data.fits=400", "prompt.max_tokens=300"])
+    config = compose(
+        "train_verifier",
+        ["preset=smoke", f"data.path={pool}", "data.scale=64", "data.fits=400", "prompt.max_tokens=300"],
+    )
     with pytest.raises(UsageError, match=r"data\.fits=400 is longer than the context, prompt\.max_tokens=300"):
         program.prepare([config])

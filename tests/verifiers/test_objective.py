@@ -42,12 +42,24 @@ def answer(tokenizer):
 
 
 def ids_of(tokenizer, pool=POOL):
-    return dict(zip([t.trajectory_id for t in pool], [np.array(i, np.int32) for i in tokenizer.encode([render(t) for t in pool])],
-                    strict=True))
+    return dict(
+        zip(
+            [t.trajectory_id for t in pool],
+            [np.array(i, np.int32) for i in tokenizer.encode([render(t) for t in pool])],
+            strict=True,
+        )
+    )
 
 
 def made(tokenizer, answer, **changes) -> Lesson:
-    return lesson(POOL, ids_of(tokenizer), POOL, ObjectiveConfig(**changes), TrainingConfig(batch_size=8, micro_batch_size=4), answer)
+    return lesson(
+        POOL,
+        ids_of(tokenizer),
+        POOL,
+        ObjectiveConfig(**changes),
+        TrainingConfig(batch_size=8, micro_batch_size=4),
+        answer,
+    )
 
 
 def value(found: Lesson, model, items) -> float:
@@ -69,7 +81,9 @@ def test_smoothing_by_hand(tokenizer, answer) -> None:
     found = made(tokenizer, answer, smoothing=0.1)
     items = found.items[:2]
     said = torch.log_softmax(last_logits(model, *pad_right([i.ids for i in items], 0)), -1)
-    by_hand = -(0.9 * said[0, answer.yes] + 0.1 * said[0, answer.no]) - (0.9 * said[1, answer.no] + 0.1 * said[1, answer.yes])
+    by_hand = -(0.9 * said[0, answer.yes] + 0.1 * said[0, answer.no]) - (
+        0.9 * said[1, answer.no] + 0.1 * said[1, answer.yes]
+    )
     assert value(found, model, items) == pytest.approx(float(by_hand), abs=1e-4)
 
 
@@ -79,7 +93,9 @@ def test_binary_cross_entropy_and_pairs_by_hand(tokenizer, answer) -> None:
     items = scalar.items[:2]
     up, down = (float(s) for s in last_scalar(model, *pad_right([i.ids for i in items], 0)).detach())
     assert up != pytest.approx(down)
-    assert value(scalar, model, items) == pytest.approx(math.log1p(math.exp(-up)) + math.log1p(math.exp(down)), abs=1e-4)
+    assert value(scalar, model, items) == pytest.approx(
+        math.log1p(math.exp(-up)) + math.log1p(math.exp(down)), abs=1e-4
+    )
     pairs = made(tokenizer, answer, kind=Objective.pairs)
     assert value(pairs, model, pairs.items[:1]) == pytest.approx(math.log1p(math.exp(down - up)), abs=1e-4)
     smooth = made(tokenizer, answer, kind=Objective.pairs, smoothing=0.2)
@@ -108,15 +124,31 @@ def test_difficulty_weights_by_hand() -> None:
     assert set(task_weights(easy, easy, 0.0).values()) == {1.0}
 
 
-@pytest.mark.parametrize("config", [
-    ObjectiveConfig(smoothing=0.1), ObjectiveConfig(difficulty=1.0), ObjectiveConfig(Objective.scalar), ObjectiveConfig(Objective.pairs)])
+@pytest.mark.parametrize(
+    "config",
+    [
+        ObjectiveConfig(smoothing=0.1),
+        ObjectiveConfig(difficulty=1.0),
+        ObjectiveConfig(Objective.scalar),
+        ObjectiveConfig(Objective.pairs),
+    ],
+)
 def test_each_learns_to_tell_right_from_wrong(config: ObjectiveConfig, tokenizer, answer) -> None:
     training = TrainingConfig(epochs=8, batch_size=16, micro_batch_size=16)
     found = lesson(POOL, ids_of(tokenizer), POOL, config, training, answer)
     model = scratch_model(SHAPE, tokenizer.size, 0)
     whole = ScalarModel(model) if found.scalar else model
-    took = train(whole, found.items, 0, accelerator(training, QUIET), optimizer=OptimizerConfig(learning_rate=3e-3),
-                 training=found.training, runtime=QUIET, seed=0, loss=found.loss)
+    took = train(
+        whole,
+        found.items,
+        0,
+        accelerator(training, QUIET),
+        optimizer=OptimizerConfig(learning_rate=3e-3),
+        training=found.training,
+        runtime=QUIET,
+        seed=0,
+        loss=found.loss,
+    )
     assert took.history[-1][1] < 0.8 * took.history[0][1]
     score = score_ids(whole, [ids_of(tokenizer)[t.trajectory_id] for t in POOL], answer, 0, batch_tokens=8192)
     label = np.array([bool(t.resolved) for t in POOL])
@@ -124,7 +156,13 @@ def test_each_learns_to_tell_right_from_wrong(config: ObjectiveConfig, tokenizer
 
 
 def test_a_scalar_verifier_saved_and_loaded(tokenizer, answer, tmp_path: Path) -> None:
-    verifier = Verifier(ScalarModel(scratch_model(SHAPE, tokenizer.size, 0), seed=3), tokenizer, PromptConfig(300), answer, Dtype.bfloat16)
+    verifier = Verifier(
+        ScalarModel(scratch_model(SHAPE, tokenizer.size, 0), seed=3),
+        tokenizer,
+        PromptConfig(300),
+        answer,
+        Dtype.bfloat16,
+    )
     save_verifier(tmp_path / "model", verifier)
     loaded = load_verifier(tmp_path / "model")
     assert isinstance(loaded.model, ScalarModel)
@@ -132,7 +170,9 @@ def test_a_scalar_verifier_saved_and_loaded(tokenizer, answer, tmp_path: Path) -
     ours, theirs = (v.score(v.encode(POOL)).score for v in (verifier, loaded))
     assert np.array_equal(ours, theirs)
     exact = Verifier(verifier.model, tokenizer, PromptConfig(300), answer)
-    assert 0 < np.abs(ours - exact.score(exact.encode(POOL)).score).max() < 0.02, "it scores in the arithmetic that it was trained in"
+    assert 0 < np.abs(ours - exact.score(exact.encode(POOL)).score).max() < 0.02, (
+        "it scores in the arithmetic that it was trained in"
+    )
     (tmp_path / "model" / FILE).unlink()
     with pytest.raises(DataError, match="is not the head of this model"):
         load_verifier(tmp_path / "model")

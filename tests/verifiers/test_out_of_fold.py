@@ -25,8 +25,12 @@ from rmlab.verifiers.material import Material
 from rmlab.verifiers.out_of_fold import fold_baselines, of_policies, pooled
 
 # By repository: (resolved by p, resolved by q) of each task. Which policy is the better one depends on what is left out.
-TASKS = {"r0": [(False, True), (False, True), (False, True)], "r1": [(True, False), (True, True)], "r2": [(True, False), (True, False)],
-         "r3": [(True, False)]}
+TASKS = {
+    "r0": [(False, True), (False, True), (False, True)],
+    "r1": [(True, False), (True, True)],
+    "r2": [(True, False), (True, False)],
+    "r3": [(True, False)],
+}
 
 
 def attempts() -> list[Trajectory]:
@@ -34,16 +38,36 @@ def attempts() -> list[Trajectory]:
     for repository, rows in TASKS.items():
         for i, (p, q) in enumerate(rows):
             for policy, resolved in (("p", p), ("q", q), ("new", True)):
-                made.append(Trajectory(
-                    task_id=f"{repository}-{i}", cluster=repository, source="s", policy=policy, attempt=0, exit_status="submitted",
-                    messages=(Message("user", f"issue {repository} {i}"), Message("assistant", policy)), patch="x", resolved=resolved))
+                made.append(
+                    Trajectory(
+                        task_id=f"{repository}-{i}",
+                        cluster=repository,
+                        source="s",
+                        policy=policy,
+                        attempt=0,
+                        exit_status="submitted",
+                        messages=(Message("user", f"issue {repository} {i}"), Message("assistant", policy)),
+                        patch="x",
+                        resolved=resolved,
+                    )
+                )
     return made
 
 
 def materials() -> list[Material]:
     folds = folds_of(attempts(), FoldsConfig(number=2, validation=0.4, unseen=["new"]))
-    return [Material(TrajectorySet(fold.trajectories, {}), None, [], [],  # type: ignore[arg-type]
-                     [Encoded(t, None, 0) for t in fold.trajectories if t.split == "evaluation"], PromptConfig(), "none") for fold in folds]
+    return [
+        Material(
+            TrajectorySet(fold.trajectories, {}),
+            None,
+            [],
+            [],  # type: ignore[arg-type]
+            [Encoded(t, None, 0) for t in fold.trajectories if t.split == "evaluation"],
+            PromptConfig(),
+            "none",
+        )
+        for fold in folds
+    ]
 
 
 def test_a_rule_is_fitted_where_it_is_not_judged_and_the_unseen_are_not_in_it() -> None:
@@ -71,7 +95,9 @@ def test_an_attempt_that_two_folds_scored_is_refused() -> None:
 
 
 def test_a_context_longer_than_the_model_is_said_before_anything_is_read() -> None:
-    config = compose("cross_validate", ["data.path=nowhere.parquet", "prompt.max_tokens=8192", "model.max_positions=4096"])
+    config = compose(
+        "cross_validate", ["data.path=nowhere.parquet", "prompt.max_tokens=8192", "model.max_positions=4096"]
+    )
     with pytest.raises(RmlabError, match=r"prompt\.max_tokens=8192 is longer than the 4096 positions"):
         load_program("cross_validate").prepare([config])
 
@@ -92,4 +118,7 @@ def test_no_fold_writes_over_another(runs_folder: Path) -> None:
     assert set(run.metrics) == {"fold_1/loss", "fold_2/loss"}
     assert run.params == {"seed": "0", "model_parameters": "1"}
     assert (run.tags["fold_1/dataset"], run.tags["fold_2/dataset"]) == ("f1", "f2")
-    assert [json.loads(run.artifact(f"folds/{number}/selection.json").read_text())["fold"] for number in (1, 2)] == [1, 2]
+    assert [json.loads(run.artifact(f"folds/{number}/selection.json").read_text())["fold"] for number in (1, 2)] == [
+        1,
+        2,
+    ]

@@ -27,13 +27,15 @@ def verifier():
 
 
 def test_a_turn_is_what_is_said_and_what_is_answered():
-    attempt = episode(3, True)      # user, assistant, user, assistant, user
+    attempt = episode(3, True)  # user, assistant, user, assistant, user
     assert [end for end, _ in prefixes(attempt)] == [3, 5]
     first, last = (t for _, t in prefixes(attempt))
     assert (len(first.messages), first.patch) == (3, None)
     assert last is attempt
     assert "Patch:\nnone" in render(first)
-    assert [end for end, _ in prefixes(replace(attempt, messages=attempt.messages[:1]))] == [1], "an attempt without a turn is itself"
+    assert [end for end, _ in prefixes(replace(attempt, messages=attempt.messages[:1]))] == [1], (
+        "an attempt without a turn is itself"
+    )
     two = replace(attempt, messages=(*attempt.messages[:2], Message("assistant", "run"), *attempt.messages[2:]))
     assert [end for end, _ in prefixes(two)] == [2, 4, 6]
 
@@ -45,7 +47,10 @@ def test_the_last_score_is_the_table_s_and_the_others_are_their_prefixes(verifie
     assert list(turns) == [t.trajectory_id for t in pool]
     assert [turns[t.trajectory_id][-1][1] for t in pool] == pytest.approx(table.score.tolist(), abs=1e-6)
     first = prefixes(pool[2])[0][1]
-    assert turns[pool[2].trajectory_id][0] == (3, pytest.approx(verifier.score(verifier.encode([first])).score[0], abs=1e-6))
+    assert turns[pool[2].trajectory_id][0] == (
+        3,
+        pytest.approx(verifier.score(verifier.encode([first])).score[0], abs=1e-6),
+    )
     path = turns_path(tmp_path / "scores.csv")
     assert path.name == "scores.turns.parquet"
     write_turn_scores(path, turns)

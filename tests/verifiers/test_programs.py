@@ -22,8 +22,12 @@ from rmlab.trajectories.store import write_trajectories
 from rmlab.verifiers.score_table import read_score_table
 from tests.verifiers.examples import episode, episodes
 
-PARTS = [*episodes(30, "supervised", 0, 1), *episodes(80, "verifier", 1000), *episodes(10, "validation", 2000, 4),
-         *episodes(12, "evaluation", 3000, 4)]
+PARTS = [
+    *episodes(30, "supervised", 0, 1),
+    *episodes(80, "verifier", 1000),
+    *episodes(10, "validation", 2000, 4),
+    *episodes(12, "evaluation", 3000, 4),
+]
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +54,9 @@ def test_every_preset_composes(preset: str) -> None:
     assert isinstance(program._settings(config), program.VerifierRun)
 
 
-@pytest.mark.parametrize("group", ["model", "optimizer", "training", "prompt", "objective", "evaluation", "data", "tracking", "runtime"])
+@pytest.mark.parametrize(
+    "group", ["model", "optimizer", "training", "prompt", "objective", "evaluation", "data", "tracking", "runtime"]
+)
 def test_every_choice_of_every_group_composes(group: str) -> None:
     program = load_program("train_verifier")
     for path in (CONF / group).glob("*.yaml"):
@@ -91,7 +97,9 @@ def test_the_record_of_a_run_and_its_scores_again(pool: Path, tmp_path: Path, mo
     assert np.abs(read_score_table(tmp_path / "again.csv").score - table.score).max() < 1e-6
 
     load_program("score").main(run.run_id, pool, tmp_path / "turns.csv", show=False, per_turn=True)
-    load_program("browse").main(tmp_path / "turns.csv", pool, tmp_path / "browse.html")   # the last turns are the table's scores
+    load_program("browse").main(
+        tmp_path / "turns.csv", pool, tmp_path / "browse.html"
+    )  # the last turns are the table's scores
     for page in (tmp_path / "browse.html", run.artifact("browse.html")):
         assert table.task_id[0] in page.read_text()
 
@@ -122,13 +130,24 @@ def test_what_is_not_read_of_long_attempts_is_counted_in_training_and_scoring(
 
 
 @pytest.mark.slow
-def test_killed_and_gone_on_gives_the_scores_of_an_unbroken_run(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_and_gone_on_gives_the_scores_of_an_unbroken_run(
+    pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     more = ("training.epochs=15",)
     broken, whole = tmp_path / "broken", tmp_path / "whole"
     process = subprocess.Popen(
-        [sys.executable, "-m", "experiments.programs.train_verifier", *overrides(pool, *more, "runtime.checkpoint_seconds=0.2")],
+        [
+            sys.executable,
+            "-m",
+            "experiments.programs.train_verifier",
+            *overrides(pool, *more, "runtime.checkpoint_seconds=0.2"),
+        ],
         cwd=REPOSITORY,
-        env={**os.environ, "RMLAB_RUNS": str(broken)}, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        env={**os.environ, "RMLAB_RUNS": str(broken)},
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     while process.poll() is None and not list(broken.glob("cells/*/checkpoint.safetensors")):
         time.sleep(0.01)
     os.killpg(process.pid, signal.SIGKILL)
@@ -144,7 +163,9 @@ def test_killed_and_gone_on_gives_the_scores_of_an_unbroken_run(pool: Path, tmp_
     assert resumed.tags["config_hash"] == unbroken.tags["config_hash"]
 
 
-def test_prepare_says_what_cannot_run_before_anything_starts(pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_prepare_says_what_cannot_run_before_anything_starts(
+    pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
     program = load_program("train_verifier")
     program.prepare([compose("train_verifier", overrides(pool, f"seed={s}")) for s in (0, 1)])

@@ -18,7 +18,9 @@ from rmlab.verifiers.prompt import RESERVED, escape, render, turns_of
 from rmlab.verifiers.tokens import verifier_tokenizer
 from tests.verifiers.examples import episode, episodes
 
-pieces = st.lists(st.sampled_from(["<|im_start|>", "<|im_end|>", "<", "|", "\\", "\n", "im_start", "a", "<|", "|>"]), max_size=12)
+pieces = st.lists(
+    st.sampled_from(["<|im_start|>", "<|im_end|>", "<", "|", "\\", "\n", "im_start", "a", "<|", "|>"]), max_size=12
+)
 
 
 @pytest.fixture(scope="module")
@@ -35,20 +37,32 @@ def test_the_prompt_word_for_word() -> None:
         "<|im_start|>user\nfinal got 11<|im_end|>\n"
         "<|im_start|>user\nAsked: f(4) should return 11 but got 4\nLast: final got 11\n"
         "Patch:\n-2     return x\n+    return 2 * x + 3\n"
-        "Is the issue solved? Answer YES or NO.<|im_end|>\n<|im_start|>assistant\n")
+        "Is the issue solved? Answer YES or NO.<|im_end|>\n<|im_start|>assistant\n"
+    )
 
 
 def test_label_status_policy_part_and_extra_are_not_read() -> None:
     one = episode(4, True)
-    other = replace(one, resolved=False, label_source="x", exit_status="unfinished", policy="y", split="rl", source="z",
-                    extra={"eval_logs": "1 failed"})
+    other = replace(
+        one,
+        resolved=False,
+        label_source="x",
+        exit_status="unfinished",
+        policy="y",
+        split="rl",
+        source="z",
+        extra={"eval_logs": "1 failed"},
+    )
     assert render(other) == render(one)
 
 
 @given(pieces, pieces)
 def test_content_cannot_forge_a_turn(content: list[str], patch: list[str]) -> None:
-    trajectory = replace(episode(1, True), patch="".join(patch),
-                         messages=(Message("user", "".join(content)), Message("tool", "".join(patch + content))))
+    trajectory = replace(
+        episode(1, True),
+        patch="".join(patch),
+        messages=(Message("user", "".join(content)), Message("tool", "".join(patch + content))),
+    )
     text = render(trajectory)
     assert text.count("<|im_start|>") == turns_of(trajectory) == 4
     assert text.count("<|im_end|>") == 3
@@ -126,25 +140,30 @@ def test_what_does_not_fit(tokenizer) -> None:
     head = encode([long], tokenizer, PromptConfig(n + 1, OverLength.truncate_head))[0].ids
     assert middle is not None
     assert head is not None
-    assert middle.tolist() == whole[: n // 2] + whole[len(whole) - (n - n // 2):]
-    assert head.tolist() == whole[len(whole) - n:]
+    assert middle.tolist() == whole[: n // 2] + whole[len(whole) - (n - n // 2) :]
+    assert head.tolist() == whole[len(whole) - n :]
 
 
 def test_clean_prompts_pass_the_leak_check() -> None:
     said = Message("assistant", "The issue is resolved, all tests pass; resolved = True")
-    clean = replace(episode(1, True, extra={"tests": {"passed": 7}, "model": "a-model-with-a-long-name"}),
-                    messages=(*episode(1, True).messages, said, Message("assistant", "a-model-with-a-long-name")))
+    clean = replace(
+        episode(1, True, extra={"tests": {"passed": 7}, "model": "a-model-with-a-long-name"}),
+        messages=(*episode(1, True).messages, said, Message("assistant", "a-model-with-a-long-name")),
+    )
     assert check_leaks([*episodes(3), clean]) == 7
 
 
-@pytest.mark.parametrize(("text", "extra"), [
-    ('report: {"resolved": true}', {}),
-    ("FAIL_TO_PASS: test_a", {}),
-    ("5 hidden tests failed", {}),
-    ("see eval_logs below", {}),
-    ("=== 3 failed, 2 passed ===", {"eval_output": "=== 3 failed, 2 passed ==="}),
-    ("tests/test_core.py::test_a", {"report": {"names": ["tests/test_core.py::test_a"]}}),
-])
+@pytest.mark.parametrize(
+    ("text", "extra"),
+    [
+        ('report: {"resolved": true}', {}),
+        ("FAIL_TO_PASS: test_a", {}),
+        ("5 hidden tests failed", {}),
+        ("see eval_logs below", {}),
+        ("=== 3 failed, 2 passed ===", {"eval_output": "=== 3 failed, 2 passed ==="}),
+        ("tests/test_core.py::test_a", {"report": {"names": ["tests/test_core.py::test_a"]}}),
+    ],
+)
 def test_leaks_are_found_in_turns_and_patch_but_not_in_the_issue(text: str, extra: dict) -> None:
     base = episode(1, True, extra=extra)
     for leaking in (replace(base, messages=(*base.messages, Message("tool", text))), replace(base, patch=text)):

@@ -25,8 +25,17 @@ def test_a_real_run_is_imported_split_trained_on_and_scored(tmp_path: Path, monk
     whole, pool = tmp_path / "real.parquet", tmp_path / "split.parquet"
     load_program("import_trajectories").main("auto", [str(RUN)], whole, [])
     load_program("split_trajectories").main(whole, pool)
-    asked = ["preset=smoke", f"data.path={pool}", "data.scale=32", "data.label_ratio=1:3", "prompt.max_tokens=3072",
-             "model.max_positions=3072", "prompt.over_length=cut_observations", "evaluation.tasks=24", "runtime.progress=false"]
+    asked = [
+        "preset=smoke",
+        f"data.path={pool}",
+        "data.scale=32",
+        "data.label_ratio=1:3",
+        "prompt.max_tokens=3072",
+        "model.max_positions=3072",
+        "prompt.over_length=cut_observations",
+        "evaluation.tasks=24",
+        "runtime.progress=false",
+    ]
     run = get_run(Store.open(), load_program("train_verifier").main(asked))
     report, selection = (json.loads(run.artifact(name).read_text()) for name in ("report.json", "selection.json"))
     assert (report["trajectories"] + report["unlabelled"], selection["taken"], selection["resolved"]) == (24, 32, 8)

@@ -16,8 +16,10 @@ text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6
 
 
 def same(a, b):
-    return all(np.array_equal(getattr(a, name), getattr(b, name), equal_nan=name in {"score", "resolved", "n_tokens"})
-               for name in Scores.__dataclass_fields__)
+    return all(
+        np.array_equal(getattr(a, name), getattr(b, name), equal_nan=name in {"score", "resolved", "n_tokens"})
+        for name in Scores.__dataclass_fields__
+    )
 
 
 def csv_file(folder, content, name="scores.csv"):
@@ -27,18 +29,37 @@ def csv_file(folder, content, name="scores.csv"):
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
-@given(rows=st.lists(st.tuples(
-    text.filter(bool), st.one_of(st.none(), st.floats(0, 1)), st.sampled_from([1.0, 0.0, None]), text, text,
-    st.one_of(st.none(), st.integers(0, 10**9)),
-), min_size=1, max_size=8), suffix=st.sampled_from(SUFFIXES))
+@given(
+    rows=st.lists(
+        st.tuples(
+            text.filter(bool),
+            st.one_of(st.none(), st.floats(0, 1)),
+            st.sampled_from([1.0, 0.0, None]),
+            text,
+            text,
+            st.one_of(st.none(), st.integers(0, 10**9)),
+        ),
+        min_size=1,
+        max_size=8,
+    ),
+    suffix=st.sampled_from(SUFFIXES),
+)
 def test_what_is_written_is_read_again(tmp_path, rows, suffix):
     task, score, resolved, policy, source, tokens = zip(*rows, strict=True)
-    scores = Scores.of(task, score, resolved, trajectory_id=[f"x{i}" for i in range(len(rows))], policy=policy, source=source,
-                       cluster=[f"c {t}" for t in task], n_tokens=[np.nan if n is None else n for n in tokens])
+    scores = Scores.of(
+        task,
+        score,
+        resolved,
+        trajectory_id=[f"x{i}" for i in range(len(rows))],
+        policy=policy,
+        source=source,
+        cluster=[f"c {t}" for t in task],
+        n_tokens=[np.nan if n is None else n for n in tokens],
+    )
     path = tmp_path / f"scores.{suffix}"
     write_score_table(path, scores)
     assert same(read_score_table(path), scores)
-    assert {file.stem for file in tmp_path.iterdir()} == {"scores"}        # no temporary file is left
+    assert {file.stem for file in tmp_path.iterdir()} == {"scores"}  # no temporary file is left
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -63,7 +84,11 @@ def test_every_way_to_write_a_label(tmp_path):
     cells = ["1", "0", "true", "false", "True", "False", "TRUE", "1.0", "0.0", ""]
     path = csv_file(tmp_path, "task_id,resolved,score\n" + "\n".join(f"t,{cell},0.5" for cell in cells))
     assert np.array_equal(read_score_table(path).resolved, [1, 0, 1, 0, 1, 0, 1, 1, 0, np.nan], equal_nan=True)
-    path = csv_file(tmp_path, "\n".join(json.dumps({"task_id": 7, "score": 1, "resolved": v}) for v in (True, 0, "False", None)), "s.jsonl")
+    path = csv_file(
+        tmp_path,
+        "\n".join(json.dumps({"task_id": 7, "score": 1, "resolved": v}) for v in (True, 0, "False", None)),
+        "s.jsonl",
+    )
     scores = read_score_table(path)
     assert np.array_equal(scores.resolved, [1, 0, 0, np.nan], equal_nan=True)
     assert scores.task_id.tolist() == ["7"] * 4
@@ -97,8 +122,10 @@ BAD_CSV = {
     "binary": (b"\x89PNG\r\n\x1a\n\x00\x00\xff\xfe", "not text in UTF-8"),
     "binary that is text": (b"\x00\x01\x02\x03", "no column 'task_id' .it has: nothing readable"),
     "tokens": ("task_id,score,resolved,n_tokens\nt,0.5,1,-3\n", "line 2: n_tokens -3 is not a number of tokens"),
-    "two clusters": ("task_id,score,resolved,cluster\nt,0.5,1,a\nt,0.4,1,b\n",
-                     "line 3: task t lies in cluster b, but in cluster a on line 2"),
+    "two clusters": (
+        "task_id,score,resolved,cluster\nt,0.5,1,a\nt,0.4,1,b\n",
+        "line 3: task t lies in cluster b, but in cluster a on line 2",
+    ),
 }
 
 

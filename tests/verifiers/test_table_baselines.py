@@ -32,7 +32,9 @@ def test_length_and_policy_are_fitted_on_other_clusters():
     assert found["length"]["auc_pooled"] == 1.0
     assert found["policy_identity"]["auc_pooled"] == 1.0
     # One cluster: nothing is left to fit on, and nothing is fitted on what it is judged on.
-    alone = table_baselines(Scores.of(told.task_id, told.score, label, n_tokens=lengths, policy=told.policy, cluster=["c"] * len(label)))
+    alone = table_baselines(
+        Scores.of(told.task_id, told.score, label, n_tokens=lengths, policy=told.policy, cluster=["c"] * len(label))
+    )
     assert "not both labels to fit on" in alone["length"]["reason"]
     # A label that length tells only within this table does not come back as a fit: noise stays at chance.
     noise = table_baselines(Scores.of(table.task_id, table.score, label, n_tokens=np.arange(200.0)))
@@ -41,7 +43,9 @@ def test_length_and_policy_are_fitted_on_other_clusters():
 
 def test_validation_is_what_is_fitted_on():
     table, label = scores(n_tokens=np.arange(200.0))
-    other = Scores.of([f"v{i}" for i in range(40)], [0.5] * 40, np.arange(40) % 2, n_tokens=np.where(np.arange(40) % 2, 10.0, 1000.0))
-    found = table_baselines(table, other)       # short attempts are the resolved ones there
+    other = Scores.of(
+        [f"v{i}" for i in range(40)], [0.5] * 40, np.arange(40) % 2, n_tokens=np.where(np.arange(40) % 2, 10.0, 1000.0)
+    )
+    found = table_baselines(table, other)  # short attempts are the resolved ones there
     assert found["length"]["auc_pooled"] == pytest.approx(auc(-np.arange(200.0), label.astype(float)))
     assert found["length"]["score_rate"] == 1.0

@@ -22,7 +22,9 @@ def test_a_pool_without_a_supervised_part_is_read_in_its_verifier_part() -> None
 
 
 def test_a_small_vocabulary_has_both_answers_beside_long_prompts() -> None:
-    words = " ".join(f"{left}{right}{n}" for left in ("to", "be", "or", "not") for right in "abcdefgh" for n in range(60))
+    words = " ".join(
+        f"{left}{right}{n}" for left in ("to", "be", "or", "not") for right in "abcdefgh" for n in range(60)
+    )
     long = [replace(t, messages=(*t.messages, Message("tool", words))) for t in episodes(4)]
     assert len(render(long[0])) > 2 * tokens.LONG
     prove_answers(verifier_tokenizer(long, TokenizerConfig(320)), [render(t) for t in long])

@@ -56,7 +56,9 @@ def test_table_keeps_labels_lengths_and_what_does_not_fit(verifier: Verifier) ->
     assert table.cluster.tolist() == ["c1", "c2", "c3"]
     dropping = Verifier(verifier.model, verifier.tokenizer, PromptConfig(300, OverLength.drop), verifier.answer)
     assert dropping.score(dropping.encode(pool)).task_id.tolist() == ["hand/f1", "hand/f3"]
-    cutting = Verifier(verifier.model, verifier.tokenizer, PromptConfig(300, OverLength.truncate_middle), verifier.answer)
+    cutting = Verifier(
+        verifier.model, verifier.tokenizer, PromptConfig(300, OverLength.truncate_middle), verifier.answer
+    )
     assert not np.isnan(cutting.score(cutting.encode(pool)).score).any()
 
 
@@ -78,12 +80,15 @@ def test_saved_and_loaded_scores_bit_for_bit(verifier: Verifier, tmp_path: Path)
     assert not list((tmp_path / "model").glob("*.bin")), "nothing that has to be unpickled"
 
 
-@pytest.mark.parametrize(("change", "message"), [
-    (lambda r: r["semantics"].update(render=0), "it would ask it otherwise"),
-    (lambda r: r["answer"].update(yes=r["answer"]["no"], no=r["answer"]["yes"]), "have other ids"),
-    (lambda r: r.update(tokenizer="0" * 16), "is not the one it was trained with"),
-    (lambda r: r.pop("prompt"), "is not a verifier's record"),
-])
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda r: r["semantics"].update(render=0), "it would ask it otherwise"),
+        (lambda r: r["answer"].update(yes=r["answer"]["no"], no=r["answer"]["yes"]), "have other ids"),
+        (lambda r: r.update(tokenizer="0" * 16), "is not the one it was trained with"),
+        (lambda r: r.pop("prompt"), "is not a verifier's record"),
+    ],
+)
 def test_a_folder_whose_parts_do_not_belong_together_is_refused(verifier, tmp_path, change, message) -> None:
     folder = tmp_path / "model"
     save_verifier(folder, verifier)
@@ -94,7 +99,9 @@ def test_a_folder_whose_parts_do_not_belong_together_is_refused(verifier, tmp_pa
         load_verifier(folder)
 
 
-def test_a_verifier_from_before_observations_could_be_cut_is_asked_as_it_was(verifier: Verifier, tmp_path: Path) -> None:
+def test_a_verifier_from_before_observations_could_be_cut_is_asked_as_it_was(
+    verifier: Verifier, tmp_path: Path
+) -> None:
     save_verifier(tmp_path / "model", verifier)
     path = tmp_path / "model" / "verifier.json"
     record = json.loads(path.read_text())

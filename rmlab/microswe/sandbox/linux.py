@@ -9,7 +9,14 @@ import platform
 import sys
 from typing import Any
 
-NEW_USER, NEW_MOUNT, NEW_PID, NEW_NET, NEW_IPC, NEW_UTS = 0x10000000, 0x20000, 0x20000000, 0x40000000, 0x8000000, 0x4000000
+NEW_USER, NEW_MOUNT, NEW_PID, NEW_NET, NEW_IPC, NEW_UTS = (
+    0x10000000,
+    0x20000,
+    0x20000000,
+    0x40000000,
+    0x8000000,
+    0x4000000,
+)
 MS_NOSUID, MS_NODEV, MS_NOEXEC, MS_REC, MS_PRIVATE = 2, 4, 8, 0x4000, 0x40000
 MNT_DETACH = 2
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 4, 22, 24, 38
@@ -59,7 +66,14 @@ def enter_root(path: str) -> None:
 
 def prctl(option: int, value: int, pointer: Any = None) -> None:
     """prctl(2) with one number, and a pointer where the option takes one."""
-    _call("prctl", ctypes.c_int(option), _long(value), ctypes.c_void_p() if pointer is None else pointer, _long(0), _long(0))
+    _call(
+        "prctl",
+        ctypes.c_int(option),
+        _long(value),
+        ctypes.c_void_p() if pointer is None else pointer,
+        _long(0),
+        _long(0),
+    )
 
 
 class _CapabilityHeader(ctypes.Structure):

@@ -50,7 +50,9 @@ class Worker:
             self.process.kill()
             assert self.process.stderr is not None
             words = self.process.stderr.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
-            raise RmlabError(f"A sandbox worker did not start: {words[-1]}. `rmlab doctor` shows what this machine allows.")
+            raise RmlabError(
+                f"A sandbox worker did not start: {words[-1]}. `rmlab doctor` shows what this machine allows."
+            )
         if "refused" in report:
             raise LevelRefused(report["refused"])
         fields = report["level"]

@@ -88,4 +88,6 @@ class Outcome:
 
     def passed(self, expected: tuple[str, ...]) -> bool:
         """Whether every call gave its expected encoded output."""
-        return len(expected) == len(self.results) and all(r.matches(e) for r, e in zip(self.results, expected, strict=True))
+        return len(expected) == len(self.results) and all(
+            r.matches(e) for r, e in zip(self.results, expected, strict=True)
+        )

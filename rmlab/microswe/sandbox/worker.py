@@ -80,7 +80,9 @@ class Supervisor:
             if time.monotonic() >= deadline or [kind for kind, _ in results].count("timeout") >= self.limits.timeouts:
                 return {"error": None, "results": results + [("timeout", "not run")] * missing}
 
-    def _run_process(self, message: dict[str, Any], results: list[tuple[str, str]], deadline: float) -> tuple[str, str | None]:
+    def _run_process(
+        self, message: dict[str, Any], results: list[tuple[str, str]], deadline: float
+    ) -> tuple[str, str | None]:
         """Appends the results of one process; the kind of its end, and why the program could not be loaded, if so."""
         ours, theirs = socket.socketpair()
         with ours:

@@ -48,8 +48,16 @@ class Exported:
     bytes: int
 
 
-def export_runs(store: Store, output: Path, run_ids: Sequence[str] = (), *, sweep: str | None = None, kind: str | None = None,
-                models: bool = True, show: bool = True) -> Exported:
+def export_runs(
+    store: Store,
+    output: Path,
+    run_ids: Sequence[str] = (),
+    *,
+    sweep: str | None = None,
+    kind: str | None = None,
+    models: bool = True,
+    show: bool = True,
+) -> Exported:
     """Writes runs that have ended, with all that they logged, into the bundle `output` (whole or not at all).
 
     run_ids: ids or their unique beginnings, else the runs of a sweep and of a kind, else all. Runs that others reuse come along.
@@ -72,18 +80,24 @@ def export_runs(store: Store, output: Path, run_ids: Sequence[str] = (), *, swee
             with _member(archive, MANIFEST) as out:
                 out.write(manifest_text(_origin(store), experiments, entries).encode())
         size = temporary.stat().st_size
-    left_out = {f"{entry.name} ({entry.run_id}): {path}": size for entry in entries for path, size in entry.left_out.items()}
+    left_out = {
+        f"{entry.name} ({entry.run_id}): {path}": size for entry in entries for path, size in entry.left_out.items()
+    }
     return Exported(len(chosen), len(sources), running, sum(len(entry.artifacts) for entry in entries), left_out, size)
 
 
-def choose(heads: Sequence[RunHead], run_ids: Sequence[str], sweep: str | None, kind: str | None) -> tuple[list[RunHead], list[str]]:
+def choose(
+    heads: Sequence[RunHead], run_ids: Sequence[str], sweep: str | None, kind: str | None
+) -> tuple[list[RunHead], list[str]]:
     """The runs that are meant, oldest first, and the names of those that are meant but still under way."""
     if run_ids and (sweep or kind):
         raise UsageError("name runs, or choose them with --sweep and --kind, not both")
     if run_ids:
         meant = list({head.run_id: head for text in run_ids for head in [_named(heads, text)]}.values())
     else:
-        meant = [head for head in heads if sweep in (None, head.tags.get("sweep")) and kind in (None, head.tags.get("kind"))]
+        meant = [
+            head for head in heads if sweep in (None, head.tags.get("sweep")) and kind in (None, head.tags.get("kind"))
+        ]
     running = [head.name for head in meant if head.status == RUNNING]
     if run_ids and running:
         raise UsageError(f"run {running[0]} is under way: export it when it has ended")
@@ -91,14 +105,18 @@ def choose(heads: Sequence[RunHead], run_ids: Sequence[str], sweep: str | None, 
     if not chosen:
         which = "".join(f", {name} {value}" for name, value in (("sweep", sweep), ("kind", kind)) if value)
         there = ", ".join(sorted({head.tags["sweep"] for head in heads if "sweep" in head.tags})) or "none"
-        raise UsageError(f"there is no run to export{which} ({len(running)} are under way); sweeps in the store: {there}")
+        raise UsageError(
+            f"there is no run to export{which} ({len(running)} are under way); sweeps in the store: {there}"
+        )
     return chosen, running
 
 
 def _named(heads: Sequence[RunHead], text: str) -> RunHead:
     found = [head for head in heads if head.run_id.startswith(text)]
     if len(found) != 1:
-        raise UsageError(f"{text!r} is the beginning of {len(found)} run ids: name one run. `rmlab runs list` shows ids.")
+        raise UsageError(
+            f"{text!r} is the beginning of {len(found)} run ids: name one run. `rmlab runs list` shows ids."
+        )
     return found[0]
 
 
@@ -116,7 +134,9 @@ class _Run:
         experiment = self.store.call(partial(client.get_experiment, run.info.experiment_id))
         experiments.setdefault(experiment.name, {k: str(v) for k, v in experiment.tags.items()})
         place = f"runs/{run_id}/"
-        record = self._packed(archive, place, "run.json", [json.dumps(asdict(_record(run)), indent=1, ensure_ascii=False)])
+        record = self._packed(
+            archive, place, "run.json", [json.dumps(asdict(_record(run)), indent=1, ensure_ascii=False)]
+        )
         metrics = self._packed(archive, place, "metrics.jsonl", self._metric_lines(run))
         files, folder = self._files(run_id)
         left_out = {} if models else weights(files)
@@ -127,7 +147,9 @@ class _Run:
                     artifacts.append(_copied(archive, f"{place}artifacts/", path, local))
         return Entry(run_id, experiment.name, self.head.name, record, metrics, tuple(artifacts), left_out)
 
-    def _packed(self, archive: zipfile.ZipFile, place: str, name: str, texts: Iterator[str] | Sequence[str]) -> BundledFile:
+    def _packed(
+        self, archive: zipfile.ZipFile, place: str, name: str, texts: Iterator[str] | Sequence[str]
+    ) -> BundledFile:
         digest, size = hashlib.sha256(), 0
         with _member(archive, place + name) as out:
             for text in texts:
@@ -149,7 +171,9 @@ class _Run:
         files = {}
         for path in sorted(folder.rglob("*")):
             if path.is_symlink():
-                raise RmlabError(f"{path} is a link: a run's artifacts are files. Put the file in its place, then export again.")
+                raise RmlabError(
+                    f"{path} is a link: a run's artifacts are files. Put the file in its place, then export again."
+                )
             if path.is_file():
                 files[path.relative_to(folder).as_posix()] = path.stat().st_size
         return files, folder
@@ -163,7 +187,9 @@ class _Run:
             try:
                 download(self.store, run_id, path, Path(temporary))
             except FileNotFoundError as error:
-                raise RmlabError(f"artifact {path!r} of run {self.head.name} ({run_id}) went away meanwhile: {error}") from error
+                raise RmlabError(
+                    f"artifact {path!r} of run {self.head.name} ({run_id}) went away meanwhile: {error}"
+                ) from error
             yield Path(temporary) / path
 
 
@@ -177,11 +203,27 @@ def _record(run: "Run") -> Record:
     inputs: list[dict[str, Any]] = []
     for one in run.inputs.dataset_inputs if run.inputs else ():
         data = one.dataset
-        inputs.append({"name": data.name, "digest": data.digest, "source_type": data.source_type, "source": data.source,
-                       "schema": data.schema, "profile": data.profile, "tags": {tag.key: tag.value for tag in one.tags}})
+        inputs.append(
+            {
+                "name": data.name,
+                "digest": data.digest,
+                "source_type": data.source_type,
+                "source": data.source,
+                "schema": data.schema,
+                "profile": data.profile,
+                "tags": {tag.key: tag.value for tag in one.tags},
+            }
+        )
     tags = {name: value for name, value in run.data.tags.items() if name not in NAMED_BY_STORE}
-    return Record(run.info.run_name or run.info.run_id, run.info.status, run.info.start_time, run.info.end_time,
-                  dict(run.data.params), tags, tuple(inputs))
+    return Record(
+        run.info.run_name or run.info.run_id,
+        run.info.status,
+        run.info.start_time,
+        run.info.end_time,
+        dict(run.data.params),
+        tags,
+        tuple(inputs),
+    )
 
 
 def _copied(archive: zipfile.ZipFile, place: str, path: str, local: Path) -> BundledFile:
@@ -205,6 +247,10 @@ def _member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
 
 def _origin(store: Store) -> dict[str, str]:
     parts = urlsplit(store.uri)
-    return {"store": store.uri.replace(f"{parts.username}:{parts.password}@", "") if parts.password else store.uri,
-            "host": platform.node(), "commit": commit(), "rmlab_version": rmlab.__version__,
-            "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+    return {
+        "store": store.uri.replace(f"{parts.username}:{parts.password}@", "") if parts.password else store.uri,
+        "host": platform.node(),
+        "commit": commit(),
+        "rmlab_version": rmlab.__version__,
+        "created": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }

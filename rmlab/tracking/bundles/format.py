@@ -68,11 +68,15 @@ class Record:
     inputs: tuple[Mapping[str, Any], ...] = ()
 
 
-def manifest_text(origin: Mapping[str, str], experiments: Mapping[str, Mapping[str, str]], entries: Iterable[Entry]) -> str:
+def manifest_text(
+    origin: Mapping[str, str], experiments: Mapping[str, Mapping[str, str]], entries: Iterable[Entry]
+) -> str:
     """The manifest of a bundle that holds these runs."""
     runs = [asdict(entry) for entry in entries]
-    return json.dumps({"format": FORMAT, "version": VERSION, "origin": dict(origin), "experiments": dict(experiments), "runs": runs},
-                      indent=1)
+    return json.dumps(
+        {"format": FORMAT, "version": VERSION, "origin": dict(origin), "experiments": dict(experiments), "runs": runs},
+        indent=1,
+    )
 
 
 def metric_line(name: str, value: float, step: int, when: int) -> str:
@@ -85,8 +89,15 @@ def entry_of(raw: Mapping[str, Any]) -> Entry:
     run_id = str(raw["run_id"])
     if not _RUN_ID.fullmatch(run_id):
         raise DataError(f"{run_id!r} is no run id")
-    return Entry(run_id, str(raw["experiment"]), str(raw["name"]), _file(raw["record"]), _file(raw["metrics"]),
-                 tuple(_file(one) for one in raw["artifacts"]), {str(k): int(v) for k, v in raw["left_out"].items()})
+    return Entry(
+        run_id,
+        str(raw["experiment"]),
+        str(raw["name"]),
+        _file(raw["record"]),
+        _file(raw["metrics"]),
+        tuple(_file(one) for one in raw["artifacts"]),
+        {str(k): int(v) for k, v in raw["left_out"].items()},
+    )
 
 
 def _file(raw: Mapping[str, Any]) -> BundledFile:
@@ -102,7 +113,12 @@ def refusal(info: zipfile.ZipInfo) -> str:
     parts = name.split("/")
     if stat.S_ISLNK(mode) or (stat.S_IFMT(mode) and not stat.S_ISREG(mode)):
         return "is no plain file"
-    if name != info.filename or "\\" in name or any(part in ("", ".", "..") for part in parts) or not name.isprintable():
+    if (
+        name != info.filename
+        or "\\" in name
+        or any(part in ("", ".", "..") for part in parts)
+        or not name.isprintable()
+    ):
         return "is no name for a file below the bundle's folder"
     if any(len(part.encode()) > 255 for part in parts) or len(name) > 2000:
         return "has too long a name"

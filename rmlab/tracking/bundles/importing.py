@@ -96,7 +96,10 @@ class _Arrival:
                     ordered[run_id] = entries[run_id]
                 else:
                     record = self.records[run_id]
-                    texts = [*record.params.values(), *(value for name, value in record.tags.items() if name != REPLACED_BY)]
+                    texts = [
+                        *record.params.values(),
+                        *(value for name, value in record.tags.items() if name != REPLACED_BY),
+                    ]
                     named = {other for text in texts for other in _ID.findall(text)} & entries.keys()
                     stack.append((run_id, True))
                     stack += [(other, False) for other in sorted(named - {run_id}) if (other, True) not in stack]
@@ -125,8 +128,15 @@ class _Arrival:
         if begun is None:
             here = origin_tags()
             first = {IMPORTED_RUN: origin, STATUS: RUNNING, HOST: here[HOST], PROCESS: here[PROCESS]}
-            made = self.store.call(partial(self.store.client.create_run, experiment_id, start_time=record.start_time, tags=first,
-                                           run_name=record.name))
+            made = self.store.call(
+                partial(
+                    self.store.client.create_run,
+                    experiment_id,
+                    start_time=record.start_time,
+                    tags=first,
+                    run_name=record.name,
+                )
+            )
             run = RunLogger(self.store, made.info.run_id, experiment_id)
         else:
             run = RunLogger(self.store, begun.run_id, begun.experiment_id)
@@ -136,7 +146,11 @@ class _Arrival:
         if record.inputs:
             self.store.call(partial(self.store.client.log_inputs, run.run_id, datasets=_inputs(record)))
         self._artifacts(run.run_id, entry, entry.artifacts)
-        tags = {name: self._here(value) for name, value in record.tags.items() if name not in (STATUS, IMPORTED_AT, LEFT_OUT, *AT_WORK)}
+        tags = {
+            name: self._here(value)
+            for name, value in record.tags.items()
+            if name not in (STATUS, IMPORTED_AT, LEFT_OUT, *AT_WORK)
+        }
         lacking = _lacking(entry, record)
         if lacking:
             tags[LEFT_OUT] = ", ".join(sorted(lacking))
@@ -189,12 +203,12 @@ class _Arrival:
 
         rows = [Param(name, self._here(value)) for name, value in record.params.items()]
         for start in range(0, len(rows), BATCH):
-            self.store.call(partial(self.store.client.log_batch, run.run_id, params=rows[start:start + BATCH]))
+            self.store.call(partial(self.store.client.log_batch, run.run_id, params=rows[start : start + BATCH]))
 
     def _tags(self, run: RunLogger, tags: Mapping[str, str]) -> None:
         names = list(tags)
         for start in range(0, len(names), BATCH):
-            run.tags({name: tags[name] for name in names[start:start + BATCH]})
+            run.tags({name: tags[name] for name in names[start : start + BATCH]})
 
     def _artifacts(self, run_id: str, entry: Entry, files: Sequence[BundledFile]) -> None:
         """Unpacks one file at a time (a model may be large), each with its hash checked again, and hands it to the store."""
@@ -204,7 +218,9 @@ class _Arrival:
             folder, _, name = file.path.rpartition("/")
             with tempfile.TemporaryDirectory(prefix="import-", dir=scratch) as temporary:
                 self.bundle.extract(entry, file, Path(temporary) / name)
-                self.store.call(partial(self.store.client.log_artifact, run_id, str(Path(temporary) / name), folder or None))
+                self.store.call(
+                    partial(self.store.client.log_artifact, run_id, str(Path(temporary) / name), folder or None)
+                )
 
     def _here(self, value: str) -> str:
         """A tag or parameter that names runs of the bundle names them by their ids here."""
@@ -214,9 +230,20 @@ class _Arrival:
 def _inputs(record: Record) -> "list[DatasetInput]":
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    return [DatasetInput(Dataset(name=one["name"], digest=one["digest"], source_type=one["source_type"], source=one["source"],
-                                 schema=one["schema"], profile=one["profile"]),
-                         [InputTag(key, value) for key, value in one["tags"].items()]) for one in record.inputs]
+    return [
+        DatasetInput(
+            Dataset(
+                name=one["name"],
+                digest=one["digest"],
+                source_type=one["source_type"],
+                source=one["source"],
+                schema=one["schema"],
+                profile=one["profile"],
+            ),
+            [InputTag(key, value) for key, value in one["tags"].items()],
+        )
+        for one in record.inputs
+    ]
 
 
 def _lacking(entry: Entry, record: Record) -> set[str]:
@@ -251,4 +278,6 @@ def _check_room(bundle: Bundle, store: Store) -> None:
     store.artifacts.mkdir(parents=True, exist_ok=True)
     free = shutil.disk_usage(store.artifacts).free
     if bundle.size > free:
-        raise RmlabError(f"{bundle.path} unpacks to {bundle.size / 1e9:.1f} GB, {store.artifacts} has room for {free / 1e9:.1f} GB")
+        raise RmlabError(
+            f"{bundle.path} unpacks to {bundle.size / 1e9:.1f} GB, {store.artifacts} has room for {free / 1e9:.1f} GB"
+        )

@@ -42,8 +42,10 @@ class Bundle:
         manifest = parsed(self._read(MANIFEST, members, LARGEST_TEXT), f"{path}: {MANIFEST}")
         with sense(f"{path}: {MANIFEST}"):
             if manifest["format"] != FORMAT or manifest["version"] != VERSION:
-                raise DataError(f"{path} is a {manifest['format']} of version {manifest['version']}; this rmlab reads "
-                                f"{FORMAT} {VERSION}: use the rmlab that wrote it")
+                raise DataError(
+                    f"{path} is a {manifest['format']} of version {manifest['version']}; this rmlab reads "
+                    f"{FORMAT} {VERSION}: use the rmlab that wrote it"
+                )
             self.origin: dict[str, str] = {str(k): str(v) for k, v in manifest["origin"].items()}
             self.experiments: dict[str, dict[str, str]] = {str(k): texts(v) for k, v in manifest["experiments"].items()}
             self.entries = [entry_of(raw) for raw in manifest["runs"]]
@@ -67,8 +69,15 @@ class Bundle:
         raw = parsed(self._text(entry, entry.record), f"{self.path}: {entry.member(entry.record)}")
         with sense(f"{self.path}: {entry.member(entry.record)}"):
             end = raw["end_time"]
-            return Record(str(raw["name"]), str(raw["status"]), int(raw["start_time"]), None if end is None else int(end),
-                          texts(raw["params"]), texts(raw["tags"]), tuple(dict(one) for one in raw["inputs"]))
+            return Record(
+                str(raw["name"]),
+                str(raw["status"]),
+                int(raw["start_time"]),
+                None if end is None else int(end),
+                texts(raw["params"]),
+                texts(raw["tags"]),
+                tuple(dict(one) for one in raw["inputs"]),
+            )
 
     def metrics(self, entry: Entry) -> list[MetricRow]:
         """(name, value, step, milliseconds) of all that the run logged."""
@@ -92,8 +101,12 @@ class Bundle:
         folder = self._scratch / entry.run_id
         chosen = [f for f in entry.artifacts if f.path == path or f.path.startswith(f"{path}/")]
         if not chosen:
-            left_out = " (it was left out when the bundle was written)" if any(_below(p, path) for p in entry.left_out) else ""
-            raise MissingArtifact(f"run {entry.name} ({entry.run_id}) has no artifact {path!r} in {self.path}{left_out}")
+            left_out = (
+                " (it was left out when the bundle was written)" if any(_below(p, path) for p in entry.left_out) else ""
+            )
+            raise MissingArtifact(
+                f"run {entry.name} ({entry.run_id}) has no artifact {path!r} in {self.path}{left_out}"
+            )
         for file in chosen:
             if not (folder / file.path).exists():
                 self.extract(entry, file, folder / file.path)
@@ -103,9 +116,19 @@ class Bundle:
         record, rows = self.record(entry), self.metrics(entry)
         last = {name: value for name, value, *_ in sorted(rows, key=lambda row: (row[2], row[3]))}
         tags = {k: v for k, v in record.tags.items() if not k.startswith("mlflow.")}
-        return BundledRun(run_id=entry.run_id, experiment_id=entry.experiment, name=record.name, tags=tags,
-                          start_time=record.start_time, end_time=record.end_time, params=dict(record.params), metrics=last,
-                          rows=tuple(rows), entry=entry, bundle=self)
+        return BundledRun(
+            run_id=entry.run_id,
+            experiment_id=entry.experiment,
+            name=record.name,
+            tags=tags,
+            start_time=record.start_time,
+            end_time=record.end_time,
+            params=dict(record.params),
+            metrics=last,
+            rows=tuple(rows),
+            entry=entry,
+            bundle=self,
+        )
 
     def _members(self) -> dict[str, zipfile.ZipInfo]:
         """What the archive holds, by name. Raises DataError for what no bundle has."""
@@ -131,8 +154,10 @@ class Bundle:
         differing = sorted(name for name in {*listed, *found} if listed.get(name) != found.get(name))
         if differing:
             name = differing[0]
-            raise DataError(f"{self.path}: {name!r} has {found.get(name, 'no')} bytes in the archive and "
-                            f"{listed.get(name, 'no')} by the manifest ({len(differing)} such files). Get the bundle again.")
+            raise DataError(
+                f"{self.path}: {name!r} has {found.get(name, 'no')} bytes in the archive and "
+                f"{listed.get(name, 'no')} by the manifest ({len(differing)} such files). Get the bundle again."
+            )
         folders = {str(parent) for name in listed for parent in PurePosixPath(name).parents}
         if both := sorted(folders & listed.keys()):
             raise DataError(f"{self.path}: {both[0]!r} is a file and a folder")
@@ -147,7 +172,9 @@ class Bundle:
 
     def _text(self, entry: Entry, file: BundledFile) -> str:
         if file.bytes > LARGEST_TEXT:
-            raise DataError(f"{self.path}: {entry.member(file)} has {file.bytes:,} bytes, at most {LARGEST_TEXT:,} are read")
+            raise DataError(
+                f"{self.path}: {entry.member(file)} has {file.bytes:,} bytes, at most {LARGEST_TEXT:,} are read"
+            )
         parts: list[bytes] = []
         self._copy(entry, file, parts.append)
         return b"".join(parts).decode()
@@ -162,8 +189,10 @@ class Bundle:
                 if write is not None:
                     write(chunk)
         if size != file.bytes or digest.hexdigest() != file.sha256:
-            raise DataError(f"{self.path}: {entry.member(file)} is not the file that was exported (its SHA-256 differs). "
-                            "Get the bundle again.")
+            raise DataError(
+                f"{self.path}: {entry.member(file)} is not the file that was exported (its SHA-256 differs). "
+                "Get the bundle again."
+            )
 
     @contextmanager
     def _unpacked(self, name: str) -> Iterator[IO[bytes]]:
@@ -217,5 +246,3 @@ def is_bundle(path: Path) -> bool:
 
 def _below(path: str, folder: str) -> bool:
     return path == folder or path.startswith(f"{folder}/")
-
-

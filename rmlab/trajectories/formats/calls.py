@@ -45,7 +45,12 @@ def of_tool_calls(tool_calls: object) -> list[str]:
     for one in as_list(tool_calls):
         function = as_dict(as_dict(one).get("function"))
         if function or as_dict(one).get("name"):
-            found.append(call(as_text(function.get("name")) or as_text(one.get("name")), function.get("arguments", one.get("arguments"))))
+            found.append(
+                call(
+                    as_text(function.get("name")) or as_text(one.get("name")),
+                    function.get("arguments", one.get("arguments")),
+                )
+            )
     return found
 
 

@@ -71,7 +71,9 @@ class ChatRows:
         if judged:  # R2E-Gym: the whole attempt stands in a judge's prompt
             turns, logged_patch = judged_attempt(judged)
             messages = [
-                Message(ROLES[name], of_text(text) if ROLES[name] == "assistant" else text) for name, text in turns if name in ROLES
+                Message(ROLES[name], of_text(text) if ROLES[name] == "assistant" else text)
+                for name, text in turns
+                if name in ROLES
             ]
         messages = _observed(messages)
         patch = (
@@ -123,7 +125,10 @@ class ChatRows:
 def _observed(messages: list[Message]) -> list[Message]:
     """A user's turn right behind the agent's is what the environment showed: nobody else talks to these agents."""
     pairs = zip([None, *messages], messages, strict=False)
-    return [Message("tool", m.content) if m.role == "user" and before and before.role == "assistant" else m for before, m in pairs]
+    return [
+        Message("tool", m.content) if m.role == "user" and before and before.role == "assistant" else m
+        for before, m in pairs
+    ]
 
 
 def _submits(last: str) -> bool:

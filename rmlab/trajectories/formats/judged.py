@@ -28,7 +28,9 @@ def judged_attempt(prompt: str) -> tuple[list[tuple[str, str]], str | None]:
         patch = "\n".join(lines).strip("\n") or None
     end = next((one for one in LOG_ENDS if one in log), None)
     body = log.rpartition(end)[0] if end else log
-    closed = any((mark := MARK.match(line.strip())) and mark[1] and mark[2].lower() in ROLES for line in body.split("\n"))
+    closed = any(
+        (mark := MARK.match(line.strip())) and mark[1] and mark[2].lower() in ROLES for line in body.split("\n")
+    )
     turns: list[tuple[str, list[str]]] = []
     now = ""  # the role whose turn is open
     for line in body.split("\n"):

@@ -28,7 +28,9 @@ class MiniSweAgent:
     def matches(self, document: Any) -> bool:
         if isinstance(document, list):
             return any(
-                as_dict(m).get("role") == "assistant" and FENCE.search(as_text(m.get("content"))) and "bash" in m["content"]
+                as_dict(m).get("role") == "assistant"
+                and FENCE.search(as_text(m.get("content")))
+                and "bash" in m["content"]
                 for m in document[:8]
             )
         found = as_dict(document)
@@ -72,7 +74,13 @@ def _messages(raw: list[Any]) -> tuple[list[Message], bool, Counter[str]]:
             removed["exit turn"] += 1
         elif role == "assistant" or one.get("object") == "response":
             calls = of_tool_calls(one.get("tool_calls"))
-            said = of_response(one.get("output")) if one.get("object") == "response" else turn(text, calls) if calls else of_text(text)
+            said = (
+                of_response(one.get("output"))
+                if one.get("object") == "response"
+                else turn(text, calls)
+                if calls
+                else of_text(text)
+            )
             messages.append(Message("assistant", said))
             ended = any(word in said for word in SUBMIT)
         elif role == "tool" or one.get("type") == "function_call_output":

@@ -32,7 +32,9 @@ class Moatless:
 
     def read(self, document: Any, place: Place) -> Draft:
         info = as_dict(document.get("info"))
-        issue = clean(first_text(document.get("initial_message"), as_dict(document.get("input")).get("problem_statement")))
+        issue = clean(
+            first_text(document.get("initial_message"), as_dict(document.get("input")).get("problem_statement"))
+        )
         messages = [Message("user", issue)]
         steps = [as_dict(step) for step in as_list(document.get("transitions")) or as_list(document.get("steps"))]
         path = _path(steps, document.get("current_transition_id"))
@@ -99,7 +101,9 @@ def _seen(output: dict[str, Any], error: str) -> str:
     parts = [clean(as_text(output.get(key))) for key in ("message", "diff") if as_text(output.get(key)).strip()]
     for key in ("ranked_spans", "file_context"):
         for span in map(as_dict, as_list(output.get(key))):
-            inner = [as_text(s.get("span_id")) for s in map(as_dict, as_list(span.get("spans")))] or [as_text(span.get("span_id"))]
+            inner = [as_text(s.get("span_id")) for s in map(as_dict, as_list(span.get("spans")))] or [
+                as_text(span.get("span_id"))
+            ]
             parts.append(f"{clean(as_text(span.get('file_path')))}: {clean(', '.join(i for i in inner if i))}")
     if error:
         parts.append(clean(error))

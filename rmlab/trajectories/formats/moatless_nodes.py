@@ -30,7 +30,11 @@ class MoatlessNodes:
         nodes = [as_dict(node) for node in as_list(document.get("nodes"))] or _unfolded(as_dict(document.get("root")))
         path = _path(nodes)
         agent, metadata = as_dict(document.get("agent")), as_dict(document.get("metadata"))
-        messages = [Message("system", clean(as_text(agent.get("system_prompt"))))] if as_text(agent.get("system_prompt")) else []
+        messages = (
+            [Message("system", clean(as_text(agent.get("system_prompt"))))]
+            if as_text(agent.get("system_prompt"))
+            else []
+        )
         for node in path:
             messages += _turns(node)
         evaluation = as_text(metadata.get("evaluation_name"))
@@ -81,7 +85,11 @@ def _steps(node: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _finished(node: dict[str, Any]) -> bool:
-    names = [as_text(as_dict(step.get("action")).get(key)) for step in _steps(node) for key in ("action_args_class", "action_name")]
+    names = [
+        as_text(as_dict(step.get("action")).get(key))
+        for step in _steps(node)
+        for key in ("action_args_class", "action_name")
+    ]
     return any("finish" in name.lower() for name in names)
 
 
@@ -90,16 +98,26 @@ def _turns(node: dict[str, Any]) -> list[Message]:
     asked = first_text(node.get("message"), node.get("user_message"))
     if asked:
         messages.append(Message("user", clean(asked)))
-    blocks = as_list(as_dict(as_dict(as_dict(node.get("completions")).get("build_action")).get("response")).get("content"))
+    blocks = as_list(
+        as_dict(as_dict(as_dict(node.get("completions")).get("build_action")).get("response")).get("content")
+    )
     tool = next((as_dict(b) for b in blocks if as_dict(b).get("type") == "tool_use"), {})
-    said = first_text(*(as_dict(b).get("text") for b in blocks), as_dict(node.get("thoughts")).get("text"), node.get("assistant_message"))
+    said = first_text(
+        *(as_dict(b).get("text") for b in blocks),
+        as_dict(node.get("thoughts")).get("text"),
+        node.get("assistant_message"),
+    )
     for step in _steps(node):
         action = as_dict(step.get("action"))
         if not action:
             continue
         said = said or first_text(*(action.get(key) for key in THOUGHTS))
-        name = as_text(tool.get("name")) or as_text(action.get("action_args_class")).rsplit(".", 1)[-1].removesuffix("Args")
-        shown = {k: v for k, v in (as_dict(tool.get("input")) or action).items() if k not in (*THOUGHTS, "action_args_class")}
+        name = as_text(tool.get("name")) or as_text(action.get("action_args_class")).rsplit(".", 1)[-1].removesuffix(
+            "Args"
+        )
+        shown = {
+            k: v for k, v in (as_dict(tool.get("input")) or action).items() if k not in (*THOUGHTS, "action_args_class")
+        }
         messages.append(Message("assistant", turn(clean(said), [call(name, shown)])))
         observed = as_dict(step.get("observation")) or as_dict(step.get("output"))
         if observed:

@@ -25,13 +25,16 @@ class OpenHandsCompletions:
 
     def matches(self, document: Any) -> bool:
         found = as_dict(document)
-        return isinstance(found.get("messages"), list) and isinstance(as_dict(found.get("response")).get("choices"), list)
+        return isinstance(found.get("messages"), list) and isinstance(
+            as_dict(found.get("response")).get("choices"), list
+        )
 
     def read(self, document: Any, place: Place) -> Draft:
         response = as_dict(document.get("response"))
         answer = as_dict(as_dict(next(iter(as_list(response.get("choices"))), None)).get("message"))
         messages = [
-            _message(as_dict(m)) for m in [*as_list(document.get("messages")), *([{**answer, "role": "assistant"}] if answer else [])]
+            _message(as_dict(m))
+            for m in [*as_list(document.get("messages")), *([{**answer, "role": "assistant"}] if answer else [])]
         ]
         finished = any("[call finish]" in m.content for m in messages[-1:])
         stamp = document.get("timestamp")

@@ -27,14 +27,25 @@ class OpenHandsEvents:
 
     def matches(self, document: Any) -> bool:
         found = as_dict(document)
-        return isinstance(found.get("events"), list) and "state" in found and any("kind" in as_dict(e) for e in found["events"])
+        return (
+            isinstance(found.get("events"), list)
+            and "state" in found
+            and any("kind" in as_dict(e) for e in found["events"])
+        )
 
     def read(self, document: Any, place: Place) -> Draft:
         events = [as_dict(e) for e in document["events"]]
         messages, ended = event_turns(events)
         issue = next((m.content for m in messages if m.role == "user"), "")
         named = next((name for name in (place.folders[-1], place.folders[0]) if family(name) != "other"), "")
-        patch = next((as_text(as_dict(e.get("value")).get("git_patch")) for e in events if as_dict(e.get("value")).get("git_patch")), "")
+        patch = next(
+            (
+                as_text(as_dict(e.get("value")).get("git_patch"))
+                for e in events
+                if as_dict(e.get("value")).get("git_patch")
+            ),
+            "",
+        )
         return proven(
             Draft(
                 place=place,
@@ -79,7 +90,11 @@ def _message(event: dict[str, Any]) -> Message | None:
     if kind in ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation"):
         seen = as_dict(event.get("observation"))
         content = seen.get("content")
-        text = content_text(content) if isinstance(content, list) else first_text(seen.get("output"), content, seen.get("message"))
+        text = (
+            content_text(content)
+            if isinstance(content, list)
+            else first_text(seen.get("output"), content, seen.get("message"))
+        )
         problem = first_text(seen.get("error"), event.get("error"))
         return Message("tool", clean("\n".join(part for part in (text, problem) if part)))
     return None

@@ -27,7 +27,9 @@ class OpenHandsOutput:
 
     def matches(self, document: Any) -> bool:
         if isinstance(document, list):
-            return any("source" in e and ("action" in e or "observation" in e or "kind" in e) for e in _events(document[:4]))
+            return any(
+                "source" in e and ("action" in e or "observation" in e or "kind" in e) for e in _events(document[:4])
+            )
         found = as_dict(document)
         if "instance_id" not in found or "history" not in found:
             return False
@@ -41,7 +43,9 @@ class OpenHandsOutput:
         metadata = as_dict(document.get("metadata"))
         events = _events(document.get("history"))
         error = as_text(document.get("error"))
-        patch = clean(first_text(as_dict(document.get("test_result")).get("git_patch"), document.get("git_patch"))) or None
+        patch = (
+            clean(first_text(as_dict(document.get("test_result")).get("git_patch"), document.get("git_patch"))) or None
+        )
         sdk = any("kind" in e for e in events)
         messages, ended = event_turns(events) if sdk else _turns(events)
         stated = "max iteration" if "maximum iteration" in error else "stuck" if "Stuck" in error else error

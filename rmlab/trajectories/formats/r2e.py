@@ -23,7 +23,10 @@ class R2EGym:
     name = "r2e-gym"
 
     def matches(self, document: Any) -> bool:
-        return any("action" in as_dict(s) or "observation" in as_dict(s) for s in as_list(as_dict(document).get("trajectory_steps"))[:1])
+        return any(
+            "action" in as_dict(s) or "observation" in as_dict(s)
+            for s in as_list(as_dict(document).get("trajectory_steps"))[:1]
+        )
 
     def read(self, document: Any, place: Place) -> Draft:
         entry, agent = as_dict(document.get("ds")), as_dict(document.get("agent_args"))
@@ -34,7 +37,13 @@ class R2EGym:
         messages = [message for message in opening if message.content.strip()]
         for step in map(as_dict, as_list(document.get("trajectory_steps"))):
             action, thought = clean(as_text(step.get("action"))), clean(as_text(step.get("thought")))
-            done = of_text(action) if "<function=" in action else call("bash", {"command": action}) if action.strip() else ""
+            done = (
+                of_text(action)
+                if "<function=" in action
+                else call("bash", {"command": action})
+                if action.strip()
+                else ""
+            )
             if done or thought.strip():
                 messages.append(Message("assistant", turn(thought, [done] if done else [])))
             if as_text(step.get("observation")).strip():

@@ -60,12 +60,18 @@ class SweAgent:
             policy="" if model in ("replay", "human", "human_thought") else model,
             messages=messages,
             patch=patch,
-            exit_status=exit_status(stated, submitted="[call submit]" in last or last.rstrip().endswith("submit\n[/call]")),
+            exit_status=exit_status(
+                stated, submitted="[call submit]" in last or last.rstrip().endswith("submit\n[/call]")
+            ),
             extra={"version": as_text(info.get("swe_agent_version"))} if info.get("swe_agent_version") else {},
         )
         strange = sum(as_text(m.get("role")) not in ROLES for m in history)
         tries = len(as_list(document.get("attempts")))
-        for kind, n in (("demonstration turns", demos), (UNKNOWN_ROLE, strange), ("attempts that were not submitted", tries - 1)):
+        for kind, n in (
+            ("demonstration turns", demos),
+            (UNKNOWN_ROLE, strange),
+            ("attempts that were not submitted", tries - 1),
+        ):
             if n > 0:
                 draft.removed[kind] += n
         return proven(draft, crashed=stated if draft.exit_status == "error" else "")
@@ -110,6 +116,8 @@ def _steps(trajectory: list[Any]) -> list[Message]:
         said = clean(as_text(step.get("thought"))) or clean(as_text(step.get("response")))
         action = clean(as_text(step.get("action")))
         if said.strip() or action.strip():
-            messages.append(Message("assistant", turn(said, [call("bash", {"command": action})] if action.strip() else [])))
+            messages.append(
+                Message("assistant", turn(said, [call("bash", {"command": action})] if action.strip() else []))
+            )
             messages.append(Message("tool", content_text(step.get("observation"))))
     return messages

@@ -38,7 +38,14 @@ STAGES = (
 )
 # Stages at which the environment failed before any test ran: they state no outcome of the patch.
 HARNESS_FAILED = ("install_fail", "reset_failed", "no_logs")
-REPORT_KEYS = ("tests_status", "patch_exists", "patch_is_None", "patch_successfully_applied", "FAIL_TO_PASS", "PASS_TO_PASS")
+REPORT_KEYS = (
+    "tests_status",
+    "patch_exists",
+    "patch_is_None",
+    "patch_successfully_applied",
+    "FAIL_TO_PASS",
+    "PASS_TO_PASS",
+)
 
 
 def reports(document: Any, place: Place) -> list[Report]:
@@ -131,7 +138,9 @@ def _leaderboards(found: dict[str, Any], place: Place) -> list[Report]:
     stated: dict[str, Report] = {}
     for board in map(as_dict, as_list(found.get("leaderboards"))):
         for entry in map(as_dict, as_list(board.get("results"))):
-            cells = {task: as_dict(cell).get("resolved") for task, cell in as_dict(entry.get("per_instance_details")).items()}
+            cells = {
+                task: as_dict(cell).get("resolved") for task, cell in as_dict(entry.get("per_instance_details")).items()
+            }
             system = as_text(entry.get("folder")) or as_text(entry.get("name"))
             if not any(isinstance(value, bool) for value in cells.values()):
                 continue
@@ -141,9 +150,8 @@ def _leaderboards(found: dict[str, Any], place: Place) -> list[Report]:
                     report.say(task, value)
             share, table = entry.get("resolved"), 100 * report.resolved / max(len(report.outcome), 1)
             if isinstance(share, (int, float)) and not isinstance(share, bool) and abs(share - table) > 1:
-                report.note = (
-                    f"{system} states {share} % resolved, its table has {report.resolved} of {len(report.outcome)} ({table:.1f} %)"
-                )
+                counted = f"{report.resolved} of {len(report.outcome)} ({table:.1f} %)"
+                report.note = f"{system} states {share} % resolved, its table has {counted}"
     return list(stated.values())
 
 
@@ -179,7 +187,9 @@ def _flags(found: dict[str, Any], place: Place) -> list[Report]:
 def _says(cells: Iterable[Any]) -> bool:
     """Whether cells are outcomes: true or false, or null where there is none; at least one of them states something."""
     cells = list(cells)
-    return any(isinstance(cell, bool) for cell in cells) and all(cell is None or isinstance(cell, bool) for cell in cells)
+    return any(isinstance(cell, bool) for cell in cells) and all(
+        cell is None or isinstance(cell, bool) for cell in cells
+    )
 
 
 def _say_all(report: Report, lists: Iterable[Any], outcome: bool) -> None:
@@ -194,4 +204,6 @@ def _instances(tasks: object) -> list[str]:
 
 
 def _names(found: dict[str, Any]) -> tuple[str, ...]:
-    return tuple(as_text(found.get(key)) for key in ("model_name_or_path", "run_id", "folder", "name") if as_text(found.get(key)))
+    return tuple(
+        as_text(found.get(key)) for key in ("model_name_or_path", "run_id", "folder", "name") if as_text(found.get(key))
+    )

@@ -86,7 +86,9 @@ def join(attempts: Sequence[Attempt], reports: Sequence[Report]) -> Joined:
     shared = _shared(names_of, {a.names for a in attempts})
     tops = {names: max(share.values(), default=0) for names, share in shared.items()}
     best_of: dict[frozenset[str], int] = defaultdict(int)
-    for one in {names for report, names in zip(reports, names_of, strict=True) if not report.explicit and not report.system}:
+    for one in {
+        names for report, names in zip(reports, names_of, strict=True) if not report.explicit and not report.system
+    }:
         for names, n in shared[one].items():
             best_of[names] = max(best_of[names], n)
     found: dict[str, list[tuple[bool, str]]] = defaultdict(list)
@@ -109,7 +111,9 @@ def join(attempts: Sequence[Attempt], reports: Sequence[Report]) -> Joined:
                 result.unfinished[f"{report.unfinished[task]} in {report.place}"] += len(takers)
             elif meant > 1:
                 places = ", ".join(sorted(str(a.place) for a in takers)[:3])
-                result.ambiguous.append(f"{task}: {source} states one outcome, {meant} attempts could be meant ({places})")
+                result.ambiguous.append(
+                    f"{task}: {source} states one outcome, {meant} attempts could be meant ({places})"
+                )
             else:
                 found[takers[0].content].append((report.outcome[task], source))
         if others:
@@ -128,7 +132,9 @@ def join(attempts: Sequence[Attempt], reports: Sequence[Report]) -> Joined:
     return result
 
 
-def _shared(names_of: Iterable[frozenset[str]], all_names: set[frozenset[str]]) -> dict[frozenset[str], dict[frozenset[str], int]]:
+def _shared(
+    names_of: Iterable[frozenset[str]], all_names: set[frozenset[str]]
+) -> dict[frozenset[str], dict[frozenset[str], int]]:
     """For each set of a report's names, how many of them each set of an attempt's names shares."""
     return {names: {other: len(names & other) for other in all_names} for names in set(names_of)}
 

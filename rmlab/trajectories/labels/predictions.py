@@ -30,4 +30,8 @@ def predictions(document: Any, place: Place) -> Predictions | None:
 
 def _is_row(value: Any) -> bool:
     row = as_dict(value)
-    return isinstance(row.get("instance_id"), str) and ("model_patch" in row or "prediction" in row) and "messages" not in row
+    return (
+        isinstance(row.get("instance_id"), str)
+        and ("model_patch" in row or "prediction" in row)
+        and "messages" not in row
+    )

@@ -32,7 +32,10 @@ def row_report(document: Any, place: Place) -> Report | None:
 
 def evaluated(row: dict[str, Any]) -> tuple[bool | None, str]:
     """The outcome that a row of OpenHands states, and in which field; None where it states none."""
-    for report, where in ((row.get("report"), "report"), (as_dict(row.get("test_result")).get("report"), "test_result.report")):
+    for report, where in (
+        (row.get("report"), "report"),
+        (as_dict(row.get("test_result")).get("report"), "test_result.report"),
+    ):
         stated = as_dict(report)
         if isinstance(stated.get("resolved"), bool) and not _failed(stated):
             return stated["resolved"], f"{where}.resolved"

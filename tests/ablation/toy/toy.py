@@ -59,7 +59,9 @@ ConfigStore.instance().store(name="toy_schema", node=ToyRun)
 def identity(config):
     changed = runs_folder() / "pool"
     pool = changed.read_text() if changed.exists() else "pool"
-    return identify(config, pool=pool, tokenizer="none", semantics={"toy": 1}, factors=find_factors(config.tracking.factors))
+    return identify(
+        config, pool=pool, tokenizer="none", semantics={"toy": 1}, factors=find_factors(config.tracking.factors)
+    )
 
 
 def prepare(configs):
@@ -74,25 +76,40 @@ def run(config):
     who = identity(config)
     tags = {**sweep_tags(config.tracking), "config_hash": who.config_hash, "control_hash": who.control_hash}
     store, where = Store.open(config.tracking.uri), config.tracking
-    if config.trouble.get(config.data.scale) == "late" and not (late := runs_folder() / f"late-{who.config_hash}").exists():
+    if (
+        config.trouble.get(config.data.scale) == "late"
+        and not (late := runs_folder() / f"late-{who.config_hash}").exists()
+    ):
         late.touch()  # as a run whose own limit of time is up
         logger = RunLogger.start(store, where.experiment, where.name, kind="toy", tags=tags, once=True)
         logger.fail(SystemExit())
         return logger.run_id
-    with RunLogger.start(store, where.experiment or "toys", where.name or "toy", kind="toy", tags=tags, params={"seed": config.seed},
-                         once=True, replaces=where.replaces) as logger:
+    with RunLogger.start(
+        store,
+        where.experiment or "toys",
+        where.name or "toy",
+        kind="toy",
+        tags=tags,
+        params={"seed": config.seed},
+        once=True,
+        replaces=where.replaces,
+    ) as logger:
         ledger("start", who.config_hash, os.getpid(), os.getppid())
         print("hello from", config.tracking.name)
         with progress(config.tracking.name, 10, "steps") as advance:
             for step in range(10):
-                logger.metrics({"train/loss": 1 / (step + 1), "train/score": -abs(config.data.scale - 7) + step / 100}, step)
+                logger.metrics(
+                    {"train/loss": 1 / (step + 1), "train/score": -abs(config.data.scale - 7) + step / 100}, step
+                )
                 if config.seconds >= 1:
                     logger.flush()
                 time.sleep(config.seconds / 10)
                 advance(1)
         trouble(config.trouble.get(config.data.scale))
         logger.metrics({"eval/auc_pooled": 0.5 + config.seed / 10})
-        score = math.nan if config.trouble.get(config.data.scale) == "nan" else -abs(config.data.scale - 7) + config.seed
+        score = (
+            math.nan if config.trouble.get(config.data.scale) == "nan" else -abs(config.data.scale - 7) + config.seed
+        )
         logger.metrics({"eval_of/score": score, "eval_of/cost": config.data.scale * config.optimizer.learning_rate})
     ledger("end", who.config_hash, os.getpid())
     return logger.run_id

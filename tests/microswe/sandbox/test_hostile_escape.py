@@ -17,7 +17,9 @@ against_malice = only("namespaces", "seccomp")  # resource limits alone do not s
 
 def tries(*expressions: str) -> str:
     """A function that returns what succeeds of the expressions: [] where all is refused."""
-    attempt = "    try:\n        done.append((n, str({})))\n    except (OSError, RuntimeError):\n        pass\n    n += 1\n"
+    attempt = (
+        "    try:\n        done.append((n, str({})))\n    except (OSError, RuntimeError):\n        pass\n    n += 1\n"
+    )
     body = "".join(map(attempt.format, expressions))
     return f"import os, signal, socket, subprocess, sys\ndef f():\n    done, n = [], 0\n{body}    return done"
 
@@ -44,8 +46,17 @@ def test_kill_the_zygote_where_only_limits_hold(box):
 @against_malice
 def test_read_home_and_environment(box, attack):
     home = Path.home()
-    files = [home, Path(__file__), Path("/etc/passwd"), Path("/proc/self/environ"), Path("/proc/1/environ"), Path("/work")]
-    code = tries(*(f"open({str(f)!r}).read()" for f in files), *(f"os.listdir({str(f)!r})" for f in files), "os.stat('/etc')")
+    files = [
+        home,
+        Path(__file__),
+        Path("/etc/passwd"),
+        Path("/proc/self/environ"),
+        Path("/proc/1/environ"),
+        Path("/work"),
+    ]
+    code = tries(
+        *(f"open({str(f)!r}).read()" for f in files), *(f"os.listdir({str(f)!r})" for f in files), "os.stat('/etc')"
+    )
     assert attack(code).results[0].value == "[]"
     code = "import os\ndef f():\n    return dict(os.environ), os.path.expanduser('~')"
     assert attack(code).results[0].show() == "({}, '~')"
@@ -76,7 +87,9 @@ def f():
 def test_write_outside(box, attack, tmp_path):
     folders = [tmp_path, "/tmp", "/dev/shm", Path.home(), "../.."]
     targets = [Path(folder) / "x-rmlab" for folder in folders]
-    code = tries(*(f"open({str(t)!r}, 'w').write('x')" for t in targets), *(f"os.mkdir({str(t)!r})" for t in targets[:2]))
+    code = tries(
+        *(f"open({str(t)!r}, 'w').write('x')" for t in targets), *(f"os.mkdir({str(t)!r})" for t in targets[:2])
+    )
     done = attack(code).results[0].value
     assert done == "[]" or box.isolation.name == "namespaces"  # there, "../../x" is in its own empty folder
     assert not any(target.exists() for target in targets)
@@ -225,7 +238,9 @@ def f(n):
 
 def test_expected_outputs_are_not_in_the_process():
     """Not even those that an earlier run of the right program produced in the same worker."""
-    original = Program("", "def f(n):\n    return 'marker-' + str(n * 1234567)", "f", tuple(f"({n},)" for n in range(1, 6)))
+    original = Program(
+        "", "def f(n):\n    return 'marker-' + str(n * 1234567)", "f", tuple(f"({n},)" for n in range(1, 6))
+    )
     code = """
 import gc, sys
 def f(n):

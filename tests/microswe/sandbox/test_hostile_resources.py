@@ -71,7 +71,11 @@ def test_memory_hog(attack):
 
 
 def test_memory_hog_in_many_small_pieces(attack):
-    assert kinds(attack("def f():\n    x = ()\n    while True:\n        x = (x,)"))[0] in {"memory", "timeout", "killed"}
+    assert kinds(attack("def f():\n    x = ()\n    while True:\n        x = (x,)"))[0] in {
+        "memory",
+        "timeout",
+        "killed",
+    }
 
 
 def test_recursion(attack):
@@ -79,7 +83,9 @@ def test_recursion(attack):
 
 
 def test_recursion_past_the_stack(attack):
-    code = "import sys\ndef g(x):\n    return [*map(g, [x])]\ndef f():\n    sys.setrecursionlimit(10**9)\n    return g(1)"
+    code = (
+        "import sys\ndef g(x):\n    return [*map(g, [x])]\ndef f():\n    sys.setrecursionlimit(10**9)\n    return g(1)"
+    )
     assert kinds(attack(code))[0] in {"killed", "memory", "raised"}
 
 
@@ -119,7 +125,10 @@ def test_a_flood_in_the_result_channel(attack):
 
 
 def test_many_descriptors(attack):
-    assert attack("import os\ndef f():\n    for _ in range(1000):\n        os.pipe()").results[0].show() == "raised OSError"
+    assert (
+        attack("import os\ndef f():\n    for _ in range(1000):\n        os.pipe()").results[0].show()
+        == "raised OSError"
+    )
 
 
 def test_finalisers_and_exit_functions_do_not_run_on(attack):
@@ -156,5 +165,10 @@ def test_a_crash_costs_the_call(attack):
 @pytest.mark.parametrize("box", ["limits"], indirect=True, scope="session")  # at the others it may not even ask
 def test_the_limits_are_those_that_were_asked_for(box):
     names = ["CPU", "FSIZE", "NOFILE", "NPROC", "CORE"]
-    code = f"import resource\ndef f():\n    return [resource.getrlimit(getattr(resource, 'RLIMIT_' + n)) for n in {names}]"
-    assert box.run([Program("", code, "f", ("()",))])[0].results[0].show() == "[(1, 2), (1048576, 1048576), (16, 16), (0, 0), (0, 0)]"
+    code = (
+        f"import resource\ndef f():\n    return [resource.getrlimit(getattr(resource, 'RLIMIT_' + n)) for n in {names}]"
+    )
+    assert (
+        box.run([Program("", code, "f", ("()",))])[0].results[0].show()
+        == "[(1, 2), (1048576, 1048576), (16, 16), (0, 0), (0, 0)]"
+    )

@@ -67,6 +67,7 @@ def refusing(*calls: tuple[int, int | None]) -> str:
 
     As a container's rules do. x86-64 numbers; the level is chosen in earnest, under a kernel that says no.
     """
+
     def step(code: int, if_true: int, if_false: int, operand: int) -> bytes:
         return struct.pack("=HBBI", code, if_true, if_false, operand)
 
@@ -75,7 +76,9 @@ def refusing(*calls: tuple[int, int | None]) -> str:
         if argument is None:
             program += step(0x20, 0, 0, 0) + step(0x15, 0, 1, number)
         else:
-            program += step(0x20, 0, 0, 0) + step(0x15, 0, 3, number) + step(0x20, 0, 0, 16) + step(0x15, 0, 1, argument)
+            program += (
+                step(0x20, 0, 0, 0) + step(0x15, 0, 3, number) + step(0x20, 0, 0, 16) + step(0x15, 0, 1, argument)
+            )
         program += step(0x06, 0, 0, 0x00050001)
     program += step(0x06, 0, 0, 0x7FFF0000)
     return f"""
@@ -101,7 +104,9 @@ UNSHARE, PRCTL, SET_SECCOMP = 272, 157, 22
     ],
 )
 def test_what_the_machine_refuses_lowers_the_level_and_is_said(refused, level, reasons):
-    said = subprocess.run([sys.executable, "-c", refusing(*refused) + PROBE], cwd=REPOSITORY, capture_output=True, text=True)
+    said = subprocess.run(
+        [sys.executable, "-c", refusing(*refused) + PROBE], cwd=REPOSITORY, capture_output=True, text=True
+    )
     assert said.returncode == 0, said.stderr
     assert said.stdout.startswith(f"{level}: ") or (level == "namespaces" and isolation_level().name != level)
     assert all(reason in said.stdout for reason in reasons)
@@ -111,7 +116,11 @@ def test_what_the_machine_refuses_lowers_the_level_and_is_said(refused, level, r
 @pytest.mark.skipif(not ROOT, reason="this is an ordinary user already: every other test shows it")
 def test_as_an_ordinary_user():
     run = {"cwd": REPOSITORY, "capture_output": True, "text": True, "user": NOBODY, "group": NOBODY, "extra_groups": []}
-    for python in (sys.executable, shutil.which("python3", path="/usr/bin:/usr/local/bin"), shutil.which("python3.11", path="/usr/bin")):
+    for python in (
+        sys.executable,
+        shutil.which("python3", path="/usr/bin:/usr/local/bin"),
+        shutil.which("python3.11", path="/usr/bin"),
+    ):
         try:
             said = subprocess.run([python, "-c", PROBE], **run)
         except (PermissionError, TypeError):
@@ -151,7 +160,14 @@ def test_the_filter_refuses_foreign_architectures_and_all_that_is_not_listed():
                 return operand
 
     allow, refuse = 0x7FFF0000, 0x00050001
-    assert [verdict(0xC000003E, n) for n in (0, 1, 2, 57, 231, 0x40000000)] == [allow, allow, refuse, refuse, refuse, refuse]
+    assert [verdict(0xC000003E, n) for n in (0, 1, 2, 57, 231, 0x40000000)] == [
+        allow,
+        allow,
+        refuse,
+        refuse,
+        refuse,
+        refuse,
+    ]
     assert [verdict(0xC000003E, 72, command) for command in (1, 3, 8, 10)] == [allow, allow, refuse, refuse]
     assert verdict(0x40000003, 0) == refuse
 

@@ -60,7 +60,9 @@ def test_an_endless_program_holds_up_its_own_batch_alone(sandbox):
 
 
 def test_a_long_batch_does_not_use_up_the_time_of_a_short_one():
-    slow = [Program("", f"import time\ndef f():\n    time.sleep(0.05)\n    return {n}", "f", ("()",)) for n in range(30)]
+    slow = [
+        Program("", f"import time\ndef f():\n    time.sleep(0.05)\n    return {n}", "f", ("()",)) for n in range(30)
+    ]
     with Sandbox(workers=1, limits=Limits(batch_seconds=20.0)) as one:
         ended: dict[str, float] = {}
 
@@ -112,7 +114,9 @@ def test_string_hashes_and_so_the_order_of_sets_are_the_same_in_every_worker(san
 
 def test_inputs_see_the_context_but_not_the_code(sandbox):
     context = "class Point:\n    def __init__(self, x): self.x = x\nsize = 3"
-    assert shown(sandbox, "size = 4\ndef f(p, n): return p.x, n, size", "(Point(2), size)", context=context) == ["(2, 3, 4)"]
+    assert shown(sandbox, "size = 4\ndef f(p, n): return p.x, n, size", "(Point(2), size)", context=context) == [
+        "(2, 3, 4)"
+    ]
     assert shown(sandbox, "def f(*xs): return list(xs)", "(nan, -inf, Fraction(1, 2), deque([1]))") == [
         "[nan, -inf, Fraction(1, 2), deque([1])]"
     ]
@@ -120,12 +124,16 @@ def test_inputs_see_the_context_but_not_the_code(sandbox):
 
 
 def test_decorators_that_look_their_module_up(sandbox):
-    context = "from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass P:\n    x: int = 1"
+    context = (
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n@dataclass\nclass P:\n    x: int = 1"
+    )
     assert shown(sandbox, "def f(): return P(3).x", "()", context=context) == ["3"]
 
 
 def test_what_the_context_takes_from_the_future_holds_for_the_code(sandbox):
-    assert shown(sandbox, "def f(x: no_such_name): return x", "(1,)", context="from __future__ import annotations") == ["1"]
+    assert shown(sandbox, "def f(x: no_such_name): return x", "(1,)", context="from __future__ import annotations") == [
+        "1"
+    ]
     assert shown(sandbox, "def f(x: no_such_name): return x", "(1,)") == ["no value (invalid)"]
 
 
@@ -218,7 +226,9 @@ threading.Timer(0.5, lambda: os.kill(os.getpid(), {"signal.SIGKILL" if end == "k
 sandbox.run([Program("", "def f():\\n    while True: pass", "f", ("()",))] * 2)
 """
     pipe = subprocess.PIPE
-    parent = subprocess.Popen([sys.executable, "-c", code], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL, text=True
+    )
     workers = [psutil.Process(int(word)) for word in parent.stdout.readline().split()]
     parent.stdin.write("go\n")
     parent.stdin.flush()

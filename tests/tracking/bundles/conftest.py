@@ -48,8 +48,14 @@ def fill(store: Store, tmp_path: Path) -> None:
     (tmp_path / "model" / "parts").mkdir(parents=True)
     (tmp_path / "model" / "verifier.json").write_text("{}")
     (tmp_path / "model" / "parts" / "model.safetensors").write_bytes(os.urandom(3000))
-    with RunLogger.start(store, "data_scale", "data_scale=2000 s1", kind="verifier", params={"seed": 1, "data_scale": 2000},
-                         tags={"config_hash": "abc", "sweep": "data_scale", "preset": "demo"}) as run:
+    with RunLogger.start(
+        store,
+        "data_scale",
+        "data_scale=2000 s1",
+        kind="verifier",
+        params={"seed": 1, "data_scale": 2000},
+        tags={"config_hash": "abc", "sweep": "data_scale", "preset": "demo"},
+    ) as run:
         for step in range(1200):  # more than one batch
             run.metric("train/loss", 1 / (step + 1), step)
         run.metrics({"eval/auc": 0.75, "odd/nan": math.nan, "odd/most": math.inf})
@@ -60,11 +66,18 @@ def fill(store: Store, tmp_path: Path) -> None:
         run.dataset("starter", "a" * 16, "training", {"path": "trajectories.parquet"}, {"trajectories": 2000})
         run.tags({"mlflow.note.content": "# A note\n\n| a |\n|---|\n"})
     log_reuse(store, cell_runs(store).finished["abc"], "label_ratio", "label_ratio=1:1 s1", {"sweep": "label_ratio"})
-    with RunLogger.start(store, "policies", "grpo", kind="policy", params={"verifier": run.run_id}, tags={"verifier_run": run.run_id}):
+    with RunLogger.start(
+        store, "policies", "grpo", kind="policy", params={"verifier": run.run_id}, tags={"verifier_run": run.run_id}
+    ):
         pass
-    with RunLogger.start(store, "data_scale", "better", kind="verifier", tags={"replaces": f"{run.run_id} {'f' * 32}"}) as better:
+    with RunLogger.start(
+        store, "data_scale", "better", kind="verifier", tags={"replaces": f"{run.run_id} {'f' * 32}"}
+    ) as better:
         pass
     run.tags({"replaced_by": better.run_id})
-    with pytest.raises(ZeroDivisionError), RunLogger.start(store, "data_scale", "bad", kind="verifier", tags={"sweep": "data_scale"}):
+    with (
+        pytest.raises(ZeroDivisionError),
+        RunLogger.start(store, "data_scale", "bad", kind="verifier", tags={"sweep": "data_scale"}),
+    ):
         _ = 1 / 0
     export_runs(store, tmp_path / "all.zip", show=False)

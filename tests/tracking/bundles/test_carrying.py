@@ -26,7 +26,8 @@ from rmlab.tracking.store import Store
 def contents(store: Store) -> dict[str, object]:
     """All that is known of each run, but ids and the tags of the journey."""
     names = {run.run_id: run.name for run in runs(store)} | {
-        run.tags["imported_run"]: run.name for run in runs(store) if "imported_run" in run.tags}
+        run.tags["imported_run"]: run.name for run in runs(store) if "imported_run" in run.tags
+    }
 
     def named(text: str) -> str:
         return re.sub("[0-9a-f]{32}", lambda found: names.get(found[0], found[0]), text)
@@ -34,16 +35,29 @@ def contents(store: Store) -> dict[str, object]:
     found: dict[str, object] = {}
     for run in runs(store):
         whole = store.client.get_run(run.run_id)
-        inputs = [(i.dataset.name, i.dataset.digest, i.dataset.source, i.dataset.profile, [(t.key, t.value) for t in i.tags])
-                  for i in whole.inputs.dataset_inputs]
+        inputs = [
+            (i.dataset.name, i.dataset.digest, i.dataset.source, i.dataset.profile, [(t.key, t.value) for t in i.tags])
+            for i in whole.inputs.dataset_inputs
+        ]
         folder = run.folder()
         assert folder is not None
         files = {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
-        series = {name: [(m.step, repr(m.value), m.timestamp) for m in store.client.get_metric_history(run.run_id, name)]
-                  for name in run.metrics}
+        series = {
+            name: [(m.step, repr(m.value), m.timestamp) for m in store.client.get_metric_history(run.run_id, name)]
+            for name in run.metrics
+        }
         tags = {k: named(v) for k, v in whole.data.tags.items() if k not in ("imported_run", "imported_at")}
-        found[run.name] = (whole.info.status, run.start_time, run.end_time, {k: named(v) for k, v in run.params.items()},
-                           tags, series, inputs, files, store.client.get_experiment(run.experiment_id).name)
+        found[run.name] = (
+            whole.info.status,
+            run.start_time,
+            run.end_time,
+            {k: named(v) for k, v in run.params.items()},
+            tags,
+            series,
+            inputs,
+            files,
+            store.client.get_experiment(run.experiment_id).name,
+        )
     return found
 
 
@@ -99,10 +113,15 @@ importing.import_bundle(Path(sys.argv[1]), Store.open(sys.argv[2]), show=False)
 
 @pytest.mark.parametrize("requests", [4, 9, 13, 17])
 def test_an_interrupted_import_goes_on_and_nothing_half_written_is_finished(
-        store: Store, other: Store, bundle: Path, requests: int) -> None:
+    store: Store, other: Store, bundle: Path, requests: int
+) -> None:
     database = other.uri.removeprefix("sqlite:///")
-    process = subprocess.run([sys.executable, "-c", KILLED, str(bundle), database, str(requests)], cwd=REPOSITORY,
-                             env=dict(os.environ), check=False)
+    process = subprocess.run(
+        [sys.executable, "-c", KILLED, str(bundle), database, str(requests)],
+        cwd=REPOSITORY,
+        env=dict(os.environ),
+        check=False,
+    )
     assert process.returncode == -signal.SIGKILL
     whole = contents(store)
     half = {run.name: run for run in runs(other)}
@@ -130,10 +149,14 @@ def test_models_stay_behind_are_named_and_can_follow(store: Store, other: Store,
     assert run.artifact("report.json").exists()
     model_folder = load_program("score").model_folder
     for run_id in (run.run_id, run.tags["imported_run"]):
-        with pytest.raises(StoreError, match=r"it was left out when the run was exported from .* again without --without-models"):
+        with pytest.raises(
+            StoreError, match=r"it was left out when the run was exported from .* again without --without-models"
+        ):
             model_folder(run_id, other.uri)
     export_runs(other, tmp_path / "lighter.zip", show=False)
-    assert list(import_bundle(tmp_path / "lighter.zip", other, show=False).without.values()) == ["model"], "still known two bundles later"
+    assert list(import_bundle(tmp_path / "lighter.zip", other, show=False).without.values()) == ["model"], (
+        "still known two bundles later"
+    )
     full = import_bundle(bundle, other, show=False)
     assert (full.added, full.completed, full.there, full.without) == (0, 1, 4, {})
     assert (model_folder(run.run_id, other.uri) / "parts" / "model.safetensors").stat().st_size == 3000
@@ -146,7 +169,9 @@ def test_what_is_exported_is_what_was_meant(store: Store, bundle: Path, tmp_path
         with open_bundle(tmp_path / "some.zip") as opened:
             return {entry.name for entry in opened.entries}
 
-    assert names(sweep="label_ratio") == {"label_ratio=1:1 s1", "data_scale=2000 s1"}, "the run that is reused comes along"
+    assert names(sweep="label_ratio") == {"label_ratio=1:1 s1", "data_scale=2000 s1"}, (
+        "the run that is reused comes along"
+    )
     assert names(kind="policy") == {"grpo"}
     [policy] = [run.run_id for run in runs(store) if run.name == "grpo"]
     assert names(policy[:10]) == {"grpo"}

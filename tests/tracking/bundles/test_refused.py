@@ -41,7 +41,7 @@ def test_a_changed_file_is_found_before_anything_is_written(other: Store, bundle
 @pytest.mark.parametrize("kept", [0.3, 0.9, 0.999])
 def test_a_bundle_that_was_cut_short_is_refused(other: Store, bundle: Path, kept: float) -> None:
     data = bundle.read_bytes()
-    bundle.write_bytes(data[:int(len(data) * kept)])
+    bundle.write_bytes(data[: int(len(data) * kept)])
     with pytest.raises(DataError, match="cut short on its way"):
         import_bundle(bundle, other, show=False)
 
@@ -52,31 +52,50 @@ def a_link(name: str) -> zipfile.ZipInfo:
     return info
 
 
-@pytest.mark.parametrize("name", ["../../evil", "/etc/evil", "runs/../../evil", "runs\\..\\evil", "runs//evil", "C:/../evil", "a\nb",
-                                  "x" * 300, "extra", "runs/link"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../../evil",
+        "/etc/evil",
+        "runs/../../evil",
+        "runs\\..\\evil",
+        "runs//evil",
+        "C:/../evil",
+        "a\nb",
+        "x" * 300,
+        "extra",
+        "runs/link",
+    ],
+)
 def test_names_that_lead_out_links_and_strangers_are_refused(other: Store, bundle: Path, name: str) -> None:
     def change(old: str, data: bytes) -> Iterator[tuple[zipfile.ZipInfo | str, bytes]]:
         yield old, data
         if old == "manifest.json":
             yield a_link(name) if "link" in name else name, b"evil"
 
-    with pytest.raises(DataError, match=r"is no name for a file|is no plain file|has too long a name|bytes in the archive and no by"):
+    with pytest.raises(
+        DataError, match=r"is no name for a file|is no plain file|has too long a name|bytes in the archive and no by"
+    ):
         import_bundle(rewritten(bundle, change), other, show=False)
     assert run_heads(other) == []
 
 
-@pytest.mark.parametrize(("change", "words"), [
-    (lambda m: m["runs"][0]["artifacts"][0].update(path="../../../evil"), "bytes in the archive"),
-    (lambda m: m["runs"][0].update(run_id="../evil"), "is no run id"),
-    (lambda m: m["runs"][0].update(experiment="a/b"), "cannot name an experiment"),
-    (lambda m: m["runs"][0]["record"].update(sha256="x"), "has no SHA-256"),
-    (lambda m: m["runs"].append(m["runs"][0]), "a run is listed twice"),
-    (lambda m: m["runs"].pop(), "bytes in the archive and no by the manifest"),
-    (lambda m: m.update(version=2), "version 2; this rmlab reads rmlab-bundle 1"),
-    (lambda m: m.pop("runs"), "does not hold what it has to: KeyError"),
-])
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda m: m["runs"][0]["artifacts"][0].update(path="../../../evil"), "bytes in the archive"),
+        (lambda m: m["runs"][0].update(run_id="../evil"), "is no run id"),
+        (lambda m: m["runs"][0].update(experiment="a/b"), "cannot name an experiment"),
+        (lambda m: m["runs"][0]["record"].update(sha256="x"), "has no SHA-256"),
+        (lambda m: m["runs"].append(m["runs"][0]), "a run is listed twice"),
+        (lambda m: m["runs"].pop(), "bytes in the archive and no by the manifest"),
+        (lambda m: m.update(version=2), "version 2; this rmlab reads rmlab-bundle 1"),
+        (lambda m: m.pop("runs"), "does not hold what it has to: KeyError"),
+    ],
+)
 def test_a_manifest_that_says_what_is_not_so_is_refused(
-        other: Store, bundle: Path, change: Callable[[dict[str, object]], object], words: str) -> None:
+    other: Store, bundle: Path, change: Callable[[dict[str, object]], object], words: str
+) -> None:
     def through(name: str, data: bytes) -> Iterator[tuple[zipfile.ZipInfo | str, bytes]]:
         if name == "manifest.json":
             manifest = json.loads(data)
@@ -101,8 +120,12 @@ def test_other_files_are_no_bundles(other: Store, tmp_path: Path) -> None:
     assert not is_bundle(Path(other.uri.removeprefix("sqlite:///")))
 
 
-def test_a_disk_without_room_is_said_before_anything_is_written(other: Store, bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importing.shutil, "disk_usage", lambda _: os.terminal_size((0, 0)) and type("Usage", (), {"free": 10}))
+def test_a_disk_without_room_is_said_before_anything_is_written(
+    other: Store, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        importing.shutil, "disk_usage", lambda _: os.terminal_size((0, 0)) and type("Usage", (), {"free": 10})
+    )
     with pytest.raises(RmlabError, match=r"unpacks to .* has room for 0\.0 GB"):
         import_bundle(bundle, other, show=False)
     assert run_heads(other) == []
