@@ -49,15 +49,8 @@ class OwnLauncher(Launcher):
                 enum_to_str=True,
             )
             name = f"{number} {' '.join(overrides)}"
-            jobs.append(
-                Job(
-                    name,
-                    program,
-                    "run",
-                    (plain,),
-                    runs_folder() / "logs" / f"{self.config.hydra.job.name}-{number}.log",
-                )
-            )  # type: ignore[arg-type]
+            log = runs_folder() / "logs" / f"{self.config.hydra.job.name}-{number}.log"
+            jobs.append(Job(name, program, "run", (plain,), log))  # type: ignore[arg-type]
         returns = {
             job.name: JobReturn(overrides=list(o), status=JobStatus.UNKNOWN)
             for job, o in zip(jobs, job_overrides, strict=True)
