@@ -21,5 +21,9 @@ class StoreError(RmlabError):
     """The tracking store cannot be opened, read or written."""
 
 
+class StoreOutOfReach(StoreError):
+    """The tracking store stayed busy, or did not answer, for as long as was waited: it may answer again later."""
+
+
 class MissingArtifact(StoreError, DataError):
     """A run, of a store or of a bundle, has no artifact of that name: known from one that is there and cannot be read."""

@@ -1,3 +1,4 @@
+import os
 import shutil
 import signal
 from pathlib import Path
@@ -7,6 +8,9 @@ from hypothesis import settings
 
 settings.register_profile("any machine", deadline=None)  # a busy one is slow at random
 settings.load_profile("any machine")
+
+# A lease that cannot be kept ends its process, which may be the tests' own: on no machine do they stand still for so long.
+os.environ["RMLAB_LEASE_SECONDS"] = "86400"
 
 if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN

@@ -140,8 +140,8 @@ def main(
             raise
         if outcome.paused:
             print(
-                f"{len(outcome.paused)} of {len(plan.cells)} cells are paused, their time is up ({', '.join(outcome.paused)}). "
-                f"They go on with: {plan.command}",
+                f"{len(outcome.paused)} of {len(plan.cells)} cells are paused, their time is up or they had to stop again and again "
+                f"({', '.join(outcome.paused)}). They go on with: {plan.command}",
                 file=sys.stderr,
             )
         elif not (outcome.ran or outcome.failed or outcome.left):

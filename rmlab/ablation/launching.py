@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from rmlab.errors import RmlabError
+from rmlab.errors import RmlabError, StoreOutOfReach
 from rmlab.progress import Beat
+from rmlab.stopping import Stopped, stop_asked
 from rmlab.tracking.leases import Done, Held
 
 HEAVY = [
@@ -29,7 +30,7 @@ HEAVY = [
 ]
 """What a program needs that does not say otherwise (`PRELOAD`); a module that is not installed is passed over."""
 
-State = Literal["started", "progress", "finished", "failed", "elsewhere"]
+State = Literal["started", "progress", "finished", "failed", "stopped", "elsewhere"]
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ class Job:
 class Event:
     """What became of a job. beat: with `progress`. error, trace: with `failed` (trace "" where one line says it all).
 
-    elsewhere: another process is at work on it, or has finished it; error says who.
+    elsewhere: another process is at work on it, or has finished it; error says who. stopped: it had to end before its work was
+    done, through no fault of its own (a lease that was lost, a store out of reach); error says why.
     """
 
     job: Job
@@ -127,8 +129,9 @@ def call(job: Job) -> Any:
     return function(configs) if job.many else function(*configs)
 
 
-Answer = tuple[Literal["result", "elsewhere", "failed"], Any]
-"""What a process has to say of its job at its end: its result, who else has the cell, or (error, traceback, exit code)."""
+Answer = tuple[Literal["result", "elsewhere", "stopped", "failed"], Any]
+"""What a process has to say of its job at its end: its result, who else has the cell, why it had to stop, or (error, traceback,
+exit code)."""
 
 
 def answer(job: Job) -> Answer:
@@ -140,6 +143,13 @@ def answer(job: Job) -> Answer:
         return "result", call(job)
     except (Held, Done) as error:
         return "elsewhere", str(error)
+    except (Stopped, StoreOutOfReach) as error:
+        traceback.print_exc()
+        return "stopped", str(error)
+    except SystemExit:  # a signal
+        if (reason := stop_asked()) is None:
+            raise
+        return "stopped", reason
     except RmlabError as error:
         traceback.print_exc()
         return "failed", (str(error), "", error.exit_code)
@@ -165,7 +175,7 @@ def event(job: Job, said: Answer, seconds: float) -> Event:
     kind, content = said
     if kind == "result":
         return Event(job, "finished", result=content, seconds=seconds)
-    if kind == "elsewhere":
-        return Event(job, "elsewhere", error=content, seconds=seconds)
+    if kind == "elsewhere" or kind == "stopped":
+        return Event(job, kind, error=content, seconds=seconds)
     error, trace, exit_code = content
     return Event(job, "failed", error=error, trace=trace, exit_code=exit_code, seconds=seconds)

@@ -20,11 +20,12 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import TYPE_CHECKING
 
 from rmlab.ablation.gpus import VISIBLE, Gpus, visible_gpus
-from rmlab.ablation.launching import Event, Job, Supply, answer, event
+from rmlab.ablation.launching import Event, Job, State, Supply, answer, event
 from rmlab.ablation.shared import MODULE, Reading, announced
 from rmlab.errors import UsageError
 from rmlab.paths import runs_folder
 from rmlab.progress import report_to
+from rmlab.stopping import EXIT_CODE
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -135,14 +136,15 @@ def local_launcher(config: "DictConfig", workers: int | None = None, cells_per_g
 
 
 def _receive(one: _Running) -> Event:
-    """The next event of a process whose pipe has something; an end without a word is a failure."""
+    """The next event of a process whose pipe has something; an end without a word is a failure, but for one that had to stop."""
     seconds = time.monotonic() - one.began
     try:
         kind, content = one.pipe.recv()
     except (EOFError, OSError):
         one.process.join()
         one.pipe.close()
-        return Event(one.job, "failed", error=how_it_ended(one.process.exitcode), seconds=seconds)
+        state: State = "stopped" if one.process.exitcode == EXIT_CODE else "failed"
+        return Event(one.job, state, error=how_it_ended(one.process.exitcode), seconds=seconds)
     if kind == "beat":
         return Event(one.job, "progress", beat=content, seconds=seconds)
     one.process.join(PATIENCE_SECONDS)  # interpreter shutdown; its work is done
@@ -157,6 +159,8 @@ def how_it_ended(exit_code: int | None) -> str:
     """In words, for a process that said nothing itself."""
     if exit_code == -signal.SIGKILL:
         return "the process was killed (signal 9): out of memory, or by hand"
+    if exit_code == EXIT_CODE:
+        return "the process lost the lease on its cell and could not say more (the store was out of reach, or it stood still)"
     if exit_code is not None and exit_code < 0:
         return f"the process ended by signal {-exit_code} ({signal.Signals(-exit_code).name})"
     return f"the process ended with exit code {exit_code} before its work was done"

@@ -7,7 +7,7 @@ process is at work on, here or on another host, is waited for while the rest goe
 
 import random
 import time
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -32,6 +32,8 @@ OnError = Literal["stop", "continue"]
 Redo = Callable[[RunHead], bool]
 LOOK_SECONDS = 2.0
 """How often a cell that is at work elsewhere is looked at."""
+MOST_STOPS = 3
+"""How often in a launch a cell is taken up again that had to stop (a machine that stood still, a store out of reach)."""
 
 _jitter = random.SystemRandom()
 
@@ -40,7 +42,8 @@ _jitter = random.SystemRandom()
 class Outcome:
     """What became of a sweep. ran: cells trained now. failed: names of cells that failed, now or before. left: not started.
 
-    paused: cells whose own limit of time was up before they were finished; they go on where they stopped when they are run again.
+    paused: cells whose own limit of time was up before they were finished, or that had to stop again and again; they go on where
+    they stopped when they are run again.
     """
 
     ran: int
@@ -138,6 +141,7 @@ class SweepUnderWay:
         self.failed: list[str] = []
         self.paused: list[str] = []
         self.ran = 0
+        self.stops: Counter[str] = Counter()
         self.stopping = False
 
     def next(self) -> Job | None:
@@ -177,6 +181,9 @@ class SweepUnderWay:
             self._finished(key, runs)
         elif event.state == "elsewhere":
             self._wait_for(key)
+        elif event.state == "stopped":
+            close_dead(self.store, runs_of(self.store, key), self.watch)
+            self._stopped(key, event.error, event.seconds)
         else:
             close_dead(self.store, runs_of(self.store, key), self.watch, error=event.error)
             self._failed(
@@ -223,10 +230,10 @@ class SweepUnderWay:
             else:
                 del self.elsewhere[key]
                 close_dead(self.store, runs, self.watch)
-                last = max(runs, key=lambda run: run.start_time, default=None)
-                if last is not None and last.status == FAILED and last.run_id not in self.before:
-                    error = last.tags.get(ERROR, "")
-                    self._failed(key, error, f"{error}\n    in run {last.run_id} of another process", None)
+                new = [run for run in runs if run.run_id not in self.before]  # not the last one: clocks of hosts differ
+                if failed := next((run for run in new if run.status == FAILED), None):
+                    error = failed.tags.get(ERROR, "")
+                    self._failed(key, error, f"{error}\n    in run {failed.run_id} of another process", None)
                 else:
                     self.board.note(self.of_hash[key][0].name, "waiting")
                     self.waiting.append(key)
@@ -239,6 +246,16 @@ class SweepUnderWay:
         self.settled.add(key)
         self.paused += [cell.name for cell in self.of_hash[key]]
         self.board.note(self.of_hash[key][0].name, "paused", seconds)
+
+    def _stopped(self, key: str, why: str, seconds: float) -> None:
+        """The cell had to end through no fault of its own: it goes on from its checkpoint, now where that was not tried often yet."""
+        self.board.say(f"{self.of_hash[key][0].name} stopped: {why}")
+        self.stops[key] += 1
+        if self.stops[key] > MOST_STOPS or self.stopping:
+            self._paused(key, seconds)
+        else:
+            self.board.note(self.of_hash[key][0].name, "waiting", seconds)
+            self.waiting.append(key)
 
     def _finished(self, key: str, runs: Sequence[RunHead]) -> None:
         self.settled.add(key)
@@ -289,7 +306,7 @@ def prepare(cells: Sequence[Cell], board: Board, preload: Sequence[str]) -> None
     )
     board.say("preparing what the cells share ...")
     for event in LocalLauncher(1).run(Jobs([job]), preload):
-        if event is not None and event.state == "failed":
+        if event is not None and event.state in ("failed", "stopped"):
             if event.trace:
                 board.say(event.trace)
             kind = (

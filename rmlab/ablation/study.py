@@ -6,10 +6,12 @@ or failed counts; what was cut off by a kill does not, and is tried anew.
 """
 
 import math
+import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -101,22 +103,26 @@ class Study:
         self.look()
 
     def look(self) -> None:
-        """Counts the trials, fails those whose process is dead, and beats for its own."""
+        """Counts the trials, fails those whose process is dead, and beats for its own. A trial of its own that another search took for
+        dead, because this one stood still, is told no more: another is made in its place."""
         states = self._optuna.trial.TrialState
         self._looked = time.monotonic()
+        trials = self._study.get_trials(deepcopy=False)
+        for lost in [number for number in self._mine if trials[number].state.is_finished()]:
+            self._lose(lost)
         if self._looked - self._beaten > lease_seconds() / 8:
             self._beaten = self._looked
-            for own in self._mine.values():
-                own.set_user_attr(BEAT, str(self._beaten))
+            for number, own in list(self._mine.items()):
+                self._update(number, partial(own.set_user_attr, BEAT, str(self._beaten)))
         self._counted = self._elsewhere = 0
-        for trial in self._study.get_trials(deepcopy=False):
+        for trial in trials:
             if trial.state == states.RUNNING and trial.number not in self._mine:
                 # Asked for, and not yet signed by whoever did: that takes two writes, so it may live as long as a lease.
                 tags = {
                     LEASE: str(trial.user_attrs.get(LEASE, "0 unsigned")),
                     BEAT: str(trial.user_attrs.get(BEAT, "")),
                 }
-                if self._watch.is_dead(RunHead(f"trial {trial.number}", "", "", tags, 0, None)):
+                if self._watch.is_dead(RunHead(f"trial {trial.number}", "", "", tags, 0, None, asked=self._looked)):
                     self._fail(trial.number, "its search was cut off", lost=True)
                 else:
                     self._elsewhere += 1
@@ -158,18 +164,24 @@ class Study:
     def report(self, number: int, steps: Sequence[tuple[int, float]]) -> bool:
         """Tells what a trial has measured so far, (step, value); whether it is to be stopped. One objective only."""
         assert self.spec.pruning is not None
-        trial, said = self._mine[number], self._reported.get(number, -1)
+        if (trial := self._mine.get(number)) is None:
+            return False
+        said = self._reported.get(number, -1)
         [direction] = self.spec.objectives.values()
         sign = 1.0 if self.spec.pruning.get("goal", direction) == direction else -1.0
         for step, value in steps:
             if step > said and math.isfinite(value):
-                trial.report(sign * value, step)
+                if not self._update(number, partial(trial.report, sign * value, step)):
+                    return False
                 self._reported[number] = step
         return bool(trial.should_prune())
 
     def tell(self, number: int, values: Sequence[float | None], runs: Sequence[str]) -> bool:
-        """The values of a finished trial. One that is missing or not finite fails the trial, not the study; says whether it holds."""
-        self._mine[number].set_user_attr(RUNS, list(runs))
+        """The values of a finished trial. One that is missing or not finite fails the trial, not the study; False says so."""
+        if number not in self._mine or not self._update(
+            number, partial(self._mine[number].set_user_attr, RUNS, list(runs))
+        ):
+            return True
         wrong = [
             f"{name} is {value}"
             for name, value in zip(self.spec.objectives, values, strict=True)
@@ -178,19 +190,19 @@ class Study:
         if wrong:
             self._fail(number, "; ".join(wrong))
         else:
-            self._study.tell(number, [float(value) for value in values if value is not None])
+            self._study.tell(number, [float(value) for value in values if value is not None], skip_if_finished=True)
         self._mine.pop(number)
         return not wrong
 
     def tell_failed(self, number: int, why: str) -> None:
         """A trial whose run failed."""
-        self._fail(number, why)
-        self._mine.pop(number)
+        if self._mine.pop(number, None) is not None:
+            self._fail(number, why)
 
     def tell_pruned(self, number: int) -> None:
         """A trial that was stopped because others did better by then."""
-        self._study.tell(number, state=self._optuna.trial.TrialState.PRUNED)
-        self._mine.pop(number)
+        if self._mine.pop(number, None) is not None:
+            self._study.tell(number, state=self._optuna.trial.TrialState.PRUNED, skip_if_finished=True)
 
     def tried(self) -> list[Tried]:
         """Every trial, in order."""
@@ -209,6 +221,24 @@ class Study:
             )
             for t in trials
         ]
+
+    def _update(self, number: int, write: Callable[[], None]) -> bool:
+        """Writes to a trial of its own; False where another search has ended it meanwhile."""
+        try:
+            write()
+        except self._optuna.exceptions.UpdateFinishedTrialError:
+            self._lose(number)
+            return False
+        return True
+
+    def _lose(self, number: int) -> None:
+        del self._mine[number]
+        print(
+            f"trial {number} was taken for dead by another search while this one stood still: its runs stay, it does not "
+            "count, and another trial is made in its place",
+            file=sys.stderr,
+            flush=True,
+        )
 
     def _fail(self, number: int, why: str, lost: bool = False) -> None:
         storage, trial_id = self._study._storage, self._study.get_trials(deepcopy=False)[number]._trial_id

@@ -25,6 +25,7 @@ from rmlab.rl.looks import attempt_tasks, gap, held_out, look
 from rmlab.rl.state import Kept, State, load_state, save_state
 from rmlab.rl.transforms import log_odds
 from rmlab.rl.update import look_before, update
+from rmlab.stopping import Stopped, stop_asked
 from rmlab.training.config import OptimizerConfig
 from rmlab.training.schedule import learning_rate
 
@@ -82,11 +83,14 @@ class Loop:
                 state.seconds = spent + time.monotonic() - slice_started
                 done = state.step >= loop.steps
                 late = deadline is not None and state.step > first and time.monotonic() >= deadline
-                if done or late or time.monotonic() - saved >= loop.checkpoint_seconds:
+                stop = stop_asked()
+                if done or late or stop or time.monotonic() - saved >= loop.checkpoint_seconds:
                     save_state(self.checkpoint, self.learner.model, self.learner.adam, state, self.run)
                     if self.watch.choose:
                         self.kept.forget_all_but(state.best_step)
                     saved = time.monotonic()
+                if stop and not done:
+                    raise Stopped(stop)
                 if done or late:
                     break
                 note = self._step(state)

@@ -6,9 +6,10 @@ for sqlite importing MLflow alone takes a second. A server is asked through MLfl
 
 import contextlib
 import sqlite3
+import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,10 @@ BUSY_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class RunHead:
-    """Which run it is and what it says of itself. tags without MLflow's own (`mlflow.*`). Times in milliseconds."""
+    """Which run it is and what it says of itself. tags without MLflow's own (`mlflow.*`). Times in milliseconds.
+
+    asked: when the store was asked for it, by this process' `time.monotonic`; what is not said is long ago.
+    """
 
     run_id: str
     experiment_id: str
@@ -34,6 +38,7 @@ class RunHead:
     tags: dict[str, str]
     start_time: int
     end_time: int | None
+    asked: float = field(default=float("-inf"), kw_only=True, compare=False, repr=False)
 
     @property
     def status(self) -> str:
@@ -92,7 +97,7 @@ def run_heads(store: Store) -> list[RunHead]:
     if store.uri.startswith("http"):
         from rmlab.tracking.query import runs
 
-        return [RunHead(r.run_id, r.experiment_id, r.name, r.tags, r.start_time, r.end_time) for r in runs(store)]
+        return list(runs(store))
     return _by_sql(store)
 
 
@@ -105,6 +110,7 @@ def _by_sql(store: Store, config_hash: str | None = None) -> list[RunHead]:
             f" AND run_uuid IN (SELECT run_uuid FROM tags WHERE key = '{CONFIG_HASH}' AND value = '{_hexadecimal(config_hash)}')"
         )
     )
+    asked = time.monotonic()
     about, said = _ask(
         store,
         f"SELECT run_uuid, experiment_id, name, start_time, end_time FROM runs WHERE lifecycle_stage = 'active'{where} "
@@ -115,7 +121,7 @@ def _by_sql(store: Store, config_hash: str | None = None) -> list[RunHead]:
     for run_id, key, value in said:
         tags[run_id][key] = value
     return [
-        RunHead(run_id, str(experiment), name or run_id, tags[run_id], start, end)
+        RunHead(run_id, str(experiment), name or run_id, tags[run_id], start, end, asked=asked)
         for run_id, experiment, name, start, end in about
     ]
 

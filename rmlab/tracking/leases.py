@@ -1,35 +1,37 @@
 """Leases: who is at work on a cell, on any host that shares the store.
 
-A lease is two tags on the run that does the work: who it is (machine, process id, start time) and its last beat. Who wants a
-cell makes its run first and looks for others' afterwards, as in Dekker's and Peterson's algorithms for mutual exclusion: of
+A lease is two tags on the run that does the work: who it is (process, machine, length of the lease) and its last beat. Who wants
+a cell makes its run first and looks for others' afterwards, as in Dekker's and Peterson's algorithms for mutual exclusion: of
 two that start at once at least one sees the other, and only who sees nobody goes on. So no order of events lets two go on;
 the store must only show what was written to it.
 
-A holder is dead when its process is gone (seen on its own machine), or when its beat has not changed for a lease's length by
-the watcher's own clock (seen from elsewhere; clocks of two hosts are never compared). A holder that cannot beat ends itself in
-half that time, so it is gone before anybody takes its place.
+A holder is dead when its process is gone (seen on its own machine), or when its beat has not changed for a lease's length
+between two readings of the store, by the watcher's own clock (seen from elsewhere). Clocks of two hosts are never compared, and
+no clock that can be set is used. A beat counts only when it is in the store within three quarters of a length after the one
+before it was begun; a holder that misses that ends itself. So no watcher has seen it silent for a length before it is gone.
 """
 
 import contextlib
 import os
-import platform
 import signal
 import sys
 import threading
 import time
 from collections.abc import Collection, Iterable
-from functools import cache
-from pathlib import Path
 
 from rmlab.errors import RmlabError, StoreError
+from rmlab.stopping import EXIT_CODE, Stopped, ask_to_stop
 from rmlab.tracking.heads import CONFIG_HASH, RunHead, finished_run, runs_of
 from rmlab.tracking.origin import is_alive, this_process
 from rmlab.tracking.query import close_stale
-from rmlab.tracking.run import BEAT, ERROR, FAILED, KILLED, LEASE, REPLACED, RUNNING, STATUS, RunLogger, close
+from rmlab.tracking.run import BEAT, ERROR, FAILED, FINISHED, KILLED, LEASE, REPLACED, RUNNING, STATUS, RunLogger, close
 from rmlab.tracking.store import Store
 
 CLAIMING = "claiming"
 TIE_SECONDS = 5.0
+LAST = 0.75
+"""The share of a lease's length after which a holder without a new beat is gone. The rest is for what ends slowly."""
+SAME_COMMAND = "The same command goes on from the last checkpoint."
 
 
 class Held(RmlabError):
@@ -62,40 +64,36 @@ def lease_seconds() -> float:
     return float(os.environ.get("RMLAB_LEASE_SECONDS") or 120.0)
 
 
-@cache
-def machine() -> str:
-    """This boot of this host, and the space of its process ids: two containers of one name are two machines."""
-    parts = [platform.node()]
-    with contextlib.suppress(OSError):
-        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text()[:8])
-        parts.append(str(Path("/proc/self/ns/pid").readlink()).strip("pid:[]"))
-    return "/".join(parts)
-
-
 def lease_tags() -> dict[str, str]:
     """Tags of a run that is about to claim its cell."""
-    return {LEASE: f"{this_process()} {machine()}", BEAT: CLAIMING}
+    return {LEASE: f"{this_process()} {lease_seconds():g}", BEAT: CLAIMING}
 
 
 def alive(run: RunHead) -> bool | None:
     """Whether the holder of a run's lease lives; None where this machine cannot know. A run without a lease: False."""
-    process, _, where = run.tags.get(LEASE, "").partition(" ")
-    if not where:
-        return False
-    return is_alive(platform.node(), process) if where == machine() else None
+    process, where, _ = _lease(run)
+    return is_alive("", f"{process} {where}") if where else False
 
 
 def holder_words(run: RunHead) -> str:
     """Who holds a run's lease, for people: its process and its machine."""
-    process, _, where = run.tags.get(LEASE, "").partition(" ")
+    process, where, _ = _lease(run)
     return f"process {process.partition('@')[0]} on {where.partition('/')[0]}" if where else "another process"
 
 
-def claim(store: Store, run_id: str, config_hash: str, replaces: Collection[str] = ()) -> None:
+def _lease(run: RunHead) -> tuple[str, str, float]:
+    """Of a run's lease: process, machine, and its length in seconds, which is the holder's and not this process'."""
+    process, where, length = [*run.tags.get(LEASE, "").split(), "", "", ""][:3]
+    return process, where, float(length or lease_seconds())
+
+
+def claim(store: Store, run_id: str, config_hash: str, made: float, replaces: Collection[str] = ()) -> float:
     """Makes the new run `run_id`, which carries `lease_tags`, the only one that works on its cell; or gives way.
 
-    replaces: finished runs that do not count, because this one is to take their place.
-    Raises Held where another is at work, Done where the cell is finished; the own run is deleted then.
+    made: `now()` before the run was made. replaces: finished runs that do not count, because this one is to take their place.
+    Returns when its first beat was begun.
+    Raises Held where another is at work, Done where the cell is finished, Stopped where all this took so long that another may
+    have taken the run for dead; the own run is deleted then.
     """
     deadline = time.monotonic() + TIE_SECONDS
     try:
@@ -111,69 +109,116 @@ def claim(store: Store, run_id: str, config_hash: str, replaces: Collection[str]
             if ahead or time.monotonic() > deadline:
                 raise Held((ahead or others)[0])
             time.sleep(0.05)
+        began = now()
         _set_tag(store, run_id, BEAT, "0")
+        if now() - made > LAST * lease_seconds():
+            raise Stopped(
+                f"it took {now() - made:.0f} s to begin run {run_id} (the store answered late, or the process stood still), and "
+                f"another process may be at work on it by now. {SAME_COMMAND}"
+            )
+        return began
     except BaseException:
         store.call(lambda: store.client.delete_run(run_id))
         raise
 
 
 class Keeper:
-    """Beats for a run until it is stopped, in a thread of its own. Ends the process where the lease cannot be kept."""
+    """Beats for a run until it is stopped, and sees to it that the work ends where the lease cannot be kept.
 
-    def __init__(self, store: Store, run_id: str) -> None:
+    One thread beats, another watches the clock, because a store may keep a beat waiting for minutes. After half a lease's length
+    without a beat the work is asked to end at its next safe point (`rmlab.stopping`), which a beat takes back; after three quarters,
+    or where the run was taken, the process ends.
+    """
+
+    def __init__(self, store: Store, run_id: str, beaten: float) -> None:
+        """beaten: when the last beat that is in the store was begun."""
         self.store, self.run_id = store, run_id
+        self._length, self._beaten, self._taken = lease_seconds(), beaten, ""
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name="lease", daemon=True)
-        self._thread.start()
+        ask_to_stop(None)
+        self._threads = [
+            threading.Thread(target=work, name=f"lease {work.__name__}", daemon=True)
+            for work in (self._beat, self._guard)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     def stop(self) -> None:
         """No more beats; returns when the last is written."""
         self._stopped.set()
-        if self._thread is not threading.current_thread():
-            self._thread.join()
+        for thread in self._threads:
+            thread.join()
+        if not self._lost():
+            ask_to_stop(None)
+
+    def confirm(self) -> None:
+        """Raises Stopped where another process may be at work on the cell by now."""
+        if reason := self._lost():
+            raise Stopped(reason)
+
+    def _lost(self) -> str:
+        """Why the lease is lost, "" while it is kept."""
+        return self._taken or (self._silence() if now() - self._beaten > LAST * self._length else "")
+
+    def _silence(self) -> str:
+        return (
+            f"run {self.run_id} could not renew its lease for {now() - self._beaten:.0f} s (the store was out of reach, or the "
+            f"process stood still), and another process may take its place. {SAME_COMMAND}"
+        )
 
     def _beat(self) -> None:
-        length = lease_seconds()
-        last, count = _now(), 0
-        while not self._stopped.wait(length / 8):
-            began, count = _now(), count + 1
-            if began - last > length / 2:
-                break  # the process stood still: somebody may have taken its place
-            with contextlib.suppress(StoreError):
-                _set_tag(self.store, self.run_id, BEAT, str(count), patience=length / 8)
-                last = began
-            if _now() - last > length / 2:
-                break
-        else:
-            return
-        print(
-            f"rmlab: run {self.run_id} could not renew its lease for {length / 2:.0f} s (the store was out of reach, or the process "
-            "stood still): it ends, because another process may take its place. The same command goes on.",
-            file=sys.stderr,
-            flush=True,
-        )
+        count, patience = 0, self._length / 8
+        while not self._stopped.wait(self._length / 8):
+            began, count = now(), count + 1
+            with contextlib.suppress(StoreError):  # the guard says what comes of it
+                run = self.store.call(lambda: self.store.client.get_run(self.run_id), patience)
+                status, is_there = run.data.tags.get(STATUS), run.info.lifecycle_stage == "active"
+                if not is_there or status not in (RUNNING, FINISHED, REPLACED):
+                    self._taken = (
+                        f"run {self.run_id} was {f'closed as {status}' if is_there else 'deleted'} by another process, which "
+                        f"may do its work now. {SAME_COMMAND}"
+                    )
+                    return
+                _set_tag(self.store, self.run_id, BEAT, str(count), patience)
+                if not self._lost():  # a beat that comes too late is none
+                    self._beaten = began
+
+    def _guard(self) -> None:
+        while not self._stopped.wait(min(self._length / 32, 1.0)):
+            if reason := self._lost():
+                self._end(reason)
+                return
+            ask_to_stop(self._silence() if now() - self._beaten > self._length / 2 else None)
+
+    def _end(self, reason: str) -> None:
+        """Ends the process: first so that it can say so in its run and clean up, then at once."""
+        ask_to_stop(reason)
+        print(f"rmlab: {reason}", file=sys.stderr, flush=True)
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(10)
-        os._exit(1)
+        if not self._stopped.wait(min(self._length / 8, 10.0)):
+            os._exit(EXIT_CODE)
 
 
 class Watch:
-    """Tells live holders from dead ones by looking again and again; keeps when each beat was seen to change."""
+    """Tells live holders from dead ones by looking again and again; keeps when each beat was first seen."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[str, float]] = {}
 
     def is_dead(self, run: RunHead) -> bool:
-        """Whether the holder of a run that says `running` is gone. From another machine it takes a lease's length to know."""
+        """Whether the holder of a run that says `running` is gone. From another machine it takes a lease's length to know.
+
+        What counts is the time from when a beat was first known here to when the store was last asked for it: a store that
+        answers late, or a watcher that stands still behind its answer, makes nobody dead.
+        """
         here = alive(run)
         if here is not None:
             return not here
-        beat, now = run.tags.get(BEAT, ""), time.monotonic()
-        known, since = self._seen.get(run.run_id, ("", now))
-        if known != beat:
-            since = now
-        self._seen[run.run_id] = (beat, since)
-        return now - since > lease_seconds()
+        beat, known = run.tags.get(BEAT, ""), self._seen.get(run.run_id)
+        if known is None or known[0] != beat:
+            self._seen[run.run_id] = (beat, time.monotonic())
+            return False
+        return run.asked - known[1] > _lease(run)[2]
 
     def holder(self, runs: Iterable[RunHead]) -> RunHead | None:
         """Who is at work among the runs of one cell, None = nobody that lives."""
@@ -185,14 +230,14 @@ class Watch:
 def close_dead(store: Store, runs: Iterable[RunHead], watch: Watch, error: str | None = None) -> list[RunHead]:
     """Closes the runs that say `running` though their holder is dead, as killed, or as failed where an error is given; returns these.
 
-    Each is read again once its holder is known to be dead: it may have finished in between. A run that said `finished` and
+    Each is read again once its holder is known to be dead: it may have finished, or beaten, in between. A run that said `finished` and
     died before it could close is closed as finished.
     """
     listed = list(runs)
     closed = close_stale(store, [run for run in listed if LEASE not in run.tags], error)
     for dead in [run for run in listed if run.end_time is None and LEASE in run.tags and watch.is_dead(run)]:
         run = next((again for again in runs_of(store, dead.tags[CONFIG_HASH]) if again.run_id == dead.run_id), None)
-        if run is None or run.end_time is not None:
+        if run is None or run.end_time is not None or not watch.is_dead(run):
             continue
         status = run.status if run.status != RUNNING else KILLED if error is None else FAILED
         RunLogger(store, run.run_id, run.experiment_id).tags(
@@ -214,6 +259,6 @@ def _set_tag(store: Store, run_id: str, name: str, value: str, patience: float =
     store.call(lambda: store.client.set_tag(run_id, name, value), patience=patience)
 
 
-def _now() -> float:
-    """Seconds that go on while the machine sleeps."""
+def now() -> float:
+    """Seconds that no clock setting moves and that go on while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) if hasattr(time, "CLOCK_BOOTTIME") else time.monotonic()

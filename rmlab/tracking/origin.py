@@ -6,6 +6,7 @@ import platform
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -34,24 +35,41 @@ def commit() -> str:
     return answer.stdout.strip()
 
 
+@cache
+def machine() -> str:
+    """This boot of this host, and the space of its process ids: two containers of one name are two machines."""
+    parts = [platform.node()]
+    with suppress(OSError):
+        parts.append(Path("/proc/sys/kernel/random/boot_id").read_text()[:8])
+        parts.append(str(Path("/proc/self/ns/pid").readlink()).strip("pid:[]"))
+    return "/".join(parts)
+
+
 def this_process() -> str:
-    """Process id and start time: ids are given again, the pair is not."""
-    return _process(psutil.Process())
-
-
-def _process(process: psutil.Process) -> str:
-    return f"{process.pid}@{process.create_time():.2f}"
+    """Process id, start time and machine: ids are given again, the three together are not."""
+    return f"{_process(os.getpid())} {machine()}"
 
 
 def is_alive(host: str, process: str) -> bool | None:
-    """Whether the process of a run still lives; None where this host cannot know (another host, no record)."""
-    if host != platform.node() or "@" not in process:
+    """Whether the process of a run still lives; None where this machine cannot know (another machine, no record)."""
+    known, _, where = process.partition(" ")
+    if "@" not in known or not (where == machine() if where else host == platform.node()):
         return None
+    pid = int(known.split("@")[0])
     try:
-        found = psutil.Process(int(process.split("@")[0]))
-        return _process(found) == process and found.status() != psutil.STATUS_ZOMBIE
+        return _process(pid) == known and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def _process(pid: int) -> str:
+    """Process id and start time. Linux counts the start from the boot, so a clock that is set while the process runs does not
+    change it (psutil's `create_time` moves with the clock there)."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:  # no such process, or no Linux
+        return f"{pid}@{psutil.Process(pid).create_time():.2f}"
+    return f"{pid}@{fields[19]}"
 
 
 def origin_tags() -> dict[str, str]:

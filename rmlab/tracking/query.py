@@ -1,6 +1,7 @@
 """Reads tracked runs back: what they measured, and their artifacts; closes what died, logs what is reused."""
 
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -93,8 +94,9 @@ def runs(
     words = " and ".join(f"tags.`{name}` = '{_quoted(value)}'" for name, value in (tags or {}).items())
     if not ids:
         return []
+    asked = time.monotonic()
     found = _all(store, lambda token: client.search_runs(ids, words, max_results=PAGE, page_token=token))
-    return [_tracked(run, store) for run in found]
+    return [_tracked(run, store, asked) for run in found]
 
 
 SHORTEST = 6
@@ -117,6 +119,7 @@ def get_run(store: Store, run_id: str) -> TrackedRun:
                 return None
             raise
 
+    asked = time.monotonic()
     found = store.call(ask)
     if found is None or found.info.lifecycle_stage != "active":
         imported = runs(store, tags={IMPORTED_RUN: run_id})
@@ -139,7 +142,7 @@ def get_run(store: Store, run_id: str) -> TrackedRun:
             f"there is no run {run_id!r} in {store.uri}. `rmlab runs list` shows those that are there; "
             f"an id may be cut to {SHORTEST} characters."
         )
-    return _tracked(found, store)
+    return _tracked(found, store, asked)
 
 
 def close_stale(store: Store, found: Iterable[RunHead], error: str | None = None) -> list[RunHead]:
@@ -210,7 +213,7 @@ def _quoted(value: str) -> str:
     return value.replace("'", "''")
 
 
-def _tracked(run: "Run", store: Store) -> TrackedRun:
+def _tracked(run: "Run", store: Store, asked: float) -> TrackedRun:
     tags = {k: v for k, v in run.data.tags.items() if not k.startswith("mlflow.")}
     return TrackedRun(
         run_id=run.info.run_id,
@@ -223,4 +226,5 @@ def _tracked(run: "Run", store: Store) -> TrackedRun:
         metrics=dict(run.data.metrics),
         artifact_uri=run.info.artifact_uri,
         store=store,
+        asked=asked,
     )

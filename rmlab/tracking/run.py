@@ -15,8 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rmlab.errors import StoreError
+from rmlab.errors import StoreError, StoreOutOfReach
 from rmlab.fingerprint import canonical_json
+from rmlab.stopping import Stopped
 from rmlab.tracking.origin import PROCESS, origin_tags
 from rmlab.tracking.store import Store
 
@@ -51,8 +52,8 @@ def check_names(names: Iterable[str]) -> None:
 class RunLogger:
     """Writes one run. Used as a context: it finishes the run at the end, or records the error that ended it.
 
-    A KeyboardInterrupt or SystemExit leaves the status `killed`, any other exception `failed` with its traceback (as tag and
-    as artifact `traceback.txt`); the exception goes on.
+    What ends a run from outside (KeyboardInterrupt, SystemExit, a lost lease, a store out of reach) leaves the status `killed`, any
+    other exception `failed` with its traceback (as tag and as artifact `traceback.txt`); the exception goes on.
     """
 
     store: Store
@@ -98,11 +99,12 @@ class RunLogger:
         if once:
             first |= leases.lease_tags() | ({"replaces": " ".join(replaces)} if replaces else {})
             del first[PROCESS]  # the lease says it
+        made = leases.now()
         run = store.call(lambda: store.client.create_run(experiment_id, tags=first, run_name=name))
         logger = cls(store, run.info.run_id, experiment_id, _signed=[tag for tag in AT_WORK if tag in first])
         if once:
-            leases.claim(store, logger.run_id, first["config_hash"], replaces)
-            logger._keeper = leases.Keeper(store, logger.run_id)
+            beaten = leases.claim(store, logger.run_id, first["config_hash"], made, replaces)
+            logger._keeper = leases.Keeper(store, logger.run_id, beaten)
         try:
             logger.params(params or {})
         except BaseException as error:
@@ -210,16 +212,21 @@ class RunLogger:
         self.text(name, json.dumps(value, indent=1, sort_keys=False, ensure_ascii=False, allow_nan=False) + "\n")
 
     def finish(self) -> None:
-        """Flushes, then says `finished`, then closes. Raises StoreError where that cannot be written: the run is not finished then."""
-        self.flush()
-        if self._keeper:
-            self._keeper.stop()
-        self.tags({STATUS: FINISHED})
+        """Flushes, then says `finished`, then closes. Raises StoreError where that cannot be written, and Stopped where the run's lease
+        is lost: the run is not finished then."""
+        try:
+            self.flush()
+            if self._keeper:
+                self._keeper.confirm()
+            self.tags({STATUS: FINISHED})
+        finally:  # it beats until the run says how it ended, however long the store takes
+            if self._keeper:
+                self._keeper.stop()
         close(self.store, self.run_id, "FINISHED", self._signed)
 
     def fail(self, error: BaseException) -> None:
         """Flushes, records the error and closes. Where the store fails too, that is added to the error as a note."""
-        killed = isinstance(error, KeyboardInterrupt | SystemExit)
+        killed = isinstance(error, KeyboardInterrupt | SystemExit | Stopped | StoreOutOfReach)
         if self._keeper:
             self._keeper.stop()
         try:
@@ -247,10 +254,14 @@ class RunLogger:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
-        if error is None:
-            self.finish()
-        else:
+        if error is not None:
             self.fail(error)
+            return
+        try:
+            self.finish()
+        except Stopped as stopped:
+            self.fail(stopped)
+            raise
 
 
 def close(store: Store, run_id: str, status: str, tags: Iterable[str], end_time: int | None = None) -> None:

@@ -16,7 +16,7 @@ from random import SystemRandom
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlsplit
 
-from rmlab.errors import StoreError
+from rmlab.errors import StoreError, StoreOutOfReach
 from rmlab.locks import exclusive
 from rmlab.paths import runs_folder
 from rmlab.tracking.views import view_tags
@@ -42,10 +42,15 @@ BUSY = (
     "503",
     "connection reset",
     "connection aborted",
+    "connection refused",
+    "server closed the connection",
+    "terminating connection",
+    "starting up",
+    "shutting down",
     "timed out",
     "temporarily unavailable",
 )
-"""Signs of a store that is momentarily busy, in the words of sqlite, PostgreSQL, MySQL and HTTP."""
+"""Signs of a store that is momentarily busy or restarts, in the words of sqlite, PostgreSQL, MySQL and HTTP."""
 
 Answer = TypeVar("Answer")
 _jitter = SystemRandom()  # never the seeded generators of a run: a retry must not change a result
@@ -206,7 +211,7 @@ class Store:
     def call(self, request: Callable[[], Answer], patience: float = 60.0) -> Answer:
         """Makes a request, again with growing, jittered pauses while the store is busy. patience: seconds in all.
 
-        Raises StoreError with the store's own words when it stays busy or refuses.
+        Raises StoreOutOfReach with the store's own words when it stays busy, StoreError when it refuses.
         """
         pause, deadline = 0.05, time.monotonic() + patience
         while True:
@@ -215,8 +220,10 @@ class Store:
             except StoreError:
                 raise
             except Exception as error:
-                if not _is_busy(error) or time.monotonic() + pause > deadline:
+                if not _is_busy(error):
                     raise _store_error(self.uri, error) from error
+                if time.monotonic() + pause > deadline:
+                    raise StoreOutOfReach(str(_store_error(self.uri, error))) from error
                 time.sleep(pause * (0.5 + _jitter.random()))
                 pause = min(pause * 2, 5.0)
 

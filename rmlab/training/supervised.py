@@ -22,6 +22,7 @@ from rmlab.fingerprint import fingerprint, fingerprint_lines
 from rmlab.models.last_position import last_logits, pad_right
 from rmlab.models.moe import Routing, experts_of
 from rmlab.progress import progress
+from rmlab.stopping import Stopped, stop_asked
 from rmlab.training.batching import batches_by_tokens, plan_batches
 from rmlab.training.checkpoint import load_checkpoint, save_checkpoint
 from rmlab.training.compiled import compiled_layers
@@ -132,7 +133,8 @@ def train(
     examples: at least one; every one is seen once an epoch. device: the run's Accelerator. checkpoint: file for exact resume,
     written when `runtime.checkpoint_seconds` have gone by since the last; it stays when training ends, its owner removes it. log: is told
     every step, those before a resume first; watch likewise, for a mixture of experts. loss: of a few examples, summed.
-    Raises RmlabError where the loss is no longer finite, UsageError where `runtime` would change what is learned.
+    Raises RmlabError where the loss is no longer finite, Stopped (with a checkpoint) where it was asked to stop,
+    UsageError where `runtime` would change what is learned.
     """
     model, adam = device.prepare(model, adamw(model, optimizer))
     plan = plan_batches([e.tokens for e in examples], training, seed)
@@ -188,7 +190,8 @@ def train(
                 if watch:
                     watch(*watched[-1])
             advance(seen, f"loss {value:.3f}")
-            if checkpoint and now - saved >= runtime.checkpoint_seconds and step + 1 < len(plan):
+            stop = stop_asked()
+            if checkpoint and (stop or now - saved >= runtime.checkpoint_seconds) and step + 1 < len(plan):
                 save_checkpoint(
                     checkpoint,
                     model,
@@ -196,6 +199,8 @@ def train(
                     {"run": run, "step": step + 1, "tokens": tokens, "history": history, "watched": watched},
                 )
                 saved = time.monotonic()
+            if stop and step + 1 < len(plan):
+                raise Stopped(stop)
     model.eval()
     return Trained(len(plan), tokens, tokens - before_tokens, time.monotonic() - started, first, tuple(history))
 

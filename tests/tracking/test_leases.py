@@ -1,4 +1,8 @@
-"""Leases with real processes on a real store: of many that want a cell one gets it, and a dead one is not waited for."""
+"""Leases with real processes on a real store: of many that want a cell one gets it, and a dead one is not waited for.
+
+What a lease may end is a process of its own; the tests' own leases last for a day (conftest). Nothing here depends on how fast
+the machine is: processes tell each other by pipes, and where a length of time decides, the clock is given.
+"""
 
 import os
 import signal
@@ -6,71 +10,135 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from rmlab.errors import StoreOutOfReach
 from rmlab.paths import REPOSITORY
-from rmlab.tracking import leases
-from rmlab.tracking.heads import cell_runs, runs_of
+from rmlab.stopping import EXIT_CODE, Stopped
+from rmlab.tracking import leases, origin
+from rmlab.tracking.heads import RunHead, cell_runs, runs_of
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 
-CONTENDER = """
-import sys, time
-from rmlab.tracking.leases import Done, Held
+CONTENDERS = """
+import os, sys, threading, time
+from rmlab.tracking import leases, origin
 from rmlab.tracking.run import RunLogger
-from rmlab.tracking.store import Store
-start, seconds = float(sys.argv[1]), float(sys.argv[2])
-store = Store.open()
-store.experiment("shared")
-time.sleep(max(0.0, start - time.time()))
-try:
-    with RunLogger.start(store, "shared", "cell", kind="toy", tags={"config_hash": "abc"}, once=True) as run:
-        print("got", run.run_id, flush=True)
-        time.sleep(seconds)
-except Held as error:
-    print("held", error.holder.run_id)
-except Done as error:
-    print("done", error.run.run_id)
+from rmlab.tracking.store import Store, _import_mlflow
+
+# Each argument is a contender: the machine that it is on ("" = this one), how far its clock is ahead, and what befalls it.
+leases.TIE_SECONDS = 600.0
+_import_mlflow()
+real, ahead = time.time, 0.0
+
+def contend(machine, clock, trouble):
+    global ahead
+    ahead = float(clock)
+    time.time = lambda: real() + ahead
+    if machine:
+        origin.machine = lambda: machine
+    try:
+        with RunLogger.start(Store.open(), "shared", "cell", kind="toy", tags={"config_hash": "abc"}, once=True) as run:
+            print("got", run.run_id, os.getpid(), flush=True)
+            if trouble == "late":
+                leases._set_tag = lambda *arguments: threading.Event().wait()
+            while word := os.read(0, 1):
+                ahead += 3600.0 if word == b"+" else -3600.0
+    except leases.Held as error:
+        print("held", error.holder.run_id, os.getpid(), flush=True)
+    except leases.Done as error:
+        print("done", error.run.run_id, os.getpid(), flush=True)
+
+wait, go = os.pipe()
+for argument in sys.argv[1:]:
+    if os.fork() == 0:
+        os.close(go)
+        os.read(wait, 1)
+        try:
+            contend(*argument.split(","))
+        finally:
+            sys.stdout.flush()
+            os._exit(0)
+os.close(go)
+for _ in sys.argv[1:]:
+    print("ended", os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
 """
 
 
-def contend(number: int, seconds: float, wait: float) -> list[subprocess.Popen]:
-    start = str(time.time() + wait)
-    return [
-        subprocess.Popen(
-            [sys.executable, "-c", CONTENDER, start, str(seconds)],
+class Contenders:
+    """Processes that want one cell at once. Who gets it keeps it until `let_go`."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.number = len(arguments)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", CONTENDERS, *arguments],
             cwd=REPOSITORY,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            env=dict(os.environ),
         )
-        for _ in range(number)
-    ]
+
+    def line(self) -> list[str]:
+        """What one of them says next."""
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().split()
+
+    def got(self) -> tuple[str, int]:
+        """The run of the only one, and its process."""
+        word, run_id, process = self.line()
+        assert word == "got"
+        return run_id, int(process)
+
+    def step_clock(self, sign: str) -> None:
+        """Its wall clock steps by an hour, + or -."""
+        assert self.process.stdin is not None
+        os.write(self.process.stdin.fileno(), sign.encode())
+
+    def let_go(self) -> tuple[str, str]:
+        """What is left to read of output and errors when all have ended."""
+        return self.process.communicate()
+
+
+@contextmanager
+def contending(*arguments: str) -> Iterator[Contenders]:
+    contenders = Contenders(*arguments)
+    try:
+        yield contenders
+    finally:
+        if contenders.process.poll() is None:
+            contenders.let_go()
 
 
 @pytest.mark.slow
-def test_of_many_that_start_at_once_one_gets_the_cell(store: Store) -> None:
-    others = contend(6, 1.0, wait=6.0)
-    answers = [process.communicate(timeout=120)[0].split()[0] for process in others]
-    assert answers.count("got") == 1, answers
-    assert set(answers) <= {"got", "held", "done"}
+@pytest.mark.parametrize("machines", ["one", "many, whose clocks differ"])
+def test_of_many_that_start_at_once_one_gets_the_cell(store: Store, machines: str) -> None:
+    who = [",0," if machines == "one" else f"host{n}/boot/1,{3600 * (n - 2)}," for n in range(5)]
+    store.experiment("shared")
+    with contending(*who) as contenders:
+        said = Counter(contenders.line()[0] for _ in who if contenders.number)
+        while said["ended"]:  # who gave way has ended, perhaps before another spoke
+            said += Counter(contenders.line()[0] for _ in range(said.pop("ended")))
+        assert said == {"got": 1, "held": 4}
+        contenders.let_go()
     assert [run.status for run in runs(store)] == ["finished"], "who gave way left no run behind"
 
 
 @pytest.mark.slow
 def test_the_cell_of_a_killed_process_goes_to_one_of_many(store: Store) -> None:
-    [first] = contend(1, 60.0, wait=0.0)
-    assert first.stdout is not None
-    word, run_id = first.stdout.readline().split()
-    assert word == "got"
-    with pytest.raises(leases.Held, match=run_id):
-        RunLogger.start(store, "shared", "cell", kind="toy", tags={"config_hash": "abc"}, once=True)
-    first.send_signal(signal.SIGKILL)
-    first.communicate()
-    answers = [process.communicate(timeout=120)[0].split()[0] for process in contend(4, 0.5, wait=6.0)]
+    with contending(",0,") as first:
+        run_id, process = first.got()
+        with pytest.raises(leases.Held, match=run_id):
+            begun(store)
+        os.kill(process, signal.SIGKILL)
+        assert first.line() == ["ended", str(-signal.SIGKILL)]
+    with contending(*[",0,"] * 3) as others:
+        answers = others.let_go()[0].split()  # who gets it ends at once, so others may find the cell done
     assert answers.count("got") == 1, answers
     assert [run.run_id for run in leases.close_dead(store, runs(store), leases.Watch())] == [run_id]
     assert sorted(run.status for run in runs(store)) == ["finished", "killed"]
@@ -78,6 +146,12 @@ def test_the_cell_of_a_killed_process_goes_to_one_of_many(store: Store) -> None:
 
 def begun(store: Store, **more) -> RunLogger:
     return RunLogger.start(store, "shared", "cell", kind="toy", tags={"config_hash": "abc"}, once=True, **more)
+
+
+def seen(store: Store, after: float = 0.0) -> RunHead:
+    """The cell's only run, as if the store had been asked so many seconds from now."""
+    [head] = runs_of(store, "abc")
+    return type(head)(**{**head.__dict__, "asked": time.monotonic() + after})
 
 
 def test_a_finished_cell_is_not_done_again_unless_it_is_to_be_replaced(store: Store) -> None:
@@ -104,7 +178,7 @@ def test_who_is_at_work_is_said_only_while_somebody_is(store: Store) -> None:
     left = begun(store, replaces=[first.run_id])
     assert left._keeper is not None
     left._keeper.stop()
-    leases._set_tag(store, left.run_id, "lease", f"999999@1.00 {leases.machine()}")
+    leases._set_tag(store, left.run_id, "lease", f"999999@1.00 {origin.machine()}")
     leases.close_dead(store, runs_of(store, "abc"), leases.Watch())
     with RunLogger.start(store, "shared", "no cell", kind="toy"):
         assert "process" in runs(store)[0].tags
@@ -117,48 +191,173 @@ def test_who_is_at_work_is_said_only_while_somebody_is(store: Store) -> None:
 def test_a_holder_on_another_machine_is_dead_when_its_beat_stands_still(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("RMLAB_LEASE_SECONDS", "0.8")
     run = begun(store)
-    [head] = runs_of(store, "abc")
-    monkeypatch.setattr(leases, "machine", lambda: "another/boot/1")
+    length = leases.lease_seconds()
+    monkeypatch.setattr(origin, "machine", lambda: "another/boot/1")
     watch = leases.Watch()
-    assert leases.alive(head) is None
-    deadline = time.monotonic() + 3
-    while time.monotonic() < deadline:  # it beats every 0.1 s, so it lives however long one looks
-        assert not watch.is_dead(runs_of(store, "abc")[0])
-        time.sleep(0.1)
+    assert leases.alive(seen(store)) is None
+    assert not watch.is_dead(seen(store, after=10 * length)), "seen for the first time"
+    for beat in range(1, 4):
+        leases._set_tag(store, run.run_id, "beat", str(beat))
+        assert not watch.is_dead(seen(store, after=10 * length)), "it beats, so it lives however long one looks"
+        assert not watch.is_dead(seen(store, after=0.9 * length))
     with pytest.raises(leases.Held):
         begun(store)
     assert run._keeper is not None
     run._keeper.stop()
-    assert leases.close_dead(store, runs_of(store, "abc"), watch) == []
-    time.sleep(1.0)
-    [closed] = leases.close_dead(store, runs_of(store, "abc"), watch)
+    assert leases.close_dead(store, [seen(store, after=0.9 * length)], watch) == []
+    monkeypatch.setattr(leases, "runs_of", lambda *_: [seen(store, after=1.1 * length)])
+    [closed] = leases.close_dead(store, [seen(store, after=1.1 * length)], watch)
+    monkeypatch.undo()
+    monkeypatch.setenv("RMLAB_RUNS", str(store.artifacts.parent) if store.artifacts else "")
     assert closed.run_id == run.run_id
     assert runs_of(store, "abc")[0].status == "killed"
     with begun(store):
         pass
 
 
-@pytest.mark.slow
-def test_a_holder_that_stood_still_ends_itself_before_it_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_watcher_that_stands_still_makes_nobody_dead(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it read is as old as its question to the store; before it closes a run it asks again."""
+    run = begun(store)
+    length = leases.lease_seconds()
+    monkeypatch.setattr(origin, "machine", lambda: "another/boot/1")
+    watch = leases.Watch()
+    known = seen(store)
+    assert not watch.is_dead(known)
+    with monkeypatch.context() as later:
+        much_later = time.monotonic() + 10 * length
+        later.setattr(leases.time, "monotonic", lambda: much_later)
+        assert not watch.is_dead(known), "read before it stood still"
+    old = seen(store, after=2 * length)
+    leases._set_tag(store, run.run_id, "beat", "17")
+    assert watch.is_dead(old)
+    assert leases.close_dead(store, [old], watch) == [], "it beat in between"
+    assert runs_of(store, "abc")[0].status == "running"
+    run.finish()
+
+
+def test_how_long_a_beat_may_stand_is_the_holders_to_say(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = begun(store)
+    monkeypatch.setattr(origin, "machine", lambda: "another/boot/1")
+    monkeypatch.setenv("RMLAB_LEASE_SECONDS", "1")
+    watch = leases.Watch()
+    assert not watch.is_dead(seen(store))
+    assert not watch.is_dead(seen(store, after=100.0)), "its holder said a day"
+    assert watch.is_dead(seen(store, after=100_000.0))
+    run.finish()
+
+
+@pytest.mark.parametrize("ahead", [3600, -3600])
+def test_a_clock_that_differs_or_steps_neither_ends_nor_hides_a_holder(store: Store, ahead: int) -> None:
+    watch = leases.Watch()
+    with contending(f"host/boot/1,{ahead},") as holder:
+        run_id, process = holder.got()
+        for sign in ("", "+", "-", "-"):
+            if sign:
+                holder.step_clock(sign)
+            assert not watch.is_dead(seen(store, after=0.9 * leases.lease_seconds()))
+            with pytest.raises(leases.Held, match=run_id):
+                begun(store)
+        os.kill(process, signal.SIGKILL)
+        holder.let_go()
+    assert watch.is_dead(seen(store, after=1.1 * leases.lease_seconds()))
+
+
+def test_a_holder_that_stood_still_ends_itself_and_says_why(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RMLAB_LEASE_SECONDS", "2")
-    [process] = contend(1, 60.0, wait=0.0)
-    assert process.stdout is not None
-    process.stdout.readline()
-    process.send_signal(signal.SIGSTOP)
-    time.sleep(2.5)
-    process.send_signal(signal.SIGCONT)
-    assert process.wait(20) == -signal.SIGTERM
+    with contending(",0,") as holder:
+        run_id, process = holder.got()
+        os.kill(process, signal.SIGSTOP)
+        time.sleep(2.5)  # longer than the lease: a slow machine makes it longer still
+        os.kill(process, signal.SIGCONT)
+        assert holder.line() in (["ended", str(-signal.SIGTERM)], ["ended", str(EXIT_CODE)])
+        [said] = holder.let_go()[1].strip().splitlines()
+    assert said.startswith(f"rmlab: run {run_id} could not renew its lease for ")
+    assert said.endswith("The same command goes on from the last checkpoint.")
+
+
+def test_a_holder_whose_store_does_not_answer_ends_itself(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMLAB_LEASE_SECONDS", "2")
+    with contending(",0,late") as holder:
+        run_id, _ = holder.got()
+        assert holder.line() in (["ended", str(-signal.SIGTERM)], ["ended", str(EXIT_CODE)])
+        assert f"run {run_id} could not renew its lease" in holder.let_go()[1]
+
+
+@pytest.fixture
+def unending(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lost lease ends no process here: that process would be the tests' own."""
+    monkeypatch.setattr(leases.Keeper, "_end", lambda keeper, reason: None)
+
+
+@pytest.mark.usefixtures("unending")
+@pytest.mark.parametrize(("taken", "words"), [("closed", "closed as killed"), ("deleted", "deleted")])
+def test_a_holder_finds_that_its_run_was_taken(
+    store: Store, monkeypatch: pytest.MonkeyPatch, taken: str, words: str
+) -> None:
+    monkeypatch.setenv("RMLAB_LEASE_SECONDS", "4")
+    run = begun(store)
+    assert run._keeper is not None
+    if taken == "closed":
+        leases._set_tag(store, run.run_id, "status", "killed")
+    else:
+        store.client.delete_run(run.run_id)
+    while not run._keeper._taken:
+        time.sleep(0.05)
+    with pytest.raises(Stopped, match=f"was {words} by another process, which may do its work now"):
+        run._keeper.confirm()
+    run._keeper.stop()
+
+
+@pytest.mark.usefixtures("unending")
+def test_a_run_that_lost_its_lease_does_not_finish(store: Store) -> None:
+    with pytest.raises(Stopped, match=r"could not renew its lease .* The same command goes on"), begun(store) as run:
+        assert run._keeper is not None
+        run._keeper._beaten -= 0.8 * leases.lease_seconds()
+    assert [head.status for head in runs_of(store, "abc")] == ["killed"], "not finished, and not failed"
+    with begun(store):
+        pass
+
+
+@pytest.mark.usefixtures("unending")
+def test_work_is_asked_to_stop_before_its_lease_is_lost_and_a_beat_takes_that_back(store: Store) -> None:
+    from rmlab.stopping import stop_asked
+
+    def until(asked: bool) -> None:
+        while bool(stop_asked()) != asked:
+            time.sleep(0.01)
+
+    with begun(store) as run:
+        assert run._keeper is not None
+        beaten = run._keeper._beaten
+        run._keeper._beaten = beaten - 0.6 * leases.lease_seconds()
+        until(True)
+        run._keeper._beaten = beaten
+        until(False)
+
+
+def test_a_claim_that_took_too_long_gives_way(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    hours = iter(range(0, 24 * 100, 24))
+    monkeypatch.setattr(leases, "now", lambda: next(hours) * 3600.0)
+    with pytest.raises(Stopped, match=r"it took \d+ s to begin run"):
+        begun(store)
+    assert runs_of(store, "abc") == []
+
+
+def test_a_store_out_of_reach_leaves_no_failure_behind(store: Store) -> None:
+    with pytest.raises(StoreOutOfReach), begun(store):
+        raise StoreOutOfReach("the tracking store does not work: database is locked")
+    assert [run.status for run in runs_of(store, "abc")] == ["killed"]
+    assert "abc" not in cell_runs(store).failed
 
 
 def test_what_finished_while_it_was_looked_at_is_not_closed_as_killed(store: Store) -> None:
     run = begun(store)
-    seen = runs_of(store, "abc")
+    found = runs_of(store, "abc")
     run.finish()
     dead = [
-        type(head)(**{**head.__dict__, "tags": {**head.tags, "lease": f"999999@1.00 {leases.machine()}"}})
-        for head in seen
+        type(head)(**{**head.__dict__, "tags": {**head.tags, "lease": f"999999@1.00 {origin.machine()}"}})
+        for head in found
     ]
     assert leases.close_dead(store, dead, leases.Watch()) == []
     assert runs_of(store, "abc")[0].status == "finished"

@@ -1,5 +1,9 @@
+import platform
+import subprocess
+import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rmlab.tracking import origin
@@ -12,3 +16,23 @@ def test_a_tree_without_history_is_told_its_commit(tmp_path: Path, monkeypatch: 
     assert origin.commit.__wrapped__() == "unknown"
     monkeypatch.setenv("RMLAB_COMMIT", "859a760\n")
     assert origin.commit.__wrapped__() == "859a760"
+
+
+def test_a_process_is_known_again_after_the_clock_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        known = f"{origin._process(process.pid)} {origin.machine()}"
+        own, start = origin.this_process(), psutil.Process(process.pid).create_time()
+        if sys.platform == "linux":  # psutil adds the time of the boot, and that moves with the clock
+            real = psutil._pslinux.boot_time
+            monkeypatch.setattr(psutil._pslinux, "boot_time", lambda: real() + 3600)
+            assert psutil.Process(process.pid).create_time() == pytest.approx(start + 3600)
+        assert origin.is_alive(platform.node(), known) is True
+        assert origin.is_alive(platform.node(), own) is True
+        process.communicate(b"")
+    assert origin.is_alive(platform.node(), known) is False
+
+
+def test_of_another_machine_or_another_boot_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = origin.this_process()
+    monkeypatch.setattr(origin, "machine", lambda: f"{platform.node()}/another boot")
+    assert origin.is_alive(platform.node(), own) is None
