@@ -8,7 +8,8 @@ import sys
 import time
 from pathlib import Path
 
-from rmlab.paths import REPOSITORY
+from rmlab.paths import REPOSITORY, runs_folder
+from tests.waiting import PATIENCE
 
 
 def launch(*arguments: str | Path, **more) -> subprocess.Popen:
@@ -28,18 +29,42 @@ def launch(*arguments: str | Path, **more) -> subprocess.Popen:
 def sweep(*arguments: str | Path) -> tuple[int, str, str]:
     """Exit code, output and errors of `rmlab sweep ...`."""
     process = launch(*arguments)
-    out, err = process.communicate(timeout=300)
+    out, err = process.communicate(timeout=PATIENCE)
     return process.returncode, out, err
 
 
+def started() -> int:
+    """How many cells of the toy have begun in the runs folder, by their own word."""
+    ledger = runs_folder() / "ledger"
+    return sum(line.startswith("start ") for line in ledger.read_text().splitlines()) if ledger.exists() else 0
+
+
 def kill_again_and_again(*arguments: str | Path, times: int, longest: float, seed: int) -> int:
-    """Starts a sweep `times` times and kills its whole group (9) after a random while; how often it was still at work then."""
-    rng, kills = random.Random(seed), 0
-    for _ in range(times):
-        process = launch(*arguments)
-        time.sleep(rng.uniform(1.0, longest))
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-            kills += 1
-        process.communicate()
-    return kills
+    """Starts a sweep of the toy `times` times and kills its whole group (9); how often it was still at work then.
+
+    Every third time that is at a random moment after the start, else up to `longest` seconds after a cell began, whenever that is.
+    """
+    rng = random.Random(seed)
+    return sum(
+        killed_while_at_work(*arguments, after=rng.uniform(0.0, longest), cells=0 if n % 3 == 2 else rng.choice((1, 2)))
+        for n in range(times)
+    )
+
+
+def killed_while_at_work(*arguments: str | Path, after: float, cells: int) -> bool:
+    """Starts a sweep of the toy and kills its group `after` seconds after so many more cells began; False where it ended before."""
+    before, process = started(), launch(*arguments)
+    while process.poll() is None and started() - before < cells:
+        time.sleep(0.02)
+    time.sleep(after)
+    at_work = process.poll() is None
+    if at_work:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    return at_work
+
+
+def until_said(process: subprocess.Popen, words: str) -> None:
+    """Reads a process' errors until a line has these words."""
+    assert process.stderr is not None
+    assert any(words in line for line in process.stderr), f"it never said: {words}"

@@ -12,6 +12,7 @@ import typer
 
 from rmlab.cli import app
 from rmlab.paths import REPOSITORY
+from tests.waiting import PATIENCE
 
 CASES = REPOSITORY / "tests" / "data" / "metric_cases"
 
@@ -30,7 +31,7 @@ def rmlab(*arguments: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProces
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=PATIENCE,
     )
 
 

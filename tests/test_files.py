@@ -25,7 +25,7 @@ def test_a_killed_writer_leaves_no_folder_that_looks_whole(tmp_path):
     code = (
         "import sys, time; from pathlib import Path; from rmlab.files import atomic_folder\n"
         f"with atomic_folder(Path({str(tmp_path / 'checkpoint')!r})) as f:\n"
-        "    (f / 'half').write_text('x'); print('ready', flush=True); time.sleep(60)\n"
+        "    (f / 'half').write_text('x'); print('ready', flush=True); time.sleep(3600)\n"
     )
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "ready\n"

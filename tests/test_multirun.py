@@ -13,6 +13,7 @@ from rmlab.configuration import compose, load_program
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
+from tests.waiting import PATIENCE
 
 TOY = REPOSITORY / "tests" / "ablation" / "toy"
 SCALE = f"+sweep={TOY / 'toy_scale.yaml'}"
@@ -26,7 +27,12 @@ def where(runs_folder: Path) -> Path:
 
 def python(code: str) -> tuple[int, str, str]:
     process = subprocess.run(
-        [sys.executable, "-c", code], cwd=REPOSITORY, env=dict(os.environ), text=True, capture_output=True, timeout=300
+        [sys.executable, "-c", code],
+        cwd=REPOSITORY,
+        env=dict(os.environ),
+        text=True,
+        capture_output=True,
+        timeout=PATIENCE,
     )
     return process.returncode, process.stdout, process.stderr
 
@@ -52,7 +58,7 @@ def rmlab(*arguments: str) -> tuple[int, str, str]:
         env=dict(os.environ),
         text=True,
         capture_output=True,
-        timeout=300,
+        timeout=PATIENCE,
     )
     return process.returncode, process.stdout, process.stderr
 

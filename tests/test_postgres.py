@@ -17,6 +17,7 @@ from rmlab.paths import REPOSITORY
 from rmlab.tracking.heads import cell_runs
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
+from tests.waiting import PATIENCE
 
 TOY = REPOSITORY / "tests" / "ablation" / "toy"
 pytestmark = pytest.mark.slow
@@ -49,7 +50,7 @@ def server() -> Iterator[str]:
 
     def run(*command: str) -> None:
         subprocess.run(
-            [*as_user, *command], check=True, cwd=folder, env=environment, stdout=subprocess.DEVNULL, timeout=120
+            [*as_user, *command], check=True, cwd=folder, env=environment, stdout=subprocess.DEVNULL, timeout=PATIENCE
         )
 
     try:
@@ -81,7 +82,7 @@ def sweep(*arguments: str) -> tuple[int, str, str]:
         env=dict(os.environ),
         text=True,
         capture_output=True,
-        timeout=400,
+        timeout=PATIENCE,
     )
     return process.returncode, process.stdout, process.stderr
 

@@ -12,6 +12,7 @@ import pytest
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
+from tests.waiting import PATIENCE
 
 ray = pytest.importorskip("ray", reason="Ray is an extra of its own: pip install -e .[ray]")
 TOY = REPOSITORY / "tests" / "ablation" / "toy"
@@ -57,7 +58,7 @@ def test_a_sweep_runs_on_both_nodes_and_a_killed_cell_fails_alone(cluster: str, 
         env=dict(os.environ),
         text=True,
         capture_output=True,
-        timeout=200,
+        timeout=PATIENCE,
     )
     assert process.returncode == 1, process.stderr
     assert "1 of 4 cells failed (data_scale=3 s0)" in process.stderr

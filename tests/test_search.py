@@ -1,9 +1,5 @@
 """Searches as a user meets them: killed and gone on with, failing trials, repeated settings, pruning."""
 
-import os
-import random
-import signal
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -12,7 +8,7 @@ import pytest
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
-from tests.sweeping import launch, sweep
+from tests.sweeping import kill_again_and_again, sweep
 
 TOY = REPOSITORY / "tests" / "ablation" / "toy"
 
@@ -49,12 +45,7 @@ def of(where: Path, **parts) -> str:
 @pytest.mark.slow
 def test_a_killed_search_goes_on_and_its_total_is_a_total(where: Path) -> None:
     file = of(where, trials=8)
-    for moment in random.Random(0).choices(range(50, 90), k=2):
-        process = launch(file, "seconds=0.8", "--workers", "2")
-        time.sleep(moment / 10)
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+    assert kill_again_and_again(file, "seconds=0.8", "--workers", "2", times=2, longest=0.5, seed=0) == 2
     code, out, err = sweep(file, "seconds=0.8", "--workers", "2")
     assert code == 0, err
     states = Counter(trial.state.name for trial in trials(where))

@@ -5,10 +5,9 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 import psutil
@@ -22,6 +21,7 @@ from rmlab.tracking.heads import cell_runs
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from tests.sweeping import kill_again_and_again, launch, sweep
+from tests.waiting import PATIENCE, until
 
 TOY = str(REPOSITORY / "tests" / "ablation" / "toy" / "toy_scale.yaml")
 
@@ -43,14 +43,6 @@ def ledger(where: Path) -> Counter:
     """How often each cell started and ended, by the cells' own word."""
     text = (where / "ledger").read_text() if (where / "ledger").exists() else ""
     return Counter(tuple(line.split()[:2]) for line in text.splitlines())
-
-
-def until(holds: Callable[[], bool], process: subprocess.Popen, seconds: float = 120.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def ended(where: Path) -> Counter:
@@ -78,10 +70,8 @@ def test_a_sweep_runs_each_cell_once_and_a_second_launch_runs_none(where: Path) 
     assert len({run.tags["control_hash"] for run in found}) == 1
     assert all(len(run.series("train/loss")) == 10 for run in found)
 
-    started = time.monotonic()
     code, _, err = sweep(TOY)
     assert code == 0, err
-    assert time.monotonic() - started < 30
     assert "every cell was finished already: nothing was trained" in err
     assert sorted(ended(where).values()) == [1] * 10
     assert len(runs(Store.open(), ["toy_scale"])) == 12
@@ -100,9 +90,10 @@ def test_a_sweep_runs_each_cell_once_and_a_second_launch_runs_none(where: Path) 
     assert zero.tags["sweep"] == "other_name"
 
 
+@pytest.mark.slow
 def test_kill_9_of_the_whole_group_at_random_moments_then_the_same_command(where: Path) -> None:
     arguments = (TOY, "seconds=0.4", "--workers", "2")
-    kills = kill_again_and_again(*arguments, times=4, longest=6.0, seed=0)
+    kills = kill_again_and_again(*arguments, times=4, longest=1.0, seed=0)
     code, _, err = sweep(*arguments)
     assert code == 0, err
     assert kills > 0
@@ -117,25 +108,32 @@ def test_kill_9_of_the_whole_group_at_random_moments_then_the_same_command(where
     assert all(run.end_time is not None for run in runs(Store.open(), ["toy_scale"]))
 
 
+@pytest.mark.parametrize("trouble", ["stall", "stand still"])
+def test_a_cell_that_had_to_stop_goes_on_in_the_same_launch(where: Path, trouble: str) -> None:
+    code, _, err = sweep(TOY, "preset=one_arm", "seeds=[0]", f"trouble={{2:{trouble}}}", "--workers", "1")
+    assert code == 0, err
+    assert len([line for line in err.splitlines() if "data_scale=2 s0 stopped: the " in line]) == 1
+    found = [(run.name, run.status) for run in runs(Store.open(), ["toy_scale"])]
+    names = [f"data_scale={level} s0" for level in (1, 2, 4)]
+    assert sorted(found) == sorted([*((name, "finished") for name in names), (names[1], "killed")])
+
+
 @pytest.mark.parametrize("whom", ["parent alone", "ctrl-c"])
 def test_children_end_with_their_parent(where: Path, whom: str) -> None:
-    process = launch(TOY, "seconds=60", "--workers", "2")
+    process = launch(TOY, "seconds=3600", "--workers", "2")
     until(lambda: sum(word == "start" for word, _ in ledger(where)) == 2, process)
     family = psutil.Process(process.pid).children(recursive=True)
     assert len(family) >= 3
     if whom == "ctrl-c":
         os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 130
         assert "Go on with: rmlab sweep" in err
         assert "Traceback" not in err
     else:
         process.kill()
         process.wait()
-    deadline = time.monotonic() + 15
-    while any(alive(p) for p in family) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not [p for p in family if alive(p)]
+    until(lambda: not [p for p in family if alive(p)])
     assert not cell_runs(Store.open()).finished
     if whom == "ctrl-c":
         assert {run.status for run in runs(Store.open(), ["toy_scale"])} == {"killed"}
@@ -251,16 +249,18 @@ def test_whoever_is_interrupted_ends_the_cells_before_it_says_so(where: Path, mo
 
 
 def test_two_launches_of_one_sweep(where: Path) -> None:
-    first = launch(TOY, "preset=one_arm", "seconds=3", "seeds=[0]", "--workers", "1")
+    (where / "hold").touch()
+    first = launch(TOY, "preset=one_arm", "seeds=[0]", "--workers", "1")
     until(lambda: any(word == "start" for word, _ in ledger(where)), first)
-    code, _, err = sweep(TOY, "preset=one_arm", "seconds=3", "seeds=[0]")
+    code, _, err = sweep(TOY, "preset=one_arm", "seeds=[0]")
+    (where / "hold").unlink()
     assert code == 1
     assert re.search(
         r"rmlab: sweep toy_scale at preset one_arm is held by process \d+ on \S+ since .*\. Wait until it ends", err
     )
-    assert first.wait(120) == 0
+    _, err = first.communicate(timeout=PATIENCE)
+    assert first.returncode == 0, err
     assert sorted(ended(where).values()) == [1, 1, 1]
-    first.communicate()
 
 
 @pytest.mark.parametrize(
@@ -328,10 +328,8 @@ def test_real_verifiers_killed_at_a_random_moment_and_gone_on_with(where: Path, 
     figures = {path: path.stat().st_mtime_ns for path in (where / "figures").rglob("*.p*")}
     assert figures
 
-    started = time.monotonic()
     code, again, err = sweep(*arguments)
     assert code == 0, err
-    assert time.monotonic() - started < 30
     assert again == out
     assert len(runs(Store.open(), ["data_scale"])) == len(found), "nothing trained, the summary run is the same one"
     assert {path: path.stat().st_mtime_ns for path in figures} == figures

@@ -69,7 +69,7 @@ def test_gpus_come_back_when_their_holder_is_killed(tmp_path: Path, cells: int) 
     code = (
         "import sys, time; from pathlib import Path; from rmlab.ablation.gpus import Gpus, visible_gpus\n"
         f"gpus = Gpus(visible_gpus(), Path({str(tmp_path)!r}), {cells})\n"
-        f"print(*[gpus.take() for _ in range({2 * cells + 1})], flush=True); time.sleep(60)"
+        f"print(*[gpus.take() for _ in range({2 * cells + 1})], flush=True); time.sleep(3600)"
     )
     holder = subprocess.Popen(
         [sys.executable, "-c", code],

@@ -12,6 +12,7 @@ import pytest
 from rmlab.ablation.search_files import SearchSpec
 from rmlab.ablation.study import Study
 from rmlab.paths import REPOSITORY
+from tests.waiting import PATIENCE
 
 RANGE = {"low": 1e-4, "high": 1e-1, "log": True}
 ASKS = """
@@ -61,7 +62,7 @@ def test_searches_that_ask_at_once_make_the_total_and_no_more() -> None:
     for process in ask:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
-    asked = [trial for process in ask for trial in json.loads(process.communicate("\n", timeout=120)[0])]
+    asked = [trial for process in ask for trial in json.loads(process.communicate("\n", timeout=PATIENCE)[0])]
     assert len(asked) == 7
     assert len({settings["learning_rate"] for _, settings in asked}) == 7, (
         "no two searches start with the same proposals"
@@ -94,3 +95,21 @@ def test_failures_of_this_launch_count_also_when_earlier_ones_are_tried_again() 
         return failed
 
     assert [fail_all(False), fail_all(False), fail_all(True)] == [3, 0, 3]
+
+
+def test_a_search_that_was_taken_for_dead_tells_its_trial_no_more(capsys: pytest.CaptureFixture[str]) -> None:
+    """As after a long stand-still: another search on another machine has counted the trial as cut off."""
+    study, other = Study("s", spec(2)), Study("s", spec(2))
+    asked = [study.ask(), study.ask()]
+    [(lost, _), (kept, _)] = [one for one in asked if one is not None]
+    other._fail(lost, "its search was cut off", lost=True)
+    study.look()
+    assert f"trial {lost} was taken for dead by another search" in capsys.readouterr().err
+    assert study.tell(lost, [0.5], []), "nothing is wrong with its values"
+    study.tell_failed(lost, "too late")
+    study.tell_pruned(lost)
+    other._fail(kept, "its search was cut off", lost=True)
+    assert study.tell(kept, [0.5], []), "found out when it is told"
+    assert [trial.state for trial in study.tried()] == ["fail", "fail"]
+    study.look()
+    assert study.wants_more(), "others are made in their place"

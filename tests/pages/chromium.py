@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.waiting import PATIENCE
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-SECONDS = 60.0  # one command may take on a busy machine
 
 
 def find() -> str | None:
@@ -72,7 +73,7 @@ class Chromium:
             self.events.append(found)
 
     def _next(self) -> dict[str, Any]:
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE
         while b"\0" not in self.buffer:
             assert select.select([self.inp], [], [], max(deadline - time.monotonic(), 0))[0], (
                 "the browser does not answer"
@@ -96,7 +97,7 @@ class Chromium:
 
     def until(self, code: str) -> None:
         """Waits until an expression is true."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE
         while not self.run(code):
             assert time.monotonic() < deadline, f"never true: {code}"
             time.sleep(0.05)

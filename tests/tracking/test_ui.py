@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 import zlib
 
@@ -17,6 +16,7 @@ from rmlab.paths import REPOSITORY
 from rmlab.tracking.store import Store
 from rmlab.tracking.ui import address_hint, choose_port, serve
 from rmlab.tracking.views import CURVES, TABLE
+from tests.waiting import PATIENCE, until
 
 
 def test_a_port_that_is_taken_is_said_and_the_next_free_one_is_chosen() -> None:
@@ -79,13 +79,10 @@ def test_the_ui_answers_names_the_training_view_and_ends_whole(store: Store) -> 
     )
     base = address.partition("/#/")[0]
     assert base.startswith("http://127.0.0.1:")
-    with urllib.request.urlopen(base, timeout=30) as page:
+    with urllib.request.urlopen(base, timeout=PATIENCE) as page:
         assert b"mlflow" in page.read().lower()
     family = psutil.Process(process.pid).children(recursive=True)
     assert family
     process.send_signal(signal.SIGINT)
-    assert process.wait(30) == 130
-    deadline = time.monotonic() + 10
-    while any(p.is_running() and p.status() != psutil.STATUS_ZOMBIE for p in family) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    assert process.wait(PATIENCE) == 130
+    until(lambda: not [p for p in family if p.is_running() and p.status() != psutil.STATUS_ZOMBIE])

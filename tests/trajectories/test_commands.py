@@ -12,6 +12,7 @@ import pytest
 
 from rmlab.paths import REPOSITORY, STARTER
 from rmlab.trajectories.store import iterate_trajectories, read_count, read_trajectories
+from tests.waiting import PATIENCE
 
 
 def rmlab(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -21,7 +22,7 @@ def rmlab(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedPr
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=PATIENCE,
         env={**os.environ, "COLUMNS": "120", "HF_HUB_OFFLINE": "1"},
     )
 
@@ -140,7 +141,7 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(arguments: tuple, code: int,
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=PATIENCE,
         env={**os.environ, "PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1", "COLUMNS": "120"},
     )
     assert answer.returncode == code

@@ -13,6 +13,7 @@ from rmlab.ablation.factors import find_factors
 from rmlab.errors import DataError
 from rmlab.paths import runs_folder
 from rmlab.progress import progress
+from rmlab.stopping import EXIT_CODE, Stopped
 from rmlab.tracking.config import TrackingConfig, sweep_tags
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
@@ -39,8 +40,8 @@ class ToyTraining:
 
 @dataclass
 class ToyRun:
-    """seconds: a run takes. trouble: what happens at a level (error, data, exit, kill, memory, nan, late); level 0: prepare fails or
-    changes the pool.
+    """seconds: a run takes. trouble: what happens at a level (error, data, exit, kill, memory, nan, late, stall, stand still);
+    level 0: prepare fails or changes the pool.
     """
 
     seed: int = 0
@@ -105,6 +106,8 @@ def run(config):
                     logger.flush()
                 time.sleep(config.seconds / 10)
                 advance(1)
+        while (runs_folder() / "hold").exists():  # a test says when it ends
+            time.sleep(0.02)
         trouble(config.trouble.get(config.data.scale))
         logger.metrics({"eval/auc_pooled": 0.5 + config.seed / 10})
         score = (
@@ -125,6 +128,12 @@ def trouble(kind):
 
         resource.setrlimit(resource.RLIMIT_AS, (1 << 32, 1 << 32))
         bytearray(1 << 36)
+    stalled = runs_folder() / "stalled"
+    if kind in ("stall", "stand still") and not stalled.exists():  # as on a machine that stood still once
+        stalled.touch()
+        if kind == "stand still":
+            os._exit(EXIT_CODE)
+        raise Stopped("the lease could not be renewed. The same command goes on from the last checkpoint.")
     if kind == "exit":
         os._exit(7)
     if kind == "kill":

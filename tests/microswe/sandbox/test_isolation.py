@@ -14,6 +14,7 @@ import pytest
 from rmlab.microswe.sandbox import LEVELS, Program, Sandbox, isolation_level, seccomp
 from rmlab.microswe.sandbox.isolation import NOBODY, IsolationLevel
 from rmlab.paths import REPOSITORY
+from tests.waiting import PATIENCE
 
 ROOT = os.geteuid() == 0
 PROBE = """
@@ -184,6 +185,6 @@ def test_the_callers_own_descriptors_do_not_reach_a_worker():
     theirs.set_inheritable(True)
     with ours, theirs, Sandbox(workers=1) as sandbox:
         theirs.close()
-        ours.settimeout(1)
+        ours.settimeout(PATIENCE)
         assert ours.recv(1) == b""  # the end of the stream: no one else holds it
         assert sandbox.workers

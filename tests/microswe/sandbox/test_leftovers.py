@@ -1,12 +1,12 @@
 """After many programs, hostile ones among them, nothing is left: no process, no descriptor, no file."""
 
-import time
 from pathlib import Path
 
 import psutil
 import pytest
 
 from rmlab.microswe.sandbox import Limits, Program, Sandbox
+from tests.waiting import until
 
 CODES = [
     "def f(n): return n * 2",
@@ -50,9 +50,7 @@ def test_nothing_is_left(count):
                 assert outcome.passed((str(2 * n),))
             if program.code == CODES[-1]:
                 assert outcome.passed((f"[{n}]",))
-        time.sleep(0.05)
-        now = [process for worker in workers for process in (worker, *worker.children(recursive=True))]
-        assert now == family
+        until(lambda: family == [p for worker in workers for p in (worker, *worker.children(recursive=True))])
         assert [descriptors(process) for process in (me, *family)] == before
         assert set(Path.cwd().iterdir()) == here
         if sandbox.isolation.name == "namespaces":
