@@ -8,11 +8,11 @@ export TORCH_INDEX
 BIN := .venv/bin
 SETUP := $(PYTHON) .ci/environment.py
 
-.PHONY: help setup demo test lint types ui clean
+.PHONY: help setup demo test test-all lint types ui clean
 
 help:
 	@echo "make demo    the data-scale sweep on this machine's CPU, tracked, with its figures (minutes)"
-	@echo "make test    the test suite"
+	@echo "make test    the quick tests;  make test-all   every test"
 	@echo "make ui      the MLflow UI over the tracked runs"
 	@echo "make lint    ruff (rules and format);  make types   mypy"
 	@echo "make clean   remove .venv and caches (never runs/)"
@@ -24,6 +24,10 @@ demo: setup
 	@$(BIN)/rmlab sweep data_scale preset=demo
 
 test:
+	@$(SETUP) dev tasks
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu"
+
+test-all:
 	@$(SETUP) dev tasks
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 

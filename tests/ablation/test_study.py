@@ -46,6 +46,7 @@ def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
 
 
+@pytest.mark.slow
 def test_searches_that_ask_at_once_make_the_total_and_no_more() -> None:
     Study("s", spec(7))
     ask = [

@@ -78,6 +78,7 @@ def test_every_metric_equals_its_definition_on_the_resampled_table(make_scores, 
                 )
 
 
+@pytest.mark.slow
 def test_the_recalibration_is_nearly_that_of_the_resampled_table(make_scores):
     scores = make_scores(5, tasks=150, ties=False)
     rows = table(scores)

@@ -49,6 +49,7 @@ def test_fingerprint_does_not_change_by_use(tokenizer: Tokenizer) -> None:
     assert len(tokenizer.encode(TEXTS[:1])[0]) > 5, "truncation left behind by another user has no effect"
 
 
+@pytest.mark.slow
 def test_eight_processes_at_once_get_one_tokenizer(tmp_path: Path) -> None:
     program = (
         "import sys; from pathlib import Path\n"

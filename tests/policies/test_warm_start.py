@@ -89,6 +89,7 @@ def test_two_at_once_into_one_folder(base_folder: Path, few_attempts: Trajectory
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_from_a_base_to_a_policy_that_collects(
     base_folder: Path,
     few_attempts: TrajectorySet,

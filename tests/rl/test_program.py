@@ -15,6 +15,7 @@ from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.microswe.loading import held_tasks, joined_tasks
 from rmlab.microswe.task import write_tasks
 from rmlab.paths import CONF
+from rmlab.stopping import Stopped
 from rmlab.tracking.query import TrackedRun, get_run
 from rmlab.tracking.store import Store
 from rmlab.verifiers.score_table import read_score_table
@@ -132,6 +133,12 @@ def test_slices_of_one_step_end_where_an_unbroken_run_ends(
         f"keep_model={'true' if rank else 'false'}",
     ]
     whole = trained(easy, tmp_path / "whole", monkeypatch, *more)
+    with monkeypatch.context() as asked:
+        asked.setattr("rmlab.rl.loop.stop_asked", lambda: "the lease could not be renewed")
+        with pytest.raises(
+            Stopped, match="the lease could not be renewed"
+        ):  # at its first safe point; the slices go on from it
+            trained(easy, tmp_path / "sliced", monkeypatch, *more)
     slices = [trained(easy, tmp_path / "sliced", monkeypatch, *more, "rl.max_minutes=0") for _ in range(4)]
     assert [run.status for run in slices] == ["killed", "killed", "killed", "finished"]
     assert slices[-1].tags["config_hash"] == whole.tags["config_hash"]

@@ -247,6 +247,7 @@ def test_how_long_a_beat_may_stand_is_the_holders_to_say(store: Store, monkeypat
     run.finish()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ahead", [3600, -3600])
 def test_a_clock_that_differs_or_steps_neither_ends_nor_hides_a_holder(store: Store, ahead: int) -> None:
     watch = leases.Watch()
@@ -263,6 +264,7 @@ def test_a_clock_that_differs_or_steps_neither_ends_nor_hides_a_holder(store: St
     assert watch.is_dead(seen(store, after=1.1 * leases.lease_seconds()))
 
 
+@pytest.mark.slow
 def test_a_holder_that_stood_still_ends_itself_and_says_why(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RMLAB_LEASE_SECONDS", "2")
     with contending(",0,") as holder:
@@ -276,6 +278,7 @@ def test_a_holder_that_stood_still_ends_itself_and_says_why(store: Store, monkey
     assert said.endswith("The same command goes on from the last checkpoint.")
 
 
+@pytest.mark.slow
 def test_a_holder_whose_store_does_not_answer_ends_itself(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RMLAB_LEASE_SECONDS", "2")
     with contending(",0,late") as holder:

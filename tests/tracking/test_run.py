@@ -149,6 +149,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("when", "status"), [("before", "killed"), ("after", "finished")])
 def test_a_killed_run_is_closed_and_only_counts_when_it_had_said_finished(store: Store, when: str, status: str) -> None:
     process = subprocess.run(

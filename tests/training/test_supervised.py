@@ -16,6 +16,7 @@ from rmlab.models.config import ModelConfig
 from rmlab.models.last_position import last_logits, pad_right
 from rmlab.models.scratch import scratch_model
 from rmlab.paths import REPOSITORY
+from rmlab.stopping import Stopped, ask_to_stop
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.training.device import accelerator, resolve_device
 from rmlab.training.supervised import Example, Log, Trained, accumulate, micro_batches, train
@@ -157,6 +158,7 @@ trained(Path(sys.argv[1]), RuntimeConfig(progress=False, checkpoint_seconds=0.0)
 """
 
 
+@pytest.mark.slow
 def test_killed_and_resumed_is_bit_for_bit_the_unbroken_run(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint.safetensors"
     process = subprocess.Popen(
@@ -175,6 +177,27 @@ def test_killed_and_resumed_is_bit_for_bit_the_unbroken_run(tmp_path: Path) -> N
     assert took.steps == whole.steps == 24
     assert took.tokens == whole.tokens
     assert logged == list(range(1, 25))
+    assert [row[:3] for row in took.history] == [row[:3] for row in whole.history]
+    for (name, a), b in zip(resumed.named_parameters(), unbroken.parameters(), strict=True):
+        assert torch.equal(a, b), name
+
+
+def test_asked_to_stop_it_leaves_a_checkpoint_that_the_same_training_goes_on_from(tmp_path: Path) -> None:
+    checkpoint = tmp_path / "checkpoint.safetensors"
+
+    def log(step: int, loss: float, rate: float, speed: float) -> None:
+        if step == 5:
+            ask_to_stop("the lease could not be renewed")
+
+    rarely = RuntimeConfig(progress=False, checkpoint_seconds=1e9)
+    try:
+        with pytest.raises(Stopped, match="the lease could not be renewed"):
+            trained(checkpoint, rarely, log=log)
+    finally:
+        ask_to_stop(None)
+    resumed, took = trained(checkpoint, rarely)
+    unbroken, whole = trained()
+    assert took.resumed_at == 5
     assert [row[:3] for row in took.history] == [row[:3] for row in whole.history]
     for (name, a), b in zip(resumed.named_parameters(), unbroken.parameters(), strict=True):
         assert torch.equal(a, b), name

@@ -13,6 +13,7 @@ benchmark = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(benchmark)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("calls", "programs_per_second"), [(20, 150), (1, 150), (200, 50)])
 def test_cost_of_a_program(calls, programs_per_second):
     """In CPU time, which (unlike the clock) hardly depends on what else the machine does: two cores give 2,000 ms/s."""
