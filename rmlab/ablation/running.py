@@ -22,7 +22,7 @@ from rmlab.configuration import load_program
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.paths import runs_folder
 from rmlab.tracking.config import sweep_tags
-from rmlab.tracking.heads import CONTROL_HASH, RunHead, cell_runs, finished_run, runs_of
+from rmlab.tracking.heads import CONTROL_HASH, CellRuns, RunHead, cell_runs, finished_run, runs_of
 from rmlab.tracking.leases import Watch, close_dead, replace
 from rmlab.tracking.query import log_reuse
 from rmlab.tracking.run import ERROR, FAILED, FINISHED
@@ -69,7 +69,7 @@ def run_cells(
     """
     watch = Watch()
     known = cell_runs(store)
-    if close_dead(store, [run for found in known.all.values() for run in found], watch):
+    if close_all_dead(store, known, watch):
         known = cell_runs(store)
     hashes = list(dict.fromkeys(cell.identity.config_hash for cell in cells))
     replaces = {
@@ -89,13 +89,20 @@ def run_cells(
             sweep.waiting.extend(sorted(missing, key=lambda key: _cost(sweep.of_hash[key][0]), reverse=True))
             preload = getattr(load_program(cells[0].sweep.program), "PRELOAD", HEAVY)
             prepare([sweep.of_hash[key][0] for key in sweep.waiting], board, preload)
-            with closing(
-                launcher.run(sweep, preload)
-            ) as events:  # whoever is interrupted ends the cells before it says so
-                for event in events:
-                    sweep.take(event)
+            try:
+                with closing(launcher.run(sweep, preload)) as events:
+                    for event in events:
+                        sweep.take(event)
+            except KeyboardInterrupt:  # its cells have ended; one that took too long for it could not say so itself
+                close_all_dead(store, cell_runs(store), watch)
+                raise
         left = [c.name for key in missing if key not in sweep.settled for c in sweep.of_hash[key]]
     return Outcome(sweep.ran, sweep.failed, left, sweep.paused)
+
+
+def close_all_dead(store: Store, known: CellRuns, watch: Watch) -> list[RunHead]:
+    """`close_dead` over the runs of every cell."""
+    return close_dead(store, [run for found in known.all.values() for run in found], watch)
 
 
 def begin(cells: Sequence[Cell], store: Store | None, launcher: Launcher, redo: Redo = lambda run: False) -> None:

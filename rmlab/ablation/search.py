@@ -14,12 +14,12 @@ from omegaconf import open_dict
 
 from rmlab.ablation.board import Board
 from rmlab.ablation.launching import HEAVY, Event, Job, Launcher
-from rmlab.ablation.running import SweepUnderWay, prepare
+from rmlab.ablation.running import SweepUnderWay, close_all_dead, prepare
 from rmlab.ablation.study import Study
 from rmlab.ablation.sweeps import Cell, check_control
 from rmlab.configuration import compose, load_program, with_values
 from rmlab.tracking.heads import RunHead, cell_runs, finished_run, runs_of
-from rmlab.tracking.leases import Watch, close_dead
+from rmlab.tracking.leases import Watch
 from rmlab.tracking.query import get_run
 from rmlab.tracking.run import ERROR, FAILED
 from rmlab.tracking.store import Store
@@ -44,7 +44,7 @@ def run_search(
     if not study.is_open():
         return
     watch = Watch()
-    close_dead(store, [run for found in cell_runs(store).all.values() for run in found], watch)
+    close_all_dead(store, cell_runs(store), watch)
     with Board(f"{sweep.name}, preset {sweep.preset}", {}) as board:
         search = _Search(store, templates, overrides, board, watch, study, retry_failed)
         preload = getattr(load_program(sweep.program), "PRELOAD", HEAVY)

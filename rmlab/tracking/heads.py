@@ -14,9 +14,9 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rmlab.errors import StoreError
+from rmlab.errors import StoreError, StoreOutOfReach
 from rmlab.tracking.run import FAILED, FINISHED, STATUS
-from rmlab.tracking.store import SQLITE, Store
+from rmlab.tracking.store import SQLITE, Store, is_busy
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -144,6 +144,8 @@ def _ask(store: Store, *questions: str) -> list[Sequence[Any]]:
         ) as connection:
             return [connection.execute(question).fetchall() for question in questions]
     except sqlite3.Error as error:
+        if is_busy(error):
+            raise StoreOutOfReach(f"the tracking store {database} stays busy: {error}") from error
         raise StoreError(f"the tracking store {database} cannot be read: {error}. Is it an MLflow database?") from error
 
 

@@ -220,7 +220,7 @@ class Store:
             except StoreError:
                 raise
             except Exception as error:
-                if not _is_busy(error):
+                if not is_busy(error):
                     raise _store_error(self.uri, error) from error
                 if time.monotonic() + pause > deadline:
                     raise StoreOutOfReach(str(_store_error(self.uri, error))) from error
@@ -228,7 +228,7 @@ class Store:
                 pause = min(pause * 2, 5.0)
 
 
-def _is_busy(error: BaseException) -> bool:
+def is_busy(error: BaseException) -> bool:
     """Locked, momentarily unreachable, or beaten by another writer of the same row (MLflow looks, then inserts a data set)."""
     words = str(error).lower()
     return any(sign in words for sign in BUSY)

@@ -67,6 +67,7 @@ def test_csv_has_everything(filled: Store, capsys: pytest.CaptureFixture[str]) -
     ]
 
 
+@pytest.mark.slow
 def test_a_killed_process_does_not_run_for_ever(filled: Store, capsys: pytest.CaptureFixture[str]) -> None:
     code = (
         "import os, signal, sys\nfrom rmlab.tracking.run import RunLogger\nfrom rmlab.tracking.store import Store\n"

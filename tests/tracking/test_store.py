@@ -1,5 +1,7 @@
+import contextlib
 import multiprocessing
 import socket
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -7,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rmlab.errors import StoreError
+from rmlab.errors import StoreError, StoreOutOfReach
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.heads import run_heads
 from rmlab.tracking.query import runs
@@ -22,6 +24,7 @@ def one_run(name: str) -> None:
             run.flush()
 
 
+@pytest.mark.slow
 def test_eight_processes_open_a_store_that_is_not_there_and_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -150,3 +153,24 @@ def test_a_store_that_is_busy_while_an_experiment_is_made_is_asked_again(
     monkeypatch.setattr(store.client, "create_experiment", busy_once)
     assert store.experiment("fresh")
     assert len(tries) == 2
+
+
+def test_a_store_that_stays_busy_is_out_of_reach_and_one_that_refuses_is_not(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rmlab.tracking import heads
+
+    def locked() -> None:
+        raise RuntimeError("(sqlite3.OperationalError) database is locked")
+
+    with pytest.raises(StoreOutOfReach, match="database is locked"):
+        store.call(locked, patience=0.0)
+    monkeypatch.setattr(heads, "BUSY_SECONDS", 0.0)
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as writer:
+        writer.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(StoreOutOfReach, match="stays busy: database is locked"):
+            heads.run_heads(store)
+    assert heads.run_heads(store) == []
+    with pytest.raises(StoreError) as refused:
+        store.call(lambda: store.client.get_run("0" * 32))
+    assert not isinstance(refused.value, StoreOutOfReach)

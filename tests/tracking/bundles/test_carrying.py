@@ -111,6 +111,7 @@ importing.import_bundle(Path(sys.argv[1]), Store.open(sys.argv[2]), show=False)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("requests", [4, 9, 13, 17])
 def test_an_interrupted_import_goes_on_and_nothing_half_written_is_finished(
     store: Store, other: Store, bundle: Path, requests: int
