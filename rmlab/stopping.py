@@ -3,7 +3,9 @@
 Who finds the reason (the keeper of a lease) asks; a training looks after every step, writes its checkpoint and raises Stopped.
 """
 
-from rmlab.errors import RmlabError
+import errno
+
+from rmlab.errors import RmlabError, StoreOutOfReach
 
 EXIT_CODE = 75
 """Of a process that had to end before its work was done and could not say why (EX_TEMPFAIL of sysexits.h)."""
@@ -11,6 +13,15 @@ EXIT_CODE = 75
 
 class Stopped(RmlabError):
     """The work had to end before it was done, through no fault of its own: the same command goes on with it."""
+
+
+def is_stop(error: BaseException) -> bool:
+    """Whether an error is no fault of the work that it ended: a lost lease, a store out of reach, a full disk."""
+    if isinstance(error, Stopped | StoreOutOfReach):
+        return True
+    full = isinstance(error, OSError) and error.errno == errno.ENOSPC
+    behind = error.__cause__ or error.__context__
+    return full or "disk is full" in str(error) or (behind is not None and is_stop(behind))
 
 
 _reason: str | None = None

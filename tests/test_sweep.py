@@ -119,6 +119,16 @@ def test_a_cell_that_had_to_stop_goes_on_in_the_same_launch(where: Path, trouble
 
 
 @pytest.mark.slow
+def test_a_cell_that_has_to_stop_again_and_again_is_left_for_the_next_launch(where: Path) -> None:
+    arguments = (TOY, "preset=one_arm", "levels=[1,2]", "baseline=1", "seeds=[0]")
+    code, _, err = sweep(*arguments, "trouble={2:full}")
+    assert code == 1
+    assert err.count("data_scale=2 s0 stopped: [Errno 28] No space left on device") == 4
+    assert "1 of 2 cells had to stop again and again (data_scale=2 s0): see above why. They go on with: rmlab" in err
+    assert Counter(run.status for run in runs(Store.open())) == {"finished": 1, "killed": 4}
+    assert "1 of 2 runs finished, 1 to run" in sweep(*arguments, "trouble={2:full}", "--dry-run")[1]
+
+
 @pytest.mark.parametrize("whom", ["parent alone", "ctrl-c"])
 def test_children_end_with_their_parent(where: Path, whom: str) -> None:
     process = launch(TOY, "seconds=3600", "--workers", "2")

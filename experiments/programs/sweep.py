@@ -140,14 +140,19 @@ def main(
             raise
         if outcome.paused:
             print(
-                f"{len(outcome.paused)} of {len(plan.cells)} cells are paused, their time is up or they had to stop again and again "
-                f"({', '.join(outcome.paused)}). They go on with: {plan.command}",
+                f"{len(outcome.paused)} of {len(plan.cells)} cells are paused, their time is up ({', '.join(outcome.paused)}). "
+                f"They go on with: {plan.command}",
                 file=sys.stderr,
             )
         elif not (outcome.ran or outcome.failed or outcome.left):
             print("every cell was finished already: nothing was trained", file=sys.stderr)
         show_results(plan, store)
-    if outcome.failed or outcome.left:
+    if outcome.left and not outcome.failed:
+        raise RmlabError(
+            f"{len(outcome.left)} of {len(plan.cells)} cells had to stop again and again ({', '.join(outcome.left)}): see above why. "
+            f"They go on with: {plan.command}"
+        )
+    if outcome.failed:
         left = f", {len(outcome.left)} not started" if outcome.left else ""
         raise RmlabError(
             f"{len(outcome.failed)} of {len(plan.cells)} cells failed ({', '.join(outcome.failed)}){left}. "

@@ -6,13 +6,14 @@ A launcher runs jobs, each in a process of its own, somewhere: on this machine (
 
 from collections import deque
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from rmlab.errors import RmlabError, StoreOutOfReach
+from rmlab.errors import RmlabError
 from rmlab.progress import Beat
-from rmlab.stopping import Stopped, stop_asked
+from rmlab.stopping import is_stop, stop_asked
 from rmlab.tracking.leases import Done, Held
 
 HEAVY = [
@@ -143,19 +144,18 @@ def answer(job: Job) -> Answer:
         return "result", call(job)
     except (Held, Done) as error:
         return "elsewhere", str(error)
-    except (Stopped, StoreOutOfReach) as error:
-        traceback.print_exc()
-        return "stopped", str(error)
     except SystemExit:  # a signal
         if (reason := stop_asked()) is None:
             raise
         return "stopped", reason
-    except RmlabError as error:
-        traceback.print_exc()
-        return "failed", (str(error), "", error.exit_code)
     except Exception as error:
         trace = traceback.format_exc()
-        print(trace, file=sys.stderr)
+        with suppress(OSError):  # a disk that is full takes no log; what is answered is shown all the same
+            print(trace, file=sys.stderr, flush=True)
+        if is_stop(error):
+            return "stopped", str(error)
+        if isinstance(error, RmlabError):
+            return "failed", (str(error), "", error.exit_code)
         return "failed", (f"{type(error).__name__}: {error}", trace, 1)
 
 

@@ -33,17 +33,17 @@ Redo = Callable[[RunHead], bool]
 LOOK_SECONDS = 2.0
 """How often a cell that is at work elsewhere is looked at."""
 MOST_STOPS = 3
-"""How often in a launch a cell is taken up again that had to stop (a machine that stood still, a store out of reach)."""
+"""How often in a launch a cell is taken up again that had to stop (a machine that stood still, a store out of reach, a full disk)."""
 
 _jitter = random.SystemRandom()
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a sweep. ran: cells trained now. failed: names of cells that failed, now or before. left: not started.
+    """What became of a sweep. ran: cells trained now. failed: names of cells that failed, now or before. left: not started, or
+    stopped again and again (a machine that stands still, a store out of reach, a full disk).
 
-    paused: cells whose own limit of time was up before they were finished, or that had to stop again and again; they go on where
-    they stopped when they are run again.
+    paused: cells whose own limit of time was up before they were finished; they go on where they stopped when they are run again.
     """
 
     ran: int
@@ -258,11 +258,9 @@ class SweepUnderWay:
         """The cell had to end through no fault of its own: it goes on from its checkpoint, now where that was not tried often yet."""
         self.board.say(f"{self.of_hash[key][0].name} stopped: {why}")
         self.stops[key] += 1
-        if self.stops[key] > MOST_STOPS or self.stopping:
-            self._paused(key, seconds)
-        else:
-            self.board.note(self.of_hash[key][0].name, "waiting", seconds)
-            self.waiting.append(key)
+        self.board.note(self.of_hash[key][0].name, "waiting", seconds)
+        if self.stops[key] <= MOST_STOPS:
+            self.waiting.append(key)  # else it is left for the next launch
 
     def _finished(self, key: str, runs: Sequence[RunHead]) -> None:
         self.settled.add(key)

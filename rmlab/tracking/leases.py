@@ -18,6 +18,7 @@ import sys
 import threading
 import time
 from collections.abc import Collection, Iterable
+from functools import partial
 
 from rmlab.errors import RmlabError, StoreError
 from rmlab.stopping import EXIT_CODE, Stopped, ask_to_stop
@@ -87,6 +88,10 @@ def _lease(run: RunHead) -> tuple[str, str, float]:
     return process, where, float(length or lease_seconds())
 
 
+def _is_ours(run: RunHead) -> bool:
+    return run.tags.get(LEASE, "").startswith(f"{this_process()} ")
+
+
 def claim(store: Store, run_id: str, config_hash: str, made: float, replaces: Collection[str] = ()) -> float:
     """Makes the new run `run_id`, which carries `lease_tags`, the only one that works on its cell; or gives way.
 
@@ -99,6 +104,9 @@ def claim(store: Store, run_id: str, config_hash: str, made: float, replaces: Co
     try:
         while True:
             found = [run for run in runs_of(store, config_hash) if run.run_id != run_id]
+            for twin in [run for run in found if run.tags.get(BEAT) == CLAIMING and _is_ours(run)]:
+                store.call(partial(store.client.delete_run, twin.run_id))  # made twice: the store had answered too late
+                found.remove(twin)
             if (whole := finished_run(run for run in found if run.run_id not in replaces)) is not None:
                 raise Done(whole)
             others = [run for run in found if run.status == RUNNING and alive(run) is not False]

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rmlab.errors import StoreError, StoreOutOfReach
+from rmlab.errors import StoreError
 from rmlab.fingerprint import canonical_json
-from rmlab.stopping import Stopped
+from rmlab.stopping import Stopped, is_stop
 from rmlab.tracking.origin import PROCESS, origin_tags
 from rmlab.tracking.store import Store
 
@@ -52,7 +52,7 @@ def check_names(names: Iterable[str]) -> None:
 class RunLogger:
     """Writes one run. Used as a context: it finishes the run at the end, or records the error that ended it.
 
-    What ends a run from outside (KeyboardInterrupt, SystemExit, a lost lease, a store out of reach) leaves the status `killed`, any
+    What ends a run from outside (KeyboardInterrupt, SystemExit, a lost lease, a store out of reach, a full disk) leaves `killed`, any
     other exception `failed` with its traceback (as tag and as artifact `traceback.txt`); the exception goes on.
     """
 
@@ -226,7 +226,7 @@ class RunLogger:
 
     def fail(self, error: BaseException) -> None:
         """Flushes, records the error and closes. Where the store fails too, that is added to the error as a note."""
-        killed = isinstance(error, KeyboardInterrupt | SystemExit | Stopped | StoreOutOfReach)
+        killed = isinstance(error, KeyboardInterrupt | SystemExit) or is_stop(error)
         if self._keeper:
             self._keeper.stop()
         try:

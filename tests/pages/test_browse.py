@@ -23,6 +23,7 @@ from rmlab.trajectories.store import write_trajectories
 from rmlab.verifiers.per_turn import write_turn_scores
 from rmlab.verifiers.score_table import write_score_table
 from tests.pages import chromium
+from tests.waiting import PATIENCE
 
 HOSTILE = [
     "</script><script>window.hacked = 1</script>",
@@ -316,7 +317,7 @@ def test_the_server_answers_this_machine_only_and_nothing_else():
     def ask(path, host=None):
         request = urllib.request.Request(address + path, headers={} if host is None else {"Host": host})
         try:
-            with urllib.request.urlopen(request, timeout=30) as answer:
+            with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
                 return answer.status, dict(answer.headers), answer.read()
         except urllib.error.HTTPError as error:
             return error.code, {}, b""
@@ -343,7 +344,7 @@ def test_the_server_answers_this_machine_only_and_nothing_else():
         ):
             assert ask(nowhere)[0] == 404, nowhere
         host, _, port = address.removeprefix("http://").rstrip("/").partition(":")
-        with socket.create_connection((host, int(port)), timeout=30) as raw:
+        with socket.create_connection((host, int(port)), timeout=PATIENCE) as raw:
             raw.sendall(f"GET http://[::1/ HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n".encode())
             assert raw.recv(12) == b"HTTP/1.1 400"
 

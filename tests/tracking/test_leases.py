@@ -4,6 +4,7 @@ What a lease may end is a process of its own; the tests' own leases last for a d
 the machine is: processes tell each other by pipes, and where a length of time decides, the clock is given.
 """
 
+import errno
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from rmlab.errors import StoreOutOfReach
+from rmlab.errors import RmlabError, StoreError, StoreOutOfReach
 from rmlab.paths import REPOSITORY
 from rmlab.stopping import EXIT_CODE, Stopped
 from rmlab.tracking import leases, origin
@@ -345,6 +346,27 @@ def test_a_claim_that_took_too_long_gives_way(store: Store, monkeypatch: pytest.
     with pytest.raises(Stopped, match=r"it took \d+ s to begin run"):
         begun(store)
     assert runs_of(store, "abc") == []
+
+
+def test_a_run_that_a_late_store_made_twice_is_no_rival(store: Store) -> None:
+    tags = {**leases.lease_tags(), "status": "running", "config_hash": "abc"}
+    twin = store.client.create_run(store.experiment("shared"), tags=tags)
+    with begun(store) as run:
+        assert [head.run_id for head in runs_of(store, "abc")] == [run.run_id]
+    assert store.client.get_run(twin.info.run_id).info.lifecycle_stage == "deleted"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        StoreError("the tracking store does not work: (sqlite3.OperationalError) database or disk is full"),
+    ],
+)
+def test_a_full_disk_is_no_failure_of_the_cell(store: Store, error: Exception) -> None:
+    with pytest.raises(RmlabError), begun(store):
+        raise RmlabError("checkpoint.safetensors cannot be written") from error
+    assert [run.status for run in runs_of(store, "abc")] == ["killed"]
 
 
 def test_a_store_out_of_reach_leaves_no_failure_behind(store: Store) -> None:

@@ -1,5 +1,6 @@
 """A program that a sweep can run in milliseconds, and that misbehaves when asked to."""
 
+import errno
 import math
 import os
 import signal
@@ -40,7 +41,7 @@ class ToyTraining:
 
 @dataclass
 class ToyRun:
-    """seconds: a run takes. trouble: what happens at a level (error, data, exit, kill, memory, nan, late, stall, stand still);
+    """seconds: a run takes. trouble: what happens at a level (error, data, exit, kill, memory, nan, late, full, stall, stand still);
     level 0: prepare fails or changes the pool.
     """
 
@@ -129,6 +130,8 @@ def trouble(kind):
         resource.setrlimit(resource.RLIMIT_AS, (1 << 32, 1 << 32))
         bytearray(1 << 36)
     stalled = runs_folder() / "stalled"
+    if kind == "full":
+        raise OSError(errno.ENOSPC, "No space left on device")
     if kind in ("stall", "stand still") and not stalled.exists():  # as on a machine that stood still once
         stalled.touch()
         if kind == "stand still":
