@@ -83,6 +83,7 @@ def test_every_figure_is_drawn_with_its_data_and_twice_alike(store, tmp_path):
     assert sum(int(row["count"]) for row in counted) == 2 * 80
 
 
+@pytest.mark.slow
 def test_a_bundle_draws_what_its_store_draws(store, tmp_path):
     for level, seed in (("100", 0), ("100", 1), ("1000", 0)):
         track(store, tmp_path, level, seed, 1.0)

@@ -109,6 +109,7 @@ def rows(path: Path) -> list[dict[str, Any]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.slow
 def test_few_verifiers_conclude_nothing_and_the_curves_hold_every_look(store: Store, tmp_path: Path) -> None:
     track(store, 0, "execution", 0, 0.5)
     for number, quality in enumerate((0.2, 0.6, 0.8), 1):
