@@ -125,6 +125,7 @@ def test_an_unexpected_error_keeps_its_traceback(tmp_path: Path) -> None:
     assert "Traceback" in answer.stderr
 
 
+@pytest.mark.slow
 def test_runs_are_listed(where: Path, empty_database: Path) -> None:
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store

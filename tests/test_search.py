@@ -61,6 +61,7 @@ def test_a_killed_search_goes_on_and_its_total_is_a_total(where: Path) -> None:
     assert not [run for run in runs(Store.open()) if run.tags["kind"] == "toy" and run.end_time is None]
 
 
+@pytest.mark.slow
 def test_trials_that_fail_do_not_fail_the_study_and_settings_are_not_run_twice(where: Path) -> None:
     objectives = {"eval_of/score": "maximize", "eval_of/cost": "minimize"}
     file = of(where, trials=10, space={"data_scale": {"choices": [1, 2, 3]}}, objectives=objectives)

@@ -235,7 +235,7 @@ def is_busy(error: BaseException) -> bool:
 
 
 def _store_error(uri: str, error: BaseException) -> StoreError:
-    noise = ("[SQL", "[parameters", "(Background")
+    noise = ("[SQL", "[parameters", "(Background", "(raised as a result of")
     lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(noise)]
     reason = lines[0].strip() if lines else type(error).__name__
     return StoreError(

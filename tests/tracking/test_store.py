@@ -174,3 +174,16 @@ def test_a_store_that_stays_busy_is_out_of_reach_and_one_that_refuses_is_not(
     with pytest.raises(StoreError) as refused:
         store.call(lambda: store.client.get_run("0" * 32))
     assert not isinstance(refused.value, StoreOutOfReach)
+
+
+def test_the_reason_is_the_databases_own_and_not_sqlalchemys_advice(store: Store) -> None:
+    def full() -> None:
+        raise RuntimeError(
+            "(raised as a result of Query-invoked autoflush; consider using a session.no_autoflush block)\n"
+            "(sqlite3.OperationalError) database or disk is full\n[SQL: UPDATE tags]\n(Background on this error at: x)"
+        )
+
+    with pytest.raises(
+        StoreError, match=r"does not work: \(sqlite3\.OperationalError\) database or disk is full\. Check"
+    ):
+        store.call(full)

@@ -93,7 +93,6 @@ class Killed(Exception):
     pass
 
 
-@pytest.mark.slow
 def test_a_killed_training_goes_on_and_ends_where_an_unbroken_one_ends(tmp_path: Path) -> None:
     lessons, runtime = some_lessons(64), RuntimeConfig(device="cpu", progress=False, checkpoint_seconds=0.0)
     training = TrainingConfig(epochs=12, batch_size=16, micro_batch_size=16, threads=1)
