@@ -105,7 +105,7 @@ class Episode:
         """Takes the outcome of the program that `needs` named. Raises RuntimeError where none was needed."""
         if self.needs is None:
             raise RuntimeError(f"{self.task.task_id}: an outcome came though no program was needed")
-        if broken(outcome):
+        if outcome.broken:
             self._failures += 1
             if self._failures > self.environment.retries:
                 self._give_up()
@@ -234,13 +234,6 @@ def public_program(task: Task, code: str) -> Program:
 def hidden_program(task: Task, code: str) -> Program:
     """All hidden tests."""
     return Program(task.context, code, task.entry, task.inputs)
-
-
-def broken(outcome: Outcome) -> bool:
-    """Whether the sandbox failed rather than the program: a worker lost twice, or the batch's time over before its turn."""
-    return outcome.error in ("the worker was lost twice", "the batch's time was over") and all(
-        result.value == outcome.error and result.kind in ("killed", "timeout") for result in outcome.results
-    )
 
 
 def passes(outcome: Outcome, expected: tuple[str, ...]) -> bool:

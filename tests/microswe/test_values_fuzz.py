@@ -31,6 +31,13 @@ EXPECTED = [
         Decimal("sNaN"), 1 + 2j, b"x", 10**90, iter([1]), ..., frozenset({(1.5, 2)}),
     )
 ] + [raised("KeyError")]  # fmt: skip
+ENDED_WORKERS = [
+    '{"complex":[' + "9" * 400 + ",1.0]}",
+    "1e999",
+    '{"complex":[1e999,1]}',
+    '{"Decimal":[0,[1],1e999]}',
+    '{"set":[1e999,1.5]}',
+]
 FEW, MANY = 4_000, 200_000
 
 
@@ -101,7 +108,7 @@ def f(*texts):
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("count", [1_000, pytest.param(MANY, marks=pytest.mark.slow)])
 def test_every_text_that_a_program_writes_is_a_value_or_no_value_and_no_worker_is_lost(level, count):
-    texts = [text for text in encodings(2, count) if "\n" not in text and text.isascii()]
+    texts = [text for text in [*ENDED_WORKERS, *encodings(2, count)] if "\n" not in text and text.isascii()]
     limits = Limits(call_seconds=20.0, program_seconds=60.0, batch_seconds=3600.0)
     with Sandbox(workers=2, limits=limits, at_most=level) as box:
         if box.isolation.name != level:

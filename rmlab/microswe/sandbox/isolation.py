@@ -68,6 +68,7 @@ def start(level: str, limits: Limits) -> tuple[socket.socket, dict[str, Any]]:
     with suppress(OSError):
         _become_nobody()
     call_filter = _give_up_rights(level) if linux.IS_LINUX else None
+    errors = os.dup(2)
     os.dup2(null, 2)
     os.close(null)
     ours, theirs = socket.socketpair()
@@ -77,12 +78,15 @@ def start(level: str, limits: Limits) -> tuple[socket.socket, dict[str, Any]]:
     if not os.fork():
         try:
             ours.close()
+            os.close(errors)
             if linux.IS_LINUX:
                 linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
             serve(theirs, lock, own_namespace=bool(namespaces))
         finally:
             os._exit(0)
     theirs.close()
+    os.dup2(errors, 2)  # the worker's own again: its parent reads there what went wrong in it
+    os.close(errors)
     user = "the caller" if caller else "nobody" if os.geteuid() or "user" in namespaces else "root"
     return ours, {"name": level, "namespaces": namespaces, "seccomp": call_filter is not None, "user": user}
 

@@ -3,6 +3,7 @@
 import functools
 import os
 import select
+import sys
 import threading
 import time
 from collections import deque
@@ -225,12 +226,16 @@ class _Batch:
     def _lost(self, worker: Worker) -> None:
         """A worker died or hangs: another takes its place, and its program's."""
         index, _ = self.running.pop(worker)
+        fresh = self.sandbox.replace(worker)
+        if worker.words:
+            print(f"A sandbox worker failed; another takes its place:\n{worker.words}", file=sys.stderr)
         if index in self.retried:
-            self._known(index, _broken(self.programs[index], "killed", "the worker was lost twice"))
+            why = f"the worker was lost twice{worker.last_word and f' ({worker.last_word})'}"
+            self._known(index, _broken(self.programs[index], "killed", why))
         else:
             self.retried.add(index)
             self.waiting.appendleft(index)
-        self._feed(self.sandbox.replace(worker))
+        self._feed(fresh)
 
 
 def _readable(workers: "dict[Worker, tuple[int, float]]", seconds: float) -> list[Worker]:

@@ -23,7 +23,12 @@ class LevelRefused(Exception):
 
 
 class Worker:
-    """One worker process, and the socket to it: a fresh interpreter, nothing of the parent's in it but that socket."""
+    """One worker process, and the socket to it: a fresh interpreter, nothing of the parent's in it but that socket.
+
+    words: what it said to standard error, once it has ended: empty, or the traceback of a fault of its own.
+    """
+
+    words = ""
 
     def __init__(self, level: str, limits: Limits) -> None:
         options = json.dumps({"level": level, "limits": asdict(limits)})
@@ -47,11 +52,10 @@ class Worker:
         except (OSError, ValueError):
             report = None
         if report is None:
-            self.process.kill()
-            assert self.process.stderr is not None
-            words = self.process.stderr.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
+            self.kill()
             raise RmlabError(
-                f"A sandbox worker did not start: {words[-1]}. `rmlab doctor` shows what this machine allows."
+                f"A sandbox worker did not start: {self.last_word or 'it said nothing'}. "
+                "`rmlab doctor` shows what this machine allows."
             )
         if "refused" in report:
             raise LevelRefused(report["refused"])
@@ -84,8 +88,14 @@ class Worker:
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        if self.process.stderr is not None:
-            self.process.stderr.close()
+        if self.process.stderr is not None and not self.process.stderr.closed:
+            with self.process.stderr as stream:
+                self.words = stream.read().decode(errors="replace").strip()
+
+    @property
+    def last_word(self) -> str:
+        """The last line of `words`: of a traceback, the error."""
+        return self.words.rpartition("\n")[2]
 
     def kill(self) -> None:
         """Ends it at once."""

@@ -12,6 +12,7 @@ import pytest
 
 from rmlab.microswe.sandbox import Limits, Program, Sandbox, importable
 from rmlab.microswe.sandbox.modules import MODULES
+from rmlab.microswe.sandbox.process import Worker
 from rmlab.paths import REPOSITORY
 
 SLOW = "import time\ndef f(n):\n    time.sleep(n % 5 / 100)\n    return n"
@@ -23,6 +24,14 @@ def alive(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def end(process: psutil.Process) -> None:
+    """Kills it and waits until it is gone or a zombie."""
+    process.kill()
+    deadline = time.monotonic() + 10
+    while alive(process) and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +174,33 @@ def test_a_worker_that_died_is_replaced():
         outcomes = sandbox.run([Program("", SLOW, "f", (f"({n},)",)) for n in range(10)])
         assert [outcome.results[0].value for outcome in outcomes] == [str(n) for n in range(10)]
         assert [worker.process.pid == pid for worker, pid in zip(sandbox.workers, old, strict=True)] == [False, True]
+
+
+def test_what_a_worker_says_when_it_fails_is_kept(capsys):
+    with Sandbox(workers=1) as sandbox:
+        (zygote,) = psutil.Process(sandbox.workers[0].process.pid).children()
+        end(zygote)
+        (outcome,) = sandbox.run([Program("", "def f(): return 1", "f", ("()",))])
+        assert outcome.results[0].value == "1"
+    said = capsys.readouterr().err
+    assert said.startswith("A sandbox worker failed; another takes its place:\nTraceback (most recent call last):\n")
+    assert 'sandbox/worker.py", line' in said
+
+    worker = Worker("limits", Limits())
+    worker.wait_until_ready()
+    (zygote,) = psutil.Process(worker.process.pid).children()
+    end(zygote)
+    worker.send({"context": "", "code": "def f(): pass", "entry": "f", "inputs": ["()"], "chars": 100})
+    assert worker.receive() is None
+    worker.kill()
+    assert "Error" in worker.last_word
+    assert worker.words.endswith(worker.last_word)
+
+
+def test_a_result_longer_than_its_limit_is_no_value(sandbox):
+    code = "import os\ndef f(n):\n    os.write(3, b'V' + b'7' * n + b'\\n')\n    os._exit(0)"
+    assert shown(sandbox, code, "(70,)") == ["7" * 70]
+    assert shown(sandbox, code, "(30000,)") == ["no value (invalid)"]
 
 
 @pytest.mark.parametrize(("kills", "kind"), [(1, "value"), (2, "killed")])
