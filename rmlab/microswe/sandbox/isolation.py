@@ -79,8 +79,6 @@ def start(level: str, limits: Limits) -> tuple[socket.socket, dict[str, Any]]:
         try:
             ours.close()
             os.close(errors)
-            if linux.IS_LINUX:
-                linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
             serve(theirs, lock, own_namespace=bool(namespaces))
         finally:
             os._exit(0)

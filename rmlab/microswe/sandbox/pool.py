@@ -97,7 +97,7 @@ class Sandbox:
 
     def replace(self, worker: Worker) -> Worker:
         """Kills the worker; another of the same level takes its place."""
-        worker.kill()
+        worker.close()
         fresh = Worker(self.isolation.name, self.limits)
         self._workers[self._workers.index(worker)] = fresh
         try:
@@ -125,7 +125,7 @@ def _start(count: int, limits: Limits, levels: Sequence[str]) -> tuple[list[Work
                 worker.close()
         except BaseException:
             for worker in workers:
-                worker.kill()
+                worker.close()
             raise
         else:
             return workers, replace(reached[0], reasons=tuple(reasons))

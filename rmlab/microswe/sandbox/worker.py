@@ -188,7 +188,15 @@ def main() -> None:
         send(parent.channel, {"refused": str(error.strerror or error)})
         return
     send(parent.channel, {"level": report})
-    supervisor = Supervisor(control, parent, limits)
+    try:
+        _serve(parent, Supervisor(control, parent, limits))
+    finally:
+        control.close()
+        os.wait()  # the zygote, which ends with its socket
+
+
+def _serve(parent: _Parent, supervisor: Supervisor) -> None:
+    """Runs programs for as long as somebody waits for the answers."""
     with suppress(ParentGone):
         while True:
             with suppress(TimeoutError):

@@ -192,7 +192,7 @@ def test_what_a_worker_says_when_it_fails_is_kept(capsys):
     end(zygote)
     worker.send({"context": "", "code": "def f(): pass", "entry": "f", "inputs": ["()"], "chars": 100})
     assert worker.receive() is None
-    worker.kill()
+    worker.close()
     assert "Error" in worker.last_word
     assert worker.words.endswith(worker.last_word)
 
