@@ -116,6 +116,12 @@ def f(x, kept=[]):
     assert first.startswith("([[1, 0]], [[1, 0]], 0.8444218515250481, ")
 
 
+def test_what_a_call_leaves_in_an_imported_module_only_its_own_programs_calls_find(sandbox):
+    code = "import math\ndef f():\n    math.calls = getattr(math, 'calls', 0) + 1\n    return math.calls"
+    outcomes = sandbox.run([Program("", code, "f", ("()", "()"))] * 4)
+    assert [[result.value for result in outcome.results] for outcome in outcomes] == [["1", "2"]] * 4
+
+
 def test_string_hashes_and_so_the_order_of_sets_are_the_same_in_every_worker(sandbox):
     outcomes = sandbox.run([Program("", "def f():\n    return list({'a', 'b', 'c', 'd', 'e'})", "f", ("()",))] * 20)
     assert len({outcome.results[0].value for outcome in outcomes}) == 1
