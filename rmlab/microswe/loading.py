@@ -73,7 +73,7 @@ def held_tasks(path: Path, workers: int) -> LoadedTasks:
     """`load_tasks` with a sandbox of its own, once a process: what a run is identified by and made of. workers: of the sandbox."""
     key = (Path(path).resolve(), file_fingerprint(Path(path)), runs_folder())
     if key not in _held:
-        with Sandbox(workers) as sandbox:
+        with Sandbox(workers, allow_weak=True) as sandbox:  # the file's own programs, no model's
             _held[key] = load_tasks(path, sandbox)
     return _held[key]
 

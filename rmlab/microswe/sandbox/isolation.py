@@ -26,6 +26,7 @@ from rmlab.microswe.sandbox.records import Limits
 from rmlab.microswe.sandbox.zygote import serve
 
 LEVELS = ("namespaces", "seccomp", "limits")
+WEAK = LEVELS[-1]
 NAMESPACES = ("mount", "pid", "network", "ipc", "host name")
 NOBODY = 65534
 FOLDER_OPTIONS = "size=8m,nr_inodes=256,mode=0700"
@@ -45,6 +46,11 @@ class IsolationLevel:
     user: str
     reasons: tuple[str, ...] = ()
 
+    @property
+    def weak(self) -> bool:
+        """Whether programs can read and change what the caller can, end other processes, and so forge labels."""
+        return self.name == WEAK
+
     def __str__(self) -> str:
         means = [f"namespaces ({', '.join(self.namespaces)})"] * bool(self.namespaces) + ["seccomp"] * self.seccomp
         text = f"{self.name}: {' + '.join([*means, 'rlimits'])}, as {self.user}"
@@ -56,6 +62,8 @@ def start(level: str, limits: Limits) -> tuple[socket.socket, dict[str, Any]]:
 
     Raises OSError, with the step in its words, where the level cannot be had; the process is then of no use.
     """
+    if level != WEAK and not linux.IS_LINUX:
+        raise OSError(errno.ENOSYS, f"{level}: only Linux has it")
     modules.load_all()
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -91,8 +99,6 @@ def start(level: str, limits: Limits) -> tuple[socket.socket, dict[str, Any]]:
 
 def _enter_namespaces() -> tuple[str, ...]:
     """New namespaces and an empty root, as root by right or else through a user namespace; the names of what is new."""
-    if not linux.IS_LINUX:
-        raise OSError(errno.ENOSYS, "namespaces: only Linux has them")
     if os.geteuid() == 0:
         try:
             linux.unshare(_flags())
@@ -135,7 +141,7 @@ def _become_nobody() -> None:
 
 def _give_up_rights(level: str) -> seccomp.Filter | None:
     """No capability, nothing to gain by exec, nothing to see by ptrace; the filter for the programs of this level."""
-    if level == "limits":
+    if level == WEAK:
         with suppress(OSError):  # as far as it goes: this level promises none of it
             linux.drop_capabilities()
             linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)

@@ -18,7 +18,7 @@ from rmlab.paths import REPOSITORY
 ROOT = os.geteuid() == 0
 PROBE = """
 from rmlab.microswe.sandbox import Program, Sandbox
-with Sandbox(workers=1) as sandbox:
+with Sandbox(workers=1, allow_weak=True) as sandbox:
     outcomes = sandbox.run([Program("", "def f(n): return n + 1", "f", ("(1,)",))] * 3)
     assert all(outcome.passed(("2",)) for outcome in outcomes), outcomes
     print(sandbox.isolation)
