@@ -141,6 +141,27 @@ def test_every_limit_is_shown_alike_because_which_comes_first_is_a_race(sandbox,
     assert (t.resolved, t.extra["public_passed"]) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("return range(10**5000)", "got range(0, 1" + "0" * 107 + "..."),
+        ("from fractions import Fraction; return Fraction(10**5000)", "got Fraction(1" + "0" * 107 + "..."),
+        ("return 10**6000", "got 0xbdd4a7155919"),
+        ("import os; os.write(3, b'V1e999' + bytes([10])); os._exit(0)", "got no value (invalid)"),
+        (
+            "import os; os.write(3, b'V{\"complex\":[' + b'9' * 400 + b',1]}' + bytes([10])); os._exit(0)",
+            "got no value (invalid)",
+        ),
+        ("import os; os.write(3, b'V' + b'[' * 9999 + bytes([10])); os._exit(0)", "got no value (invalid)"),
+    ],
+)
+def test_one_line_of_a_program_neither_ends_its_caller_nor_voids_its_attempt(sandbox, line, shown):
+    t = play(sandbox, [f"edit 3: {line}", "run", "submit"])
+    assert contents(t)[4].startswith(shown)
+    assert contents(t)[-1] == "final " + contents(t)[4]
+    assert (t.resolved, t.exit_status) == (False, "submitted")
+
+
 FORGERIES = {
     "another class name": "class E(Exception): pass\nE.__name__ = '2'\nraise E",
     "the name of a value": "class nan(Exception): pass\nraise nan",

@@ -4,7 +4,8 @@
                  its own, so that whatever a program leaves is killed with one call; seccomp besides, where there is a table
     seccomp      the kernel's other means where namespaces are refused (a container's rules): only system calls of
                  computing, so no file, socket, process, thread or signal; on the machine's own file system and ids
-    limits       resource limits alone: what neither Linux nor a known processor is. Not safe against malice
+    limits       resource limits alone: what neither Linux nor a known processor is. Not safe against malice,
+                 so taken only where it is asked for
 
 At every level: rlimits, an empty environment, no descriptor but the result channel, root becomes nobody.
 A worker tries one level and fails as a whole where a step is refused: no level is reported that was not reached.
