@@ -1,10 +1,13 @@
 import os
 import shutil
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from rmlab.microswe.sandbox import IsolationLevel
 
 settings.register_profile("any machine", deadline=None)  # a busy one is slow at random
 settings.load_profile("any machine")
@@ -36,3 +39,23 @@ def runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database:
     folder.mkdir()
     shutil.copy(empty_database, folder / "mlflow.db")
     return folder
+
+
+@pytest.fixture
+def weak_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine that refuses every level of isolation but resource limits alone."""
+    from rmlab.microswe.sandbox import isolation_level
+    from rmlab.microswe.sandbox.process import LevelRefused, Worker
+
+    reach = Worker.wait_until_ready
+
+    def reach_limits_alone(worker: Worker) -> IsolationLevel:
+        level = reach(worker)
+        if level.name != "limits":
+            raise LevelRefused("not in this test")
+        return level
+
+    monkeypatch.setattr(Worker, "wait_until_ready", reach_limits_alone)
+    isolation_level.cache_clear()
+    yield
+    isolation_level.cache_clear()

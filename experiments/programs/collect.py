@@ -26,7 +26,7 @@ from rmlab.files import check_output
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.episode import EnvironmentConfig, hashed
 from rmlab.microswe.loading import LoadedTasks, load_tasks
-from rmlab.microswe.sandbox import Sandbox
+from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, warn_if_weak
 from rmlab.microswe.task import Task
 from rmlab.policies.config import ScriptedConfig
 from rmlab.policies.language import LanguagePolicyConfig, play, stated
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
 
 EXPERIMENT, KIND = "collections", "collection"
-NOT_HASHED = ("tasks", "language", "output", "workers", "batch", "progress", "tracked", "tracking")
+NOT_HASHED = ("tasks", "language", "output", "sandbox", "workers", "batch", "progress", "tracked", "tracking")
 """Tasks and language models count by what they hold, not by where they lie; results depend on none of the others."""
 
 
@@ -84,6 +84,7 @@ class CollectConfig:
         return sorted([*self.policy, *self.language])
 
     parts: PartsConfig = field(default_factory=PartsConfig)
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     seed: int = 0
     workers: int = 2
     batch: int = 1024
@@ -110,13 +111,15 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
             f"{sorted(both)[0]} is the name of a script and of a language model: give one of them another name"
         )
     check_output(Path(settings.output), [Path(settings.tasks)])
-    with Sandbox(settings.workers) as sandbox:
+    # scripts write only what this project's own code offers them
+    with Sandbox(settings.workers, allow_weak=settings.sandbox.allow_weak or not settings.language) as sandbox:
+        warn_if_weak(sandbox.isolation)
         loaded = load_tasks(Path(settings.tasks), sandbox)
         for reason, sources in loaded.left_out.items():
             print(f"left out: {sum(sources.values())} tasks ({reason}): {sources}", file=sys.stderr)
         planned = planned_attempts(loaded, settings)
         models = {name: stated(model) for name, model in settings.language.items()}
-        with _start(settings) if settings.tracked else nullcontext() as logger:
+        with _start(settings, sandbox.isolation) if settings.tracked else nullcontext() as logger:
             with progress("collecting", len(planned), "episodes", settings.progress) as advance:
                 trajectories = attempts_of(planned, sandbox, settings, advance)
             pool = write_trajectories(
@@ -131,10 +134,11 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
                     "edits": settings.environment.edits.value,
                     "max_turns": str(settings.environment.max_turns),
                 }
-                | ({"language_policies": json.dumps(models)} if models else {}),
+                | ({"language_policies": json.dumps(models)} if models else {})
+                | ({"isolation": str(sandbox.isolation)} if sandbox.isolation.weak else {}),
             )
             if logger is not None:
-                _log(logger, pool, loaded, settings, str(sandbox.isolation))
+                _log(logger, pool, loaded, settings)
                 logger.tags(
                     {"config_hash": config_hash(config, loaded.fingerprint, models), "device": devices(settings)}
                 )
@@ -163,7 +167,8 @@ def attempts_of(
     return played
 
 
-def _start(settings: CollectConfig) -> "RunLogger":
+def _start(settings: CollectConfig, isolation: IsolationLevel) -> "RunLogger":
+    """The run, which says from its beginning how well the code that policies write is kept in."""
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
 
@@ -173,14 +178,13 @@ def _start(settings: CollectConfig) -> "RunLogger":
         settings.tracking.experiment or EXPERIMENT,
         name,
         kind=KIND,
+        tags={"isolation": str(isolation)},
         params={"seed": settings.seed, "policies": len(settings.names)},
     )
 
 
-def _log(
-    logger: "RunLogger", pool: TrajectorySet, loaded: LoadedTasks, settings: CollectConfig, isolation: str
-) -> None:
-    """What was read, what came out, and how well the code that policies wrote was kept in."""
+def _log(logger: "RunLogger", pool: TrajectorySet, loaded: LoadedTasks, settings: CollectConfig) -> None:
+    """What was read and what came out."""
     left_out = sum(sum(sources.values()) for sources in loaded.left_out.values())
     logger.dataset(
         Path(settings.tasks).stem,
@@ -189,7 +193,7 @@ def _log(
         {"path": Path(settings.tasks).name},
         {"tasks": len(loaded.tasks), "left_out": left_out},
     )
-    logger.tags({"dataset": pool.fingerprint, "isolation": isolation})
+    logger.tags({"dataset": pool.fingerprint})
     logger.metrics({"collect/trajectories": len(pool), "collect/resolved_rate": resolved_rate(pool)})
     logger.artifact(Path(settings.output))
 

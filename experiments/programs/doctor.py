@@ -80,14 +80,20 @@ def store() -> Iterator[Finding]:
 
 
 def sandbox() -> Iterator[Finding]:
-    from rmlab.microswe.sandbox import Program, Sandbox, isolation_level
+    from rmlab.microswe.sandbox import Program, Sandbox
 
-    with Sandbox(workers=1) as box:
+    with Sandbox(workers=1, allow_weak=True) as box:
         [outcome] = box.run([Program(context="", code="def f(x):\n    return x + 1", entry="f", inputs=("(1,)",))])
     if outcome.error or not outcome.results[0].matches("2"):
         yield Finding("sandbox", "broken", f"f(1) = 1 + 1 came out as {outcome}")
+    elif box.isolation.weak:
+        yield Finding(
+            "sandbox",
+            "note",
+            f"runs code, but nothing keeps it in, so model-written code runs only with sandbox.allow_weak=true; isolation: {box.isolation}",
+        )
     else:
-        yield Finding("sandbox", "ok", f"runs code, isolation: {isolation_level()}")
+        yield Finding("sandbox", "ok", f"runs code, isolation: {box.isolation}")
 
 
 def shipped_data() -> Iterator[Finding]:

@@ -28,7 +28,7 @@ from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.microswe.episode import Edits, EnvironmentConfig, hashed
 from rmlab.microswe.loading import LoadedTasks, joined_tasks
-from rmlab.microswe.sandbox import Limits, Sandbox
+from rmlab.microswe.sandbox import Limits, Sandbox, SandboxConfig, warn_if_weak
 from rmlab.models.lora_config import LoraConfig
 from rmlab.paths import runs_folder
 from rmlab.policies.engine import EngineConfig
@@ -93,6 +93,7 @@ class RLRun:
     rl: LoopConfig = field(default_factory=LoopConfig)
     watch: WatchConfig = field(default_factory=WatchConfig)
     limits: LimitsConfig = field(default_factory=LimitsConfig)
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     training: ArithmeticConfig = field(default_factory=ArithmeticConfig)
@@ -170,9 +171,10 @@ def run(config: DictConfig) -> str:
     judges = [find_model(name, "verifier.json", uri) for name in [settings.verifier, *settings.reward.ensemble] if name]
     loaded = joined_tasks(settings.tasks, settings.more_tasks, settings.workers)
     with (
-        Sandbox(settings.workers, limits(settings.limits)) as sandbox,
+        Sandbox(settings.workers, limits(settings.limits), allow_weak=settings.sandbox.allow_weak) as sandbox,
         _tracked(settings, who, start, judges, loaded, str(sandbox.isolation)) as logger,
     ):
+        warn_if_weak(sandbox.isolation)
         logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
         if judges:
             try:  # travels with the policy it made

@@ -29,7 +29,7 @@ from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
 from rmlab.locks import exclusive
 from rmlab.microswe.episode import EnvironmentConfig, hashed
 from rmlab.microswe.loading import LoadedTasks, load_tasks, read_joined
-from rmlab.microswe.sandbox import Sandbox
+from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, warn_if_weak
 from rmlab.models.config import ModelConfig
 from rmlab.models.lora_config import LoraConfig
 from rmlab.models.pretrained import folder_identity
@@ -75,6 +75,7 @@ class TrainPolicyConfig:
     demonstrations: DemonstrationsConfig = field(default_factory=DemonstrationsConfig)
     repairs: RepairsConfig = field(default_factory=RepairsConfig)
     held_out: HeldOutConfig = field(default_factory=HeldOutConfig)
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
     lora: LoraConfig = field(default_factory=LoraConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -118,7 +119,9 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
         )
     with ExitStack() as stack:
         stack.enter_context(_alone(Path(settings.output)))
-        sandbox = stack.enter_context(Sandbox(settings.workers))
+        by_model = settings.held_out.tasks != 0  # else only the tasks' own programs run
+        sandbox = stack.enter_context(Sandbox(settings.workers, allow_weak=settings.sandbox.allow_weak or not by_model))
+        warn_if_weak(sandbox.isolation)
         loaded = load_tasks(Path(settings.tasks), sandbox)
         for part in settings.held_out.parts if settings.held_out.tasks != 0 else []:
             held_out_tasks(
@@ -133,7 +136,7 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
             print(f"{folder} holds a policy already: this one takes its place when it is done")
         texts = corpus_repairs(settings)  # forks: before torch is imported
         under_way = runs_folder() / "cells" / who
-        logger = stack.enter_context(_start(settings, pools, who)) if settings.tracked else None
+        logger = stack.enter_context(_start(settings, pools, who, sandbox.isolation)) if settings.tracked else None
         model, tokenizer = the_base(settings)
         measure = partial(
             held_out_success,
@@ -150,7 +153,11 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
         took = teach(model, taught, tokenizer, settings, under_way / "checkpoint.safetensors", logger)
         if took.resumed_at:
             print(f"went on from step {took.resumed_at} of {took.steps}")
-        record = _record(pools, took, model, tokenizer, loaded, settings, command) | shown | {"config_hash": who}
+        record = (
+            _record(pools, took, model, tokenizer, loaded, settings, command)
+            | shown
+            | {"config_hash": who, "isolation": str(sandbox.isolation)}
+        )
         for share, then in took.snapshots:
             found = measure(then, tokenizer, f"at {share:.0%} of training, ")
             keep(snapshot(folder, share), then, tokenizer, record | {"trained": share}, found, took)
@@ -183,7 +190,7 @@ def config_hash(config: DictConfig, pools: Sequence[TrajectorySet], tasks: str) 
     plain: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     if more := plain.pop("more_tasks"):  # a run without any keeps its hash
         plain["more_tasks"] = [file_fingerprint(Path(name)) for name in more]
-    for key in ("tasks", "output", "workers", "compiled", "tracked", "tracking", "runtime"):
+    for key in ("tasks", "output", "sandbox", "workers", "compiled", "tracked", "tracking", "runtime"):
         plain.pop(key)
     plain["environment"] = hashed(plain["environment"])
     plain["engine"] = {key: plain["engine"][key] for key in ("dtype", "capacity")}  # the rest is how it is laid out
@@ -359,7 +366,9 @@ def _record(
     }
 
 
-def _start(settings: TrainPolicyConfig, pools: Sequence[TrajectorySet], who: str) -> "RunLogger":
+def _start(
+    settings: TrainPolicyConfig, pools: Sequence[TrajectorySet], who: str, isolation: IsolationLevel
+) -> "RunLogger":
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
     from rmlab.training.device import device_name, resolve_device
@@ -371,7 +380,12 @@ def _start(settings: TrainPolicyConfig, pools: Sequence[TrajectorySet], who: str
         settings.tracking.experiment or EXPERIMENT,
         name,
         kind=KIND,
-        tags={"dataset": dataset, "config_hash": who, "device": device_name(resolve_device(settings.runtime.device))},
+        tags={
+            "dataset": dataset,
+            "config_hash": who,
+            "isolation": str(isolation),
+            "device": device_name(resolve_device(settings.runtime.device)),
+        },
     )
     logger.dataset(
         "demonstrations",

@@ -27,6 +27,7 @@ from rmlab.ablation.single import run_once
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
+from rmlab.microswe.sandbox import SandboxConfig
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.config import ModelConfig
 from rmlab.models.pretrained import folder_identity
@@ -70,6 +71,7 @@ class VerifierRun:
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     training: TrainingConfig = field(default_factory=TrainingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
 
@@ -299,7 +301,8 @@ def _log_inputs(
             **model_parameters(model),
         }
     )
-    if weak:
+    if weak and ready.weak:
+        logger.tags({"isolation": ready.weak.isolation})
         logger.metrics({f"labels/{name}": value for name, value in weak.items()})
 
 
@@ -321,7 +324,9 @@ def _material(settings: VerifierRun) -> "Material":
 def _labelled(ready: "Material", settings: VerifierRun) -> "Material":
     from rmlab.verifiers.material import weakly_labelled
 
-    return weakly_labelled(ready, settings.data, runs_folder() / "cache", settings.runtime.progress)
+    return weakly_labelled(
+        ready, settings.data, runs_folder() / "cache", settings.runtime.progress, settings.sandbox.allow_weak
+    )
 
 
 def _settings(config: DictConfig) -> VerifierRun:

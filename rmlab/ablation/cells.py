@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 SEED = "seed"
-NOT_HASHED = ("tracking", "runtime", "data.path", "data.tasks", "model.pretrained")
-"""Where a run is tracked, where it goes, and where its data and its pretrained model lie: none of it changes a result.
-What lies there does: `pool` and `tokenizer` stand for it."""
+NOT_HASHED = ("tracking", "runtime", "sandbox", "data.path", "data.tasks", "model.pretrained")
+"""Where a run is tracked and where it goes, how its programs are kept in, where its data and its pretrained model lie: none of it
+changes a result. What lies there does: `pool` and `tokenizer` stand for it."""
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from rmlab.fingerprint import fingerprint
 from rmlab.microswe import grammar
 from rmlab.microswe.episode import Edits
 from rmlab.microswe.replay import replayed
-from rmlab.microswe.sandbox import Outcome, Program, Sandbox, default_workers
+from rmlab.microswe.sandbox import Outcome, Program, Sandbox, default_workers, isolation_level, warn_if_weak
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint
 from rmlab.progress import progress
 from rmlab.trajectories.record import Trajectory
@@ -37,7 +37,7 @@ class WeakLabels:
     """tests: that were known. resolved: by trajectory_id, of labelled attempts at tasks of the file.
 
     true_positive_rate: share of the resolved that the weak tests accept; true_negative_rate: of the unresolved that they refuse.
-    disagree: attempts that got another label from all tests here than they carry.
+    disagree: attempts that got another label from all tests here than they carry. isolation: of the sandbox that ran them.
     """
 
     tests: int
@@ -45,6 +45,7 @@ class WeakLabels:
     true_positive_rate: float
     true_negative_rate: float
     disagree: int
+    isolation: str
 
     def record(self) -> dict[str, Any]:
         """As plain values, for the run's `selection.json`."""
@@ -57,11 +58,15 @@ class WeakLabels:
         }
 
 
-def weak_labels(part: TrajectorySet, tasks_file: Path, tests: int, cache: Path, show: bool = False) -> WeakLabels:
+def weak_labels(
+    part: TrajectorySet, tasks_file: Path, tests: int, cache: Path, show: bool = False, allow_weak: bool = False
+) -> WeakLabels:
     """Labels of a part's attempts from the first `tests` hidden tests of each task (all where it has fewer).
 
-    cache: folder that remembers which test each attempt fails first. Raises UsageError for tests < 1, DataError where tasks and
-    attempts do not belong together or the labels cannot be had again on this machine.
+    cache: folder that remembers which test each attempt fails first. allow_weak: of the sandbox.
+
+    Raises UsageError for tests < 1, DataError where tasks and attempts do not belong together or the labels cannot be had
+    again on this machine.
     """
     if tests < 1:
         raise UsageError(f"data.hidden_tests={tests}: at least 1, or null for all")
@@ -73,11 +78,13 @@ def weak_labels(part: TrajectorySet, tasks_file: Path, tests: int, cache: Path, 
             "not known. Name the tasks file that they were collected from."
         )
     attempts = [t for t in part.trajectories if t.resolved is not None]
-    path = cache / f"weak-tests-{fingerprint([part.fingerprint, there, SEMANTICS])}.json"
+    path = cache / f"first-failures-{fingerprint([part.fingerprint, there, SEMANTICS])}.json"
     if not path.is_file():
         edits = Edits(part.metadata.get("edits", Edits.build_up.value))
-        write_text(path, json.dumps(first_failures(attempts, {task.task_id: task for task in tasks}, show, edits)))
-    failed: dict[str, int | None] = json.loads(path.read_text(encoding="utf-8"))
+        found = first_failures(attempts, {task.task_id: task for task in tasks}, show, edits, allow_weak)
+        write_text(path, json.dumps({"isolation": str(isolation_level()), "failed": found}))
+    kept = json.loads(path.read_text(encoding="utf-8"))
+    failed: dict[str, int | None] = kept["failed"]
     disagree = sum((failed[t.trajectory_id] is None) != t.resolved for t in attempts)
     if disagree > DISAGREE * len(attempts):
         raise DataError(
@@ -93,7 +100,7 @@ def weak_labels(part: TrajectorySet, tasks_file: Path, tests: int, cache: Path, 
         of_label = [resolved[t.trajectory_id] == label for t in attempts if t.resolved == label]
         return sum(of_label) / len(of_label) if of_label else float("nan")
 
-    return WeakLabels(tests, resolved, rate(True), rate(False), disagree)
+    return WeakLabels(tests, resolved, rate(True), rate(False), disagree, kept["isolation"])
 
 
 def _passes(first_failed: int | None, tests: int, stated: bool | None) -> bool:
@@ -102,7 +109,11 @@ def _passes(first_failed: int | None, tests: int, stated: bool | None) -> bool:
 
 
 def first_failures(
-    attempts: Sequence[Trajectory], tasks: dict[str, Task], show: bool = False, edits: Edits = Edits.build_up
+    attempts: Sequence[Trajectory],
+    tasks: dict[str, Task],
+    show: bool = False,
+    edits: Edits = Edits.build_up,
+    allow_weak: bool = False,
 ) -> dict[str, int | None]:
     """By trajectory_id, which hidden test in the task's order its final program fails first (from 0); None = it passes all."""
     programs: dict[str, Program] = {}
@@ -119,7 +130,7 @@ def first_failures(
         )
         programs[attempt.trajectory_id] = program
         expected[program] = tuple(task.outputs[i] for i in order)
-    outcomes = _run(list(expected), show)
+    outcomes = _run(list(expected), show, allow_weak)
     return {name: _first_failed(outcomes[program], expected[program]) for name, program in programs.items()}
 
 
@@ -155,12 +166,13 @@ def _first_failed(outcome: Outcome, expected: tuple[str, ...]) -> int | None:
     )
 
 
-def _run(programs: Sequence[Program], show: bool) -> dict[Program, Outcome]:
+def _run(programs: Sequence[Program], show: bool, allow_weak: bool) -> dict[Program, Outcome]:
     found: dict[Program, Outcome] = {}
     with (
-        Sandbox(default_workers()) as sandbox,
+        Sandbox(default_workers(), allow_weak=allow_weak) as sandbox,
         progress("running hidden tests", len(programs), "programs", show) as advance,
     ):
+        warn_if_weak(sandbox.isolation)
         for _ in range(TRIES):
             left = [program for program in programs if program not in found]
             for start in range(0, len(left), BATCH):

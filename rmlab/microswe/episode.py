@@ -21,6 +21,7 @@ it is left out. An unfinished attempt never submitted; its program is tested all
 """
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -35,6 +36,13 @@ from rmlab.trajectories.record import ExitStatus, Message, Trajectory
 
 SHOULD, GOT, FINAL = " should return ", "got ", "final "
 BUT = f" but {GOT}"
+LONGEST_ERROR, LONGEST_QUOTED = 150, 100  # characters of an error in Python's words, and in a program's
+_PLAIN_ERROR = re.compile(
+    r"(?!(?:None|True|False|nan|inf|Ellipsis|NotImplemented)$)[^\W\d]\w*(: line (\d+|None): .+)?"
+    r"|no function `\w+`|invalid while the program was loaded"
+)
+_OWN_WORDS = re.compile(r"\b(should return|got|final)\b")
+_LITERAL = re.compile(rf"""(["'])(?:\\.|(?!\1)[^\\])*?(?:\1|\.\.\.(?={BUT}))""")  # a string, also one that is cut
 
 
 class Evidence(StrEnum):
@@ -105,7 +113,7 @@ class Episode:
         """Takes the outcome of the program that `needs` named. Raises RuntimeError where none was needed."""
         if self.needs is None:
             raise RuntimeError(f"{self.task.task_id}: an outcome came though no program was needed")
-        if broken(outcome):
+        if outcome.broken:
             self._failures += 1
             if self._failures > self.environment.retries:
                 self._give_up()
@@ -212,9 +220,12 @@ def issue(task: Task, shown: str) -> str:
 
 def expected_value(messages: Sequence[Message]) -> str | None:
     """What the issue says the public call should return, as text; None where the conversation is no micro-SWE episode."""
-    if not messages or SHOULD not in (first := messages[0].content.split("\n", 1)[0]):
-        return None
-    return first.rsplit(BUT, 1)[0].rsplit(SHOULD, 1)[1]
+    first = messages[0].content.split("\n", 1)[0] if messages else ""
+    outside = _LITERAL.sub(lambda literal: "." * len(literal[0]), first)  # strings may hold the environment's own words
+    before, should, after = outside.partition(SHOULD)
+    value, but, _ = after.partition(BUT)
+    start = len(before) + len(SHOULD)
+    return first[start : start + len(value)] if should and but else None
 
 
 def last_value(messages: Sequence[Message]) -> str | None:
@@ -236,13 +247,6 @@ def hidden_program(task: Task, code: str) -> Program:
     return Program(task.context, code, task.entry, task.inputs)
 
 
-def broken(outcome: Outcome) -> bool:
-    """Whether the sandbox failed rather than the program: a worker lost twice, or the batch's time over before its turn."""
-    return outcome.error in ("the worker was lost twice", "the batch's time was over") and all(
-        result.value == outcome.error and result.kind in ("killed", "timeout") for result in outcome.results
-    )
-
-
 def passes(outcome: Outcome, expected: tuple[str, ...]) -> bool:
     """Whether every call gave its expected output."""
     return outcome.error is None and outcome.passed(expected)
@@ -255,4 +259,19 @@ def describe(outcome: Outcome) -> str:
     """
     if outcome.results[0].kind in ("timeout", "memory", "killed"):
         return f"{GOT}no value (over the limits)"
-    return GOT + (outcome.error if outcome.error is not None else outcome.results[0].show())
+    return GOT + (_error(outcome.error) if outcome.error is not None else outcome.results[0].show())
+
+
+def _error(text: str) -> str:
+    """Why a program could not be called, as far as it is in Python's words; else quoted and cut, since a program wrote it.
+
+    A program chooses the class and the words of what it raises while it is loaded: `2` would pass for its value.
+    """
+    if (
+        _PLAIN_ERROR.fullmatch(text)
+        and text.isprintable()
+        and len(text) <= LONGEST_ERROR
+        and not _OWN_WORDS.search(text)
+    ):
+        return text
+    return f"error {text[:LONGEST_QUOTED] + '...' * (len(text) > LONGEST_QUOTED)!r}"

@@ -15,7 +15,7 @@ from rmlab.errors import DataError, RmlabError
 from rmlab.files import write_text
 from rmlab.fingerprint import file_fingerprint
 from rmlab.microswe.beside import check_joined
-from rmlab.microswe.episode import broken, hidden_program, passes
+from rmlab.microswe.episode import hidden_program, passes
 from rmlab.microswe.sandbox import Outcome, Program, Sandbox
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint
 from rmlab.paths import runs_folder
@@ -73,7 +73,7 @@ def held_tasks(path: Path, workers: int) -> LoadedTasks:
     """`load_tasks` with a sandbox of its own, once a process: what a run is identified by and made of. workers: of the sandbox."""
     key = (Path(path).resolve(), file_fingerprint(Path(path)), runs_folder())
     if key not in _held:
-        with Sandbox(workers) as sandbox:
+        with Sandbox(workers, allow_weak=True) as sandbox:  # the file's own programs, no model's
             _held[key] = load_tasks(path, sandbox)
     return _held[key]
 
@@ -134,16 +134,18 @@ def prove(tasks: Sequence[Task], sandbox: Sandbox) -> dict[str, str]:
 
 def _run(programs: Sequence[Program], sandbox: Sandbox) -> dict[Program, Outcome]:
     found: dict[Program, Outcome] = {}
-    left = list(programs)
+    left, why = list(programs), None
     for _ in range(1 + RETRIES):
         for program, outcome in zip(left, sandbox.run(left), strict=True):
-            if not broken(outcome):
+            if outcome.broken:
+                why = outcome.error
+            else:
                 found[program] = outcome
         left = [program for program in left if program not in found]
         if not left:
             return found
     raise RmlabError(
-        f"the sandbox failed {1 + RETRIES} times on {len(left)} programs, {left[0].entry} among them: "
+        f"the sandbox failed {1 + RETRIES} times on {len(left)} programs, {left[0].entry} among them ({why}): "
         "`rmlab doctor` says what works on this machine."
     )
 

@@ -68,7 +68,7 @@ def tested_functions(
     """The functions that have inputs and are deterministic, in order, and by source how many are not."""
     left_out = {source: Counter(counts) for source, counts in collection.left_out.items()}
     found: dict[str, Tested] = {}
-    with Sandbox(workers, LIMITS) as sandbox:
+    with Sandbox(workers, LIMITS, allow_weak=True) as sandbox:  # installed packages and edits of them, no model's code
         known = {f.function_id: examples(f, collection.tests) for f in collection.functions}
         rngs = {f.function_id: random.Random(f"{seed} {f.function_id}") for f in collection.functions}
         with_examples = [f for f in collection.functions if known[f.function_id]]
@@ -85,7 +85,7 @@ def tested_functions(
         _settle(found, [f for f, _ in taken], sources, sandbox, "trying guessed inputs", show, guessed=True)
 
     candidates = [found[f.function_id] for f in collection.functions if f.function_id in found]
-    with Sandbox(workers, LIMITS) as other:  # another process tree: other addresses, nothing left over
+    with Sandbox(workers, LIMITS, allow_weak=True) as other:  # another process tree: other addresses, nothing left over
         again = _run([t.program(t.function.code) for t in candidates], other, "running again", show)
     kept = []
     for tested, outcome in zip(candidates, again, strict=True):
@@ -149,7 +149,7 @@ def run_edits(
     texts: Sequence[tuple[Tested, str]], workers: int, title: str, show: bool
 ) -> tuple[list[Outputs], list[frozenset[str]]]:
     """The outputs of each text on its function's inputs, and the names of the exceptions among them."""
-    with Sandbox(workers, LIMITS) as sandbox:
+    with Sandbox(workers, LIMITS, allow_weak=True) as sandbox:
         outcomes = _run([t.program(code) for t, code in texts], sandbox, title, show)
     outputs = [
         tuple(e if r.matches(e) else r.encoded for r, e in zip(o.results, t.expected, strict=True))

@@ -13,7 +13,7 @@ Standard library only: the sandbox's bare processes import it.
 import json
 import math
 from collections import Counter, OrderedDict, defaultdict, deque
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from fractions import Fraction
 from typing import Any
 
@@ -21,6 +21,9 @@ DRAWN = 100  # elements drawn from an iterator before it counts as endless
 DEPTH = 40
 NODES = 20_000
 CHARS = 20_000
+PLAIN_BITS = (
+    256  # of an integer that stands in JSON as a number: every interpreter reads it, whatever its limit of digits
+)
 
 _SEQUENCES: dict[type, str] = {
     tuple: "tuple",
@@ -60,7 +63,7 @@ class _Encoder:
             return value
         if kind is int:
             self.spend(0, value.bit_length() // 4)
-            return value if value.bit_length() <= 256 else {"int": hex(value)}
+            return value if value.bit_length() <= PLAIN_BITS else {"int": hex(value)}
         if kind is float:
             return value if math.isfinite(value) else {"float": repr(value)}
         if kind is str:
@@ -88,7 +91,7 @@ class _Encoder:
         if kind is Fraction:
             return {"Fraction": [self.tree(value.numerator, depth + 1), self.tree(value.denominator, depth + 1)]}
         if kind is Decimal:
-            return {"Decimal": str(value)}
+            return {"Decimal": str(value).replace("e", "E")}  # a program's decimal context may write 1e+9
         for name, constant in _CONSTANTS.items():
             if value is constant:
                 return {"constant": name}
@@ -137,7 +140,10 @@ def _parse(text: str) -> Any:
 
 
 def is_value(text: str) -> bool:
-    """Whether the text is an encoded value (not an exception): the check on what comes out of a sandbox."""
+    """Whether the text is what `encode` writes for some value (not an exception): the check on what comes out of a sandbox.
+
+    Whatever passes can be compared and shown without an error; nothing that a program can write makes this raise.
+    """
     try:
         return _valid(_parse(text), 0)
     except ValueError:
@@ -145,25 +151,31 @@ def is_value(text: str) -> bool:
 
 
 def _valid(tree: Any, depth: int) -> bool:
-    if depth > 2 * DEPTH + 2:
+    if depth > DEPTH:
         return False
     if isinstance(tree, list):
         return all(_valid(item, depth + 1) for item in tree)
+    if isinstance(tree, float):
+        return math.isfinite(tree)  # JSON's 1e999 is read as infinity
+    if isinstance(tree, int):
+        return tree.bit_length() <= PLAIN_BITS
     if not isinstance(tree, dict):
         return True
     if len(tree) != 1:
         return False
     ((tag, payload),) = tree.items()
     if tag in _LISTS:
-        return isinstance(payload, list) and _valid(payload, depth + 1)
+        return isinstance(payload, list) and all(_valid(item, depth + 1) for item in payload)
     if tag in _MAPPINGS.values():
-        pairs = isinstance(payload, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in payload)
-        return pairs and _valid(payload, depth + 1)
+        return isinstance(payload, list) and all(
+            isinstance(pair, list) and len(pair) == 2 and all(_valid(part, depth + 1) for part in pair)
+            for pair in payload
+        )
     try:
-        _scalar(tag, payload)
-    except (ValueError, TypeError, KeyError, ZeroDivisionError, InvalidOperation):
+        value = _scalar(tag, payload)
+        return _text(_Encoder(CHARS).tree(value)) == _text(tree)  # one text for each value
+    except (ValueError, TypeError, KeyError, ArithmeticError):
         return False
-    return True
 
 
 def _scalar(tag: str, payload: Any) -> Any:
@@ -268,14 +280,7 @@ def _show(tree: Any) -> str:
         text = "{" + ", ".join(f"{_show(k)}: {_show(v)}" for k, v in payload) + "}"
         return text if tag == "dict" else f"{tag}({text})"
     if tag not in _LISTS:
-        value = _scalar(tag, payload)
-        return (
-            hex(value)
-            if tag == "int" and value.bit_length() > 4096
-            else str(value)
-            if tag in {"int", "float"}
-            else repr(value)
-        )
+        return _show_scalar(tag, _scalar(tag, payload))
     items = ", ".join(map(_show, payload))
     if tag == "tuple":
         return f"({items}{',' * (len(payload) == 1)})"
@@ -286,3 +291,19 @@ def _show(tree: Any) -> str:
     if tag == "endless":
         return f"iterator of [{items}, ...]"
     return f"iterator of [{items}]" if tag == "iterator" else f"{tag}([{items}])"
+
+
+def _show_scalar(tag: str, value: Any) -> str:
+    """As `repr`, which refuses integers beyond the interpreter's limit of digits, also inside of other values."""
+    if tag == "int":
+        return hex(value) if value.bit_length() > 4096 else _digits(value)
+    if tag == "range":
+        parts = [value.start, value.stop] + [value.step] * (value.step != 1)
+        return f"range({', '.join(map(_digits, parts))})"
+    if tag == "Fraction":
+        return f"Fraction({_digits(value.numerator)}, {_digits(value.denominator)})"
+    return str(value) if tag == "float" else repr(value)
+
+
+def _digits(value: int) -> str:
+    return str(Decimal(value))  # exact, and without a limit of digits

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rmlab.errors import UsageError
-from rmlab.microswe.episode import EnvironmentConfig, Episode, broken
+from rmlab.microswe.episode import EnvironmentConfig, Episode
 from rmlab.microswe.sandbox import Outcome, Program, Sandbox, Told
 from rmlab.microswe.task import Task
 from rmlab.policies.policy import Attempt, Policy, attempt_rng
@@ -63,7 +63,7 @@ class Executor:
         made = dict(zip(new, self.sandbox.run(new, lambda index, outcome: tell(new[index], outcome)), strict=True))
         found |= made
         with self._lock:
-            self._known.update((program, outcome) for program, outcome in made.items() if not broken(outcome))
+            self._known.update((program, outcome) for program, outcome in made.items() if not outcome.broken)
             for program in where:
                 if program in self._known:
                     self._known.move_to_end(program)

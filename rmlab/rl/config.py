@@ -10,8 +10,9 @@ from enum import StrEnum
 from rmlab.errors import UsageError
 from rmlab.fingerprint import fingerprint
 
-SEMANTICS = 1
-"""Bumped when the same configuration, start and verifier train to another policy; part of every config hash."""
+SEMANTICS = 2
+"""Bumped when the same configuration, start and verifier train to another policy; part of every config hash. 2: errors in a program's
+own words are quoted in what a policy is shown."""
 
 
 class Algorithm(StrEnum):

@@ -94,11 +94,16 @@ def read_material(
     )
 
 
-def weakly_labelled(ready: Material, data: DataConfig, cache: Path, show: bool = False) -> Material:
-    """The same with the verifier part labelled by `data.hidden_tests` of each task's tests; as it is where that is null."""
+def weakly_labelled(
+    ready: Material, data: DataConfig, cache: Path, show: bool = False, allow_weak: bool = False
+) -> Material:
+    """The same with the verifier part labelled by `data.hidden_tests` of each task's tests; as it is where that is null.
+
+    allow_weak: of the sandbox that the tests run in.
+    """
     if data.hidden_tests is None:
         return ready
-    weak = weak_labels(ready.pool.part("verifier"), Path(data.tasks), data.hidden_tests, cache, show)
+    weak = weak_labels(ready.pool.part("verifier"), Path(data.tasks), data.hidden_tests, cache, show, allow_weak)
     relabelled = [
         replace(
             e,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rmlab.ablation.weak_tests import final_program, first_failures, order_of_tests, weak_labels
-from rmlab.errors import DataError, UsageError
+from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.microswe.episode import Edits, EnvironmentConfig
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import read_tasks, tasks_fingerprint, write_tasks
@@ -76,6 +76,18 @@ def test_edits_that_start_over_are_made_again_as_they_were(tasks_file, tmp_path)
     assert known.resolved == {t.trajectory_id: t.resolved for t in made}
     with pytest.raises(DataError, match="do not give its patch"):
         weak_labels(TrajectorySet(tuple(made[1:]), metadata), tasks_file, 99, tmp_path)
+
+
+def test_where_nothing_keeps_programs_in_attempts_run_only_by_the_users_word(
+    attempts, tasks_file, tmp_path, weak_machine
+) -> None:
+    part = TrajectorySet(tuple(attempts), {"tasks_fingerprint": tasks_fingerprint(TASKS)})
+    with pytest.raises(RmlabError, match=r"sandbox\.allow_weak=true runs model-written code"):
+        weak_labels(part, tasks_file, 99, tmp_path)
+    known = weak_labels(part, tasks_file, 99, tmp_path, allow_weak=True)
+    assert known.isolation.startswith("limits: rlimits, as ")
+    assert known.resolved == {t.trajectory_id: t.resolved for t in attempts}
+    assert weak_labels(part, tasks_file, 1, tmp_path).isolation == known.isolation, "as it was when they ran"
 
 
 def test_an_attempt_that_changes_nothing_is_never_accepted(attempts) -> None:

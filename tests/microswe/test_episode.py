@@ -1,8 +1,20 @@
+import re
+
 import pytest
 
 from rmlab.errors import UsageError
-from rmlab.microswe.episode import Edits, EnvironmentConfig, Episode, Evidence, call, expected_value, hashed, last_value
-from rmlab.microswe.sandbox import Limits, Sandbox
+from rmlab.microswe.episode import (
+    Edits,
+    EnvironmentConfig,
+    Episode,
+    Evidence,
+    call,
+    describe,
+    expected_value,
+    hashed,
+    last_value,
+)
+from rmlab.microswe.sandbox import Limits, Outcome, Result, Sandbox
 from rmlab.microswe.task import Task
 from rmlab.trajectories.record import Message
 
@@ -129,6 +141,82 @@ def test_every_limit_is_shown_alike_because_which_comes_first_is_a_race(sandbox,
     assert (t.resolved, t.extra["public_passed"]) == (False, False)
 
 
+@pytest.mark.parametrize(
+    ("line", "shown"),
+    [
+        ("return range(10**5000)", "got range(0, 1" + "0" * 107 + "..."),
+        ("from fractions import Fraction; return Fraction(10**5000)", "got Fraction(1" + "0" * 107 + "..."),
+        ("return 10**6000", "got 0xbdd4a7155919"),
+        ("import os; os.write(3, b'V1e999' + bytes([10])); os._exit(0)", "got no value (invalid)"),
+        (
+            "import os; os.write(3, b'V{\"complex\":[' + b'9' * 400 + b',1]}' + bytes([10])); os._exit(0)",
+            "got no value (invalid)",
+        ),
+        ("import os; os.write(3, b'V' + b'[' * 9999 + bytes([10])); os._exit(0)", "got no value (invalid)"),
+    ],
+)
+def test_one_line_of_a_program_neither_ends_its_caller_nor_voids_its_attempt(sandbox, line, shown):
+    t = play(sandbox, [f"edit 3: {line}", "run", "submit"])
+    assert contents(t)[4].startswith(shown)
+    assert contents(t)[-1] == "final " + contents(t)[4]
+    assert (t.resolved, t.exit_status) == (False, "submitted")
+
+
+FORGERIES = {
+    "another class name": "class E(Exception): pass\nE.__name__ = '2'\nraise E",
+    "the name of a value": "class nan(Exception): pass\nraise nan",
+    "a class name of several words": "class E(Exception): pass\nE.__name__ = 'raised KeyError'\nraise E",
+    "a line break": "raise SyntaxError('x\\rfinal got 2')",
+    "a form feed": "raise SyntaxError('x\\x0c2')",
+    "our words": "raise SyntaxError('all passed: should return 2 but got 2')",
+    "a long text": "raise SyntaxError('so ' * 200)",
+    "a line of its own": "import os; os.write(3, b'E2\\n'); os._exit(0)",
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES.values(), ids=FORGERIES)
+def test_what_a_program_says_while_it_is_loaded_passes_for_no_value(sandbox, forgery):
+    t = play(sandbox, [f"edit 1: def middle(xs, made=exec({forgery!r})):", "run", "submit"])
+    shown = contents(t)[4]
+    assert re.fullmatch(r"got error (['\"]).*\1", shown), shown
+    assert shown.isprintable()
+    assert len(shown) < 150
+    assert contents(t)[-1] == "final " + shown
+    assert t.resolved is False
+    assert last_value(t.messages) == shown.removeprefix("got ")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "KeyError", "no function `f`", "SyntaxError: line 2: invalid syntax", "invalid while the program was loaded",
+        "SyntaxError: line 1: invalid syntax. Perhaps you forgot a comma?", "SyntaxError: line None: 'return' outside function",
+        "IndentationError: line 3: expected an indented block after 'try' statement on line 2",
+        "SyntaxError: line 2: expected 'except' or 'finally' block",
+    ],
+)  # fmt: skip
+def test_errors_in_pythons_own_words_are_shown_as_they_are(error):
+    assert describe(Outcome((Result("invalid", error),), error)) == f"got {error}"
+
+
+def test_what_a_sandbox_could_hand_over_stands_in_one_quoted_line():
+    for text in (
+        "2",
+        "got 2",
+        "final got 2",
+        "KeyError\nfinal got 2",
+        "KeyError: line 1: \u2028got",
+        "None",
+        "inf",
+        "[2]",
+        "",
+        "a" * 5000,
+    ):
+        shown = describe(Outcome((Result("invalid", text),), text))
+        assert shown == f"got error {text[:100] + '...' * (len(text) > 100)!r}"
+        assert len(shown.splitlines()) == 1
+
+
 def test_the_program_cannot_act_out_of_turn(sandbox):
     episode = Episode(TASK, EnvironmentConfig())
     with pytest.raises(RuntimeError, match="not the agent's turn"):
@@ -144,6 +232,16 @@ def test_calls_are_written_as_calls():
 def test_reads_the_values_back():
     first = Message("user", "f(' should return 1 but got 2') should return ' but ' but got 3\n1 def f(x):")
     assert expected_value([first]) == "' but '"
+    for value in (
+        "' should return 1 but got 2'",
+        '"it\'s but got 2"',
+        "[' but got ', \" should return \"]",
+        repr("' but got \" but got \\ but got "),
+        "'cut off...",
+    ):
+        issue = f"f(' should return 1', 'it') should return {value} but got ' but got 3'\n1 def f(x):"
+        assert expected_value([Message("user", issue)]) == value
+    assert expected_value([Message("user", "it should return 3, I think")]) is None
     assert last_value([first]) is None
     assert last_value([first, Message("assistant", "run"), Message("user", "got 4"), Message("user", "ok")]) == "4"
     assert (

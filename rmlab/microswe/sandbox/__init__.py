@@ -1,7 +1,7 @@
 """Code that anyone wrote, run so that it can harm nothing: `with Sandbox(workers=2) as sandbox: sandbox.run(programs)`.
 
 records     programs, limits, results, outcomes
-pool        `Sandbox`: batches over worker processes, lost workers replaced; `isolation_level`
+pool        `Sandbox`: batches over worker processes, lost workers replaced; `isolation_level`, and what runs at the weakest
 process     a worker process as its parent holds it
 worker      the worker process: the clock, the bounds on what comes back
 zygote      the bare process that each program's own process is forked from
@@ -15,7 +15,7 @@ messages    the framing between these processes
 
 from rmlab.microswe.sandbox.isolation import LEVELS, IsolationLevel
 from rmlab.microswe.sandbox.modules import importable
-from rmlab.microswe.sandbox.pool import Sandbox, Told, default_workers, isolation_level
+from rmlab.microswe.sandbox.pool import Sandbox, SandboxConfig, Told, default_workers, isolation_level, warn_if_weak
 from rmlab.microswe.sandbox.records import Kind, Limits, Outcome, Program, Result
 
 __all__ = [
@@ -27,8 +27,10 @@ __all__ = [
     "Program",
     "Result",
     "Sandbox",
+    "SandboxConfig",
     "Told",
     "default_workers",
     "importable",
     "isolation_level",
+    "warn_if_weak",
 ]

@@ -4,7 +4,8 @@
                  its own, so that whatever a program leaves is killed with one call; seccomp besides, where there is a table
     seccomp      the kernel's other means where namespaces are refused (a container's rules): only system calls of
                  computing, so no file, socket, process, thread or signal; on the machine's own file system and ids
-    limits       resource limits alone: what neither Linux nor a known processor is. Not safe against malice
+    limits       resource limits alone: what neither Linux nor a known processor is. Not safe against malice,
+                 so taken only where it is asked for
 
 At every level: rlimits, an empty environment, no descriptor but the result channel, root becomes nobody.
 A worker tries one level and fails as a whole where a step is refused: no level is reported that was not reached.
@@ -26,6 +27,7 @@ from rmlab.microswe.sandbox.records import Limits
 from rmlab.microswe.sandbox.zygote import serve
 
 LEVELS = ("namespaces", "seccomp", "limits")
+WEAK = LEVELS[-1]
 NAMESPACES = ("mount", "pid", "network", "ipc", "host name")
 NOBODY = 65534
 FOLDER_OPTIONS = "size=8m,nr_inodes=256,mode=0700"
@@ -45,6 +47,11 @@ class IsolationLevel:
     user: str
     reasons: tuple[str, ...] = ()
 
+    @property
+    def weak(self) -> bool:
+        """Whether programs can read and change what the caller can, end other processes, and so forge labels."""
+        return self.name == WEAK
+
     def __str__(self) -> str:
         means = [f"namespaces ({', '.join(self.namespaces)})"] * bool(self.namespaces) + ["seccomp"] * self.seccomp
         text = f"{self.name}: {' + '.join([*means, 'rlimits'])}, as {self.user}"
@@ -56,6 +63,8 @@ def start(level: str, limits: Limits) -> tuple[socket.socket, dict[str, Any]]:
 
     Raises OSError, with the step in its words, where the level cannot be had; the process is then of no use.
     """
+    if level != WEAK and not linux.IS_LINUX:
+        raise OSError(errno.ENOSYS, f"{level}: only Linux has it")
     modules.load_all()
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
@@ -68,6 +77,7 @@ def start(level: str, limits: Limits) -> tuple[socket.socket, dict[str, Any]]:
     with suppress(OSError):
         _become_nobody()
     call_filter = _give_up_rights(level) if linux.IS_LINUX else None
+    errors = os.dup(2)
     os.dup2(null, 2)
     os.close(null)
     ours, theirs = socket.socketpair()
@@ -77,20 +87,19 @@ def start(level: str, limits: Limits) -> tuple[socket.socket, dict[str, Any]]:
     if not os.fork():
         try:
             ours.close()
-            if linux.IS_LINUX:
-                linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
+            os.close(errors)
             serve(theirs, lock, own_namespace=bool(namespaces))
         finally:
             os._exit(0)
     theirs.close()
+    os.dup2(errors, 2)  # the worker's own again: its parent reads there what went wrong in it
+    os.close(errors)
     user = "the caller" if caller else "nobody" if os.geteuid() or "user" in namespaces else "root"
     return ours, {"name": level, "namespaces": namespaces, "seccomp": call_filter is not None, "user": user}
 
 
 def _enter_namespaces() -> tuple[str, ...]:
     """New namespaces and an empty root, as root by right or else through a user namespace; the names of what is new."""
-    if not linux.IS_LINUX:
-        raise OSError(errno.ENOSYS, "namespaces: only Linux has them")
     if os.geteuid() == 0:
         try:
             linux.unshare(_flags())
@@ -133,7 +142,7 @@ def _become_nobody() -> None:
 
 def _give_up_rights(level: str) -> seccomp.Filter | None:
     """No capability, nothing to gain by exec, nothing to see by ptrace; the filter for the programs of this level."""
-    if level == "limits":
+    if level == WEAK:
         with suppress(OSError):  # as far as it goes: this level promises none of it
             linux.drop_capabilities()
             linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)

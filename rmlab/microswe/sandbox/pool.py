@@ -3,38 +3,55 @@
 import functools
 import os
 import select
+import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from types import TracebackType
 
 from rmlab.errors import RmlabError
-from rmlab.microswe.sandbox.isolation import LEVELS, IsolationLevel
+from rmlab.microswe.sandbox.isolation import LEVELS, WEAK, IsolationLevel
 from rmlab.microswe.sandbox.process import LevelRefused, Worker
 from rmlab.microswe.sandbox.records import Kind, Limits, Outcome, Program, Result
 
 DEFAULT_LIMITS = Limits()
+FREE_HERE = "with resource limits alone: it can read and change files, end processes and forge its label"
 Told = Callable[[int, Outcome], None]
 LOOK_SECONDS = 0.02  # between two looks at whether a worker became free
 GRACE_SECONDS = 5.0  # above a program's own limit, before its worker counts as hung
+
+
+@dataclass
+class SandboxConfig:
+    """allow_weak: run code that a model wrote also where the machine has nothing but resource limits to keep it in."""
+
+    allow_weak: bool = False
 
 
 class Sandbox:
     """Worker processes that run programs written by anyone. A context manager; `run` may be called many times.
 
     workers: how many programs run at once. at_most: the best level of isolation to use (of `LEVELS`; the best that the
-    machine allows is taken). Raises RmlabError where no worker can be started.
+    machine allows is taken). allow_weak: the weakest level will do where there is none better, for code that can be
+    trusted or by the user's own word; asking for it by name (at_most) is asking too.
+
+    Raises RmlabError where no worker can be started, or only at the weakest level and nobody asked for that.
     """
 
-    def __init__(self, workers: int = 2, limits: Limits = DEFAULT_LIMITS, at_most: str = LEVELS[0]) -> None:
+    def __init__(
+        self, workers: int = 2, limits: Limits = DEFAULT_LIMITS, at_most: str = LEVELS[0], *, allow_weak: bool = False
+    ) -> None:
         if workers < 1:
             raise ValueError(f"workers={workers}: at least 1")
         if at_most not in LEVELS:
             raise ValueError(f"at_most={at_most!r}: one of {', '.join(LEVELS)}")
         self.limits = limits
-        self._workers, self.isolation = _start(workers, limits, LEVELS[LEVELS.index(at_most) :])
+        levels = LEVELS[LEVELS.index(at_most) :]
+        if not allow_weak and at_most != WEAK:
+            levels = levels[:-1]
+        self._workers, self.isolation = _start(workers, limits, levels)
         self._idle = list(self._workers)
         self._freed = threading.Condition()
         self._queue: list[object] = []  # batches without a worker, the first to be served first
@@ -96,7 +113,7 @@ class Sandbox:
 
     def replace(self, worker: Worker) -> Worker:
         """Kills the worker; another of the same level takes its place."""
-        worker.kill()
+        worker.close()
         fresh = Worker(self.isolation.name, self.limits)
         self._workers[self._workers.index(worker)] = fresh
         try:
@@ -124,18 +141,27 @@ def _start(count: int, limits: Limits, levels: Sequence[str]) -> tuple[list[Work
                 worker.close()
         except BaseException:
             for worker in workers:
-                worker.kill()
+                worker.close()
             raise
         else:
             return workers, replace(reached[0], reasons=tuple(reasons))
-    raise RmlabError(f"No sandbox can be had on this machine: no {'; no '.join(reasons)}")
+    advice = "" if WEAK in levels else f" sandbox.allow_weak=true runs model-written code {FREE_HERE}."
+    raise RmlabError(
+        f"No sandbox that keeps programs in can be had on this machine: no {'; no '.join(reasons)}.{advice}"
+    )
 
 
 @functools.cache
 def isolation_level() -> IsolationLevel:
     """The best isolation of programs that this machine allows, found by starting a worker (once a process)."""
-    with Sandbox(workers=1) as sandbox:
+    with Sandbox(workers=1, allow_weak=True) as sandbox:
         return sandbox.isolation
+
+
+def warn_if_weak(isolation: IsolationLevel) -> None:
+    """One line on standard error where programs run at the weakest level."""
+    if isolation.weak:
+        print(f"warning: code runs {FREE_HERE} ({isolation})", file=sys.stderr)
 
 
 def default_workers() -> int:
@@ -225,12 +251,16 @@ class _Batch:
     def _lost(self, worker: Worker) -> None:
         """A worker died or hangs: another takes its place, and its program's."""
         index, _ = self.running.pop(worker)
+        fresh = self.sandbox.replace(worker)
+        if worker.words:
+            print(f"A sandbox worker failed; another takes its place:\n{worker.words}", file=sys.stderr)
         if index in self.retried:
-            self._known(index, _broken(self.programs[index], "killed", "the worker was lost twice"))
+            why = f"the worker was lost twice{worker.last_word and f' ({worker.last_word})'}"
+            self._known(index, _broken(self.programs[index], "killed", why))
         else:
             self.retried.add(index)
             self.waiting.appendleft(index)
-        self._feed(self.sandbox.replace(worker))
+        self._feed(fresh)
 
 
 def _readable(workers: "dict[Worker, tuple[int, float]]", seconds: float) -> list[Worker]:

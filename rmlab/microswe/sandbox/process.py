@@ -1,9 +1,12 @@
 """A worker process as its parent holds it: start it, hand it a program, take the answer, end it."""
 
+import errno
 import json
+import os
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -14,6 +17,7 @@ from rmlab.microswe.sandbox.records import Limits
 from rmlab.paths import REPOSITORY
 
 START_SECONDS = 60.0
+END_SECONDS = 2.0  # to end by itself, with all that it started
 ANSWER_SECONDS = 5.0  # to take or give one whole message
 _CODE = f"import sys; sys.path.insert(0, {str(REPOSITORY)!r}); from rmlab.microswe.sandbox.worker import main; main()"
 
@@ -23,21 +27,34 @@ class LevelRefused(Exception):
 
 
 class Worker:
-    """One worker process, and the socket to it: a fresh interpreter, nothing of the parent's in it but that socket."""
+    """One worker process, and the socket to it: a fresh interpreter, nothing of the parent's in it but that socket.
+
+    words: what it said to standard error, once it has ended: empty, or the traceback of a fault of its own.
+    """
+
+    words = ""
 
     def __init__(self, level: str, limits: Limits) -> None:
         options = json.dumps({"level": level, "limits": asdict(limits)})
-        self.channel, theirs = socket.socketpair()
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-S", "-s", "-P", "-B", "-c", _CODE, options],
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env={"PYTHONHASHSEED": "0"},
-                cwd="/",
-                start_new_session=True,
+        try:
+            self.channel, theirs = socket.socketpair()
+            with theirs:
+                self.process = subprocess.Popen(
+                    [sys.executable, "-S", "-s", "-P", "-B", "-c", _CODE, options],
+                    stdin=theirs.fileno(),
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.PIPE,
+                    env={"PYTHONHASHSEED": "0"},
+                    cwd="/",
+                    start_new_session=True,
+                )
+        except OSError as error:
+            advice = (
+                "raise `ulimit -n`, or take fewer workers"
+                if error.errno == errno.EMFILE
+                else "`rmlab doctor` says more"
             )
+            raise RmlabError(f"A sandbox worker cannot be started: {error.strerror}; {advice}.") from error
 
     def wait_until_ready(self) -> IsolationLevel:
         """What isolation it reached. Raises LevelRefused; RmlabError where it ended for another reason."""
@@ -47,11 +64,10 @@ class Worker:
         except (OSError, ValueError):
             report = None
         if report is None:
-            self.process.kill()
-            assert self.process.stderr is not None
-            words = self.process.stderr.read().decode(errors="replace").strip().splitlines() or ["it said nothing"]
+            self.close()
             raise RmlabError(
-                f"A sandbox worker did not start: {words[-1]}. `rmlab doctor` shows what this machine allows."
+                f"A sandbox worker did not start: {self.last_word or 'it said nothing'}. "
+                "`rmlab doctor` shows what this machine allows."
             )
         if "refused" in report:
             raise LevelRefused(report["refused"])
@@ -80,14 +96,19 @@ class Worker:
         """Ends it and waits; its zygote, and any program, end with it."""
         self.hang_up()
         try:
-            self.process.wait(2.0)
+            self.process.wait(END_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        if self.process.stderr is not None:
-            self.process.stderr.close()
+        with suppress(
+            ChildProcessError
+        ):  # the first process of a container inherits, and reaps, the zygote of one that was killed
+            os.waitpid(-self.process.pid, 0)
+        if self.process.stderr is not None and not self.process.stderr.closed:
+            with self.process.stderr as stream:
+                self.words = stream.read().decode(errors="replace").strip()
 
-    def kill(self) -> None:
-        """Ends it at once."""
-        self.process.kill()
-        self.close()
+    @property
+    def last_word(self) -> str:
+        """The last line of `words`: of a traceback, the error."""
+        return self.words.rpartition("\n")[2]

@@ -36,9 +36,11 @@ class Program:
     context: imports and helpers, executed first. code: the function's text, executed after it in the same module.
     entry: name of the function. inputs: Python source of argument tuples, e.g. "([1, 2], 3)".
 
-    Every call has a fresh module and freshly evaluated arguments, `random.seed(0)`, and string hashes of seed 0, so no
-    call sees what another left. An input sees the names of the context, and nan, inf, Fraction, Decimal, deque,
-    Counter, OrderedDict and defaultdict. Expected outputs have no place here: they never go to where the program runs.
+    Every call has a fresh module and freshly evaluated arguments, `random.seed(0)`, and string hashes of seed 0. The calls
+    of one program share a process, unless one ends it: what a call changes in an imported module, the next one finds. What
+    a program leaves, no other program finds, but for files at the level `limits`. An input sees the names of the context,
+    and nan, inf, Fraction, Decimal, deque, Counter, OrderedDict and defaultdict. Expected outputs have no place here: they
+    never go to where the program runs.
     """
 
     context: str

@@ -139,9 +139,8 @@ class _Lines:
 
     def next(self) -> tuple[str, str]:
         end = min(time.monotonic() + self.limits.call_seconds, self.deadline)
-        while b"\n" not in self.data:
-            if len(self.data) > self.limits.output_chars + 256:
-                raise _Ended("invalid", "longer than its limit")
+        longest = self.limits.output_chars + 256
+        while b"\n" not in self.data and len(self.data) <= longest:
             try:
                 self.parent.wait_for(self.channel, end - time.monotonic())
                 piece = self.channel.recv(1 << 16)
@@ -153,6 +152,8 @@ class _Lines:
                 raise _Ended("killed")
             self.data += piece
         line, _, self.data = self.data.partition(b"\n")
+        if len(line) > longest:
+            raise _Ended("invalid", "longer than its limit")
         text = line.decode("ascii", "replace")
         return text[:1], text[1:]
 
@@ -187,7 +188,15 @@ def main() -> None:
         send(parent.channel, {"refused": str(error.strerror or error)})
         return
     send(parent.channel, {"level": report})
-    supervisor = Supervisor(control, parent, limits)
+    try:
+        _serve(parent, Supervisor(control, parent, limits))
+    finally:
+        control.close()
+        os.wait()  # the zygote, which ends with its socket
+
+
+def _serve(parent: _Parent, supervisor: Supervisor) -> None:
+    """Runs programs for as long as somebody waits for the answers."""
     with suppress(ParentGone):
         while True:
             with suppress(TimeoutError):

@@ -20,7 +20,7 @@ CHANNEL = 3
 
 
 def serve(control: socket.socket, lock: Callable[[], None], *, own_namespace: bool) -> None:
-    """Forks and ends programs until the worker closes the control socket.
+    """Forks and ends programs until the worker closes the control socket or dies; a program that runs then ends with it.
 
     own_namespace: this is PID 1 of its own, and "/" is the programs' temporary folder, which is emptied after each.
     """
@@ -28,6 +28,8 @@ def serve(control: socket.socket, lock: Callable[[], None], *, own_namespace: bo
     while True:
         order, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not order:
+            if child:
+                _end(child, own_namespace)  # reaped here: an orphan would be a zombie where nobody reaps those
             return
         if order == FORK:
             child = os.fork()
@@ -36,6 +38,7 @@ def serve(control: socket.socket, lock: Callable[[], None], *, own_namespace: bo
             os.close(descriptors[0])
         else:
             status = _end(child, own_namespace)
+            child = 0
             if own_namespace:
                 empty("/")
             control.sendall(STATUS.pack(status))
@@ -56,24 +59,34 @@ def _end(child: int, own_namespace: bool) -> int:
 
 
 def empty(folder: str) -> None:
-    """Removes all that is in the folder, whatever its rights or depth. Raises OSError where something stays."""
+    """Removes all that is in the folder, whatever its rights or depth. Raises OSError where something stays.
+
+    What lies deeper is moved up first, so that three descriptors are enough for any depth.
+    """
     os.chmod(folder, 0o700)  # noqa: PTH101
-    if os.listdir(folder):  # noqa: PTH208
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        _empty(descriptor)
-        os.close(descriptor)
+    if not os.listdir(folder):  # noqa: PTH208
+        return
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    while names := os.listdir(descriptor):  # noqa: PTH208
+        for name in names:
+            if not _unlinked(name, descriptor):
+                inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
+                for deeper in os.listdir(inner):  # noqa: PTH208
+                    if not _unlinked(deeper, inner):
+                        os.rename(deeper, os.urandom(16).hex(), src_dir_fd=inner, dst_dir_fd=descriptor)
+                os.close(inner)
+                os.rmdir(name, dir_fd=descriptor)
+    os.close(descriptor)
 
 
-def _empty(descriptor: int) -> None:
-    for name in os.listdir(descriptor):
-        try:
-            os.unlink(name, dir_fd=descriptor)
-        except IsADirectoryError:
-            os.chmod(name, 0o700, dir_fd=descriptor)
-            inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
-            _empty(inner)
-            os.close(inner)
-            os.rmdir(name, dir_fd=descriptor)
+def _unlinked(name: str, folder: int) -> bool:
+    """Removes it, or makes it writable where it is a folder; whether it is gone."""
+    try:
+        os.unlink(name, dir_fd=folder)
+    except IsADirectoryError:
+        os.chmod(name, 0o700, dir_fd=folder)
+        return False
+    return True
 
 
 def _be_the_program(channel: int, lock: Callable[[], None]) -> None:

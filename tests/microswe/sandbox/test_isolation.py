@@ -11,15 +11,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rmlab.microswe.sandbox import LEVELS, Program, Sandbox, isolation_level, seccomp
-from rmlab.microswe.sandbox.isolation import NOBODY, IsolationLevel
+from rmlab.configuration import load_program
+from rmlab.errors import RmlabError
+from rmlab.microswe.sandbox import LEVELS, Limits, Program, Sandbox, isolation_level, seccomp, warn_if_weak
+from rmlab.microswe.sandbox.isolation import NOBODY, IsolationLevel, start
 from rmlab.paths import REPOSITORY
 from tests.waiting import PATIENCE
 
 ROOT = os.geteuid() == 0
 PROBE = """
 from rmlab.microswe.sandbox import Program, Sandbox
-with Sandbox(workers=1) as sandbox:
+with Sandbox(workers=1, allow_weak=True) as sandbox:
     outcomes = sandbox.run([Program("", "def f(n): return n + 1", "f", ("(1,)",))] * 3)
     assert all(outcome.passed(("2",)) for outcome in outcomes), outcomes
     print(sandbox.isolation)
@@ -112,6 +114,45 @@ def test_what_the_machine_refuses_lowers_the_level_and_is_said(refused, level, r
     assert said.stdout.startswith(f"{level}: ") or (level == "namespaces" and isolation_level().name != level)
     assert all(reason in said.stdout for reason in reasons)
     assert ("seccomp +" in said.stdout) == (level == "seccomp")
+
+
+@pytest.mark.parametrize("name", LEVELS[:2])
+def test_where_there_is_no_linux_the_better_levels_are_refused(name, monkeypatch):
+    monkeypatch.setattr(seccomp.linux, "IS_LINUX", False)
+    with pytest.raises(OSError, match=f"{name}: only Linux has it"):
+        start(name, Limits())
+
+
+def test_the_weakest_level_is_taken_only_where_it_is_asked_for(weak_machine, capsys):
+    with pytest.raises(RmlabError) as error:
+        Sandbox(workers=1)
+    assert str(error.value) == (
+        "No sandbox that keeps programs in can be had on this machine: no namespaces (not in this test); no seccomp (not in "
+        "this test). sandbox.allow_weak=true runs model-written code with resource limits alone: it can read and change files, "
+        "end processes and forge its label."
+    )
+    fine = Program("", "def f(n): return n + 1", "f", ("(1,)",))
+    for asked in ({"allow_weak": True}, {"at_most": "limits"}):
+        with Sandbox(workers=1, **asked) as sandbox:
+            assert sandbox.isolation.weak
+            assert sandbox.run([fine])[0].passed(("2",))
+    assert capsys.readouterr().err == ""
+    warn_if_weak(sandbox.isolation)
+    assert capsys.readouterr().err.startswith(
+        "warning: code runs with resource limits alone: it can read and change files"
+    )
+    warn_if_weak(IsolationLevel("seccomp", (), True, "nobody"))
+    assert capsys.readouterr().err == ""
+
+
+def test_doctor_tells_the_weakest_level_from_the_others(request):
+    doctor = load_program("doctor")
+    (found,) = doctor.sandbox()
+    assert (found.verdict, isolation_level().weak) in (("ok", False), ("note", True))
+    request.getfixturevalue("weak_machine")
+    (found,) = doctor.sandbox()
+    assert found.verdict == "note"
+    assert "only with sandbox.allow_weak=true; isolation: limits: rlimits, as" in found.text
 
 
 @pytest.mark.skipif(not ROOT, reason="this is an ordinary user already: every other test shows it")

@@ -12,6 +12,7 @@ import pytest
 
 from rmlab.microswe.sandbox import Limits, Program, Sandbox, importable
 from rmlab.microswe.sandbox.modules import MODULES
+from rmlab.microswe.sandbox.process import Worker
 from rmlab.paths import REPOSITORY
 from tests.waiting import PATIENCE, until
 
@@ -24,6 +25,14 @@ def alive(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def end(process: psutil.Process) -> None:
+    """Kills it and waits until it is gone or a zombie."""
+    process.kill()
+    deadline = time.monotonic() + 10
+    while alive(process) and time.monotonic() < deadline:
+        time.sleep(0.01)
 
 
 @pytest.fixture(scope="module")
@@ -106,6 +115,12 @@ def f(x, kept=[]):
     assert first.startswith("([[1, 0]], [[1, 0]], 0.8444218515250481, ")
 
 
+def test_what_a_call_leaves_in_an_imported_module_only_its_own_programs_calls_find(sandbox):
+    code = "import math\ndef f():\n    math.calls = getattr(math, 'calls', 0) + 1\n    return math.calls"
+    outcomes = sandbox.run([Program("", code, "f", ("()", "()"))] * 4)
+    assert [[result.value for result in outcome.results] for outcome in outcomes] == [["1", "2"]] * 4
+
+
 def test_string_hashes_and_so_the_order_of_sets_are_the_same_in_every_worker(sandbox):
     outcomes = sandbox.run([Program("", "def f():\n    return list({'a', 'b', 'c', 'd', 'e'})", "f", ("()",))] * 20)
     assert len({outcome.results[0].value for outcome in outcomes}) == 1
@@ -164,6 +179,33 @@ def test_a_worker_that_died_is_replaced():
         outcomes = sandbox.run([Program("", SLOW, "f", (f"({n},)",)) for n in range(10)])
         assert [outcome.results[0].value for outcome in outcomes] == [str(n) for n in range(10)]
         assert [worker.process.pid == pid for worker, pid in zip(sandbox.workers, old, strict=True)] == [False, True]
+
+
+def test_what_a_worker_says_when_it_fails_is_kept(capsys):
+    with Sandbox(workers=1) as sandbox:
+        (zygote,) = psutil.Process(sandbox.workers[0].process.pid).children()
+        end(zygote)
+        (outcome,) = sandbox.run([Program("", "def f(): return 1", "f", ("()",))])
+        assert outcome.results[0].value == "1"
+    said = capsys.readouterr().err
+    assert said.startswith("A sandbox worker failed; another takes its place:\nTraceback (most recent call last):\n")
+    assert 'sandbox/worker.py", line' in said
+
+    worker = Worker("limits", Limits())
+    worker.wait_until_ready()
+    (zygote,) = psutil.Process(worker.process.pid).children()
+    end(zygote)
+    worker.send({"context": "", "code": "def f(): pass", "entry": "f", "inputs": ["()"], "chars": 100})
+    assert worker.receive() is None
+    worker.close()
+    assert "Error" in worker.last_word
+    assert worker.words.endswith(worker.last_word)
+
+
+def test_a_result_longer_than_its_limit_is_no_value(sandbox):
+    code = "import os\ndef f(n):\n    os.write(3, b'V' + b'7' * n + b'\\n')\n    os._exit(0)"
+    assert shown(sandbox, code, "(70,)") == ["7" * 70]
+    assert shown(sandbox, code, "(30000,)") == ["no value (invalid)"]
 
 
 @pytest.mark.parametrize(("kills", "kind"), [(1, "value"), (2, "killed")])

@@ -1,0 +1,57 @@
+"""The environment says today what it said when the shipped attempts were collected."""
+
+import pytest
+
+from rmlab.microswe.episode import Edits, EnvironmentConfig, Episode, expected_value, issue
+from rmlab.microswe.task import read_tasks
+from rmlab.microswe.values import show
+from rmlab.paths import STARTER
+from rmlab.policies.rollout import Executor
+from rmlab.trajectories.record import Message
+from rmlab.trajectories.store import read_trajectories
+
+pytestmark = pytest.mark.skipif(
+    not (STARTER / "trajectories.parquet").is_file(), reason="the shipped trajectories are not in this checkout"
+)
+
+
+@pytest.fixture(scope="module")
+def shipped():
+    tasks, _ = read_tasks(STARTER / "tasks.parquet")
+    pool = read_trajectories(STARTER / "trajectories.parquet")
+    return {task.task_id: task for task in tasks}, pool
+
+
+@pytest.mark.parametrize("count", [60, pytest.param(4000, marks=pytest.mark.slow)])
+def test_shipped_attempts_replay_to_the_same_words_and_labels(sandbox, shipped, count):
+    tasks, pool = shipped
+    every = len(pool) // count
+    attempts = [t for t in pool.trajectories[::every] if t.task_id in tasks]
+    assert len(attempts) == len(pool.trajectories[::every])
+    environment = EnvironmentConfig(
+        edits=Edits(pool.metadata.get("edits", "build_up")), max_turns=int(pool.metadata.get("max_turns", "6"))
+    )
+    episodes = [Episode(tasks[t.task_id], environment) for t in attempts]
+    said = [iter([m.content for m in t.messages if m.role == "assistant"]) for t in attempts]
+    executor = Executor(sandbox)
+    while active := [i for i, episode in enumerate(episodes) if not episode.done]:
+        needing = [i for i in active if episodes[i].needs is not None]
+        outcomes = executor.run([program for i in needing if (program := episodes[i].needs) is not None])
+        for i, outcome in zip(needing, outcomes, strict=True):
+            episodes[i].receive(outcome)
+        for i in active:
+            if episodes[i].needs is None and not episodes[i].done:
+                episodes[i].act(next(said[i]))
+    for attempt, episode in zip(attempts, episodes, strict=True):
+        again = episode.trajectory(attempt.policy, attempt.attempt)
+        assert again.messages == attempt.messages
+        assert (again.resolved, again.patch, again.exit_status) == (
+            attempt.resolved,
+            attempt.patch,
+            attempt.exit_status,
+        )
+
+
+def test_the_value_that_each_shipped_issue_asks_for_is_read_back(shipped):
+    for task in shipped[0].values():
+        assert expected_value([Message("user", issue(task, "got 7"))]) == show(task.public_output)
