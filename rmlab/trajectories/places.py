@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rmlab.trajectories.compression import plain_name
+from rmlab.trajectories.naming import family, undated
 from rmlab.trajectories.reading import clean
 
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
@@ -52,6 +53,23 @@ COMMON = frozenset(
 )
 GENERIC = frozenset({"trajectory", "messages", "history", "conversation", "agent", "log", "run"})
 """Files that agents write one of into an instance's folder, besides the common ones."""
+COUNTED = frozenset(
+    {
+        "round",
+        "step",
+        "turn",
+        "iteration",
+        "iter",
+        "snapshot",
+        "checkpoint",
+        "state",
+        "message",
+        "chat",
+        "dialog",
+        "call",
+    }
+)
+"""Files that agents write several of into an instance's folder, with a number behind."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +104,25 @@ class Place:
 
     @property
     def subject(self) -> str:
-        """What the file is about, by its name: by its folder's where every agent calls the file so (`x/trajectory.json` → `x`)."""
-        return self.folders[-1] if self.path and token(self.stem) in COMMON | GENERIC else self.stem
+        """What the file is about, by its name: by its folder's where every agent calls the file so (`x/trajectory.json` → `x`),
+        or numbers it within an instance's folder (`o__n-1/round_2.json` → `o__n-1`). Without the time of the run."""
+        if not self.path:
+            return undated(self.stem)
+        folder = undated(self.folders[-1])
+        return folder if self._is_generic or (family(folder) != "other" and self._is_counted) else undated(self.stem)
+
+    @property
+    def _is_generic(self) -> bool:
+        return token(self.stem) in COMMON | GENERIC
+
+    @property
+    def _is_counted(self) -> bool:
+        words = re.findall(r"[a-z]+|\d+", self.stem.lower())
+        return (
+            words[-1:] != []
+            and words[-1].isdecimal()
+            and all(w.isdecimal() or w in COMMON | GENERIC | COUNTED for w in words)
+        )
 
     @property
     def folders(self) -> tuple[str, ...]:

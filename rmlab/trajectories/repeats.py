@@ -1,0 +1,105 @@
+"""Records that are one attempt: snapshots of a conversation that goes on, renderings of one run, copies.
+
+An agent may save its conversation again after every turn: within a folder, a document whose messages are the beginning of
+another's is an earlier snapshot of that one. A set may keep one attempt in several notations (SWE-smith's `tool`, `xml` and
+`ticks`): rows of different files with one and the same name of the attempt, whose observations and patches are equal.
+"""
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+
+from rmlab.fingerprint import fingerprint
+from rmlab.trajectories.draft import Draft
+from rmlab.trajectories.importing import Found
+from rmlab.trajectories.naming import undated
+from rmlab.trajectories.record import Message
+
+EARLIER = "earlier snapshots"
+NOTATION = re.compile(r"```\w*|\[/?call[^\]\n]*\]|\s+")
+OBSERVED = re.compile(r"^\s*OBSERVATION:\s*", re.IGNORECASE)
+
+
+def without_snapshots(found: Found) -> Found:
+    """What was read without the earlier snapshots of conversations; each is counted with the last one."""
+    last_of: dict[int, int] = {}
+    for same in _grouped((i, (*_folder(d), d.opening)) for i, d in enumerate(found.drafts) if d.opening):
+        threads = {i: found.spool.get(found.keys[i])[0] for i in same}
+        order = sorted(same, key=lambda i: (len(threads[i]), found.has_patch[i]))
+        for n, i in enumerate(order):
+            later = [j for j in order[n + 1 :] if _goes_on(threads[i], threads[j], found.has_patch[i])]
+            if later:
+                last_of[i] = later[-1]
+    if not last_of:
+        return found
+    snapshots = Counter[int]()
+    for i in last_of:
+        last = i
+        while last in last_of:
+            last = last_of[last]
+        snapshots[last] += 1
+        draft = found.drafts[last]
+        if draft.task_id != found.drafts[i].task_id and draft.task_id == draft.place.subject:
+            draft.task_id = undated(draft.place.folders[-1])  # each was called by its own file's name
+    for i, n in snapshots.items():
+        found.drafts[i].removed[EARLIER] += n
+    found.removed[EARLIER] += len(last_of)
+    kept = [i for i in range(len(found.drafts)) if i not in last_of]
+    for name in ("drafts", "keys", "contents", "has_patch"):
+        setattr(found, name, [getattr(found, name)[i] for i in kept])
+    return found
+
+
+def contents(found: Found) -> list[str]:
+    """For each draft what is equal for records of one attempt: a hash of its content, the same for all renderings.
+
+    Records of our own sets were told apart when they were written: they stay so, and what has the content of one is a copy of it.
+    """
+    same = list(found.contents)
+    for rows in _grouped((i, name) for i, d in enumerate(found.drafts) if (name := _attempt_name(d))):
+        if max(Counter(_folder(found.drafts[i], whole=True) for i in rows).values()) > 1:
+            continue  # a name that a file uses twice names no attempt
+        seen = {i: _seen(found, i) for i in rows}
+        first = {key: i for i, key in reversed(seen.items())}
+        for i in rows:
+            same[i] = found.contents[first[seen[i]]]
+    own = {found.contents[i]: d.fixed.trajectory_id for i, d in reversed(list(enumerate(found.drafts))) if d.fixed}
+    return [d.fixed.trajectory_id if d.fixed else own.get(one, one) for d, one in zip(found.drafts, same, strict=True)]
+
+
+def _grouped(pairs: Iterable[tuple[int, object]]) -> list[list[int]]:
+    """The indices that have a key in common with others."""
+    groups: dict[object, list[int]] = defaultdict(list)
+    for i, key in pairs:
+        groups[key].append(i)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _folder(draft: Draft, whole: bool = False) -> tuple[str, str]:
+    """The folder that a file lies in; whole: the file itself."""
+    root, path = draft.place.root, draft.place.path
+    if whole:
+        return root, path
+    return (root, path.rpartition("/")[0]) if path else ("", root.rpartition("/")[0])
+
+
+def _goes_on(earlier: Sequence[Message], later: Sequence[Message], has_patch: bool) -> bool:
+    """Whether one conversation begins another. The last turn may be written differently: what it ran was not known yet."""
+    n = len(earlier)
+    if n > len(later) or (n == len(later) and has_patch) or tuple(earlier[: n - 1]) != tuple(later[: n - 1]):
+        return False
+    end, same = earlier[-1], later[n - 1]
+    return end.role == same.role and NOTATION.sub("", end.content) == NOTATION.sub("", same.content)
+
+
+def _attempt_name(draft: Draft) -> tuple[str, str, str] | None:
+    """What a row names its attempt, with its task and policy; None where it names none."""
+    name = draft.extra.get("row")
+    return (draft.task_id, draft.policy, name) if isinstance(name, str) and name and name != draft.task_id else None
+
+
+def _seen(found: Found, index: int) -> str:
+    """What the renderings of one attempt have in common: what was observed, how many turns were made, and the patch."""
+    messages, patch = found.spool.get(found.keys[index])
+    observed = [" ".join(OBSERVED.sub("", m.content).split()) for m in messages if m.role in ("user", "tool")]
+    return fingerprint([observed, sum(m.role == "assistant" for m in messages), patch])
