@@ -9,6 +9,9 @@ PULL = re.compile(r"^(?P<owner>[^/\s]+)/(?P<name>[^/:\s]+):pr-(?P<number>\d+)$")
 FAMILIES = ((PRO, "swe-bench-pro"), (SMITH, "swe-smith"), (BENCH, "swe-bench"))
 
 STAMP = re.compile(r"[_.-]+20\d\d-?[01]\d-?[0-3]\d(?:[T_.-]*[0-2]\d[-_:]?[0-5]\d(?:[-_:]?[0-5]\d)?)?$")
+COUNT = re.compile(
+    r"(?:[_.-]+(?:conversation|messages?|history|traj|trajectory|round|step|turn|iter|iteration|snapshot|checkpoint))+[_.-]*\d*$"
+)
 
 
 def repository(task: str, stated: str = "") -> str:
@@ -38,7 +41,7 @@ def instance(name: str) -> str:
     return f"{found['owner']}__{found['name']}-{found['number']}" if found else name
 
 
-def undated(name: str) -> str:
-    """The instance that a folder or file goes by, without the time of its run; any other name as it is."""
-    rest = STAMP.sub("", name)
+def bare(name: str) -> str:
+    """The instance that a folder or file goes by, without the time of its run or the number of a snapshot; any other as it is."""
+    rest = COUNT.sub("", STAMP.sub("", name))
     return rest if family(rest) != "other" else name

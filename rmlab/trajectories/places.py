@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rmlab.trajectories.compression import plain_name
-from rmlab.trajectories.naming import family, undated
+from rmlab.trajectories.naming import bare, family
 from rmlab.trajectories.reading import clean
 
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
@@ -105,11 +105,12 @@ class Place:
     @property
     def subject(self) -> str:
         """What the file is about, by its name: by its folder's where every agent calls the file so (`x/trajectory.json` → `x`),
-        or numbers it within an instance's folder (`o__n-1/round_2.json` → `o__n-1`). Without the time of the run."""
+        or numbers it within an instance's folder (`o__n-1/round_2.json` → `o__n-1`). Without the time of the run or the
+        number of a snapshot."""
         if not self.path:
-            return undated(self.stem)
-        folder = undated(self.folders[-1])
-        return folder if self._is_generic or (family(folder) != "other" and self._is_counted) else undated(self.stem)
+            return bare(self.stem)
+        folder = bare(self.folders[-1])
+        return folder if self._is_generic or (family(folder) != "other" and self._is_counted) else bare(self.stem)
 
     @property
     def _is_generic(self) -> bool:

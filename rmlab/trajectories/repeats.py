@@ -2,7 +2,8 @@
 
 An agent may save its conversation again after every turn: within a folder, a document whose messages are the beginning of
 another's is an earlier snapshot of that one. A set may keep one attempt in several notations (SWE-smith's `tool`, `xml` and
-`ticks`): rows of different files with one and the same name of the attempt, whose observations and patches are equal.
+`ticks`): rows with one and the same name of the attempt, whose observations, number of turns and patches are equal; where one
+file uses the name more than once, what the agent said beside its calls has to be equal too.
 """
 
 import re
@@ -12,11 +13,12 @@ from collections.abc import Iterable, Sequence
 from rmlab.fingerprint import fingerprint
 from rmlab.trajectories.draft import Draft
 from rmlab.trajectories.importing import Found
-from rmlab.trajectories.naming import undated
+from rmlab.trajectories.naming import bare, family
 from rmlab.trajectories.record import Message
 
 EARLIER = "earlier snapshots"
 NOTATION = re.compile(r"```\w*|\[/?call[^\]\n]*\]|\s+")
+CALL = re.compile(r"\[call [^\]\n]*\]\n.*?\[/call\]", re.DOTALL)
 OBSERVED = re.compile(r"^\s*OBSERVATION:\s*", re.IGNORECASE)
 
 
@@ -27,22 +29,30 @@ def without_snapshots(found: Found) -> Found:
         threads = {i: found.spool.get(found.keys[i])[0] for i in same}
         order = sorted(same, key=lambda i: (len(threads[i]), found.has_patch[i]))
         for n, i in enumerate(order):
-            later = [j for j in order[n + 1 :] if _goes_on(threads[i], threads[j], found.has_patch[i])]
+            later = [
+                j
+                for j in order[n + 1 :]
+                if _may_be_one(found.drafts[i], found.drafts[j])
+                and _goes_on(threads[i], threads[j], found.has_patch[i])
+            ]
             if later:
                 last_of[i] = later[-1]
     if not last_of:
         return found
-    snapshots = Counter[int]()
+    beside = Counter(_folder(d) for d in found.drafts if d.opening)
+    snapshots, names = Counter[int](), defaultdict[int, set[str]](set)
     for i in last_of:
         last = i
         while last in last_of:
             last = last_of[last]
         snapshots[last] += 1
-        draft = found.drafts[last]
-        if draft.task_id != found.drafts[i].task_id and draft.task_id == draft.place.subject:
-            draft.task_id = undated(draft.place.folders[-1])  # each was called by its own file's name
+        names[last] |= {found.drafts[i].task_id, found.drafts[last].task_id}
     for i, n in snapshots.items():
-        found.drafts[i].removed[EARLIER] += n
+        draft = found.drafts[i]
+        draft.removed[EARLIER] += n
+        if len(names[i]) > 1 and draft.place.path and beside[_folder(draft)] == n + 1:
+            # each was called by its own file's name, and nothing else lies there
+            draft.task_id = bare(draft.place.folders[-1])
     found.removed[EARLIER] += len(last_of)
     kept = [i for i in range(len(found.drafts)) if i not in last_of]
     for name in ("drafts", "keys", "contents", "has_patch"):
@@ -57,9 +67,8 @@ def contents(found: Found) -> list[str]:
     """
     same = list(found.contents)
     for rows in _grouped((i, name) for i, d in enumerate(found.drafts) if (name := _attempt_name(d))):
-        if max(Counter(_folder(found.drafts[i], whole=True) for i in rows).values()) > 1:
-            continue  # a name that a file uses twice names no attempt
-        seen = {i: _seen(found, i) for i in rows}
+        files = Counter((found.drafts[i].place.root, found.drafts[i].place.path) for i in rows)
+        seen = {i: _seen(found, i, with_words=max(files.values()) > 1) for i in rows}
         first = {key: i for i, key in reversed(seen.items())}
         for i in rows:
             same[i] = found.contents[first[seen[i]]]
@@ -75,12 +84,16 @@ def _grouped(pairs: Iterable[tuple[int, object]]) -> list[list[int]]:
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _folder(draft: Draft, whole: bool = False) -> tuple[str, str]:
-    """The folder that a file lies in; whole: the file itself."""
+def _folder(draft: Draft) -> tuple[str, str]:
+    """The folder that a file lies in."""
     root, path = draft.place.root, draft.place.path
-    if whole:
-        return root, path
     return (root, path.rpartition("/")[0]) if path else ("", root.rpartition("/")[0])
+
+
+def _may_be_one(one: Draft, other: Draft) -> bool:
+    """Whether two documents may be of one attempt by the tasks and policies that they name."""
+    named = [d.task_id for d in (one, other) if d.task_id != d.place.subject or family(d.task_id) != "other"]
+    return len(set(named)) < 2 and len({one.policy, other.policy} - {""}) < 2
 
 
 def _goes_on(earlier: Sequence[Message], later: Sequence[Message], has_patch: bool) -> bool:
@@ -95,11 +108,13 @@ def _goes_on(earlier: Sequence[Message], later: Sequence[Message], has_patch: bo
 def _attempt_name(draft: Draft) -> tuple[str, str, str] | None:
     """What a row names its attempt, with its task and policy; None where it names none."""
     name = draft.extra.get("row")
-    return (draft.task_id, draft.policy, name) if isinstance(name, str) and name and name != draft.task_id else None
+    stated = isinstance(name, str) and bool(name) and name != draft.task_id and draft.fixed is None
+    return (draft.task_id, draft.policy, name) if stated else None
 
 
-def _seen(found: Found, index: int) -> str:
-    """What the renderings of one attempt have in common: what was observed, how many turns were made, and the patch."""
+def _seen(found: Found, index: int, with_words: bool) -> str:
+    """What the renderings of one attempt have in common."""
     messages, patch = found.spool.get(found.keys[index])
     observed = [" ".join(OBSERVED.sub("", m.content).split()) for m in messages if m.role in ("user", "tool")]
-    return fingerprint([observed, sum(m.role == "assistant" for m in messages), patch])
+    turns = [" ".join(CALL.sub("", m.content).split()) if with_words else "" for m in messages if m.role == "assistant"]
+    return fingerprint([observed, turns, patch])

@@ -15,7 +15,7 @@ from rmlab.trajectories.draft import Draft
 from rmlab.trajectories.importing import Found
 from rmlab.trajectories.labels.join import Attempt, Joined, in_scope, join
 from rmlab.trajectories.leakage import hidden_names
-from rmlab.trajectories.naming import family, instance, repository, undated
+from rmlab.trajectories.naming import bare, family, instance, repository
 from rmlab.trajectories.places import natural, token, tokens
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.repeats import contents, without_snapshots
@@ -152,11 +152,18 @@ def _numbered(drafts: Sequence[Draft], rows: Sequence[int], task: Sequence[str],
     """The numbers of attempts within (task, policy), by index: records of our own sets keep theirs where no two have the same."""
     attempt = [0] * len(drafts)
     taken: dict[tuple[str, str], set[int]] = defaultdict(set)
-    for i in sorted(rows, key=lambda i: drafts[i].fixed is None):
+    others = []
+    for i in rows:
         fixed, used = drafts[i].fixed, taken[task[i], policy[i]]
-        number = fixed.attempt if fixed and fixed.attempt not in used else next(n for n in count() if n not in used)
-        attempt[i] = number
-        used.add(number)
+        if fixed and fixed.attempt not in used:
+            attempt[i] = fixed.attempt
+            used.add(fixed.attempt)
+        else:
+            others.append(i)
+    for i in others:
+        used = taken[task[i], policy[i]]
+        attempt[i] = next(n for n in count() if n not in used)
+        used.add(attempt[i])
     return attempt
 
 
@@ -176,12 +183,12 @@ def storable(text: str) -> str:
 
 def _names(draft: Draft, task: str) -> frozenset[str]:
     """The names that an attempt carries: its folders, its file, its run, its policy; the task's own name is none."""
-    return tokens([*map(undated, draft.place.folders), draft.place.stem, draft.policy, *draft.names]) - {token(task)}
+    return tokens([*map(bare, draft.place.folders), draft.place.stem, draft.policy, *draft.names]) - {token(task)}
 
 
 def _run_folder(draft: Draft, task: str) -> str:
     """The innermost folder that is neither the task nor one that every harness makes: the run's name, for want of a better."""
-    named = [folder for folder in map(undated, draft.place.folders) if tokens([folder]) - {token(task)}]
+    named = [folder for folder in map(bare, draft.place.folders) if tokens([folder]) - {token(task)}]
     return named[-1] if named else draft.format
 
 

@@ -273,6 +273,25 @@ def test_snapshots_by_any_name_and_of_any_format_are_one_attempt(tmp_path: Path,
     assert (t.task_id, t.patch, len(t.messages), t.extra["removed"]["earlier snapshots"]) == ("one", "d", 5, 2)
 
 
+def test_snapshots_of_several_instances_in_one_folder(tmp_path: Path, importing) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    for n in range(3):
+        talk = [TALK[0], {"role": "user", "content": f"Fix {n}."}, *TALK[2:]]
+        for turn in range(1, n + 2):  # the first has but one
+            (folder / f"o__n-{n}_step_{turn}.json").write_text(json.dumps(talk[: turn + 2]))
+    found = importing(folder)
+    assert [(t.task_id, len(t.messages)) for t in found.trajectories] == [("o__n-0", 3), ("o__n-1", 4), ("o__n-2", 5)]
+
+
+def test_attempts_at_different_instances_are_no_snapshots(tmp_path: Path, importing) -> None:
+    for n in (1, 2):  # in one folder, and in one word the same
+        document = {"instance_id": f"t{n}", "info": {"exit_status": "Submitted"}, "messages": TALK[: 2 * n + 1]}
+        (tmp_path / f"{n}.traj.json").write_text(json.dumps(document))
+        (tmp_path / f"o__n-{n}.json").write_text(json.dumps({"messages": [*TALK[:2], *[TALK[4]] * n]}))
+    assert importing(tmp_path).summary["trajectories"] == 4
+
+
 def test_attempts_that_differ_before_their_end_are_no_snapshots(tmp_path: Path, importing) -> None:
     folder = tmp_path / "o__n-1"
     folder.mkdir()
@@ -289,7 +308,7 @@ def renderings(name: str = "t.0000", turns: int = 1) -> dict[str, dict[str, Any]
     shown = {
         "tool": [{"role": "assistant", "content": "I look.", "tool_calls": [call]}, {"role": "tool", "content": seen}],
         "xml": [{"role": "assistant", "content": xml}, {"role": "user", "content": seen}],
-        "ticks": [{"role": "assistant", "content": PLAIN}, {"role": "user", "content": seen}],
+        "ticks": [{"role": "assistant", "content": "I look.\n```\nls\n```"}, {"role": "user", "content": seen}],
     }
     row = {"instance_id": "o__n.12345678.x", "traj_id": name, "model": "m", "patch": "d", "resolved": True}
     return {
@@ -308,9 +327,16 @@ def test_renderings_of_an_attempt_are_one_and_attempts_of_one_name_are_not(tmp_p
     lines(tmp_path / "b" / "1.jsonl", one)
     lines(tmp_path / "b" / "2.jsonl", two)
     assert importing(tmp_path / "b").summary["trajectories"] == 2
-    lines(tmp_path / "c" / "1.jsonl", one, {**renderings()["xml"]})  # a name that one file uses twice
-    lines(tmp_path / "c" / "2.jsonl", renderings()["ticks"])
-    assert importing(tmp_path / "c").summary["trajectories"] == 3
+    lines(tmp_path / "c" / "1.jsonl", *renderings().values())  # as a hub gives all splits of a set
+    assert importing(tmp_path / "c").summary["trajectories"] == 1
+    talk = [TALK[1], {"role": "assistant", "content": "Otherwise."}, TALK[3], TALK[4]]
+    lines(
+        tmp_path / "d" / "1.jsonl",
+        one,
+        {**one, "messages": json.dumps([TALK[1], *TALK[2:]])},
+        {**one, "messages": talk},
+    )
+    assert importing(tmp_path / "d").summary["trajectories"] == 3  # a name of a run
 
 
 def test_attempts_without_an_issue_are_not_of_one_task(tmp_path: Path, importing) -> None:
@@ -329,3 +355,53 @@ def test_attempts_without_an_issue_are_not_of_one_task(tmp_path: Path, importing
         event = {"kind": "ActionEvent", "action": {"command": f"ls {n}"}, "tool_name": "bash"}
         (folder / "event-00248-aa.json").write_text(json.dumps(event))
     assert importing(tmp_path / "run0", tmp_path / "run1").summary["tasks"] == 2
+
+
+# OpenHands
+
+
+def test_exit_codes_of_openhands_are_what_the_agent_saw() -> None:
+    suffix = "\n[The command completed with exit code 1.]"
+    metadata = {"exit_code": 1, "prefix": "[before]\n", "suffix": suffix}
+    shown = [
+        ({"output": "no", "metadata": metadata}, f"[before]\nno{suffix}"),
+        ({"content": [{"type": "text", "text": "no"}], "metadata": {"exit_code": 1}}, f"no{suffix}"),
+        ({"content": [{"type": "text", "text": "no"}], "exit_code": 1}, f"no{suffix}"),
+        ({"output": f"no{suffix}", "metadata": {**metadata, "prefix": ""}}, f"no{suffix}"),
+        ({"output": "", "metadata": {"exit_code": 0, "suffix": ""}}, "\n[The command completed with exit code 0.]"),
+        (
+            {"output": "runs", "metadata": {"exit_code": -1, "suffix": "\n[It has no new output.]"}},
+            "runs\n[It has no new output.]",
+        ),
+        ({"output": "a file", "path": "a.py"}, "a file"),
+    ]
+    action = {"kind": "ActionEvent", "source": "agent", "action": {"command": "ls"}, "tool_name": "bash"}
+    for seen, text in shown:
+        events = [action, {"kind": "ObservationEvent", "source": "environment", "observation": seen}]
+        for document in ({"events": events, "state": {}}, {"instance_id": "o__n-1", "history": events}):
+            assert read(document).messages[-1].content == text, seen
+    act = {"action": "run", "source": "agent", "args": {"command": "ls"}}
+    for extras, content, text in (
+        ({"metadata": metadata}, "no", f"[before]\nno{suffix}"),
+        ({"exit_code": 1}, "no", f"no{suffix}"),
+        ({"exit_code": 1}, "no\n[Command 5 finished with exit code 1]", "no\n[Command 5 finished with exit code 1]"),
+        ({}, "no", "no"),
+    ):
+        seen = {"observation": "run", "source": "agent", "content": content, "extras": extras}
+        assert read({"instance_id": "o__n-1", "history": [act, seen]}).messages[-1].content == text, extras
+
+
+def test_condensations_and_unknown_events_are_counted() -> None:
+    action = {"kind": "ActionEvent", "source": "agent", "action": {"command": "ls"}, "tool_name": "bash"}
+    events = [
+        action,
+        {"kind": "Condensation"},
+        {"kind": "CondensationSummaryEvent"},
+        {"kind": "Condensation"},
+        {"kind": "New"},
+    ]
+    events.append({"kind": "ConversationStateUpdateEvent"})
+    for document in ({"events": events, "state": {}}, {"instance_id": "o__n-1", "history": events}):
+        assert read(document).removed == {"condensations": 2, "event of an unknown kind": 1}
+    old = [{"action": "run", "args": {"command": "ls"}}, {"action": "condensation"}, {"observation": "condense"}]
+    assert read({"instance_id": "o__n-1", "history": old}).removed == {"condensations": 1}

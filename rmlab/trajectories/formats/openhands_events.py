@@ -12,7 +12,7 @@ from typing import Any
 from rmlab.trajectories.draft import Draft
 from rmlab.trajectories.formats.calls import call, content_text, of_tool_calls, turn
 from rmlab.trajectories.formats.protocol import UNKNOWN_EVENT, proven, task_by_issue
-from rmlab.trajectories.naming import family, undated
+from rmlab.trajectories.naming import bare, family
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean, first_text
 from rmlab.trajectories.record import ExitStatus, Message
@@ -46,7 +46,7 @@ class OpenHandsEvents:
     def read(self, document: Any, place: Place) -> Draft:
         events = [as_dict(e) for e in document["events"]]
         messages, ended, removed = event_turns(events)
-        folders = (undated(place.folders[-1]), undated(place.folders[0]))
+        folders = (bare(place.folders[-1]), bare(place.folders[0]))
         named = next((name for name in folders if family(name) != "other"), "")
         patch = next(
             (
