@@ -109,21 +109,12 @@ class Place:
         number of a snapshot."""
         if not self.path:
             return bare(self.stem)
-        folder = bare(self.folders[-1])
-        return folder if self._is_generic or (family(folder) != "other" and self._is_counted) else bare(self.stem)
-
-    @property
-    def _is_generic(self) -> bool:
-        return token(self.stem) in COMMON | GENERIC
-
-    @property
-    def _is_counted(self) -> bool:
-        words = re.findall(r"[a-z]+|\d+", self.stem.lower())
-        return (
-            words[-1:] != []
-            and words[-1].isdecimal()
-            and all(w.isdecimal() or w in COMMON | GENERIC | COUNTED for w in words)
-        )
+        around = [bare(folder) for folder in reversed(self.folders)]
+        instance = next((f for f in around if not is_counted(f)), "")
+        named = family(instance) != "other"
+        if token(self.stem) in COMMON | GENERIC:
+            return instance if named else around[0]
+        return instance if named and is_counted(self.stem) else bare(self.stem)
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -155,6 +146,12 @@ def roots(paths: Sequence[Path]) -> list[str]:
         size = next((n for n in range(1, len(one)) if not any(other[-n:] == one[-n:] for other in others)), len(one))
         called.append("/".join(one[-size:]).lstrip("/") or "root")
     return called
+
+
+def is_counted(name: str, words: frozenset[str] = COMMON | GENERIC | COUNTED) -> bool:
+    """Whether a name is a number, or one behind words that name no instance (`round_2`): one of several of a thing."""
+    parts = re.findall(r"[a-z]+|\d+", name.lower())
+    return parts[-1:] != [] and parts[-1].isdecimal() and all(p.isdecimal() or p in words for p in parts)
 
 
 def stem(name: str) -> str:

@@ -14,6 +14,7 @@ from rmlab.fingerprint import fingerprint
 from rmlab.trajectories.draft import Draft
 from rmlab.trajectories.importing import Found
 from rmlab.trajectories.naming import bare, family
+from rmlab.trajectories.places import COUNTED, is_counted
 from rmlab.trajectories.record import Message
 
 EARLIER = "earlier snapshots"
@@ -85,9 +86,14 @@ def _grouped(pairs: Iterable[tuple[int, object]]) -> list[list[int]]:
 
 
 def _folder(draft: Draft) -> tuple[str, str]:
-    """The folder that a file lies in."""
+    """The folder that a file lies in; where a snapshot has a folder of its own (`round_2`), the one around it."""
     root, path = draft.place.root, draft.place.path
-    return (root, path.rpartition("/")[0]) if path else ("", root.rpartition("/")[0])
+    if not path:
+        return "", root.rpartition("/")[0]
+    folders = path.split("/")[:-1]
+    while folders and is_counted(folders[-1], COUNTED) and re.search("[a-z]", folders[-1].lower()):
+        folders.pop()
+    return root, "/".join(folders)
 
 
 def _may_be_one(one: Draft, other: Draft) -> bool:
@@ -108,8 +114,9 @@ def _goes_on(earlier: Sequence[Message], later: Sequence[Message], has_patch: bo
 def _attempt_name(draft: Draft) -> tuple[str, str, str] | None:
     """What a row names its attempt, with its task and policy; None where it names none."""
     name = draft.extra.get("row")
-    stated = isinstance(name, str) and bool(name) and name != draft.task_id and draft.fixed is None
-    return (draft.task_id, draft.policy, name) if stated else None
+    if draft.fixed or not isinstance(name, str) or name in ("", draft.task_id):
+        return None
+    return draft.task_id, draft.policy, name
 
 
 def _seen(found: Found, index: int, with_words: bool) -> str:

@@ -54,6 +54,11 @@ def test_messages_beside_a_history_of_something_else() -> None:
         assert (draft.format, len(draft.messages), draft.patch) == ("chat", 5, "d"), history
 
 
+def test_turns_are_where_the_roles_are() -> None:
+    row = {"instance_id": "o__n-1", "messages": [["a"], ["b"]], "trajectory": TALK}
+    assert (read(row).format, len(read(row).messages)) == ("chat", 5)
+
+
 def test_the_first_readers_reason_is_given_where_no_reader_finds_an_attempt(tmp_path: Path, importing) -> None:
     document = {"info": {"exit_status": "RuntimeError", "submission": ""}, "messages": TALK[:2]}
     (tmp_path / "o__n-1.traj.json").write_text(json.dumps(document))
@@ -103,6 +108,13 @@ def test_the_benchmarks_patch_is_never_the_attempts(
     assert patch == "GOLD" or "GOLD" not in json.dumps([t.extra, [m.content for m in t.messages]])
     if patch is None or (patch != "GOLD" and row["patch"] == "GOLD"):
         assert t.extra["removed"]["column patch"] == 1
+
+
+def test_an_outcome_in_no_known_form_is_counted() -> None:
+    for value, counted in (("yes", 1), (0.5, 1), (-1, 0), (None, 0), (1, 0)):
+        draft = read({**ROW, "resolved": value})
+        assert sum(draft.removed.values()) == counted, value
+    assert read({**ROW, "resolved": "yes"}).removed == {"outcome of column resolved that is not known": 1}
 
 
 # What was run?
@@ -273,6 +285,28 @@ def test_snapshots_by_any_name_and_of_any_format_are_one_attempt(tmp_path: Path,
     assert (t.task_id, t.patch, len(t.messages), t.extra["removed"]["earlier snapshots"]) == ("one", "d", 5, 2)
 
 
+def test_a_folder_for_each_snapshot_or_attempt(tmp_path: Path, importing) -> None:
+    for n in range(2):
+        for turn in range(2):
+            for kind, end in (
+                ("round", TALK[: 3 + 2 * turn]),
+                ("run", [*TALK[:2], {**TALK[4], "content": f"Done {turn}."}]),
+            ):
+                folder = tmp_path / kind / f"o__n-{n}" / f"{kind}_{turn}"
+                folder.mkdir(parents=True)
+                issue = {"role": "user", "content": f"Fix {n}."}
+                (folder / "messages.json").write_text(json.dumps([TALK[0], issue, *end[2:]]))
+    found = importing(tmp_path / "round")
+    assert [(t.task_id, t.attempt, len(t.messages)) for t in found.trajectories] == [("o__n-0", 0, 5), ("o__n-1", 0, 5)]
+    found = importing(tmp_path / "run")
+    assert [(t.task_id, t.policy) for t in found.trajectories] == [
+        ("o__n-0", "run_0"),
+        ("o__n-0", "run_1"),
+        ("o__n-1", "run_0"),
+        ("o__n-1", "run_1"),
+    ]
+
+
 def test_snapshots_of_several_instances_in_one_folder(tmp_path: Path, importing) -> None:
     folder = tmp_path / "run"
     folder.mkdir()
@@ -330,13 +364,8 @@ def test_renderings_of_an_attempt_are_one_and_attempts_of_one_name_are_not(tmp_p
     lines(tmp_path / "c" / "1.jsonl", *renderings().values())  # as a hub gives all splits of a set
     assert importing(tmp_path / "c").summary["trajectories"] == 1
     talk = [TALK[1], {"role": "assistant", "content": "Otherwise."}, TALK[3], TALK[4]]
-    lines(
-        tmp_path / "d" / "1.jsonl",
-        one,
-        {**one, "messages": json.dumps([TALK[1], *TALK[2:]])},
-        {**one, "messages": talk},
-    )
-    assert importing(tmp_path / "d").summary["trajectories"] == 3  # a name of a run
+    lines(tmp_path / "d" / "1.jsonl", one, {**one, "messages": talk})  # the name of a run
+    assert importing(tmp_path / "d").summary["trajectories"] == 2
 
 
 def test_attempts_without_an_issue_are_not_of_one_task(tmp_path: Path, importing) -> None:

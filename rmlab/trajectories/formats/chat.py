@@ -123,6 +123,7 @@ class ChatRows:
             extra={"row": identity} if identity else {},
         )
         draft.removed.update(f"column {key}" for key in answers)
+        draft.removed.update(f"outcome of column {key} that is not known" for key in _unread(row) if resolved is None)
         for key in HELD_BACK:
             if row.get(key) or metadata.get(key):
                 draft.removed[f"column {key}"] += 1
@@ -173,11 +174,12 @@ def _patch(row: dict[str, Any], metadata: dict[str, Any], logged: str | None) ->
 
 def _raw(row: dict[str, Any]) -> list[Any]:
     """The turns of a row; SWE-smith keeps them as a JSON text, older sets call them `conversations`."""
-    for key in ("messages", "trajectory", "conversations"):
-        value = _parsed(row.get(key), "[")
-        if isinstance(value, list) and value:
-            return value
-    return []
+    found = [_parsed(row.get(key), "[") for key in ("messages", "trajectory", "conversations")]
+    lists = [value for value in found if isinstance(value, list) and value]
+    turns = (
+        value for value in lists if any(_role(as_dict(m)) in ROLES for m in value[:3])
+    )  # what has no roles is no talk
+    return next(turns, lists[0] if lists else [])
 
 
 def _parsed(value: object, opening: str) -> object:
@@ -215,6 +217,11 @@ def _outcome(row: dict[str, Any]) -> tuple[bool | None, str]:
         if isinstance(value, (int, float)) and math.isfinite(value) and value in (0, 1):
             return value == 1, key
     return evaluated(row)
+
+
+def _unread(row: dict[str, Any]) -> list[str]:
+    """The columns whose outcome is in no form that is read: in words, or between 0 and 1."""
+    return [key for key in OUTCOMES if row.get(key) not in (None, -1, "", [], {})]
 
 
 def held_back(column: str) -> bool:
