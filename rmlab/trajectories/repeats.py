@@ -28,16 +28,14 @@ def without_snapshots(found: Found) -> Found:
     last_of: dict[int, int] = {}
     for same in _grouped((i, (*_folder(d), d.opening)) for i, d in enumerate(found.drafts) if d.opening):
         threads = {i: found.spool.get(found.keys[i])[0] for i in same}
-        order = sorted(same, key=lambda i: (len(threads[i]), found.has_patch[i]))
+        has_patch = found.has_patch
+        order = sorted(same, key=lambda i: (len(threads[i]), has_patch[i]))
         for n, i in enumerate(order):
-            later = [
-                j
-                for j in order[n + 1 :]
-                if _may_be_one(found.drafts[i], found.drafts[j])
-                and _goes_on(threads[i], threads[j], found.has_patch[i])
-            ]
-            if later:
-                last_of[i] = later[-1]
+            for j in reversed(order[n + 1 :]):
+                gained = has_patch[j] and not has_patch[i]
+                if _may_be_one(found.drafts[i], found.drafts[j]) and _goes_on(threads[i], threads[j], gained):
+                    last_of[i] = j
+                    break
     if not last_of:
         return found
     beside = Counter(_folder(d) for d in found.drafts if d.opening)
@@ -102,10 +100,11 @@ def _may_be_one(one: Draft, other: Draft) -> bool:
     return len(set(named)) < 2 and len({one.policy, other.policy} - {""}) < 2
 
 
-def _goes_on(earlier: Sequence[Message], later: Sequence[Message], has_patch: bool) -> bool:
-    """Whether one conversation begins another. The last turn may be written differently: what it ran was not known yet."""
+def _goes_on(earlier: Sequence[Message], later: Sequence[Message], gained_patch: bool) -> bool:
+    """Whether one conversation begins another, or is the same without its patch. The last turn may be written differently:
+    what it ran was not known yet."""
     n = len(earlier)
-    if n > len(later) or (n == len(later) and has_patch) or tuple(earlier[: n - 1]) != tuple(later[: n - 1]):
+    if n > len(later) or (n == len(later) and not gained_patch) or tuple(earlier[: n - 1]) != tuple(later[: n - 1]):
         return False
     end, same = earlier[-1], later[n - 1]
     return end.role == same.role and NOTATION.sub("", end.content) == NOTATION.sub("", same.content)

@@ -187,6 +187,8 @@ def test_an_agents_own_format_says_what_ran() -> None:
         "Your output was not formatted correctly. You must always include one discussion and one command",
     )
     assert said(("ai", PLAIN), seen, ("ai", TWO), refused)[1] == TWO
+    quoted = ("user", "OBSERVATION:\nValueError: exactly one function is needed")
+    assert said(("ai", PLAIN), quoted) == [f"So:\n\n{RAN}"]
     assert said(("ai", BASH), ("user", "a.py"), rule="xml") == [BASH]  # OpenHands never runs a block
 
 
@@ -305,6 +307,14 @@ def test_a_folder_for_each_snapshot_or_attempt(tmp_path: Path, importing) -> Non
         ("o__n-1", "run_0"),
         ("o__n-1", "run_1"),
     ]
+
+
+def test_copies_in_one_folder_are_copies(tmp_path: Path, importing) -> None:
+    (tmp_path / "o__n-1").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "o__n-1" / f"messages_{name}.json").write_text(json.dumps(TALK))
+    found = importing(tmp_path).summary
+    assert (found["trajectories"], found["duplicates"], found["removed"]) == (1, 1, {})
 
 
 def test_snapshots_of_several_instances_in_one_folder(tmp_path: Path, importing) -> None:

@@ -40,16 +40,8 @@ OUTCOMES = ("resolved", "target", "reward", "rewards")
 TASKS = ("instance_id", "docker_image", "docker_images", "task_id", "problem_id")
 POLICIES = ("model", "model_name", "policy", "teacher_model", "run_id", "exp_name", "exp_names")
 PATCHES = (
-    *(
-        "model_patch",
-        "generated_patch",
-        "output_patch",
-        "predicted_patch",
-        "pred_patch",
-        "agent_patch",
-        "candidate_patch",
-    ),
-    *("final_patch", "git_patch"),
+    *("model_patch", "generated_patch", "output_patch", "predicted_patch", "pred_patch", "agent_patch"),
+    *("candidate_patch", "final_patch", "git_patch"),
 )
 """Columns that hold the attempt's patch whatever stands beside them; one that is there and empty says that there is none."""
 SUBMISSIONS = ("submission", "prediction")
@@ -176,9 +168,7 @@ def _raw(row: dict[str, Any]) -> list[Any]:
     """The turns of a row; SWE-smith keeps them as a JSON text, older sets call them `conversations`."""
     found = [_parsed(row.get(key), "[") for key in ("messages", "trajectory", "conversations")]
     lists = [value for value in found if isinstance(value, list) and value]
-    turns = (
-        value for value in lists if any(_role(as_dict(m)) in ROLES for m in value[:3])
-    )  # what has no roles is no talk
+    turns = (value for value in lists if any(_role(as_dict(m)) in ROLES for m in value[:3]))  # others are no talk
     return next(turns, lists[0] if lists else [])
 
 

@@ -21,7 +21,8 @@ Rule = Literal["xml", "one bash block", "last block", "observed block"]
 ACTION = re.compile(r"```(?:bash|mswea_bash_command)[ \t]*\r?\n(.*?)\r?\n```", re.DOTALL)
 SHELLS = ("", "bash", "sh", "shell", "console", "zsh")
 REFUSED = re.compile(
-    r"not formatted correctly|exactly one (?:action|command|discussion|tool|function|code)|found \d+ actions",
+    r"output was not formatted correctly|always include one discussion|found \d+ actions"
+    r"|(?:provide|include|contain) exactly one (?:action|command|bash|tool|code)",
     re.IGNORECASE,
 )
 SHOWN = re.compile(
