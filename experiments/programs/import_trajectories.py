@@ -1,5 +1,6 @@
 """`rmlab import`: trajectories in the wild, and the labels beside them, into one set."""
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -11,11 +12,13 @@ from rmlab.errors import DataError, UsageError
 from rmlab.files import check_output
 from rmlab.progress import progress
 from rmlab.trajectories.archives import is_archive
+from rmlab.trajectories.formats.chat import names_patch
 from rmlab.trajectories.formats.registry import formats_named
 from rmlab.trajectories.importing import Reader, Reading
 from rmlab.trajectories.places import Place, roots
-from rmlab.trajectories.settling import settle
+from rmlab.trajectories.settling import Settled, settle
 from rmlab.trajectories.spool import Spool
+from rmlab.trajectories.store import read_metadata
 from rmlab.trajectories.summary import lines, summary
 
 HUB = "hf:"
@@ -62,7 +65,7 @@ def main(
                 "which leaves them unlabelled."
             )
         with progress("Writing", len(settled.rows), "trajectories") as step:
-            settled.write(out, {"command": "rmlab import", "from": ", ".join(Path(p).name for p in paths)}, step)
+            settled.write(out, _origin(paths, settled), step)
         result = summary(settled)
     finally:
         spool.close()
@@ -78,6 +81,14 @@ def main(
             file=sys.stderr,
         )
     return result
+
+
+def _origin(paths: Sequence[str], settled: Settled) -> dict[str, str]:
+    """What the set says of its origin: this command; where it is one of our own sets read again, what that one says."""
+    if len(paths) == 1 and Path(paths[0]).is_file() and settled.rows and all(d.fixed for d in settled.found.drafts):
+        with contextlib.suppress(DataError):  # rows as JSON lines, or packed, state no origin
+            return read_metadata(paths[0])
+    return {"command": "rmlab import", "from": ", ".join(Path(p).name for p in paths)}
 
 
 def _read(reader: Reader, path: Path, root: str) -> None:
@@ -105,7 +116,7 @@ def _hub_rows(name: str) -> Iterator[dict[str, Any]]:
         parts = [loaded] if split else [loaded[part] for part in loaded]
         for part in parts:
             for row in part:
-                yield {key: value for key, value in row.items() if value is not None}
+                yield {key: value for key, value in row.items() if value is not None or names_patch(key)}
     except (OSError, ValueError, RuntimeError) as error:  # no network, no such set, no such split
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(

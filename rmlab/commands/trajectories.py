@@ -21,7 +21,7 @@ def import_trajectories(
         typer.Argument(
             metavar="FORMAT",
             help="auto, or one of mini-swe-agent, swe-agent, openhands-output, openhands-completions, openhands-events, moatless, "
-            "moatless-nodes, r2e-gym, chat.",
+            "moatless-nodes, r2e-gym, chat, rmlab (its own sets).",
         ),
     ],
     paths: Annotated[

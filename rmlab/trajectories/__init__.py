@@ -18,6 +18,7 @@ labels/           who resolved what, and which statement belongs to which attemp
 leakage           what tells the outcome: found, removed or refused
 spool             drafts on disk until labels and copies are known
 importing         all of that for every file of every path
+repeats           records that are one attempt: snapshots, renderings, copies
 settling          predictions, policies, labels, copies, attempts; writing
 summary           what an import did
 places, naming    where a record stands; what a task's id says

@@ -13,7 +13,7 @@ from typing import IO, Any
 from rmlab.trajectories.arrays import elements
 from rmlab.trajectories.compression import compression, plain_name
 from rmlab.trajectories.entries import Entry, Refused
-from rmlab.trajectories.formats.chat import held_back, row_list
+from rmlab.trajectories.formats.chat import held_back, names_patch, row_list
 from rmlab.trajectories.places import Place, natural
 from rmlab.trajectories.reading import Unreadable, read_json
 
@@ -181,7 +181,8 @@ def _tables(entry: Entry, kind: str) -> Iterator[Document | Damaged]:
             for batch, each in _parquet(stream, entry.size) if kind == "Parquet" else _arrow(stream, entry.size):
                 for row in batch.to_pylist():
                     number += 1
-                    yield Document(entry.place.at_line(number), _present(row), True, None, each)
+                    patches = {name: value for name, value in row.items() if names_patch(name)}
+                    yield Document(entry.place.at_line(number), patches | _present(row), True, None, each)
         if not number:
             yield Damaged(entry.place, "empty file")
     except (pa.ArrowException, OSError, UnicodeDecodeError, ValueError) as error:

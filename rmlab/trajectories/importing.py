@@ -17,7 +17,7 @@ from rmlab.trajectories.documents import Damaged, Document, documents, units
 from rmlab.trajectories.draft import Draft, NotATrajectory
 from rmlab.trajectories.entries import Limits, Refusal
 from rmlab.trajectories.formats.protocol import STATISTICS, Format
-from rmlab.trajectories.formats.registry import FORMATS, format_of
+from rmlab.trajectories.formats.registry import FORMATS, drafted
 from rmlab.trajectories.labels.documents import reports
 from rmlab.trajectories.labels.predictions import predictions
 from rmlab.trajectories.labels.statement import Predictions, Report
@@ -124,21 +124,25 @@ class Reader:
 
     def _attempt(self, document: Document) -> bool:
         """Whether the document is of a trajectory's format; it is then read or skipped."""
-        known = format_of(document.value, self.reading.formats) if isinstance(document.value, (dict, list)) else None
-        if known is None:
+        if not isinstance(document.value, (dict, list)):
             return False
         try:
-            draft = known.read(document.value, document.place)
+            draft = drafted(document.value, document.place, self.reading.formats)
         except NotATrajectory as reason:
             self._skip(document.place, str(reason))
             return True
+        if draft is None:
+            return False
         self.add(draft)
         return True
 
     def add(self, draft: Draft) -> None:
         """Keeps a draft, its text in the spool."""
         found = self.found
-        messages, removed = without_repeated_patch(draft.messages, draft.patch)
+        fixed = draft.fixed is not None
+        messages, removed = (
+            (draft.messages, Counter[str]()) if fixed else without_repeated_patch(draft.messages, draft.patch)
+        )
         leaks = [f"{draft.place}, message {number}: {text!r}" for number, text in outcome_texts(messages)]
         found.leaks += leaks
         if leaks and self.reading.drop_leaks:

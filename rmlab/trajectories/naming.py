@@ -8,6 +8,11 @@ BENCH = re.compile(r"^(?P<owner>[^/\s]+?)__(?P<name>[^/\s]+?)-\d+$")
 PULL = re.compile(r"^(?P<owner>[^/\s]+)/(?P<name>[^/:\s]+):pr-(?P<number>\d+)$")  # Multi-SWE-bench's reports
 FAMILIES = ((PRO, "swe-bench-pro"), (SMITH, "swe-smith"), (BENCH, "swe-bench"))
 
+STAMP = re.compile(r"[_.-]+20\d\d-?[01]\d-?[0-3]\d(?:[T_.-]*[0-2]\d[-_:]?[0-5]\d(?:[-_:]?[0-5]\d)?)?$")
+COUNT = re.compile(
+    r"(?:[_.-]+(?:conversation|messages?|history|traj|trajectory|round|step|turn|iter|iteration|snapshot|checkpoint))+[_.-]*\d*$"
+)
+
 
 def repository(task: str, stated: str = "") -> str:
     """`owner/name`; the task itself where its id names no repository (each such task is a cluster of its own)."""
@@ -34,3 +39,9 @@ def instance(name: str) -> str:
     """The instance that a report names: Multi-SWE-bench writes `owner/name:pr-1` where its data set has `owner__name-1`."""
     found = PULL.match(name)
     return f"{found['owner']}__{found['name']}-{found['number']}" if found else name
+
+
+def bare(name: str) -> str:
+    """The instance that a folder or file goes by, without the time of its run or the number of a snapshot; any other as it is."""
+    rest = COUNT.sub("", STAMP.sub("", name))
+    return rest if family(rest) != "other" else name

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rmlab.trajectories.compression import plain_name
+from rmlab.trajectories.naming import bare, family
 from rmlab.trajectories.reading import clean
 
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
@@ -52,6 +53,23 @@ COMMON = frozenset(
 )
 GENERIC = frozenset({"trajectory", "messages", "history", "conversation", "agent", "log", "run"})
 """Files that agents write one of into an instance's folder, besides the common ones."""
+COUNTED = frozenset(
+    {
+        "round",
+        "step",
+        "turn",
+        "iteration",
+        "iter",
+        "snapshot",
+        "checkpoint",
+        "state",
+        "message",
+        "chat",
+        "dialog",
+        "call",
+    }
+)
+"""Files that agents write several of into an instance's folder, with a number behind."""
 
 
 @dataclass(frozen=True)
@@ -86,8 +104,17 @@ class Place:
 
     @property
     def subject(self) -> str:
-        """What the file is about, by its name: by its folder's where every agent calls the file so (`x/trajectory.json` → `x`)."""
-        return self.folders[-1] if self.path and token(self.stem) in COMMON | GENERIC else self.stem
+        """What the file is about, by its name: by its folder's where every agent calls the file so (`x/trajectory.json` → `x`),
+        or numbers it within an instance's folder (`o__n-1/round_2.json` → `o__n-1`). Without the time of the run or the
+        number of a snapshot."""
+        if not self.path:
+            return bare(self.stem)
+        around = [bare(folder) for folder in reversed(self.folders)]
+        instance = next((f for f in around if not is_counted(f)), "")
+        named = family(instance) != "other"
+        if token(self.stem) in COMMON | GENERIC:
+            return instance if named else around[0]
+        return instance if named and is_counted(self.stem) else bare(self.stem)
 
     @property
     def folders(self) -> tuple[str, ...]:
@@ -119,6 +146,12 @@ def roots(paths: Sequence[Path]) -> list[str]:
         size = next((n for n in range(1, len(one)) if not any(other[-n:] == one[-n:] for other in others)), len(one))
         called.append("/".join(one[-size:]).lstrip("/") or "root")
     return called
+
+
+def is_counted(name: str, words: frozenset[str] = COMMON | GENERIC | COUNTED) -> bool:
+    """Whether a name is a number, or one behind words that name no instance (`round_2`): one of several of a thing."""
+    parts = re.findall(r"[a-z]+|\d+", name.lower())
+    return parts[-1:] != [] and parts[-1].isdecimal() and all(p.isdecimal() or p in words for p in parts)
 
 
 def stem(name: str) -> str:

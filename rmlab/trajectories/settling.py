@@ -1,23 +1,24 @@
 """From what was read to records: predictions, policies, labels, copies, numbered attempts; then written in order.
 
 The same content under two names is kept once, and the record names both places (`extra.also`). Several runs of one policy at
-one task are attempts, numbered in the order of their places.
+one task are attempts, numbered in the order of their places. Records of our own sets stay as they are.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.trajectories.draft import Draft
 from rmlab.trajectories.importing import Found
 from rmlab.trajectories.labels.join import Attempt, Joined, in_scope, join
 from rmlab.trajectories.leakage import hidden_names
-from rmlab.trajectories.naming import family, instance, repository
+from rmlab.trajectories.naming import bare, family, instance, repository
 from rmlab.trajectories.places import natural, token, tokens
 from rmlab.trajectories.record import Trajectory
+from rmlab.trajectories.repeats import contents, without_snapshots
 from rmlab.trajectories.store import fingerprint_line, write_in_order
 
 Step = Callable[[float], None]
@@ -56,8 +57,8 @@ class Settled:
         for record in self.records():
             ids.append(record.trajectory_id)
             lines.append(fingerprint_line(record, record.trajectory_id))
-            for number, test in hidden_names(record.messages, hidden.get(instance(record.task_id), ())):
-                self.hidden_seen.append(f"{record.extra['place']}, message {number}: {test}")
+            for number, test in hidden_names(record.messages, sorted(hidden.get(instance(record.task_id), ()))):
+                self.hidden_seen.append(f"{record.extra.get('place', record.task_id)}, message {number}: {test}")
             step(0.5)
         identity = fingerprint_lines(sorted(lines))
 
@@ -80,43 +81,49 @@ class Settled:
         draft = self.found.drafts[index]
         messages, patch = self.found.spool.get(self.found.keys[index])
         label = self.joined.label.get(index)
-        extra: dict[str, Any] = {"format": draft.format, "place": str(draft.place), **draft.extra}
-        extra |= {
-            name: value
-            for name, value in (("time", draft.time), ("also", self.also.get(index)), ("removed", dict(draft.removed)))
-            if value
-        }
+        fixed = draft.fixed
+        if fixed:
+            extra = draft.extra
+        else:
+            extra = {"format": draft.format, "place": str(draft.place), **draft.extra}
+            stated = (("time", draft.time), ("also", self.also.get(index)), ("removed", dict(draft.removed)))
+            extra |= {name: value for name, value in stated if value}
         return Trajectory(
             task_id=self.task[index],
-            cluster=repository(self.task[index], draft.repository),
-            source=self.source or family(self.task[index]),
+            cluster=fixed.cluster if fixed else repository(self.task[index], draft.repository),
+            source=self.source or (fixed.source if fixed else family(self.task[index])),
             policy=self.policy[index],
             attempt=self.attempt[index],
             messages=messages,
             patch=patch if patch is not None else self.patch.get(index),
             exit_status=draft.exit_status,
             resolved=None if label is None else label[0],
-            label_source=None if label is None else label[1],
+            label_source=label[1] if label else draft.label_source if fixed else None,
+            split=fixed.split if fixed else None,
             extra=extra,
         )
 
 
 def settle(found: Found, source: str = "") -> Settled:
     """Labels, policies, attempts and copies of all that was read. source: for all records, in place of the tasks' family."""
-    drafts = found.drafts
-    task = [storable(d.task_id) or "unnamed" for d in drafts]
+    found = without_snapshots(found)
+    drafts, content = found.drafts, contents(found)
+    task = [d.task_id if d.fixed else storable(d.task_id) or "unnamed" for d in drafts]
     folders = [_names(d, task[i]) for i, d in enumerate(drafts)]
-    patch, model = _predicted(found, task, folders)
-    policy = [
-        storable(d.policy or model.get(i, "") or next(iter(d.names), "") or _run_folder(d, task[i]))
+    patch, model = _predicted(found, content, task, folders)
+    named = [
+        d.policy
+        if d.fixed
+        else storable(d.policy or model.get(i, "") or next(iter(d.names), "") or _run_folder(d, task[i]))
         for i, d in enumerate(drafts)
     ]
-    policy = one_spelling(policy)
+    spelled = one_spelling(named)
+    policy = [named[i] if d.fixed else spelled[i] for i, d in enumerate(drafts)]
     attempts = [
         Attempt(
             i,
             task[i],
-            found.contents[i],
+            content[i],
             d.place,
             folders[i] | tokens([policy[i]]),
             None if d.resolved is None else (d.resolved, d.label_source or str(d.place)),
@@ -126,20 +133,38 @@ def settle(found: Found, source: str = "") -> Settled:
         for i, d in enumerate(drafts)
     ]
     joined = join(attempts, found.reports)
-    order = sorted(range(len(drafts)), key=lambda i: (task[i], policy[i], natural(str(drafts[i].place))))
     first: dict[str, int] = {}
     also: dict[int, list[str]] = defaultdict(list)
-    for i in sorted(range(len(drafts)), key=lambda i: natural(str(drafts[i].place))):
-        kept = first.setdefault(found.contents[i], i)
+    for i in sorted(range(len(drafts)), key=lambda i: (drafts[i].fixed is None, natural(str(drafts[i].place)))):
+        kept = first.setdefault(content[i], i)
         if kept != i:
             also[kept].append(str(drafts[i].place))
-    rows = [i for i in order if first[found.contents[i]] == i]
-    number: Counter[tuple[str, str]] = Counter()
-    attempt = [0] * len(drafts)
-    for i in rows:
-        attempt[i] = number[task[i], policy[i]]
-        number[task[i], policy[i]] += 1
+    rows = sorted(first.values(), key=lambda i: (_split(drafts[i]), task[i], policy[i], natural(str(drafts[i].place))))
+    attempt = _numbered(drafts, rows, task, policy)
     return Settled(found, rows, policy, attempt, task, patch, dict(also), joined, source)
+
+
+def _split(draft: Draft) -> str:
+    return (draft.fixed.split if draft.fixed else None) or ""
+
+
+def _numbered(drafts: Sequence[Draft], rows: Sequence[int], task: Sequence[str], policy: Sequence[str]) -> list[int]:
+    """The numbers of attempts within (task, policy), by index: records of our own sets keep theirs where no two have the same."""
+    attempt = [0] * len(drafts)
+    taken: dict[tuple[str, str], set[int]] = defaultdict(set)
+    others = []
+    for i in rows:
+        fixed, used = drafts[i].fixed, taken[task[i], policy[i]]
+        if fixed and fixed.attempt not in used:
+            attempt[i] = fixed.attempt
+            used.add(fixed.attempt)
+        else:
+            others.append(i)
+    for i in others:
+        used = taken[task[i], policy[i]]
+        attempt[i] = next(n for n in count() if n not in used)
+        used.add(attempt[i])
+    return attempt
 
 
 def one_spelling(names: list[str]) -> list[str]:
@@ -158,16 +183,18 @@ def storable(text: str) -> str:
 
 def _names(draft: Draft, task: str) -> frozenset[str]:
     """The names that an attempt carries: its folders, its file, its run, its policy; the task's own name is none."""
-    return tokens([*draft.place.folders, draft.place.stem, draft.policy, *draft.names]) - {token(task)}
+    return tokens([*map(bare, draft.place.folders), draft.place.stem, draft.policy, *draft.names]) - {token(task)}
 
 
 def _run_folder(draft: Draft, task: str) -> str:
     """The innermost folder that is neither the task nor one that every harness makes: the run's name, for want of a better."""
-    named = [folder for folder in draft.place.folders if tokens([folder]) - {token(task)}]
+    named = [folder for folder in map(bare, draft.place.folders) if tokens([folder]) - {token(task)}]
     return named[-1] if named else draft.format
 
 
-def _predicted(found: Found, task: list[str], names: list[frozenset[str]]) -> tuple[dict[int, str], dict[int, str]]:
+def _predicted(
+    found: Found, content: Sequence[str], task: list[str], names: list[frozenset[str]]
+) -> tuple[dict[int, str], dict[int, str]]:
     """Patches (where the attempt has none) and models that predictions files give, by index.
 
     A file is taken for the attempts that share most of its names, as a report is; one that could mean several attempts at a
@@ -195,6 +222,6 @@ def _predicted(found: Found, task: list[str], names: list[frozenset[str]]) -> tu
             for i in takers:
                 if run:
                     model.setdefault(i, run)
-                if len({found.contents[j] for j in takers}) == 1 and file.patch[one].strip() and not found.has_patch[i]:
+                if len({content[j] for j in takers}) == 1 and file.patch[one].strip() and not found.has_patch[i]:
                     patch.setdefault(i, file.patch[one])
     return patch, model

@@ -138,6 +138,17 @@ def read_count(path: Path | str) -> int:
         return int(file.metadata.num_rows)
 
 
+def read_metadata(path: Path | str) -> dict[str, str]:
+    """What a file says of its origin, without the fingerprint. Raises DataError as `iterate_trajectories` does."""
+    with _opened(Path(path)) as file:
+        return _metadata(file.schema_arrow)
+
+
+def _metadata(schema: pa.Schema) -> dict[str, str]:
+    stated = {k.decode(): v.decode() for k, v in (schema.metadata or {}).items() if k != b"ARROW:schema"}
+    return {k: v for k, v in stated.items() if k != "fingerprint"}
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     if not path.is_file():
@@ -182,12 +193,12 @@ def read_trajectories(path: Path | str, parts: Sequence[Part] | None = None) -> 
                 "the file was altered. Fetch or collect it again."
             )
         trajectories.append(trajectory)
-    metadata = {k.decode(): v.decode() for k, v in (table.schema.metadata or {}).items() if k != b"ARROW:schema"}
-    stated = metadata.pop("fingerprint", None)
+    metadata = _metadata(table.schema)
+    stated = (table.schema.metadata or {}).get(b"fingerprint")
     pool = TrajectorySet(tuple(trajectories), metadata)
-    if stated is not None and stated != pool.fingerprint:
+    if stated is not None and stated.decode() != pool.fingerprint:
         raise DataError(
-            f"{path}: fingerprint {pool.fingerprint} instead of {stated}: labels or parts were altered. Fetch or collect it again."
+            f"{path}: fingerprint {pool.fingerprint} instead of {stated.decode()}: labels or parts were altered. Fetch or collect it again."
         )
     if parts is None:
         return pool

@@ -245,6 +245,13 @@ def test_readers_answer_real_documents_with_any_part_replaced(samples: list[tupl
     documents.append(
         {"trajectory_steps": steps, "docker_image": "i", "reward": 1.0, "agent_args": {"llm_name": "m"}, "ds": {}}
     )
+    documents.append(
+        {
+            **dict.fromkeys(("trajectory_id", "task_id", "cluster", "source", "policy"), "x"),
+            **{"exit_status": "submitted", "attempt": 0, "extra": "{}"},
+            "messages": [{"role": "assistant", "content": "x"}],
+        }
+    )
     known: Counter[str] = Counter()
     for number in range(6000):
         document = documents[number % len(documents)]

@@ -2,6 +2,8 @@
 
 protocol                what a reader is; how an attempt ended, in one vocabulary
 calls                   one notation for tool calls
+executed                which text of a turn was run, where the calls of an agent stand in its text
+own                     rmlab's own records, read again
 mini                    mini-SWE-agent v1 and v2
 sweagent                SWE-agent 0.x (multi-agent too) and 1.x
 openhands_output        OpenHands output.jsonl

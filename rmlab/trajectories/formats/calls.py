@@ -13,7 +13,7 @@ from typing import Any
 
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean
 
-FENCE = re.compile(r"```[a-zA-Z_]*[ \t]*\r?\n(.*?)```", re.DOTALL)
+FENCE = re.compile(r"```(?P<language>[a-zA-Z_]*)[ \t]*\r?\n(?P<body>.*?)```", re.DOTALL)
 XML = re.compile(r"<function=([\w.-]+)>(.*?)</function>", re.DOTALL)
 PARAMETER = re.compile(r"<parameter=([\w.-]+)>(.*?)</parameter>", re.DOTALL)
 HIDDEN = frozenset({"security_risk", "kind"})  # what a framework adds to the arguments of every call
@@ -54,6 +54,17 @@ def of_tool_calls(tool_calls: object) -> list[str]:
     return found
 
 
+def of_message(message: dict[str, Any]) -> list[str]:
+    """The structured calls of an assistant's message beside its content: `tool_calls`, or `function_call` of older APIs."""
+    return of_tool_calls(message.get("tool_calls")) or of_tool_calls([_parsed_dict(message.get("function_call"))])
+
+
+def is_structured(message: dict[str, Any]) -> bool:
+    """Whether a message calls tools in fields or blocks of their own: its agent runs nothing that stands in its text."""
+    blocks = as_list(message.get("content"))
+    return bool(of_message(message)) or any(as_dict(block).get("type") == "tool_use" for block in blocks)
+
+
 def of_response(output: object) -> str:
     """An answer of the Responses API: messages and calls are items of one list; reasoning is left out."""
     items = [as_dict(one) for one in as_list(output)]
@@ -62,14 +73,17 @@ def of_response(output: object) -> str:
 
 
 def of_text(text: str) -> str:
-    """A message whose call stands in its text, as XML or as the last fenced block, in the notation. Others are unchanged."""
+    """A message whose call is known to stand in its text, as XML or as the last fenced block, in the notation.
+
+    Others are unchanged. `executed` tells whether a block was a call at all.
+    """
     if XML.search(text):
         return XML.sub(_xml_call, text).strip()
     blocks = list(FENCE.finditer(text))
     if not blocks:
         return text.strip()
     last = blocks[-1]
-    return turn(text[: last.start()] + text[last.end() :], [call("bash", {"command": last[1]})])
+    return turn(text[: last.start()] + text[last.end() :], [call("bash", {"command": last["body"]})])
 
 
 def _xml_call(found: re.Match[str]) -> str:
@@ -103,6 +117,10 @@ def _parsed(text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+def _parsed_dict(value: object) -> dict[str, Any]:
+    return as_dict(_parsed(value) if isinstance(value, str) else value)
 
 
 def _value(value: object) -> str:

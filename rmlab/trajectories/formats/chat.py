@@ -3,19 +3,21 @@
 Columns are taken by their names, whichever set they come from (SWE-smith, SWE-Gym, nebius SWE-rebench and SWE-agent, R2E-Gym,
 Open-SWE-Traces, CoderForge). The outcome is read from `resolved`, `target`, `reward` or `rewards`; what holds it otherwise
 (`eval_logs`, `test_result`, `metadata.reference_patch`, `pred_passes_gen_tests`) is never kept. -1 means unknown.
+`patch` is the attempt's patch where nothing else is: beside a column that names the attempt's (`model_patch`), or where the
+benchmark's own columns were joined (`test_patch`), it is the benchmark's answer, which is counted and never kept.
 Observations have the role `user` in sets without tool calls; they are read as `tool`.
 """
 
 import json
 import math
+import re
 from typing import Any
 
-from rmlab.fingerprint import fingerprint
 from rmlab.trajectories.draft import Draft, NotATrajectory
-from rmlab.trajectories.formats.calls import content_text, of_text, of_tool_calls, turn
+from rmlab.trajectories.formats.calls import content_text, is_structured, of_message, turn
+from rmlab.trajectories.formats.executed import in_notation, submits
 from rmlab.trajectories.formats.judged import LOG, judged_attempt
-from rmlab.trajectories.formats.openhands_events import issue_text
-from rmlab.trajectories.formats.protocol import UNKNOWN_ROLE, agent_turns, exit_status, proven
+from rmlab.trajectories.formats.protocol import UNKNOWN_ROLE, agent_turns, exit_status, proven, task_by_place
 from rmlab.trajectories.labels.rows import evaluated
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean, first_text
@@ -37,6 +39,19 @@ ROLES: dict[str, Role] = {
 OUTCOMES = ("resolved", "target", "reward", "rewards")
 TASKS = ("instance_id", "docker_image", "docker_images", "task_id", "problem_id")
 POLICIES = ("model", "model_name", "policy", "teacher_model", "run_id", "exp_name", "exp_names")
+PATCHES = (
+    *("model_patch", "generated_patch", "output_patch", "predicted_patch", "pred_patch", "agent_patch"),
+    *("candidate_patch", "final_patch", "git_patch"),
+)
+"""Columns that hold the attempt's patch whatever stands beside them; one that is there and empty says that there is none."""
+SUBMISSIONS = ("submission", "prediction")
+"""Columns that hold the attempt's patch where they hold a diff: some sets keep a name there."""
+REFERENCE = re.compile(
+    r"(?:gold(?:en)?|ref(?:erence)?|oracle|ground_?truth|gt|true|correct|solution|upstream|human|expected|fix)_?(?:patch|diff)"
+)
+"""Columns that hold the benchmark's answer by their name."""
+JOINED = ("test_patch", "fail_to_pass", "pass_to_pass", "hints_text", "environment_setup_commit")
+"""Columns of a benchmark's tasks, in any case: where they were joined to the attempts, so was its `patch`."""
 HELD_BACK = (
     "eval_logs",
     "test_result",
@@ -66,30 +81,19 @@ class ChatRows:
         metadata = as_dict(_parsed(row.get("metadata"), "{"))
         messages = [m for m in map(_message, raw) if m is not None]
         strange = len(raw) - len(messages)
+        if not any(map(is_structured, raw)):
+            # nebius keeps SWE-agent's runs so: every turn ends with its command
+            messages = in_notation(
+                messages, "last block" if any(_role(m) == "ai" and "text" in m for m in raw) else None
+            )
         judged = next((m.content for m in messages if m.role == "user" and LOG in m.content), "")
         logged_patch = None
         if judged:  # R2E-Gym: the whole attempt stands in a judge's prompt
             turns, logged_patch = judged_attempt(judged)
-            messages = [
-                Message(ROLES[name], of_text(text) if ROLES[name] == "assistant" else text)
-                for name, text in turns
-                if name in ROLES
-            ]
+            logged = [Message(ROLES[name], text) for name, text in turns if name in ROLES]
+            messages = in_notation(logged, "observed block")
         messages = _observed(messages)
-        patch = (
-            clean(
-                first_text(
-                    row.get("patch"),
-                    row.get("model_patch"),
-                    row.get("generated_patch"),
-                    row.get("output_patch"),
-                    metadata.get("model_patch"),
-                    as_dict(row.get("test_result")).get("git_patch"),
-                    logged_patch,
-                )
-            )
-            or None
-        )
+        patch, answers = _patch(row, metadata, logged_patch)
         policy = first_text(*(row.get(key) for key in POLICIES), metadata.get("teacher_model"), metadata.get("model"))
         stated = as_text(row.get("exit_status"))
         resolved, column = _outcome(row)
@@ -98,11 +102,11 @@ class ChatRows:
         draft = Draft(
             place=place,
             format=self.name,
-            task_id=first_text(*(row.get(key) for key in TASKS)) or _unnamed(messages, place),
+            task_id=first_text(*(row.get(key) for key in TASKS)) or task_by_place(messages, place),
             policy=policy,
             messages=messages,
             patch=patch,
-            exit_status=exit_status(stated, submitted=(patch is not None and not judged) or _submits(last)),
+            exit_status=exit_status(stated, submitted=(patch is not None and not judged) or submits(last)),
             resolved=resolved,
             label_source=f"{place}: {column}" if resolved is not None else None,
             joins=bool(policy or patch or stated or isinstance(document, list)),
@@ -110,6 +114,8 @@ class ChatRows:
             names=tuple(n for n in (policy, as_text(row.get("run_id"))) if n),
             extra={"row": identity} if identity else {},
         )
+        draft.removed.update(f"column {key}" for key in answers)
+        draft.removed.update(f"outcome of column {key} that is not known" for key in _unread(row) if resolved is None)
         for key in HELD_BACK:
             if row.get(key) or metadata.get(key):
                 draft.removed[f"column {key}"] += 1
@@ -131,24 +137,39 @@ def _observed(messages: list[Message]) -> list[Message]:
     ]
 
 
-def _submits(last: str) -> bool:
-    """Whether an agent's last turn ends the attempt."""
-    return "[call submit]" in last or "[call finish]" in last
+def names_patch(column: str) -> bool:
+    """Whether a column is the attempt's patch by its name: a null there says that there is none."""
+    return column in PATCHES
 
 
-def _unnamed(messages: list[Message], place: Place) -> str:
-    """The task of a record that names none: its file's name, or among the rows of a file the hash of its issue."""
-    issue = next((m.content for m in messages if m.role == "user"), "")
-    return place.subject if place.line is None or not issue else f"issue-{fingerprint(issue_text(issue))}"
+def _patch(row: dict[str, Any], metadata: dict[str, Any], logged: str | None) -> tuple[str | None, list[str]]:
+    """The attempt's patch, and the columns that hold the benchmark's answer instead."""
+    tested = as_dict(row.get("test_result"))
+    submitted = [row[key] for key in SUBMISSIONS if "diff --git" in as_text(row.get(key))]
+    named = [
+        *(row.get(key) for key in PATCHES),
+        *submitted,
+        metadata.get("model_patch"),
+        tested.get("git_patch"),
+        logged,
+    ]
+    stated = (
+        any(map(names_patch, row)) or "model_patch" in metadata or "git_patch" in tested or bool(submitted or logged)
+    )
+    answers = [key for key in row if REFERENCE.fullmatch(key.lower()) and row[key] and key not in HELD_BACK]
+    joined = any(key.lower() in JOINED for key in row)
+    plain = row.get("patch")
+    if plain and (stated or (joined and (not answers or any(row[key] == plain for key in answers)))):
+        answers.append("patch")
+    return clean(first_text(*named, None if "patch" in answers else plain)) or None, answers
 
 
 def _raw(row: dict[str, Any]) -> list[Any]:
     """The turns of a row; SWE-smith keeps them as a JSON text, older sets call them `conversations`."""
-    for key in ("messages", "trajectory", "conversations"):
-        value = _parsed(row.get(key), "[")
-        if isinstance(value, list) and value:
-            return value
-    return []
+    found = [_parsed(row.get(key), "[") for key in ("messages", "trajectory", "conversations")]
+    lists = [value for value in found if isinstance(value, list) and value]
+    turns = (value for value in lists if any(_role(as_dict(m)) in ROLES for m in value[:3]))  # others are no talk
+    return next(turns, lists[0] if lists else [])
 
 
 def _parsed(value: object, opening: str) -> object:
@@ -174,8 +195,7 @@ def _message(one: dict[str, Any]) -> Message | None:
     text = content_text(content) or (clean(as_text(one.get("system_prompt"))) if role == "system" else "")
     if role != "assistant":
         return Message(role, text)
-    calls = of_tool_calls(one.get("tool_calls"))
-    return Message("assistant", turn(text, calls) if calls else of_text(text))
+    return Message("assistant", turn(text, of_message(one)))
 
 
 def _outcome(row: dict[str, Any]) -> tuple[bool | None, str]:
@@ -187,6 +207,11 @@ def _outcome(row: dict[str, Any]) -> tuple[bool | None, str]:
         if isinstance(value, (int, float)) and math.isfinite(value) and value in (0, 1):
             return value == 1, key
     return evaluated(row)
+
+
+def _unread(row: dict[str, Any]) -> list[str]:
+    """The columns whose outcome is in no form that is read: in words, or between 0 and 1."""
+    return [key for key in OUTCOMES if row.get(key) not in (None, -1, "", [], {})]
 
 
 def held_back(column: str) -> bool:

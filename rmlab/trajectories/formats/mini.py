@@ -1,6 +1,7 @@
 """mini-SWE-agent v1 (`mini-swe-agent-1`: commands in fenced blocks) and v2 (`mini-swe-agent-1.1`: native tool calls, role `exit`).
 
-One JSON document an instance; the oldest files are the bare list of messages. An observation of v1 has the role `user`.
+One JSON document an instance; the oldest files are the bare list of messages. An observation of v1 has the role `user`; a turn
+of v1 runs its bash block, and nothing where it has several.
 Models that v2 asks through the Responses API leave whole answers (`object: response`) and `function_call_output` items
 among the messages, without a role.
 """
@@ -10,8 +11,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rmlab.trajectories.draft import Draft
-from rmlab.trajectories.formats.calls import FENCE, content_text, of_response, of_text, of_tool_calls, turn
-from rmlab.trajectories.formats.protocol import UNKNOWN_ROLE, exit_status, proven
+from rmlab.trajectories.formats.calls import FENCE, content_text, is_structured, of_message, of_response, turn
+from rmlab.trajectories.formats.executed import in_notation
+from rmlab.trajectories.formats.protocol import UNKNOWN_ROLE, exit_status, proven, task_by_place
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean
 from rmlab.trajectories.record import Message
@@ -27,22 +29,29 @@ class MiniSweAgent:
 
     def matches(self, document: Any) -> bool:
         if isinstance(document, list):
+            turns = [as_dict(m) for m in document]
             return any(
-                as_dict(m).get("role") == "assistant"
-                and FENCE.search(as_text(m.get("content")))
-                and "bash" in m["content"]
-                for m in document[:8]
-            )
+                m.get("role") == "assistant" and FENCE.search(as_text(m.get("content"))) and "bash" in m["content"]
+                for m in turns[:8]
+            ) and not any(map(is_structured, turns))
         found = as_dict(document)
-        return as_text(found.get("trajectory_format")).startswith("mini-swe-agent") or (
-            isinstance(found.get("messages"), list) and any(key in as_dict(found.get("info")) for key in INFO)
+        if as_text(found.get("trajectory_format")).startswith("mini-swe-agent"):
+            return True
+        turns = [as_dict(m) for m in as_list(found.get("messages"))]
+        others = any(as_list(found.get(key)) for key in ("history", "trajectory"))  # SWE-agent's, whose info is alike
+        return (
+            not others
+            and any("role" in m or "object" in m for m in turns[:3])
+            and any(key in as_dict(found.get("info")) for key in INFO)
         )
 
     def read(self, document: Any, place: Place) -> Draft:
         bare = isinstance(document, list)
         info = {} if bare else as_dict(document.get("info"))
         raw = document if bare else as_list(document.get("messages"))
-        messages, ended, removed = _messages(raw)
+        messages, removed = _messages(raw)
+        last = next((m.content for m in reversed(messages) if m.role == "assistant"), "")
+        ended = any(word in last for word in SUBMIT)
         stated = as_text(info.get("exit_status"))
         patch: str | None = clean(as_text(info.get("submission"))) or None
         if bare and ended and messages and messages[-1].role == "tool":
@@ -59,31 +68,24 @@ class MiniSweAgent:
             time=_time(raw),
             extra={"version": as_text(info.get("mini_version"))} if info.get("mini_version") else {},
         )
-        draft.task_id = draft.task_id or place.subject
+        draft.task_id = draft.task_id or task_by_place(messages, place)
         draft.removed.update(removed)
         return proven(draft, crashed=stated if draft.exit_status == "error" else "")
 
 
-def _messages(raw: list[Any]) -> tuple[list[Message], bool, Counter[str]]:
-    """Turns in our roles, whether the last command submits, and what was left out, by kind."""
+def _messages(raw: list[Any]) -> tuple[list[Message], Counter[str]]:
+    """Turns in our roles, and what was left out, by kind."""
     messages: list[Message] = []
-    ended, removed = False, Counter[str]()
+    removed = Counter[str]()
     for one in map(as_dict, raw):
         role, text = as_text(one.get("role")), content_text(one.get("content"))
         if role == "exit":
             removed["exit turn"] += 1
         elif role == "assistant" or one.get("object") == "response":
-            calls = of_tool_calls(one.get("tool_calls"))
-            said = (
-                of_response(one.get("output"))
-                if one.get("object") == "response"
-                else turn(text, calls)
-                if calls
-                else of_text(text)
-            )
+            answered = one.get("object") == "response"
+            said = of_response(one.get("output")) if answered else turn(text, of_message(one))
             messages.append(Message("assistant", said))
-            ended = any(word in said for word in SUBMIT)
-        elif role == "tool" or one.get("type") == "function_call_output":
+        elif role in ("tool", "function") or one.get("type") == "function_call_output":
             messages.append(Message("tool", text or content_text(one.get("output"))))
         elif role in ("system", "developer"):
             messages.append(Message("system", text))
@@ -92,7 +94,8 @@ def _messages(raw: list[Any]) -> tuple[list[Message], bool, Counter[str]]:
             messages.append(Message("tool" if observed else "user", text))
         else:
             removed[UNKNOWN_ROLE] += 1
-    return messages, ended, removed
+    native = any(m.get("object") == "response" or is_structured(m) for m in map(as_dict, raw))
+    return messages if native else in_notation(messages, "one bash block"), removed
 
 
 def _time(raw: list[Any]) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from rmlab.trajectories.draft import Draft
 from rmlab.trajectories.formats.calls import call, turn
-from rmlab.trajectories.formats.protocol import exit_status, proven
+from rmlab.trajectories.formats.protocol import exit_status, proven, task_by_place
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean, first_text
 from rmlab.trajectories.record import Message
@@ -50,7 +50,7 @@ class Moatless:
         draft = Draft(
             place=place,
             format=self.name,
-            task_id=as_text(info.get("instance_id")) or place.subject,
+            task_id=as_text(info.get("instance_id")) or task_by_place(messages, place),
             policy="",
             messages=messages,
             patch=patch,

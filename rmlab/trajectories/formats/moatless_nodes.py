@@ -11,7 +11,7 @@ from typing import Any
 from rmlab.trajectories.draft import Draft
 from rmlab.trajectories.formats.calls import call, turn
 from rmlab.trajectories.formats.moatless import DAY, THOUGHTS
-from rmlab.trajectories.formats.protocol import proven
+from rmlab.trajectories.formats.protocol import proven, task_by_place
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean, first_text
 from rmlab.trajectories.record import Message
@@ -43,7 +43,7 @@ class MoatlessNodes:
         draft = Draft(
             place=place,
             format=self.name,
-            task_id=as_text(metadata.get("instance_id")) or place.folders[-1],
+            task_id=as_text(metadata.get("instance_id")) or task_by_place(messages, place),
             policy="",
             messages=messages,
             patch=_patch(path),

@@ -1,7 +1,7 @@
 """OpenHands `llm_completions/<instance>/<model>-<time>.json`: one file a model call.
 
 The last call of a folder holds the whole conversation, and its own answer stands in `response`: both together are the
-attempt. There is no patch here; a predictions file beside gives it.
+attempt. There is no patch here; a predictions file beside gives it. A model without native calls writes them as XML.
 """
 
 import re
@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from rmlab.trajectories.draft import Draft
-from rmlab.trajectories.formats.calls import content_text, of_text, of_tool_calls, turn
+from rmlab.trajectories.formats.calls import content_text, is_structured, of_message, turn
+from rmlab.trajectories.formats.executed import in_notation
 from rmlab.trajectories.formats.protocol import proven
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text
@@ -32,10 +33,11 @@ class OpenHandsCompletions:
     def read(self, document: Any, place: Place) -> Draft:
         response = as_dict(document.get("response"))
         answer = as_dict(as_dict(next(iter(as_list(response.get("choices"))), None)).get("message"))
-        messages = [
-            _message(as_dict(m))
-            for m in [*as_list(document.get("messages")), *([{**answer, "role": "assistant"}] if answer else [])]
-        ]
+        asked = [as_dict(m) for m in as_list(document.get("messages"))]
+        turns = [*asked, *([{**answer, "role": "assistant"}] if answer else [])]
+        messages = [_message(m) for m in turns]
+        if not any(map(is_structured, turns)):
+            messages = in_notation(messages, "xml")
         finished = any("[call finish]" in m.content for m in messages[-1:])
         stamp = document.get("timestamp")
         made = isinstance(stamp, (int, float)) and not isinstance(stamp, bool) and 0 < stamp < 1e11
@@ -45,7 +47,7 @@ class OpenHandsCompletions:
                 format=self.name,
                 task_id=place.folders[-1],
                 policy=_model(place, response),
-                messages=[m for m in messages if m is not None],
+                messages=messages,
                 patch=None,
                 exit_status="submitted" if finished else "unfinished",
                 time=datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds") if made else "",
@@ -62,6 +64,5 @@ def _model(place: Place, response: dict[str, Any]) -> str:
 def _message(one: dict[str, Any]) -> Message:
     role, text = as_text(one.get("role")), content_text(one.get("content"))
     if role == "assistant":
-        calls = of_tool_calls(one.get("tool_calls"))
-        return Message("assistant", turn(text, calls) if calls else of_text(text))
+        return Message("assistant", turn(text, of_message(one)))
     return Message("system" if role == "system" else "tool" if role in ("tool", "function") else "user", text)

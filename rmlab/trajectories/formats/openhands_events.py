@@ -1,23 +1,33 @@
 """OpenHands SDK v1: one JSON file an event, `<conversation>/event_service/events/event-NNNNN-<uuid>.json`, and `base_state.json`.
 
 A conversation states no task: attempts at one issue get one task id, a hash of the issue's text, unless its own
-folder or its archive goes by an instance's name. Condensations are left out, since the events that they
-summarise are there. `output.jsonl` of the same version holds such events too.
+folder or its archive goes by an instance's name. Condensations are left out and counted, since the events that they
+summarise are there. What a command gave ends with its exit code, as the agent saw it. `output.jsonl` of the same version
+holds such events too.
 """
 
-import re
+from collections import Counter
 from typing import Any
 
-from rmlab.fingerprint import fingerprint
 from rmlab.trajectories.draft import Draft
 from rmlab.trajectories.formats.calls import call, content_text, of_tool_calls, turn
-from rmlab.trajectories.formats.protocol import proven
-from rmlab.trajectories.naming import family
+from rmlab.trajectories.formats.protocol import UNKNOWN_EVENT, proven, task_by_issue
+from rmlab.trajectories.naming import bare, family
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean, first_text
 from rmlab.trajectories.record import ExitStatus, Message
 
-ISSUE = re.compile(r"<(issue_description|pr_description)>\s*(.*?)\s*</\1>", re.DOTALL)
+CONDENSED = ("Condensation", "CondensationSummaryEvent")  # the second repeats the first where both are there
+NO_TURN = (
+    *CONDENSED,
+    "CondensationRequest",
+    "ConversationStateUpdateEvent",
+    "ConversationErrorEvent",
+    "PauseEvent",
+    "TokenEvent",
+    "LLMCompletionLogEvent",
+)
+END = 400  # characters of an observation within which a version that writes the exit code into the text has it
 
 
 class OpenHandsEvents:
@@ -35,9 +45,9 @@ class OpenHandsEvents:
 
     def read(self, document: Any, place: Place) -> Draft:
         events = [as_dict(e) for e in document["events"]]
-        messages, ended = event_turns(events)
-        issue = next((m.content for m in messages if m.role == "user"), "")
-        named = next((name for name in (place.folders[-1], place.folders[0]) if family(name) != "other"), "")
+        messages, ended, removed = event_turns(events)
+        folders = (bare(place.folders[-1]), bare(place.folders[0]))
+        named = next((name for name in folders if family(name) != "other"), "")
         patch = next(
             (
                 as_text(as_dict(e.get("value")).get("git_patch"))
@@ -50,29 +60,48 @@ class OpenHandsEvents:
             Draft(
                 place=place,
                 format=self.name,
-                task_id=named or f"issue-{fingerprint(issue_text(issue))}",
+                task_id=named or task_by_issue(messages),
                 policy=as_text(as_dict(as_dict(as_dict(document.get("state")).get("agent")).get("llm")).get("model")),
                 messages=messages,
                 patch=clean(patch) or None,
                 exit_status=ended,
                 time=next((as_text(e.get("timestamp"))[:19] for e in events if as_text(e.get("timestamp"))), ""),
                 extra={"conversation": place.folders[-1]},
+                removed=removed,
             )
         )
 
 
-def event_turns(events: list[dict[str, Any]]) -> tuple[list[Message], ExitStatus]:
-    """Turns in our roles, and how the conversation ended."""
-    messages = [m for m in map(_message, events) if m is not None]
+def event_turns(events: list[dict[str, Any]]) -> tuple[list[Message], ExitStatus, Counter[str]]:
+    """Turns in our roles, how the conversation ended, and what was left out, by kind."""
+    messages = []
+    removed: Counter[str] = Counter()
+    for event in events:
+        kind, message = as_text(event.get("kind")), _message(event)
+        if message is not None:
+            messages.append(message)
+        elif kind not in NO_TURN:
+            removed[UNKNOWN_EVENT] += 1
+    if condensed := max(sum(e.get("kind") == kind for e in events) for kind in CONDENSED):
+        removed["condensations"] = condensed
     finished = any(as_text(as_dict(e.get("action")).get("kind")) == "FinishAction" for e in events)
     crashed = any(as_text(e.get("kind")) == "ConversationErrorEvent" for e in events)
-    return messages, "submitted" if finished else "error" if crashed else "unfinished"
+    return messages, "submitted" if finished else "error" if crashed else "unfinished", removed
 
 
-def issue_text(message: str) -> str:
-    """The issue within a first message, spaces evened; the whole message where it marks none (it names temporary folders)."""
-    found = ISSUE.search(message)
-    return " ".join((found[2] if found else message).split())
+def with_exit_code(text: str, observation: dict[str, Any]) -> str:
+    """What a command gave, as the agent saw it: with the prefix and suffix of its metadata, and its exit code where neither says it.
+
+    observation: `metadata` of today's versions; `exit_code` beside the text in older ones. -1 = the command still runs.
+    """
+    metadata = as_dict(observation.get("metadata"))
+    prefix, suffix = clean(as_text(metadata.get("prefix"))), clean(as_text(metadata.get("suffix")))
+    text = text if text.startswith(prefix) else prefix + text
+    text = text if suffix.strip() in text[-END:] else text + suffix
+    code = observation.get("exit_code") if metadata.get("exit_code") is None else metadata["exit_code"]
+    if not isinstance(code, int) or isinstance(code, bool) or code == -1 or f"exit code {code}" in text[-END:]:
+        return text
+    return f"{text}\n[The command completed with exit code {code}.]"
 
 
 def _message(event: dict[str, Any]) -> Message | None:
@@ -95,6 +124,7 @@ def _message(event: dict[str, Any]) -> Message | None:
             if isinstance(content, list)
             else first_text(seen.get("output"), content, seen.get("message"))
         )
+        text = with_exit_code(text, seen)
         problem = first_text(seen.get("error"), event.get("error"))
         return Message("tool", clean("\n".join(part for part in (text, problem) if part)))
     return None

@@ -6,18 +6,20 @@ evaluated has its outcome in the row (`report`, or `test_result.report`). Since 
 trajectory (one file an instance, as on SWE-bench's leaderboard) is the bare list of events.
 """
 
+from collections import Counter
 from typing import Any
 
 from rmlab.trajectories.draft import Draft
 from rmlab.trajectories.formats.calls import call, content_text, of_tool_calls, turn
-from rmlab.trajectories.formats.openhands_events import event_turns
-from rmlab.trajectories.formats.protocol import exit_status, proven
+from rmlab.trajectories.formats.openhands_events import event_turns, with_exit_code
+from rmlab.trajectories.formats.protocol import exit_status, proven, task_by_place
 from rmlab.trajectories.labels.rows import evaluated
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean, first_text
 from rmlab.trajectories.record import ExitStatus, Message
 
-NO_TURN = ("recall", "change_agent_state", "agent_state_changed", "null", "condensation", "loading")
+CONDENSED = ("condensation", "condense")  # the action and what it gave: the second repeats the first
+NO_TURN = (*CONDENSED, "condensation_request", "recall", "change_agent_state", "agent_state_changed", "null", "loading")
 
 
 class OpenHandsOutput:
@@ -47,14 +49,14 @@ class OpenHandsOutput:
             clean(first_text(as_dict(document.get("test_result")).get("git_patch"), document.get("git_patch"))) or None
         )
         sdk = any("kind" in e for e in events)
-        messages, ended = event_turns(events) if sdk else _turns(events)
+        messages, ended, removed = event_turns(events) if sdk else _turns(events)
         stated = "max iteration" if "maximum iteration" in error else "stuck" if "Stuck" in error else error
         status = exit_status(stated, submitted=True) if stated else ended
         resolved, where = evaluated(document)
         draft = Draft(
             place=place,
             format=self.name,
-            task_id=as_text(document.get("instance_id")) or place.subject,
+            task_id=as_text(document.get("instance_id")) or task_by_place(messages, place),
             policy=as_text(as_dict(metadata.get("llm_config") or metadata.get("llm")).get("model")),
             messages=messages,
             patch=patch,
@@ -63,6 +65,7 @@ class OpenHandsOutput:
             label_source=f"{place}: {where}" if resolved is not None else None,
             time=next((as_text(e.get("timestamp"))[:19] for e in events if as_text(e.get("timestamp"))), ""),
             names=tuple(n for n in (as_text(metadata.get("eval_output_dir")).rstrip("/").rsplit("/", 1)[-1],) if n),
+            removed=removed,
         )
         return proven(draft, crashed=error if status == "error" else "")
 
@@ -74,9 +77,10 @@ def _events(history: object) -> list[dict[str, Any]]:
     return flat
 
 
-def _turns(events: list[dict[str, Any]]) -> tuple[list[Message], ExitStatus]:
-    """Turns in our roles, and how the conversation ended."""
+def _turns(events: list[dict[str, Any]]) -> tuple[list[Message], ExitStatus, Counter[str]]:
+    """Turns in our roles, how the conversation ended, and what was left out, by kind."""
     messages: list[Message] = []
+    removed: Counter[str] = Counter()
     finished = False
     answered: set[str] = set()
     for event in events:
@@ -93,8 +97,12 @@ def _turns(events: list[dict[str, Any]]) -> tuple[list[Message], ExitStatus]:
             finished = finished or action == "finish"
             messages.append(Message("assistant", _action(event, action, arguments, answered)))
         elif observation:
-            messages.append(Message("tool", content_text(event.get("content")) or clean(as_text(event.get("message")))))
-    return messages, "submitted" if finished else "unfinished"
+            text = content_text(event.get("content")) or clean(as_text(event.get("message")))
+            messages.append(Message("tool", with_exit_code(text, as_dict(event.get("extras")))))
+    kinds = [as_text(e.get("action")) or as_text(e.get("observation")) for e in events]
+    if condensed := max(map(kinds.count, CONDENSED)):
+        removed["condensations"] = condensed
+    return messages, "submitted" if finished else "unfinished", removed
 
 
 def _action(event: dict[str, Any], action: str, arguments: dict[str, Any], answered: set[str]) -> str:

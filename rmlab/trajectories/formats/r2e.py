@@ -9,7 +9,7 @@ from typing import Any
 
 from rmlab.trajectories.draft import Draft
 from rmlab.trajectories.formats.calls import call, of_text, turn
-from rmlab.trajectories.formats.protocol import exit_status, proven
+from rmlab.trajectories.formats.protocol import exit_status, proven, task_by_place
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean, first_text
 from rmlab.trajectories.record import Message
@@ -54,7 +54,8 @@ class R2EGym:
         draft = Draft(
             place=place,
             format=self.name,
-            task_id=first_text(entry.get("instance_id"), document.get("docker_image")) or place.stem,
+            task_id=first_text(entry.get("instance_id"), document.get("docker_image"))
+            or task_by_place(messages, place),
             policy=as_text(agent.get("llm_name")),
             messages=messages,
             patch=clean(as_text(document.get("output_patch"))) or None,

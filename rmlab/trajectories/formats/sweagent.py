@@ -11,14 +11,16 @@ import json
 from typing import Any
 
 from rmlab.trajectories.draft import Draft
-from rmlab.trajectories.formats.calls import call, content_text, of_text, of_tool_calls, turn
-from rmlab.trajectories.formats.protocol import UNKNOWN_ROLE, agent_turns, exit_status, proven
+from rmlab.trajectories.formats.calls import FENCE, XML, call, content_text, is_structured, of_message, of_text, turn
+from rmlab.trajectories.formats.executed import in_notation, submits
+from rmlab.trajectories.formats.protocol import UNKNOWN_ROLE, agent_turns, exit_status, proven, task_by_place
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean
 from rmlab.trajectories.record import Message
 
 GENERIC = ("main", "swe_main", "")
-ROLES = ("system", "user", "assistant", "tool")
+ROLES = ("system", "user", "assistant", "tool", "function")
+OWN_MARKS = ("trajectory", "info", "environment", "replay_config", "attempts")
 OBSERVED = "OBSERVATION:\n"
 
 
@@ -34,6 +36,8 @@ class SweAgent:
             history
             and all("role" in as_dict(m) for m in history[:3])
             and not any("action" in m and "id" in m for m in map(as_dict, history[:3]))
+            # a row of messages may keep a history of something else beside them
+            and (any(key in found for key in OWN_MARKS) or not as_list(found.get("messages")))
         ):
             return True
         return any("action" in as_dict(s) and "observation" in as_dict(s) for s in as_list(found.get("trajectory"))[:1])
@@ -56,13 +60,11 @@ class SweAgent:
         draft = Draft(
             place=place,
             format=self.name,
-            task_id=place.subject if environment in GENERIC or " " in environment else environment,
+            task_id=task_by_place(messages, place) if environment in GENERIC or " " in environment else environment,
             policy="" if model in ("replay", "human", "human_thought") else model,
             messages=messages,
             patch=patch,
-            exit_status=exit_status(
-                stated, submitted="[call submit]" in last or last.rstrip().endswith("submit\n[/call]")
-            ),
+            exit_status=exit_status(stated, submitted=submits(last)),
             extra={"version": as_text(info.get("swe_agent_version"))} if info.get("swe_agent_version") else {},
         )
         strange = sum(as_text(m.get("role")) not in ROLES for m in history)
@@ -92,22 +94,31 @@ def _turns(history: list[dict[str, Any]]) -> list[Message]:
     for one in history:
         role, text = as_text(one.get("role")), content_text(one.get("content"))
         if role == "assistant":
-            calls = of_tool_calls(one.get("tool_calls"))
-            messages.append(Message("assistant", turn(text, calls) if calls else _fenced(one, text)))
+            calls = of_message(one)
+            messages.append(Message("assistant", turn(text, calls) if calls else _acted(one, text)))
         elif role == "system":
             messages.append(Message("system", text))
-        elif role in ("user", "tool"):
-            observed = role == "tool" or (bool(messages) and messages[-1].role == "assistant")
+        elif role in ("user", "tool", "function"):
+            observed = role != "user" or (bool(messages) and messages[-1].role == "assistant")
             messages.append(Message("tool" if observed else "user", text.removeprefix(OBSERVED) if observed else text))
-    return messages
+    stated = any(is_structured(one) or isinstance(one.get("action"), str) for one in history)
+    return messages if stated else in_notation(messages, "last block")
 
 
-def _fenced(one: dict[str, Any], text: str) -> str:
-    """A turn whose command stands in its text: the format gives both apart, so nothing has to be guessed."""
-    action = as_text(one.get("action"))
-    if action.strip() and isinstance(one.get("thought"), str) and one["thought"].strip() != text.strip():
-        return turn(clean(one["thought"]), [call("bash", {"command": clean(action)})])
-    return of_text(text)
+def _acted(one: dict[str, Any], text: str) -> str:
+    """A turn whose command stands in its text: most files give thought and action apart, and then nothing has to be found."""
+    action = clean(as_text(one.get("action")))
+    if not action.strip() or action.startswith(
+        "exit_"
+    ):  # exit_format, exit_cost: what the agent's frame noted, nothing ran
+        return text
+    thought = as_text(one.get("thought"))
+    if thought and thought.strip() != text.strip():
+        return turn(clean(thought), [call("bash", {"command": action})])
+    if XML.search(text):
+        return of_text(text)
+    block = next((b for b in FENCE.finditer(text) if b["body"].strip() == action.strip()), None)
+    return turn(text[: block.start()] + text[block.end() :] if block else text, [call("bash", {"command": action})])
 
 
 def _steps(trajectory: list[Any]) -> list[Message]:
