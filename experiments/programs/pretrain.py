@@ -28,6 +28,7 @@ from rmlab.fingerprint import fingerprint
 from rmlab.models.config import ModelConfig
 from rmlab.models.tokenizer import Tokenizer, train_tokenizer
 from rmlab.paths import REPOSITORY
+from rmlab.pretraining.comparisons import OTHER, SAME, comparisons
 from rmlab.pretraining.corpus import Corpus, CorpusConfig, Kind, build_corpus, read_corpus, write_corpus
 from rmlab.tracking.config import TrackingConfig
 from rmlab.training.config import OptimizerConfig, RuntimeConfig
@@ -126,7 +127,7 @@ def the_corpus(settings: PretrainConfig) -> Corpus:
 
 
 def base_tokenizer(corpus: Corpus, model: ModelConfig) -> Tokenizer:
-    """BPE over as much of every kind; both answers are among the texts, so that each becomes one token behind its turn."""
+    """BPE over as much of every kind; the answers are among the texts, so that each becomes one token behind its turn."""
     texts: list[str] = []
     for kind in Kind:
         room = TOKENIZER_CHARACTERS
@@ -135,7 +136,7 @@ def base_tokenizer(corpus: Corpus, model: ModelConfig) -> Tokenizer:
             room -= len(document.text)
             if room < 0:
                 break
-    answers = [OPEN_ANSWER + answer for answer in (YES, NO) for _ in range(len(texts) // 10 + 2)]
+    answers = [OPEN_ANSWER + answer for answer in (YES, NO, SAME, OTHER) for _ in range(len(texts) // 10 + 2)]
     return train_tokenizer([*texts, *answers], model.tokenizer)
 
 
@@ -151,6 +152,9 @@ def pretrain(
             f"training.context={settings.training.context} is longer than model.max_positions={settings.model.max_positions}"
         )
     rows, held_out = packed(corpus, tokenizer, settings.training)
+    questions = None
+    if settings.training.comparisons:
+        questions, held_out["comparison"] = asked(corpus, tokenizer, settings.training, settings.seed)
     print(
         f"{len(rows):,} rows of {settings.training.context}, {rows.tokens:,} tokens an epoch; vocabulary {tokenizer.size}"
     )
@@ -165,6 +169,7 @@ def pretrain(
         model,
         rows,
         held_out,
+        questions,
         config=settings.training,
         optimizer=settings.optimizer,
         runtime=settings.runtime,
@@ -192,6 +197,23 @@ def packed(corpus: Corpus, tokenizer: Tokenizer, config: LanguageConfig) -> "tup
             held_out[kind.value] = pack(ids[:kept], config.context, tokenizer.pad_id)
         read += ids[kept:]
     return pack(read, config.context, tokenizer.pad_id), held_out
+
+
+def asked(corpus: Corpus, tokenizer: Tokenizer, config: LanguageConfig, seed: int) -> "tuple[Rows, Rows]":
+    """Rows of comparisons of which only the answer is asked for: those that are read, and held-out ones of held-out episodes."""
+    from rmlab.training.packing import pack
+
+    episodes = [document.text for document in corpus.of(Kind.episode)]
+    kept = round(config.held_out * len(episodes))
+
+    def rows(texts: list[str], number: int) -> "Rows":
+        asked = [c.prompt + c.answer for c in comparisons(texts, number, seed)]
+        ids = [one for some in range(0, len(asked), 20_000) for one in tokenizer.encode(asked[some : some + 20_000])]
+        return pack(
+            [one for one in ids if len(one) <= config.context], config.context, tokenizer.pad_id, last_only=True
+        )
+
+    return rows(episodes[kept:], config.comparisons), rows(episodes[:kept], max(config.comparisons // 100, 1))
 
 
 def save(folder: Path, model: Any, tokenizer: Tokenizer, took: "Pretrained", record: dict[str, Any]) -> None:
@@ -230,6 +252,7 @@ def _record(
         "seconds": round(took.seconds, 1),
         "ended_by": took.ended_by,
         "held_out_loss": {kind: round(loss, 4) for kind, loss in took.loss.items()},
+        "held_out_right": {kind: round(share, 4) for kind, share in took.right.items()},
         "device": took.device,
         "torch": torch.__version__,
         "transformers": transformers.__version__,
@@ -262,7 +285,7 @@ def _start(settings: PretrainConfig, corpus: Corpus) -> "RunLogger":
 
 
 def _say(folder: Path, took: "Pretrained", model: Any) -> None:
-    losses = ", ".join(f"{kind} {loss:.3f}" for kind, loss in took.loss.items())
+    losses = ", ".join(f"{kind} {loss:.3f} ({took.right[kind]:.1%} right)" for kind, loss in took.loss.items())
     print(
         f"{folder}: {model.num_parameters():,} parameters, {took.steps} steps, {took.tokens:,} tokens in {took.seconds:.0f} s "
         f"({took.tokens / max(took.seconds, 1e-9):,.0f} tokens/s, {took.device}), ended by {took.ended_by}\n  held-out loss: {losses}"

@@ -35,7 +35,10 @@ Log = Callable[[int, dict[str, float]], None]
 
 @dataclass
 class Pretrained:
-    """What training took. loss: of the held-out rows by kind, nats a token. history: rows of step and values by name."""
+    """What training took. history: rows of step and values by name.
+
+    loss, right: of the held-out rows by kind, in nats a token and as the share of tokens foretold.
+    """
 
     steps: int = 0
     tokens: int = 0
@@ -43,6 +46,7 @@ class Pretrained:
     ended_by: str = "tokens"
     device: str = ""
     loss: dict[str, float] = field(default_factory=dict)
+    right: dict[str, float] = field(default_factory=dict)
     history: list[dict[str, float]] = field(default_factory=list)
 
 
@@ -50,6 +54,7 @@ def train_language_model(
     model: Any,
     rows: Rows,
     held_out: Mapping[str, Rows],
+    questions: Rows | None = None,
     *,
     config: LanguageConfig,
     optimizer: OptimizerConfig,
@@ -60,6 +65,7 @@ def train_language_model(
     """Trains `model` in place (left on the CPU in the end) until the tokens or the minutes are used up.
 
     rows: what is read, again and again. held_out: rows that are not read, by kind; their loss is taken `evaluations` times.
+    questions: rows of which only answers are asked for; `comparison_share` of every step's rows are drawn from them.
     Tokens are counted where a next token is asked for. Raises RmlabError where the loss is no longer finite.
     """
     device = resolve_device(runtime.device)
@@ -76,12 +82,17 @@ def train_language_model(
     adam = adamw(model, optimizer)
     loss_of: Any = torch.compile(_mean_loss) if config.compile else _mean_loss
     ids_RT, target_RT = _on(device, rows)
+    asked_rows = round(config.comparison_share * batch_rows) if questions is not None else 0
+    if questions is not None:
+        asked_RT, answer_RT = _on(device, questions)
     found = Pretrained(device=torch.cuda.get_device_name() if device == "cuda" else "cpu")
     autocast = _autocast(device, config.dtype)
     started, told, told_tokens, evaluated = time.monotonic(), time.monotonic(), 0, 0
-    per_row = rows.tokens / len(rows)
+    read_rows = batch_rows - asked_rows
+    per_step = round(rows.tokens / len(rows) * read_rows)
+    draws = zip(_batches(len(rows), read_rows, seed), _batches(len(questions or rows), asked_rows, seed), strict=False)
     with progress("pretraining", config.tokens, "tokens", show=runtime.progress) as advance:
-        for batch_B in _batches(len(rows), batch_rows, seed):
+        for batch_B, asked_B in draws:
             minutes = (time.monotonic() - started) / 60 if found.steps else 0.0
             done = max(found.tokens / config.tokens, minutes / config.max_minutes)
             if done >= 1:
@@ -90,8 +101,13 @@ def train_language_model(
             for group in adam.param_groups:
                 group["lr"] = rate
             index_B = torch.from_numpy(batch_B).to(device)
+            ids_BT, target_BT = ids_RT[index_B].long(), target_RT[index_B].long()
+            if asked_rows:
+                asked = torch.from_numpy(asked_B).to(device)
+                ids_BT = torch.cat([ids_BT, asked_RT[asked].long()])
+                target_BT = torch.cat([target_BT, answer_RT[asked].long()])
             with autocast():
-                loss = loss_of(model, ids_RT[index_B].long(), target_RT[index_B].long())
+                loss = loss_of(model, ids_BT, target_BT, asked_rows, config.comparison_weight)
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), optimizer.gradient_clip)
             adam.step()
@@ -100,8 +116,8 @@ def train_language_model(
             if found.steps == 1:  # the first one compiles: time is taken from here
                 float(loss.detach())
                 started = told = time.monotonic()
-            found.tokens += round(per_row * batch_rows)
-            advance(round(per_row * batch_rows), "")
+            found.tokens += per_step
+            advance(per_step, "")
             if found.steps % LOSS_EVERY == 0:
                 value, now = float(loss.detach()), time.monotonic()
                 if not math.isfinite(value):
@@ -119,39 +135,60 @@ def train_language_model(
                 told, told_tokens = time.monotonic(), found.tokens
     found.seconds = time.monotonic() - started
     found.ended_by = "tokens" if found.tokens >= config.tokens else "minutes"
-    found.loss = {
-        name.removeprefix("held_out/loss_"): value
-        for name, value in evaluate(model, held_out, device, autocast).items()
-    }
-    _tell(found, log, {f"held_out/loss_{kind}": value for kind, value in found.loss.items()})
+    last = evaluate(model, held_out, device, autocast)
+    found.loss = {kind: last[f"held_out/loss_{kind}"] for kind in held_out}
+    found.right = {kind: last[f"held_out/right_{kind}"] for kind in held_out}
+    _tell(found, log, last)
     model.cpu().eval()
     return found
 
 
 def evaluate(model: Any, held_out: Mapping[str, Rows], device: str, autocast: Autocast) -> dict[str, float]:
-    """Mean loss of each kind's rows, nats a token, as `held_out/loss_KIND`."""
+    """Mean loss of each kind's rows, nats a token, as `held_out/loss_KIND`, and the share of tokens foretold as `held_out/right_KIND`."""
     model.eval()
-    losses = {}
+    values = {}
     with torch.inference_mode():
         for kind, rows in held_out.items():
             ids_RT, target_RT = _on(device, rows)
-            total = 0.0
+            total, right = 0.0, 0
             for start in range(0, len(rows), EVALUATION_ROWS):
                 part = slice(start, start + EVALUATION_ROWS)
-                asked = int((target_RT[part] != IGNORED).sum())
+                target_BT = target_RT[part].long()
                 with autocast():
-                    total += asked * float(_mean_loss(model, ids_RT[part].long(), target_RT[part].long()))
-            losses[f"held_out/loss_{kind}"] = total / rows.tokens
+                    logits_BTV = _logits(model, ids_RT[part].long())
+                    loss = _cross_entropy(logits_BTV, target_BT)
+                total += int((target_BT != IGNORED).sum()) * float(loss)
+                right += int((logits_BTV.argmax(-1) == target_BT).sum())
+            values[f"held_out/loss_{kind}"] = total / rows.tokens
+            values[f"held_out/right_{kind}"] = right / rows.tokens
     model.train()
-    return losses
+    return values
 
 
-def _mean_loss(model: Any, ids_BT: torch.Tensor, target_BT: torch.Tensor) -> torch.Tensor:
-    """Mean over the positions that ask. No mask is made: attention is causal, and documents of a row see those before them."""
+def _mean_loss(
+    model: Any, ids_BT: torch.Tensor, target_BT: torch.Tensor, asked_rows: int = 0, weight: float = 1.0
+) -> torch.Tensor:
+    """Mean over the positions that ask; of the last `asked_rows` rows a mean of its own, which is added `weight` times.
+
+    No mask is made: attention is causal, and documents of a row see those before them.
+    """
+    logits_BTV = _logits(model, ids_BT)
+    rows = len(ids_BT) - asked_rows
+    text = _cross_entropy(logits_BTV[:rows], target_BT[:rows])
+    if not asked_rows:
+        return text
+    return text + weight * _cross_entropy(logits_BTV[rows:], target_BT[rows:])
+
+
+def _logits(model: Any, ids_BT: torch.Tensor) -> torch.Tensor:
     hidden_BTH = model.get_decoder()(
         input_ids=ids_BT, attention_mask={"full_attention": None}, use_cache=False
     ).last_hidden_state
-    logits_BTV = model.get_output_embeddings()(hidden_BTH)
+    logits_BTV: torch.Tensor = model.get_output_embeddings()(hidden_BTH)
+    return logits_BTV
+
+
+def _cross_entropy(logits_BTV: torch.Tensor, target_BT: torch.Tensor) -> torch.Tensor:
     return cross_entropy(logits_BTV.float().flatten(0, 1), target_BT.flatten(), ignore_index=IGNORED)
 
 

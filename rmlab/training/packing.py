@@ -31,8 +31,11 @@ class Rows:
         return int((self.target_RT != IGNORED).sum())
 
 
-def pack(documents: Sequence[Sequence[int]], context: int, pad_id: int) -> Rows:
-    """Rows of `context` tokens. A longer document is cut into pieces, each with targets of its own."""
+def pack(documents: Sequence[Sequence[int]], context: int, pad_id: int, last_only: bool = False) -> Rows:
+    """Rows of `context` tokens. A longer document is cut into pieces, each with targets of its own.
+
+    last_only: of each document only the last token is asked for, which is the answer to what stands before it.
+    """
     pieces = [
         doc[start : start + context + 1] for doc in documents for start in range(0, max(len(doc) - 1, 1), context)
     ]
@@ -60,6 +63,7 @@ def pack(documents: Sequence[Sequence[int]], context: int, pad_id: int) -> Rows:
         for piece in row_pieces:
             size = min(len(piece), context)
             ids[at : at + size] = piece[:size]
-            target[at : at + len(piece) - 1] = piece[1:]
+            first = len(piece) - 2 if last_only else 0
+            target[at + first : at + len(piece) - 1] = piece[1 + first :]
             at += size
     return Rows(ids_RT, target_RT)
