@@ -50,7 +50,7 @@ class Tested:
 
     def program(self, code: str) -> Program:
         """Another text in the function's place, on its inputs."""
-        return Program(self.function.context, code, self.function.entry, self.inputs)
+        return Program(self.function.context, code, self.function.entry, self.inputs, self.function.function_id)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def _settle(
 
 
 def _original(function: Function, inputs: tuple[str, ...]) -> Program:
-    return Program(function.context, function.code, function.entry, inputs)
+    return Program(function.context, function.code, function.entry, inputs, function.function_id)
 
 
 def _best(tries: Sequence[Sequence[str]], outcome: Outcome) -> int | None:

@@ -39,12 +39,16 @@ class Program:
     Every call has a fresh module and freshly evaluated arguments, `random.seed(0)`, and string hashes of seed 0, so no
     call sees what another left. An input sees the names of the context, and nan, inf, Fraction, Decimal, deque,
     Counter, OrderedDict and defaultdict. Expected outputs have no place here: they never go to where the program runs.
+
+    without: a function of the standard library, as module.name, that is not there for this program ("" for none, and no
+    matter where its module cannot be imported): the one that a task is about.
     """
 
     context: str
     code: str
     entry: str
     inputs: tuple[str, ...]
+    without: str = ""
 
 
 @dataclass(frozen=True)
