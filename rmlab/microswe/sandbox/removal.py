@@ -62,7 +62,9 @@ def _forget(names: dict[Any, Any], key: Any) -> None:
     owners = [] if "__spec__" in names else [owner for owner in gc.get_referrers(names) if isinstance(owner, type)]
     for owner in owners:
         if owner.__dict__.get(key) is names.get(key):
-            delattr(owner, key)  # the class keeps a cache of its names, which a deletion in the dictionary would pass by
+            delattr(
+                owner, key
+            )  # the class keeps a cache of its names, which a deletion in the dictionary would pass by
     names.pop(key, None)
     if key in names.get("__all__", ()):
         names["__all__"] = [name for name in names["__all__"] if name != key]
