@@ -38,8 +38,13 @@ def _same_function(module: str, name: str) -> Iterator[Any]:
 
 
 def _release(held: Any) -> None:
-    """Takes the object out of all that holds it. No comprehension here: its cell would be one of the holders."""
-    for holder in gc.get_referrers(held):
+    """Takes the object out of all that holds it.
+
+    No comprehension and no loop over the holders here: the cell or the list would hold what is to be let go.
+    """
+    holders = gc.get_referrers(held)
+    while holders:
+        holder = holders.pop()
         if isinstance(holder, dict):
             for key, value in list(holder.items()):
                 if value is held:
@@ -62,9 +67,7 @@ def _forget(names: dict[Any, Any], key: Any) -> None:
     owners = [] if "__spec__" in names else [owner for owner in gc.get_referrers(names) if isinstance(owner, type)]
     for owner in owners:
         if owner.__dict__.get(key) is names.get(key):
-            delattr(
-                owner, key
-            )  # the class keeps a cache of its names, which a deletion in the dictionary would pass by
+            delattr(owner, key)  # not in its dictionary: a class caches what it looked up there
     names.pop(key, None)
     if key in names.get("__all__", ()):
         names["__all__"] = [name for name in names["__all__"] if name != key]
