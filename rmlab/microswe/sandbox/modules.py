@@ -27,7 +27,9 @@ MODULES = (
     "encodings.iso8859_1", "encodings.charmap",
 )  # fmt: skip
 
-LOADERS = ("create_builtin", "exec_builtin", "create_dynamic", "exec_dynamic", "get_frozen_object", "init_frozen")
+LOADERS = (
+    "create_builtin", "exec_builtin", "create_dynamic", "exec_dynamic", "find_frozen", "get_frozen_object", "init_frozen",
+)  # fmt: skip
 """With these a module in C, or one that is frozen into Python, can be made afresh without a file."""
 
 
@@ -46,4 +48,4 @@ def load_all() -> None:
     sys.path_importer_cache.clear()
     sys.meta_path.clear()
     for name in LOADERS:
-        delattr(_imp, name)
+        vars(_imp).pop(name, None)  # not every Python has them all

@@ -3,7 +3,8 @@
 Removed are the function, what it wraps, its accelerator in C, and every place that holds one of them: modules that
 export it, aliases, classes, tables, default values, closures. Nothing holds it afterwards, so it is freed, and
 `gc.get_objects` does not find it either; `modules.load_all` has taken away the ways to load a module a second time.
-Functions that call it fail from then on: they would be another way to it.
+Functions that call it fail from then on: they would be another way to it. What this does not keep out: a program that reads
+the library's files, where isolation leaves them in sight (`isolation`, the level `limits`), or its memory through `ctypes`.
 """
 
 import gc

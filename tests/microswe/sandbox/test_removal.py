@@ -25,6 +25,8 @@ WAYS = {
     "loader": "import {module}, types\nm = types.ModuleType('{module}')\nm.__spec__ = {module}.__spec__\n"
     "{module}.__spec__.loader.exec_module(m)\nfound = m.{name}",
     "frozen": "import _imp\nm = dict(__name__='{module}')\nexec(_imp.get_frozen_object('{module}'), m)\nfound = m['{name}']",
+    "frozen data": "import _imp, marshal\nm = dict(__name__='{module}')\n"
+    "exec(marshal.loads(_imp.find_frozen('{module}', withdata=True)[0]), m)\nfound = m['{name}']",
     "source": "import inspect, {module}\nm = {{}}\nexec(inspect.getsource({module}), m)\nfound = m['{name}']",
     "file": "import {module}\nm = {{}}\nexec(open({module}.__file__).read(), m)\nfound = m['{name}']",
     "pickle": "import pickle\nfound = pickle.loads(b'c{module}\\n{name}\\n.')",

@@ -4,9 +4,12 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
+from rmlab.configuration import load_program
+from rmlab.microswe import trial
 from rmlab.microswe.sandbox import Limits, Program, Sandbox
 
 BURN = """
@@ -43,12 +46,12 @@ def test_on_a_busy_machine_a_call_has_the_same_processor_time(busy):
 
 
 def test_calls_share_the_time_of_their_program_also_across_processes():
-    limits = Limits(call_seconds=0.3, program_seconds=0.9, patience=1000.0, timeouts=99)
+    limits = Limits(call_seconds=0.2, program_seconds=0.5, patience=1000.0, timeouts=99)
     with Sandbox(1, limits) as sandbox:
         [short, long, stopped] = sandbox.run(
             [
-                Program("", BURN, "f", ("(0.1,)",) * 3),
-                Program("", BURN, "f", ("(0.2,)",) * 9),
+                Program("", BURN, "f", ("(0.05,)",) * 3),
+                Program("", BURN, "f", ("(0.1,)",) * 9),
                 Program("", BURN, "f", ("(9,)",) * 9),
             ]
         )
@@ -71,3 +74,12 @@ def test_bytes_that_drip_do_not_put_the_look_at_the_time_off():
     with Sandbox(1, Limits(call_seconds=0.1, patience=5.0, output_chars=10**6)) as sandbox:
         [outcome] = sandbox.run([Program("import time", code, "f", ("()",))])
     assert kinds(outcome) == ["timeout"]
+
+
+def test_policy_training_and_the_builder_have_no_limits_of_their_own(monkeypatch):
+    rl = load_program("rl")
+    assert rl.limits(rl.LimitsConfig(batch_seconds=7.0)) == replace(Limits(), batch_seconds=7.0)
+    used: list[Limits] = []
+    monkeypatch.setattr(trial, "Sandbox", lambda workers, *limits: used.extend(limits) or Sandbox(workers, *limits))
+    trial.run_edits([], 1, "nothing", show=False)
+    assert used == []
