@@ -208,12 +208,7 @@ def run(config: DictConfig) -> str:
 
 def limits(config: LimitsConfig) -> Limits:
     """As the sandbox takes them."""
-    return Limits(
-        call_seconds=config.call_seconds,
-        program_seconds=config.program_seconds,
-        timeouts=1,
-        batch_seconds=config.batch_seconds,
-    )
+    return Limits(batch_seconds=config.batch_seconds)
 
 
 def make_loop(

@@ -9,6 +9,7 @@ import rmlab
 from rmlab.errors import UsageError
 from rmlab.files import check_output
 from rmlab.microswe.apart import set_apart
+from rmlab.microswe.parts import counted
 from rmlab.microswe.task import Task, read_tasks, write_tasks
 
 
@@ -55,14 +56,5 @@ def main(source: Path, beside: Path, supervised: Path, rest: Path, share: float,
 
 
 def _counts(tasks: Sequence[Task]) -> str:
-    by_source: dict[str, int] = {}
-    for task in tasks:
-        by_source[task.source] = by_source.get(task.source, 0) + 1
-    return json.dumps(
-        {
-            "tasks": len(tasks),
-            "functions": len({t.function_id for t in tasks}),
-            "clusters": len({t.cluster for t in tasks}),
-            "by_source": dict(sorted(by_source.items())),
-        }
-    )
+    counts = counted(tasks)
+    return json.dumps({key: counts[key] for key in ("tasks", "functions", "clusters", "by_source")})

@@ -9,7 +9,7 @@ so an attempt that changes nothing is never accepted), the others by SHA-256: la
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.files import write_text
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe import grammar
-from rmlab.microswe.episode import Edits
+from rmlab.microswe.episode import Edits, hidden_program
 from rmlab.microswe.replay import replayed
 from rmlab.microswe.sandbox import Outcome, Program, Sandbox, default_workers, isolation_level, warn_if_weak
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint
@@ -25,7 +25,7 @@ from rmlab.progress import progress
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet
 
-SEMANTICS = 1
+SEMANTICS = 2
 """Bumped when the same attempts and number of tests get other labels."""
 TRIES = 3
 BATCH = 512
@@ -125,9 +125,8 @@ def first_failures(
             )
         task = tasks[attempt.task_id]
         order = order_of_tests(task)
-        program = Program(
-            task.context, final_program(attempt, task, edits), task.entry, tuple(task.inputs[i] for i in order)
-        )
+        whole = hidden_program(task, final_program(attempt, task, edits))
+        program = replace(whole, inputs=tuple(task.inputs[i] for i in order))
         programs[attempt.trajectory_id] = program
         expected[program] = tuple(task.outputs[i] for i in order)
     outcomes = _run(list(expected), show, allow_weak)

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from rmlab.commands.common import Overrides, program
+from rmlab.microswe.sandbox import default_workers
 
 app = typer.Typer(no_args_is_help=True, help="The micro-SWE tasks.")
 
@@ -36,3 +37,18 @@ def apart(
 ) -> None:
     """Set whole clusters of further RL tasks apart, to collect demonstrations on them."""
     program("set_tasks_apart").main(source, beside, supervised, rest, share, seed)
+
+
+@app.command(
+    "check",
+    epilog="Example: `rmlab tasks check rmlab/starter/tasks.parquet rmlab/starter/tasks_rl.parquet -o runs/fewer`",
+)
+def check(
+    files: Annotated[list[Path], typer.Argument(help="Tasks files; those built beside one another together.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Folder for the files without such tasks, and dropped.json.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Processes that run programs.")] = default_workers(),
+) -> None:
+    """Say which tasks may not stand in a set: answers that can be imported, originals near the limits."""
+    program("check_tasks").main(files, output, workers)

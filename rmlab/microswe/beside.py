@@ -55,6 +55,11 @@ def read_beside(path: Path) -> Beside:
 
 def own_functions(beside: Beside) -> list[Tested]:
     """The functions of the file's part `rl`, with the inputs that they have there, by id."""
+    return [tested for tested in functions_of(beside) if beside.functions[tested.function.function_id].part == ADDED]
+
+
+def functions_of(beside: Beside) -> list[Tested]:
+    """All functions of the file, with the inputs that they have there, by id."""
     return [
         Tested(
             Function(task.function_id, task.package, task.source, task.entry, task.context, task.original, "", (), ()),
@@ -63,7 +68,6 @@ def own_functions(beside: Beside) -> list[Tested]:
             guessed=False,
         )
         for _, task in sorted(beside.functions.items())
-        if task.part == ADDED
     ]
 
 

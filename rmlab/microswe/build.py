@@ -17,8 +17,9 @@ from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.beside import ADDED, Beside, admitted, cluster_names, own_functions, read_beside
 from rmlab.microswe.clusters import clusters
+from rmlab.microswe.fitness import unfit
 from rmlab.microswe.functions import FIRST_SOURCES, Collection, collect_functions, versions
-from rmlab.microswe.parts import SHARES, deal
+from rmlab.microswe.parts import counted, deal
 from rmlab.microswe.public_call import Outputs, PublicCall, choose
 from rmlab.microswe.task import Task
 from rmlab.microswe.trial import Edit, Search, Tested, all_edits, run_edits, tested_functions
@@ -124,6 +125,11 @@ def build_from(collection: Collection, config: BuildConfig, beside: Beside | Non
         tested, alike = admitted(tested, beside)
         for source, counts in alike.items():
             left_out[source].update(counts)
+    unsuitable = unfit(tested, config.workers)
+    for t in tested:
+        if t.function.function_id in unsuitable:
+            left_out[t.function.source][unsuitable[t.function.function_id]] += 1
+    tested = [t for t in tested if t.function.function_id not in unsuitable]
     tested = [*(own_functions(beside) if beside else []), *_drawn_functions(tested, config)]
     edits = all_edits(tested, config.seed, config.workers, config.progress)
     single = [bug for t in tested for bug in single_bugs(t, edits[t.function.function_id], config)]
@@ -341,19 +347,9 @@ def _metadata(
     config: BuildConfig,
     beside: Beside | None,
 ) -> dict[str, str]:
-    sizes = Counter(cluster_of.values())
-    largest, most = min(sizes.items(), key=lambda pair: (-pair[1], pair[0]))
     counts = {
-        "tasks": len(tasks),
-        "functions": len(cluster_of),
-        "clusters": len(sizes),
-        "largest_cluster": {"name": largest, "functions": most},
-        "tasks_of_largest_cluster": sum(t.cluster == largest for t in tasks),
-        "by_part": {part: Counter(t.source for t in tasks if t.part == part) for part in SHARES},
-        "functions_by_part": {part: len({t.function_id for t in tasks if t.part == part}) for part in SHARES},
+        **counted(tasks),
         "tested_functions": functions,
-        "two_bugs": sum(len(t.lines) == 2 for t in tasks),
-        "operators": Counter(name for t in tasks for name in t.operators),
         **({"functions_there": len(cluster_of.keys() & beside.functions.keys())} if beside else {}),
         "left_out": {source: dict(counts.most_common()) for source, counts in left_out.items()},
     }

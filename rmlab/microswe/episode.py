@@ -239,12 +239,12 @@ def last_value(messages: Sequence[Message]) -> str | None:
 
 def public_program(task: Task, code: str) -> Program:
     """The public call alone: what `run` executes."""
-    return Program(task.context, code, task.entry, (task.public_input,))
+    return Program(task.context, code, task.entry, (task.public_input,), task.function_id)
 
 
 def hidden_program(task: Task, code: str) -> Program:
     """All hidden tests."""
-    return Program(task.context, code, task.entry, task.inputs)
+    return Program(task.context, code, task.entry, task.inputs, task.function_id)
 
 
 def passes(outcome: Outcome, expected: tuple[str, ...]) -> bool:

@@ -24,6 +24,7 @@ from rmlab.trajectories.record import Part
 NOT_REPRODUCED = "the original gives other outputs here"
 PASSES = "the bug passes all tests here"
 RETRIES = 2
+SEMANTICS = 2  # bumped when a program may end otherwise in the sandbox: verdicts that are kept are found by it
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ def load_tasks(path: Path, sandbox: Sandbox) -> LoadedTasks:
     cache = (
         runs_folder()
         / "cache"
-        / f"tasks-{file_fingerprint(path)}-{platform.python_version()}-{platform.machine()}.json"
+        / f"tasks-{SEMANTICS}-{file_fingerprint(path)}-{platform.python_version()}-{platform.machine()}.json"
     )
     verdicts = _read_verdicts(cache, tasks)
     if verdicts is None:
@@ -122,7 +123,7 @@ _joined: dict[tuple[tuple[Path, str], ...], list[Task]] = {}
 def prove(tasks: Sequence[Task], sandbox: Sandbox) -> dict[str, str]:
     """task_id -> reason, for the tasks that do not hold here. Equal programs run once."""
     programs = [hidden_program(task, code) for task in tasks for code in (task.original, task.code)]
-    outcomes = _run(list(dict.fromkeys(programs)), sandbox)
+    outcomes = run_all(programs, sandbox)
     verdicts: dict[str, str] = {}
     for i, task in enumerate(tasks):
         if not passes(outcomes[programs[2 * i]], task.outputs):
@@ -132,9 +133,10 @@ def prove(tasks: Sequence[Task], sandbox: Sandbox) -> dict[str, str]:
     return verdicts
 
 
-def _run(programs: Sequence[Program], sandbox: Sandbox) -> dict[Program, Outcome]:
+def run_all(programs: Sequence[Program], sandbox: Sandbox) -> dict[Program, Outcome]:
+    """Each program once, again where the sandbox failed. Raises RmlabError where it goes on failing."""
     found: dict[Program, Outcome] = {}
-    left, why = list(programs), None
+    left, why = list(dict.fromkeys(programs)), None
     for _ in range(1 + RETRIES):
         for program, outcome in zip(left, sandbox.run(left), strict=True):
             if outcome.broken:

@@ -4,10 +4,13 @@ Whole clusters are dealt out, source by source, to the part that is furthest bel
 withheld: it stands in evaluation only, so that evaluation also asks about functions of a kind never trained on.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 from rmlab.fingerprint import fingerprint
+from rmlab.microswe.task import Task
 from rmlab.trajectories.record import Part
 
 SHARES: dict[Part, float] = {"supervised": 0.22, "verifier": 0.38, "validation": 0.06, "rl": 0.16, "evaluation": 0.18}
@@ -40,3 +43,22 @@ def deal(
             dealt[part] += total[cluster]
             parts[cluster] = part
     return parts
+
+
+def counted(tasks: Sequence[Task]) -> dict[str, Any]:
+    """What a tasks file states of its tasks: how many there are of what, by part, source and operator."""
+    cluster_of = {task.function_id: task.cluster for task in tasks}
+    sizes = Counter(cluster_of.values())
+    largest, most = min(sizes.items(), key=lambda pair: (-pair[1], pair[0]))
+    return {
+        "tasks": len(tasks),
+        "functions": len(cluster_of),
+        "clusters": len(sizes),
+        "largest_cluster": {"name": largest, "functions": most},
+        "tasks_of_largest_cluster": sum(t.cluster == largest for t in tasks),
+        "by_part": {part: Counter(t.source for t in tasks if t.part == part) for part in SHARES},
+        "by_source": dict(sorted(Counter(t.source for t in tasks).items())),
+        "functions_by_part": {part: len({t.function_id for t in tasks if t.part == part}) for part in SHARES},
+        "two_bugs": sum(len(t.lines) == 2 for t in tasks),
+        "operators": Counter(name for t in tasks for name in t.operators),
+    }

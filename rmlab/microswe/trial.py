@@ -15,12 +15,10 @@ from rmlab.microswe.guesses import guesses, sample
 from rmlab.microswe.inputs import choose, variations
 from rmlab.microswe.operators import Mutant, mutants
 from rmlab.microswe.public_call import Outputs
-from rmlab.microswe.sandbox import Limits, Outcome, Program, Sandbox
+from rmlab.microswe.sandbox import Outcome, Program, Sandbox
 from rmlab.microswe.turns import in_turns
 from rmlab.progress import progress
 
-LIMITS = Limits(call_seconds=0.25, program_seconds=0.35, memory_mb=256)
-"""Short: a thousand mutants loop for ever. The functions need milliseconds, so that a busy machine moves few verdicts."""
 SAMPLES_OF_A_GUESS = 4
 BATCH = 512
 MOST_OF_A_LINE, MOST_OF_A_FUNCTION, MOST_OF_A_WHILE = 12, 90, 45
@@ -50,7 +48,7 @@ class Tested:
 
     def program(self, code: str) -> Program:
         """Another text in the function's place, on its inputs."""
-        return Program(self.function.context, code, self.function.entry, self.inputs)
+        return Program(self.function.context, code, self.function.entry, self.inputs, self.function.function_id)
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,7 @@ def tested_functions(
     """The functions that have inputs and are deterministic, in order, and by source how many are not."""
     left_out = {source: Counter(counts) for source, counts in collection.left_out.items()}
     found: dict[str, Tested] = {}
-    with Sandbox(workers, LIMITS, allow_weak=True) as sandbox:  # installed packages and edits of them, no model's code
+    with Sandbox(workers, allow_weak=True) as sandbox:  # installed packages and edits of them, no model's code
         known = {f.function_id: examples(f, collection.tests) for f in collection.functions}
         rngs = {f.function_id: random.Random(f"{seed} {f.function_id}") for f in collection.functions}
         with_examples = [f for f in collection.functions if known[f.function_id]]
@@ -85,7 +83,7 @@ def tested_functions(
         _settle(found, [f for f, _ in taken], sources, sandbox, "trying guessed inputs", show, guessed=True)
 
     candidates = [found[f.function_id] for f in collection.functions if f.function_id in found]
-    with Sandbox(workers, LIMITS, allow_weak=True) as other:  # another process tree: other addresses, nothing left over
+    with Sandbox(workers, allow_weak=True) as other:  # another process tree: other addresses, nothing left over
         again = _run([t.program(t.function.code) for t in candidates], other, "running again", show)
     kept = []
     for tested, outcome in zip(candidates, again, strict=True):
@@ -118,7 +116,7 @@ def _settle(
 
 
 def _original(function: Function, inputs: tuple[str, ...]) -> Program:
-    return Program(function.context, function.code, function.entry, inputs)
+    return Program(function.context, function.code, function.entry, inputs, function.function_id)
 
 
 def _best(tries: Sequence[Sequence[str]], outcome: Outcome) -> int | None:
@@ -149,7 +147,7 @@ def run_edits(
     texts: Sequence[tuple[Tested, str]], workers: int, title: str, show: bool
 ) -> tuple[list[Outputs], list[frozenset[str]]]:
     """The outputs of each text on its function's inputs, and the names of the exceptions among them."""
-    with Sandbox(workers, LIMITS, allow_weak=True) as sandbox:
+    with Sandbox(workers, allow_weak=True) as sandbox:
         outcomes = _run([t.program(code) for t, code in texts], sandbox, title, show)
     outputs = [
         tuple(e if r.matches(e) else r.encoded for r, e in zip(o.results, t.expected, strict=True))

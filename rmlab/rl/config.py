@@ -201,14 +201,12 @@ class WatchConfig:
 
 @dataclass
 class LimitsConfig:
-    """What programs may use while a policy is trained: seconds of a call, of a program, and of all that run at once.
+    """How long all programs that run at once may take; what each may use is the same in every command (`sandbox.Limits`).
 
-    A program is stopped at its first call that runs out of time. What a batch has no time left for is an error of the
-    environment: it is made again, so that no step waits for endless edits longer than batch_seconds at a time.
+    What a batch has no time left for is an error of the environment: it is made again, so that no step waits for endless
+    edits longer than batch_seconds at a time.
     """
 
-    call_seconds: float = 0.5
-    program_seconds: float = 2.0
     batch_seconds: float = 60.0
 
 

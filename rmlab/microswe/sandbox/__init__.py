@@ -7,6 +7,7 @@ worker      the worker process: the clock, the bounds on what comes back
 zygote      the bare process that each program's own process is forked from
 runner      what that process does: load, call, encode, write
 modules     the part of the standard library that programs may import
+removal     takes the function that a task is about out of it
 isolation   levels of isolation and how a worker reaches one
 linux       namespaces, mounts and capabilities through ctypes
 seccomp     the system calls that programs may make

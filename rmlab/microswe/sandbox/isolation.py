@@ -164,7 +164,7 @@ def make_lock(
     limits: Limits, memory: int, call_filter: seccomp.Filter | None, *, bound_to_parent: bool
 ) -> Callable[[], None]:
     """What a program's process does to itself before it touches the program. memory: bytes of address space."""
-    seconds = int(limits.program_seconds) + 1
+    seconds = int(limits.program_seconds) + 1  # a second fence: the worker looks at the time of calls
     wanted = {
         resource.RLIMIT_CPU: (seconds, seconds + 1),
         resource.RLIMIT_FSIZE: (limits.file_kb * 1024,) * 2,

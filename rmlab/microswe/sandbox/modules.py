@@ -4,6 +4,7 @@ A sandboxed process has no file system to import from, so what is not named here
 ModuleNotFoundError, at every level of isolation alike. `importable` answers for one name.
 """
 
+import _imp
 import importlib
 import sys
 
@@ -26,6 +27,11 @@ MODULES = (
     "encodings.iso8859_1", "encodings.charmap",
 )  # fmt: skip
 
+LOADERS = (
+    "create_builtin", "exec_builtin", "create_dynamic", "exec_dynamic", "find_frozen", "get_frozen_object", "init_frozen",
+)  # fmt: skip
+"""With these a module in C, or one that is frozen into Python, can be made afresh without a file."""
+
 
 def importable(name: str) -> bool:
     """Whether a program can import the module of this (dotted) name."""
@@ -33,10 +39,13 @@ def importable(name: str) -> bool:
 
 
 def load_all() -> None:
-    """Imports every module that programs may use, then takes away the ways to find others."""
+    """Imports every module that programs may use, then takes away the ways to find others, or to load one a second time."""
     for name in MODULES:
         if name.partition(".")[0] in sys.stdlib_module_names:  # some came with a later Python
             importlib.import_module(name)
     sys.path.clear()
     sys.path_hooks.clear()
     sys.path_importer_cache.clear()
+    sys.meta_path.clear()
+    for name in LOADERS:
+        vars(_imp).pop(name, None)  # not every Python has them all

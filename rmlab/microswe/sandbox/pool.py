@@ -174,10 +174,10 @@ class _Batch:
 
     def __init__(self, sandbox: Sandbox, programs: Sequence[Program], told: Told | None) -> None:
         self.sandbox, self.programs, self.told, limits = sandbox, programs, told, sandbox.limits
-        self.per_program = limits.program_seconds + limits.call_seconds + GRACE_SECONDS
+        self.per_program = limits.longest_program + GRACE_SECONDS
         seconds = limits.batch_seconds
         if seconds is None:
-            seconds = 10 + limits.program_seconds * len(programs)
+            seconds = 10 + limits.longest_program * len(programs)
         self.deadline = time.monotonic() + seconds
         self.outcomes: list[Outcome | None] = [None] * len(programs)
         self.waiting = deque(range(len(programs)))

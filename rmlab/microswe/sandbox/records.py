@@ -12,7 +12,12 @@ Kind = Literal["value", "raised", "timeout", "memory", "unencodable", "killed", 
 class Limits:
     """What one program may use. Whatever is over costs that program, never its neighbours.
 
-    call_seconds, program_seconds: wall clock of one call (loading the module included) and of all calls of a program.
+    Every command runs programs under these defaults, so that none gives another label than the next. The time that counts is
+    the processor's, which other work on the machine does not use up; the clock on the wall ends what waits or sleeps.
+
+    call_seconds, program_seconds: processor time of one call, or of loading the module, and of all of a program.
+    patience: how many times as long either may take by the clock on the wall. A machine with that many times the work it has
+    processors for is the only one where the clock ends what computes.
     timeouts: after so many calls that ran out of time, the program's other calls are not run and count as the same.
     batch_seconds: wall clock of one `Sandbox.run`; None = what its programs may use in sum, and 10 s.
     memory_mb: address space above what the bare process has. file_kb: the longest file it may write.
@@ -20,13 +25,19 @@ class Limits:
     """
 
     call_seconds: float = 1.0
-    program_seconds: float = 4.0
-    timeouts: int = 2
+    program_seconds: float = 8.0
+    patience: float = 10.0
+    timeouts: int = 1
     batch_seconds: float | None = None
     memory_mb: int = 512
     file_kb: int = 1024
     output_chars: int = values.CHARS
     descriptors: int = 16
+
+    @property
+    def longest_program(self) -> float:
+        """Seconds on the wall after which a program is ended, whatever it does."""
+        return self.program_seconds * self.patience
 
 
 @dataclass(frozen=True)
@@ -41,12 +52,16 @@ class Program:
     a program leaves, no other program finds, but for files at the level `limits`. An input sees the names of the context,
     and nan, inf, Fraction, Decimal, deque, Counter, OrderedDict and defaultdict. Expected outputs have no place here: they
     never go to where the program runs.
+
+    without: a function of the standard library, as module.name, that is not there for this program ("" for none, and no
+    matter where its module cannot be imported): the one that a task is about.
     """
 
     context: str
     code: str
     entry: str
     inputs: tuple[str, ...]
+    without: str = ""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from fractions import Fraction
 from types import CodeType
 from typing import Any
 
+from rmlab.microswe.sandbox.removal import remove
 from rmlab.microswe.values import Unencodable, encode
 
 INPUT_NAMES = {
@@ -105,6 +106,7 @@ def _call(module: _Module, source: str, chars: int) -> tuple[str, str]:
 def run_program(channel: int, lock: Any) -> None:
     """Reads a program, locks the process down, runs every call. Returns when all results are written."""
     program = _receive(channel)
+    remove(program["without"])
     lock()
     try:
         module = _Module(program["context"], program["code"], program["entry"])

@@ -1,4 +1,4 @@
-"""The worker process: takes programs from the parent, has each run in a process of its own, watches the clock.
+"""The worker process: takes programs from the parent, has each run in a process of its own, watches its time.
 
 Started as a fresh interpreter with an empty environment, so that it is light and holds nothing of the parent's. It never
 runs a program itself; it reads what a program's process writes, bounds it, checks its form and passes it on.
@@ -9,6 +9,7 @@ import os
 import select
 import signal
 import socket
+import struct
 import sys
 import time
 from contextlib import suppress
@@ -18,10 +19,11 @@ from rmlab.microswe import values
 from rmlab.microswe.sandbox import isolation
 from rmlab.microswe.sandbox.messages import receive, send
 from rmlab.microswe.sandbox.records import Limits
-from rmlab.microswe.sandbox.zygote import END, FORK, OUT_OF_MEMORY, STATUS
+from rmlab.microswe.sandbox.zygote import END, FORK, OUT_OF_MEMORY, SECONDS, STATUS, TIME
 
 _KINDS = {"V": "value", "R": "raised", "U": "unencodable", "M": "memory"}
 ORPHAN_SECONDS = 1.0  # how often a worker looks whether its parent is still there
+LOOK_SECONDS = 0.05  # a call that takes longer has its processor time looked at, counted from this first look
 
 
 class ParentGone(Exception):
@@ -69,26 +71,26 @@ class Supervisor:
         """All results of one program. A call that ends its process costs itself: the rest go on in a new one."""
         inputs: list[str] = program["inputs"]
         results: list[tuple[str, str]] = []
-        deadline = time.monotonic() + self.limits.program_seconds
+        time_of = _Time(self.control, self.limits)
         while True:
-            kind, error = self._run_process({**program, "inputs": inputs[len(results) :]}, results, deadline)
+            kind, error = self._run_process({**program, "inputs": inputs[len(results) :]}, results, time_of)
             missing = len(inputs) - len(results)
             if error is not None:
                 return {"error": None if results else error, "results": results + [(kind, error)] * missing}
             if not missing:
                 return {"error": None, "results": results}
-            if time.monotonic() >= deadline or [kind for kind, _ in results].count("timeout") >= self.limits.timeouts:
+            if time_of.over() or [kind for kind, _ in results].count("timeout") >= self.limits.timeouts:
                 return {"error": None, "results": results + [("timeout", "not run")] * missing}
 
     def _run_process(
-        self, message: dict[str, Any], results: list[tuple[str, str]], deadline: float
+        self, message: dict[str, Any], results: list[tuple[str, str]], time_of: "_Time"
     ) -> tuple[str, str | None]:
         """Appends the results of one process; the kind of its end, and why the program could not be loaded, if so."""
         ours, theirs = socket.socketpair()
         with ours:
             socket.send_fds(self.control, [FORK], [theirs.fileno()])
             theirs.close()
-            lines = _Lines(ours, self.parent, self.limits, deadline)
+            lines = _Lines(ours, self.parent, self.limits, time_of)
             loaded = False
             try:
                 lines.send(message)
@@ -104,7 +106,7 @@ class Supervisor:
             except _Ended as early:
                 ended = early
             finally:
-                status = self._end()
+                status = time_of.end()
         if ended.kind == "killed":
             ended = _why(status)
         if not loaded:
@@ -113,23 +115,63 @@ class Supervisor:
             results.append((ended.kind, ended.detail))
         return ended.kind, None
 
-    def _end(self) -> int:
-        self.control.sendall(END)
-        answer = self.control.recv(STATUS.size, socket.MSG_WAITALL)
-        if len(answer) < STATUS.size:
+
+class _Time:
+    """What a program has used of its time: the processor's by the zygote's word, and the clock's on the wall."""
+
+    def __init__(self, control: socket.socket, limits: Limits) -> None:
+        self.control, self.limits = control, limits
+        self.deadline = time.monotonic() + limits.longest_program
+        self.before = 0.0  # processor time of the program's processes that have ended
+        self.begin()
+
+    def begin(self) -> None:
+        """A call, or the loading of a module, begins."""
+        now = time.monotonic()
+        self.end_of_call = min(now + self.limits.call_seconds * self.limits.patience, self.deadline)
+        self.next_look = min(now + LOOK_SECONDS, self.end_of_call)
+        self.used_before: float | None = None
+
+    def look(self) -> None:
+        """Raises _Ended where the call or the program is over its time; says when to look again (`next_look`)."""
+        now = time.monotonic()
+        if now < self.next_look:
+            return
+        (used,) = self._asked(TIME, SECONDS)
+        if self.used_before is None:
+            self.used_before = used
+        left = min(self.used_before + self.limits.call_seconds - used, self.limits.program_seconds - self.before - used)
+        if left <= 0 or now >= self.end_of_call:
+            raise _Ended("timeout")
+        self.next_look = min(now + max(left, 0.001), self.end_of_call)  # on one processor it cannot be over any sooner
+
+    def over(self) -> bool:
+        """Whether the program has used up its time."""
+        return self.before >= self.limits.program_seconds or time.monotonic() >= self.deadline
+
+    def end(self) -> int:
+        """Ends the program's process; its wait status."""
+        status, used = self._asked(END, STATUS)
+        self.before += used
+        return int(status)
+
+    def _asked(self, order: bytes, answer: struct.Struct) -> tuple[Any, ...]:
+        self.control.sendall(order)
+        data = self.control.recv(answer.size, socket.MSG_WAITALL)
+        if len(data) < answer.size:
             raise EOFError("the zygote is gone")
-        return int(STATUS.unpack(answer)[0])
+        return answer.unpack(data)
 
 
 class _Lines:
     """What a program's process writes, line by line, each within its time and length."""
 
-    def __init__(self, channel: socket.socket, parent: _Parent, limits: Limits, deadline: float) -> None:
-        self.channel, self.parent, self.limits, self.deadline = channel, parent, limits, deadline
+    def __init__(self, channel: socket.socket, parent: _Parent, limits: Limits, time_of: _Time) -> None:
+        self.channel, self.parent, self.limits, self.time_of = channel, parent, limits, time_of
         self.data = b""
 
     def send(self, message: dict[str, Any]) -> None:
-        self.channel.settimeout(max(self.deadline - time.monotonic(), 0.001))
+        self.channel.settimeout(max(self.time_of.deadline - time.monotonic(), 0.001))
         try:
             send(self.channel, message)
         except TimeoutError:
@@ -138,14 +180,15 @@ class _Lines:
             raise _Ended("killed") from None
 
     def next(self) -> tuple[str, str]:
-        end = min(time.monotonic() + self.limits.call_seconds, self.deadline)
         longest = self.limits.output_chars + 256
+        self.time_of.begin()
         while b"\n" not in self.data and len(self.data) <= longest:
+            self.time_of.look()
             try:
-                self.parent.wait_for(self.channel, end - time.monotonic())
+                self.parent.wait_for(self.channel, self.time_of.next_look - time.monotonic())
                 piece = self.channel.recv(1 << 16)
             except TimeoutError:
-                raise _Ended("timeout") from None
+                continue
             except OSError:
                 piece = b""
             if not piece:

@@ -1,22 +1,25 @@
 """The bare process that programs are forked from. It sees no program, no input, no result: it forks and ends.
 
 Orders over its control socket, one byte each: `f` (with one socket attached) forks a process that runs a program over
-that socket; `e` ends whatever that process left and answers with its wait status.
+that socket; `t` answers with the processor time that it has used; `e` ends whatever it left and answers with its wait
+status and its processor time. The program cannot change what is answered.
 """
 
 import os
 import signal
 import socket
 import struct
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
 from rmlab.microswe.sandbox.runner import run_program
 
-FORK, END = b"f", b"e"
+FORK, TIME, END = b"f", b"t", b"e"
 OUT_OF_MEMORY = 77  # exit status of a process that ran out of memory outside a call
-STATUS = struct.Struct("i")
+STATUS, SECONDS = struct.Struct("id"), struct.Struct("d")
 CHANNEL = 3
+SCHEDULER_CLOCK = 2  # with a process id, complemented, above it: that process's CPU clock (Linux, CPUCLOCK_SCHED)
 
 
 def serve(control: socket.socket, lock: Callable[[], None], *, own_namespace: bool) -> None:
@@ -24,7 +27,7 @@ def serve(control: socket.socket, lock: Callable[[], None], *, own_namespace: bo
 
     own_namespace: this is PID 1 of its own, and "/" is the programs' temporary folder, which is emptied after each.
     """
-    child = 0
+    child, began = 0, 0.0
     while True:
         order, descriptors, _, _ = socket.recv_fds(control, 1, 1)
         if not order:
@@ -36,26 +39,37 @@ def serve(control: socket.socket, lock: Callable[[], None], *, own_namespace: bo
             if not child:
                 _be_the_program(descriptors[0], lock)
             os.close(descriptors[0])
+            began = time.monotonic()
+        elif order == TIME:
+            control.sendall(SECONDS.pack(_processor_seconds(child, began)))
         else:
-            status = _end(child, own_namespace)
+            status, seconds = _end(child, own_namespace)
             child = 0
             if own_namespace:
                 empty("/")
-            control.sendall(STATUS.pack(status))
+            control.sendall(STATUS.pack(status, seconds))
 
 
-def _end(child: int, own_namespace: bool) -> int:
-    """Kills the program and all it started; the wait status of the program itself."""
+def _processor_seconds(child: int, began: float) -> float:
+    """Of a process that runs or waits to be reaped; where no clock of another process can be read, the time since it began."""
+    try:
+        return time.clock_gettime(~child << 3 | SCHEDULER_CLOCK)
+    except (AttributeError, OSError):
+        return time.monotonic() - began
+
+
+def _end(child: int, own_namespace: bool) -> tuple[int, float]:
+    """Kills the program and all it started; the wait status and the processor time of the program itself."""
     with suppress(ProcessLookupError):
         os.kill(-1 if own_namespace else child, signal.SIGKILL)
-    result = 0
+    result, seconds = 0, 0.0
     while True:
         try:
-            pid, status = os.waitpid(-1, 0)
+            pid, status, used = os.wait4(-1, 0)
         except ChildProcessError:
-            return result
+            return result, seconds
         if pid == child:
-            result = status
+            result, seconds = status, used.ru_utime + used.ru_stime
 
 
 def empty(folder: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from rmlab.microswe.sandbox import LEVELS, Limits, Outcome, Program, Sandbox
 
-LIMITS = Limits(call_seconds=0.4, program_seconds=0.8, timeouts=1, memory_mb=64)
+LIMITS = Limits(call_seconds=0.4, program_seconds=0.8, patience=5.0, memory_mb=64)
 GOOD = "def f(xs, k):\n    return sorted(x * k for x in xs)"
 NEIGHBOURS = [Program("", GOOD, "f", (f"([{n}, 2, 1], 3)", f"([], {n})")) for n in range(4)]
 RIGHT = [(f"[{','.join(map(str, sorted([3 * n, 6, 3])))}]", "[]") for n in range(4)]
