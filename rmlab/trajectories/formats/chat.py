@@ -17,6 +17,7 @@ from rmlab.trajectories.formats.judged import LOG, judged_attempt
 from rmlab.trajectories.formats.openhands_events import issue_text
 from rmlab.trajectories.formats.protocol import UNKNOWN_ROLE, agent_turns, exit_status, proven
 from rmlab.trajectories.labels.rows import evaluated
+from rmlab.trajectories.labels.statement import infra_failure, stated_outcome
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean, first_text
 from rmlab.trajectories.record import Message, Role
@@ -180,10 +181,12 @@ def _message(one: dict[str, Any]) -> Message | None:
 
 def _outcome(row: dict[str, Any]) -> tuple[bool | None, str]:
     """The stated outcome and its column; None where none is stated, or it is unknown (-1)."""
+    if infra_failure(row):
+        return None, ""
     for key in OUTCOMES:
         value = row.get(key)
-        if isinstance(value, bool):
-            return value, key
+        if (outcome := stated_outcome(value)) is not None:
+            return outcome, key
         if isinstance(value, (int, float)) and math.isfinite(value) and value in (0, 1):
             return value == 1, key
     return evaluated(row)

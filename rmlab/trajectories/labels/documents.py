@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rmlab.trajectories.labels.rows import NOT_EVALUATED, row_report
-from rmlab.trajectories.labels.statement import Report
+from rmlab.trajectories.labels.statement import Report, infra_word, stated_outcome
 from rmlab.trajectories.naming import instance, looks_like_task
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text
@@ -59,7 +59,7 @@ def reports(document: Any, place: Place) -> list[Report]:
 
 
 def _single(found: dict[str, Any], place: Place) -> list[Report]:
-    if not isinstance(found.get("resolved"), bool) or not any(key in found for key in REPORT_KEYS):
+    if stated_outcome(found.get("resolved")) is None or not any(key in found for key in REPORT_KEYS):
         return []
     report = Report(place, "report.json", names=_names(found))
     task = as_text(found.get("instance_id")) or (place.folders[-1] if place.path else "")
@@ -68,20 +68,25 @@ def _single(found: dict[str, Any], place: Place) -> list[Report]:
 
 
 def _keyed(found: dict[str, Any], place: Place) -> list[Report]:
-    cells = {task: as_dict(value).get("resolved", "") for task, value in found.items()}
-    if not _says(cells.values()):
+    records = {task: as_dict(value) for task, value in found.items()}
+    if not _says([record.get("resolved", "") for record in records.values()]) or _by_attempt(records):
         return []
     report = Report(place, "report.json by instance")
-    for task, outcome in cells.items():
-        if outcome is None:
-            report.leave_open(task, NOT_EVALUATED)
-        else:
-            _take(report, task, found[task])
+    for task, record in records.items():
+        _take(report, task, record)
     return [report]
 
 
+def _by_attempt(records: dict[str, dict[str, Any]]) -> bool:
+    """Whether the keys are those of attempts, since the records name their task themselves, or have a score."""
+    return any(
+        "score" in record or any(record.get(key, task) != task for key in ("task_id", "instance_id"))
+        for task, record in records.items()
+    )
+
+
 def _take(report: Report, task: str, value: dict[str, Any]) -> None:
-    report.say(task, value["resolved"])
+    report.take(value, task, stated_outcome(value["resolved"]), NOT_EVALUATED)
     status = as_dict(value.get("tests_status")) or value
     tests = as_dict(status.get("FAIL_TO_PASS"))
     names = tuple(name for key in ("success", "failure") for name in as_list(tests.get(key)) if isinstance(name, str))
@@ -98,6 +103,11 @@ def _id_lists(found: dict[str, Any], place: Place) -> list[Report]:
     for key in OPEN:
         for task in _instances(found.get(key)):
             report.leave_open(task, key)
+    for key in filter(infra_word, found):
+        for task in _instances(found[key]):
+            report.fail(task, key)
+    if unclear := _instances(found.get("ambiguous_failure_ids")):
+        report.note = f"{len(unclear)} of its failures may be the environment's (ambiguous_failure_ids): they are taken as it lists them"
     if "unresolved_ids" not in found:  # reports of the first containerised harness
         settled = {*report.outcome, *report.unfinished, *report.contradictions}
         _say_all(report, [[task for task in _instances(found.get("completed_ids")) if task not in settled]], False)
@@ -177,19 +187,14 @@ def _flags(found: dict[str, Any], place: Place) -> list[Report]:
         return []
     report = Report(place, "id to bool")
     for task, value in found.items():
-        if value is None:
-            report.leave_open(task, NOT_EVALUATED)
-        else:
-            report.say(task, value)
+        report.take({}, task, stated_outcome(value), NOT_EVALUATED)
     return [report]
 
 
 def _says(cells: Iterable[Any]) -> bool:
-    """Whether cells are outcomes: true or false, or null where there is none; at least one of them states something."""
-    cells = list(cells)
-    return any(isinstance(cell, bool) for cell in cells) and all(
-        cell is None or isinstance(cell, bool) for cell in cells
-    )
+    """Whether cells are outcomes (see stated_outcome), or null where there is none; at least one of them states something."""
+    stated = [stated_outcome(cell) for cell in cells if cell is not None]
+    return bool(stated) and None not in stated
 
 
 def _say_all(report: Report, lists: Iterable[Any], outcome: bool) -> None:

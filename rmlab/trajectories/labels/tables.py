@@ -4,13 +4,14 @@ import csv
 import io
 import re
 
-from rmlab.trajectories.labels.statement import Report
+from rmlab.trajectories.labels.rows import NOT_EVALUATED, NOT_READABLE
+from rmlab.trajectories.labels.statement import Report, infra_word, stated_outcome
 from rmlab.trajectories.naming import looks_like_task
 from rmlab.trajectories.places import Place
 
 HEADING = re.compile(r"^#+\s*(.+?)\s*$")
 ITEM = re.compile(r"^\s*[-*]\s+\[?`?([^\]`\s]+)")
-TRUE, FALSE = ("true", "1", "1.0"), ("false", "0", "0.0")
+NUMBERS = {"1": True, "1.0": True, "0": False, "0.0": False}
 
 
 def markdown_report(text: str, place: Place) -> Report | None:
@@ -28,6 +29,8 @@ def markdown_report(text: str, place: Place) -> Report | None:
                 report.say(item[1], section.startswith("resolved"))
             elif section.startswith(("error", "incomplete")):
                 report.unfinished[item[1]] = section
+            elif infra_word(section):
+                report.fail(item[1], section)
     for task in [*report.outcome, *report.contradictions]:
         report.unfinished.pop(task, None)
     return report if headings else None
@@ -42,9 +45,12 @@ def csv_report(text: str, place: Place) -> Report | None:
             return None
         report = Report(place, "table")
         for row in rows:
-            value = (row.get("resolved") or "").strip().lower()
-            if value in TRUE + FALSE:
-                report.say((row.get("instance_id") or "").strip(), value in TRUE)
+            value = (row.get("resolved") or "").strip()
+            outcome = NUMBERS.get(value, stated_outcome(value))
+            cells = {key: NUMBERS.get(cell, cell) for key, cell in row.items() if key and isinstance(cell, str)}
+            report.take(
+                cells, (row.get("instance_id") or "").strip(), outcome, NOT_READABLE if value else NOT_EVALUATED
+            )
         return report
     except csv.Error:
         return None
