@@ -21,6 +21,7 @@ from rmlab.trajectories.compression import compression, unpacked
 from rmlab.trajectories.entries import DAMAGED, MB, Entry, Limits, Refusal, copy_bounded, first_line
 from rmlab.trajectories.places import ARCHIVES, Place
 
+REPLACED = "an earlier member of a name that stands again in the archive (what unpacks it keeps the last)"
 OVER_TOTAL = "over the limit for one archive: unpack it yourself and import the folder"
 
 
@@ -45,11 +46,14 @@ def opened_archive(path: Path, place: Place, limits: Limits) -> Iterator[list[En
 
 def _zip(archive: zipfile.ZipFile, place: Place, limits: Limits) -> Iterator[Entry | Refusal]:
     total = 0
+    last = {info.filename: info for info in archive.infolist()}
     for number, info in enumerate(sorted(archive.infolist(), key=lambda i: i.filename), 1):
         if info.is_dir():
             continue
         where = _within(place, _name(info))
         reason = _refusal(info.filename, stat.S_ISLNK(info.external_attr >> 16), info.file_size, limits)
+        if reason is None and last[info.filename] is not info:
+            reason = REPLACED
         if reason is None and info.flag_bits & 1:
             reason = "encrypted"
         if (
@@ -103,7 +107,12 @@ def _tar(path: Path, place: Place, limits: Limits, copy: IO[bytes]) -> list[Entr
         if not found:
             raise
         found.append(Refusal(place, f"archive ends early ({first_line(error)}): what stands before that is read"))
-    return sorted(found, key=lambda one: one.place.path)
+    last = {one.place.path: one for one in found}
+    counted = [
+        one if isinstance(one, Refusal) or last[one.place.path] is one else Refusal(one.place, REPLACED)
+        for one in found
+    ]
+    return sorted(counted, key=lambda one: one.place.path)
 
 
 @contextlib.contextmanager

@@ -185,8 +185,97 @@ def test_links_and_devices_are_refused(tmp_path: Path) -> None:
     os.mkfifo(here / "pipe")
     assert listed(here) == (
         {"a.json": b"{}"},
-        {"file.json": "link", "folder": "link", "round": "link", "pipe": "not a plain file"},
+        {
+            "file.json": f"link (leads out of the folder that was named, to {Path('/etc/passwd').resolve()}: name that too)",
+            "folder": "link (to a folder: name that folder to read it)",
+            "round": "link (to a folder: name that folder to read it)",
+            "pipe": "not a plain file",
+        },
     )
+
+
+def test_links_to_files_inside_are_followed_and_others_named(tmp_path: Path) -> None:
+    here = folder(tmp_path / "here", {"a.json": b"{}", "deep/b.json": b"[]"})
+    (tmp_path / "here2").mkdir()  # begins like the folder that is named
+    (tmp_path / "here2" / "c.json").write_bytes(b"1")
+    for name, target in (
+        ("whole.json", here / "deep" / "b.json"),
+        ("relative.json", "deep/../a.json"),
+        ("twice.json", "whole.json"),
+        ("out.json", "../here2/c.json"),
+        ("nowhere.json", "gone.json"),
+        ("self.json", "self.json"),
+        ("device.json", "/dev/zero"),
+    ):
+        (here / name).symlink_to(target)
+    read, refused = listed(here)
+    assert read == {
+        "a.json": b"{}",
+        "deep/b.json": b"[]",
+        "whole.json": b"[]",
+        "relative.json": b"{}",
+        "twice.json": b"[]",
+    }
+    assert refused == {
+        "out.json": f"link (leads out of the folder that was named, to {(tmp_path / 'here2' / 'c.json').resolve()}: name that too)",
+        "nowhere.json": "link (leads nowhere)",
+        "self.json": "link (leads nowhere)",
+        "device.json": "link (to no plain file)",
+    }
+
+
+def test_the_cache_of_a_hub_is_read_once_by_the_names_of_its_links(tmp_path: Path, importing) -> None:
+    cache = tmp_path / "hub" / "datasets--o--n"
+    snapshot = cache / "snapshots" / "0123abc" / "data"
+    snapshot.mkdir(parents=True)
+    (cache / "blobs").mkdir()
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text("0123abc")
+    for number in range(2):
+        said = [{"role": "user", "content": f"Fix {number}."}, {"role": "assistant", "content": "ok"}]
+        row = {"instance_id": f"o__n-{number}", "model": "m", "messages": said}
+        (cache / "blobs" / f"9f{number}").write_text(json.dumps(row))
+        (snapshot / f"train-{number}.jsonl").symlink_to(f"../../../blobs/9f{number}")
+    for named in (tmp_path / "hub", cache, snapshot.parent, snapshot):
+        found = importing(named).summary
+        assert (found["trajectories"], found["duplicates"], found["tasks"]) == (2, 0, 2), named
+        assert "link" not in found["skipped"]
+    link = tmp_path / "link"
+    link.symlink_to(snapshot.parent)
+    assert importing(link).summary["trajectories"] == 2
+
+
+def test_a_folder_that_cannot_be_read_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = folder(tmp_path / "here", {"a.json": b"{}", "shut/b.json": b"[]"})
+    scan = os.scandir
+
+    def scandir(path):
+        if Path(path).name == "shut":
+            raise PermissionError(13, "Permission denied", str(path))
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert listed(here) == ({"a.json": b"{}"}, {"shut": "folder cannot be read (Permission denied)"})
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_of_two_members_of_one_name_the_last_is_read_and_the_other_counted(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
+        for text in ("1", "2"):
+            archive.writestr("a.json", text)
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        for text in (b"1", b"2"):
+            info = tarfile.TarInfo("a.json")
+            info.size = len(text)
+            archive.addfile(info, io.BytesIO(text))
+    for name in ("x.zip", "x.tar"):
+        (batch,) = batches(tmp_path / name)
+        kinds = [one.reason if isinstance(one, Refusal) else "read" for one in batch]
+        assert [kind.split(" (")[0] for kind in kinds] == [
+            "an earlier member of a name that stands again in the archive",
+            "read",
+        ]
+        assert listed(tmp_path / name)[0] == {"a.json": b"2"}
 
 
 def test_bombs_are_refused_and_the_reason_says_what_to_do(tmp_path: Path) -> None:

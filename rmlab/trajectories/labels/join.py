@@ -120,7 +120,7 @@ def join(attempts: Sequence[Attempt], reports: Sequence[Report]) -> Joined:
         alone = len(runs[_folder(report.place)]) < 2
         others: Counter[str] = Counter()
         for task in sorted({*report.outcome, *report.unfinished, *report.contradictions} & by_task.keys()):
-            if number in own_file and not report.explicit:
+            if number in own_file:
                 takers = [a for a in by_task[task] if _file(a.place) == own_file[number]]
             else:
                 takers = [
