@@ -54,7 +54,9 @@ class ColumnNames:
         read = dict.fromkeys(
             [*(self.column(role) for role in COLUMNS), *self.named.values(), *PUBLISHED_TESTS.values(), KEY, *instead]
         )
-        return Wanted(list(required), self.column("task_id"), list(read), HINT, instead=instead)
+        return Wanted(
+            list(required), self.column("task_id"), list(read), HINT, instead=instead, named=tuple(self.named.values())
+        )
 
 
 def column_names(texts: Sequence[str]) -> ColumnNames:
