@@ -1,12 +1,16 @@
 """The import program: what it says, and what it leaves as it was."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from rmlab.commands.common import program
 from rmlab.errors import DataError
+from rmlab.paths import REPOSITORY
 
 
 def row(task: str, words: str = "ok") -> dict[str, object]:
@@ -100,3 +104,34 @@ def test_one_of_a_kind_is_said_in_the_singular_and_predictions_are_said(
     (run / "results.json").write_text(json.dumps({"resolved_ids": ["o__n-1"]}))
     imported(run, out=tmp_path / "set.parquet")
     assert "labels found: 1 report states 1 outcome\n" in capsys.readouterr().out
+
+
+def test_a_carriage_return_is_shown_as_the_end_of_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row("o__n-1", "10 %\r20 %\r\ndone\x1b[1m")))
+    imported(tmp_path / "rows.jsonl", out=tmp_path / "set.parquet")
+    capsys.readouterr()
+    program("show_trajectories").main(tmp_path / "set.parquet", "o__n-1")
+    assert "10 %\n20 %\ndone\N{REPLACEMENT CHARACTER}[1m" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "locale", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "latin-1"}]
+)
+def test_commands_write_what_the_locale_cannot(tmp_path: Path, locale: dict[str, str]) -> None:
+    (tmp_path / "s.csv").write_text("task_id,score,resolved\nτ,0.5,1\nτ,0.4,0\nu,0.4,0\nu,0.1,0\n")
+
+    def run(*arguments: object) -> str:
+        answer = subprocess.run(
+            [sys.executable, "-m", "rmlab.cli", *map(str, arguments)],
+            cwd=REPOSITORY,
+            capture_output=True,
+            check=False,
+            env={**os.environ, **locale},
+        )
+        assert answer.returncode == 0, answer.stderr
+        return answer.stdout.decode("latin-1")
+
+    assert "(\\u03c4" in run("evaluate", tmp_path / "s.csv")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row("τ__n-1")))
+    found = run("import", "auto", tmp_path / "rows.jsonl", "-o", tmp_path / "set.parquet", "--json")
+    assert json.loads(found)["tasks"] == 1

@@ -184,6 +184,16 @@ def test_markdown_and_csv() -> None:
     assert csv_report(f"instance_id,score,resolved\n{A},1,1\n", HERE) is None  # a score table is no report
 
 
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_tables_of_labels_in_every_dialect(separator: str, end: str) -> None:
+    rows = ("instance_id", "resolved", "x"), (A, "Yes", "1"), (B, "0", ""), (C, "", ""), (D, "maybe", "")
+    found = csv_report("\ufeff" + end.join(separator.join(row) for row in rows), HERE)
+    assert found is not None
+    assert found.outcome == {A: True, B: False}
+    assert found.unfinished == {C: "no outcome", D: "outcome neither true nor false"}
+
+
 def test_predictions() -> None:
     row = {"instance_id": A, "model_patch": "diff", "model_name_or_path": "m"}
     for document in (row, [row], {A: row}):

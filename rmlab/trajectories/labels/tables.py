@@ -11,6 +11,7 @@ from rmlab.trajectories.places import Place
 
 HEADING = re.compile(r"^#+\s*(.+?)\s*$")
 ITEM = re.compile(r"^\s*[-*]\s+\[?`?([^\]`\s]+)")
+SEPARATORS = (",", "\t", ";", "|")
 NUMBERS = {"1": True, "1.0": True, "0": False, "0.0": False}
 
 
@@ -37,9 +38,17 @@ def markdown_report(text: str, place: Place) -> Report | None:
 
 
 def csv_report(text: str, place: Place) -> Report | None:
-    """A CSV with the columns `instance_id` and `resolved`, and no scores; None where it is none."""
+    """A table with the columns `instance_id` and `resolved`, and no scores; None where it is none.
+
+    Its cells are separated by commas, tabs, semicolons or bars.
+    """
+    text = text.removeprefix("\ufeff")
+    header = text.splitlines()[0] if text else ""
+    separator = next(
+        (one for one in SEPARATORS if {"instance_id", "resolved"} <= set(header.replace('"', "").split(one))), ","
+    )
     try:
-        rows = csv.DictReader(io.StringIO(text))
+        rows = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator)
         columns = rows.fieldnames or []
         if "instance_id" not in columns or "resolved" not in columns or "score" in columns:
             return None
