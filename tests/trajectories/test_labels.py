@@ -94,6 +94,20 @@ A, B, C, D = "o__n-1", "o__n-2", "o__n-3", "o__n-4"
         ),
         ([{"instance_id": A, "resolved": False, "environment_error": "yes"}], {}, {A: "environment_error"}),
         ([{"instance_id": A, "resolved": False, "failure_category": "patch_apply_failure"}], {A: False}, {}),
+        # Final reports of older harnesses, and what people make of them.
+        ({"resolved": [A], "unresolved": [B], "error": [C], "total": 3}, {A: True, B: False}, {C: "error_ids"}),
+        (
+            {"resolved_instances": [A], "completed_instances": [A, B], "incomplete_instances": [C]},
+            {A: True, B: False},
+            {C: "incomplete_ids"},
+        ),
+        (
+            {"total": 2, "results": [{"instance_id": A, "resolved": True}, {"instance_id": B, "resolved": False}]},
+            {A: True, B: False},
+            {},
+        ),
+        ({"total": 2, "results": {A: {"resolved": True}, B: {"resolved": None}}}, {A: True}, {B: "no outcome"}),
+        ({"total": 2, "results": {A: True, B: False}, "config": {"x": True}}, {A: True, B: False}, {}),
         # Outcomes in words; what is no outcome is counted.
         ([{"instance_id": A, "resolved": "true"}, {"instance_id": B, "resolved": "No"}], {A: True, B: False}, {}),
         ([{"instance_id": A, "resolved": 1}, {"instance_id": B, "resolved": 0.0}], {A: True, B: False}, {}),

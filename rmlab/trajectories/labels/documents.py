@@ -3,6 +3,7 @@
     report.json with fields at top level, or keyed by instance id        SWE-bench, SWE-smith, Multi-SWE-bench
     `resolved_ids`, `unresolved_ids`, ...                                harness reports, sb-cli, several systems in one file
     `ids_resolved`, `ids_unresolved`                                     SWE-smith's summary of a run
+    the same lists as `resolved`, `unresolved` or `resolved_instances`, ...    final reports of older harnesses
     lists by stage (`generated`, `with_logs`, ..., `resolved`)           SWE-bench before 2.0; its leaderboards
     `success_ids`, `failure_ids`                                         Multi-SWE-bench
     {id: true}                                                           SWE-bench Pro
@@ -51,7 +52,19 @@ REPORT_KEYS = (
 def reports(document: Any, place: Place) -> list[Report]:
     """What a JSON document states, one report a run; [] where it is no report. Never raises."""
     found = as_dict(document)
-    for reader in (_single, _id_lists, _stages, _systems, _leaderboards, _submissions, _rows, _keyed, _flags):
+    for reader in (
+        _single,
+        _id_lists,
+        _stages,
+        _bare_lists,
+        _systems,
+        _leaderboards,
+        _submissions,
+        _rows,
+        _keyed,
+        _inner_keyed,
+        _flags,
+    ):
         stated = reader(document if reader is _rows else found, place)
         if stated:
             return stated
@@ -75,6 +88,14 @@ def _keyed(found: dict[str, Any], place: Place) -> list[Report]:
     for task, record in records.items():
         _take(report, task, record)
     return [report]
+
+
+def _inner_keyed(found: dict[str, Any], place: Place) -> list[Report]:
+    """Records by instance that stand under one name beside other things (`{"total": 2, "results": {id: {...}}}`)."""
+    inner = [
+        value for value in map(as_dict, found.values()) if value and all(map(looks_like_task, map(instance, value)))
+    ]
+    return _keyed(inner[0], place) or _flags(inner[0], place) if len(inner) == 1 else []
 
 
 def _by_attempt(records: dict[str, dict[str, Any]]) -> bool:
@@ -112,6 +133,18 @@ def _id_lists(found: dict[str, Any], place: Place) -> list[Report]:
         settled = {*report.outcome, *report.unfinished, *report.contradictions}
         _say_all(report, [[task for task in _instances(found.get("completed_ids")) if task not in settled]], False)
     return [report]
+
+
+def _bare_lists(found: dict[str, Any], place: Place) -> list[Report]:
+    """Lists under the names of id lists without `_ids`; one of resolved instances alone says nothing of the others."""
+    lists = {
+        f"{name}_ids": next(
+            (found[key] for key in (name, f"{name}_instances") if isinstance(found.get(key), list)), None
+        )
+        for name in ("resolved", "unresolved", "completed", "empty_patch", "error", "incomplete", "pending")
+    }
+    stated = {key: value for key, value in lists.items() if value is not None}
+    return _id_lists(found | stated, place) if "resolved_ids" in stated and len(stated) > 1 else []
 
 
 def _stages(found: dict[str, Any], place: Place) -> list[Report]:

@@ -17,10 +17,12 @@ NOT_EVALUATED, FAILED_EVALUATION, NOT_READABLE = "no outcome", "evaluation faile
 
 
 def row_report(document: Any, place: Place) -> Report | None:
-    """The report of a list of rows (or of an object that keeps them under `instances`); None where it is none."""
-    rows = [as_dict(row) for row in as_list(document) or as_list(as_dict(document).get("instances"))]
-    if not rows or not all(_is_row(row) for row in rows):
+    """The report of a list of rows, or of an object that keeps one such list under some name; None where it is none."""
+    lists = [as_list(document), *map(as_list, as_dict(document).values())]
+    found = [rows for one in lists if (rows := [as_dict(row) for row in one]) and all(map(_is_row, rows))]
+    if len(found) != 1:
         return None
+    rows = found[0]
     report = Report(place, "rows")
     for row in rows:
         first, second = _inner(row)
