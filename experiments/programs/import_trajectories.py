@@ -51,7 +51,10 @@ def main(
                 reader.rows(_hub_rows(name.removeprefix(HUB)), Place(name, ""))
             else:
                 _read(reader, Path(name), called[Path(name)])
-        for path in labels:
+        for number, path in enumerate(labels):
+            if _same(str(path)) in map(_same, map(str, labels[:number])):
+                twice.append(str(path))
+                continue
             before = len(reader.found.reports)
             reader.read(path, labels_only=True, root=called[path])
             if len(reader.found.reports) == before:

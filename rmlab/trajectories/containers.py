@@ -46,7 +46,8 @@ def _folder(path: Path, limits: Limits, root: str) -> Iterator[list[Entry | Refu
     unreadable: list[OSError] = []
 
     def place_of(whole: str | Path) -> Place:
-        return Place(root, Path(whole).relative_to(path).as_posix())
+        inner = Path(whole).relative_to(path).as_posix()
+        return Place(root, "" if inner == "." else inner)
 
     walked: list[Path] = []
     for folder, names, files in os.walk(path, onerror=unreadable.append):

@@ -256,6 +256,7 @@ def test_a_folder_that_cannot_be_read_is_counted(tmp_path: Path, monkeypatch: py
 
     monkeypatch.setattr(os, "scandir", scandir)
     assert listed(here) == ({"a.json": b"{}"}, {"shut": "folder cannot be read (Permission denied)"})
+    assert listed(here / "shut") == ({}, {"shut": "folder cannot be read (Permission denied)"})
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name")

@@ -86,6 +86,16 @@ A, B, C, D = "o__n-1", "o__n-2", "o__n-3", "o__n-4"
         ),
         ({A: {"resolved": False, "patch_exists": True, "infra_failure": True}}, {}, {A: "infra_failure"}),
         ({A: {"resolved": False, "patch_exists": True, "infra_failure": False}}, {A: False}, {}),
+        (
+            {
+                "resolved_ids": [],
+                "unresolved_ids": [A, B, C],
+                "docker_build_errors": {B: "no space"},
+                "infra_failure_instances": 1,
+            },
+            {A: False, C: False},
+            {B: "docker_build_errors"},
+        ),
         ({"resolved": False, "patch_exists": True, "instance_id": A, "infra_failure": True}, {}, {A: "infra_failure"}),
         (
             [{"instance_id": A, "resolved": False, "status": "infrastructure_failure"}],

@@ -201,7 +201,9 @@ def test_a_row_whose_evaluation_failed_has_no_label(tmp_path: Path, importing: C
         for task in (A, B)
     ]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    assert {t.task_id: t.resolved for t in importing(tmp_path / "rows.jsonl").trajectories} == {A: None, B: False}
+    found = importing(tmp_path / "rows.jsonl")
+    assert {t.task_id: t.resolved for t in found.trajectories} == {A: None, B: False}
+    assert found.summary["removed"] == {"label of an evaluation that failed": 1}
     table = f"instance_id,resolved,{column}\n{A},no,True\n{B},no,False\n"
     attempt(tmp_path / "run", A)
     attempt(tmp_path / "run", B)
@@ -252,3 +254,17 @@ def test_attempts_that_predictions_leave_out_go_by_their_run_s_name(tmp_path: Pa
             write(tmp_path / "all" / run / "preds.json", {row["instance_id"]: row for row in rows})
     found = importing(tmp_path / "all").summary
     assert found["policies"] == {"model of run_1": 2, "model of run_2": 2, "run_3": 2}
+
+
+def test_labels_in_words_are_read_and_others_counted(tmp_path: Path, importing: Callable) -> None:
+    values = ["true", "No", "yes", "F", 1, 0, "maybe", 7, "", None, -1]
+    said = [{"role": "user", "content": "Fix"}, {"role": "assistant", "content": "done"}]
+    rows = [
+        {"instance_id": f"o__n-{n}", "model": "m", "patch": f"+{n}", "resolved": v, "messages": said}
+        for n, v in enumerate(values)
+    ]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = importing(tmp_path / "rows.jsonl")
+    labels = [found.by_task()[f"o__n-{number}"].resolved for number in range(len(values))]
+    assert labels == [True, False, True, False, True, False, None, None, None, None, None]
+    assert found.summary["removed"] == {"label neither true nor false": 2}

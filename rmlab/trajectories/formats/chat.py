@@ -16,7 +16,7 @@ from rmlab.trajectories.formats.calls import content_text, of_text, of_tool_call
 from rmlab.trajectories.formats.judged import LOG, judged_attempt
 from rmlab.trajectories.formats.openhands_events import issue_text
 from rmlab.trajectories.formats.protocol import UNKNOWN_ROLE, agent_turns, exit_status, proven
-from rmlab.trajectories.labels.rows import evaluated
+from rmlab.trajectories.labels.rows import evaluated, unread_label
 from rmlab.trajectories.labels.statement import infra_failure, stated_outcome
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean, first_text
@@ -114,6 +114,8 @@ class ChatRows:
         for key in HELD_BACK:
             if row.get(key) or metadata.get(key):
                 draft.removed[f"column {key}"] += 1
+        if why := unread_label(row):
+            draft.removed[why] += 1
         hidden = sum(bool(as_text(m.get("reasoning_content"))) for m in raw)
         draft.removed.update({kind: n for kind, n in (("hidden reasoning", hidden), (UNKNOWN_ROLE, strange)) if n})
         if judged and not agent_turns(messages):

@@ -125,7 +125,7 @@ def _id_lists(found: dict[str, Any], place: Place) -> list[Report]:
         for task in _instances(found.get(key)):
             report.leave_open(task, key)
     for key in filter(infra_word, found):
-        for task in _instances(found[key]):
+        for task in _instances(as_list(found[key]) or list(as_dict(found[key]))):  # a list, or reasons by instance
             report.fail(task, key)
     if unclear := _instances(found.get("ambiguous_failure_ids")):
         report.note = f"{len(unclear)} of its failures may be the environment's (ambiguous_failure_ids): they are taken as it lists them"

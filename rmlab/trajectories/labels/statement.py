@@ -17,7 +17,8 @@ YES, NO = (
 )
 INFRA = re.compile(
     r"infra(structure)?"
-    r"|(infra(structure)?|env(ironment)?|harness|eval(uation)?|docker|container|image|grader)_(fail|failed|failure|error|errored|crash(ed)?)"
+    r"|(infra(structure)?|env(ironment)?|harness|eval(uation)?|docker|container|image|grader)(_(setup|build|pull|start))?"
+    r"_(fail|failed|failures?|errors?|errored|crash(ed)?)"
     r"|error_eval|(install|reset)_fail(ed)?"
 )
 """Words for an evaluation that failed by itself, before it could judge the patch. A patch that is empty, does not apply or does
