@@ -160,6 +160,9 @@ def test_names_that_leave_the_archive_are_refused(maker: Callable[..., Path], tm
     assert sorted(tmp_path.rglob("*")) == before
 
 
+NO_MEMBER = "link (leads to no file of the archive)"
+
+
 def test_links_and_devices_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     with tarfile.open(path, "w") as archive:
@@ -172,12 +175,12 @@ def test_links_and_devices_are_refused(tmp_path: Path) -> None:
             info = tarfile.TarInfo(name)
             info.type, info.linkname = kind, "/etc/passwd"
             archive.addfile(info)
-    assert listed(path) == ({}, {"c": "not a plain file", "f": "not a plain file", "l": "link", "s": "link"})
+    assert listed(path) == ({}, {"c": "not a plain file", "f": "not a plain file", "l": NO_MEMBER, "s": NO_MEMBER})
     with zipfile.ZipFile(tmp_path / "x.zip", "w") as archive:
         info = zipfile.ZipInfo("s")
         info.external_attr = 0o120777 << 16
         archive.writestr(info, "/etc/passwd")
-    assert listed(tmp_path / "x.zip") == ({}, {"s": "link"})
+    assert listed(tmp_path / "x.zip") == ({}, {"s": NO_MEMBER})
     here = folder(tmp_path / "here", {"a.json": b"{}"})
     (here / "file.json").symlink_to("/etc/passwd")
     (here / "folder").symlink_to(tmp_path)
@@ -192,6 +195,69 @@ def test_links_and_devices_are_refused(tmp_path: Path) -> None:
             "pipe": "not a plain file",
         },
     )
+
+
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_links_to_members_are_followed_and_others_named(tmp_path: Path, kind: str) -> None:
+    files = {"run/a.json": b"{}", "hub/blobs/9f": b"[]", "hub/blobs/8e": b"1"}
+    links = {
+        "hub/snapshots/0/train.json": "../../blobs/9f",
+        "run/again.json": "./a.json",
+        "run/twice.json": "again.json",
+        "run/out.json": "../../a.json",
+        "run/whole.json": "/run/a.json",
+        "run/gone.json": "b.json",
+        "run/self.json": "self.json",
+        "run/ping.json": "pong.json",
+        "run/pong.json": "ping.json",
+    }
+    path = tmp_path / f"x.{kind}"
+    if kind == "tar":
+        with tarfile.open(path, "w") as archive:
+            for name, target in links.items():
+                info = tarfile.TarInfo(name)
+                info.type, info.linkname = tarfile.SYMTYPE, target
+                archive.addfile(info)
+            for name, content in files.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+            info = tarfile.TarInfo("run/hard.json")
+            info.type, info.linkname = tarfile.LNKTYPE, "run/a.json"
+            archive.addfile(info)
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in files.items():
+                archive.writestr(name, content)
+            for name, target in links.items():
+                info = zipfile.ZipInfo(name)
+                info.external_attr = 0o120777 << 16
+                archive.writestr(info, target)
+    read = {"run/a.json": b"{}", "run/again.json": b"{}", "run/twice.json": b"{}"}
+    read |= {"hub/snapshots/0/train.json": b"[]", "hub/blobs/8e": b"1"}
+    read |= {"run/hard.json": b"{}"} if kind == "tar" else {}
+    named = ("out", "whole", "gone", "self", "ping", "pong")
+    with_links = []
+    for batch in batches(path):
+        with_links += [(one.place.path, one.read()) for one in batch if isinstance(one, Entry)]
+        assert {one.place.path: one.reason for one in batch if isinstance(one, Refusal)} == {
+            f"run/{name}.json": NO_MEMBER for name in named
+        }
+    assert with_links == sorted(read.items())
+
+
+def test_what_links_repeat_counts_as_what_is_unpacked_does(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "x.tar", "w") as archive:
+        info = tarfile.TarInfo("a.json")
+        info.size = 100
+        archive.addfile(info, io.BytesIO(b" " * 100))
+        for number in range(4):
+            info = tarfile.TarInfo(f"l{number}.json")
+            info.type, info.linkname = tarfile.SYMTYPE, "a.json"
+            archive.addfile(info)
+    read, refused = listed(tmp_path / "x.tar", Limits(total=300))
+    assert sorted(read) == ["a.json", "l0.json", "l1.json"]
+    assert {reason[:14] for reason in refused.values()} == {"over the limit"}
 
 
 def test_links_to_files_inside_are_followed_and_others_named(tmp_path: Path) -> None:
