@@ -13,7 +13,7 @@ from rmlab.trajectories.compression import plain_name
 from rmlab.trajectories.reading import clean
 
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
-ENDINGS = (".traj.json", ".json", ".jsonl", ".ndjson", ".traj", ".parquet", ".arrow", ".md", ".csv")
+ENDINGS = (".traj.json", ".json", ".jsonl", ".ndjson", ".traj", ".parquet", ".arrow", ".md", ".csv", ".tsv")
 # Folders and files that every harness makes: they name no run.
 COMMON = frozenset(
     {

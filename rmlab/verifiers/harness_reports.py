@@ -21,7 +21,7 @@ from rmlab.metrics.scores import Scores
 from rmlab.trajectories.compression import plain_name
 from rmlab.trajectories.labels.documents import REPORT_KEYS, reports
 from rmlab.trajectories.labels.statement import Report
-from rmlab.trajectories.naming import instance, looks_like_task
+from rmlab.trajectories.naming import instance, looks_like_task, task_key
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import Unreadable, read_json
 from rmlab.verifiers.score_table import ScoreTable
@@ -61,10 +61,8 @@ def harness_reports(path: Path) -> list[Report]:
         if report.kind != "rows" and not (report.kind == BY_INSTANCE and _by_other_keys(document))
     ]
     for report in found:
-        if report.contradictions:
-            raise DataError(
-                f"{path}: it calls task {report.contradictions[0]} resolved and unresolved: which is right is not known"
-            )
+        if twice := report.by_key().contradictions:
+            raise DataError(f"{path}: it calls task {twice[0]} resolved and unresolved: which is right is not known")
     if mended and found:
         found[0].note = f"{path.name} is no strict JSON: {mended} was passed over" + (
             f"; {found[0].note}" if found[0].note else ""
@@ -90,6 +88,7 @@ def read_reports(paths: Sequence[Path], incomplete: Incomplete = Incomplete.unre
     rows: list[tuple[str, str, str, float]] = []
     notes = []
     seen: dict[bytes, Path] = {}
+    spelled: dict[str, str] = {}  # harnesses write ids in lower case or as they are: one task, as it is written first
     for number, path in enumerate(paths):
         found = harness_reports(path)
         if not found:
@@ -105,6 +104,7 @@ def read_reports(paths: Sequence[Path], incomplete: Incomplete = Incomplete.unre
                 **dict.fromkeys(report.unfinished, missing),
                 **{task: float(outcome) for task, outcome in report.outcome.items()},
             }
+            label = {spelled.setdefault(task_key(task), task): value for task, value in label.items()}
             rows += [(task, f"{number}:{report.system}:{task}", report.system, value) for task, value in label.items()]
             notes.append(f"{path.name}{f' ({report.system})' if report.system else ''}: {_what(report, incomplete)}")
             if report.note:

@@ -268,3 +268,18 @@ def test_labels_in_words_are_read_and_others_counted(tmp_path: Path, importing: 
     labels = [found.by_task()[f"o__n-{number}"].resolved for number in range(len(values))]
     assert labels == [True, False, True, False, True, False, None, None, None, None, None]
     assert found.summary["removed"] == {"label neither true nor false": 2}
+
+
+def test_a_named_report_goes_with_the_one_file_that_it_is_called_by(tmp_path: Path, importing: Callable) -> None:
+    def row(words: str) -> str:
+        messages = [{"role": "user", "content": f"Fix {A}"}, {"role": "assistant", "content": words}]
+        return json.dumps({"instance_id": A, "model": "m", "patch": f"+{words}", "messages": messages})
+
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "output.jsonl").write_text(row("second"))
+    (folder / "output.critic_attempt_1.jsonl").write_text(row("first"))
+    elsewhere = write(tmp_path / "reports" / "output.report.json", {"resolved_ids": [A], "unresolved_ids": []})
+    found = importing(folder, labels=(elsewhere,))
+    assert {t.patch: t.resolved for t in found.trajectories} == {"+second": True, "+first": None}
+    assert found.summary["ambiguous"] == 0

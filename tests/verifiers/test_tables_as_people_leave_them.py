@@ -210,3 +210,17 @@ def test_an_evaluation_that_failed_is_no_outcome_of_a_report(tmp_path: Path) -> 
         "m.run.json: 3 tasks, 1 resolved, 1 without an outcome (infra_failure_ids 1), counted as unresolved; "
         "if only a part was handed in, --incomplete unlabelled leaves them out",
     )
+
+
+def test_ids_of_two_reports_are_one_task_across_case_and_images(tmp_path: Path) -> None:
+    documents = (
+        {"resolved_ids": ["AcMe__Tool-1"]},
+        {"resolved_ids": ["acme_1776_tool-1"], "unresolved_ids": ["acme__tool-2"]},
+    )
+    paths = [tmp_path / name for name in ("a.json", "b.json")]
+    for path, document in zip(paths, documents, strict=True):
+        path.write_text(json.dumps(document))
+    assert read_reports(paths).scores.task_id.tolist() == ["AcMe__Tool-1", "AcMe__Tool-1", "acme__tool-2"]
+    paths[0].write_text(json.dumps({"resolved_ids": ["AcMe__Tool-1"], "unresolved_ids": ["acme__tool-1"]}))
+    with pytest.raises(DataError, match="it calls task acme__tool-1 resolved and unresolved"):
+        read_reports(paths)

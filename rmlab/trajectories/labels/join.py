@@ -187,15 +187,22 @@ def _folder(place: Place) -> str:
 
 
 def _own_files(attempts: Sequence[Attempt], reports: Sequence[Report]) -> dict[int, str]:
-    """For each report that is called as a file of attempts beside it is, and is about tasks of it: that file. By number."""
+    """For each report that is called as a file of attempts beside it is, and is about tasks of it: that file. By number.
+
+    A report that the user named need not lie beside the file, where one file alone is called so.
+    """
     tasks_of: dict[str, set[str]] = defaultdict(set)
     beside: dict[str, dict[str, str]] = defaultdict(dict)
     for attempt in attempts:
         tasks_of[_file(attempt.place)].add(task_key(attempt.task))
         beside[_folder(attempt.place)][attempt.place.stem] = _file(attempt.place)
+    called: dict[str, set[str]] = defaultdict(set)
+    for attempt in attempts:
+        called[attempt.place.stem].add(_file(attempt.place))
+    alone = {stem: min(files) for stem, files in called.items() if len(files) == 1}
     found = {}
     for number, report in enumerate(reports):
-        stems = beside.get(_folder(report.place), {})
+        stems = beside.get(_folder(report.place), alone if report.explicit else {})
         words = report.place.stem.split(".")
         names = [".".join(words[:size]) for size in range(len(words), 0, -1)]
         file = next((stems[name] for name in names if name in stems), _file(report.place))
