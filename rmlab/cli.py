@@ -3,6 +3,7 @@
 Nothing heavy is imported before a command runs. 0 = success, 2 = called wrongly, 130 = interrupted, 1 = anything else.
 """
 
+import io
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -315,6 +316,7 @@ CommandProblem: type[Exception] = typer.BadParameter.__mro__[2]
 
 def main() -> None:
     """The console script."""
+    _write_anything()
     try:
         code = app(standalone_mode=False)
     except RmlabError as error:
@@ -337,6 +339,13 @@ def main() -> None:
         place = f"{error.filename}: " if error.filename is not None else ""
         code = _complain(f"{place}{error.strerror or error}. Mend that, or name another place.", 1)
     sys.exit(code or 0)
+
+
+def _write_anything() -> None:
+    """Under a locale that has few characters (LC_ALL=C), or for half a character, the rest is written as its code, \\u03c4."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _line(error: Any) -> str:

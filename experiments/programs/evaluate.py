@@ -7,17 +7,19 @@ trajectories that the table scores, the baselines that read them stand beside it
 """
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from rmlab.counted import counted
 from rmlab.errors import DataError, UsageError
 from rmlab.files import check_output
 from rmlab.metrics.hybrid_selection import select_by_tests
 from rmlab.metrics.report import report
 from rmlab.metrics.scores import Scores
-from rmlab.verifiers.harness_reports import Incomplete, harness_reports, read_reports
+from rmlab.verifiers.harness_reports import BY_INSTANCE, Incomplete, harness_reports, read_reports
 from rmlab.verifiers.score_table import ScoreTable, read_table
 from rmlab.verifiers.score_table_columns import ColumnNames, column_names
 from rmlab.verifiers.table_baselines import FOLDS, table_baselines
@@ -43,6 +45,9 @@ def main(
     Raises DataError for a table or set that is not one, UsageError for arguments that do not go together.
     """
     paths = [scores] if isinstance(scores, Path) else list(scores)
+    for number, path in enumerate(paths):
+        if os.path.normpath(path.absolute()) in [os.path.normpath(other.absolute()) for other in paths[:number]]:
+            raise UsageError(f"{path} is named twice: it would count as two attempts a task. Name it once.")
     if training_prior is not None and not 0 < training_prior < 1:
         raise UsageError(f"--training-prior {training_prior}: it is a share of resolved examples, above 0 and below 1")
     if training_prior is not None and validation is None:
@@ -56,7 +61,7 @@ def main(
     apart = None if validation is None else read_table(validation, names).scores
     if apart is not None and (both := set(apart.task_id.tolist()) & set(table.scores.task_id.tolist())):
         raise DataError(
-            f"--validation {validation} shares {len(both):,} tasks with {paths[0]}, first {min(both)!r}: calibrators would be "
+            f"--validation {validation} shares {counted(len(both), 'task')} with {paths[0]}, first {min(both)!r}: calibrators would be "
             "fitted on what they are judged by. Name a table of other tasks, or leave --validation out: then they are "
             "fitted on other folds."
         )
@@ -70,7 +75,7 @@ def main(
     found["baselines"] = (
         table_baselines(table.scores, apart) if trajectories is None else _baselines(table.scores, trajectories)
     )
-    title = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1} more reports"
+    title = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {counted(len(paths) - 1, 'more report')}"
     if html is not None:
         from rmlab.pages.report_page import write_report_page
 
@@ -88,7 +93,8 @@ def main(
 def _read(paths: Sequence[Path], names: ColumnNames, incomplete: str) -> ScoreTable:
     if incomplete not in list(Incomplete):
         raise UsageError(f"--incomplete {incomplete}: it is one of {', '.join(Incomplete)}")
-    if len(paths) > 1 or harness_reports(paths[0]):
+    found = harness_reports(paths[0])
+    if len(paths) > 1 or (found and not (names.named and all(report.kind == BY_INSTANCE for report in found))):
         if names.named:
             raise UsageError("--columns names columns of a score table; reports of a test harness have none")
         return read_reports(paths, Incomplete(incomplete))

@@ -2,7 +2,7 @@
 
 import contextlib
 import json
-import sys
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,7 +14,7 @@ from rmlab.progress import progress
 from rmlab.trajectories.archives import is_archive
 from rmlab.trajectories.formats.chat import names_patch
 from rmlab.trajectories.formats.registry import formats_named
-from rmlab.trajectories.importing import Reader, Reading
+from rmlab.trajectories.importing import LEAKS, Found, Reader, Reading
 from rmlab.trajectories.places import Place, roots
 from rmlab.trajectories.settling import Settled, settle
 from rmlab.trajectories.spool import Spool
@@ -34,7 +34,8 @@ def main(
     leaks: str = "report",
     source: str = "",
 ) -> dict[str, Any]:
-    """Reads, joins, writes; prints and returns the summary. Raises DataError and UsageError as the readers do."""
+    """Reads, joins, writes; prints and returns the summary. Raises DataError and UsageError as the readers do, and DataError where
+    no trajectory was read: nothing is written then, and what stood at `out` stays."""
     if leaks not in ("report", "drop"):
         raise UsageError(f"--leaks {leaks!r}: it is report (name them) or drop (leave such attempts out)")
     if any(not name.removeprefix(HUB).strip() for name in paths):
@@ -45,12 +46,18 @@ def main(
         reader = Reader(Reading(formats_named(format_name), strict, leaks == "drop"), spool)
         here = [Path(name) for name in paths if not name.startswith(HUB)]
         called = dict(zip([*here, *labels], roots([*here, *labels]), strict=True))
-        for name in paths:
+        twice = [name for number, name in enumerate(paths) if _same(name) in map(_same, paths[:number])]
+        for number, name in enumerate(paths):
+            if _same(name) in map(_same, paths[:number]):
+                continue
             if name.startswith(HUB):
                 reader.rows(_hub_rows(name.removeprefix(HUB)), Place(name, ""))
             else:
                 _read(reader, Path(name), called[Path(name)])
-        for path in labels:
+        for number, path in enumerate(labels):
+            if _same(str(path)) in map(_same, map(str, labels[:number])):
+                twice.append(str(path))
+                continue
             before = len(reader.found.reports)
             reader.read(path, labels_only=True, root=called[path])
             if len(reader.found.reports) == before:
@@ -64,22 +71,18 @@ def main(
                 f"{trouble[0]} ({len(trouble)} such). Remove one of the sources, or import without --strict, "
                 "which leaves them unlabelled."
             )
-        with progress("Writing", len(settled.rows), "trajectories") as step:
-            settled.write(out, _origin(paths, settled), step)
+        if settled.rows:
+            with progress("Writing", len(settled.rows), "trajectories") as step:
+                settled.write(out, _origin(paths, settled), step)
         result = summary(settled)
     finally:
         spool.close()
-    print(json.dumps(result, ensure_ascii=False) if as_json else "\n".join([*lines(result), f"written to {out}"]))
-    if not result["trajectories"]:
-        print(
-            f"rmlab: no trajectory was read; {out} is empty. "
-            + (
-                "Reports alone make no set: name the trajectories too, or give reports to `rmlab evaluate`."
-                if settled.found.reports
-                else "`rmlab import --help` names the formats; a table of scores is for `rmlab evaluate`."
-            ),
-            file=sys.stderr,
-        )
+    result["notes"] += [f"{name} is named twice and was read once" for name in dict.fromkeys(twice)]
+    end = [f"written to {out}"] if settled.rows else []
+    print(json.dumps(result) if as_json else "\n".join([*lines(result, leaks == "drop"), *end]))
+    if not settled.rows:
+        kept = f"{out} stays as it was" if out.exists() else f"{out} is not written"
+        raise DataError(f"no trajectory was read, and {kept}. {_what_is_there(settled.found, format_name)}")
     return result
 
 
@@ -89,6 +92,33 @@ def _origin(paths: Sequence[str], settled: Settled) -> dict[str, str]:
         with contextlib.suppress(DataError):  # rows as JSON lines, or packed, state no origin
             return read_metadata(paths[0])
     return {"command": "rmlab import", "from": ", ".join(Path(p).name for p in paths)}
+
+
+def _same(name: str) -> str:
+    """What is read by a name on the line: two spellings of one path are one."""
+    return name if name.startswith(HUB) else os.path.normpath(Path(name).absolute())
+
+
+def _what_is_there(found: Found, format_name: str) -> str:
+    """What was read in place of trajectories, and what can be done with it."""
+    tables = [report for report in found.reports if report.place.name.endswith(".json") and report.kind != "rows"]
+    if found.skipped[LEAKS]:
+        return f"All of them hold an outcome in their prompt and were left out ({found.skipped[LEAKS]:,}): --leaks report keeps them."
+    if format_name != "auto" and (found.skipped or found.reports or found.predictions):
+        return f"Nothing there is of the format {format_name}: `rmlab import auto` tries all."
+    if found.predictions and not found.reports:
+        return (
+            f"{found.predictions[0].place} holds predictions, patches without the turns that led to them: "
+            "name the trajectories of their run too."
+        )
+    if tables:
+        return (
+            f"Reports alone make no set: name the trajectories too. For pass@k of reports, `rmlab evaluate` takes the files themselves "
+            f"({tables[0].place} is one), not their folder."
+        )
+    if found.reports:
+        return f"Reports alone make no set ({found.reports[0].place} is one): name the trajectories too."
+    return "`rmlab import --help` names the formats; a table of scores is a file for `rmlab evaluate`."
 
 
 def _read(reader: Reader, path: Path, root: str) -> None:

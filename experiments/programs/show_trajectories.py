@@ -67,7 +67,8 @@ def _one(t: Trajectory, width: int) -> None:
 
 def _shown(text: str, width: int) -> str:
     """The text with its middle left out, and without what would steer a terminal."""
-    plain = "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in text)
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")  # a progress bar goes back to the start of its line
+    plain = "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in lines)
     if width <= 0 or len(plain) <= width:
         return plain
     return f"{plain[: width // 2]}\n[... {len(plain) - width:,} characters ...]\n{plain[len(plain) - width // 2 :]}"

@@ -3,6 +3,7 @@
 import sys
 from typing import TYPE_CHECKING, Any
 
+from rmlab.counted import counted
 from rmlab.metrics.report import Report, is_miscalibrated
 
 if TYPE_CHECKING:
@@ -73,7 +74,8 @@ def summary(found: Report) -> str:
         f" of {found['policies']} policies (grouped values: per policy, averaged)" if found["policies"] > 1 else ""
     )
     return (
-        f"{found['trajectories']:,} labelled attempts{policies} at {found['tasks']:,} tasks, {scored} scored, {resolved} resolved; "
+        f"{counted(found['trajectories'], 'labelled attempt')}{policies} at {counted(found['tasks'], 'task')}, "
+        f"{scored} scored, {resolved} resolved; "
         f"{found['unlabelled']:,} unlabelled left out"
     )
 
@@ -81,17 +83,19 @@ def summary(found: Report) -> str:
 def how_far(found: Report) -> list[str]:
     """What intervals and curves are of, and where little can be said of them."""
     said = [
-        f"Intervals: 95 %, {found['replicates']:,} resamples of {found['clusters']:,} clusters, seed {found['seed']}"
+        f"Intervals: 95 %, {found['replicates']:,} resamples of {counted(found['clusters'], 'cluster')}, seed {found['seed']}"
     ]
     if found["clusters"] < FEW_CLUSTERS:
         said.append(
-            f"Only {found['clusters']} clusters: intervals from so few are too narrow, and other clusters may say something else."
+            f"Only {counted(found['clusters'], 'cluster')}: intervals from so few are too narrow, "
+            "and other clusters may say something else."
         )
     reached = list(found["tasks_at_k"].values())
     if reached and reached[-1] < reached[0]:
         most = max(found["tasks_at_k"], key=int)
         said.append(
-            f"{reached[-1]:,} of {reached[0]:,} {groups(found)} have {most} attempts; the others use all they have."
+            f"{reached[-1]:,} of {reached[0]:,} {groups(found)} {'has' if reached[-1] == 1 else 'have'} {most} attempts; "
+            "the others use all they have."
         )
     return said
 
@@ -99,7 +103,7 @@ def how_far(found: Report) -> list[str]:
 def notes_of(found: Report) -> dict[str, str]:
     """What has to be known to read a metric, by its name."""
     notes = {
-        "auc_within_task": f"{found['within_pairs']:,} pairs in {found['mixed_tasks']:,} {groups(found)} with both labels",
+        "auc_within_task": f"{counted(found['within_pairs'], 'pair')} in {found['mixed_tasks']:,} {groups(found)} with both labels",
         "auc_between_tasks": "high for a score that only knows how hard a task is",
         "brier": "miscalibration - discrimination + uncertainty = "
         + "{} - {} + {}".format(
@@ -210,7 +214,7 @@ def _post_hoc_table(found: Report) -> "Table":
 def _selection_table(selection: dict[str, Any]) -> "Table":
     shown = _table(
         "Selection by score, by tests, by both"
-        + (f" ({selection['untested']:,} attempts without tests rank last)" if selection["untested"] else "")
+        + (f" ({counted(selection['untested'], 'attempt')} without tests ranked last)" if selection["untested"] else "")
     )
     for name in ("k", "execution free", "execution based", "hybrid"):
         shown.add_column(name, justify="right", no_wrap=True)

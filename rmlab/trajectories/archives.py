@@ -1,17 +1,20 @@
 """The members of a zip or a tar (plain or packed), safe whatever the archive holds.
 
 Nothing is ever written under a name that an archive gives. A member of a zip is read from the zip; the members of a tar,
-which has no index, are copied behind one another into one temporary file. Links, names that leave the archive, archives in
-archives and members over the limits are refused, each with its reason.
+which has no index, are copied behind one another into one temporary file. A link to another member is that member under the
+link's name, as in a folder (see containers); other links, names that leave the archive, archives in archives and members over
+the limits are refused, each with its reason.
 """
 
 import contextlib
 import io
+import posixpath
 import stat
 import tarfile
 import tempfile
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -21,6 +24,9 @@ from rmlab.trajectories.compression import compression, unpacked
 from rmlab.trajectories.entries import DAMAGED, MB, Entry, Limits, Refusal, copy_bounded, first_line
 from rmlab.trajectories.places import ARCHIVES, Place
 
+BLOBS = "blobs"
+LINK_BYTES = 4096  # the longest path
+REPLACED = "an earlier member of a name that stands again in the archive (what unpacks it keeps the last)"
 OVER_TOTAL = "over the limit for one archive: unpack it yourself and import the folder"
 
 
@@ -35,7 +41,7 @@ def opened_archive(path: Path, place: Place, limits: Limits) -> Iterator[list[En
     with contextlib.ExitStack() as stack:
         try:
             if path.name.lower().endswith(".zip"):
-                found = list(_zip(stack.enter_context(zipfile.ZipFile(path)), place, limits))
+                found = _zip(stack.enter_context(zipfile.ZipFile(path)), place, limits)
             else:
                 found = _tar(path, place, limits, stack.enter_context(tempfile.TemporaryFile()))
         except DAMAGED as error:
@@ -43,13 +49,18 @@ def opened_archive(path: Path, place: Place, limits: Limits) -> Iterator[list[En
         yield found
 
 
-def _zip(archive: zipfile.ZipFile, place: Place, limits: Limits) -> Iterator[Entry | Refusal]:
+def _zip(archive: zipfile.ZipFile, place: Place, limits: Limits) -> list[Entry | Refusal]:
     total = 0
+    found: list[Entry | Refusal] = []
+    links: dict[Place, str] = {}
+    last = {info.filename: info for info in archive.infolist()}
     for number, info in enumerate(sorted(archive.infolist(), key=lambda i: i.filename), 1):
         if info.is_dir():
             continue
         where = _within(place, _name(info))
-        reason = _refusal(info.filename, stat.S_ISLNK(info.external_attr >> 16), info.file_size, limits)
+        reason = _refusal(info.filename, info.file_size, limits)
+        if reason is None and last[info.filename] is not info:
+            reason = REPLACED
         if reason is None and info.flag_bits & 1:
             reason = "encrypted"
         if (
@@ -61,7 +72,52 @@ def _zip(archive: zipfile.ZipFile, place: Place, limits: Limits) -> Iterator[Ent
         total += info.file_size
         if reason is None and (total > limits.total or number > limits.members):
             reason = OVER_TOTAL
-        yield Refusal(where, reason) if reason else Entry(where, info.file_size, partial(archive.open, info), limits)
+        if reason is None and stat.S_ISLNK(info.external_attr >> 16):
+            target = archive.open(info).read(LINK_BYTES).decode("utf-8", "replace")
+            links[where] = _leads_to(place, posixpath.join(posixpath.dirname(_name(info)), target))
+        elif reason:
+            found.append(Refusal(where, reason))
+        else:
+            found.append(Entry(where, info.file_size, partial(archive.open, info), limits))
+    return _with_links(found, links, limits)
+
+
+def _leads_to(place: Place, target: str) -> str:
+    """The path of a link's target as that of its place; "" where it leaves the archive."""
+    whole = posixpath.normpath(target)
+    return "" if whole.startswith(("/", "..")) else _within(place, whole).path
+
+
+def _with_links(found: list[Entry | Refusal], links: dict[Place, str], limits: Limits) -> list[Entry | Refusal]:
+    """The members in the order of their names, and the links among them as what they lead to.
+
+    A file of the hub's cache that a link leads to is read by the link's name alone.
+    """
+    files = {one.place.path: one for one in found if isinstance(one, Entry)}
+    onward = {link.path: target for link, target in links.items()}
+    followed: set[str] = set()
+    total = sum(one.size for one in files.values())
+    for link in links:
+        target, seen = onward[link.path], {link.path}
+        while target in onward and target not in seen:
+            seen.add(target)
+            target = onward[target]
+        total += files[target].size if target in files else 0
+        if target in files and total > limits.total:
+            found.append(Refusal(link, OVER_TOTAL))
+        elif target in files:
+            followed.add(target)
+            found.append(replace(files[target], place=link))
+        else:
+            found.append(Refusal(link, "link (leads to no file of the archive)"))
+    return sorted(
+        (one for one in found if not (one.place.path in followed and _is_blob(one.place.path))),
+        key=lambda one: one.place.path,
+    )
+
+
+def _is_blob(path: str) -> bool:
+    return posixpath.basename(posixpath.dirname(path)) == BLOBS
 
 
 def _name(info: zipfile.ZipInfo) -> str:
@@ -77,13 +133,18 @@ def _name(info: zipfile.ZipInfo) -> str:
 def _tar(path: Path, place: Place, limits: Limits, copy: IO[bytes]) -> list[Entry | Refusal]:
     total = 0
     found: list[Entry | Refusal] = []
+    links: dict[Place, str] = {}
     try:
         with _tar_stream(path) as archive:
             for number, info in enumerate(archive, 1):
                 if info.isdir():
                     continue
                 where = _within(place, info.name)
-                reason = _refusal(info.name, info.issym() or info.islnk(), info.size, limits)
+                reason = _refusal(info.name, info.size, limits)
+                if reason is None and (info.issym() or info.islnk()):
+                    beside = posixpath.dirname(info.name) if info.issym() else ""
+                    links[where] = _leads_to(place, posixpath.join(beside, info.linkname))
+                    continue
                 if reason is None and not info.isreg():
                     reason = "not a plain file"
                 total += info.size
@@ -103,7 +164,12 @@ def _tar(path: Path, place: Place, limits: Limits, copy: IO[bytes]) -> list[Entr
         if not found:
             raise
         found.append(Refusal(place, f"archive ends early ({first_line(error)}): what stands before that is read"))
-    return sorted(found, key=lambda one: one.place.path)
+    last = {one.place.path: one for one in found}
+    counted = [
+        one if isinstance(one, Refusal) or last[one.place.path] is one else Refusal(one.place, REPLACED)
+        for one in found
+    ]
+    return _with_links(counted, links, limits)
 
 
 @contextlib.contextmanager
@@ -131,10 +197,8 @@ def _within(place: Place, name: str) -> Place:
     return Place(place.root, f"{place.path}/{clean}" if place.path else clean)
 
 
-def _refusal(name: str, link: bool, size: int, limits: Limits) -> str | None:
+def _refusal(name: str, size: int, limits: Limits) -> str | None:
     parts = name.replace("\\", "/").split("/")
-    if link:
-        return "link"
     if name.startswith(("/", "\\")) or ".." in parts or (len(parts[0]) == 2 and parts[0][1] == ":"):
         return "path leaves the archive"
     if is_archive(name):

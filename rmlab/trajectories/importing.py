@@ -185,10 +185,7 @@ class Reader:
             self._open[key] = one
             (self.found.reports if isinstance(one, Report) else self.found.predictions).append(one)  # type: ignore[arg-type]
         elif isinstance(one, Report) and isinstance(known, Report):
-            for task, outcome in one.outcome.items():
-                known.say(task, outcome)
-            known.unfinished.update(one.unfinished)
-            known.hidden.update(one.hidden)
+            known.merge(one)
         elif isinstance(one, Predictions) and isinstance(known, Predictions):
             known.patch.update(one.patch)
             known.model.update(one.model)

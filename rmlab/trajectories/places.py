@@ -14,7 +14,7 @@ from rmlab.trajectories.naming import bare, family
 from rmlab.trajectories.reading import clean
 
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
-ENDINGS = (".traj.json", ".json", ".jsonl", ".ndjson", ".traj", ".parquet", ".arrow", ".md", ".csv")
+ENDINGS = (".traj.json", ".json", ".jsonl", ".ndjson", ".traj", ".parquet", ".arrow", ".md", ".csv", ".tsv")
 # Folders and files that every harness makes: they name no run.
 COMMON = frozenset(
     {
@@ -35,7 +35,9 @@ COMMON = frozenset(
         "report",
         "eval_results",
         "final_results",
+        "final_report",
         "swebench_eval",
+        "sb_cli_reports",
         "preds",
         "all_preds",
         "predictions",

@@ -15,7 +15,7 @@ from rmlab.trajectories.draft import Draft
 from rmlab.trajectories.importing import Found
 from rmlab.trajectories.labels.join import Attempt, Joined, in_scope, join
 from rmlab.trajectories.leakage import hidden_names
-from rmlab.trajectories.naming import bare, family, instance, repository
+from rmlab.trajectories.naming import bare, family, instance, repository, task_key
 from rmlab.trajectories.places import natural, token, tokens
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.repeats import contents, without_snapshots
@@ -57,7 +57,7 @@ class Settled:
         for record in self.records():
             ids.append(record.trajectory_id)
             lines.append(fingerprint_line(record, record.trajectory_id))
-            for number, test in hidden_names(record.messages, sorted(hidden.get(instance(record.task_id), ()))):
+            for number, test in hidden_names(record.messages, hidden.get(task_key(record.task_id), ())):
                 self.hidden_seen.append(f"{record.extra.get('place', record.task_id)}, message {number}: {test}")
             step(0.5)
         identity = fingerprint_lines(sorted(lines))
@@ -74,7 +74,7 @@ class Settled:
         hidden: dict[str, set[str]] = defaultdict(set)
         for report in self.found.reports:
             for task, names in report.hidden.items():
-                hidden[task].update(names)
+                hidden[task_key(task)].update(names)
         return hidden
 
     def _record(self, index: int) -> Trajectory:
@@ -108,7 +108,8 @@ def settle(found: Found, source: str = "") -> Settled:
     """Labels, policies, attempts and copies of all that was read. source: for all records, in place of the tasks' family."""
     found = without_snapshots(found)
     drafts, content = found.drafts, contents(found)
-    task = [d.task_id if d.fixed else storable(d.task_id) or "unnamed" for d in drafts]
+    task = one_spelling([_spelled(storable(d.task_id)) or "unnamed" for d in drafts], task_key)
+    task = [d.task_id if d.fixed else task[i] for i, d in enumerate(drafts)]
     folders = [_names(d, task[i]) for i, d in enumerate(drafts)]
     patch, model = _predicted(found, content, task, folders)
     named = [
@@ -167,13 +168,18 @@ def _numbered(drafts: Sequence[Draft], rows: Sequence[int], task: Sequence[str],
     return attempt
 
 
-def one_spelling(names: list[str]) -> list[str]:
+def one_spelling(names: list[str], key: Callable[[str], str] = token) -> list[str]:
     """Names that are compared as equal (`@google/gemini` and `google/gemini`) in their commonest spelling."""
     spellings: dict[str, Counter[str]] = defaultdict(Counter)
     for name in names:
-        spellings[token(name)][name] += 1
-    chosen = {key: min(counts, key=lambda name: (-counts[name], name)) for key, counts in spellings.items()}
-    return [chosen[token(name)] for name in names]
+        spellings[key(name)][name] += 1
+    chosen = {one: min(counts, key=lambda name: (-counts[name], name)) for one, counts in spellings.items()}
+    return [chosen[key(name)] for name in names]
+
+
+def _spelled(task: str) -> str:
+    """A task's id as its data set has it, where a Docker image's name stands in its place."""
+    return instance(task) if "_1776_" in task else task
 
 
 def storable(text: str) -> str:
@@ -198,16 +204,18 @@ def _predicted(
     """Patches (where the attempt has none) and models that predictions files give, by index.
 
     A file is taken for the attempts that share most of its names, as a report is; one that could mean several attempts at a
-    task gives no patch.
+    task gives no patch. What it leaves out (runs list no attempt that failed) goes by the name of the attempts beside it,
+    where they have one name.
     """
     by_task: dict[str, list[int]] = defaultdict(list)
     for i, one in enumerate(task):
-        by_task[one].append(i)
+        by_task[task_key(one)].append(i)
+    home = [_home(draft, task[i]) for i, draft in enumerate(found.drafts)]
     patch: dict[int, str] = {}
     model: dict[int, str] = {}
     for file in found.predictions:
         own = tokens([*file.place.folders, file.place.stem])
-        shares = {i: len(own & names[i]) for one in file.patch for i in by_task.get(one, ())}
+        shares = {i: len(own & names[i]) for one in file.patch for i in by_task.get(task_key(one), ())}
         top = max(shares.values(), default=0)
         # One run's file may hold rows that go by other names (a part was run again): the run is what most rows say.
         run = min(
@@ -216,7 +224,7 @@ def _predicted(
         for one in file.patch:
             takers = [
                 i
-                for i in by_task.get(one, ())
+                for i in by_task.get(task_key(one), ())
                 if shares[i] == top and found.drafts[i].joins and in_scope(file.place, own, names[i])
             ]
             for i in takers:
@@ -224,4 +232,16 @@ def _predicted(
                     model.setdefault(i, run)
                 if len({content[j] for j in takers}) == 1 and file.patch[one].strip() and not found.has_patch[i]:
                     patch.setdefault(i, file.patch[one])
+    of_home: dict[frozenset[str], set[str]] = defaultdict(set)
+    for i, name in model.items():
+        of_home[home[i]].add(name)
+    for i in range(len(task)):
+        if i not in model and found.drafts[i].joins and len(of_home[home[i]]) == 1:
+            model[i] = min(of_home[home[i]])
     return patch, model
+
+
+def _home(draft: Draft, task: str) -> frozenset[str]:
+    """The run in which an attempt lies: its folders, and its file where that holds many attempts."""
+    file = [] if draft.place.line is None else [draft.place.stem]
+    return tokens([*draft.place.folders, *file, *draft.names]) - {token(task)}

@@ -3,6 +3,7 @@
 from collections import Counter
 from typing import Any
 
+from rmlab.counted import counted
 from rmlab.trajectories.settling import Settled
 
 SHOWN = 20  # places of one kind that a summary names; all are counted
@@ -75,8 +76,8 @@ def _reports(settled: Settled) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-def lines(result: dict[str, Any]) -> list[str]:
-    """The summary for people."""
+def lines(result: dict[str, Any], leaks_dropped: bool = False) -> list[str]:
+    """The summary for people. leaks_dropped: attempts whose prompt holds an outcome were left out, as was asked."""
 
     def listed(counts: dict[str, int]) -> str:
         return (
@@ -85,7 +86,7 @@ def lines(result: dict[str, Any]) -> list[str]:
         )
 
     shown = [
-        f"{result['trajectories']:,} trajectories of {result['tasks']:,} tasks: "
+        f"{counted(result['trajectories'], 'trajectory', 'trajectories')} of {counted(result['tasks'], 'task')}: "
         f"{result['labelled']:,} labelled, {result['resolved']:,} resolved",
         f"policies: {listed(result['policies'])}",
         f"formats: {listed(result['formats'])}; ended: {listed(result['exit_statuses'])}; without a patch: {result['without_patch']:,}",
@@ -95,14 +96,27 @@ def lines(result: dict[str, Any]) -> list[str]:
         shown.append(f"removed from what was read: {listed(result['removed'])}")
     stated = sum(r["stated"] for r in result["reports"])
     if result["reports"]:
-        shown.append(f"labels found: {len(result['reports']):,} reports state {stated:,} outcomes")
+        reports = counted(len(result["reports"]), "report states", "reports state")
+        shown.append(f"labels found: {reports} {counted(stated, 'outcome')}")
+    elif result["trajectories"] > result["labelled"]:
+        shown.append("labels found: none beside the trajectories; reports that lie elsewhere are named behind --labels")
+    if result["predictions"]:
+        patches = sum(p["tasks"] for p in result["predictions"])
+        files = counted(len(result["predictions"]), "file lists", "files list")
+        empty = sum(p["empty"] for p in result["predictions"])
+        shown.append(f"predictions found: {files} {counted(patches, 'patch', 'patches')} ({empty:,} empty)")
+    leaks = "outcomes in prompts " + (
+        "(their attempts were left out)"
+        if leaks_dropped
+        else "(training refuses them; --leaks drop leaves the attempts out)"
+    )
     if result["not_evaluated"]:
         shown.append(f"named in a report without an outcome (unlabelled): {listed(result['not_evaluated'])}")
     for kind, words in (
         ("conflicts", "labels in conflict (unlabelled)"),
         ("ambiguous", "labels that could mean several attempts (unlabelled)"),
         ("mended", "files that are not strict JSON"),
-        ("outcomes_in_prompts", "outcomes in prompts (training refuses them; --leaks drop leaves the attempts out)"),
+        ("outcomes_in_prompts", leaks),
         ("hidden_tests_named", "hidden tests named in prompts"),
     ):
         if result[kind]:

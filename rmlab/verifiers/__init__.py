@@ -19,6 +19,7 @@ run_record    what a run leaves in the tracking store
 fold_record   what one fold leaves in the run of all folds
 judgement     score tables, reports and baselines of one verifier
 score_table   score tables on disk
+score_table_text      their files, packed or not
 score_table_files     rows of a table in CSV, JSONL, JSON, Parquet
 score_table_columns   which column of a foreign table is what; lists in cells
 answer_logprobs       a score from the log-probabilities of YES and NO

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rmlab.counted import counted
+
 YES, NO = "YES", "NO"
 LARGEST_DOUBT = 0.05  # of a score where one answer is not listed
 
@@ -34,7 +36,7 @@ class Tokens:
     def notes(self) -> list[str]:
         """What a reader of the scores should know, a line each."""
         lines = [
-            f"score: two-way softmax of {yes!r} and {no!r} in {count:,} attempts"
+            f"score: two-way softmax of {yes!r} and {no!r} in {counted(count, 'attempt')}"
             for (yes, no), count in sorted(self.used.items())
         ]
         if self.beside:
@@ -47,12 +49,12 @@ class Tokens:
             )
         if self.unlisted:
             lines.append(
-                f"in {self.unlisted:,} attempts one answer is not listed: the least listed probability stands for it "
+                f"in {counted(self.unlisted, 'attempt')} one answer is not listed: the least listed probability stands for it "
                 f"(scores off by at most {self.doubt:.2g})"
             )
         if self.later:
             lines.append(
-                f"in {self.later:,} attempts the answer is not the first token: the first position that answers was read"
+                f"in {counted(self.later, 'attempt')} the answer is not the first token: the first position that answers was read"
             )
         return lines
 

@@ -6,22 +6,29 @@ harness's own rate, unless told otherwise. A task that the report does not name 
 several systems, each is a policy.
 """
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
+from rmlab.counted import counted
 from rmlab.errors import DataError
 from rmlab.metrics.scores import Scores
-from rmlab.trajectories.labels.documents import reports
+from rmlab.trajectories.compression import plain_name
+from rmlab.trajectories.labels.documents import REPORT_KEYS, reports
 from rmlab.trajectories.labels.statement import Report
+from rmlab.trajectories.naming import instance, looks_like_task, task_key
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import Unreadable, read_json
 from rmlab.verifiers.score_table import ScoreTable
 from rmlab.verifiers.score_table_files import one_line_errors
+from rmlab.verifiers.score_table_text import opened
 
+BY_INSTANCE = "report.json by instance"
 PARTIAL = 0.1  # share of tasks without an outcome above which a report may be of a part that was handed in
 
 
@@ -34,24 +41,28 @@ class Incomplete(StrEnum):
 
 @one_line_errors()
 def harness_reports(path: Path) -> list[Report]:
-    """The reports that a file holds, one a system; [] where it is another kind of file (a table of rows is a score table).
+    """The reports that a file holds, one a system; [] where it is another kind of file: a table of rows is a score table, and so
+    are records by a key that is no instance's name.
 
     Raises DataError for a report that contradicts itself.
     """
-    if path.suffix.lower() != ".json" or not path.is_file():
+    if not plain_name(path.name).lower().endswith(".json") or not path.is_file():
         return []
     try:
-        document, mended = read_json(path.read_bytes())
+        with opened(path) as file:
+            document, mended = read_json(file.read())
     except Unreadable as error:
         raise DataError(f"{path}: {error}") from error
     if not isinstance(document, dict) or "score" in document:
         return []
-    found = [report for report in reports(document, Place(path.name, "")) if report.kind != "rows"]
+    found = [
+        report
+        for report in reports(document, Place(path.name, ""))
+        if report.kind != "rows" and not (report.kind == BY_INSTANCE and _by_other_keys(document))
+    ]
     for report in found:
-        if report.contradictions:
-            raise DataError(
-                f"{path}: it calls task {report.contradictions[0]} resolved and unresolved: which is right is not known"
-            )
+        if twice := report.by_key().contradictions:
+            raise DataError(f"{path}: it calls task {twice[0]} resolved and unresolved: which is right is not known")
     if mended and found:
         found[0].note = f"{path.name} is no strict JSON: {mended} was passed over" + (
             f"; {found[0].note}" if found[0].note else ""
@@ -65,10 +76,19 @@ def harness_reports(path: Path) -> list[Report]:
     return found
 
 
+def _by_other_keys(document: dict[str, Any]) -> bool:
+    """Whether the keys of records are no instances' names, and the records have nothing that a harness writes."""
+    return not all(map(looks_like_task, map(instance, document))) and not any(
+        key in record for record in document.values() for key in REPORT_KEYS
+    )
+
+
 def read_reports(paths: Sequence[Path], incomplete: Incomplete = Incomplete.unresolved) -> ScoreTable:
     """A table of attempts without scores, one attempt a report. Raises DataError where a file is no report."""
     rows: list[tuple[str, str, str, float]] = []
     notes = []
+    seen: dict[bytes, Path] = {}
+    spelled: dict[str, str] = {}  # harnesses write ids in lower case or as they are: one task, as it is written first
     for number, path in enumerate(paths):
         found = harness_reports(path)
         if not found:
@@ -76,12 +96,15 @@ def read_reports(paths: Sequence[Path], incomplete: Incomplete = Incomplete.unre
                 f"{path} is no report of a test harness (JSON with resolved_ids, or task: true or false)"
                 + ("; several files are evaluated together only if all are reports" if len(paths) > 1 else "")
             )
+        if (first := seen.setdefault(hashlib.sha256(path.read_bytes()).digest(), path)) != path:
+            notes.append(f"{path} and {first} are the same, byte for byte: if they are one run, name it once")
         for report in found:
             missing = 0.0 if incomplete is Incomplete.unresolved else np.nan
             label = {
                 **dict.fromkeys(report.unfinished, missing),
                 **{task: float(outcome) for task, outcome in report.outcome.items()},
             }
+            label = {spelled.setdefault(task_key(task), task): value for task, value in label.items()}
             rows += [(task, f"{number}:{report.system}:{task}", report.system, value) for task, value in label.items()]
             notes.append(f"{path.name}{f' ({report.system})' if report.system else ''}: {_what(report, incomplete)}")
             if report.note:
@@ -102,7 +125,7 @@ def read_reports(paths: Sequence[Path], incomplete: Incomplete = Incomplete.unre
 def _what(report: Report, incomplete: Incomplete) -> str:
     open_tasks = {task: why for task, why in report.unfinished.items() if task not in report.outcome}
     total = len(report.outcome) + len(open_tasks)
-    said = f"{total:,} tasks, {report.resolved:,} resolved"
+    said = f"{counted(total, 'task')}, {report.resolved:,} resolved"
     if not open_tasks:
         return said
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(Counter(open_tasks.values()).items()))

@@ -1,14 +1,15 @@
 """The score table on disk: what verifiers write, what `rmlab evaluate` and every figure read.
 
-CSV, JSONL, JSON or Parquet with task_id, score (empty or null = not scored), resolved (empty or null = unlabelled) and,
-where there, trajectory_id, policy, source, cluster, n_tokens; score_table_columns.py reads tables with other names. Other
-columns are left alone. Anything that is not what it has to be is one DataError with file, place and value: a table that is
-read wrongly gives numbers that look right.
+CSV, TSV, JSONL, JSON, packed or not, or Parquet with task_id, score (empty or null = not scored), resolved (empty or null =
+unlabelled) and, where there, trajectory_id, policy, source, cluster, n_tokens; score_table_columns.py reads tables with other
+names. Other columns are left alone. Anything that is not what it has to be is one DataError with file, place and value: a
+table that is read wrongly gives numbers that look right.
 """
 
 import csv
 import json
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,10 +21,13 @@ from numpy.typing import NDArray
 from rmlab.errors import DataError, UsageError
 from rmlab.files import atomic_path
 from rmlab.metrics.scores import Scores
+from rmlab.trajectories.labels.statement import stated_outcome
 from rmlab.verifiers.score_table_columns import COLUMNS, TESTS, ColumnNames, Reader
 from rmlab.verifiers.score_table_files import Cell, one_line_errors, rows_of
 
-LABELS = {"true": 1.0, "false": 0.0, "1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0, "": math.nan}
+LABELS = {"1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0, "": math.nan}
+LOG_PROBABILITY = re.compile(r"log_?-?p(rob|\b|_)|lp$", re.IGNORECASE)
+DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,7 @@ def read_table(path: Path | str, names: ColumnNames | None = None) -> ScoreTable
     path = Path(path)
     names = names or ColumnNames()
     wanted = names.wanted()
-    reader, columns = Reader(names), _Columns(path)
+    reader, columns = Reader(names), _Columns(path, names.column("score"))
     for place, cells in rows_of(path, wanted):
 
         def fail(reason: str, place: str = place) -> NoReturn:
@@ -86,9 +90,10 @@ def table_writer(path: Path) -> Callable[[Path, Scores], None]:
 
 @dataclass
 class _Columns:
-    """Rows so far, checked one by one so that a fault is named by its place."""
+    """Rows so far, checked one by one so that a fault is named by its place. score_name: what the score's column is called."""
 
     path: Path
+    score_name: str = "score"
     rows: list[tuple[str, str, str, str, str, float, float, float]] = field(default_factory=list)
     place_of: dict[str, str] = field(default_factory=dict)
     cluster_of: dict[str, tuple[str, str]] = field(default_factory=dict)
@@ -119,7 +124,7 @@ class _Columns:
                 policy,
                 source,
                 cluster or task,
-                _score(cells["score"], fail),
+                _score(cells["score"], self.score_name, fail),
                 _label(cells["resolved"], fail),
                 _tokens(cells.get("n_tokens"), fail),
             )
@@ -158,15 +163,25 @@ def _text(cells: dict[str, Any], name: str, fail: Callable[[str], NoReturn]) -> 
     fail(f"{name} {value!r} is not text")
 
 
-def _score(value: Any, fail: Callable[[str], NoReturn]) -> float:
+def _score(value: Any, name: str, fail: Callable[[str], NoReturn]) -> float:
     number = _number(
         value, "score", "an attempt that was not scored has an empty cell (CSV) or null (JSONL, Parquet)", fail
     )
     if number < 0 or number > 1:
-        fail(
-            f"score {value} is outside [0, 1]. Scores are probabilities of `resolved`; map logits through a sigmoid first."
-        )
+        fail(f"score {value} is outside [0, 1]. Scores are probabilities of `resolved`: {_advice(number, name)}.")
     return number
+
+
+def _advice(number: float, name: str) -> str:
+    """How a number outside [0, 1] becomes a score, by its sign and the name of its column."""
+    if number < 0 and LOG_PROBABILITY.search(name):
+        return f"take exp of the log-probabilities in {name!r}, or name those of both answers, --columns yes_logprob=NAME,no_logprob=NAME"
+    if number < 0:
+        return (
+            "take exp of a log-probability, or name those of both answers, --columns yes_logprob=NAME,no_logprob=NAME; "
+            "map logits through a sigmoid"
+        )
+    return f"map logits through a sigmoid first{', divide percentages by 100' if number <= 100 else ''}"
 
 
 def _tokens(value: Any, fail: Callable[[str], NoReturn]) -> float:
@@ -188,7 +203,8 @@ def _number(value: Any, name: str, absent: str, fail: Callable[[str], NoReturn])
     except (ValueError, OverflowError):
         number = None
     if number is None:
-        fail(f"{name} {str(value)[:80]!r} is not a number; {absent}")
+        comma = isinstance(value, Cell) and DECIMAL_COMMA.fullmatch(value)
+        fail(f"{name} {str(value)[:80]!r} is not a number; {'write it with a decimal point' if comma else absent}")
     if not math.isfinite(number):
         fail(f"{name} is {value}: {absent}; a verifier that gave {value} is broken")
     return number
@@ -196,6 +212,8 @@ def _number(value: Any, name: str, absent: str, fail: Callable[[str], NoReturn])
 
 def _label(value: Any, fail: Callable[[str], NoReturn]) -> float:
     text = "" if value is None else str(value).strip().lower()
+    if (stated := stated_outcome(text)) is not None:
+        return float(stated)
     if text not in LABELS:
         fail(
             f"resolved {str(value)[:80]!r} must be true, false, 1, 0, or nothing for an attempt without a label; "

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
+from rmlab.counted import counted
 from rmlab.errors import UsageError
 from rmlab.verifiers.answer_logprobs import NoAnswer, Tokens, score_of_logprobs, score_of_pair
 from rmlab.verifiers.score_table_files import KEY, Cell, Wanted
@@ -54,7 +55,9 @@ class ColumnNames:
         read = dict.fromkeys(
             [*(self.column(role) for role in COLUMNS), *self.named.values(), *PUBLISHED_TESTS.values(), KEY, *instead]
         )
-        return Wanted(list(required), self.column("task_id"), list(read), HINT, instead=instead)
+        return Wanted(
+            list(required), self.column("task_id"), list(read), HINT, instead=instead, named=tuple(self.named.values())
+        )
 
 
 def column_names(texts: Sequence[str]) -> ColumnNames:
@@ -173,8 +176,12 @@ class Reader:
         if self.task_from:
             lines.append(f"task_id: {self.task_from}")
         if self.exploded:
-            empty = f"; {self.without_attempts:,} of them are empty" if self.without_attempts else ""
-            lines.append(f"{self.exploded:,} rows hold lists: one attempt an item{empty}")
+            empty = (
+                f"; {counted(self.without_attempts, 'of them is', 'of them are')} empty"
+                if self.without_attempts
+                else ""
+            )
+            lines.append(f"{counted(self.exploded, 'row holds', 'rows hold')} lists: one attempt an item{empty}")
         if self.published_tests:
             lines.append(f"results of tests: {', '.join(PUBLISHED_TESTS.values())}")
         if self.values:

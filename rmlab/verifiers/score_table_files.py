@@ -1,10 +1,12 @@
 """Rows of a table in a file: CSV, JSONL, JSON, Parquet. What the columns mean is not known here.
 
 A JSON file may hold a list of records, records by their key (which then is the column `key`), lists by column, or one of
-these under one name beside other things (`{"rows": [...], "auroc": 0.9}`).
+these under one name beside other things (`{"rows": [...], "auroc": 0.9}`). A column that lies within another is named with a
+dot (`verifier.p`). Text may be packed (`.csv.gz`); cells of a CSV may be separated by tabs, semicolons or bars too.
 """
 
 import csv
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,8 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from rmlab.errors import DataError, RmlabError, UsageError
+from rmlab.trajectories.compression import plain_name
+from rmlab.verifiers.score_table_text import opened, opened_text
 
 KEY = "key"
+SEPARATORS = (",", "\t", ";", "|")
 
 Row = tuple[str, dict[str, Any]]
 """Where a row stands ("line 7") and its cells."""
@@ -28,10 +33,13 @@ class Cell(str):
 
 @dataclass
 class Wanted:
-    """required: columns without which the file is no table. task: the one of them for which something else can stand where
-    all others are there (a record's key, one of `instead`, the row itself): who reads the rows says where nothing does.
-    read: all that are looked at. hint: what to do where one is missing. notes: what was found on the way that a reader of the
-    numbers should know."""
+    """What a file has to hold.
+
+    required: columns without which the file is no table. task: the one of them for which something else can stand where all
+    others are there (a record's key, one of `instead`, the row itself): who reads the rows says where nothing does. named:
+    those that the user named. read: all that are looked at. hint: what to do where one is missing. notes: what was found on
+    the way that a reader of the numbers should know.
+    """
 
     required: Sequence[str]
     task: str
@@ -39,6 +47,18 @@ class Wanted:
     hint: str
     notes: list[str] = field(default_factory=list)
     instead: Sequence[str] = ()
+    named: Sequence[str] = ()
+
+    def fits(self, header: Sequence[str]) -> bool:
+        """Whether the columns are there that nothing else can stand for."""
+        return all(name in header for name in self.required if name != self.task)
+
+    def inner(self, cells: dict[str, Any]) -> dict[str, Any]:
+        """The cells of a row, and those within them that are read and named with a dot."""
+        found = {
+            name: value for name in self.read if name not in cells and (value := _within(cells, name)) is not _ABSENT
+        }
+        return cells | found if found else cells
 
     def check(self, path: Path, header: Sequence[str], place: str = "") -> None:
         """Raises DataError where a required column is missing or a column that is read stands there twice."""
@@ -48,14 +68,29 @@ class Wanted:
                 shown = (", ".join(header) if all(column.isprintable() for column in header) else "nothing readable")[
                     :200
                 ] or "none"
+                hint = "--columns names it: mend the name there." if name in self.named else self.hint
                 raise DataError(
-                    f"{path}, {place}: there is no {name!r} (there are: {shown}). {self.hint}"
+                    f"{path}, {place}: there is no {name!r} (there are: {shown}). {hint}"
                     if place
-                    else f"{path} has no column {name!r} (it has: {shown}). {self.hint}"
+                    else f"{path} has no column {name!r} (it has: {shown}). {hint}"
                 )
         repeated = [name for name in self.read if header.count(name) > 1]
         if repeated:
             raise DataError(f"{path} has {header.count(repeated[0])} columns {repeated[0]!r}: remove all but one")
+
+
+_ABSENT = object()
+
+
+def _within(cells: dict[str, Any], name: str) -> Any:
+    """What lies at `outer.inner` of nested objects, where a name of theirs may hold dots itself; _ABSENT where nothing does."""
+    for end in (place for place, character in enumerate(name) if character == "."):
+        outer, rest = cells.get(name[:end]), name[end + 1 :]
+        if isinstance(outer, dict):
+            found = outer[rest] if rest in outer else _within(outer, rest)
+            if found is not _ABSENT:
+                return found
+    return _ABSENT
 
 
 @contextmanager
@@ -74,10 +109,12 @@ def rows_of(path: Path, wanted: Wanted) -> Iterator[Row]:
     """The rows of a table with their places. Raises DataError with file, place and value, UsageError for another suffix."""
     if path.is_dir():
         raise DataError(f"{path} is a folder: name the score table in it")
-    reader = READERS.get(path.suffix.lower())
+    suffix = Path(plain_name(path.name)).suffix.lower()
+    reader = READERS.get(suffix)
     if reader is None:
         raise UsageError(
-            f"{path}: a score table ends in .csv, .jsonl, .json or .parquet, not in {path.suffix or 'nothing'}"
+            f"{path}: a score table ends in .csv, .jsonl, .json or .parquet, not in {suffix or 'nothing'}"
+            " (.tsv, and .gz, .zst, .bz2 or .xz behind the ending of a text, are read too)"
         )
     if not path.is_file():
         raise DataError(f"{path}: there is no such file. `rmlab score` writes a score table.")
@@ -92,8 +129,10 @@ def rows_of(path: Path, wanted: Wanted) -> Iterator[Row]:
 
 
 def _read_csv(path: Path, wanted: Wanted) -> Iterator[Row]:
-    with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.reader(file, strict=True)
+    with opened_text(path) as file:
+        first = file.readline()
+        separator = _separator(first, "\t" if plain_name(path.name).lower().endswith(".tsv") else ",", wanted)
+        reader = csv.reader(itertools.chain([first] if first else [], file), strict=True, delimiter=separator)
         try:
             header = [name.strip() for name in next(reader, [])]
             if not header:
@@ -111,8 +150,27 @@ def _read_csv(path: Path, wanted: Wanted) -> Iterator[Row]:
             raise DataError(f"{path}, line {reader.line_num}: not readable as CSV ({error})") from error
 
 
+def _separator(first: str, usual: str, wanted: Wanted) -> str:
+    """What separates the cells: the usual sign, unless another gives the columns that are wanted, or more than one at all."""
+
+    def header(separator: str) -> list[str]:
+        return [name.strip() for name in next(csv.reader([first], delimiter=separator), [])]
+
+    def worth(separator: str) -> tuple[bool, bool, bool]:
+        names = header(separator)
+        return wanted.fits(names), len(names) > 1, separator == usual
+
+    try:
+        chosen = max(SEPARATORS, key=worth)
+    except csv.Error:
+        return usual
+    if chosen != usual:
+        wanted.notes.append(f"its columns are separated by {chosen!r}")
+    return chosen
+
+
 def _read_jsonl(path: Path, wanted: Wanted) -> Iterator[Row]:
-    with path.open(encoding="utf-8-sig") as file:
+    with opened_text(path) as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue
@@ -126,6 +184,7 @@ def _read_jsonl(path: Path, wanted: Wanted) -> Iterator[Row]:
                 raise DataError(
                     f"{path}, line {number}: {type(cells).__name__} instead of an object. JSONL has one object a line."
                 )
+            cells = wanted.inner(cells)
             wanted.check(path, list(cells), f"line {number}")
             yield f"line {number}", cells
 
@@ -133,7 +192,8 @@ def _read_jsonl(path: Path, wanted: Wanted) -> Iterator[Row]:
 def load_json(path: Path) -> Any:
     """A whole JSON file. Raises DataError where it is none."""
     try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
+        with opened(path) as file:
+            return json.loads(file.read().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path} is not text in UTF-8 (byte {error.start}): is it another format than its suffix says?"
@@ -143,7 +203,8 @@ def load_json(path: Path) -> Any:
 
 
 def _read_json(path: Path, wanted: Wanted) -> Iterator[Row]:
-    for place, cells in _records(path, load_json(path), wanted):
+    for place, record in _records(path, load_json(path), wanted):
+        cells = wanted.inner(record)
         wanted.check(path, list(cells), place)
         yield place, cells
 
@@ -153,8 +214,8 @@ def _records(path: Path, value: Any, wanted: Wanted) -> Iterator[Row]:
         yield from _listed(path, value, "record")
     elif not isinstance(value, dict):
         raise DataError(f"{path} holds {type(value).__name__} instead of a list of records or records by their key")
-    elif all(isinstance(value.get(name), list | dict) for name in wanted.required):
-        yield from _by_column(path, value, wanted)
+    elif all(isinstance(wanted.inner(value).get(name), list | dict) for name in wanted.required):
+        yield from _by_column(path, wanted.inner(value), wanted)
     elif value and all(isinstance(record, dict) for record in value.values()):
         for key, record in value.items():
             yield f"record {key[:80]!r}", {KEY: key} | record
@@ -164,7 +225,9 @@ def _records(path: Path, value: Any, wanted: Wanted) -> Iterator[Row]:
             for name, records in value.items()
             if isinstance(records, list) and records and isinstance(records[0], dict)
         ]
-        inner = [name for name in lists if all(column in value[name][0] for column in wanted.required)] or lists
+        inner = [
+            name for name in lists if all(column in wanted.inner(value[name][0]) for column in wanted.required)
+        ] or lists
         if len(inner) != 1:
             shown = ", ".join(value)
             raise DataError(
@@ -203,11 +266,15 @@ def _read_parquet(path: Path, wanted: Wanted) -> Iterator[Row]:
     try:
         file = pq.ParquetFile(path)
         names = list(file.schema_arrow.names)
-        wanted.check(path, names)
+        outer = wanted.inner(_fields(file.schema_arrow))
+        wanted.check(path, [*names, *(name for name in outer if name not in names)])
+        columns = {
+            top for name in wanted.read if name in outer for top in names if name == top or name.startswith(f"{top}.")
+        }
         start = 0
-        for batch in file.iter_batches(columns=[name for name in wanted.read if name in names]):
+        for batch in file.iter_batches(columns=sorted(columns)):
             for number, cells in enumerate(batch.to_pylist(), start + 1):
-                yield f"row {number}", cells
+                yield f"row {number}", wanted.inner(cells)
             start += batch.num_rows
         if start != file.metadata.num_rows:  # a damaged footer may hide rows, and the library says nothing
             raise OSError(f"{start} rows where it states {file.metadata.num_rows}")
@@ -216,8 +283,16 @@ def _read_parquet(path: Path, wanted: Wanted) -> Iterator[Row]:
         raise DataError(f"{path} is not a readable Parquet file ({reason}). Write or fetch it again.") from error
 
 
+def _fields(fields: Any) -> dict[str, Any]:
+    """The columns of a schema, those of a struct as an object."""
+    import pyarrow as pa
+
+    return {field.name: _fields(field.type) if pa.types.is_struct(field.type) else None for field in fields}
+
+
 READERS: dict[str, Callable[[Path, Wanted], Iterator[Row]]] = {
     ".csv": _read_csv,
+    ".tsv": _read_csv,
     ".jsonl": _read_jsonl,
     ".ndjson": _read_jsonl,
     ".json": _read_json,

@@ -73,6 +73,61 @@ A, B, C, D = "o__n-1", "o__n-2", "o__n-3", "o__n-4"
             {},
         ),
         ([{"instance_id": A, "report": {"resolved": False, "error_eval": True}}], {}, {A: "evaluation failed"}),
+        # An evaluation whose environment failed states nothing, in whatever words; tests that passed all the same do.
+        (
+            {"resolved_ids": [A], "unresolved_ids": [B, C], "error_ids": [D], "infra_failure_ids": [A, C, D]},
+            {A: True, B: False},
+            {C: "infra_failure_ids", D: "infra_failure_ids"},
+        ),
+        (
+            {"resolved_ids": [], "unresolved_ids": [A, B], "empty_patch_ids": [C], "ids_docker_error": [B]},
+            {A: False, C: False},
+            {B: "ids_docker_error"},
+        ),
+        ({A: {"resolved": False, "patch_exists": True, "infra_failure": True}}, {}, {A: "infra_failure"}),
+        ({A: {"resolved": False, "patch_exists": True, "infra_failure": False}}, {A: False}, {}),
+        (
+            {
+                "resolved_ids": [],
+                "unresolved_ids": [A, B, C],
+                "docker_build_errors": {B: "no space"},
+                "infra_failure_instances": 1,
+            },
+            {A: False, C: False},
+            {B: "docker_build_errors"},
+        ),
+        ({"resolved": False, "patch_exists": True, "instance_id": A, "infra_failure": True}, {}, {A: "infra_failure"}),
+        (
+            [{"instance_id": A, "resolved": False, "status": "infrastructure_failure"}],
+            {},
+            {A: "infrastructure_failure"},
+        ),
+        ([{"instance_id": A, "resolved": False, "environment_error": "yes"}], {}, {A: "environment_error"}),
+        ([{"instance_id": A, "resolved": False, "failure_category": "patch_apply_failure"}], {A: False}, {}),
+        # Final reports of older harnesses, and what people make of them.
+        ({"resolved": [A], "unresolved": [B], "error": [C], "total": 3}, {A: True, B: False}, {C: "error_ids"}),
+        (
+            {"resolved_instances": [A], "completed_instances": [A, B], "incomplete_instances": [C]},
+            {A: True, B: False},
+            {C: "incomplete_ids"},
+        ),
+        (
+            {"total": 2, "results": [{"instance_id": A, "resolved": True}, {"instance_id": B, "resolved": False}]},
+            {A: True, B: False},
+            {},
+        ),
+        ({"total": 2, "results": {A: {"resolved": True}, B: {"resolved": None}}}, {A: True}, {B: "no outcome"}),
+        ({"total": 2, "results": {A: True, B: False}, "config": {"x": True}}, {A: True, B: False}, {}),
+        # Outcomes in words; what is no outcome is counted.
+        ([{"instance_id": A, "resolved": "true"}, {"instance_id": B, "resolved": "No"}], {A: True, B: False}, {}),
+        ([{"instance_id": A, "resolved": 1}, {"instance_id": B, "resolved": 0.0}], {A: True, B: False}, {}),
+        (
+            [{"instance_id": A, "resolved": True}, {"instance_id": B, "resolved": "maybe"}],
+            {A: True},
+            {B: "outcome neither true nor false"},
+        ),
+        ({A: {"resolved": "yes"}, B: {"resolved": "no"}}, {A: True, B: False}, {}),
+        ({A: "passed", B: "failed"}, {A: True, B: False}, {}),
     ],
 )
 def test_layouts(document: object, outcome: dict, unfinished: dict) -> None:
@@ -93,11 +148,12 @@ def test_layouts(document: object, outcome: dict, unfinished: dict) -> None:
         {"debug": True, "verbose": False},
         {"resolved": [A]},
         {A: {"model_patch": "x"}},
-        {A: {"resolved": "yes"}},
         {A: {"resolved": 1}},
+        {A: {"resolved": "maybe"}},
         {"success": True, "instance_id": A},
-        [{"instance_id": A, "resolved": "true"}],
         {"instances": []},
+        {"a0": {"task_id": A, "score": 0.5, "resolved": True}, "a1": {"task_id": A, "score": 0.4, "resolved": False}},
+        {"a0": {"instance_id": A, "resolved": True}},
         {"leaderboards": [{"results": [{"name": "x", "resolved": 50.0}]}]},
     ],
 )
@@ -150,6 +206,16 @@ def test_markdown_and_csv() -> None:
     assert table.outcome == {A: True, B: False}
     assert csv_report("task_id,score,resolved\na,1,1\n", HERE) is None
     assert csv_report(f"instance_id,score,resolved\n{A},1,1\n", HERE) is None  # a score table is no report
+
+
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_tables_of_labels_in_every_dialect(separator: str, end: str) -> None:
+    rows = ("instance_id", "resolved", "x"), (A, "Yes", "1"), (B, "0", ""), (C, "", ""), (D, "maybe", "")
+    found = csv_report("\ufeff" + end.join(separator.join(row) for row in rows), HERE)
+    assert found is not None
+    assert found.outcome == {A: True, B: False}
+    assert found.unfinished == {C: "no outcome", D: "outcome neither true nor false"}
 
 
 def test_predictions() -> None:
@@ -236,7 +302,7 @@ def test_a_report_of_another_model_in_the_same_folder_labels_nobody() -> None:
     other = report("mine/deepseek__deepseek-chat.dev.json", {A: True})
     found = join([mine], [other])
     assert (found.label, found.conflicts) == ({}, [])
-    assert "is about deepseek__deepseek-chat, 1 attempts beside it are of deepseek/deepseek-reasoner" in found.notes[0]
+    assert "is about deepseek__deepseek-chat, 1 attempt beside it is of deepseek/deepseek-reasoner" in found.notes[0]
     for name in (
         "deepseek__deepseek-reasoner.dev.json",
         "openrouter__deepseek__deepseek-reasoner-0528.json",

@@ -246,7 +246,7 @@ def test_bad_columns_are_one_line(text):
 BAD_TABLES = {
     "another column": (
         '[{"iid": "a", "prob": 0.5, "label": 1}]',
-        "record 1: there is no 'final_probe' .there are: iid, prob, label.. A",
+        "record 1: there is no 'final_probe' .there are: iid, prob, label.. --columns names it: mend",
     ),
     "lists of other things": ('{"auroc": [0.5], "n": 3}', "has no lists of records .it has: auroc, n."),
     "two lists": (json.dumps({"a": RECORDS, "b": RECORDS}), "has 2 lists of records"),

@@ -18,7 +18,8 @@ from rmlab.trajectories.formats.calls import content_text, is_structured, of_mes
 from rmlab.trajectories.formats.executed import in_notation, submits
 from rmlab.trajectories.formats.judged import LOG, judged_attempt
 from rmlab.trajectories.formats.protocol import UNKNOWN_ROLE, agent_turns, exit_status, proven, task_by_place
-from rmlab.trajectories.labels.rows import evaluated
+from rmlab.trajectories.labels.rows import evaluated, unread_label
+from rmlab.trajectories.labels.statement import infra_failure, stated_outcome
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text, clean, first_text
 from rmlab.trajectories.record import Message, Role
@@ -119,6 +120,8 @@ class ChatRows:
         for key in HELD_BACK:
             if row.get(key) or metadata.get(key):
                 draft.removed[f"column {key}"] += 1
+        if why := unread_label(row):
+            draft.removed[why] += 1
         hidden = sum(bool(as_text(m.get("reasoning_content"))) for m in raw)
         draft.removed.update({kind: n for kind, n in (("hidden reasoning", hidden), (UNKNOWN_ROLE, strange)) if n})
         if judged and not agent_turns(messages):
@@ -200,10 +203,12 @@ def _message(one: dict[str, Any]) -> Message | None:
 
 def _outcome(row: dict[str, Any]) -> tuple[bool | None, str]:
     """The stated outcome and its column; None where none is stated, or it is unknown (-1)."""
+    if infra_failure(row):
+        return None, ""
     for key in OUTCOMES:
         value = row.get(key)
-        if isinstance(value, bool):
-            return value, key
+        if (outcome := stated_outcome(value)) is not None:
+            return outcome, key
         if isinstance(value, (int, float)) and math.isfinite(value) and value in (0, 1):
             return value == 1, key
     return evaluated(row)

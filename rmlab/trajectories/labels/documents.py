@@ -3,6 +3,7 @@
     report.json with fields at top level, or keyed by instance id        SWE-bench, SWE-smith, Multi-SWE-bench
     `resolved_ids`, `unresolved_ids`, ...                                harness reports, sb-cli, several systems in one file
     `ids_resolved`, `ids_unresolved`                                     SWE-smith's summary of a run
+    the same lists as `resolved`, `unresolved` or `resolved_instances`, ...    final reports of older harnesses
     lists by stage (`generated`, `with_logs`, ..., `resolved`)           SWE-bench before 2.0; its leaderboards
     `success_ids`, `failure_ids`                                         Multi-SWE-bench
     {id: true}                                                           SWE-bench Pro
@@ -16,7 +17,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rmlab.trajectories.labels.rows import NOT_EVALUATED, row_report
-from rmlab.trajectories.labels.statement import Report
+from rmlab.trajectories.labels.statement import Report, infra_word, stated_outcome
 from rmlab.trajectories.naming import instance, looks_like_task
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list, as_text
@@ -51,7 +52,19 @@ REPORT_KEYS = (
 def reports(document: Any, place: Place) -> list[Report]:
     """What a JSON document states, one report a run; [] where it is no report. Never raises."""
     found = as_dict(document)
-    for reader in (_single, _id_lists, _stages, _systems, _leaderboards, _submissions, _rows, _keyed, _flags):
+    for reader in (
+        _single,
+        _id_lists,
+        _stages,
+        _bare_lists,
+        _systems,
+        _leaderboards,
+        _submissions,
+        _rows,
+        _keyed,
+        _inner_keyed,
+        _flags,
+    ):
         stated = reader(document if reader is _rows else found, place)
         if stated:
             return stated
@@ -59,7 +72,7 @@ def reports(document: Any, place: Place) -> list[Report]:
 
 
 def _single(found: dict[str, Any], place: Place) -> list[Report]:
-    if not isinstance(found.get("resolved"), bool) or not any(key in found for key in REPORT_KEYS):
+    if stated_outcome(found.get("resolved")) is None or not any(key in found for key in REPORT_KEYS):
         return []
     report = Report(place, "report.json", names=_names(found))
     task = as_text(found.get("instance_id")) or (place.folders[-1] if place.path else "")
@@ -68,20 +81,33 @@ def _single(found: dict[str, Any], place: Place) -> list[Report]:
 
 
 def _keyed(found: dict[str, Any], place: Place) -> list[Report]:
-    cells = {task: as_dict(value).get("resolved", "") for task, value in found.items()}
-    if not _says(cells.values()):
+    records = {task: as_dict(value) for task, value in found.items()}
+    if not _says([record.get("resolved", "") for record in records.values()]) or _by_attempt(records):
         return []
     report = Report(place, "report.json by instance")
-    for task, outcome in cells.items():
-        if outcome is None:
-            report.leave_open(task, NOT_EVALUATED)
-        else:
-            _take(report, task, found[task])
+    for task, record in records.items():
+        _take(report, task, record)
     return [report]
 
 
+def _inner_keyed(found: dict[str, Any], place: Place) -> list[Report]:
+    """Records by instance that stand under one name beside other things (`{"total": 2, "results": {id: {...}}}`)."""
+    inner = [
+        value for value in map(as_dict, found.values()) if value and all(map(looks_like_task, map(instance, value)))
+    ]
+    return _keyed(inner[0], place) or _flags(inner[0], place) if len(inner) == 1 else []
+
+
+def _by_attempt(records: dict[str, dict[str, Any]]) -> bool:
+    """Whether the keys are those of attempts, since the records name their task themselves, or have a score."""
+    return any(
+        "score" in record or any(record.get(key, task) != task for key in ("task_id", "instance_id"))
+        for task, record in records.items()
+    )
+
+
 def _take(report: Report, task: str, value: dict[str, Any]) -> None:
-    report.say(task, value["resolved"])
+    report.take(value, task, stated_outcome(value["resolved"]), NOT_EVALUATED)
     status = as_dict(value.get("tests_status")) or value
     tests = as_dict(status.get("FAIL_TO_PASS"))
     names = tuple(name for key in ("success", "failure") for name in as_list(tests.get(key)) if isinstance(name, str))
@@ -98,10 +124,27 @@ def _id_lists(found: dict[str, Any], place: Place) -> list[Report]:
     for key in OPEN:
         for task in _instances(found.get(key)):
             report.leave_open(task, key)
+    for key in filter(infra_word, found):
+        for task in _instances(as_list(found[key]) or list(as_dict(found[key]))):  # a list, or reasons by instance
+            report.fail(task, key)
+    if unclear := _instances(found.get("ambiguous_failure_ids")):
+        report.note = f"{len(unclear)} of its failures may be the environment's (ambiguous_failure_ids): they are taken as it lists them"
     if "unresolved_ids" not in found:  # reports of the first containerised harness
         settled = {*report.outcome, *report.unfinished, *report.contradictions}
         _say_all(report, [[task for task in _instances(found.get("completed_ids")) if task not in settled]], False)
     return [report]
+
+
+def _bare_lists(found: dict[str, Any], place: Place) -> list[Report]:
+    """Lists under the names of id lists without `_ids`; one of resolved instances alone says nothing of the others."""
+    lists = {
+        f"{name}_ids": next(
+            (found[key] for key in (name, f"{name}_instances") if isinstance(found.get(key), list)), None
+        )
+        for name in ("resolved", "unresolved", "completed", "empty_patch", "error", "incomplete", "pending")
+    }
+    stated = {key: value for key, value in lists.items() if value is not None}
+    return _id_lists(found | stated, place) if "resolved_ids" in stated and len(stated) > 1 else []
 
 
 def _stages(found: dict[str, Any], place: Place) -> list[Report]:
@@ -177,19 +220,14 @@ def _flags(found: dict[str, Any], place: Place) -> list[Report]:
         return []
     report = Report(place, "id to bool")
     for task, value in found.items():
-        if value is None:
-            report.leave_open(task, NOT_EVALUATED)
-        else:
-            report.say(task, value)
+        report.take({}, task, stated_outcome(value), NOT_EVALUATED)
     return [report]
 
 
 def _says(cells: Iterable[Any]) -> bool:
-    """Whether cells are outcomes: true or false, or null where there is none; at least one of them states something."""
-    cells = list(cells)
-    return any(isinstance(cell, bool) for cell in cells) and all(
-        cell is None or isinstance(cell, bool) for cell in cells
-    )
+    """Whether cells are outcomes (see stated_outcome), or null where there is none; at least one of them states something."""
+    stated = [stated_outcome(cell) for cell in cells if cell is not None]
+    return bool(stated) and None not in stated
 
 
 def _say_all(report: Report, lists: Iterable[Any], outcome: bool) -> None:

@@ -3,30 +3,30 @@
     {"instance_id": ..., "resolved": true}                               summaries of a run
     {"instance_id": ..., "test_result": {"report": {"resolved": true}}}  OpenHands output.swebench_eval.jsonl
 
-A row that names an instance and leaves its outcome null, or says that the evaluation itself failed, states none.
+A row that names an instance and leaves its outcome null, or says that the evaluation itself failed, states none. Outcomes are
+true and false, the words for them (statement.py), or 1 and 0; a row with another value is counted.
 """
 
 from typing import Any
 
-from rmlab.trajectories.labels.statement import Report
+from rmlab.trajectories.labels.statement import Report, infra_failure, stated_outcome
 from rmlab.trajectories.places import Place
 from rmlab.trajectories.reading import as_dict, as_list
 
-NOT_EVALUATED, FAILED_EVALUATION = "no outcome", "evaluation failed"
+NOT_EVALUATED, FAILED_EVALUATION, NOT_READABLE = "no outcome", "evaluation failed", "outcome neither true nor false"
 
 
 def row_report(document: Any, place: Place) -> Report | None:
-    """The report of a list of rows (or of an object that keeps them under `instances`); None where it is none."""
-    rows = [as_dict(row) for row in as_list(document) or as_list(as_dict(document).get("instances"))]
-    if not rows or not all(_is_row(row) for row in rows):
+    """The report of a list of rows, or of an object that keeps one such list under some name; None where it is none."""
+    lists = [as_list(document), *map(as_list, as_dict(document).values())]
+    found = [rows for one in lists if (rows := [as_dict(row) for row in one]) and all(map(_is_row, rows))]
+    if len(found) != 1:
         return None
+    rows = found[0]
     report = Report(place, "rows")
     for row in rows:
-        outcome, why = _outcome(row)
-        if outcome is None:
-            report.leave_open(row["instance_id"], why)
-        else:
-            report.say(row["instance_id"], outcome)
+        first, second = _inner(row)
+        report.take(first | second | row, row["instance_id"], *_outcome(row))
     return report
 
 
@@ -37,26 +37,38 @@ def evaluated(row: dict[str, Any]) -> tuple[bool | None, str]:
         (as_dict(row.get("test_result")).get("report"), "test_result.report"),
     ):
         stated = as_dict(report)
-        if isinstance(stated.get("resolved"), bool) and not _failed(stated):
-            return stated["resolved"], f"{where}.resolved"
+        outcome = stated_outcome(stated.get("resolved"))
+        if outcome is not None and (outcome or not infra_failure(stated)):
+            return outcome, f"{where}.resolved"
     return None, ""
+
+
+def unread_label(row: dict[str, Any]) -> str:
+    """Why the label of an attempt's own row is not taken though something stands there; "" where it is, or nothing stands."""
+    value = row.get("resolved")
+    if value in (None, "", -1):
+        return ""
+    if infra_failure(row):
+        return "label of an evaluation that failed"
+    read = stated_outcome(value) is not None or (isinstance(value, (int, float)) and value in (0, 1))
+    return "" if read else "label neither true nor false"
 
 
 def _is_row(row: dict[str, Any]) -> bool:
     if not isinstance(row.get("instance_id"), str):
         return False
-    reports = (row.get("report"), as_dict(row.get("test_result")).get("report"))
-    return ("resolved" in row and (row["resolved"] is None or isinstance(row["resolved"], bool))) or any(
-        isinstance(as_dict(report).get("resolved"), bool) for report in reports
-    )
+    return "resolved" in row or any("resolved" in report for report in _inner(row))
+
+
+def _inner(row: dict[str, Any]) -> list[dict[str, Any]]:
+    return [as_dict(row.get("report")), as_dict(as_dict(row.get("test_result")).get("report"))]
 
 
 def _outcome(row: dict[str, Any]) -> tuple[bool | None, str]:
-    if "resolved" in row:
-        return row["resolved"], NOT_EVALUATED
-    return evaluated(row)[0], FAILED_EVALUATION
-
-
-def _failed(report: dict[str, Any]) -> bool:
-    """Whether the evaluation broke off before it knew: then `resolved` is only what it was set to at the start."""
-    return report.get("error_eval") is True and report.get("resolved") is False
+    """The outcome of a row, and why it has none where it has none."""
+    if "resolved" not in row:
+        return evaluated(row)[0], FAILED_EVALUATION if any(map(infra_failure, _inner(row))) else NOT_READABLE
+    value = row["resolved"]
+    if isinstance(value, (int, float)) and value in (0, 1):
+        return value == 1, ""
+    return stated_outcome(value), NOT_EVALUATED if value in (None, "") else NOT_READABLE

@@ -1,0 +1,71 @@
+"""Why does a report label nobody, and what would make it join? One line a file (or a folder of instances' reports)."""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+
+from rmlab.counted import counted
+from rmlab.trajectories.labels.statement import Report
+from rmlab.trajectories.places import token
+
+
+def of_nobody(reports: Sequence[Report], names: frozenset[str]) -> list[str]:
+    """A line for each file on several systems of which none was read. names: all that the attempts carry."""
+    systems: dict[str, list[str]] = defaultdict(list)
+    for report in reports:
+        if report.system:
+            systems[str(report.place)].append(report.system)
+    return [
+        f"{place} is about {counted(len(found), 'system')}, and no attempt carries the name of one ({', '.join(sorted(found)[:3])}, ...): "
+        "import the run from a folder of its system's name"
+        for place, found in systems.items()
+        if names and not any(token(system) in names for system in found)
+    ]
+
+
+def unjoined(
+    reports: Sequence[Report], joined: Sequence[Report], read: Mapping[str, str], joining: set[str]
+) -> list[str]:
+    """A line for each file whose statements label nobody, though attempts were read.
+
+    reports: those that were taken for no attempt, with tasks as they are compared. joined: the others; a folder of
+    instances' reports of which some were taken is none of these. read: tasks of the attempts as they are compared → as they
+    are written. joining: those at which attempts may take labels from elsewhere.
+    """
+    if not read:
+        return []
+    known = {_group(report) for report in joined}
+    groups: dict[str, list[Report]] = defaultdict(list)
+    for report in reports:
+        if _group(report) not in known:
+            groups[_group(report)].append(report)
+    lines = []
+    for place, found in groups.items():
+        tasks = {task for report in found for task in (*report.outcome, *report.unfinished, *report.contradictions)}
+        if not tasks:
+            continue
+        if not tasks & read.keys():
+            why = (
+                f"none of its {counted(len(tasks), 'task')} was read (it names {min(tasks)}, read was {min(read.values())}). "
+                "A report joins by the ids of its tasks: name the trajectories of this run"
+            )
+        elif not tasks & joining:
+            why = "the attempts at its tasks are rows that name no run, model or patch, and take only the label of their own row"
+        elif any(report.explicit for report in found):
+            why = "it goes by the name of another run than the attempts at its tasks: import that run's folder alone"
+        else:
+            why = (
+                "it goes by another run's name, or lies in another run's folder, than the attempts at its tasks. "
+                "Name it behind --labels if it is about them, or put it into their run's folder"
+            )
+        lines.append(f"{place} labels no attempt: {why}")
+    return lines
+
+
+def _group(report: Report) -> str:
+    """What is explained together: the reports of a run's instances lie in a folder each."""
+    single = len({*report.outcome, *report.unfinished}) == 1 and "/" in str(report.place)
+    return (
+        str(report.place).rsplit("/", 2)[0] + "/*/report.json"
+        if single and report.place.name == "report.json"
+        else str(report.place)
+    )

@@ -1,0 +1,137 @@
+"""The import program: what it says, and what it leaves as it was."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rmlab.commands.common import program
+from rmlab.errors import DataError
+from rmlab.paths import REPOSITORY
+
+
+def row(task: str, words: str = "ok") -> dict[str, object]:
+    messages = [{"role": "user", "content": f"Fix {task}"}, {"role": "assistant", "content": words}]
+    return {"instance_id": task, "model": "m", "patch": "+x", "messages": messages}
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.jsonl"
+    path.write_text("\n".join(json.dumps(row(f"o__n-{number}")) for number in range(3)))
+    return path
+
+
+def imported(*paths: Path, out: Path, format_name: str = "auto", **options: object) -> dict:
+    return program("import_trajectories").main(format_name, [str(path) for path in paths], out, **options)
+
+
+def test_an_empty_reading_never_takes_the_place_of_a_set(
+    rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "set.parquet"
+    imported(rows, out=out)
+    before = out.read_bytes()
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    report = tmp_path / "reports" / "m.run.json"
+    report.parent.mkdir()
+    report.write_text(json.dumps({"resolved_ids": ["o__n-0"], "unresolved_ids": []}))
+    predictions = tmp_path / "preds.json"
+    predictions.write_text(json.dumps({"o__n-0": {"instance_id": "o__n-0", "model_patch": "+x"}}))
+    capsys.readouterr()
+    for path, options, words in (
+        (empty, {}, "`rmlab import --help` names the formats"),
+        (empty, {"strict": True}, "`rmlab import --help` names the formats"),
+        (
+            report.parent,
+            {},
+            "`rmlab evaluate` takes the files themselves (reports/m.run.json is one), not their folder",
+        ),
+        (predictions, {}, "preds.json holds predictions, patches without the turns that led to them"),
+        (rows, {"format_name": "moatless"}, "Nothing there is of the format moatless: `rmlab import auto` tries all"),
+    ):
+        with pytest.raises(DataError) as caught:
+            imported(path, out=out, **options)
+        assert str(caught.value).startswith(f"no trajectory was read, and {out} stays as it was. ")
+        assert words in str(caught.value)
+        assert "written to" not in capsys.readouterr().out
+        assert out.read_bytes() == before
+    with pytest.raises(DataError, match=r"no trajectory was read, and .*new.parquet is not written"):
+        imported(empty, out=tmp_path / "new.parquet", as_json=True)
+    assert json.loads(capsys.readouterr().out)["trajectories"] == 0
+    assert not (tmp_path / "new.parquet").exists()
+
+
+def test_leaky_attempts_are_left_out_or_the_option_is_named(
+    rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    leaky = row("o__n-9", '{"tests_status": {"FAIL_TO_PASS": {"success": []}}, "resolved": true}')
+    leaky["messages"] += [{"role": "tool", "content": leaky["messages"][1]["content"]}]
+    path = tmp_path / "leaky.jsonl"
+    path.write_text(json.dumps(leaky))
+    assert imported(path, out=tmp_path / "set.parquet")["outcomes_in_prompts"] == 2
+    assert "--leaks drop leaves the attempts out" in capsys.readouterr().out
+    imported(path, rows, out=tmp_path / "set.parquet", leaks="drop")
+    shown = capsys.readouterr().out
+    assert "outcomes in prompts (their attempts were left out): 2" in shown
+    assert "--leaks drop" not in shown
+    with pytest.raises(DataError, match="--leaks report keeps them"):
+        imported(path, out=tmp_path / "set.parquet", leaks="drop")
+
+
+def test_a_path_that_is_named_twice_is_read_once_and_that_is_said(rows: Path, tmp_path: Path) -> None:
+    found = imported(rows, rows.parent / "x" / ".." / rows.name, out=tmp_path / "set.parquet")
+    assert (found["trajectories"], found["duplicates"]) == (3, 0)
+    assert found["notes"] == [f"{rows.parent}/x/../{rows.name} is named twice and was read once"]
+
+
+def test_one_of_a_kind_is_said_in_the_singular_and_predictions_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "rows.jsonl").write_text(json.dumps(row("o__n-1")))
+    (run / "preds.json").write_text(json.dumps({"o__n-1": {"instance_id": "o__n-1", "model_patch": ""}}))
+    imported(run, out=tmp_path / "set.parquet")
+    shown = capsys.readouterr().out
+    assert "1 trajectory of 1 task: 0 labelled, 0 resolved" in shown
+    assert "labels found: none beside the trajectories; reports that lie elsewhere are named behind --labels" in shown
+    assert "predictions found: 1 file lists 1 patch (1 empty)" in shown
+    (run / "results.json").write_text(json.dumps({"resolved_ids": ["o__n-1"]}))
+    imported(run, out=tmp_path / "set.parquet")
+    assert "labels found: 1 report states 1 outcome\n" in capsys.readouterr().out
+
+
+def test_a_carriage_return_is_shown_as_the_end_of_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row("o__n-1", "10 %\r20 %\r\ndone\x1b[1m")))
+    imported(tmp_path / "rows.jsonl", out=tmp_path / "set.parquet")
+    capsys.readouterr()
+    program("show_trajectories").main(tmp_path / "set.parquet", "o__n-1")
+    assert "10 %\n20 %\ndone\N{REPLACEMENT CHARACTER}[1m" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "locale", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "latin-1"}]
+)
+def test_commands_write_what_the_locale_cannot(tmp_path: Path, locale: dict[str, str]) -> None:
+    (tmp_path / "s.csv").write_text("task_id,score,resolved\nτ,0.5,1\nτ,0.4,0\nu,0.4,0\nu,0.1,0\n")
+
+    def run(*arguments: object) -> str:
+        answer = subprocess.run(
+            [sys.executable, "-m", "rmlab.cli", *map(str, arguments)],
+            cwd=REPOSITORY,
+            capture_output=True,
+            check=False,
+            env={**os.environ, **locale},
+        )
+        assert answer.returncode == 0, answer.stderr
+        return answer.stdout.decode("latin-1")
+
+    assert "(\\u03c4" in run("evaluate", tmp_path / "s.csv")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row("τ__n-1")))
+    found = run("import", "auto", tmp_path / "rows.jsonl", "-o", tmp_path / "set.parquet", "--json")
+    assert json.loads(found)["tasks"] == 1
