@@ -209,7 +209,9 @@ def split_arguments(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]
 
 def _launcher(plan: Plan, name: str, settings: Sequence[str], workers: int | None) -> "Launcher":
     """One of conf/hydra/launcher by its name. settings: `hydra.launcher.KEY=VALUE`."""
+    import yaml
     from hydra.utils import get_class
+    from omegaconf.errors import OmegaConfBaseException
 
     own = cast(DictConfig, OmegaConf.load(LAUNCHERS / f"{name}.yaml"))
     for text in settings:
@@ -218,7 +220,10 @@ def _launcher(plan: Plan, name: str, settings: Sequence[str], workers: int | Non
             raise UsageError(
                 f"{text}: launcher {name} has no {key!r}{near(key, map(str, own))}; it has {', '.join(map(str, own))}"
             )
-        OmegaConf.update(own, key, plain_yaml(value))
+        try:
+            OmegaConf.update(own, key, plain_yaml(value))
+        except (yaml.YAMLError, OmegaConfBaseException):
+            raise UsageError(f"{text}: the value of {key} cannot be read. Put a text in quotes: {key}='...'") from None
     load_program("multirun").find_plugins()
     made = get_class(own.pop("_target_"))(**cast("dict[str, Any]", OmegaConf.to_container(own)))
     launcher: Launcher = made.cells_launcher(plan.cells[0].config, workers)
