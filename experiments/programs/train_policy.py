@@ -90,9 +90,12 @@ ConfigStore.instance().store(name="train_policy_schema", node=TrainPolicyConfig)
 
 def main(overrides: Sequence[str], force: bool = False) -> Path:
     """Composes `conf/train_policy.yaml` with the overrides and trains."""
-    return run(
-        compose("train_policy", list(overrides)), command=shlex.join(["rmlab", "warm-start", *overrides]), force=force
-    )
+    command = shlex.join(["rmlab", "warm-start", *overrides])
+    try:
+        return run(compose("train_policy", list(overrides)), command=command, force=force)
+    except KeyboardInterrupt:
+        print(f"\nStopped. Go on from the last checkpoint with: {command}", file=sys.stderr)
+        raise
 
 
 def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = False) -> Path:
@@ -360,14 +363,18 @@ def _record(
 
 
 def _start(settings: TrainPolicyConfig, pools: Sequence[TrajectorySet], who: str) -> "RunLogger":
+    from rmlab.tracking.heads import runs_of
+    from rmlab.tracking.query import close_stale
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
     from rmlab.training.device import device_name, resolve_device
 
     name = settings.tracking.name or f"{settings.model.name} s{settings.seed}"
     dataset = fingerprint_lines(pool.fingerprint for pool in pools)
+    store = Store.open(settings.tracking.uri)
+    close_stale(store, runs_of(store, who))  # of a process that was killed
     logger = RunLogger.start(
-        Store.open(settings.tracking.uri),
+        store,
         settings.tracking.experiment or EXPERIMENT,
         name,
         kind=KIND,

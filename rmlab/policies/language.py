@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -77,9 +77,10 @@ def play(
     environment: EnvironmentConfig,
     seed: int,
     advance: Advance | None = None,
+    told: "Callable[[Trajectory], None] | None" = None,
 ) -> "list[Trajectory]":
-    """The trajectories of planned attempts, in the order of the plan."""
+    """The trajectories of planned attempts, in the order of the plan. told: is called with each as it is finished."""
     engine = load_engine(config, sandbox, environment)
-    found = [rollout.trajectory for rollout in engine.rollout(planned, config.sampling, seed, advance)]
+    found = [rollout.trajectory for rollout in engine.rollout(planned, config.sampling, seed, advance, told)]
     print(f"{config.model}: {len(found)} attempts in {engine.seconds}", file=sys.stderr)
     return found
