@@ -3,6 +3,8 @@
 Nothing heavy is imported before a command runs. 0 = success, 2 = called wrongly, 130 = interrupted, 1 = anything else.
 """
 
+import io
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -313,10 +315,25 @@ UsageProblem: type[Exception] = typer.BadParameter.__mro__[1]
 CommandProblem: type[Exception] = typer.BadParameter.__mro__[2]
 
 
+INTERRUPTED = 130
+
+
+def _print_anything() -> None:
+    """Characters that the output's encoding lacks (LC_ALL=C, a name that is no UTF-8) are printed as escapes: here, and in what is
+    started from here."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+            os.environ["PYTHONIOENCODING"] = f"{stream.encoding}:backslashreplace"
+
+
 def main() -> None:
     """The console script."""
+    _print_anything()
     try:
         code = app(standalone_mode=False)
+        if code == INTERRUPTED:  # typer turns Ctrl-C into this code, without a word
+            code = _complain("interrupted", INTERRUPTED)
     except RmlabError as error:
         code = _complain(str(error), error.exit_code)
     except UsageProblem as error:
@@ -329,7 +346,11 @@ def main() -> None:
     except CommandProblem as error:
         code = _complain(_line(error), 1)
     except (KeyboardInterrupt, typer.Abort):
-        code = _complain("interrupted", 130)
+        code = _complain("interrupted", INTERRUPTED)
+    except (
+        UnicodeEncodeError
+    ) as error:  # a name that is no UTF-8 (on the command line, or of a file), in a text that is
+        code = _complain(f"{error.object!a} has characters that are no UTF-8: use another name, or a UTF-8 locale", 1)
     except BrokenPipeError:  # the reader (head, less) has seen enough
         code = 1
         sys.stderr.close()

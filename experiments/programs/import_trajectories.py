@@ -66,7 +66,7 @@ def main(
         result = summary(settled)
     finally:
         spool.close()
-    print(json.dumps(result, ensure_ascii=False) if as_json else "\n".join([*lines(result), f"written to {out}"]))
+    print(json.dumps(result) if as_json else "\n".join([*lines(result), f"written to {out}"]))
     if not result["trajectories"]:
         print(
             f"rmlab: no trajectory was read; {out} is empty. "

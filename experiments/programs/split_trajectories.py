@@ -58,7 +58,7 @@ def main(
         fingerprint_lines(sorted(lines)),
     )
     result = _result(found, shares, counts)
-    print(json.dumps(result, ensure_ascii=False) if as_json else "\n".join([*_lines(result), f"written to {out}"]))
+    print(json.dumps(result) if as_json else "\n".join([*_lines(result), f"written to {out}"]))
     return result
 
 
