@@ -149,13 +149,13 @@ def test_runs_are_listed(where: Path, empty_database: Path) -> None:
 )
 def test_output_goes_through_any_encoding(environment: dict[str, str]) -> None:
     """A figure's path or a run's name must not end a command that has done its work."""
-    code = """
+    code = r"""
 import subprocess, sys
 from rmlab import cli
 def prints(**_):
-    print("ü → … \\udcff")
-    print("ü → … \\udcff", file=sys.stderr)
-    subprocess.run([sys.executable, "-c", "print('\\xfc \\u2192')"], check=True)
+    print("\u00fc \u2192 \u2026 \udcff")
+    print("\u00fc \u2192 \u2026 \udcff", file=sys.stderr)
+    subprocess.run([sys.executable, "-c", r"print('\u00fc \u2192')"], check=True)
 cli.app = prints
 cli.main()
 """

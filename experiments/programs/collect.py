@@ -42,6 +42,7 @@ from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.origin import commit
 from rmlab.trajectories.record import PARTS, Trajectory
 from rmlab.trajectories.store import TrajectorySet, write_trajectories
+from rmlab.wording import many
 
 if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
@@ -119,7 +120,7 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
     with Sandbox(settings.workers) as sandbox:
         loaded = load_tasks(Path(settings.tasks), sandbox)
         for reason, sources in loaded.left_out.items():
-            print(f"left out: {sum(sources.values())} tasks ({reason}): {sources}", file=sys.stderr)
+            print(f"left out: {many(sum(sources.values()), 'task')} ({reason}): {sources}", file=sys.stderr)
         planned = planned_attempts(loaded, settings)
         models = {name: stated(model) for name, model in settings.language.items()}
         who = config_hash(config, loaded.fingerprint, models)
@@ -274,13 +275,18 @@ def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[Plann
         tasks = choose(loaded.part(name), part.tasks, settings.seed)
         if part.tasks is not None and len(tasks) < part.tasks:
             raise UsageError(
-                f"parts.{name}.tasks={part.tasks} cannot be filled: {len(tasks)} tasks of that part hold here. "
+                f"parts.{name}.tasks={part.tasks} cannot be filled: that part has {many(len(tasks), 'task')} here. "
                 "Lower it, or set it to null for all."
             )
         planned += plan(tasks, part.policies or settings.names, part.attempts)
     if not planned:
         raise UsageError(
-            "nothing is to be collected: every part has tasks=0 or attempts=0. Set e.g. parts.verifier.tasks=20."
+            "nothing is to be collected: every part has tasks=0 or attempts=0. "
+            + (
+                f"Set parts.{asked[0]}.attempts to 1 or more."
+                if (asked := [name for name in PARTS if getattr(settings.parts, name).tasks != 0])
+                else "Set e.g. parts.verifier.tasks=20."
+            )
         )
     return planned
 
@@ -299,14 +305,18 @@ def choose(tasks: Sequence[Task], number: int | None, seed: int) -> list[Task]:
 
 def summary(pool: TrajectorySet, path: Path) -> str:
     """What a set holds: trajectories and resolved rate by part and policy, and the file's size and fingerprint."""
-    lines = [f"{path}: {len(pool):,} trajectories, {path.stat().st_size / 1e6:.2f} MB, fingerprint {pool.fingerprint}"]
+    lines = [
+        f"{path}: {many(len(pool), 'trajectory', 'trajectories')}, {path.stat().st_size / 1e6:.2f} MB, fingerprint {pool.fingerprint}"
+    ]
     groups = Counter((t.split, t.policy) for t in pool.trajectories)
     for (part, policy), n in sorted(groups.items(), key=str):
         labels = [
             t.resolved for t in pool.trajectories if (t.split, t.policy) == (part, policy) and t.resolved is not None
         ]
         rate = sum(labels) / len(labels) if labels else float("nan")
-        lines.append(f"  {part} {policy}: {n:,} trajectories, {rate:.3f} resolved, {n - len(labels)} unlabelled")
+        lines.append(
+            f"  {part} {policy}: {many(n, 'trajectory', 'trajectories')}, {rate:.3f} resolved, {n - len(labels)} unlabelled"
+        )
     return "\n".join(lines)
 
 

@@ -305,5 +305,5 @@ def _answers(uri: str) -> None:
         socket.create_connection(address, timeout=5.0).close()
     except OSError as error:
         raise StoreError(
-            f"no tracking server answers at {uri} ({error.strerror or error}). Start it, or set tracking.uri."
+            f"no tracking server answers at {uri} ({error.strerror or error}). Start it, or set tracking.uri to another store."
         ) from error

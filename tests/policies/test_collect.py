@@ -147,7 +147,7 @@ def test_a_killed_collection_goes_on_and_its_run_is_closed(collect, tmp_path, sm
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("parts.validation.tasks=100000", r"parts.validation.tasks=100000 cannot be filled: \d+ tasks"),
+        ("parts.validation.tasks=100000", r"parts.validation.tasks=100000 cannot be filled: that part has \d+ tasks"),
         ("policy=[hasty]", "parts.validation.policies names careful, .* set parts.validation.policies=.. for all"),
         ("parts.validation.attempts=0", "nothing is to be collected"),
         ("parts.training.tasks=1", "training"),

@@ -235,7 +235,7 @@ def test_what_is_missing_is_said(base_folder: Path, few_attempts: TrajectorySet,
     demonstrations = tmp_path / "some.parquet"
     write_trajectories(demonstrations, few_attempts.part("supervised").trajectories[:3])
     with pytest.raises(
-        UsageError, match=r"held_out\.tasks=100000: \d+ tasks of that part hold here"
+        UsageError, match=r"held_out\.tasks=100000: that part has \d+ tasks here"
     ):  # and nothing was trained
         program.main(
             [
