@@ -117,6 +117,29 @@ def test_kill_9_of_the_whole_group_at_random_moments_then_the_same_command(where
     assert all(run.end_time is not None for run in runs(Store.open(), ["toy_scale"]))
 
 
+@pytest.mark.slow
+def test_a_level_that_means_something_else_and_then_the_first_again(where: Path) -> None:
+    """The newest run of a level stands for it in tables and figures: it is the one of the file as it is."""
+    import yaml
+
+    path, shown = where / "named.yaml", []
+    for meaning in ("2:1", "4:1", "2:1"):
+        raw = {
+            "question": "q?",
+            "program": str(Path(TOY).with_name("toy.py")),
+            "factor": "label_ratio",
+            "seeds": [0],
+            "presets": {"demo": None},
+        }
+        raw |= {"levels": ["few"], "baseline": "few", "named": {"few": [f"data.label_ratio={meaning}"]}}
+        path.write_text(yaml.safe_dump(raw))
+        code, _, err = sweep(path)
+        assert code == 0, err
+        newest = max((run for run in runs(Store.open()) if run.tags["kind"] == "toy"), key=lambda run: run.start_time)
+        shown.append(newest.tags["config_hash"])
+    assert shown[0] == shown[2] != shown[1]
+
+
 @pytest.mark.parametrize("whom", ["parent alone", "ctrl-c"])
 def test_children_end_with_their_parent(where: Path, whom: str) -> None:
     process = launch(TOY, "seconds=60", "--workers", "2")
