@@ -95,7 +95,8 @@ def main(overrides: Sequence[str], force: bool = False) -> Path:
     try:
         return run(compose("train_policy", list(overrides)), command=command, force=force)
     except KeyboardInterrupt:
-        print(f"\nStopped. Go on from the last checkpoint with: {command}", file=sys.stderr)
+        again = " --force" if force else ""
+        print(f"\nStopped. Go on from the last checkpoint with: {command}{again}", file=sys.stderr)
         raise
 
 

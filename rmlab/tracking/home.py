@@ -67,6 +67,8 @@ def bring_home(database: Path) -> None:
 
 def _strange(connection: sqlite3.Connection, home: Path) -> list[tuple[int, str, str]]:
     """(id, place, place beside the store) of experiments whose artifacts lie in the folder `artifacts` of another place."""
+    if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'experiments'").fetchone():
+        return []  # an empty file: MLflow makes its tables
     rows = connection.execute("SELECT experiment_id, name, artifact_location FROM experiments").fetchall()
     placed = [
         (i, name, location, path) for i, name, location in rows if (path := local_path(location or "")) is not None

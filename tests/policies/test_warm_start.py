@@ -256,6 +256,19 @@ def test_what_is_missing_is_said(base_folder: Path, few_attempts: TrajectorySet,
         )
 
 
+def test_ctrl_c_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    program = load_program("train_policy")
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(program, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        program.main(["seed=1"], force=True)
+    said = capsys.readouterr().err
+    assert said == "\nStopped. Go on from the last checkpoint with: rmlab warm-start seed=1 --force\n"
+
+
 def test_shipped_configurations_compose() -> None:
     cuda = compose("train_policy", ["engine=cuda", "model=base_512x8", "runtime=cuda"])
     assert cuda.engine.dtype == "bfloat16"

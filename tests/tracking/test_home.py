@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from rmlab.tracking.home import bring_home
 from rmlab.tracking.query import TrackedRun, runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
@@ -84,6 +85,12 @@ def test_processes_that_open_a_copy_at_once(first: Path, tmp_path: Path, monkeyp
     monkeypatch.setenv("RMLAB_RUNS", str(second))
     in_processes(*((write, f"r{i}", str(i)) for i in range(4)))
     assert (len(files(first)), len(files(second))) == (1, 5)
+
+
+def test_a_database_without_tables_is_no_moved_store(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").touch()
+    bring_home(tmp_path / "mlflow.db")
+    assert (tmp_path / "mlflow.db").stat().st_size == 0
 
 
 def test_links_to_one_folder_are_one_place(first: Path, tmp_path: Path) -> None:
