@@ -19,3 +19,9 @@ rl_curves                     what became of policies in training
 relation                      which offline metric foretold it
 paper_reported.yaml           what the paper reports, for overlays
 """
+
+import os
+
+# A notebook sets a backend of its own for what it starts, and matplotlib refuses one that is not installed here as soon as it is
+# imported. Figures are files.
+os.environ["MPLBACKEND"] = "Agg"

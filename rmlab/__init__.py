@@ -5,6 +5,7 @@ paths          where the repository, its shipped data and its results are
 fingerprint    canonical JSON and the hashes that identify configurations and data
 files          writes that are either whole or absent
 locks          file locks that end with their process
+wording        words of messages that depend on a number
 progress       one progress bar for everything that takes over a few seconds
 configuration  programs by file path, and their configurations by Hydra
 cli            the `rmlab` command

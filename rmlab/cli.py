@@ -4,6 +4,7 @@ Nothing heavy is imported before a command runs. 0 = success, 2 = called wrongly
 """
 
 import io
+import os
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -314,11 +315,25 @@ UsageProblem: type[Exception] = typer.BadParameter.__mro__[1]
 CommandProblem: type[Exception] = typer.BadParameter.__mro__[2]
 
 
+INTERRUPTED = 130
+
+
+def _print_anything() -> None:
+    """Characters that the output's encoding lacks (LC_ALL=C, a name that is no UTF-8) are printed as escapes: here, and in what is
+    started from here."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+            os.environ["PYTHONIOENCODING"] = f"{stream.encoding}:backslashreplace"
+
+
 def main() -> None:
     """The console script."""
-    _write_anything()
+    _print_anything()
     try:
         code = app(standalone_mode=False)
+        if code == INTERRUPTED:  # typer turns Ctrl-C into this code, without a word
+            code = _complain("interrupted", INTERRUPTED)
     except RmlabError as error:
         code = _complain(str(error), error.exit_code)
     except UsageProblem as error:
@@ -331,7 +346,11 @@ def main() -> None:
     except CommandProblem as error:
         code = _complain(_line(error), 1)
     except (KeyboardInterrupt, typer.Abort):
-        code = _complain("interrupted", 130)
+        code = _complain("interrupted", INTERRUPTED)
+    except (
+        UnicodeEncodeError
+    ) as error:  # a name that is no UTF-8 (on the command line, or of a file), in a text that is
+        code = _complain(f"{error.object!a} has characters that are no UTF-8: use another name, or a UTF-8 locale", 1)
     except BrokenPipeError:  # the reader (head, less) has seen enough
         code = 1
         sys.stderr.close()
@@ -339,13 +358,6 @@ def main() -> None:
         place = f"{error.filename}: " if error.filename is not None else ""
         code = _complain(f"{place}{error.strerror or error}. Mend that, or name another place.", 1)
     sys.exit(code or 0)
-
-
-def _write_anything() -> None:
-    """Under a locale that has few characters (LC_ALL=C), or for half a character, the rest is written as its code, \\u03c4."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
 
 
 def _line(error: Any) -> str:

@@ -7,6 +7,7 @@ import difflib
 import importlib.util
 import math
 import re
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
@@ -98,7 +99,7 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
                 except (HydraException, OmegaConfBaseException):
                     base = OmegaConf.create()  # the shipped configuration itself is what is wrong: the message says how
                 if (opened := _opened(asked, str(error), base)) is None:
-                    raise UsageError(_one_line(error, stem, _keys(base))) from error
+                    raise UsageError(unquoted(asked) or _one_line(error, stem, _keys(base))) from error
                 asked = opened
     _refuse_added_keys(config, stem)
     _refuse_values(config)
@@ -111,10 +112,15 @@ def with_values(config: DictConfig, overrides: Sequence[str]) -> DictConfig | No
     Raises UsageError for a value of the wrong type.
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
     changed = config.copy()
-    for override in OverridesParser.create().parse_overrides(list(overrides)):
+    try:
+        parsed = OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        raise UsageError(unquoted(overrides) or _lower(str(error).splitlines()[0])) from error
+    for override in parsed:
         key, value = override.key_or_group, override.value()
         if override.is_sweep_override() or override.is_add() or override.is_delete() or override.package is not None:
             return None
@@ -126,6 +132,42 @@ def with_values(config: DictConfig, overrides: Sequence[str]) -> DictConfig | No
             raise UsageError(f"{override.input_line}: {_lower(str(error).splitlines()[0])}") from error
     _refuse_values(changed)
     return changed
+
+
+def quoted(text: str) -> str:
+    """A text as a value of an override, whatever characters it has."""
+    escaped = re.sub(r"(\\*)'", r"\1\1\\'", text)
+    escaped = re.sub(r"(\\+)$", r"\1\1", escaped)
+    return f"'{escaped}'"
+
+
+def unquoted(overrides: Iterable[str]) -> str | None:
+    """What is wrong with the first override that Hydra's grammar refuses, and how to write it; None where it takes them all."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    for text in overrides:
+        try:
+            OverridesParser.create().parse_override(text)
+        except HydraException:
+            found = re.fullmatch(r"([+~]*[A-Za-z_][\w./@:-]*)=(.*)", text, re.ASCII | re.DOTALL)
+            if found is None or not text.isprintable():
+                return f"{text!r} is not an override: write KEY=VALUE, for example data.scale=500"
+            key, value = found.groups()
+            if value.startswith(("[", "{")):
+                example = shlex.quote(f"{key}=['a text']")
+                return (
+                    f"{text}: the list or mapping cannot be read. Close its brackets, and quote each text in it that has other "
+                    f"characters than letters, digits and / - . _: {example}"
+                )
+            if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+                value = value[1:-1]
+            value = str(Path(value).expanduser()) if value.startswith("~") else value
+            return (
+                f"{text}: the value has characters that mean something in an override, so it is quoted twice, for Hydra and for "
+                f"the shell: {shlex.quote(f'{key}={quoted(value)}')}"
+            )
+    return None
 
 
 def _opened(overrides: list[str], error: str, base: DictConfig) -> list[str] | None:
@@ -236,8 +278,6 @@ def _one_line(error: Exception, program: str, known: list[str]) -> str:
     if found := re.search(r"Error merging override (.*)", text):
         reason = str(error.__cause__).splitlines()[0] if error.__cause__ else "it does not fit"
         return f"{found[1].strip()}: {_lower(reason)}"
-    if found := re.search(r"(?:Error parsing override '(.*)'\n(.*))", text):
-        return f"{found[1]!r} is not an override: write KEY=VALUE, for example data.scale=500 ({found[2]})"
     if found := re.search(r"Ambiguous value for argument '(.*)'", text):
         return f"{found[1]}: one value at a time; a list is written KEY=[a,b]"
     lines = [line.strip() for line in text.splitlines() if line.strip()]

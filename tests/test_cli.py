@@ -143,3 +143,39 @@ def test_runs_are_listed(where: Path, empty_database: Path) -> None:
     for words in ("data_scale=2000 s1", "finished", "0.765", run.run_id):
         assert words in answer.stdout
     assert "no runs of sweep other" in rmlab("runs", "list", "--sweep", "other").stdout
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}, {"LC_ALL": "C"}],
+)
+def test_output_goes_through_any_encoding(environment: dict[str, str]) -> None:
+    """A figure's path or a run's name must not end a command that has done its work."""
+    code = r"""
+import subprocess, sys
+from rmlab import cli
+def prints(**_):
+    print("\u00fc \u2192 \u2026 \udcff")
+    print("\u00fc \u2192 \u2026 \udcff", file=sys.stderr)
+    subprocess.run([sys.executable, "-c", r"print('\u00fc \u2192')"], check=True)
+cli.app = prints
+cli.main()
+"""
+    unset = ("PYTHONIOENCODING", "PYTHONUTF8", "LANG", "LC_ALL", "LC_CTYPE")
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=REPOSITORY,
+        env={k: v for k, v in os.environ.items() if k not in unset} | environment,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert b"Error" not in done.stderr
+    assert len(done.stdout.split()) == 6
+
+
+def test_ctrl_c_is_said() -> None:
+    code = "from rmlab import cli\n@cli.app.command('wait')\ndef wait() -> None:\n    raise KeyboardInterrupt\n"
+    code += "import sys\nsys.argv = ['rmlab', 'wait']\ncli.main()"
+    done = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 130
+    assert done.stderr.strip() == "rmlab: interrupted"

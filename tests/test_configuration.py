@@ -23,7 +23,7 @@ from rmlab.verifiers.config import OverLength
         ("training.match=forever", "training.match=forever: invalid value 'forever', expected one of"),
         ("seed", "'seed' is not an override: write KEY=VALUE"),
         ("seed=1,2", "seed=1,2: one value at a time"),
-        ("seed=[1", "train_verifier: "),
+        ("seed=[1", r"seed=\[1: the list or mapping cannot be read. Close its brackets"),
         ("+extra=1", "no key 'extra'"),
         ("+data.extra=1", "no key 'data.extra'"),
         ("~data.scale", "data.scale"),
@@ -134,3 +134,52 @@ def test_composing_imports_nothing_heavy() -> None:
         "heavy = {'torch', 'transformers', 'mlflow', 'pandas', 'sklearn', 'matplotlib'} & set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "/data/ü.parquet",
+        "it's",
+        "a#b",
+        "a=b",
+        "f(x",
+        "a(b)",
+        '"',
+        "a!b",
+        "<x>",
+        "a\\'b(",
+        "(ends\\",
+        "&;",
+        "/a b/[x",
+        "`x`",
+    ],
+)
+def test_a_value_that_the_grammar_refuses_is_said_with_the_way_to_write_it(value: str) -> None:
+    import shlex
+
+    with pytest.raises(UsageError) as caught:
+        compose("train_verifier", ["preset=smoke", f"data.path={value}"])
+    said = str(caught.value)
+    assert said.startswith(f"data.path={value}: "), "names the argument"
+    assert "Exception" not in said
+    assert "\n" not in said
+    [written] = shlex.split(said.partition("shell: ")[2])
+    assert compose("train_verifier", ["preset=smoke", written]).data.path == value, "what is advised works"
+
+
+@pytest.mark.parametrize(
+    ("override", "words"),
+    [
+        ("data.scale=[1,", "Close its brackets"),
+        ("data.ü=3", "is not an override: write KEY=VALUE"),
+        ("data.path=a\nü", "is not an override"),
+        ("data.path", "is not an override: write KEY=VALUE"),
+        ("data.path=~/x", f"data.path={Path.home()}/x|data.path='"),
+    ],
+)
+def test_what_quoting_does_not_mend_is_said_too(override: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        compose("train_verifier", ["preset=smoke", override])
+    assert "\n" not in str(caught.value)
+    assert "Exception" not in str(caught.value)

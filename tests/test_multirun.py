@@ -195,3 +195,37 @@ def test_the_sweepers_options_are_those_of_the_command() -> None:
         "of_program",
     }
     assert named == taken
+
+
+@pytest.mark.parametrize(
+    ("launcher", "missing", "words"),
+    [
+        ("joblib", "hydra_plugins.hydra_joblib_launcher", "needs hydra-joblib-launcher: pip install"),
+        ("slurm", "submitit", "needs submitit: pip install -e '.[slurm]'"),
+        ("ray", "ray", "needs ray: pip install -e '.[ray]'"),
+        ("submitit_slrum", "none", "did you mean submitit_slurm"),
+    ],
+)
+def test_a_launcher_without_its_package_names_it(where: Path, launcher: str, missing: str, words: str) -> None:
+    code, _, err = python(f"""
+import sys
+sys.modules[{missing!r}] = None
+sys.argv = ["rmlab", "sweep", {str(TOY / "toy_scale.yaml")!r}, "hydra/launcher={launcher}"]
+from rmlab.cli import main
+main()
+""")
+    assert code in (1, 2)
+    assert f"hydra/launcher={launcher}" in err
+    assert words in err
+    assert err.count("\n") == 1, "one line, before any work"
+
+
+def test_the_runs_folder_may_have_any_name(where: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    odd = where / "a%20b?x=(ü,'c'#1)"
+    odd.mkdir()
+    (where / "mlflow.db").rename(odd / "mlflow.db")
+    monkeypatch.setenv("RMLAB_RUNS", str(odd))
+    code, _, err = multirun(f"+sweep={TOY / 'toy_scale.yaml'}", *SMALL, "hydra/launcher=basic")
+    assert code == 0, err
+    assert ended(odd)
+    assert {path.name for path in where.iterdir()} == {odd.name}, "nothing beside it"

@@ -126,3 +126,66 @@ def test_the_search_for_a_verifier(where: Path, tmp_path: Path) -> None:
     assert "3 complete" in out
     assert "optuna-dashboard sqlite:///" in out
     assert all(len(trial.values) == 3 for trial in trials(where))
+
+
+def planned(file: str, *arguments: str):
+    """The study that `rmlab sweep` would go on with, and what a dry run says of it."""
+    from rmlab.configuration import load_program
+
+    cells = load_program("sweep").make_plan(file, list(arguments), "").cells
+    search = load_program("search")
+    return str(search.study_of(cells)), search.description(cells)
+
+
+def test_an_edited_search_is_another_study_and_says_so(where: Path) -> None:
+    """Values of another objective, space or baseline would stand beside the new ones and be called best."""
+    import csv
+
+    import optuna
+
+    space = {"data_scale": {"choices": [1, 7]}}
+    code, _, err = sweep(of(where, trials=2, space=space), "--workers", "1")
+    assert code == 0, err
+    code, out, err = sweep(of(where, trials=3, space=space, objectives={"eval_of/cost": "minimize"}), "--workers", "1")
+    assert code == 0, err
+    assert "which differs in objectives: its trials (2) stay there" in out
+    assert "3 complete" in out
+    studies = optuna.get_all_study_summaries(f"sqlite:///{where / 'optuna.db'}")
+    assert sorted(study.n_trials for study in studies) == [2, 3]
+    assert len([run for run in runs(Store.open()) if run.tags["kind"] == "summary"]) == 2, "each study has its own"
+    heads = {tuple(next(csv.reader(path.open()))) for path in (where / "figures").rglob("trials.csv")}
+    assert {name for head in heads for name in head if name.startswith("eval_of/")} == {"eval_of/score", "eval_of/cost"}
+    assert len(heads) == 2, "no table has both"
+
+
+def test_what_makes_trials_comparable_is_in_the_name_of_their_study(where: Path) -> None:
+    pruner = {"_target_": "optuna.pruners.MedianPruner"}
+    space = {"data_scale": {"choices": [1, 7]}}
+    first, said = planned(of(where, space=space))
+    assert "0 made" in said
+    assert "another study" not in said
+    same = [{"trials": 9}, {"sampler": {"_target_": "optuna.samplers.TPESampler", "seed": 1}}]
+    assert {planned(of(where, space=space, **parts))[0] for parts in same} == {first}
+    others = [
+        {"objectives": {"eval_of/cost": "maximize"}},
+        {"objectives": {"eval_of/score": "minimize"}},
+        {"objectives": {"eval_of/score": "maximize", "eval_of/cost": "minimize"}},
+        {"space": {"data_scale": {"choices": [1, 7, 9]}}},
+        {"space": {"data_scale": {"low": 1, "high": 7}}},
+        {"pruning": {"metric": "train/loss", "goal": "minimize", "pruner": pruner}},
+    ]
+    names = [planned(of(where, **{"space": space, **parts}))[0] for parts in others]
+    file = of(where, space=space)
+    names += [planned(file, *given)[0] for given in (["seeds=[1]"], ["optimizer.learning_rate=0.5"], ["seeds=[0,1]"])]
+    assert len({first, *names}) == 10
+
+
+def test_a_choice_that_means_something_else_is_another_search(where: Path) -> None:
+    import yaml
+
+    path, found = where / "named.yaml", set()
+    for meaning in ("2:1", "4:1"):
+        raw = yaml.safe_load(Path(of(where, space={"label_ratio": {"choices": ["few", "1:1"]}})).read_text())
+        path.write_text(yaml.safe_dump(raw | {"named": {"few": [f"data.label_ratio={meaning}"]}}, sort_keys=False))
+        found.add(planned(str(path))[0])
+    assert len(found) == 2

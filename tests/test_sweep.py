@@ -129,6 +129,29 @@ def test_a_cell_that_has_to_stop_again_and_again_is_left_for_the_next_launch(whe
     assert "1 of 2 runs finished, 1 to run" in sweep(*arguments, "trouble={2:full}", "--dry-run")[1]
 
 
+@pytest.mark.slow
+def test_a_level_that_means_something_else_and_then_the_first_again(where: Path) -> None:
+    """The newest run of a level stands for it in tables and figures: it is the one of the file as it is."""
+    import yaml
+
+    path, shown = where / "named.yaml", []
+    for meaning in ("2:1", "4:1", "2:1"):
+        raw = {
+            "question": "q?",
+            "program": str(Path(TOY).with_name("toy.py")),
+            "factor": "label_ratio",
+            "seeds": [0],
+            "presets": {"demo": None},
+        }
+        raw |= {"levels": ["few"], "baseline": "few", "named": {"few": [f"data.label_ratio={meaning}"]}}
+        path.write_text(yaml.safe_dump(raw))
+        code, _, err = sweep(path)
+        assert code == 0, err
+        newest = max((run for run in runs(Store.open()) if run.tags["kind"] == "toy"), key=lambda run: run.start_time)
+        shown.append(newest.tags["config_hash"])
+    assert shown[0] == shown[2] != shown[1]
+
+
 @pytest.mark.parametrize("whom", ["parent alone", "ctrl-c"])
 def test_children_end_with_their_parent(where: Path, whom: str) -> None:
     process = launch(TOY, "seconds=3600", "--workers", "2")

@@ -3,14 +3,16 @@
     rmlab collect output=runs/mine.parquet policy=[careful,hasty] parts.evaluation.tasks=50
     rmlab collect output=runs/mine.parquet policy=[careful,language] language.language.model=FOLDER parts.verifier.tasks=50
 
-Deterministic by seed, whatever the workers and the batch.
+Deterministic by seed, whatever the workers and the batch. Finished attempts are kept in the runs folder until the set is written: the
+same command goes on where a killed collection stopped.
 """
 
 import json
 import shlex
+import shutil
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,18 +26,23 @@ from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
 from rmlab.files import check_output
 from rmlab.fingerprint import fingerprint
+from rmlab.locks import exclusive
 from rmlab.microswe.episode import EnvironmentConfig, hashed
 from rmlab.microswe.loading import LoadedTasks, load_tasks
 from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, warn_if_weak
 from rmlab.microswe.task import Task
+from rmlab.paths import runs_folder
 from rmlab.policies.config import ScriptedConfig
+from rmlab.policies.kept import Kept
 from rmlab.policies.language import LanguagePolicyConfig, play, stated
 from rmlab.policies.rollout import Planned, plan, rollout
 from rmlab.policies.scripted import ScriptedPolicy
 from rmlab.progress import Advance, progress
 from rmlab.tracking.config import TrackingConfig
+from rmlab.tracking.origin import commit
 from rmlab.trajectories.record import PARTS, Trajectory
 from rmlab.trajectories.store import TrajectorySet, write_trajectories
+from rmlab.wording import many
 
 if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
@@ -116,12 +123,16 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
         warn_if_weak(sandbox.isolation)
         loaded = load_tasks(Path(settings.tasks), sandbox)
         for reason, sources in loaded.left_out.items():
-            print(f"left out: {sum(sources.values())} tasks ({reason}): {sources}", file=sys.stderr)
+            print(f"left out: {many(sum(sources.values()), 'task')} ({reason}): {sources}", file=sys.stderr)
         planned = planned_attempts(loaded, settings)
         models = {name: stated(model) for name, model in settings.language.items()}
-        with _start(settings, sandbox.isolation) if settings.tracked else nullcontext() as logger:
-            with progress("collecting", len(planned), "episodes", settings.progress) as advance:
-                trajectories = attempts_of(planned, sandbox, settings, advance)
+        who = config_hash(config, loaded.fingerprint, models)
+        under_way = runs_folder() / "cells" / fingerprint([who, rmlab.__version__, commit()])
+        with (
+            exclusive(runs_folder() / "locks" / f"collection-{under_way.name}.lock", "this collection", patience=0),
+            _start(settings, who, sandbox.isolation) if settings.tracked else nullcontext() as logger,
+        ):
+            trajectories = collected(planned, sandbox, settings, Kept(under_way), command)
             pool = write_trajectories(
                 Path(settings.output),
                 trajectories,
@@ -139,18 +150,42 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
             )
             if logger is not None:
                 _log(logger, pool, loaded, settings)
-                logger.tags(
-                    {"config_hash": config_hash(config, loaded.fingerprint, models), "device": devices(settings)}
-                )
                 logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+            shutil.rmtree(under_way, ignore_errors=True)
     print(summary(pool, Path(settings.output)))
     return pool
 
 
-def attempts_of(
-    planned: Sequence[Planned], sandbox: Sandbox, settings: CollectConfig, advance: Advance
+def collected(
+    planned: Sequence[Planned], sandbox: Sandbox, settings: CollectConfig, kept: Kept, command: str
 ) -> list[Trajectory]:
-    """Plays what is planned: scripts all together, language models one after the other."""
+    """The attempts of the plan, in its order: those that an earlier process of the same collection finished are not played again."""
+    if len(kept):
+        print(f"goes on: {len(kept):,} of {len(planned):,} attempts were finished before", file=sys.stderr)
+    try:
+        left = kept.left(planned)
+        with progress(
+            "collecting", len(planned), "episodes", settings.progress, already=len(planned) - len(left)
+        ) as advance:
+            attempts_of(left, sandbox, settings, advance, kept.add)
+    except KeyboardInterrupt:
+        kept.flush()
+        print(
+            f"\nStopped; {len(kept):,} of {len(planned):,} attempts are finished and kept. Go on with: {command}",
+            file=sys.stderr,
+        )
+        raise
+    return kept.all(planned)
+
+
+def attempts_of(
+    planned: Sequence[Planned],
+    sandbox: Sandbox,
+    settings: CollectConfig,
+    advance: Advance,
+    told: Callable[[Trajectory], None] | None = None,
+) -> list[Trajectory]:
+    """Plays what is planned: scripts all together, language models one after the other. told: is called with each finished attempt."""
     scripts = {name: ScriptedPolicy(name, script) for name, script in settings.policy.items()}
     played = rollout(
         [p for p in planned if p.policy in scripts],
@@ -160,25 +195,30 @@ def attempts_of(
         settings.seed,
         settings.batch,
         advance,
+        told,
     )
     for name, model in settings.language.items():
         if mine := [p for p in planned if p.policy == name]:
-            played += play(model, mine, sandbox, settings.environment, settings.seed, advance)
+            played += play(model, mine, sandbox, settings.environment, settings.seed, advance, told)
     return played
 
 
-def _start(settings: CollectConfig, isolation: IsolationLevel) -> "RunLogger":
+def _start(settings: CollectConfig, who: str, isolation: IsolationLevel) -> "RunLogger":
     """The run, which says from its beginning how well the code that policies write is kept in."""
+    from rmlab.tracking.heads import runs_of
+    from rmlab.tracking.query import close_stale
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
 
+    store = Store.open(settings.tracking.uri)
+    close_stale(store, runs_of(store, who))  # of a process that was killed
     name = settings.tracking.name or f"{Path(settings.output).stem} s{settings.seed}"
     return RunLogger.start(
-        Store.open(settings.tracking.uri),
+        store,
         settings.tracking.experiment or EXPERIMENT,
         name,
         kind=KIND,
-        tags={"isolation": str(isolation)},
+        tags={"config_hash": who, "device": devices(settings), "isolation": str(isolation)},
         params={"seed": settings.seed, "policies": len(settings.names)},
     )
 
@@ -238,13 +278,18 @@ def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[Plann
         tasks = choose(loaded.part(name), part.tasks, settings.seed)
         if part.tasks is not None and len(tasks) < part.tasks:
             raise UsageError(
-                f"parts.{name}.tasks={part.tasks} cannot be filled: {len(tasks)} tasks of that part hold here. "
+                f"parts.{name}.tasks={part.tasks} cannot be filled: that part has {many(len(tasks), 'task')} here. "
                 "Lower it, or set it to null for all."
             )
         planned += plan(tasks, part.policies or settings.names, part.attempts)
     if not planned:
         raise UsageError(
-            "nothing is to be collected: every part has tasks=0 or attempts=0. Set e.g. parts.verifier.tasks=20."
+            "nothing is to be collected: every part has tasks=0 or attempts=0. "
+            + (
+                f"Set parts.{asked[0]}.attempts to 1 or more."
+                if (asked := [name for name in PARTS if getattr(settings.parts, name).tasks != 0])
+                else "Set e.g. parts.verifier.tasks=20."
+            )
         )
     return planned
 
@@ -263,14 +308,18 @@ def choose(tasks: Sequence[Task], number: int | None, seed: int) -> list[Task]:
 
 def summary(pool: TrajectorySet, path: Path) -> str:
     """What a set holds: trajectories and resolved rate by part and policy, and the file's size and fingerprint."""
-    lines = [f"{path}: {len(pool):,} trajectories, {path.stat().st_size / 1e6:.2f} MB, fingerprint {pool.fingerprint}"]
+    lines = [
+        f"{path}: {many(len(pool), 'trajectory', 'trajectories')}, {path.stat().st_size / 1e6:.2f} MB, fingerprint {pool.fingerprint}"
+    ]
     groups = Counter((t.split, t.policy) for t in pool.trajectories)
     for (part, policy), n in sorted(groups.items(), key=str):
         labels = [
             t.resolved for t in pool.trajectories if (t.split, t.policy) == (part, policy) and t.resolved is not None
         ]
         rate = sum(labels) / len(labels) if labels else float("nan")
-        lines.append(f"  {part} {policy}: {n:,} trajectories, {rate:.3f} resolved, {n - len(labels)} unlabelled")
+        lines.append(
+            f"  {part} {policy}: {many(n, 'trajectory', 'trajectories')}, {rate:.3f} resolved, {n - len(labels)} unlabelled"
+        )
     return "\n".join(lines)
 
 

@@ -8,6 +8,7 @@
 """
 
 import os
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,10 +16,17 @@ from types import ModuleType
 from typing import Any
 
 from rmlab.ablation.through_hydra import Task
-from rmlab.configuration import config_folder, load_program, near, register_resolvers
+from rmlab.configuration import config_folder, load_program, near, quoted, register_resolvers, unquoted
 from rmlab.errors import UsageError
 from rmlab.paths import CONF, REPOSITORY, SWEEPS, runs_folder
 
+PACKAGES = {
+    "joblib": "hydra-joblib-launcher",
+    "submitit_slurm": "hydra-submitit-launcher",
+    "submitit_local": "hydra-submitit-launcher",
+    "rq": "hydra-rq-launcher",
+}
+"""Packages that bring a launcher of Hydra's own."""
 OF_THE_SWEEP = ("levels", "baseline", "seeds", "arms", "trials")
 
 
@@ -44,7 +52,7 @@ def main(program: str, overrides: Sequence[str], options: Mapping[str, Any] | No
     given = [f"++{text}" if "={" in text and text[0].isalpha() else text for text in overrides if text not in chosen]
     sweep = next((text for text in given if text.lstrip("+").startswith("sweep=")), None)
     if sweep is not None:
-        given[given.index(sweep)] = f"+sweep={register_sweep(sweep.partition('=')[2])}"
+        given[given.index(sweep)] = f"+sweep={quoted(register_sweep(sweep.partition('=')[2]))}"
     if (chosen or options) and sweep is None:
         raise UsageError(f"{(chosen or list(options or ()))[0]}: it chooses within a sweep. Name one with +sweep=NAME.")
     if sweep is not None:
@@ -52,11 +60,11 @@ def main(program: str, overrides: Sequence[str], options: Mapping[str, Any] | No
         given += [
             f"hydra.sweeper.{name}={'null' if value is None else value}" for name, value in (options or {}).items()
         ]
-        given += [f"hydra.sweeper.choose=[{','.join(_quoted(text) for text in chosen)}]"] if chosen else []
+        given += [f"hydra.sweeper.choose=[{','.join(quoted(text) for text in chosen)}]"] if chosen else []
     folder = runs_folder() / "multirun"
     ours = [
-        f"hydra.sweep.dir={folder}",
-        f"hydra.run.dir={folder}",
+        f"hydra.sweep.dir={quoted(str(folder))}",
+        f"hydra.run.dir={quoted(str(folder))}",
         "hydra.output_subdir=null",
         "hydra/job_logging=none",
         "hydra/hydra_logging=none",
@@ -71,9 +79,24 @@ def main(program: str, overrides: Sequence[str], options: Mapping[str, Any] | No
         )
     except (HydraException, OmegaConfBaseException) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        raise UsageError(f"{program}: {'; '.join(lines[:3])}") from error
+        what = unquoted(given) or _no_launcher(str(error)) or f"{program}: {'; '.join(lines[:3])}"
+        raise UsageError(what) from error
     finally:
         GlobalHydra.instance().clear()
+
+
+def _no_launcher(error: str) -> str | None:
+    """What to install, or which name was meant, where Hydra does not find a launcher; None for any other error."""
+    found = re.search(r"Could not find 'hydra/launcher/([^']+)'", error)
+    if found is None:
+        return None
+    if found[1] in PACKAGES:
+        return f"hydra/launcher={found[1]} needs {PACKAGES[found[1]]}: pip install {PACKAGES[found[1]]}"
+    known = [*sorted(path.stem for path in (CONF / "hydra" / "launcher").glob("*.yaml")), "basic", *PACKAGES]
+    return (
+        f"hydra/launcher={found[1]}: there is no such launcher here{near(found[1], known)}; known are: {', '.join(known)} "
+        "(a package may bring others)"
+    )
 
 
 def register_sweep(name: str) -> str:
@@ -122,8 +145,3 @@ def travel_by_value(module: ModuleType) -> None:
             importlib.import_module(name).register_pickle_by_value(module)
         except ModuleNotFoundError:
             continue  # the launcher that would need it is not installed either
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"

@@ -14,6 +14,7 @@ from rmlab.paths import runs_folder
 from rmlab.trajectories.record import PARTS
 from rmlab.trajectories.store import read_trajectories
 from rmlab.verifiers.leaks import check_leaks
+from rmlab.wording import many
 
 if TYPE_CHECKING:
     from rmlab.metrics.scores import Scores
@@ -55,6 +56,8 @@ def main(
     if part is None:
         part = "evaluation" if any(t.split is not None for t in pool.trajectories) else ALL
     chosen = [t for t in pool.trajectories if part == ALL or t.split == part]
+    if not pool.trajectories:
+        raise DataError(f"{trajectories} has no trajectories: collect or import some")
     if not chosen:
         raise DataError(f"{trajectories} has no trajectories of part {part}: name another with --part, or --part {ALL}")
     check_leaks(chosen)
@@ -67,7 +70,7 @@ def main(
     words = "; ".join(f"{of}: {many:,}" for of, many in unfit.items())
     cut = cut_words(cut_counts(encoded))
     print(
-        f"{output}: {len(table):,} attempts (part: {part})"
+        f"{output}: {many(len(table), 'attempt')} (part: {part})"
         + (f", {cut}" if cut else "")
         + (f", {sum(unfit.values())} do not fit the context ({words})" if unfit else "")
     )

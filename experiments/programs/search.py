@@ -6,6 +6,7 @@
 study → trials, each the cells of its settings → table of all trials, the best of them, Pareto figure → summary run.
 """
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +15,41 @@ from rmlab.ablation.sweeps import Cell
 from rmlab.fingerprint import fingerprint
 from rmlab.paths import runs_folder
 from rmlab.tracking.store import Store
+from rmlab.wording import many
 
 if TYPE_CHECKING:
+    from rmlab.ablation.studies import StudyName
     from rmlab.ablation.study import Study, Tried
 
 
-def study_name(template: Cell) -> str:
-    """A study is of one search at one preset, of trials that differ in nothing but its space."""
-    return f"{template.sweep.name} {template.sweep.preset} {template.identity.control_hash}"
+def comparable(templates: Sequence[Cell]) -> dict[str, Any]:
+    """What makes the trials of a search comparable: two searches that differ in any of it have a study each.
+
+    How many trials there are, who proposes them and which of them are stopped early changes no value.
+    """
+    sweep = templates[0].sweep
+    search = sweep.search
+    assert search is not None
+    return {
+        "objectives": list(search.objectives.items()),  # the values of a trial have their order
+        "space": search.space,
+        "meaning of choices": {
+            f"{name}={choice}": sweep.meaning(name, choice)
+            for name, allowed in search.space.items()
+            for choice in allowed.get("choices", ())
+        },
+        "pruning": [search.pruning["metric"], search.pruning.get("goal")] if search.pruning else None,
+        "seeds": sweep.seeds,  # a value is a mean over them
+        "configuration": [cell.identity.config_hash for cell in templates],
+    }
+
+
+def study_of(templates: Sequence[Cell]) -> "StudyName":
+    """The study of a search at a preset."""
+    from rmlab.ablation.studies import StudyName
+
+    sweep = templates[0].sweep
+    return StudyName(f"{sweep.name} {sweep.preset}", comparable(templates))
 
 
 def launch(
@@ -34,23 +62,28 @@ def launch(
 ) -> None:
     """Runs a search until its trials are made, and shows what came out."""
     from rmlab.ablation.search import run_search
+    from rmlab.ablation.studies import other_studies
     from rmlab.ablation.study import Study
 
     search = templates[0].sweep.search
     assert search is not None
-    study = Study(study_name(templates[0]), search, retry_failed)
+    name = study_of(templates)
+    study = Study(str(name), search, retry_failed, name.comparable)
+    for line in other_studies(name, search):
+        print(line)
     run_search(templates, overrides, study, store, launcher, retry_failed)
-    show(templates[0], study, store, command)
+    show(templates[0], study, name.hash, store, command)
 
 
 def description(templates: Sequence[Cell]) -> str:
     """What would be searched, and how far the study is. Makes nothing."""
-    from rmlab.ablation.study import storage_uri, trials_made
+    from rmlab.ablation.studies import other_studies, storage_uri, trials_made
 
     sweep = templates[0].sweep
     search = sweep.search
     assert search is not None
-    ended = trials_made(study_name(templates[0]), search)
+    name = study_of(templates)
+    ended = trials_made(str(name), search)
     lines = [
         sweep.question,
         f"preset {sweep.preset}, control {templates[0].identity.control_hash}, seeds {sweep.seeds}",
@@ -60,7 +93,8 @@ def description(templates: Sequence[Cell]) -> str:
         "space:",
         *(f"  {name}: {allowed}" for name, allowed in search.space.items()),
         "",
-        f"{search.trials} trials in all, {ended} made in {storage_uri(search)}",
+        f"{many(search.trials, 'trial')} in all, {ended} made in {storage_uri(search)}",
+        *other_studies(name, search),
     ]
     if cost := sweep.cost.get(sweep.preset):
         lines.append(f"cost of the whole search at this preset: {cost}")
@@ -94,10 +128,10 @@ def as_markdown(rows: Sequence[dict[str, Any]]) -> str:
     return "\n".join(["| " + " | ".join(line) + " |" for line in [names, ["---"] * len(names), *cells]])
 
 
-def show(template: Cell, study: "Study", store: Store, command: str) -> None:
-    """Writes table, figure and the summary run of a search, and names them."""
+def show(template: Cell, study: "Study", study_hash: str, store: Store, command: str) -> None:
+    """Writes table, figure and the summary run of a study, and names them. Another study of the search has its own."""
     from analysis import pareto, style
-    from rmlab.ablation.study import storage_uri
+    from rmlab.ablation.studies import storage_uri
     from rmlab.files import write_text
     from rmlab.tracking.query import runs
     from rmlab.tracking.run import RunLogger
@@ -109,31 +143,26 @@ def show(template: Cell, study: "Study", store: Store, command: str) -> None:
         print("no trial was made yet: there is nothing to show")
         return
     control = template.identity.control_hash
-    folder = runs_folder() / "figures" / sweep.name / f"{sweep.preset}-{control}"
+    folder = runs_folder() / "figures" / sweep.name / f"{sweep.preset}-{study_hash}"
     rows = table(tried, list(search.objectives))
     states = ", ".join(f"{sum(t.state == s for t in tried)} {s}" for s in dict.fromkeys(t.state for t in tried))
     text = as_markdown(rows)
     write_text(folder / "trials.csv", style.csv_text(rows))
     write_text(folder / "trials.md", text)
-    note = f"{sweep.name}, preset {sweep.preset}, control {control}; {states}; validation part, seeds {sweep.seeds}."
+    note = f"{sweep.name}, preset {sweep.preset}, control {control}, study {study_hash}; {states}; validation part, seeds {sweep.seeds}."
     figures = pareto.draw(rows, search.objectives, folder, note)
     print(f"\n{sweep.question}\n\n{states}; no other trial is better in every objective than these:\n\n{text}")
     print("figures:", *(f"  {path}" for path in figures), f"table:\n  {folder / 'trials.csv'}", sep="\n")
-    print(f"look at the study:\n  optuna-dashboard {storage_uri(search)}")
+    print(f"look at the study:\n  optuna-dashboard {shlex.quote(storage_uri(search))}")
     drawn_from = fingerprint([[t.number, t.state] for t in tried])
-    found = runs(store, None, {"sweep": sweep.name, "preset": sweep.preset, "control_hash": control, "kind": "summary"})
+    tags = {"sweep": sweep.name, "preset": sweep.preset, "control_hash": control, "study": study_hash}
+    found = runs(store, None, {**tags, "kind": "summary"})
     if found and found[0].tags.get("drawn_from") == drawn_from:
         return
     logger = (
         RunLogger(store, found[0].run_id, found[0].experiment_id)
         if found
-        else RunLogger.start(
-            store,
-            sweep.name,
-            f"summary {sweep.preset}",
-            kind="summary",
-            tags={"sweep": sweep.name, "preset": sweep.preset, "control_hash": control},
-        )
+        else RunLogger.start(store, sweep.name, f"summary {sweep.preset}", kind="summary", tags=tags)
     )
     with logger as run:
         for path in sorted(folder.iterdir()):

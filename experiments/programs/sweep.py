@@ -28,6 +28,7 @@ from rmlab.fingerprint import fingerprint
 from rmlab.locks import exclusive
 from rmlab.paths import CONF, runs_folder
 from rmlab.tracking.store import Store
+from rmlab.wording import many
 
 if TYPE_CHECKING:
     from analysis.tracked import SweepRuns
@@ -140,7 +141,7 @@ def main(
             raise
         if outcome.paused:
             print(
-                f"{len(outcome.paused)} of {len(plan.cells)} cells are paused, their time is up ({', '.join(outcome.paused)}). "
+                f"{len(outcome.paused)} of {many(len(plan.cells), 'cell')} paused, their time is up ({', '.join(outcome.paused)}). "
                 f"They go on with: {plan.command}",
                 file=sys.stderr,
             )
@@ -155,8 +156,8 @@ def main(
     if outcome.failed:
         left = f", {len(outcome.left)} not started" if outcome.left else ""
         raise RmlabError(
-            f"{len(outcome.failed)} of {len(plan.cells)} cells failed ({', '.join(outcome.failed)}){left}. "
-            f"Try them again with: {plan.command} --retry-failed"
+            f"{len(outcome.failed)} of {many(len(plan.cells), 'cell')} failed ({', '.join(outcome.failed)}){left}. "
+            f"{'Mend what the errors say, then try' if retry_failed else 'Try'} them again with: {plan.command} --retry-failed"
         )
 
 
@@ -214,7 +215,9 @@ def split_arguments(arguments: Sequence[str]) -> tuple[dict[str, Any], list[str]
 
 def _launcher(plan: Plan, name: str, settings: Sequence[str], workers: int | None) -> "Launcher":
     """One of conf/hydra/launcher by its name. settings: `hydra.launcher.KEY=VALUE`."""
+    import yaml
     from hydra.utils import get_class
+    from omegaconf.errors import OmegaConfBaseException
 
     own = cast(DictConfig, OmegaConf.load(LAUNCHERS / f"{name}.yaml"))
     for text in settings:
@@ -223,7 +226,10 @@ def _launcher(plan: Plan, name: str, settings: Sequence[str], workers: int | Non
             raise UsageError(
                 f"{text}: launcher {name} has no {key!r}{near(key, map(str, own))}; it has {', '.join(map(str, own))}"
             )
-        OmegaConf.update(own, key, plain_yaml(value))
+        try:
+            OmegaConf.update(own, key, plain_yaml(value))
+        except (yaml.YAMLError, OmegaConfBaseException):
+            raise UsageError(f"{text}: the value of {key} cannot be read. Put a text in quotes: {key}='...'") from None
     load_program("multirun").find_plugins()
     made = get_class(own.pop("_target_"))(**cast("dict[str, Any]", OmegaConf.to_container(own)))
     launcher: Launcher = made.cells_launcher(plan.cells[0].config, workers)

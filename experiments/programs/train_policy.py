@@ -47,6 +47,7 @@ from rmlab.progress import progress
 from rmlab.tracking.config import TrackingConfig
 from rmlab.training.config import SEMANTICS, OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.trajectories.store import TrajectorySet, read_trajectories
+from rmlab.wording import many
 
 if TYPE_CHECKING:
     from rmlab.models.tokenizer import Tokenizer
@@ -91,9 +92,13 @@ ConfigStore.instance().store(name="train_policy_schema", node=TrainPolicyConfig)
 
 def main(overrides: Sequence[str], force: bool = False) -> Path:
     """Composes `conf/train_policy.yaml` with the overrides and trains."""
-    return run(
-        compose("train_policy", list(overrides)), command=shlex.join(["rmlab", "warm-start", *overrides]), force=force
-    )
+    command = shlex.join(["rmlab", "warm-start", *overrides])
+    try:
+        return run(compose("train_policy", list(overrides)), command=command, force=force)
+    except KeyboardInterrupt:
+        again = " --force" if force else ""
+        print(f"\nStopped. Go on from the last checkpoint with: {command}{again}", file=sys.stderr)
+        raise
 
 
 def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = False) -> Path:
@@ -173,7 +178,7 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
                 logger.artifact(path, "model")
     shutil.rmtree(under_way, ignore_errors=True)
     print(
-        f"{folder}: {model.num_parameters():,} parameters, {took.steps} steps, {took.tokens:,} tokens in {took.seconds:.0f} s "
+        f"{folder}: {model.num_parameters():,} parameters, {many(took.steps, 'step')}, {took.tokens:,} tokens in {took.seconds:.0f} s "
         f"({took.tokens_per_second:,.0f} tokens/s)"
     )
     return folder
@@ -369,14 +374,18 @@ def _record(
 def _start(
     settings: TrainPolicyConfig, pools: Sequence[TrajectorySet], who: str, isolation: IsolationLevel
 ) -> "RunLogger":
+    from rmlab.tracking.heads import runs_of
+    from rmlab.tracking.query import close_stale
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
     from rmlab.training.device import device_name, resolve_device
 
     name = settings.tracking.name or f"{settings.model.name} s{settings.seed}"
     dataset = fingerprint_lines(pool.fingerprint for pool in pools)
+    store = Store.open(settings.tracking.uri)
+    close_stale(store, runs_of(store, who))  # of a process that was killed
     logger = RunLogger.start(
-        Store.open(settings.tracking.uri),
+        store,
         settings.tracking.experiment or EXPERIMENT,
         name,
         kind=KIND,

@@ -12,6 +12,7 @@ sweeps          the cells that answer it
 outlook         what a sweep would do, and in what two of its cells differ
 running         a sweep under way: what is finished, at work elsewhere, failed, or to be started
 search, study   a search under way, and the study that proposes its trials, beside other searches too
+studies         which studies there are: what makes the trials of one comparable is in its name
 single          one run by itself, beside sweeps
 launching       what every launcher takes and gives: jobs and events
 processes       one process a cell, W at once, that end when the parent does

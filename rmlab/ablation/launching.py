@@ -4,6 +4,7 @@ A launcher runs jobs, each in a process of its own, somewhere: on this machine (
 (`slurm`), on a Ray cluster (`ray_cluster`), or by any launcher of Hydra. What a cell does is the same everywhere: `call`.
 """
 
+import importlib.util
 from collections import deque
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +31,13 @@ HEAVY = [
     "hydra",
 ]
 """What a program needs that does not say otherwise (`PRELOAD`); a module that is not installed is passed over."""
+
+
+def check_package(module: str, launcher: str, extra: str) -> None:
+    """Raises RmlabError where what a launcher stands on is not installed: before any work, not after what cells share was made."""
+    if importlib.util.find_spec(module) is None:
+        raise RmlabError(f"hydra/launcher={launcher} needs {module}: pip install -e '.[{extra}]'")
+
 
 State = Literal["started", "progress", "finished", "failed", "stopped", "elsewhere"]
 

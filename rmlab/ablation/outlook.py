@@ -12,6 +12,7 @@ from rmlab.tracking.heads import CellRuns, RunHead, cell_runs
 from rmlab.tracking.leases import Watch, holder_words
 from rmlab.tracking.origin import commit
 from rmlab.tracking.store import Store
+from rmlab.wording import many
 
 Redo = Callable[[RunHead], bool]
 
@@ -51,7 +52,7 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
             state = f"{kind}{words}"
         first.setdefault(key, cell.name)
         lines.append(f"  {cell.name:<32} {key}  {state}")
-    counted = [f"{len(cells)} cells", f"{states['finished']} of {len(first)} runs finished"]
+    counted = [many(len(cells), "cell"), f"{states['finished']} of {many(len(first), 'run')} finished"]
     if states["failed"]:
         counted.append(f"{states['failed']} failed before (--retry-failed runs them again)")
     if states["at work"]:
@@ -82,7 +83,7 @@ def explanation(cells: Sequence[Cell]) -> str:
     spec, first = cells[0].sweep, cells[0]
     owned = "; ".join(f"{factor.name} owns {', '.join(factor.owns)}" for factor in spec.factors)
     lines = [
-        f"{spec.name}, preset {spec.preset}: {len(cells)} cells, {len({c.identity.config_hash for c in cells})} runs",
+        f"{spec.name}, preset {spec.preset}: {many(len(cells), 'cell')}, {many(len({c.identity.config_hash for c in cells}), 'run')}",
         f"control {first.identity.control_hash}, the same in every cell: everything but the seed and what the factors own ({owned})",
     ]
     others = {

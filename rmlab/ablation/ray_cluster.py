@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rmlab.ablation.launching import Event, Job, Supply, answer_into_log, event
+from rmlab.ablation.launching import Event, Job, Supply, answer_into_log, check_package, event
 from rmlab.ablation.slurm import carried_environment
 from rmlab.errors import RmlabError
 
@@ -28,12 +28,14 @@ class RayLauncher:
     more: Mapping[str, Any] = field(default_factory=dict)
     poll_seconds: float = 1.0
 
+    def __post_init__(self) -> None:
+        """Raises RmlabError where Ray is missing."""
+        check_package("ray", "ray", "ray")
+
     def run(self, supply: Supply, preload: Sequence[str]) -> Generator[Event | None]:
-        """As `Launcher.run`. Raises RmlabError where Ray is missing or no cluster answers."""
-        try:
-            import ray  # type: ignore[import-not-found,unused-ignore]
-        except ModuleNotFoundError as error:
-            raise RmlabError("hydra/launcher=ray needs Ray: pip install -e .[ray]") from error
+        """As `Launcher.run`. Raises RmlabError where no cluster answers."""
+        import ray  # type: ignore[import-not-found,unused-ignore]
+
         joined = not ray.is_initialized()
         if joined:
             try:

@@ -81,6 +81,7 @@ def run_cells(
     states = {cell.name: _state(cell.identity.config_hash, finished, skipped) for cell in cells}
     with Board(f"{cells[0].sweep.name}, preset {cells[0].sweep.preset}", states) as board:
         sweep = SweepUnderWay(store, cells, board, on_error, watch, {key: replaces[key] for key in missing})
+        sweep.newest = _newest(known)
         sweep.before = {run.run_id for key in missing for run in known.all.get(key, [])}
         sweep.failed += [cell.name for cell in cells if cell.identity.config_hash in skipped]
         for key in finished:
@@ -103,6 +104,15 @@ def run_cells(
 def close_all_dead(store: Store, known: CellRuns, watch: Watch) -> list[RunHead]:
     """`close_dead` over the runs of every cell."""
     return close_dead(store, [run for found in known.all.values() for run in found], watch)
+
+
+def _newest(known: CellRuns) -> dict[tuple[str | None, str | None, str | None, str], str]:
+    """The config_hash of the newest finished run by (sweep, preset, control_hash, name)."""
+    runs = [(run, key) for key, found in known.all.items() for run in found if run.status == FINISHED]
+    return {
+        (run.tags.get("sweep"), run.tags.get("preset"), run.tags.get(CONTROL_HASH), run.name): key
+        for run, key in sorted(runs, key=lambda pair: pair[0].start_time)
+    }
 
 
 def begin(cells: Sequence[Cell], store: Store | None, launcher: Launcher, redo: Redo = lambda run: False) -> None:
@@ -145,6 +155,7 @@ class SweepUnderWay:
         self.elsewhere: dict[str, float] = {}
         self.settled: set[str] = set()
         self.before: set[str] = set()
+        self.newest: dict[tuple[str | None, str | None, str | None, str], str] = {}
         self.failed: list[str] = []
         self.paused: list[str] = []
         self.ran = 0
@@ -207,7 +218,10 @@ class SweepUnderWay:
             if r.status == FINISHED
         }
         for cell in self.of_hash[key]:
-            if (cell.sweep.name, cell.sweep.preset, cell.identity.control_hash, cell.name) not in there:
+            name = (cell.sweep.name, cell.sweep.preset, cell.identity.control_hash, cell.name)
+            # The newest run of a name stands for it in tables and figures: one that meant something else, before the sweep file was
+            # edited back, must not.
+            if name not in there or self.newest.get(name, key) != key:
                 tags = {**sweep_tags(cell.config.tracking), CONTROL_HASH: cell.identity.control_hash}
                 log_reuse(self.store, source, cell.sweep.name, cell.name, tags)
                 self.board.note(cell.name, "reused")

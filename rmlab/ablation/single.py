@@ -40,6 +40,9 @@ def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig]
             close_dead(store, found, watch)
             try:
                 run_id = run(config)
+            except KeyboardInterrupt:
+                print("\nStopped. The same command goes on from its last checkpoint.", file=sys.stderr)
+                raise
             except (Held, Done):
                 time.sleep(_jitter.uniform(0.1, 1.0))
                 continue

@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rmlab.ablation.launching import Event, Job, Supply, answer_into_log, event
+from rmlab.ablation.launching import Event, Job, Supply, answer_into_log, check_package, event
 from rmlab.errors import RmlabError
 from rmlab.paths import runs_folder
 
@@ -39,8 +39,12 @@ class SlurmLauncher:
     more: Mapping[str, Any] = field(default_factory=dict)
     poll_seconds: float = 5.0
 
+    def __post_init__(self) -> None:
+        """Raises RmlabError where submitit is missing."""
+        check_package("submitit", "slurm", "slurm")
+
     def run(self, supply: Supply, preload: Sequence[str]) -> Generator[Event | None]:
-        """As `Launcher.run`. Raises RmlabError where submitit or Slurm is missing or refuses a job."""
+        """As `Launcher.run`. Raises RmlabError where Slurm is missing or refuses a job."""
         executor = self._executor()
         running: dict[Any, tuple[Job, float]] = {}
         try:
@@ -62,10 +66,8 @@ class SlurmLauncher:
                 submitted.cancel()
 
     def _executor(self) -> Any:
-        try:
-            import submitit
-        except ModuleNotFoundError as error:
-            raise RmlabError("hydra/launcher=slurm needs submitit: pip install -e .[slurm]") from error
+        import submitit
+
         try:
             executor = submitit.AutoExecutor(folder=runs_folder() / "slurm", cluster=self.cluster)
         except RuntimeError as error:

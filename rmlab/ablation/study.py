@@ -9,13 +9,13 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmlab.ablation.search_files import SearchSpec
+from rmlab.ablation.studies import COMPARABLE, LOST, storage_uri
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import runs_folder
 from rmlab.tracking.heads import RunHead
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import optuna
 
 LOOK_SECONDS = 2.0
-LOST, WHY, RUNS = "lost", "why", "runs"
+WHY, RUNS = "why", "runs"
 
 
 @dataclass(frozen=True)
@@ -42,30 +42,12 @@ class Tried:
     best: bool
 
 
-def storage_uri(spec: SearchSpec) -> str:
-    """The database of the study."""
-    return spec.storage or f"sqlite:///{runs_folder() / 'optuna.db'}"
-
-
-def trials_made(name: str, spec: SearchSpec) -> int:
-    """How many trials of a study have ended; 0 where there is none. Makes and changes nothing."""
-    import optuna
-
-    uri = storage_uri(spec)
-    if uri.startswith("sqlite:///") and not Path(uri.removeprefix("sqlite:///")).exists():
-        return 0
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
-        study = optuna.load_study(study_name=name, storage=uri)
-    except KeyError:
-        return 0
-    return sum(trial.state.is_finished() and LOST not in trial.user_attrs for trial in study.get_trials(deepcopy=False))
-
-
 class Study:
     """A study that this process takes part in, perhaps beside others."""
 
-    def __init__(self, name: str, spec: SearchSpec, retry_failed: bool = False) -> None:
+    def __init__(
+        self, name: str, spec: SearchSpec, retry_failed: bool = False, comparable: Mapping[str, Any] | None = None
+    ) -> None:
         import optuna
 
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -89,6 +71,8 @@ class Study:
                 pruner=_made(spec.pruning["pruner"], "pruning.pruner") if spec.pruning else optuna.pruners.NopPruner(),
                 load_if_exists=True,
             )
+            if comparable is not None and COMPARABLE not in self._study.user_attrs:
+                self._study.set_user_attr(COMPARABLE, dict(comparable))
             self._first = len(self._study.get_trials(deepcopy=False))
         except Exception as error:
             raise RmlabError(

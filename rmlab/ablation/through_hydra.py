@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from rmlab.ablation.launching import Answer, Event, Job, Supply, answer, event
+from rmlab.configuration import quoted
 from rmlab.paths import runs_folder
 
 CELL = "RMLAB_CELL"
@@ -61,7 +62,7 @@ class ThroughHydra:
                 continue
             began = time.monotonic()
             returned = self.hydra.launch(
-                [[f"+hydra.job.env_set.{CELL}={_written(job)}"] for job in jobs], initial_job_idx=number
+                [[f"+hydra.job.env_set.{CELL}={quoted(str(_written(job)))}"] for job in jobs], initial_job_idx=number
             )
             number += len(jobs)
             for job, one in zip(jobs, returned, strict=True):

@@ -2,6 +2,7 @@
 
 policy      the protocol: attempts under way in, one message each out
 rollout     many attempts at once through one sandbox
+kept        the finished attempts of a collection that is under way
 config      a script's behaviour: how it searches, runs, reacts and stops
 knowledge   the edits that a script can think of: right ones, and plausible wrong ones
 scripted    scripted policies

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ from rmlab.microswe.sandbox import Sandbox
 from rmlab.policies.engine import EngineConfig, Sampling
 from rmlab.policies.rollout import Planned
 from rmlab.progress import Advance
+from rmlab.wording import many
 
 if TYPE_CHECKING:
     from rmlab.policies.language_engine import LanguageEngine
@@ -77,9 +78,10 @@ def play(
     environment: EnvironmentConfig,
     seed: int,
     advance: Advance | None = None,
+    told: "Callable[[Trajectory], None] | None" = None,
 ) -> "list[Trajectory]":
-    """The trajectories of planned attempts, in the order of the plan."""
+    """The trajectories of planned attempts, in the order of the plan. told: is called with each as it is finished."""
     engine = load_engine(config, sandbox, environment)
-    found = [rollout.trajectory for rollout in engine.rollout(planned, config.sampling, seed, advance)]
-    print(f"{config.model}: {len(found)} attempts in {engine.seconds}", file=sys.stderr)
+    found = [rollout.trajectory for rollout in engine.rollout(planned, config.sampling, seed, advance, told)]
+    print(f"{config.model}: {many(len(found), 'attempt')} in {engine.seconds}", file=sys.stderr)
     return found

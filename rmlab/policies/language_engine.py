@@ -9,7 +9,7 @@ repeats itself exactly.
 import heapq
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +28,7 @@ from rmlab.policies.language_prompt import PolicyPrompt
 from rmlab.policies.programs_aside import ProgramsAside
 from rmlab.policies.rollout import Executor, Planned
 from rmlab.progress import Advance
+from rmlab.trajectories.record import Trajectory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 WAITING_SHARE = 8  # without overlap programs run when one slot in so many waits
@@ -101,15 +102,16 @@ class LanguageEngine:
         sampling: Sampling | Sequence[Sampling],
         seed: int,
         advance: Advance | None = None,
+        told: Callable[[Trajectory], None] | None = None,
     ) -> list[Rollout]:
-        """See `rmlab.policies.engine.Engine.rollout`."""
+        """See `rmlab.policies.engine.Engine.rollout`. told: is called with each trajectory as it is finished."""
         sampling_N = [sampling] * len(planned) if isinstance(sampling, Sampling) else list(sampling)
         for one in set(sampling_N):
             if one.temperature < 0 or one.max_action_tokens < 1:
                 raise UsageError(
                     f"temperature={one.temperature}, max_action_tokens={one.max_action_tokens}: at least 0, and 1"
                 )
-        with _Rolling(self, planned, sampling_N, seed, advance) as rolling:
+        with _Rolling(self, planned, sampling_N, seed, advance, told) as rolling:
             return rolling.all()
 
 
@@ -123,8 +125,9 @@ class _Rolling:
         sampling_N: Sequence[Sampling],
         seed: int,
         advance: Advance | None,
+        told: Callable[[Trajectory], None] | None,
     ):
-        self.engine, self.seed, self.advance = engine, seed, advance
+        self.engine, self.seed, self.advance, self.told = engine, seed, advance, told
         self.decoder, self.seconds = engine.decoder, engine.seconds
         self.unopened = deque(enumerate(zip(planned, sampling_N, strict=True)))
         self.ready: deque[_Attempt] = deque()  # the issue is known, no slot yet
@@ -321,6 +324,8 @@ class _Rolling:
             trajectory, np.array(attempt.ids, dtype=np.int32), own_T, logprob_T, attempt.truncated
         )
         self.done += 1
+        if self.told is not None:
+            self.told(trajectory)
         if self.advance is not None:
             self.advance(1)
 

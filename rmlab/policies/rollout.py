@@ -6,7 +6,7 @@ task is being attempted: attempts at one task often hold the same program.
 
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rmlab.errors import UsageError
@@ -80,8 +80,9 @@ def rollout(
     seed: int,
     batch: int = 1024,
     advance: Advance | None = None,
+    told: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """Plays every planned attempt and returns the trajectories in the order of the plan.
+    """Plays every planned attempt and returns the trajectories in the order of the plan. told: is called with each as it is finished.
 
     The result depends on plan, policies, environment and seed alone, not on batch or workers (programs that run into a
     time limit on a slow machine excepted). Raises UsageError for a policy that is not among `policies`.
@@ -101,6 +102,8 @@ def rollout(
         for i in [i for i, attempt in active.items() if attempt.episode.done]:
             attempt = active.pop(i)
             finished[i] = attempt.episode.trajectory(attempt.policy, attempt.number)
+            if told is not None:
+                told(finished[i])
             if advance is not None:
                 advance(1)
         _act(active, policies)

@@ -13,6 +13,7 @@ from rmlab.errors import DataError
 from rmlab.metrics.uncertainty import cluster_weights
 from rmlab.microswe import grammar
 from rmlab.trajectories.record import Trajectory
+from rmlab.wording import many
 
 REPLICATES = 2000
 
@@ -42,7 +43,7 @@ class Success:
 
     def __str__(self) -> str:
         return (
-            f"pass@1 {self.pass_at_1:.3f} [{self.low:.3f}, {self.high:.3f}], {self.tasks} tasks, {self.attempts} attempts "
+            f"pass@1 {self.pass_at_1:.3f} [{self.low:.3f}, {self.high:.3f}], {many(self.tasks, 'task')}, {many(self.attempts, 'attempt')} "
             f"({self.unlabelled} without label), unfinished {self.unfinished:.3f}, ran {self.ran:.3f}, "
             f"unreadable messages {self.unreadable:.3f}, {self.turns:.2f} turns"
         )

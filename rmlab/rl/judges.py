@@ -63,11 +63,15 @@ class Judge:
         )
         unread = [e for e in encoded if e.ids is None]
         if unread:
+            others = [
+                f"over_length={way.value}"
+                for way in (OverLength.cut_observations, OverLength.truncate_middle)
+                if way is not verifier.prompt.over_length
+            ]
             raise DataError(
                 f"{len(unread)} of {len(encoded)} attempts do not fit the verifier's context of "
                 f"{verifier.prompt.max_tokens} tokens (the first has {unread[0].n_tokens}): a missing score is no "
-                "reward. Set over_length=cut_observations or truncate_middle, or take a verifier with a longer "
-                "prompt.max_tokens."
+                f"reward. Set {' or '.join(others)}, or take a verifier with a longer prompt.max_tokens."
             )
         return verifier.score(encoded, batch_tokens=self.batch_tokens).score
 

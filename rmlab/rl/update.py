@@ -136,8 +136,10 @@ def _step(
             sums[name] = sums.get(name, 0.0) + value
     norm = float(torch.nn.utils.clip_grad_norm_(learner.trainable, learner.gradient_clip))
     if not np.isfinite(norm):
+        guard = algorithm.ratio_guard
+        beside = "set algorithm.ratio_guard" if guard is None else f"lower algorithm.ratio_guard ({guard})"
         raise RmlabError(
-            f"the gradient's norm is {norm}: training diverged. Lower optimizer.learning_rate, or set algorithm.ratio_guard."
+            f"the gradient's norm is {norm}: training diverged. Lower optimizer.learning_rate, or {beside}."
         )
     learner.adam.step()
     learner.adam.zero_grad(set_to_none=True)

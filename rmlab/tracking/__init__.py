@@ -2,6 +2,7 @@
 
 config    where runs are tracked
 store     the store: one sqlite file or a server, opened safely by many processes at once
+home      a store's artifacts belong to where the store is, also after it was moved or copied
 origin    where a run comes from: commit, host, process
 run       writes one run: buffered metrics, artifacts, data sets, and `finished` as the last word
 heads     names and tags of runs, quickly: which cells are finished

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
 
 from rmlab.errors import MissingArtifact, StoreError
 from rmlab.tracking.artifacts import fetched
 from rmlab.tracking.heads import SOURCE_RUN, RunHead
+from rmlab.tracking.home import local_path
 from rmlab.tracking.origin import HOST, PROCESS, is_alive
 from rmlab.tracking.run import AT_WORK, ERROR, FAILED, KILLED, RUNNING, STATUS, RunLogger, close
 from rmlab.tracking.store import Store
@@ -55,12 +55,12 @@ class TrackedRun(RunHead):
         return local
 
     def folder(self) -> Path | None:
-        """The artifacts of a local store: where they were written, or beside the store where both were moved; None for a server."""
-        if not self.artifact_uri.startswith("file:"):
-            return None
-        written = Path(unquote(urlsplit(self.artifact_uri).path))
-        moved = self.store.artifacts.joinpath(*written.parts[-3:]) if self.store.artifacts else written
-        return written if written.exists() else moved
+        """The artifacts of a local store: beside it, or where they were written if they were not moved along; None for a server."""
+        written = local_path(self.artifact_uri)
+        if written is None or self.store.artifacts is None:
+            return written
+        beside = self.store.artifacts.joinpath(*written.parts[-3:])
+        return beside if beside.exists() or not written.exists() else written
 
     def _missing(self, path: str, reason: str) -> MissingArtifact:
         if path.split("/")[0] in self.tags.get(LEFT_OUT, "").split(", "):

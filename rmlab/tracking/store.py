@@ -14,11 +14,12 @@ from functools import cache, cached_property
 from pathlib import Path
 from random import SystemRandom
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from rmlab.errors import StoreError, StoreOutOfReach
 from rmlab.locks import exclusive
 from rmlab.paths import runs_folder
+from rmlab.tracking.home import ARTIFACTS, artifacts_of, bring_home
 from rmlab.tracking.views import view_tags
 
 if TYPE_CHECKING:
@@ -59,6 +60,14 @@ _jitter = SystemRandom()  # never the seeded generators of a run: a retry must n
 def default_uri() -> str:
     """The project's own store: `mlflow.db` in the runs folder."""
     return f"{SQLITE}{runs_folder() / 'mlflow.db'}"
+
+
+def database_url(path: Path) -> str:
+    """A sqlite file as SQLAlchemy, and with it MLflow and Optuna, reads its URL: `%` and `?` in a path mean something there.
+
+    The driver is named where they occur: MLflow takes the path of a plain sqlite URL as it stands and makes its folders.
+    """
+    return f"sqlite+pysqlite:///{quote(str(path))}" if set("%?") & set(str(path)) else f"{SQLITE}{path}"
 
 
 MAGIC = b"SQLite format 3\0"
@@ -120,12 +129,13 @@ class Store:
         if not uri.startswith(SQLITE):
             return cls._server(uri)
         database = Path(uri.removeprefix(SQLITE))
-        store = cls(uri, database.parent / "artifacts")
         _check_writable(database)
+        store = cls(uri, artifacts_of(database))
         if not database.exists():
             with exclusive(database.with_name(f".{database.name}.lock"), f"the new tracking store {database}"):
                 if not database.exists():
                     _create(database)
+        bring_home(database)
         store._reach()
         return store
 
@@ -136,7 +146,7 @@ class Store:
         if not uri.startswith(SQLITE):
             return cls._server(uri)
         database = Path(uri.removeprefix(SQLITE))
-        return cls(uri, database.parent / "artifacts") if database.exists() else None
+        return cls(uri, artifacts_of(database)) if database.exists() else None
 
     @classmethod
     def _server(cls, uri: str) -> "Store":
@@ -149,13 +159,18 @@ class Store:
         if scheme in ("http", "https"):
             _answers(uri)
         # A database keeps runs only: artifacts lie in the runs folder, which all that use it must share.
-        store = cls(uri, None if scheme in ("http", "https") else runs_folder() / "artifacts")
+        store = cls(uri, None if scheme in ("http", "https") else runs_folder() / ARTIFACTS)
         store._reach()
         return store
 
     def _reach(self) -> None:
         """One real request, so that what is wrong with a store shows before work is done."""
         self.call(lambda: self.client.search_experiments(max_results=1), patience=5.0)
+
+    @property
+    def database_url(self) -> str:
+        """The store as MLflow reads it."""
+        return database_url(Path(self.uri.removeprefix(SQLITE))) if self.uri.startswith(SQLITE) else self.uri
 
     @cached_property
     def client(self) -> "MlflowClient":
@@ -164,11 +179,13 @@ class Store:
         import logging
 
         from mlflow import MlflowClient
+        from mlflow.tracking._tracking_service.utils import _artifact_repos_cache
 
+        _artifact_repos_cache.clear()  # by run, whichever store it is of: a copy's runs would be the original's
         for noisy in ("mlflow", "alembic"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
         try:
-            return MlflowClient(tracking_uri=self.uri, registry_uri=self.uri)
+            return MlflowClient(tracking_uri=self.database_url, registry_uri=self.database_url)
         except Exception as error:
             raise _store_error(self.uri, error) from error
 
@@ -295,5 +312,5 @@ def _answers(uri: str) -> None:
         socket.create_connection(address, timeout=5.0).close()
     except OSError as error:
         raise StoreError(
-            f"no tracking server answers at {uri} ({error.strerror or error}). Start it, or set tracking.uri."
+            f"no tracking server answers at {uri} ({error.strerror or error}). Start it, or set tracking.uri to another store."
         ) from error

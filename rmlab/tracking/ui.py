@@ -81,7 +81,7 @@ def serve(store: Store, port: int) -> None:
         "mlflow",
         "server",
         "--backend-store-uri",
-        store.uri,
+        store.database_url,
         "--default-artifact-root",
         store.artifacts.as_uri(),
         "--host",

@@ -24,7 +24,7 @@ from rmlab.files import atomic_path
 from rmlab.fingerprint import fingerprint
 from rmlab.progress import progress
 from rmlab.training.batching import plan_batches
-from rmlab.training.checkpoint import load_checkpoint, save_checkpoint
+from rmlab.training.checkpoint import interrupt_after_step, load_checkpoint, save_checkpoint
 from rmlab.training.compiled import compiled_layers
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.training.device import resolve_device
@@ -83,7 +83,8 @@ def imitate(
 
     log: (step from 1, loss of that step, learning rate, tokens/s since the last), those before a resume first. snapshots: shares of
     training (over 0, under 1) at which the model is copied. checkpoint: file for exact resume, written when
-    `runtime.checkpoint_seconds` have gone by, and at the end of a training that took longer than that; its owner removes its folder.
+    `runtime.checkpoint_seconds` have gone by, on Ctrl-C, and at the end of a training that took longer than that; its owner removes
+    its folder.
     Raises UsageError without lessons, RmlabError where the loss is no longer finite.
     """
     if wrong := [share for share in snapshots if not 0 < share < 1]:
@@ -114,7 +115,11 @@ def imitate(
     told_read = first_read = read
     began = saved = started = told = time.monotonic()
     total = sum(len(lessons[i].ids_T) for batch in plan[first:] for i in batch)
-    with compiled_layers(model, runtime.compiled), progress(title, total, "tokens", show=runtime.progress) as advance:
+    with (
+        compiled_layers(model, runtime.compiled),
+        progress(title, total, "tokens", show=runtime.progress) as advance,
+        interrupt_after_step() as interrupted,
+    ):
         for step, batch in enumerate(plan[first:], first):
             rate = learning_rate(step, len(plan), optimizer)
             for group in adam.param_groups:
@@ -144,7 +149,8 @@ def imitate(
             advance(tokens, "")
             copies.take(step + 1)
             since = began if step + 1 == len(plan) else saved
-            if checkpoint and time.monotonic() - since >= runtime.checkpoint_seconds:
+            stop = interrupted()
+            if checkpoint and (stop or time.monotonic() - since >= runtime.checkpoint_seconds):
                 seconds = before + time.monotonic() - began
                 save_checkpoint(
                     checkpoint,
@@ -160,6 +166,8 @@ def imitate(
                     },
                 )
                 saved = time.monotonic()
+            if stop:
+                raise KeyboardInterrupt
     seconds = time.monotonic() - started
     model.cpu().eval()
     speed = (read - first_read) / max(seconds, 1e-9)

@@ -24,7 +24,7 @@ from rmlab.models.moe import Routing, experts_of
 from rmlab.progress import progress
 from rmlab.stopping import Stopped, stop_asked
 from rmlab.training.batching import batches_by_tokens, plan_batches
-from rmlab.training.checkpoint import load_checkpoint, save_checkpoint
+from rmlab.training.checkpoint import interrupt_after_step, load_checkpoint, save_checkpoint
 from rmlab.training.compiled import compiled_layers
 from rmlab.training.config import SEMANTICS, OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.training.optimizer import adamw
@@ -162,7 +162,11 @@ def train(
     started = saved = time.monotonic()
     total = sum(examples[i].tokens for batch in plan[first:] for i in batch)
     model.train()
-    with compiled_layers(model, runtime.compiled), progress(title, total, "tokens", show=runtime.progress) as advance:
+    with (
+        compiled_layers(model, runtime.compiled),
+        progress(title, total, "tokens", show=runtime.progress) as advance,
+        interrupt_after_step() as interrupted,
+    ):
         for step in range(first, len(plan)):
             before = time.monotonic()
             rate = learning_rate(step, len(plan), optimizer)
@@ -190,8 +194,8 @@ def train(
                 if watch:
                     watch(*watched[-1])
             advance(seen, f"loss {value:.3f}")
-            stop = stop_asked()
-            if checkpoint and (stop or now - saved >= runtime.checkpoint_seconds) and step + 1 < len(plan):
+            stop, by_hand = stop_asked(), interrupted()
+            if checkpoint and (stop or by_hand or now - saved >= runtime.checkpoint_seconds) and step + 1 < len(plan):
                 save_checkpoint(
                     checkpoint,
                     model,
@@ -199,6 +203,8 @@ def train(
                     {"run": run, "step": step + 1, "tokens": tokens, "history": history, "watched": watched},
                 )
                 saved = time.monotonic()
+            if by_hand:
+                raise KeyboardInterrupt
             if stop and step + 1 < len(plan):
                 raise Stopped(stop)
     model.eval()

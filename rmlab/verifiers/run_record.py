@@ -14,6 +14,7 @@ from rmlab.verifiers.judgement import Results
 from rmlab.verifiers.material import Material
 from rmlab.verifiers.score_table import write_score_table
 from rmlab.verifiers.verifier import Verifier, save_verifier
+from rmlab.wording import many
 
 
 def log_inputs(
@@ -120,8 +121,9 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
     cut = cut_words(report)
     return "\n".join(
         [
-            f"{name}: {took.steps} steps, {took.tokens:,} tokens{resumed} in {took.seconds:.1f} s ({speed:,.0f} tokens/s)",
-            f"  judged on {report['trajectories']:,} attempts at {report['tasks']:,} tasks in {report['clusters']:,} clusters",
+            f"{name}: {many(took.steps, 'step')}, {took.tokens:,} tokens{resumed} in {took.seconds:.1f} s ({speed:,.0f} tokens/s)",
+            f"  judged on {many(report['trajectories'], 'attempt')} at {many(report['tasks'], 'task')} "
+            f"in {many(report['clusters'], 'cluster')}",
             f"  AUC within task {_with_ends(report, 'auc_within_task')}, pooled {_with_ends(report, 'auc_pooled')}, "
             f"ECE {_with_ends(report, 'ece_width_10')}",
             *(

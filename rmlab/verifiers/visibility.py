@@ -31,9 +31,13 @@ def visible(trajectory: Trajectory, config: PromptConfig) -> Trajectory:
             if config.evidence is Evidence.voluntary
             else f"prompt.shows={config.shows.value}"
         )
+        whole = [
+            *(["prompt.evidence=final"] if config.evidence is not Evidence.final else []),
+            *(["prompt.shows=whole (or patch_only)"] if config.shows is not Shows.whole else []),
+        ]
         raise DataError(
             f"{key}: trajectory {trajectory.trajectory_id} ({trajectory.source}) is no micro-SWE episode, so which of its "
-            "turns show a value is not known. Take prompt.shows=whole or patch_only, prompt.evidence=final."
+            f"turns show a value is not known. Take {' and '.join(whole)}."
         )
     if config.evidence is Evidence.voluntary and messages[-1].content.startswith(FINAL):
         messages.pop()

@@ -1,3 +1,9 @@
+import os
+import signal
+import subprocess
+import sys
+import time
+
 import pytest
 from omegaconf import OmegaConf
 
@@ -70,10 +76,78 @@ def test_writes_a_labelled_set_that_names_its_origin(collect, tmp_path, tasks, s
     assert run.artifact("few.parquet").read_bytes() == path.read_bytes()
 
 
+def test_an_interrupted_collection_goes_on_and_gives_the_same_set(collect, tmp_path, small, capsys, monkeypatch):
+    from rmlab.policies import kept
+
+    whole = tmp_path / "whole.parquet"
+    collect.main([*small, f"output={whole}"])
+    path, played = tmp_path / "set.parquet", []
+    arguments = [*small, f"output={path}", "tracked=true", "batch=4"]
+
+    class Stops(kept.Kept):
+        def add(self, trajectory):
+            super().add(trajectory)
+            if len(self) == 5:
+                raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(collect, "Kept", Stops)
+        with pytest.raises(KeyboardInterrupt):
+            collect.main(arguments)
+    said = capsys.readouterr().err
+    assert "Stopped; 5 of 12 attempts are finished and kept. Go on with: rmlab collect" in said
+    assert not path.exists()
+    [run] = runs(Store.open())
+    assert (run.status, run.end_time is None) == ("killed", False)
+
+    class Counts(kept.Kept):
+        def add(self, trajectory):
+            played.append(trajectory)
+            super().add(trajectory)
+
+    monkeypatch.setattr(collect, "Kept", Counts)
+    pool = collect.main(arguments)
+    assert "goes on: 5 of 12 attempts were finished before" in capsys.readouterr().err
+    assert len(played) == 7, "none is played again"
+    assert pool.fingerprint == read_trajectories(whole).fingerprint
+    assert [t.extra for t in read_trajectories(path).trajectories] == [
+        t.extra for t in read_trajectories(whole).trajectories
+    ]
+    assert not list((tmp_path / "runs" / "cells").iterdir()), "nothing is left of it"
+    collect.main([*arguments, "seed=1"])
+    assert "goes on" not in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_killed_collection_goes_on_and_its_run_is_closed(collect, tmp_path, small, capsys):
+    """Killed as soon as attempts are kept; its tasks are repeated so often that it cannot be done by then."""
+    path = tmp_path / "set.parquet"
+    arguments = [
+        *small,
+        f"output={path}",
+        "tracked=true",
+        "parts.validation.tasks=null",
+        "parts.validation.attempts=40",
+    ]
+    process = subprocess.Popen([sys.executable, "-m", "rmlab.cli", "collect", *arguments], start_new_session=True)
+    cells, deadline = tmp_path / "runs" / "cells", time.monotonic() + 240
+    while not list(cells.glob("*/[0-9]*.parquet")) and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.1)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not path.exists()
+    kept = sum(len(read_trajectories(file)) for file in cells.glob("*/[0-9]*.parquet"))
+    assert kept
+    pool = collect.main(arguments)
+    assert f"goes on: {kept:,} of" in capsys.readouterr().err
+    assert sorted(run.status for run in runs(Store.open())) == ["finished", "killed"]
+    assert pool.fingerprint == collect.main([*arguments, "tracked=false"]).fingerprint
+
+
 @pytest.mark.parametrize(
     ("override", "words"),
     [
-        ("parts.validation.tasks=100000", r"parts.validation.tasks=100000 cannot be filled: \d+ tasks"),
+        ("parts.validation.tasks=100000", r"parts.validation.tasks=100000 cannot be filled: that part has \d+ tasks"),
         ("policy=[hasty]", "parts.validation.policies names careful, .* set parts.validation.policies=.. for all"),
         ("parts.validation.attempts=0", "nothing is to be collected"),
         ("parts.training.tasks=1", "training"),

@@ -236,7 +236,7 @@ def test_what_is_missing_is_said(base_folder: Path, few_attempts: TrajectorySet,
     demonstrations = tmp_path / "some.parquet"
     write_trajectories(demonstrations, few_attempts.part("supervised").trajectories[:3])
     with pytest.raises(
-        UsageError, match=r"held_out\.tasks=100000: \d+ tasks of that part hold here"
+        UsageError, match=r"held_out\.tasks=100000: that part has \d+ tasks here"
     ):  # and nothing was trained
         program.main(
             [
@@ -255,6 +255,19 @@ def test_what_is_missing_is_said(base_folder: Path, few_attempts: TrajectorySet,
         load_program("collect").main(
             ["tracked=false", "policy=[careful]", "language={careful: {model: x}}", f"output={tmp_path}/x"]
         )
+
+
+def test_ctrl_c_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    program = load_program("train_policy")
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(program, "run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        program.main(["seed=1"], force=True)
+    said = capsys.readouterr().err
+    assert said == "\nStopped. Go on from the last checkpoint with: rmlab warm-start seed=1 --force\n"
 
 
 def test_shipped_configurations_compose() -> None:

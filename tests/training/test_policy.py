@@ -1,3 +1,5 @@
+import os
+import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,6 +141,33 @@ def test_a_killed_training_goes_on_and_ends_where_an_unbroken_one_ends(tmp_path:
     lessons.pop()
     with pytest.raises(DataError, match="checkpoint of another run"):
         learned("killed")
+
+
+def test_ctrl_c_waits_for_the_step_and_keeps_it(tmp_path: Path) -> None:
+    lessons = some_lessons(64)
+    runtime = RuntimeConfig(device="cpu", progress=False, checkpoint_seconds=1e9)
+
+    def learned(interrupted_at: int) -> Imitated:
+        def log(step: int, *_: float) -> None:
+            if step == interrupted_at:
+                os.kill(os.getpid(), signal.SIGINT)
+
+        return imitate(
+            scratch_model(SHAPE, 64, 0),
+            lessons,
+            63,
+            optimizer=OptimizerConfig(),
+            training=TrainingConfig(epochs=5, batch_size=16, micro_batch_size=16, threads=1),
+            runtime=runtime,
+            seed=0,
+            checkpoint=tmp_path / "checkpoint.safetensors",
+            log=log,
+        )
+
+    with pytest.raises(KeyboardInterrupt):
+        learned(10)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert learned(0).resumed_at == 10
 
 
 def test_nothing_to_learn_is_an_error() -> None:

@@ -74,8 +74,15 @@ def test_another_conversation_is_refused_rather_than_shown_whole() -> None:
     foreign = replace(
         WITH_RUNS, messages=(Message("user", "It crashes"), Message("assistant", "run"), Message("tool", "got 3"))
     )
-    for config in (PromptConfig(shows=Shows.without_runs), PromptConfig(evidence=Evidence.voluntary)):
-        with pytest.raises(DataError, match="is no micro-SWE episode"):
+    for config, advice in (
+        (PromptConfig(shows=Shows.without_runs), r"Take prompt\.shows=whole \(or patch_only\)\.$"),
+        (PromptConfig(evidence=Evidence.voluntary), r"Take prompt\.evidence=final\.$"),
+        (
+            PromptConfig(shows=Shows.without_runs, evidence=Evidence.voluntary),
+            r"Take prompt\.evidence=final and prompt\.shows",
+        ),
+    ):
+        with pytest.raises(DataError, match=rf"is no micro-SWE episode.*{advice}"):
             visible(foreign, config)
     assert visible(foreign, PromptConfig(shows=Shows.patch_only)).messages == foreign.messages[:1]
 

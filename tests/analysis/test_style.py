@@ -1,0 +1,58 @@
+"""Figures have the same bytes whatever a user's matplotlib is set to."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rmlab.paths import REPOSITORY
+
+DRAWS = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import analysis.differences
+from analysis import pareto
+rows = [{"trial": i, "best": "yes" if i else "", "a_b": 0.1 * i} for i in range(2)]
+pareto.draw(rows, {"a_b": "maximize"}, Path(sys.argv[2]), "a note with $ and _")
+import matplotlib
+print(matplotlib.rcParams["lines.linewidth"])
+"""
+
+
+def drawn(folder: Path, **environment: str) -> tuple[list[bytes], str]:
+    folder.mkdir(exist_ok=True)
+    unset = ("MPLBACKEND", "MATPLOTLIBRC")
+    done = subprocess.run(
+        [sys.executable, "-c", DRAWS, str(REPOSITORY), "out"],
+        cwd=folder,
+        env={k: v for k, v in os.environ.items() if k not in unset} | environment,
+        text=True,
+        capture_output=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return [(folder / "out" / f"pareto.{suffix}").read_bytes() for suffix in ("pdf", "png", "csv")], done.stdout
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    return drawn(tmp_path_factory.mktemp("plain"))[0]
+
+
+@pytest.mark.parametrize(
+    "backend", ["module://matplotlib_inline.backend_inline", "module://no.such_backend", "nonsense"]
+)
+def test_the_backend_of_a_notebook(plain: list[bytes], tmp_path: Path, backend: str) -> None:
+    assert drawn(tmp_path, MPLBACKEND=backend)[0] == plain
+
+
+def test_a_matplotlibrc_of_the_working_folder(plain: list[bytes], tmp_path: Path) -> None:
+    (tmp_path / "matplotlibrc").write_text(
+        "text.usetex: True\nlines.linewidth: 9\nsavefig.bbox: tight\nfont.family: serif\nfigure.dpi: 300\n"
+        "axes.facecolor: red\nbackend: TkAgg\naxes.prop_cycle: cycler('color', ['r'])\npdf.compression: 0\n"
+    )
+    again, said = drawn(tmp_path)
+    assert again == plain
+    assert said == "9.0\n", "what else runs in the process has the user's settings"
