@@ -15,7 +15,7 @@ from rmlab.trajectories.store import read_trajectories
 from rmlab.verifiers.per_turn import read_turn_scores, turns_path
 from rmlab.verifiers.score_table import read_table
 from rmlab.verifiers.score_table_columns import column_names
-from rmlab.wording import many
+from rmlab.wording import counted
 
 SAME_SCORE = 1e-3  # scores that other batches of one prompt may differ by at most
 
@@ -49,12 +49,14 @@ def main(
     title = scores.name
     if out is not None:
         write_browse_page(out, title, attempts)
-        print(f"{out}: {many(len(attempts), 'attempt')}, {out.stat().st_size / 1e6:.1f} MB")
+        print(f"{out}: {counted(len(attempts), 'attempt')}, {out.stat().st_size / 1e6:.1f} MB")
         return
     from rmlab.pages.browse_server import HOST, browse_server
 
     with browse_server(title, attempts, port or 0) as server:
-        print(f"{many(len(attempts), 'attempt')} at http://{HOST}:{server.server_port}/  (Ctrl-C ends it)", flush=True)
+        print(
+            f"{counted(len(attempts), 'attempt')} at http://{HOST}:{server.server_port}/  (Ctrl-C ends it)", flush=True
+        )
         try:
             server.serve_forever()
         except KeyboardInterrupt:

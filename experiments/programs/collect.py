@@ -42,7 +42,7 @@ from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.origin import commit
 from rmlab.trajectories.record import PARTS, Trajectory
 from rmlab.trajectories.store import TrajectorySet, write_trajectories
-from rmlab.wording import many
+from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
@@ -123,7 +123,7 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
         warn_if_weak(sandbox.isolation)
         loaded = load_tasks(Path(settings.tasks), sandbox)
         for reason, sources in loaded.left_out.items():
-            print(f"left out: {many(sum(sources.values()), 'task')} ({reason}): {sources}", file=sys.stderr)
+            print(f"left out: {counted(sum(sources.values()), 'task')} ({reason}): {sources}", file=sys.stderr)
         planned = planned_attempts(loaded, settings)
         models = {name: stated(model) for name, model in settings.language.items()}
         who = config_hash(config, loaded.fingerprint, models)
@@ -278,7 +278,7 @@ def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[Plann
         tasks = choose(loaded.part(name), part.tasks, settings.seed)
         if part.tasks is not None and len(tasks) < part.tasks:
             raise UsageError(
-                f"parts.{name}.tasks={part.tasks} cannot be filled: that part has {many(len(tasks), 'task')} here. "
+                f"parts.{name}.tasks={part.tasks} cannot be filled: that part has {counted(len(tasks), 'task')} here. "
                 "Lower it, or set it to null for all."
             )
         planned += plan(tasks, part.policies or settings.names, part.attempts)
@@ -309,7 +309,7 @@ def choose(tasks: Sequence[Task], number: int | None, seed: int) -> list[Task]:
 def summary(pool: TrajectorySet, path: Path) -> str:
     """What a set holds: trajectories and resolved rate by part and policy, and the file's size and fingerprint."""
     lines = [
-        f"{path}: {many(len(pool), 'trajectory', 'trajectories')}, {path.stat().st_size / 1e6:.2f} MB, fingerprint {pool.fingerprint}"
+        f"{path}: {counted(len(pool), 'trajectory', 'trajectories')}, {path.stat().st_size / 1e6:.2f} MB, fingerprint {pool.fingerprint}"
     ]
     groups = Counter((t.split, t.policy) for t in pool.trajectories)
     for (part, policy), n in sorted(groups.items(), key=str):
@@ -318,7 +318,7 @@ def summary(pool: TrajectorySet, path: Path) -> str:
         ]
         rate = sum(labels) / len(labels) if labels else float("nan")
         lines.append(
-            f"  {part} {policy}: {many(n, 'trajectory', 'trajectories')}, {rate:.3f} resolved, {n - len(labels)} unlabelled"
+            f"  {part} {policy}: {counted(n, 'trajectory', 'trajectories')}, {rate:.3f} resolved, {n - len(labels)} unlabelled"
         )
     return "\n".join(lines)
 

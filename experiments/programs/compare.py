@@ -13,7 +13,7 @@ from rmlab.errors import UsageError
 from rmlab.metrics.compare import compare
 from rmlab.metrics.scores import Scores
 from rmlab.verifiers.score_table import read_score_table
-from rmlab.wording import many
+from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from rmlab.tracking.query import TrackedRun
@@ -71,7 +71,7 @@ def _show(a: str, b: str, found: dict[str, Any]) -> None:
     console = Console(highlight=False)
     console.print(f"A = {a}\nB = {b}", markup=False, soft_wrap=True)
     table = Table(
-        "metric", "A", "B", "A - B", "95 %", "p", title=many(found["trajectories"], "attempt"), title_justify="left"
+        "metric", "A", "B", "A - B", "95 %", "p", title=counted(found["trajectories"], "attempt"), title_justify="left"
     )
     for name in SHOWN:
         values = found["metrics"].get(name) or {}

@@ -13,7 +13,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rmlab.counted import counted
 from rmlab.errors import DataError, UsageError
 from rmlab.files import check_output
 from rmlab.metrics.hybrid_selection import select_by_tests
@@ -23,6 +22,7 @@ from rmlab.verifiers.harness_reports import BY_INSTANCE, Incomplete, harness_rep
 from rmlab.verifiers.score_table import ScoreTable, read_table
 from rmlab.verifiers.score_table_columns import ColumnNames, column_names
 from rmlab.verifiers.table_baselines import FOLDS, table_baselines
+from rmlab.wording import counted
 
 
 def main(

@@ -48,7 +48,7 @@ from rmlab.rl.references import VALIDATION_SCORES, Reference, find_model
 from rmlab.tracking.config import TrackingConfig, sweep_tags
 from rmlab.training.compiled import compiled_layers
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
-from rmlab.wording import many
+from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from rmlab.rl.loop import Loop
@@ -311,7 +311,7 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, 
     name = settings.tracking.name or settings.name
     said = [*signal(state.history), *described(found), *timed(state.history)]
     return "\n".join(
-        [f"{name}: {many(state.step, 'step')} in {state.seconds:.0f} s", *said, f"  MLflow run {logger.run_id}"]
+        [f"{name}: {counted(state.step, 'step')} in {state.seconds:.0f} s", *said, f"  MLflow run {logger.run_id}"]
     )
 
 

@@ -14,7 +14,7 @@ from rmlab.paths import runs_folder
 from rmlab.trajectories.record import PARTS
 from rmlab.trajectories.store import read_trajectories
 from rmlab.verifiers.leaks import check_leaks
-from rmlab.wording import many
+from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from rmlab.metrics.scores import Scores
@@ -70,7 +70,7 @@ def main(
     words = "; ".join(f"{of}: {many:,}" for of, many in unfit.items())
     cut = cut_words(cut_counts(encoded))
     print(
-        f"{output}: {many(len(table), 'attempt')} (part: {part})"
+        f"{output}: {counted(len(table), 'attempt')} (part: {part})"
         + (f", {cut}" if cut else "")
         + (f", {sum(unfit.values())} do not fit the context ({words})" if unfit else "")
     )

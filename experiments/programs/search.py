@@ -15,7 +15,7 @@ from rmlab.ablation.sweeps import Cell
 from rmlab.fingerprint import fingerprint
 from rmlab.paths import runs_folder
 from rmlab.tracking.store import Store
-from rmlab.wording import many
+from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from rmlab.ablation.studies import StudyName
@@ -93,7 +93,7 @@ def description(templates: Sequence[Cell]) -> str:
         "space:",
         *(f"  {name}: {allowed}" for name, allowed in search.space.items()),
         "",
-        f"{many(search.trials, 'trial')} in all, {ended} made in {storage_uri(search)}",
+        f"{counted(search.trials, 'trial')} in all, {ended} made in {storage_uri(search)}",
         *other_studies(name, search),
     ]
     if cost := sweep.cost.get(sweep.preset):

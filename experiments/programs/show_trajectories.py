@@ -6,7 +6,7 @@ from pathlib import Path
 from rmlab.errors import DataError
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import iterate_trajectories
-from rmlab.wording import many
+from rmlab.wording import counted
 
 MOST = 8  # attempts of a task that are shown whole
 
@@ -26,7 +26,7 @@ def main(path: Path, which: str | None = None, width: int = 600) -> None:
             f"{path} has no trajectory and no task {which!r}. `rmlab trajectories show {path}` says what is there."
         )
     if len(found) > MOST:
-        print(f"{which}: {many(len(found), 'attempt')}, the first {MOST} are shown")
+        print(f"{which}: {counted(len(found), 'attempt')}, the first {MOST} are shown")
     for trajectory in found[:MOST]:
         _one(trajectory, width)
 

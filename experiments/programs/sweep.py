@@ -28,7 +28,7 @@ from rmlab.fingerprint import fingerprint
 from rmlab.locks import exclusive
 from rmlab.paths import CONF, runs_folder
 from rmlab.tracking.store import Store
-from rmlab.wording import many
+from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from analysis.tracked import SweepRuns
@@ -141,7 +141,7 @@ def main(
             raise
         if outcome.paused:
             print(
-                f"{len(outcome.paused)} of {many(len(plan.cells), 'cell')} paused, their time is up ({', '.join(outcome.paused)}). "
+                f"{len(outcome.paused)} of {counted(len(plan.cells), 'cell')} paused, their time is up ({', '.join(outcome.paused)}). "
                 f"They go on with: {plan.command}",
                 file=sys.stderr,
             )
@@ -156,7 +156,7 @@ def main(
     if outcome.failed:
         left = f", {len(outcome.left)} not started" if outcome.left else ""
         raise RmlabError(
-            f"{len(outcome.failed)} of {many(len(plan.cells), 'cell')} failed ({', '.join(outcome.failed)}){left}. "
+            f"{len(outcome.failed)} of {counted(len(plan.cells), 'cell')} failed ({', '.join(outcome.failed)}){left}. "
             f"{'Mend what the errors say, then try' if retry_failed else 'Try'} them again with: {plan.command} --retry-failed"
         )
 

@@ -47,7 +47,7 @@ from rmlab.progress import progress
 from rmlab.tracking.config import TrackingConfig
 from rmlab.training.config import SEMANTICS, OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.trajectories.store import TrajectorySet, read_trajectories
-from rmlab.wording import many
+from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from rmlab.models.tokenizer import Tokenizer
@@ -178,7 +178,7 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
                 logger.artifact(path, "model")
     shutil.rmtree(under_way, ignore_errors=True)
     print(
-        f"{folder}: {model.num_parameters():,} parameters, {many(took.steps, 'step')}, {took.tokens:,} tokens in {took.seconds:.0f} s "
+        f"{folder}: {model.num_parameters():,} parameters, {counted(took.steps, 'step')}, {took.tokens:,} tokens in {took.seconds:.0f} s "
         f"({took.tokens_per_second:,.0f} tokens/s)"
     )
     return folder

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from rmlab.ablation.launching import Event
 from rmlab.progress import Beat, speed
-from rmlab.wording import many
+from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -97,7 +97,8 @@ class Board:
         states = [line.state for line in self.lines.values()]
         done, left = sum(s in ("finished", "reused") for s in states), sum(s == "waiting" for s in states)
         table = Table(
-            title=f"{self.title}: {done} of {many(len(states), 'cell')} finished, {left} waiting", title_justify="left"
+            title=f"{self.title}: {done} of {counted(len(states), 'cell')} finished, {left} waiting",
+            title_justify="left",
         )
         table.add_column("cell")
         for name in ("state", "step", "rate", "left", ""):

@@ -12,7 +12,7 @@ from rmlab.tracking.heads import CellRuns, RunHead, cell_runs
 from rmlab.tracking.leases import Watch, holder_words
 from rmlab.tracking.origin import commit
 from rmlab.tracking.store import Store
-from rmlab.wording import many
+from rmlab.wording import counted
 
 Redo = Callable[[RunHead], bool]
 
@@ -52,12 +52,12 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
             state = f"{kind}{words}"
         first.setdefault(key, cell.name)
         lines.append(f"  {cell.name:<32} {key}  {state}")
-    counted = [many(len(cells), "cell"), f"{states['finished']} of {many(len(first), 'run')} finished"]
+    parts = [counted(len(cells), "cell"), f"{states['finished']} of {counted(len(first), 'run')} finished"]
     if states["failed"]:
-        counted.append(f"{states['failed']} failed before (--retry-failed runs them again)")
+        parts.append(f"{states['failed']} failed before (--retry-failed runs them again)")
     if states["at work"]:
-        counted.append(f"{states['at work']} at work elsewhere")
-    lines += ["", ", ".join([*counted, f"{states['to run']} to run"])]
+        parts.append(f"{states['at work']} at work elsewhere")
+    lines += ["", ", ".join([*parts, f"{states['to run']} to run"])]
     if cost := spec.cost.get(spec.preset):
         lines.append(f"cost of the sweep at this preset, as its file has it: {cost}")
     return "\n".join(lines)
@@ -83,7 +83,7 @@ def explanation(cells: Sequence[Cell]) -> str:
     spec, first = cells[0].sweep, cells[0]
     owned = "; ".join(f"{factor.name} owns {', '.join(factor.owns)}" for factor in spec.factors)
     lines = [
-        f"{spec.name}, preset {spec.preset}: {many(len(cells), 'cell')}, {many(len({c.identity.config_hash for c in cells}), 'run')}",
+        f"{spec.name}, preset {spec.preset}: {counted(len(cells), 'cell')}, {counted(len({c.identity.config_hash for c in cells}), 'run')}",
         f"control {first.identity.control_hash}, the same in every cell: everything but the seed and what the factors own ({owned})",
     ]
     others = {

@@ -3,8 +3,8 @@
 import sys
 from typing import TYPE_CHECKING, Any
 
-from rmlab.counted import counted
 from rmlab.metrics.report import Report, is_miscalibrated
+from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -14,7 +14,7 @@ from rmlab.policies.rollout import Planned, plan
 from rmlab.policies.success import Success, success
 from rmlab.progress import progress
 from rmlab.training.config import RuntimeConfig
-from rmlab.wording import many
+from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from rmlab.models.tokenizer import Tokenizer
@@ -69,7 +69,7 @@ def held_out_tasks(loaded: LoadedTasks, part: str, number: int | None, seed: int
     tasks = [task for task in loaded.tasks if task.part == part]
     if part == "supervised" or len(tasks) < (number or 1):
         raise UsageError(
-            f"held_out.parts={part}, held_out.tasks={number}: that part has {many(len(tasks), 'task')} here, and the "
+            f"held_out.parts={part}, held_out.tasks={number}: that part has {counted(len(tasks), 'task')} here, and the "
             "supervised part is learned from. Choose among validation, rl, verifier, evaluation."
         )
     return sorted(tasks, key=lambda task: fingerprint([seed, task.task_id]))[:number]

@@ -16,7 +16,7 @@ from rmlab.microswe.sandbox import Sandbox
 from rmlab.policies.engine import EngineConfig, Sampling
 from rmlab.policies.rollout import Planned
 from rmlab.progress import Advance
-from rmlab.wording import many
+from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from rmlab.policies.language_engine import LanguageEngine
@@ -83,5 +83,5 @@ def play(
     """The trajectories of planned attempts, in the order of the plan. told: is called with each as it is finished."""
     engine = load_engine(config, sandbox, environment)
     found = [rollout.trajectory for rollout in engine.rollout(planned, config.sampling, seed, advance, told)]
-    print(f"{config.model}: {many(len(found), 'attempt')} in {engine.seconds}", file=sys.stderr)
+    print(f"{config.model}: {counted(len(found), 'attempt')} in {engine.seconds}", file=sys.stderr)
     return found

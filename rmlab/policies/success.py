@@ -13,7 +13,7 @@ from rmlab.errors import DataError
 from rmlab.metrics.uncertainty import cluster_weights
 from rmlab.microswe import grammar
 from rmlab.trajectories.record import Trajectory
-from rmlab.wording import many
+from rmlab.wording import counted
 
 REPLICATES = 2000
 
@@ -43,7 +43,8 @@ class Success:
 
     def __str__(self) -> str:
         return (
-            f"pass@1 {self.pass_at_1:.3f} [{self.low:.3f}, {self.high:.3f}], {many(self.tasks, 'task')}, {many(self.attempts, 'attempt')} "
+            f"pass@1 {self.pass_at_1:.3f} [{self.low:.3f}, {self.high:.3f}], "
+            f"{counted(self.tasks, 'task')}, {counted(self.attempts, 'attempt')} "
             f"({self.unlabelled} without label), unfinished {self.unfinished:.3f}, ran {self.ran:.3f}, "
             f"unreadable messages {self.unreadable:.3f}, {self.turns:.2f} turns"
         )

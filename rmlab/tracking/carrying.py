@@ -7,7 +7,7 @@ from rmlab.errors import UsageError
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.store import Store, default_uri
-from rmlab.wording import many
+from rmlab.wording import counted
 
 NAMED = 5  # of many, so many are named
 
@@ -20,13 +20,15 @@ def show_export(
     if store is None:
         raise UsageError(f"there is nothing to export: no run was ever tracked in {uri or default_uri()}")
     done = export_runs(store, output, run_ids, sweep=sweep, kind=kind, models=models)
-    along = f" and {many(done.sources, 'run')} that they reuse" if done.sources else ""
-    print(f"{output}: {many(done.runs, 'run')}{along}, {many(done.artifacts, 'artifact')}, {done.bytes / 1e6:.2f} MB")
+    along = f" and {counted(done.sources, 'run')} that they reuse" if done.sources else ""
+    print(
+        f"{output}: {counted(done.runs, 'run')}{along}, {counted(done.artifacts, 'artifact')}, {done.bytes / 1e6:.2f} MB"
+    )
     if done.running:
         print(f"not taken, under way: {_named(done.running)}")
     if done.left_out:
         print(
-            f"left out: {many(len(done.left_out), 'model')}, {sum(done.left_out.values()) / 1e6:.1f} MB: {_named(list(done.left_out))}"
+            f"left out: {counted(len(done.left_out), 'model')}, {sum(done.left_out.values()) / 1e6:.1f} MB: {_named(list(done.left_out))}"
         )
 
 
@@ -36,10 +38,10 @@ def show_import(bundle: Path, uri: str | None) -> None:
     done = import_bundle(bundle, store)
     resumed = f" ({done.resumed} of them begun by an earlier import)" if done.resumed else ""
     completed = f", {done.completed} completed with artifacts that were missing" if done.completed else ""
-    print(f"{store.uri}: {many(done.added, 'run')} added{resumed}{completed}, {done.there} there already")
+    print(f"{store.uri}: {counted(done.added, 'run')} added{resumed}{completed}, {done.there} there already")
     if done.without:
         print(
-            f"without their models: {many(len(done.without), 'run')}: {_named([f'{k}: {v}' for k, v in done.without.items()])}"
+            f"without their models: {counted(len(done.without), 'run')}: {_named([f'{k}: {v}' for k, v in done.without.items()])}"
         )
 
 

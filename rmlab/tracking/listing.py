@@ -11,7 +11,7 @@ from rmlab.tracking.heads import SOURCE_RUN
 from rmlab.tracking.leases import Watch, close_dead
 from rmlab.tracking.query import TrackedRun, runs
 from rmlab.tracking.store import Store, default_uri
-from rmlab.wording import many
+from rmlab.wording import counted
 
 SHOWN = {
     "eval/auc_within_task": "AUC within",
@@ -61,7 +61,7 @@ def show_runs(
     else:
         _draw(chosen)
         if len(chosen) < len(found):
-            print(f"{len(chosen)} of {many(len(found), 'run')}")
+            print(f"{len(chosen)} of {counted(len(found), 'run')}")
 
 
 def by(found: Sequence[TrackedRun], name: str, ascending: bool = False) -> list[TrackedRun]:

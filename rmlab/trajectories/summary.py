@@ -3,8 +3,8 @@
 from collections import Counter
 from typing import Any
 
-from rmlab.counted import counted
 from rmlab.trajectories.settling import Settled
+from rmlab.wording import counted
 
 SHOWN = 20  # places of one kind that a summary names; all are counted
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rmlab.counted import counted
+from rmlab.wording import counted
 
 YES, NO = "YES", "NO"
 LARGEST_DOUBT = 0.05  # of a score where one answer is not listed

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 
-from rmlab.counted import counted
 from rmlab.errors import DataError
 from rmlab.metrics.scores import Scores
 from rmlab.trajectories.compression import plain_name
@@ -27,6 +26,7 @@ from rmlab.trajectories.reading import Unreadable, read_json
 from rmlab.verifiers.score_table import ScoreTable
 from rmlab.verifiers.score_table_files import one_line_errors
 from rmlab.verifiers.score_table_text import opened
+from rmlab.wording import counted
 
 BY_INSTANCE = "report.json by instance"
 PARTIAL = 0.1  # share of tasks without an outcome above which a report may be of a part that was handed in

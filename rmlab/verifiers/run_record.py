@@ -14,7 +14,7 @@ from rmlab.verifiers.judgement import Results
 from rmlab.verifiers.material import Material
 from rmlab.verifiers.score_table import write_score_table
 from rmlab.verifiers.verifier import Verifier, save_verifier
-from rmlab.wording import many
+from rmlab.wording import counted
 
 
 def log_inputs(
@@ -121,9 +121,9 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
     cut = cut_words(report)
     return "\n".join(
         [
-            f"{name}: {many(took.steps, 'step')}, {took.tokens:,} tokens{resumed} in {took.seconds:.1f} s ({speed:,.0f} tokens/s)",
-            f"  judged on {many(report['trajectories'], 'attempt')} at {many(report['tasks'], 'task')} "
-            f"in {many(report['clusters'], 'cluster')}",
+            f"{name}: {counted(took.steps, 'step')}, {took.tokens:,} tokens{resumed} in {took.seconds:.1f} s ({speed:,.0f} tokens/s)",
+            f"  judged on {counted(report['trajectories'], 'attempt')} at {counted(report['tasks'], 'task')} "
+            f"in {counted(report['clusters'], 'cluster')}",
             f"  AUC within task {_with_ends(report, 'auc_within_task')}, pooled {_with_ends(report, 'auc_pooled')}, "
             f"ECE {_with_ends(report, 'ece_width_10')}",
             *(

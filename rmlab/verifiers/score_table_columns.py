@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 
-from rmlab.counted import counted
 from rmlab.errors import UsageError
 from rmlab.verifiers.answer_logprobs import NoAnswer, Tokens, score_of_logprobs, score_of_pair
 from rmlab.verifiers.score_table_files import KEY, Cell, Wanted
+from rmlab.wording import counted
 
 COLUMNS = ("task_id", "trajectory_id", "policy", "source", "cluster", "score", "resolved", "n_tokens")
 REQUIRED = ("task_id", "score", "resolved")

@@ -17,11 +17,11 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from rmlab.counted import counted
 from rmlab.trajectories.labels.statement import Report
 from rmlab.trajectories.labels.unjoined import of_nobody, unjoined
 from rmlab.trajectories.naming import task_key
 from rmlab.trajectories.places import Place, token, tokens
+from rmlab.wording import counted
 
 SB_CLI = re.compile(r"^(?P<subset>.+?)__(?:dev|test|train|val|validation)__(?P<run>.+)$")
 

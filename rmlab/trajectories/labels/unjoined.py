@@ -3,9 +3,9 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-from rmlab.counted import counted
 from rmlab.trajectories.labels.statement import Report
 from rmlab.trajectories.places import token
+from rmlab.wording import counted
 
 
 def of_nobody(reports: Sequence[Report], names: frozenset[str]) -> list[str]:
