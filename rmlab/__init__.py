@@ -2,6 +2,7 @@
 
 errors         what a user can mend, and the exit code it ends with
 paths          where the repository, its shipped data and its results are
+counted        a count with its word: 1 report, 2 reports
 fingerprint    canonical JSON and the hashes that identify configurations and data
 files          writes that are either whole or absent
 locks          file locks that end with their process

@@ -57,7 +57,7 @@ class Settled:
         for record in self.records():
             ids.append(record.trajectory_id)
             lines.append(fingerprint_line(record, record.trajectory_id))
-            for number, test in hidden_names(record.messages, hidden.get(task_key(record.task_id), ())):
+            for number, test in hidden_names(record.messages, sorted(hidden.get(task_key(record.task_id), ()))):
                 self.hidden_seen.append(f"{record.extra.get('place', record.task_id)}, message {number}: {test}")
             step(0.5)
         identity = fingerprint_lines(sorted(lines))

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from rmlab.counted import counted
 from rmlab.files import write_text
 from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
 from rmlab.metrics.report import report
@@ -120,7 +121,7 @@ def _last_value(rows: Sequence[Trajectory]) -> Scores | Reason:
     expected = [expected_value(t.messages) for t in rows]
     if any(value is None for value in expected):
         return {
-            "reason": f"{sum(v is None for v in expected)} attempts name no expected value: they are not of micro-SWE"
+            "reason": f"{counted(sum(v is None for v in expected), 'attempt names', 'attempts name')} no expected value: not of micro-SWE"
         }
     return scores_of(rows, [float(last_value(t.messages) == value) for t, value in zip(rows, expected, strict=True)])
 
@@ -145,7 +146,7 @@ def _means(known: Sequence[Trajectory], rows: Sequence[Trajectory], name: str) -
 def _majority(rows: Sequence[Trajectory], reported: dict[str, Any], seed: int) -> dict[str, Any]:
     labelled = [t for t in rows if t.resolved is not None]
     if any(t.patch is None for t in labelled):
-        return {"reason": f"{sum(t.patch is None for t in labelled)} attempts have no patch"}
+        return {"reason": f"{counted(sum(t.patch is None for t in labelled), 'attempt has', 'attempts have')} no patch"}
     ks = [int(k) for k in reported["rm_at_k"]]
     value, error = majority_at_k(
         [(t.task_id, t.policy) for t in labelled],

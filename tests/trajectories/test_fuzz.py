@@ -273,7 +273,7 @@ def test_readers_answer_real_documents_with_any_part_replaced(samples: list[tupl
 
 
 def test_a_label_is_only_what_the_bytes_state() -> None:
-    """Of a row's outcome every other value is none: text, numbers that are no outcome, lists, nothing."""
+    """Of a row's outcome every other value is none: other text, numbers that are no outcome, lists, nothing."""
     talk = [{"role": "user", "content": "Fix"}, {"role": "assistant", "content": "Done"}]
     for value in (
         True,
@@ -296,5 +296,5 @@ def test_a_label_is_only_what_the_bytes_state() -> None:
     ):
         row = {"messages": talk, "instance_id": "o__n-1", "resolved": value}
         draft = format_of(row).read(row, Place("a.jsonl", ""))
-        states = isinstance(value, (bool, int, float)) and value in (0, 1)
+        states = value in ("true", "resolved") or (isinstance(value, (bool, int, float)) and value in (0, 1))
         assert draft.resolved is (bool(value) if states else None), value

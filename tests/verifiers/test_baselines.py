@@ -95,7 +95,7 @@ def test_foreign_trajectories_have_no_last_value_and_say_why():
         resolved=True,
     )
     found = baseline_report(pool(foreign), None, replicates=0)
-    assert "1 attempts name no expected value" in found["last_value"]["reason"]
+    assert "1 attempt names no expected value" in found["last_value"]["reason"]
     assert "no patch" in found["majority"]["reason"]
     assert "not executed" in found["public_execution"]["reason"]
 

@@ -133,7 +133,7 @@ def test_lists_in_cells_are_attempts(tmp_path, suffix):
     assert table.scores.resolved.tolist() == [1, 0, 0]
     assert table.regression_N.tolist() == [1.0, 0.5, 0.5]
     assert table.reproduction_N.tolist() == [0.0, 1.0, 0.5]
-    assert table.notes == ("3 rows hold lists: one attempt an item; 1 of them are empty",)
+    assert table.notes == ("3 rows hold lists: one attempt an item; 1 of them is empty",)
     unnamed = read(path, "task_id=docker,score=avg_yes_prob,resolved=gt_rewards")  # the published names are known
     assert unnamed.regression_N.tolist() == table.regression_N.tolist()
     assert unnamed.reproduction_N.tolist() == table.reproduction_N.tolist()
@@ -192,7 +192,7 @@ def test_log_probabilities_make_a_score(tmp_path):
     notes = "\n".join(table.notes)
     assert "two-way softmax of 'YES' and 'NO' in 5 attempts" in notes
     assert "other spellings are listed and left out: ' NO', 'Yes' (2 in all" in notes
-    assert "in 1 attempts the answer is not the first token" in notes
+    assert "in 1 attempt the answer is not the first token" in notes
 
 
 def test_pairs_of_log_probabilities_or_logits_make_a_score(tmp_path):
