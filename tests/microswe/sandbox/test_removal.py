@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from rmlab.microswe.episode import hidden_program, passes
+from rmlab.microswe.episode import hidden_program, passes, public_program
 from rmlab.microswe.sandbox import Limits, Program, Sandbox
 from rmlab.microswe.task import Task, read_tasks
 from rmlab.paths import STARTER
@@ -45,8 +45,12 @@ def answering(task: Task, way: str) -> str:
     return "\n    ".join([f"def {task.entry}(*arguments):", *lines])
 
 
+def shipped() -> list[Task]:
+    return [t for file in FILES for t in read_tasks(STARTER / f"{file}.parquet")[0]]
+
+
 def of_the_standard_library() -> list[Task]:
-    return [t for file in FILES for t in read_tasks(STARTER / f"{file}.parquet")[0] if t.package == "stdlib"]
+    return [t for t in shipped() if t.package == "stdlib"]
 
 
 def one_of_each(tasks: list[Task]) -> list[Task]:
@@ -91,6 +95,13 @@ def test_no_shipped_task_is_answered_by_an_import():
     with Sandbox(2) as sandbox:
         assert answered(tasks, ["import", "from"], sandbox) == []
         assert answered(one_of_each(tasks), list(WAYS), sandbox) == []
+        others = one_of_each([t for t in shipped() if t.package != "stdlib"])
+        assert answered(others, ["import"], sandbox) == []
+
+
+def test_both_programs_of_an_episode_go_without():
+    task = of_the_standard_library()[0]
+    assert public_program(task, "").without == hidden_program(task, "").without == task.function_id
 
 
 def run(code: str, without: str, context: str = "") -> str:
