@@ -267,7 +267,7 @@ def test_labels_in_words_are_read_and_others_counted(tmp_path: Path, importing: 
     found = importing(tmp_path / "rows.jsonl")
     labels = [found.by_task()[f"o__n-{number}"].resolved for number in range(len(values))]
     assert labels == [True, False, True, False, True, False, None, None, None, None, None]
-    assert found.summary["removed"] == {"label neither true nor false": 2}
+    assert found.summary["removed"] == {"label in column resolved that is neither true nor false": 2}
 
 
 def test_a_named_report_goes_with_the_one_file_that_it_is_called_by(tmp_path: Path, importing: Callable) -> None:

@@ -111,10 +111,12 @@ def test_the_benchmarks_patch_is_never_the_attempts(
 
 
 def test_an_outcome_in_no_known_form_is_counted() -> None:
-    for value, counted in (("yes", 1), (0.5, 1), (-1, 0), (None, 0), (1, 0)):
+    for value, counted in (("perhaps", 1), (0.5, 1), (-1, 0), (None, 0), (1, 0), ("yes", 0)):
         draft = read({**ROW, "resolved": value})
         assert sum(draft.removed.values()) == counted, value
-    assert read({**ROW, "resolved": "yes"}).removed == {"outcome of column resolved that is not known": 1}
+    assert read({**ROW, "resolved": "perhaps"}).removed == {
+        "label in column resolved that is neither true nor false": 1
+    }
 
 
 # What was run?

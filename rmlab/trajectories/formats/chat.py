@@ -11,6 +11,7 @@ Observations have the role `user` in sets without tool calls; they are read as `
 import json
 import math
 import re
+from functools import partial
 from typing import Any
 
 from rmlab.trajectories.draft import Draft, NotATrajectory
@@ -116,12 +117,10 @@ class ChatRows:
             extra={"row": identity} if identity else {},
         )
         draft.removed.update(f"column {key}" for key in answers)
-        draft.removed.update(f"outcome of column {key} that is not known" for key in _unread(row) if resolved is None)
         for key in HELD_BACK:
             if row.get(key) or metadata.get(key):
                 draft.removed[f"column {key}"] += 1
-        if why := unread_label(row):
-            draft.removed[why] += 1
+        draft.removed.update(why for why in map(partial(unread_label, row), OUTCOMES) if why)
         hidden = sum(bool(as_text(m.get("reasoning_content"))) for m in raw)
         draft.removed.update({kind: n for kind, n in (("hidden reasoning", hidden), (UNKNOWN_ROLE, strange)) if n})
         if judged and not agent_turns(messages):
@@ -212,11 +211,6 @@ def _outcome(row: dict[str, Any]) -> tuple[bool | None, str]:
         if isinstance(value, (int, float)) and math.isfinite(value) and value in (0, 1):
             return value == 1, key
     return evaluated(row)
-
-
-def _unread(row: dict[str, Any]) -> list[str]:
-    """The columns whose outcome is in no form that is read: in words, or between 0 and 1."""
-    return [key for key in OUTCOMES if row.get(key) not in (None, -1, "", [], {})]
 
 
 def held_back(column: str) -> bool:

@@ -43,15 +43,15 @@ def evaluated(row: dict[str, Any]) -> tuple[bool | None, str]:
     return None, ""
 
 
-def unread_label(row: dict[str, Any]) -> str:
-    """Why the label of an attempt's own row is not taken though something stands there; "" where it is, or nothing stands."""
-    value = row.get("resolved")
-    if value in (None, "", -1):
+def unread_label(row: dict[str, Any], column: str) -> str:
+    """Why what a column of an attempt's own row says of its outcome is not taken; "" where it is, or says nothing."""
+    value = row.get(column)
+    if value in (None, "", -1, [], {}):
         return ""
     if infra_failure(row):
         return "label of an evaluation that failed"
     read = stated_outcome(value) is not None or (isinstance(value, (int, float)) and value in (0, 1))
-    return "" if read else "label neither true nor false"
+    return "" if read else f"label in column {column} that is neither true nor false"
 
 
 def _is_row(row: dict[str, Any]) -> bool:
