@@ -16,7 +16,7 @@ import numpy as np
 
 from analysis import level_tests, style
 from analysis.tracked import Cell, SweepRuns, mean_over_seeds
-from rmlab.verifiers.score_table import read_score_table
+from rmlab.scores.table import read_score_table
 
 if TYPE_CHECKING:
     from rmlab.metrics.sweep_levels import LevelTest

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rmlab.files import path_part
-from rmlab.metrics.scores import Scores
+from rmlab.scores.scores import Scores
+from rmlab.scores.table import read_score_table
 from rmlab.tracking.bundles.reading import BundledRun
 from rmlab.tracking.query import TrackedRun
-from rmlab.verifiers.score_table import read_score_table
 
 if TYPE_CHECKING:
     from rmlab.metrics.sweep_levels import LevelTest

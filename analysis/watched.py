@@ -20,10 +20,10 @@ from rmlab.metrics.advantage import advantage
 from rmlab.metrics.calibration import binned, ece, width_bin
 from rmlab.metrics.discrimination import discrimination
 from rmlab.metrics.paired import REPLICATES, row_difference
-from rmlab.metrics.scores import Scores
 from rmlab.metrics.table import table
 from rmlab.metrics.uncertainty import bootstrap, interval
-from rmlab.verifiers.score_table import read_score_table
+from rmlab.scores.scores import Scores
+from rmlab.scores.table import read_score_table
 
 FEWEST_MIXED = 10
 """Tasks with attempts of both labels, under which a within-task AUC is not shown."""

@@ -15,7 +15,7 @@ from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
 if TYPE_CHECKING:
-    from rmlab.ablation import launching
+    from rmlab.launchers import jobs as launching
 
 
 class OwnLauncher(Launcher):
@@ -35,8 +35,8 @@ class OwnLauncher(Launcher):
 
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[JobReturn]:
         """Runs jobs of any sweeper and returns what became of them, in their order."""
-        from rmlab.ablation.launching import HEAVY, Job, Jobs
         from rmlab.configuration import load_program
+        from rmlab.launchers.jobs import HEAVY, Job, Jobs
         from rmlab.paths import runs_folder
 
         program = self.program
@@ -69,30 +69,30 @@ class OwnLauncher(Launcher):
 
 
 class LocalProcesses(OwnLauncher):
-    """`rmlab.ablation.processes`."""
+    """`rmlab.launchers.local`."""
 
     def cells_launcher(self, config: DictConfig, workers: int | None = None) -> "launching.Launcher":
         """Processes from a fork server, a GPU or a part of one each where there are GPUs."""
-        from rmlab.ablation.processes import local_launcher
+        from rmlab.launchers.local import local_launcher
 
         return local_launcher(config, workers or self.settings.get("workers"), self.settings.get("cells_per_gpu", 1))
 
 
 class Slurm(OwnLauncher):
-    """`rmlab.ablation.slurm`."""
+    """`rmlab.launchers.slurm`."""
 
     def cells_launcher(self, config: DictConfig, workers: int | None = None) -> "launching.Launcher":
         """Jobs of Slurm, through submitit."""
-        from rmlab.ablation.slurm import SlurmLauncher
+        from rmlab.launchers.slurm import SlurmLauncher
 
         return SlurmLauncher(**{**self.settings, **({"workers": workers} if workers else {})})
 
 
 class Ray(OwnLauncher):
-    """`rmlab.ablation.ray_cluster`."""
+    """`rmlab.launchers.ray`."""
 
     def cells_launcher(self, config: DictConfig, workers: int | None = None) -> "launching.Launcher":
         """Tasks of a Ray cluster."""
-        from rmlab.ablation.ray_cluster import RayLauncher
+        from rmlab.launchers.ray import RayLauncher
 
         return RayLauncher(**{**self.settings, **({"workers": workers} if workers else {})})

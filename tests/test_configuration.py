@@ -59,7 +59,7 @@ def test_paths_are_where_the_clone_is_and_nothing_is_written_here(
 
 
 def test_a_configuration_travels_as_plain_values() -> None:
-    from rmlab.ablation.sweeps import plain
+    from rmlab.sweep.plan import plain
 
     config = compose("train_verifier", ["prompt.over_length=drop", "seed=3"])
     again = restore("train_verifier", plain(config))

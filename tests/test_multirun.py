@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from rmlab.ablation.sweeps import expand, read_sweep
 from rmlab.configuration import compose, load_program
 from rmlab.paths import REPOSITORY
+from rmlab.sweep.plan import expand, read_sweep
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from tests.waiting import PATIENCE
 
-TOY = REPOSITORY / "tests" / "ablation" / "toy"
+TOY = REPOSITORY / "tests" / "sweep" / "toy"
 SCALE = f"+sweep={TOY / 'toy_scale.yaml'}"
 SMALL = ("levels=[1,3]", "baseline=1", "arms=[epochs]", "seeds=[0]")
 

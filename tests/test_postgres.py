@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 from rmlab.paths import REPOSITORY
-from rmlab.tracking.heads import cell_runs
 from rmlab.tracking.query import runs
+from rmlab.tracking.run_index import cell_runs
 from rmlab.tracking.store import Store
 from tests.waiting import PATIENCE
 
-TOY = REPOSITORY / "tests" / "ablation" / "toy"
+TOY = REPOSITORY / "tests" / "sweep" / "toy"
 pytestmark = pytest.mark.slow
 
 

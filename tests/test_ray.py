@@ -15,7 +15,7 @@ from rmlab.tracking.store import Store
 from tests.waiting import PATIENCE
 
 ray = pytest.importorskip("ray", reason="Ray is an extra of its own: pip install -e .[ray]")
-TOY = REPOSITORY / "tests" / "ablation" / "toy"
+TOY = REPOSITORY / "tests" / "sweep" / "toy"
 pytestmark = pytest.mark.slow
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmlab.ablation.sweeps import expand, read_sweep
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.paths import REPOSITORY
+from rmlab.scores.table import read_score_table
+from rmlab.sweep.plan import expand, read_sweep
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from rmlab.trajectories.store import read_trajectories, write_trajectories
-from rmlab.verifiers.score_table import read_score_table
 
 REAL = REPOSITORY.parent / "shared" / "data" / "real"
 NEVER_SEEN = "google/gemini-3-pro-preview"

@@ -10,7 +10,7 @@ from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from tests.sweeping import kill_again_and_again, sweep
 
-TOY = REPOSITORY / "tests" / "ablation" / "toy"
+TOY = REPOSITORY / "tests" / "sweep" / "toy"
 
 
 @pytest.fixture(autouse=True)

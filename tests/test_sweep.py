@@ -13,17 +13,17 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rmlab.ablation.launching import Event, Supply
-from rmlab.ablation.running import SweepUnderWay, run_cells
 from rmlab.configuration import load_program
+from rmlab.launchers.jobs import Event, Supply
 from rmlab.paths import REPOSITORY
-from rmlab.tracking.heads import cell_runs
+from rmlab.sweep.scheduler import SweepUnderWay, run_cells
 from rmlab.tracking.query import runs
+from rmlab.tracking.run_index import cell_runs
 from rmlab.tracking.store import Store
 from tests.sweeping import kill_again_and_again, launch, sweep
 from tests.waiting import PATIENCE, until
 
-TOY = str(REPOSITORY / "tests" / "ablation" / "toy" / "toy_scale.yaml")
+TOY = str(REPOSITORY / "tests" / "sweep" / "toy" / "toy_scale.yaml")
 
 
 @pytest.fixture(autouse=True)

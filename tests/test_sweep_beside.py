@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from rmlab.paths import REPOSITORY
-from rmlab.tracking.heads import cell_runs
 from rmlab.tracking.query import runs
+from rmlab.tracking.run_index import cell_runs
 from rmlab.tracking.store import Store
 from tests.sweeping import kill_again_and_again, launch, sweep, until_said
 from tests.waiting import PATIENCE, until
 
-TOY = REPOSITORY / "tests" / "ablation" / "toy"
+TOY = REPOSITORY / "tests" / "sweep" / "toy"
 ONE = ("preset=one_arm", "levels=[1,2]", "seeds=[0]")
 
 
@@ -52,7 +52,7 @@ def test_two_sweeps_and_a_single_run_share_their_cells(where: Path, tmp_path: Pa
     ready(where, first, 2)
     second = launch(tmp_path / "other.yaml", *ONE, "--workers", "1")
     single = f"""
-from rmlab.ablation.single import run_once
+from rmlab.sweep.single import run_once
 from rmlab.configuration import compose, load_program
 program = load_program({str(TOY / "toy.py")!r})
 config = compose({str(TOY / "toy.py")!r}, ["data.scale=2"])

@@ -61,8 +61,7 @@ def main() -> None:
     given = parser.parse_args()
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from rmlab.models.captured_reads import CapturedReads
-    from rmlab.models.generation import SlotDecoder
+    from rmlab.models.generation import CapturedReads, SlotDecoder
 
     cuda, dtype = given.device == "cuda", getattr(torch, given.dtype)
     torch.manual_seed(0)

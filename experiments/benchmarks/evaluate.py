@@ -28,9 +28,9 @@ import numpy as np  # noqa: E402
 from rmlab.metrics.best_of_k import rm_curve, sizes_of_k  # noqa: E402
 from rmlab.metrics.hybrid_selection import select_by_tests  # noqa: E402
 from rmlab.metrics.report import report  # noqa: E402
-from rmlab.metrics.scores import Scores  # noqa: E402
 from rmlab.metrics.table import Floats, table  # noqa: E402
-from rmlab.verifiers.score_table import read_score_table, write_score_table  # noqa: E402
+from rmlab.scores.scores import Scores  # noqa: E402
+from rmlab.scores.table import read_score_table, write_score_table  # noqa: E402
 
 Row = tuple[float, float, float, float]
 """Score, regression tests, generated tests, label of one attempt."""

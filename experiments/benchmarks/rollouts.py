@@ -85,7 +85,7 @@ def gap(model: Any, rollouts: Sequence[Rollout], temperature: float, device: str
     """How far the engine's log-probabilities lie from a plain float32 forward pass over the same tokens (nats a token)."""
     import torch
 
-    from rmlab.training.policy_loss import token_logprobs
+    from rmlab.training.policy import token_logprobs
 
     differences = []
     for rollout in rollouts[:64]:
@@ -172,8 +172,7 @@ def run(given: argparse.Namespace, planned: Sequence[Planned], sandbox: Sandbox)
 def the_model(folder: Path | None) -> tuple[Any, Any]:
     """The named model, or a small one of random start with the starter trajectories' tokenizer."""
     from rmlab.models.config import ModelConfig, TokenizerConfig
-    from rmlab.models.pretrained import load_model
-    from rmlab.models.scratch import scratch_model
+    from rmlab.models.load import load_model, scratch_model
     from rmlab.models.tokenizer import load_tokenizer, train_tokenizer
     from rmlab.trajectories.store import read_trajectories
 

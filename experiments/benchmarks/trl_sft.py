@@ -25,18 +25,17 @@ import torch
 from omegaconf import OmegaConf
 
 from rmlab.configuration import compose, load_file, load_program
-from rmlab.models import last_position
-from rmlab.models.scratch import scratch_model
+from rmlab.models import heads as last_position
+from rmlab.models.load import scratch_model
 from rmlab.paths import runs_folder
 from rmlab.training import batching, supervised
 from rmlab.training.batching import plan_batches
 from rmlab.training.config import RuntimeConfig
 from rmlab.training.device import accelerator
-from rmlab.training.optimizer import adamw
-from rmlab.training.schedule import learning_rate
+from rmlab.training.optimizer import adamw, learning_rate
 from rmlab.training.supervised import Example
 from rmlab.verifiers.answer import prove_answers
-from rmlab.verifiers.material import read_material
+from rmlab.verifiers.dataset import read_material
 from rmlab.verifiers.prompt import render
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 
 from rmlab.errors import DataError, UsageError
 from rmlab.files import check_output
-from rmlab.pages.attempts import Attempts, join
-from rmlab.pages.browse_page import write_browse_page
+from rmlab.pages.browse_page import Attempts, join, write_browse_page
+from rmlab.scores.columns import column_names
+from rmlab.scores.table import read_table
 from rmlab.trajectories.store import read_trajectories
 from rmlab.verifiers.per_turn import read_turn_scores, turns_path
-from rmlab.verifiers.score_table import read_table
-from rmlab.verifiers.score_table_columns import column_names
 from rmlab.wording import counted
 
 SAME_SCORE = 1e-3  # scores that other batches of one prompt may differ by at most

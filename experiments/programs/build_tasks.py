@@ -20,8 +20,8 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 import rmlab
 from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
-from rmlab.microswe.build import BuildConfig, Built, build
-from rmlab.microswe.functions import SOURCES
+from rmlab.microswe.build.build import BuildConfig, Built, build
+from rmlab.microswe.build.functions import SOURCES
 from rmlab.microswe.task import write_tasks
 from rmlab.paths import REPOSITORY
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from rmlab.errors import DataError, UsageError
 from rmlab.files import check_output, write_text
-from rmlab.microswe.beside import Beside, functions_of
-from rmlab.microswe.fitness import unfit
-from rmlab.microswe.parts import counted
+from rmlab.microswe.build.extension import Beside, functions_of
+from rmlab.microswe.build.fitness import unfit
+from rmlab.microswe.build.parts import counted
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint, write_tasks
 
 DROPPED = "dropped.json"

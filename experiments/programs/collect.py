@@ -32,9 +32,9 @@ from rmlab.microswe.loading import LoadedTasks, load_tasks
 from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, warn_if_weak
 from rmlab.microswe.task import Task
 from rmlab.paths import runs_folder
-from rmlab.policies.config import ScriptedConfig
 from rmlab.policies.kept import Kept
 from rmlab.policies.language import LanguagePolicyConfig, play, stated
+from rmlab.policies.policy import ScriptedConfig
 from rmlab.policies.rollout import Planned, plan, rollout
 from rmlab.policies.scripted import ScriptedPolicy
 from rmlab.progress import Advance, progress
@@ -205,9 +205,9 @@ def attempts_of(
 
 def _start(settings: CollectConfig, who: str, isolation: IsolationLevel) -> "RunLogger":
     """The run, which says from its beginning how well the code that policies write is kept in."""
-    from rmlab.tracking.heads import runs_of
     from rmlab.tracking.query import close_stale
     from rmlab.tracking.run import RunLogger
+    from rmlab.tracking.run_index import runs_of
     from rmlab.tracking.store import Store
 
     store = Store.open(settings.tracking.uri)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from rmlab.configuration import load_program
 from rmlab.errors import UsageError
 from rmlab.metrics.compare import compare
-from rmlab.metrics.scores import Scores
-from rmlab.verifiers.score_table import read_score_table
+from rmlab.scores.scores import Scores
+from rmlab.scores.table import read_score_table
 from rmlab.wording import counted
 
 if TYPE_CHECKING:

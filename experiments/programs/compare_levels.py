@@ -63,7 +63,7 @@ def halves(
 
     level: None where the sweep has one. Raises UsageError where that does not name one, DataError for too few seeds.
     """
-    from rmlab.metrics.same_level import same_level
+    from rmlab.metrics.sweep_levels import same_level
 
     group = _Groups(source).one(sweep, preset, [level] if level else [])
     if level is None and len(group.levels) > 1:

@@ -17,18 +17,18 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-from rmlab.ablation import selection as choice
-from rmlab.ablation.cells import Identity, identify, tokenizer_identity
-from rmlab.ablation.factors import find_factors
-from rmlab.ablation.pool import read_index
-from rmlab.ablation.selection import DataConfig, Selection
 from rmlab.configuration import load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.config import ModelConfig
-from rmlab.models.pretrained import folder_identity
+from rmlab.models.load import folder_identity
 from rmlab.paths import runs_folder
+from rmlab.selection import select as choice
+from rmlab.selection.pool import read_index
+from rmlab.selection.select import DataConfig, Selection
+from rmlab.sweep.cells import Identity, identify, tokenizer_identity
+from rmlab.sweep.factors import find_factors
 from rmlab.tracking.config import TrackingConfig, sweep_tags
 from rmlab.tracking.notes import NOTE, run_note
 from rmlab.tracking.origin import origin_tags
@@ -39,10 +39,10 @@ from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import SEMANTICS, EvaluationConfig, ObjectiveConfig, PromptConfig
 
 if TYPE_CHECKING:
-    from rmlab.metrics.scores import Scores
+    from rmlab.scores.scores import Scores
     from rmlab.tracking.run import RunLogger
+    from rmlab.verifiers.dataset import Material
     from rmlab.verifiers.encoding import Encoded
-    from rmlab.verifiers.material import Material
 
 WHERE = (
     "data.path has to be given: the trajectories are not shipped. Those of the sweep real_policy_mixture are public: "
@@ -106,7 +106,7 @@ def identity(config: DictConfig) -> Identity:
 def prepare(configs: Sequence[DictConfig]) -> None:
     """Makes tokenizers and token ids of all folds once. Raises an RmlabError where a device, or an example in one fold, is missing."""
     from rmlab.training.device import resolve_device
-    from rmlab.verifiers.context import check_context
+    from rmlab.verifiers.config import check_context
 
     alike: dict[str, list[CrossValidation]] = {}
     for config in configs:
@@ -184,8 +184,8 @@ def _one_fold(
 ) -> _Judged:
     """Trains the verifier of a fold, looks at it on validation, and scores what was left out, once."""
     from rmlab.metrics.report import report
-    from rmlab.verifiers.fold_record import FoldLogger
-    from rmlab.verifiers.score_table import write_score_table
+    from rmlab.scores.table import write_score_table
+    from rmlab.verifiers.run_record import FoldLogger
     from rmlab.verifiers.verifier import save_verifier
 
     own = FoldLogger(logger, fold.number)
@@ -227,13 +227,12 @@ def _one_fold(
 def _report(done: Sequence[_Judged], name: str, settings: CrossValidation, logger: "RunLogger") -> str:
     """Reports on the pooled scores: of the policies that are trained on together, of each alone, of those never seen. In a line."""
     from rmlab.metrics.report import report
-    from rmlab.pages.attempts import join
-    from rmlab.pages.browse_page import browse_page
+    from rmlab.pages.browse_page import browse_page, join
+    from rmlab.scores.table import write_score_table
     from rmlab.verifiers.encoding import cut_counts
-    from rmlab.verifiers.judgement import Results
+    from rmlab.verifiers.evaluation import Results
     from rmlab.verifiers.out_of_fold import baseline_reports, fold_baselines, of_policies, pooled
     from rmlab.verifiers.run_record import log_report, log_tables
-    from rmlab.verifiers.score_table import write_score_table
 
     unseen, replicates = settings.folds.unseen, settings.evaluation.replicates
     everything = pooled([one.scores for one in done])

@@ -17,11 +17,11 @@ from rmlab.errors import DataError, UsageError
 from rmlab.files import check_output
 from rmlab.metrics.hybrid_selection import select_by_tests
 from rmlab.metrics.report import report
-from rmlab.metrics.scores import Scores
-from rmlab.verifiers.harness_reports import BY_INSTANCE, Incomplete, harness_reports, read_reports
-from rmlab.verifiers.score_table import ScoreTable, read_table
-from rmlab.verifiers.score_table_columns import ColumnNames, column_names
-from rmlab.verifiers.table_baselines import FOLDS, table_baselines
+from rmlab.scores.baselines import FOLDS, table_baselines
+from rmlab.scores.columns import ColumnNames, column_names
+from rmlab.scores.harness_reports import BY_INSTANCE, Incomplete, harness_reports, read_reports
+from rmlab.scores.scores import Scores
+from rmlab.scores.table import ScoreTable, read_table
 from rmlab.wording import counted
 
 

@@ -11,15 +11,15 @@ from typing import Any
 from rmlab.errors import DataError, UsageError
 from rmlab.files import check_output
 from rmlab.progress import progress
-from rmlab.trajectories.archives import is_archive
-from rmlab.trajectories.formats.chat import names_patch
-from rmlab.trajectories.formats.registry import formats_named
-from rmlab.trajectories.importing import LEAKS, Found, Reader, Reading
-from rmlab.trajectories.places import Place, roots
-from rmlab.trajectories.settling import Settled, settle
-from rmlab.trajectories.spool import Spool
+from rmlab.trajectories.ingest.archives import is_archive
+from rmlab.trajectories.ingest.assemble import Settled, settle
+from rmlab.trajectories.ingest.drafts import Spool
+from rmlab.trajectories.ingest.importing import LEAKS, Found, Reader, Reading
+from rmlab.trajectories.ingest.locations import Place, roots
+from rmlab.trajectories.ingest.summary import lines, summary
+from rmlab.trajectories.readers.chat import names_patch
+from rmlab.trajectories.readers.registry import formats_named
 from rmlab.trajectories.store import read_metadata
-from rmlab.trajectories.summary import lines, summary
 
 HUB = "hf:"
 

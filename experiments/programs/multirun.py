@@ -15,9 +15,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rmlab.ablation.through_hydra import Task
 from rmlab.configuration import config_folder, load_program, near, quoted, register_resolvers, unquoted
 from rmlab.errors import UsageError
+from rmlab.launchers.hydra import Task
 from rmlab.paths import CONF, REPOSITORY, SWEEPS, runs_folder
 
 PACKAGES = {

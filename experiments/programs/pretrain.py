@@ -31,14 +31,13 @@ from rmlab.paths import REPOSITORY
 from rmlab.pretraining.comparisons import OTHER, SAME, comparisons
 from rmlab.pretraining.corpus import Corpus, CorpusConfig, Kind, build_corpus, read_corpus, write_corpus
 from rmlab.tracking.config import TrackingConfig
-from rmlab.training.config import OptimizerConfig, RuntimeConfig
-from rmlab.training.language_config import LanguageConfig
+from rmlab.training.config import LanguageConfig, OptimizerConfig, RuntimeConfig
 from rmlab.verifiers.prompt import NO, OPEN_ANSWER, YES
 
 if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
+    from rmlab.training.batching import Rows
     from rmlab.training.language import Pretrained
-    from rmlab.training.packing import Rows
 
 EXPERIMENT, KIND = "pretraining", "pretrain"
 NOT_HASHED = ("corpus", "text", "output", "only_corpus", "tracked", "tracking", "runtime")
@@ -144,7 +143,7 @@ def pretrain(
     corpus: Corpus, tokenizer: Tokenizer, settings: PretrainConfig, metrics: Callable[..., None] | None
 ) -> "tuple[Any, Pretrained]":
     """The trained model and what it took."""
-    from rmlab.models.scratch import scratch_model
+    from rmlab.models.load import scratch_model
     from rmlab.training.language import train_language_model
 
     if settings.training.context > settings.model.max_positions:
@@ -185,7 +184,7 @@ def packed(corpus: Corpus, tokenizer: Tokenizer, config: LanguageConfig) -> "tup
     Code and repairs end with the padding id, so that a model learns where they end. Episodes do not: what follows them is
     an answer, which no text gives.
     """
-    from rmlab.training.packing import pack
+    from rmlab.training.batching import pack
 
     read: list[list[int]] = []
     held_out: dict[str, Rows] = {}
@@ -201,7 +200,7 @@ def packed(corpus: Corpus, tokenizer: Tokenizer, config: LanguageConfig) -> "tup
 
 def asked(corpus: Corpus, tokenizer: Tokenizer, config: LanguageConfig, seed: int) -> "tuple[Rows, Rows]":
     """Rows of comparisons of which only the answer is asked for: those that are read, and held-out ones of held-out episodes."""
-    from rmlab.training.packing import pack
+    from rmlab.training.batching import pack
 
     episodes = [document.text for document in corpus.of(Kind.episode)]
     kept = round(config.held_out * len(episodes))

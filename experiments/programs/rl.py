@@ -20,16 +20,13 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
-from rmlab.ablation.cells import Identity, identify, without_keys
-from rmlab.ablation.factors import find_factors
-from rmlab.ablation.single import run_once
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.microswe.episode import Edits, EnvironmentConfig, hashed
 from rmlab.microswe.loading import LoadedTasks, joined_tasks
 from rmlab.microswe.sandbox import Limits, Sandbox, SandboxConfig, warn_if_weak
-from rmlab.models.lora_config import LoraConfig
+from rmlab.models.config import LoraConfig
 from rmlab.paths import runs_folder
 from rmlab.policies.engine import EngineConfig
 from rmlab.policies.folder import record_of
@@ -45,14 +42,17 @@ from rmlab.rl.config import (
     check_options,
 )
 from rmlab.rl.references import VALIDATION_SCORES, Reference, find_model
+from rmlab.sweep.cells import Identity, identify, without_keys
+from rmlab.sweep.factors import find_factors
+from rmlab.sweep.single import run_once
 from rmlab.tracking.config import TrackingConfig, sweep_tags
-from rmlab.training.compiled import compiled_layers
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
+from rmlab.training.device import compiled_layers
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
+    from rmlab.rl.learner import State
     from rmlab.rl.loop import Loop
-    from rmlab.rl.state import State
     from rmlab.tracking.run import RunLogger
 
 EXPERIMENT, KIND = "policies", "rl"
@@ -224,14 +224,14 @@ def make_loop(
     """Policy, engine, judge and tasks of one training, ready to go."""
     from rmlab.models.tokenizer import load_tokenizer
     from rmlab.policies.language_engine import LanguageEngine
-    from rmlab.rl.attachments import Attachments
+    from rmlab.rl.artifacts import Attachments
     from rmlab.rl.attempts import TaskSampler
     from rmlab.rl.batches import Supplies
     from rmlab.rl.benchmarks import benchmarks
-    from rmlab.rl.judges import load_judge, reads_less
+    from rmlab.rl.initial_policy import admitted
     from rmlab.rl.learner import make_learner
     from rmlab.rl.loop import Loop
-    from rmlab.rl.starts import admitted
+    from rmlab.rl.reward_model import load_judge, reads_less
     from rmlab.training.device import accelerator
 
     device = accelerator(
@@ -283,9 +283,9 @@ def make_loop(
 def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, start: Reference) -> str:
     """What came of it, as an artifact, as metrics and in a few lines."""
     from rmlab.models.tokenizer import load_tokenizer
+    from rmlab.rl.initial_policy import PASSED_ON
     from rmlab.rl.learner import save_learned
     from rmlab.rl.outcome import described, outcome, outcome_metrics, signal, task_rates, timed
-    from rmlab.rl.starts import PASSED_ON
 
     found = outcome(state, loop.held_out_after, loop.held_out, loop.held_out_best)
     logger.json("outcome.json", found)

@@ -17,7 +17,7 @@ from rmlab.verifiers.leaks import check_leaks
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
-    from rmlab.metrics.scores import Scores
+    from rmlab.scores.scores import Scores
 
 ALL = "all"
 
@@ -42,9 +42,9 @@ def main(
     `NAME.turns.parquet`. Raises DataError for an empty set, a prompt that holds its outcome or a
     folder that is no verifier, StoreError for a run that is not there.
     """
+    from rmlab.scores.table import table_writer, write_score_table
     from rmlab.training.device import resolve_device
     from rmlab.verifiers.encoding import cut_counts, cut_words, unfit_counts
-    from rmlab.verifiers.score_table import table_writer, write_score_table
     from rmlab.verifiers.verifier import load_verifier
 
     if part not in (None, ALL, *PARTS):

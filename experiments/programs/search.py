@@ -10,16 +10,16 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rmlab.ablation.launching import Launcher
-from rmlab.ablation.sweeps import Cell
 from rmlab.fingerprint import fingerprint
+from rmlab.launchers.jobs import Launcher
 from rmlab.paths import runs_folder
+from rmlab.sweep.plan import Cell
 from rmlab.tracking.store import Store
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
-    from rmlab.ablation.studies import StudyName
-    from rmlab.ablation.study import Study, Tried
+    from rmlab.sweep.study import Study, Tried
+    from rmlab.sweep.study_identity import StudyName
 
 
 def comparable(templates: Sequence[Cell]) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def comparable(templates: Sequence[Cell]) -> dict[str, Any]:
 
 def study_of(templates: Sequence[Cell]) -> "StudyName":
     """The study of a search at a preset."""
-    from rmlab.ablation.studies import StudyName
+    from rmlab.sweep.study_identity import StudyName
 
     sweep = templates[0].sweep
     return StudyName(f"{sweep.name} {sweep.preset}", comparable(templates))
@@ -61,9 +61,9 @@ def launch(
     retry_failed: bool = False,
 ) -> None:
     """Runs a search until its trials are made, and shows what came out."""
-    from rmlab.ablation.search import run_search
-    from rmlab.ablation.studies import other_studies
-    from rmlab.ablation.study import Study
+    from rmlab.sweep.search import run_search
+    from rmlab.sweep.study import Study
+    from rmlab.sweep.study_identity import other_studies
 
     search = templates[0].sweep.search
     assert search is not None
@@ -77,7 +77,7 @@ def launch(
 
 def description(templates: Sequence[Cell]) -> str:
     """What would be searched, and how far the study is. Makes nothing."""
-    from rmlab.ablation.studies import other_studies, storage_uri, trials_made
+    from rmlab.sweep.study_identity import other_studies, storage_uri, trials_made
 
     sweep = templates[0].sweep
     search = sweep.search
@@ -131,8 +131,8 @@ def as_markdown(rows: Sequence[dict[str, Any]]) -> str:
 def show(template: Cell, study: "Study", study_hash: str, store: Store, command: str) -> None:
     """Writes table, figure and the summary run of a study, and names them. Another study of the search has its own."""
     from analysis import pareto, style
-    from rmlab.ablation.studies import storage_uri
     from rmlab.files import write_text
+    from rmlab.sweep.study_identity import storage_uri
     from rmlab.tracking.query import runs
     from rmlab.tracking.run import RunLogger
 

@@ -8,8 +8,7 @@ from pathlib import Path
 import rmlab
 from rmlab.errors import UsageError
 from rmlab.files import check_output
-from rmlab.microswe.apart import set_apart
-from rmlab.microswe.parts import counted
+from rmlab.microswe.build.parts import counted, set_apart
 from rmlab.microswe.task import Task, read_tasks, write_tasks
 
 

@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from omegaconf import DictConfig, OmegaConf
 
-from rmlab.ablation.outlook import description, explanation, redo_rule
-from rmlab.ablation.pool import read_index
-from rmlab.ablation.selection import DataConfig, check_fill
-from rmlab.ablation.sweep_files import plain_yaml
-from rmlab.ablation.sweeps import Cell, SweepSpec, expand, read_sweep
 from rmlab.configuration import compose, load_program, near
 from rmlab.errors import RmlabError, UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.locks import exclusive
 from rmlab.paths import CONF, runs_folder
+from rmlab.selection.pool import read_index
+from rmlab.selection.select import DataConfig, check_fill
+from rmlab.sweep.dry_run import description, explanation, redo_rule
+from rmlab.sweep.plan import Cell, SweepSpec, expand, read_sweep
+from rmlab.sweep.spec import plain_yaml
 from rmlab.tracking.store import Store
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from analysis.tracked import SweepRuns
-    from rmlab.ablation.launching import Launcher
+    from rmlab.launchers.jobs import Launcher
     from rmlab.tracking.query import TrackedRun
 
 OnError = Literal["stop", "continue"]
@@ -125,7 +125,7 @@ def main(
         else _launcher(plan, where, [text for text in settings if not text.startswith("hydra/launcher=")], workers)
     )
     lock = runs_folder() / "locks" / f"sweep-{plan.spec.name}-{plan.spec.preset}.lock"
-    from rmlab.ablation.running import begin, run_cells
+    from rmlab.sweep.scheduler import begin, run_cells
 
     begin(plan.cells, Store.existing(plan.uri), runner, redo)
     store = Store.open(plan.uri)
@@ -168,7 +168,7 @@ def _choice(arguments: Sequence[str]) -> tuple[str | None, dict[str, Any]]:
 
 def _given(launcher: Any, plan: Plan, workers: int | None, batch: int | None) -> "Launcher":
     """What runs the cells where Hydra was told a launcher: what is behind one of ours, else the launcher itself, in batches."""
-    from rmlab.ablation.through_hydra import ThroughHydra
+    from rmlab.launchers.hydra import ThroughHydra
 
     if hasattr(launcher, "cells_launcher"):
         own: Launcher = launcher.cells_launcher(plan.cells[0].config, workers)

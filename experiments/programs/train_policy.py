@@ -30,19 +30,23 @@ from rmlab.locks import exclusive
 from rmlab.microswe.episode import EnvironmentConfig, hashed
 from rmlab.microswe.loading import LoadedTasks, load_tasks, read_joined
 from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, warn_if_weak
-from rmlab.models.config import ModelConfig
-from rmlab.models.lora_config import LoraConfig
-from rmlab.models.pretrained import folder_identity
+from rmlab.models.config import LoraConfig, ModelConfig
+from rmlab.models.load import folder_identity
 from rmlab.paths import runs_folder
-from rmlab.policies.demonstration_sets import attempts_to_learn_from
 from rmlab.policies.demonstrations import SEMANTICS as LESSONS
-from rmlab.policies.demonstrations import Lesson, lessons, repair_lessons
-from rmlab.policies.demonstrations_config import DemonstrationsConfig, HeldOutConfig, RepairsConfig
-from rmlab.policies.demonstrations_repairs import SEMANTICS as REPAIRS
+from rmlab.policies.demonstrations import (
+    DemonstrationsConfig,
+    HeldOutConfig,
+    Lesson,
+    RepairsConfig,
+    attempts_to_learn_from,
+    lessons,
+    repair_lessons,
+)
 from rmlab.policies.engine import EngineConfig
 from rmlab.policies.folder import RECORD, has_weights, record_of, save_policy
-from rmlab.policies.held_out import held_out_success, held_out_tasks
-from rmlab.policies.success import Success
+from rmlab.policies.repairs import SEMANTICS as REPAIRS
+from rmlab.policies.success import Success, held_out_success, held_out_tasks
 from rmlab.progress import progress
 from rmlab.tracking.config import TrackingConfig
 from rmlab.training.config import SEMANTICS, OptimizerConfig, RuntimeConfig, TrainingConfig
@@ -223,7 +227,7 @@ def is_finished(settings: TrainPolicyConfig, who: str) -> bool:
             return False
     if not settings.tracked:
         return True
-    from rmlab.tracking.heads import finished_run, runs_of
+    from rmlab.tracking.run_index import finished_run, runs_of
     from rmlab.tracking.store import Store
 
     return finished_run(runs_of(Store.open(settings.tracking.uri), who)) is not None
@@ -236,8 +240,8 @@ def snapshot(folder: Path, share: float) -> Path:
 
 def the_base(settings: TrainPolicyConfig) -> "tuple[Any, Tokenizer]":
     """The model that learns, in float32 on the CPU, with adapters where they are asked for, and its tokenizer."""
+    from rmlab.models.load import load_model
     from rmlab.models.lora import with_adapters
-    from rmlab.models.pretrained import load_model
     from rmlab.models.tokenizer import load_tokenizer
 
     folder = Path(str(settings.model.pretrained))
@@ -248,7 +252,7 @@ def corpus_repairs(settings: TrainPolicyConfig) -> list[str]:
     """Repairs drawn from the functions of the corpus, none of them a near copy of a held-out function; kept in the cache folder."""
     if not settings.repairs.each:
         return []
-    from rmlab.policies.demonstrations_repairs import drawn_repairs, kept_repairs
+    from rmlab.policies.repairs import drawn_repairs, kept_repairs
     from rmlab.pretraining.corpus import Kind, read_corpus
     from rmlab.pretraining.near_copies import held_out_functions
 
@@ -374,9 +378,9 @@ def _record(
 def _start(
     settings: TrainPolicyConfig, pools: Sequence[TrajectorySet], who: str, isolation: IsolationLevel
 ) -> "RunLogger":
-    from rmlab.tracking.heads import runs_of
     from rmlab.tracking.query import close_stale
     from rmlab.tracking.run import RunLogger
+    from rmlab.tracking.run_index import runs_of
     from rmlab.tracking.store import Store
     from rmlab.training.device import device_name, resolve_device
 

@@ -16,34 +16,34 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-from rmlab.ablation import selection as choice
-from rmlab.ablation import weak_tests
-from rmlab.ablation.cells import Identity, identify, tokenizer_identity
-from rmlab.ablation.factors import find_factors
-from rmlab.ablation.launching import HEAVY
-from rmlab.ablation.pool import read_index
-from rmlab.ablation.selection import DataConfig, Selection, select
-from rmlab.ablation.single import run_once
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
+from rmlab.launchers.jobs import HEAVY
 from rmlab.microswe.sandbox import SandboxConfig
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.config import ModelConfig
-from rmlab.models.pretrained import folder_identity
+from rmlab.models.load import folder_identity
 from rmlab.paths import runs_folder
+from rmlab.selection import select as choice
+from rmlab.selection import weak_tests
+from rmlab.selection.pool import read_index
+from rmlab.selection.select import DataConfig, Selection, select
+from rmlab.sweep.cells import Identity, identify, tokenizer_identity
+from rmlab.sweep.factors import find_factors
+from rmlab.sweep.single import run_once
 from rmlab.tracking.config import TrackingConfig, sweep_tags
 from rmlab.tracking.notes import NOTE, run_note
 from rmlab.tracking.origin import origin_tags
 from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig, canonical
 from rmlab.trajectories.record import Trajectory
+from rmlab.verifiers.answer import lesson_part
 from rmlab.verifiers.config import SEMANTICS, EvaluationConfig, ObjectiveConfig, PromptConfig
-from rmlab.verifiers.tokens import lesson_part
 
 if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
     from rmlab.training.supervised import Trained
-    from rmlab.verifiers.material import Material
+    from rmlab.verifiers.dataset import Material
     from rmlab.verifiers.verifier import Verifier
 
 PRELOAD = [
@@ -53,9 +53,9 @@ PRELOAD = [
     "rmlab.pages.browse_page",
     "rmlab.training.supervised",
     "rmlab.training.device",
-    "rmlab.models.scratch",
+    "rmlab.models.load",
 ]
-SHARED = {"data.path": "rmlab.verifiers.proven:hold"}
+SHARED = {"data.path": "rmlab.verifiers.dataset:hold"}
 POINTS = 200  # of each training series, however many steps there are
 
 
@@ -137,12 +137,11 @@ def run(config: DictConfig) -> str:
 
     Raises an RmlabError for bad data, a missing device, a level that the data cannot fill, or a store that cannot be written.
     """
-    from rmlab.pages.attempts import join
-    from rmlab.pages.browse_page import browse_page
+    from rmlab.pages.browse_page import browse_page, join
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
     from rmlab.training.device import accelerator, device_name
-    from rmlab.verifiers.judgement import judge
+    from rmlab.verifiers.evaluation import judge
     from rmlab.verifiers.run_record import log_results, summary
 
     settings = _settings(config)
@@ -257,11 +256,10 @@ def fit(
 
 def _first_weights(settings: VerifierRun, vocabulary: int, scalar: bool) -> Any:
     """The model before training. Raises RmlabError where the context is longer than it has positions for."""
+    from rmlab.models.heads import ScalarModel
+    from rmlab.models.load import load_model, scratch_model
     from rmlab.models.moe import experts_of
-    from rmlab.models.pretrained import load_model
-    from rmlab.models.scalar_head import ScalarModel
-    from rmlab.models.scratch import scratch_model
-    from rmlab.verifiers.context import check_positions
+    from rmlab.verifiers.config import check_positions
 
     if settings.model.pretrained:
         model = load_model(Path(settings.model.pretrained))
@@ -307,8 +305,8 @@ def _log_inputs(
 
 
 def _material(settings: VerifierRun) -> "Material":
-    from rmlab.verifiers.context import check_context
-    from rmlab.verifiers.material import read_material
+    from rmlab.verifiers.config import check_context
+    from rmlab.verifiers.dataset import read_material
 
     check_context(settings.model, settings.prompt)
     return read_material(
@@ -322,7 +320,7 @@ def _material(settings: VerifierRun) -> "Material":
 
 
 def _labelled(ready: "Material", settings: VerifierRun) -> "Material":
-    from rmlab.verifiers.material import weakly_labelled
+    from rmlab.verifiers.dataset import weakly_labelled
 
     return weakly_labelled(
         ready, settings.data, runs_folder() / "cache", settings.runtime.progress, settings.sandbox.allow_weak

@@ -21,9 +21,9 @@ def main(
     """One pass over the file; prints and returns the object. Raises DataError and UsageError."""
     import numpy as np
 
-    from rmlab.verifiers.budget import within
     from rmlab.verifiers.encoding import counted
     from rmlab.verifiers.prompt import escape
+    from rmlab.verifiers.truncation import within
 
     if any(budget < 256 for budget in budgets):
         raise UsageError("--budget is a number of tokens, at least 256")
@@ -107,7 +107,7 @@ def _tokenizer(name: str) -> tuple[Any, str]:
         return load_tokenizer(Path(name)), name
     from rmlab.models.config import TokenizerConfig
     from rmlab.trajectories.store import read_trajectories
-    from rmlab.verifiers.tokens import verifier_tokenizer
+    from rmlab.verifiers.answer import verifier_tokenizer
 
     config = TokenizerConfig()
     pool = read_trajectories(STARTER / "trajectories.parquet", parts=["supervised"])

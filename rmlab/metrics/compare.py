@@ -13,9 +13,9 @@ from rmlab.errors import DataError
 from rmlab.metrics import resampled
 from rmlab.metrics.best_of_k import sizes_of_k
 from rmlab.metrics.resampled import Part, Values
-from rmlab.metrics.scores import Scores
 from rmlab.metrics.table import Floats, Table, table
 from rmlab.metrics.uncertainty import cluster_weights, interval
+from rmlab.scores.scores import Scores
 
 SWAPS = 10_000
 REPLICATES = 2000

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from rmlab.metrics.best_of_k import log_choose, rm_at_k_of_groups, sizes_of_k
-from rmlab.metrics.scores import Scores
 from rmlab.metrics.table import Codes, Floats, mean_where_defined, ratio, sum_by
+from rmlab.scores.scores import Scores
 
 LEAST_KEPT = 3
 

@@ -30,11 +30,10 @@ from rmlab.metrics.calibration import (
 )
 from rmlab.metrics.discrimination import discrimination
 from rmlab.metrics.noise_floor import noise_floor, noise_floor_task
-from rmlab.metrics.posthoc import CALIBRATORS, calibrated_across, calibrated_on, fold_of_clusters
-from rmlab.metrics.recalibration import recalibrate
-from rmlab.metrics.scores import Scores
+from rmlab.metrics.recalibration import CALIBRATORS, calibrated_across, calibrated_on, fold_of_clusters, recalibrate
 from rmlab.metrics.table import Floats, Table, table
 from rmlab.metrics.uncertainty import bootstrap, interval
+from rmlab.scores.scores import Scores
 
 REPLICATES = 2000
 Report = dict[str, Any]

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmlab.errors import DataError
-from rmlab.metrics.scores import Scores
+from rmlab.scores.scores import Scores
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]

@@ -28,7 +28,7 @@ from enum import StrEnum
 from typing import Any
 
 from rmlab.errors import UsageError
-from rmlab.microswe import grammar
+from rmlab.microswe import actions as grammar
 from rmlab.microswe.sandbox import Outcome, Program
 from rmlab.microswe.task import Task
 from rmlab.microswe.values import show
@@ -275,3 +275,21 @@ def _error(text: str) -> str:
     ):
         return text
     return f"error {text[:LONGEST_QUOTED] + '...' * (len(text) > LONGEST_QUOTED)!r}"
+
+
+def replayed(code: str, said: Sequence[str], edits: Edits) -> list[str]:
+    """The program before each message of the agent, and the one after the last: len(said) + 1 programs.
+
+    code: the issue's program. A message that is no edit, or one that cannot be made, leaves the program as it is.
+    """
+    programs = [code]
+    for text in said:
+        present = programs[-1]
+        try:
+            action = grammar.parse(text)
+            if isinstance(action, grammar.Edit):
+                present = grammar.apply(code if edits is Edits.start_over else present, action)
+        except grammar.UnreadableAction:
+            pass  # the agent was told so, and nothing changed
+        programs.append(present)
+    return programs

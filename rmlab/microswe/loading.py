@@ -14,7 +14,7 @@ from pathlib import Path
 from rmlab.errors import DataError, RmlabError
 from rmlab.files import write_text
 from rmlab.fingerprint import file_fingerprint
-from rmlab.microswe.beside import check_joined
+from rmlab.microswe.build.extension import check_joined
 from rmlab.microswe.episode import hidden_program, passes
 from rmlab.microswe.sandbox import Outcome, Program, Sandbox
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint
@@ -85,7 +85,7 @@ _held: dict[tuple[Path, str, Path], LoadedTasks] = {}
 def joined_tasks(path: str | Path, more: Sequence[str], workers: int) -> LoadedTasks:
     """The tasks of `path` that hold here, and those of the files of further tasks of the part `rl`, which join that part.
 
-    Raises DataError where a file may not be joined (`rmlab.microswe.beside.check_joined`).
+    Raises DataError where a file may not be joined (`rmlab.microswe.build.extension.check_joined`).
     """
     read_joined(path, more)
     loaded = held_tasks(Path(path), workers)

@@ -24,7 +24,7 @@ class Task:
     """One bug in one function.
 
     task_id: source/function/hash of the buggy code. function_id: package.module.qualname the text was taken from.
-    source: family of packages (`rmlab.microswe.functions.SOURCES`): the factor `source_composition`.
+    source: family of packages (`rmlab.microswe.build.functions.SOURCES`): the factor `source_composition`.
     context: imports and helper functions that travel with the code and stand before it; the agent cannot edit them.
     original, code: the right text and the one with the bug, without docstring, same number of lines.
     lines: 1-based numbers of the changed lines within `code`. operators: the AST operators that made the bug.

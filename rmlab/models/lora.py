@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from rmlab.errors import DataError, RmlabError
-from rmlab.models.lora_config import LoraConfig
+from rmlab.models.config import LoraConfig
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 

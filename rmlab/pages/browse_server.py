@@ -12,8 +12,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from rmlab.errors import RmlabError, UsageError
-from rmlab.pages.attempts import Attempts
-from rmlab.pages.browse_page import served_page
+from rmlab.pages.browse_page import Attempts, served_page
 from rmlab.pages.html import asset, policy
 
 HOST = "127.0.0.1"

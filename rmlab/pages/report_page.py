@@ -6,11 +6,11 @@ import numpy as np
 
 from rmlab.files import write_text
 from rmlab.metrics.report import Report
-from rmlab.metrics.scores import Scores
 from rmlab.metrics.table import table as grouped
 from rmlab.pages import report_figures
 from rmlab.pages.html import asset, page, table, text
 from rmlab.pages.report_tables import METRICS, groups, how_far, interval, notes_of, number, summary
+from rmlab.scores.scores import Scores
 
 WORST = 25
 

@@ -1,31 +1,58 @@
-"""Demonstrations: what a policy is taught of attempts of mixed quality.
-
-Whole conversations are read, the loss lies on right actions alone. From the conversation, its label and its last program,
-without a look at the task:
-
-    edit     right where the attempt was resolved, the edit changed the program, and the line became what it is in the program
-             that the tests passed: a repair, or a line put back that was changed by mistake
-    run      right where it showed a program whose value had not been shown yet, whatever became of the attempt
-    submit   right where the attempt was resolved, or no turn was left for anything else
-
-Everything else (wrong edits, a value looked at twice, giving up, what is no action) is context: the policy learns what to do
-after its mistakes without learning to make them.
-"""
+"""What a policy learns from, and on what it is measured afterwards."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rmlab.errors import DataError
-from rmlab.microswe import grammar
-from rmlab.microswe.episode import Edits
-from rmlab.microswe.replay import replayed
+from rmlab.errors import DataError, UsageError
+from rmlab.fingerprint import fingerprint
+from rmlab.microswe import actions as grammar
+from rmlab.microswe.episode import Edits, EnvironmentConfig, replayed
+from rmlab.microswe.task import Task
 from rmlab.models.tokenizer import IM_END
 from rmlab.policies.language_prompt import OPEN, PolicyPrompt
 from rmlab.trajectories.record import Trajectory
+from rmlab.trajectories.store import TrajectorySet
+
+
+@dataclass
+class DemonstrationsConfig:
+    """paths: trajectory sets, whose supervised part is learned from. most: attempts, drawn by seed; null = all.
+
+    finished_only: learn from attempts alone that were submitted resolved, or with their last turn (wrong edits on the way stay
+    context). A policy that is shown attempts without an end leaves its own without one. repeat: how often each stands in an
+    epoch, beside repairs that stand there once. capacity: tokens of a conversation.
+    """
+
+    paths: list[str] = field(default_factory=list)
+    most: int | None = None
+    finished_only: bool = False
+    repeat: int = 1
+    capacity: int = 640
+
+
+@dataclass
+class RepairsConfig:
+    """corpus: of pretraining, whose functions are broken. each: repairs of a function; 0 = none, and no corpus is read."""
+
+    corpus: str = ""
+    each: int = 0
+
+
+@dataclass
+class HeldOutConfig:
+    """What is measured. tasks: of each part, null = all that hold, 0 = nothing is measured. attempts: sampled ones at a task."""
+
+    parts: list[str] = field(default_factory=lambda: ["validation", "rl"])
+    tasks: int | None = None
+    attempts: int = 4
+    temperature: float = 1.0
+    max_action_tokens: int = 64
+
 
 SEMANTICS = 2  # bumped when the same attempt teaches something else
 WRONG = "wrong"
@@ -172,3 +199,63 @@ def _parsed(text: str) -> grammar.Action | None:
         return grammar.parse(text)
     except grammar.UnreadableAction:
         return None
+
+
+def attempts_to_learn_from(
+    pools: Sequence[TrajectorySet],
+    config: DemonstrationsConfig,
+    environment: EnvironmentConfig,
+    tasks: Sequence[Task],
+    seed: int,
+) -> tuple[list[Trajectory], dict[str, Any]]:
+    """The attempts, drawn by seed where `config.most` says so, and how many were left out and why.
+
+    pools: one a path of `config.paths`. tasks: all that anything is measured or trained on later; what is demonstrated may share
+    no cluster with those of another part than `supervised`. Raises UsageError for other rules of play, DataError where nothing
+    is left or a cluster is shared.
+    """
+    for path, pool in zip(config.paths, pools, strict=True):
+        _check_rules(path, pool, environment)
+    attempts = [t for pool in pools for t in pool.trajectories if t.split == "supervised"]
+    others = Counter(str(t.split) for pool in pools for t in pool.trajectories if t.split != "supervised")
+    if not attempts:
+        raise DataError(
+            f"{', '.join(config.paths) or 'demonstrations.paths'}: no attempt of the supervised part is there to learn from"
+        )
+    held_out = {task.cluster: task for task in tasks if task.part != "supervised"}
+    if mixed := next((t for t in attempts if t.cluster in held_out), None):
+        task = held_out[mixed.cluster]
+        raise DataError(
+            f"trajectory {mixed.trajectory_id} is said to be of the supervised part, and {task.task_id} of the part "
+            f"{task.part} is in its cluster {mixed.cluster}: the parts never mix. Collect demonstrations anew from the "
+            "tasks files that are named here."
+        )
+    turns = environment.max_turns
+    whole = [t for t in attempts if ended_well(t, turns)] if config.finished_only else attempts
+    if not whole:
+        raise DataError(
+            f"demonstrations.finished_only=true: none of {len(attempts)} attempts was submitted resolved or with its last "
+            "turn. Collect more, or take all with finished_only=false."
+        )
+    chosen = sorted(whole, key=lambda t: fingerprint([seed, t.trajectory_id]))[: config.most]
+    return chosen, {
+        "attempts": len(chosen),
+        "not_ended_well": len(attempts) - len(whole),
+        "of_other_parts": dict(sorted(others.items())),
+    }
+
+
+def _check_rules(path: str, pool: TrajectorySet, environment: EnvironmentConfig) -> None:
+    """Sets from before these were recorded were played with edits that build up, in any number of turns."""
+    played = pool.metadata.get("edits", Edits.build_up.value)
+    if played != environment.edits.value:
+        raise UsageError(
+            f"{path}: it was played with environment.edits={played}, and environment.edits={environment.edits.value} is asked "
+            "for: which edits are right depends on it. Collect again, or take the other."
+        )
+    turns = pool.metadata.get("max_turns")
+    if turns is not None and int(turns) != environment.max_turns:
+        raise UsageError(
+            f"{path}: it was played with environment.max_turns={turns}, and environment.max_turns={environment.max_turns} is "
+            "asked for: the last turn is for submitting. Collect again, or take the other."
+        )

@@ -65,7 +65,7 @@ class Rollout:
     said that itself. Everything else (issue, observations, turn markers) is masked from every loss.
     logprob_T: natural logarithm of the probability with which the token at position t was drawn, given ids_T[:t], under
     the distribution that was sampled from (softmax(logits / temperature); at temperature 0, softmax(logits)); 0 where
-    own_T is False. Compare with `rmlab.training.policy_loss.token_logprobs` on the same ids and temperature.
+    own_T is False. Compare with `rmlab.training.policy.token_logprobs` on the same ids and temperature.
     truncated: the conversation outgrew the engine's capacity, and the policy could say no more.
     Where the policy never spoke (an issue beyond the capacity, an environment that failed at once) ids_T holds the issue's
     first tokens and own_T is False throughout.

@@ -32,8 +32,8 @@ def save_policy(
     folder has which may be replaced (`rmlab.files.check_folder`)."""
     import torch
 
+    from rmlab.models.load import no_bars
     from rmlab.models.lora import has_adapters, save_adapters
-    from rmlab.models.pretrained import no_bars
 
     no_bars()
     with atomic_folder(folder, known_by) as temporary:

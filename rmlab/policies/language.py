@@ -60,7 +60,7 @@ def stated(config: LanguagePolicyConfig) -> dict[str, Any]:
 
 def load_engine(config: LanguagePolicyConfig, sandbox: Sandbox, environment: EnvironmentConfig) -> "LanguageEngine":
     """The engine of one policy. Raises DataError where the folder holds no model."""
-    from rmlab.models.pretrained import load_model
+    from rmlab.models.load import load_model
     from rmlab.models.tokenizer import load_tokenizer
     from rmlab.policies.language_engine import LanguageEngine
     from rmlab.training.device import resolve_device

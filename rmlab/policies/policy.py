@@ -6,6 +6,7 @@ The batch is the seam: a language model generates for all attempts at once, a sc
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
 from rmlab.fingerprint import fingerprint
@@ -40,3 +41,66 @@ class Policy(Protocol):
 def attempt_rng(seed: int, task_id: str, policy: str, number: int) -> random.Random:
     """The randomness of one attempt."""
     return random.Random(int(fingerprint([seed, task_id, policy, number]), 16))
+
+
+class Search(StrEnum):
+    """Which line it turns to when it does not see the bug."""
+
+    top_down = "top_down"  # from the first line downwards, skipping some
+    suspicious = "suspicious"  # the more ways a line could be wrong, the sooner
+    random = "random"  # any line
+    operators = "operators"  # suspicious lines, and there one kind of change after the other, in a fixed order
+
+
+class Runs(StrEnum):
+    """When it looks at the public call's value."""
+
+    never = "never"
+    first = "first"  # before its first edit and after every edit
+    after_edit = "after_edit"
+    sometimes = "sometimes"  # before and after edits, by a coin
+
+
+class Reacts(StrEnum):
+    """What it does when a value is not the expected one."""
+
+    stay = "stay"  # writes the same line again
+    move = "move"  # leaves the edit in place and turns to another line
+    revert = "revert"  # puts the line back, then turns to another line
+
+
+class Stops(StrEnum):
+    """What makes it submit."""
+
+    match = "match"  # the expected value was shown
+    patience = "patience"  # it has made as many edits as it meant to
+    random = "random"  # a coin after every edit
+
+
+@dataclass
+class ScriptedConfig:
+    """A script's behaviour. All numbers but patience are probabilities.
+
+    eye: it turns to the line that holds the bug, whatever its search would do. hand: on that line it writes the right
+    repair; by task it varies evenly over hand ± spread / 2 (some bugs are plain to every script, some to none).
+    habit: of the wrong edits of a line it takes the most tempting one, else the next, and so on (which are tempting is the
+    task's, so attempts repeat mistakes as those of language models do, and the most frequent patch is not simply right).
+    patience: most edits it means to make. doubt: it edits once more though the expected value was shown. haste: it
+    submits though another value was shown (stops=match), or at the coin (stops=random). lingers: it runs again instead
+    of submitting, each time anew. slips: a message is not in the grammar. ends: it submits where no turn is left for anything else.
+    """
+
+    search: Search = Search.suspicious
+    runs: Runs = Runs.after_edit
+    reacts: Reacts = Reacts.stay
+    stops: Stops = Stops.match
+    eye: float = 0.6
+    hand: float = 0.5
+    spread: float = 0.8
+    habit: float = 0.5
+    patience: int = 2
+    doubt: float = 0.2
+    haste: float = 0.3
+    lingers: float = 0.15
+    slips: float = 0.03
+    ends: bool = False

@@ -1,6 +1,6 @@
 """Is a function one that must not be read, or nearly one? The cluster rule, asked of many functions.
 
-The rule is that of `rmlab.microswe.clusters`: equal syntax trees after renaming, or token trigrams with a Jaccard overlap of
+The rule is that of `rmlab.microswe.build.clusters`: equal syntax trees after renaming, or token trigrams with a Jaccard overlap of
 at least 0.6. Trigrams are found through an index, and trees are only renamed where their shape is that of a known one, so
 that a hundred thousand functions take a minute.
 """
@@ -9,7 +9,7 @@ import ast
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from rmlab.microswe.clusters import LEAST_OVERLAP, Trigram, renamed, trigrams
+from rmlab.microswe.build.clusters import LEAST_OVERLAP, Trigram, renamed, trigrams
 from rmlab.microswe.task import Task
 from rmlab.trajectories.record import Part
 

@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterable, Iterator
 
 from rmlab.fingerprint import fingerprint
-from rmlab.microswe.operators import mutants
+from rmlab.microswe.build.operators import mutants
 from rmlab.models.tokenizer import IM_END, IM_START
 from rmlab.pretraining.near_copies import NearCopies
 from rmlab.pretraining.sources import Code

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rmlab.errors import DataError
-from rmlab.microswe.resolution import Unusable, normalise
+from rmlab.microswe.build.resolution import Unusable, normalise
 
 STDLIB = "stdlib"
 PACKAGES: tuple[str, ...] = (

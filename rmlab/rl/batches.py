@@ -16,8 +16,8 @@ from rmlab.policies.engine import Engine, EngineSeconds, Rollout, Sampling
 from rmlab.rl.advantages import Codes, Floats, advantages
 from rmlab.rl.attempts import TaskSampler, make_attempts
 from rmlab.rl.config import AlgorithmConfig, LoopConfig, RewardConfig
-from rmlab.rl.judges import Judge
-from rmlab.rl.measures import behaviour, paid
+from rmlab.rl.outcome import behaviour, paid
+from rmlab.rl.reward_model import Judge
 from rmlab.rl.rewards import Rewards, rewards
 
 

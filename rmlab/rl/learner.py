@@ -3,17 +3,21 @@
 import copy
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors.torch import load_file, save_file
 
+from rmlab.errors import DataError
+from rmlab.files import atomic_path
+from rmlab.models.config import LoraConfig
+from rmlab.models.load import load_model
 from rmlab.models.lora import has_adapters, with_adapters
-from rmlab.models.lora_config import LoraConfig
-from rmlab.models.pretrained import load_model
 from rmlab.models.tokenizer import Tokenizer
 from rmlab.policies.folder import save_policy
+from rmlab.training.checkpoint import load_checkpoint, save_checkpoint
 from rmlab.training.config import OptimizerConfig
 from rmlab.training.optimizer import adamw
 
@@ -58,3 +62,85 @@ def make_learner(
 def save_learned(folder: Path, learner: Learner, tokenizer: Tokenizer, record: Mapping[str, Any]) -> None:
     """Writes the policy as it is now (`rmlab.policies.folder`); the learner can go on."""
     save_policy(folder, copy.deepcopy(learner.model).cpu(), tokenizer, record)
+
+
+@dataclass
+class State:
+    """step: finished ones. drawn: tasks taken from the sampler. gap_before: mean score - true rate at the first look.
+
+    held_out_before: rates at the first look, by benchmark, way and task. curve: a row a look (its metrics and `step`).
+    best_step, best: the look with the highest pass@1 on validation (the first of equals), and that value.
+    difficulty: log odds of tasks under the start, where a reward needs them. history: metrics as they were logged
+    (name, value, step, milliseconds). seconds: of all slices.
+    """
+
+    step: int = 0
+    looked: int = -1
+    drawn: int = 0
+    gap_before: float | None = None
+    held_out_before: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
+    curve: list[dict[str, float]] = field(default_factory=list)
+    best_step: int = -1
+    best: float = -1.0
+    difficulty: dict[str, float] = field(default_factory=dict)
+    history: list[list[Any]] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+class Trainable:
+    """A model's learning parameters by name: what a checkpoint holds."""
+
+    def __init__(self, model: Any):
+        self.model = model
+
+    def named_parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """Those that have a gradient."""
+        return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
+
+
+def save_state(path: Path, model: Any, adam: torch.optim.Optimizer, state: State, run: str) -> None:
+    """Writes weights, moments and state. run: the config_hash; a state goes on in no other run."""
+    save_checkpoint(path, Trainable(model), adam, {"run": run, **asdict(state)})
+
+
+class Kept:
+    """The weights of the best look, in files named by step beside the state: a kill leaves those that the state knows of."""
+
+    def __init__(self, folder: Path, model: Any):
+        self.folder, self.own = folder, Trainable(model)
+
+    def path(self, step: int) -> Path:
+        """The file of one step."""
+        return self.folder / f"best_{step:06d}.safetensors"
+
+    def keep(self, step: int) -> None:
+        """Writes the present weights."""
+        with atomic_path(self.path(step)) as temporary:
+            save_file({name: p.detach().cpu().contiguous() for name, p in self.own.named_parameters()}, temporary)
+
+    def forget_all_but(self, step: int) -> None:
+        """Removes the files of other steps; called when the state that names `step` is saved."""
+        for path in self.folder.glob("best_*.safetensors"):
+            if path != self.path(step):
+                path.unlink()
+
+    def put_back(self, step: int) -> None:
+        """Puts the kept weights into the model. Raises DataError where they are gone."""
+        if not self.path(step).is_file():
+            raise DataError(
+                f"{self.path(step)} is not there: the weights of the best look belong to the state beside it and travel "
+                "with it"
+            )
+        kept = load_file(self.path(step))
+        with torch.no_grad():
+            for name, parameter in self.own.named_parameters():
+                parameter.copy_(kept[name])
+
+
+def load_state(path: Path, model: Any, adam: torch.optim.Optimizer, run: str) -> State:
+    """The saved state, with weights and moments put back; a new one where there is none. Raises DataError for another run's."""
+    found = load_checkpoint(path, Trainable(model), adam, run)
+    if found is None:
+        return State()
+    found.pop("run")
+    return State(**found)

@@ -16,18 +16,16 @@ import torch
 from rmlab.microswe.task import Task
 from rmlab.policies.engine import EngineSeconds
 from rmlab.progress import progress
-from rmlab.rl.attachments import Attachments
+from rmlab.rl.artifacts import Attachments, Shown, episodes_page
 from rmlab.rl.batches import Batch, Supplies, make_batch, step_seed
 from rmlab.rl.config import WatchConfig
-from rmlab.rl.episodes_page import Shown, episodes_page
-from rmlab.rl.learner import Learner
-from rmlab.rl.looks import attempt_tasks, gap, held_out, look
-from rmlab.rl.state import Kept, State, load_state, save_state
-from rmlab.rl.transforms import log_odds
+from rmlab.rl.evaluation import attempt_tasks, gap, held_out, look
+from rmlab.rl.learner import Kept, Learner, State, load_state, save_state
+from rmlab.rl.rewards import log_odds
 from rmlab.rl.update import look_before, update
 from rmlab.stopping import Stopped, stop_asked
 from rmlab.training.config import OptimizerConfig
-from rmlab.training.schedule import learning_rate
+from rmlab.training.optimizer import learning_rate
 
 Log = Callable[[dict[str, float], int], None]
 """(metrics by full name, step) as they come."""

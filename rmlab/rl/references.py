@@ -66,8 +66,8 @@ def find_model(name: str, record: str, uri: str | None = None) -> Reference:
         raise DataError(f"{name} holds no {record}: name the folder of a saved model")
     if name.startswith((".", "/")):
         raise DataError(f"{name}: there is no such folder. Name a folder, a run or a cell.")
-    from rmlab.tracking.heads import cell_runs, run_heads
     from rmlab.tracking.query import get_run
+    from rmlab.tracking.run_index import cell_runs, run_heads
     from rmlab.tracking.store import Store
 
     store = Store.existing(uri)

@@ -18,7 +18,7 @@ from rmlab.rl.config import AlgorithmConfig, LoopConfig
 from rmlab.rl.learner import Learner
 from rmlab.rl.losses import loss_count, policy_loss
 from rmlab.training.batching import batches_by_tokens
-from rmlab.training.policy_loss import token_logprobs
+from rmlab.training.policy import token_logprobs
 
 Floats = NDArray[np.float64]
 

@@ -22,10 +22,10 @@ from functools import partial
 
 from rmlab.errors import RmlabError, StoreError
 from rmlab.stopping import EXIT_CODE, Stopped, ask_to_stop
-from rmlab.tracking.heads import CONFIG_HASH, RunHead, finished_run, runs_of
 from rmlab.tracking.origin import is_alive, this_process
 from rmlab.tracking.query import close_stale
 from rmlab.tracking.run import BEAT, ERROR, FAILED, FINISHED, KILLED, LEASE, REPLACED, RUNNING, STATUS, RunLogger, close
+from rmlab.tracking.run_index import CONFIG_HASH, RunHead, finished_run, runs_of
 from rmlab.tracking.store import Store
 
 CLAIMING = "claiming"

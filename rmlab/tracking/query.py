@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from rmlab.errors import MissingArtifact, StoreError
 from rmlab.tracking.artifacts import fetched
-from rmlab.tracking.heads import SOURCE_RUN, RunHead
 from rmlab.tracking.home import local_path
 from rmlab.tracking.origin import HOST, PROCESS, is_alive
 from rmlab.tracking.run import AT_WORK, ERROR, FAILED, KILLED, RUNNING, STATUS, RunLogger, close
+from rmlab.tracking.run_index import SOURCE_RUN, RunHead
 from rmlab.tracking.store import Store
 
 if TYPE_CHECKING:

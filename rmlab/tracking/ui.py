@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 from rmlab.errors import RmlabError, UsageError
-from rmlab.tracking.heads import run_heads
+from rmlab.tracking.run_index import run_heads
 from rmlab.tracking.store import Store, quiet_environment
 from rmlab.tracking.views import CURVES, TABLE
 

@@ -1,5 +1,6 @@
 """The device, the arithmetic and the threads of one run, through accelerate."""
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from rmlab.errors import RmlabError, UsageError
@@ -56,3 +57,21 @@ def accelerator(training: TrainingConfig, runtime: RuntimeConfig) -> Any:
             "Start it without `accelerate launch`; a sweep runs several cells at once."
         )
     return made
+
+
+class compiled_layers(AbstractContextManager[None]):
+    """Compiles the decoder's layers of a transformers language model (or of one with a scalar head) where `wanted`."""
+
+    def __init__(self, model: Any, wanted: bool):
+        inner = (
+            model if hasattr(model, "get_decoder") else model.model
+        )  # a scalar head stands on a whole language model
+        self.layers = list(inner.get_decoder().layers) if wanted else []
+
+    def __enter__(self) -> None:
+        for layer in self.layers:
+            layer.compile(dynamic=True)
+
+    def __exit__(self, *_: object) -> None:
+        for layer in self.layers:
+            layer._compiled_call_impl = None

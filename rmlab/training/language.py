@@ -17,12 +17,10 @@ from torch.nn.functional import cross_entropy
 
 from rmlab.errors import RmlabError, UsageError
 from rmlab.progress import progress
-from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig
+from rmlab.training.batching import IGNORED, Rows
+from rmlab.training.config import Dtype, LanguageConfig, OptimizerConfig, RuntimeConfig
 from rmlab.training.device import resolve_device
-from rmlab.training.language_config import LanguageConfig
-from rmlab.training.optimizer import adamw
-from rmlab.training.packing import IGNORED, Rows
-from rmlab.training.schedule import learning_rate
+from rmlab.training.optimizer import adamw, learning_rate
 
 EVALUATION_ROWS = 64
 LOSS_EVERY = 10  # steps: reading a loss makes the device wait

@@ -18,19 +18,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
+from torch.nn.functional import cross_entropy
 
 from rmlab.errors import RmlabError, UsageError
 from rmlab.files import atomic_path
 from rmlab.fingerprint import fingerprint
+from rmlab.models.heads import float_logits
 from rmlab.progress import progress
 from rmlab.training.batching import plan_batches
 from rmlab.training.checkpoint import interrupt_after_step, load_checkpoint, save_checkpoint
-from rmlab.training.compiled import compiled_layers
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
-from rmlab.training.device import resolve_device
-from rmlab.training.optimizer import adamw
-from rmlab.training.policy_loss import token_logprobs
-from rmlab.training.schedule import learning_rate
+from rmlab.training.device import compiled_layers, resolve_device
+from rmlab.training.optimizer import adamw, learning_rate
 
 WIDTH = 64  # rows are padded to a multiple of this on a GPU
 TELL_EVERY = 10  # steps: reading a loss makes the device wait
@@ -261,3 +260,32 @@ def padded(lessons: Sequence[Taught], pad_id: int, rows: int, device: str) -> tu
 def autocast(device: str, dtype: Dtype) -> AbstractContextManager[Any]:
     """Arithmetic of a forward pass over float32 weights."""
     return torch.autocast(device, dtype=torch.bfloat16, enabled=dtype is Dtype.bfloat16)
+
+
+def token_logprobs(
+    model: Any,
+    ids_BT: torch.Tensor,
+    wanted_BT: torch.Tensor,
+    temperature: float = 1.0,
+    entropy: bool = False,
+    entropy_gradient: bool = False,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """logprob_BT (float32, natural logarithm): of the token at position t given those before it; 0 where it is not wanted.
+
+    model: a transformers causal language model; gradients flow. ids_BT: right-padded, so causal attention needs no mask.
+    wanted_BT: bool; its first column must be False (nothing comes before it); on the CPU it costs no wait for the device.
+    temperature: as tokens were sampled; 0 counts
+    as 1. entropy: the second value is entropy_BT in nats, 0 where not wanted; else None. entropy_gradient: it is differentiable.
+    """
+    hidden_BTH = model.get_decoder()(input_ids=ids_BT, use_cache=False).last_hidden_state
+    row_N, column_N = (index_N.to(ids_BT.device) for index_N in wanted_BT.nonzero(as_tuple=True))
+    logits_NV = float_logits(model, hidden_BTH[row_N, column_N - 1]) / (temperature or 1.0)
+    logprob_N = -cross_entropy(logits_NV, ids_BT[row_N, column_N], reduction="none")
+    logprob_BT = torch.zeros(ids_BT.shape, device=ids_BT.device).index_put((row_N, column_N), logprob_N)
+    if not entropy:
+        return logprob_BT, None
+    with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
+        share_NV = torch.log_softmax(logits_NV, dim=-1)
+        entropy_N = -(share_NV.exp() * share_NV).sum(-1)
+        entropy_BT = torch.zeros(ids_BT.shape, device=ids_BT.device).index_put((row_N, column_N), entropy_N)
+    return logprob_BT, entropy_BT

@@ -19,16 +19,15 @@ from torch.nn.functional import cross_entropy
 
 from rmlab.errors import RmlabError, UsageError
 from rmlab.fingerprint import fingerprint, fingerprint_lines
-from rmlab.models.last_position import last_logits, pad_right
+from rmlab.models.heads import last_logits, pad_right
 from rmlab.models.moe import Routing, experts_of
 from rmlab.progress import progress
 from rmlab.stopping import Stopped, stop_asked
 from rmlab.training.batching import batches_by_tokens, plan_batches
 from rmlab.training.checkpoint import interrupt_after_step, load_checkpoint, save_checkpoint
-from rmlab.training.compiled import compiled_layers
 from rmlab.training.config import SEMANTICS, OptimizerConfig, RuntimeConfig, TrainingConfig
-from rmlab.training.optimizer import adamw
-from rmlab.training.schedule import learning_rate
+from rmlab.training.device import compiled_layers
+from rmlab.training.optimizer import adamw, learning_rate
 
 Log = Callable[[int, float, float, float], None]
 """(step from 1, loss, learning rate, tokens/s) of one optimiser step."""

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rmlab.counted import counted
 from rmlab.files import write_text
 from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
 from rmlab.metrics.report import report
-from rmlab.metrics.scores import Scores
 from rmlab.microswe.episode import expected_value, last_value
 from rmlab.paths import runs_folder
+from rmlab.scores.majority import majority_at_k
+from rmlab.scores.scores import Scores
+from rmlab.scores.shape import fit_length, fit_shape
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet
-from rmlab.verifiers.majority import majority_at_k
-from rmlab.verifiers.shape import fit_length, fit_shape
+from rmlab.wording import counted
 
 Reason = dict[str, str]
 

@@ -1,14 +1,18 @@
 """What a verifier reads, how it answers, and on what it is judged."""
 
+import json
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 
+from rmlab.errors import RmlabError
 from rmlab.microswe.episode import Evidence
+from rmlab.models.config import ModelConfig
 from rmlab.training import config as training
 
 SEMANTICS: dict[str, int] = {"render": 2, "train": training.SEMANTICS, "score": 1}
 """Hand-bumped, part of every config hash. render: the same trajectory becomes other text or ids (2: observations can be cut, see
-`rmlab.verifiers.budget`); score: the same model gives the same prompt another score."""
+`rmlab.verifiers.truncation`); score: the same model gives the same prompt another score."""
 
 
 class OverLength(StrEnum):
@@ -17,7 +21,7 @@ class OverLength(StrEnum):
     rank_last = "rank_last"
     truncate_middle = "truncate_middle"
     truncate_head = "truncate_head"
-    cut_observations = "cut_observations"  # see `rmlab.verifiers.budget`; what does not fit even so is ranked last
+    cut_observations = "cut_observations"  # see `rmlab.verifiers.truncation`; what does not fit even so is ranked last
     drop = "drop"
 
 
@@ -74,3 +78,27 @@ class EvaluationConfig:
     policies: list[str] = field(default_factory=list)
     replicates: int = 2000
     batch_tokens: int = 16384
+
+
+def check_context(model: ModelConfig, prompt: PromptConfig) -> None:
+    """Raises RmlabError where the context is longer than the model has positions; of a pretrained one as far as its folder says."""
+    if not model.pretrained:
+        check_positions(model.max_positions, model, prompt)
+        return
+    try:
+        stated = json.loads((Path(model.pretrained) / "config.json").read_text(encoding="utf-8")).get(
+            "max_position_embeddings"
+        )
+    except (OSError, ValueError, AttributeError):
+        return  # loading it says what is wrong with the folder
+    if isinstance(stated, int):
+        check_positions(stated, model, prompt)
+
+
+def check_positions(positions: int, model: ModelConfig, prompt: PromptConfig) -> None:
+    """The same for a known number of positions."""
+    if prompt.max_tokens > positions:
+        raise RmlabError(
+            f"prompt.max_tokens={prompt.max_tokens} is longer than the {positions} positions of "
+            f"{model.pretrained or f'model={model.name}'}: lower it, or raise model.max_positions of a model of random start"
+        )

@@ -18,10 +18,10 @@ from rmlab.fingerprint import fingerprint, fingerprint_lines
 from rmlab.models.tokenizer import Tokenizer
 from rmlab.progress import progress
 from rmlab.trajectories.record import Trajectory
-from rmlab.verifiers.budget import Counted, within
 from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig, Shows
 from rmlab.verifiers.prompt import escape, render_question, render_shown, turns_of
-from rmlab.verifiers.visibility import visible
+from rmlab.verifiers.prompt_view import visible
+from rmlab.verifiers.truncation import Counted, within
 
 Ids = NDArray[np.int32]
 

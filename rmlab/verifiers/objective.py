@@ -23,9 +23,8 @@ from numpy.typing import NDArray
 from torch.nn.functional import log_softmax, logsigmoid
 
 from rmlab.errors import DataError, UsageError
-from rmlab.models.last_position import last_logits
+from rmlab.models.heads import last_logits, last_scalar
 from rmlab.models.moe import Routing
-from rmlab.models.scalar_head import last_scalar
 from rmlab.training.config import TrainingConfig
 from rmlab.training.supervised import Example, Item, Loss, answer_loss, read
 from rmlab.trajectories.record import Trajectory

@@ -15,7 +15,7 @@ from rmlab.errors import DataError
 from rmlab.models.tokenizer import IM_END, IM_START
 from rmlab.trajectories.record import Role, Trajectory
 from rmlab.verifiers.config import PromptConfig, Shows
-from rmlab.verifiers.visibility import visible
+from rmlab.verifiers.prompt_view import visible
 
 YES, NO = "YES", "NO"
 RESERVED = (IM_START, IM_END)
@@ -35,7 +35,7 @@ def render(trajectory: Trajectory, reserved: Sequence[str] = RESERVED, config: P
 
 
 def render_shown(shown: Trajectory, reserved: Sequence[str] = RESERVED, with_last: bool = True) -> str:
-    """`render` of messages that were chosen already (`visible`, and what `rmlab.verifiers.budget` leaves of them).
+    """`render` of messages that were chosen already (`visible`, and what `rmlab.verifiers.truncation` leaves of them).
 
     with_last: the question says what was seen last.
     """

@@ -2,17 +2,18 @@
 
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rmlab.scores.table import write_score_table
 from rmlab.tracking.run import RunLogger
 from rmlab.training.supervised import Trained
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet
+from rmlab.verifiers.dataset import Material
 from rmlab.verifiers.encoding import cut_counts, cut_words, unfit_counts
-from rmlab.verifiers.judgement import Results
-from rmlab.verifiers.material import Material
-from rmlab.verifiers.score_table import write_score_table
+from rmlab.verifiers.evaluation import Results
 from rmlab.verifiers.verifier import Verifier, save_verifier
 from rmlab.wording import counted
 
@@ -159,3 +160,51 @@ def _with_ends(report: Mapping[str, Any], name: str) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.3f}"
+
+
+@dataclass(frozen=True)
+class FoldLogger:
+    """Writes into `run` what the training of one fold says, so that no fold writes over another.
+
+    Metrics `train/loss` become `fold_1/loss`, tags `fold_1/dataset`, artifacts `folds/1/selection.json`. Parameters are those of the
+    first fold: all folds have the same, but for the size of a model whose tokenizer found fewer words than it may have.
+    """
+
+    run: RunLogger
+    fold: int
+
+    def metrics(self, values: Mapping[str, float | None], step: int = 0) -> None:
+        """Values of one step."""
+        self.run.metrics({self._named(name): value for name, value in values.items()}, step)
+
+    def params(self, values: Mapping[str, Any]) -> None:
+        """Of the first fold; the others say the same."""
+        if self.fold == 1:
+            self.run.params(values)
+
+    def tags(self, values: Mapping[str, Any]) -> None:
+        """Tags of this fold."""
+        self.run.tags({self._named(name): value for name, value in values.items()})
+
+    def dataset(
+        self,
+        name: str,
+        fingerprint: str,
+        context: str,
+        source: Mapping[str, Any],
+        profile: Mapping[str, Any] | None = None,
+    ) -> None:
+        """A data set that this fold reads, and what for."""
+        self.run.dataset(name, fingerprint, f"fold {self.fold} {context}", source, profile)
+
+    def json(self, name: str, value: Any) -> None:
+        """An artifact of this fold."""
+        self.run.json(f"{self.folder}/{name}", value)
+
+    @property
+    def folder(self) -> str:
+        """Of this fold's artifacts."""
+        return f"folds/{self.fold}"
+
+    def _named(self, name: str) -> str:
+        return f"fold_{self.fold}/{name.removeprefix('train/')}"

@@ -13,11 +13,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rmlab.metrics.scores import Scores
-from rmlab.models.last_position import last_logits, pad_right
+from rmlab.models.heads import ScalarModel, last_logits, last_scalar, pad_right
 from rmlab.models.moe import Routing
-from rmlab.models.scalar_head import ScalarModel, last_scalar
 from rmlab.progress import progress
+from rmlab.scores.scores import Scores
 from rmlab.training.batching import batches_by_tokens
 from rmlab.verifiers.answer import AnswerTokens
 from rmlab.verifiers.config import OverLength, PromptConfig

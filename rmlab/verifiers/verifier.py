@@ -16,11 +16,11 @@ import numpy as np
 
 from rmlab.errors import DataError
 from rmlab.files import atomic_folder, write_text
-from rmlab.metrics.scores import Scores
 from rmlab.microswe.episode import Evidence
-from rmlab.models.pretrained import load_model, no_bars
-from rmlab.models.scalar_head import ScalarModel, load_head
+from rmlab.models.heads import ScalarModel, load_head
+from rmlab.models.load import load_model, no_bars
 from rmlab.models.tokenizer import IM_END, Tokenizer, load_tokenizer
+from rmlab.scores.scores import Scores
 from rmlab.training.config import Dtype
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers import prompt, scoring

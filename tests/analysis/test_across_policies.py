@@ -9,11 +9,11 @@ import pytest
 from analysis import across_policies, level_tests, rm_at_k, sweep_table
 from analysis.tracked import group_runs
 from rmlab.metrics.report import report
-from rmlab.metrics.scores import Scores
+from rmlab.scores.scores import Scores
+from rmlab.scores.table import write_score_table
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
-from rmlab.verifiers.score_table import write_score_table
 
 TASKS = (
     40  # in 8 repositories; both policies resolve the first 10, p alone the next 14, q alone the next 6, none the rest

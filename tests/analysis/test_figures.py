@@ -11,12 +11,12 @@ from analysis.tracked import group_runs
 from rmlab.configuration import load_program
 from rmlab.errors import RmlabError, UsageError
 from rmlab.metrics.report import report
-from rmlab.metrics.scores import Scores
+from rmlab.scores.scores import Scores
+from rmlab.scores.table import write_score_table
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
-from rmlab.verifiers.score_table import write_score_table
 
 FIGURES = ("rm_at_k", "discrimination_calibration", "reliability", "score_distributions")
 

@@ -14,11 +14,11 @@ from analysis.policy_measures import averaged, shown
 from analysis.watched import FEWEST_MIXED, Watched
 from rmlab.configuration import load_program
 from rmlab.errors import DataError
-from rmlab.metrics.scores import Scores
+from rmlab.scores.scores import Scores
+from rmlab.scores.table import write_score_table
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
-from rmlab.verifiers.score_table import write_score_table
 
 TASKS, ATTEMPTS = 20, 4
 MANY, FEW = 12, 3  # tasks with attempts of both labels

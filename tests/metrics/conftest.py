@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from rmlab.metrics.scores import Scores
+from rmlab.scores.scores import Scores
 
 
 def random_scores(

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmlab.metrics.advantage import advantage
-from rmlab.metrics.scores import Scores
 from rmlab.metrics.table import table
+from rmlab.scores.scores import Scores
 
 row = st.tuples(st.sampled_from("abc"), st.sampled_from([0.1, 0.3, 0.3, 0.7]), st.booleans())
 

@@ -15,8 +15,8 @@ from rmlab.metrics.best_of_k import (
     rm_curve_across,
     sizes_of_k,
 )
-from rmlab.metrics.scores import Scores
 from rmlab.metrics.table import table
+from rmlab.scores.scores import Scores
 
 nan = float("nan")
 attempt = st.tuples(st.sampled_from([0.0, 0.2, 0.2, 0.9, 1.0, nan]), st.booleans())

@@ -7,7 +7,7 @@ from rmlab.errors import DataError
 from rmlab.metrics import resampled
 from rmlab.metrics.compare import aligned, compare
 from rmlab.metrics.report import report
-from rmlab.metrics.scores import Scores
+from rmlab.scores.scores import Scores
 
 
 def rescored(scores, score):

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from rmlab.metrics.discrimination import discrimination, pairs_in_groups
-from rmlab.metrics.scores import Scores
 from rmlab.metrics.table import table
+from rmlab.scores.scores import Scores
 
 row = st.tuples(st.sampled_from("abcd"), st.sampled_from([0.0, 0.1, 0.5, 0.5000001, 1.0]), st.booleans())
 

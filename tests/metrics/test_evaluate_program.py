@@ -8,9 +8,9 @@ import pytest
 from rmlab.configuration import load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.metrics.report import report
+from rmlab.scores.table import read_score_table, write_score_table
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
-from rmlab.verifiers.score_table import read_score_table, write_score_table
 
 CASES = Path(__file__).parents[1] / "data" / "metric_cases"
 

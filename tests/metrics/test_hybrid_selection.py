@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from rmlab.metrics.best_of_k import rm_at_k
 from rmlab.metrics.hybrid_selection import kept, select_by_tests
-from rmlab.metrics.scores import Scores
+from rmlab.scores.scores import Scores
 
 values = st.sampled_from([0.1, 0.5, 0.9])
 attempts = st.lists(st.tuples(values, values, values, st.booleans()), min_size=1, max_size=6)

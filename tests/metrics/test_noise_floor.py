@@ -6,8 +6,8 @@ from scipy.stats import norm
 
 from rmlab.metrics.calibration import binned, ece, width_bin
 from rmlab.metrics.noise_floor import intercepts, noise_floor, noise_floor_task, task_variance
-from rmlab.metrics.scores import Scores
 from rmlab.metrics.table import table
+from rmlab.scores.scores import Scores
 
 
 def drawn(tasks, attempts, deviation, seed=0):

@@ -11,7 +11,7 @@ from sklearn.metrics import brier_score_loss, log_loss, roc_auc_score
 
 from rmlab.metrics.calibration import binned, ece, mce, top_label, width_bin
 from rmlab.metrics.report import report
-from rmlab.metrics.scores import Scores
+from rmlab.scores.scores import Scores
 
 
 def scores_and_labels(seed=0, n=500, edges=False):

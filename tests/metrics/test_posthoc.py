@@ -6,7 +6,7 @@ from scipy.special import expit
 from sklearn.isotonic import IsotonicRegression
 
 from rmlab.metrics.calibration import logit
-from rmlab.metrics.posthoc import (
+from rmlab.metrics.recalibration import (
     CALIBRATORS,
     Calibrator,
     calibrated_across,
@@ -16,7 +16,7 @@ from rmlab.metrics.posthoc import (
     temperature,
 )
 from rmlab.metrics.report import report
-from rmlab.metrics.scores import Scores
+from rmlab.scores.scores import Scores
 
 
 def overconfident(n, seed, factor=3.0, shift=0.0):

@@ -6,8 +6,8 @@ import pytest
 
 from rmlab.errors import DataError
 from rmlab.metrics.report import is_miscalibrated, report
-from rmlab.metrics.scores import Scores
-from rmlab.verifiers.score_table import read_score_table
+from rmlab.scores.scores import Scores
+from rmlab.scores.table import read_score_table
 
 CASES = Path(__file__).parents[1] / "data" / "metric_cases"
 CONTRACT = {

@@ -7,8 +7,8 @@ from rmlab.metrics import resampled
 from rmlab.metrics.best_of_k import sizes_of_k
 from rmlab.metrics.calibration import binned, ece, prior_corrected, width_bin
 from rmlab.metrics.report import report
-from rmlab.metrics.scores import Scores
 from rmlab.metrics.table import table
+from rmlab.scores.scores import Scores
 
 PRIORS = (0.3, 0.6)
 NEARLY = {"calibration_slope", "calibration_intercept"}

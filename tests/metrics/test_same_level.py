@@ -2,9 +2,8 @@ import numpy as np
 import pytest
 
 from rmlab.errors import DataError
-from rmlab.metrics.same_level import same_level
-from rmlab.metrics.scores import Scores
-from rmlab.metrics.sweep_levels import FAMILY, compare_levels
+from rmlab.metrics.sweep_levels import FAMILY, compare_levels, same_level
+from rmlab.scores.scores import Scores
 
 
 def tables(number, tasks=25, attempts=5, shift=0.0):

@@ -3,8 +3,8 @@ import pytest
 from scipy import stats
 
 from rmlab.errors import DataError
-from rmlab.metrics.scores import Scores
 from rmlab.metrics.sweep_levels import FAMILY, LevelTest, Spread, _spread, _tested, compare_levels, holm, seed_variance
+from rmlab.scores.scores import Scores
 
 
 def sweep(seed, levels=1, seeds=3, tasks=40, attempts=6, seed_effect=0.5, interaction=0.5, gain=0.0):

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from rmlab.metrics import resampled
-from rmlab.metrics.scores import Scores
 from rmlab.metrics.table import table
 from rmlab.metrics.uncertainty import bootstrap, cluster_weights, interval
+from rmlab.scores.scores import Scores
 
 
 def test_weights_draw_as_many_clusters_as_there_are():

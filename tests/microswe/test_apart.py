@@ -5,8 +5,8 @@ from typer.testing import CliRunner
 
 from rmlab.cli import app
 from rmlab.errors import UsageError
-from rmlab.microswe.apart import set_apart
-from rmlab.microswe.clusters import clusters as clusters_of
+from rmlab.microswe.build.clusters import clusters as clusters_of
+from rmlab.microswe.build.parts import set_apart
 from rmlab.microswe.task import Task, read_tasks, write_tasks
 from rmlab.paths import STARTER
 from rmlab.trajectories.record import Part

@@ -6,11 +6,10 @@ from dataclasses import replace
 import pytest
 
 from rmlab.errors import DataError, UsageError
-from rmlab.microswe import trial
-from rmlab.microswe.beside import Beside, admitted, check_joined, cluster_names, own_functions, read_beside
-from rmlab.microswe.build import BuildConfig, build, build_from
-from rmlab.microswe.clusters import clusters
-from rmlab.microswe.functions import Collection, Function
+from rmlab.microswe.build.build import BuildConfig, build, build_from, trial
+from rmlab.microswe.build.clusters import clusters
+from rmlab.microswe.build.extension import Beside, admitted, check_joined, cluster_names, own_functions, read_beside
+from rmlab.microswe.build.functions import Collection, Function
 from rmlab.microswe.loading import held_tasks, joined_tasks, read_joined
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint, write_tasks
 from rmlab.paths import STARTER

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmlab.microswe.clusters import clusters, overlap, renamed, trigrams
+from rmlab.microswe.build.clusters import clusters, overlap, renamed, trigrams
 
 TOTAL = "def total(xs):\n    s = 0\n    for x in xs:\n        s += x\n    return s"
 SUMMED = "def summed(items):\n    acc = 0\n    for item in items:\n        acc += item\n    return acc"

@@ -5,9 +5,9 @@ import pytest
 from typer.testing import CliRunner
 
 from rmlab.cli import app
-from rmlab.microswe import fitness
-from rmlab.microswe.beside import Beside, functions_of
-from rmlab.microswe.fitness import IMPORTED, NEAR_LIMITS, NEEDS_ITSELF, OTHERS_NEED_IT, answered, unfit
+from rmlab.microswe.build.build import fitness
+from rmlab.microswe.build.extension import Beside, functions_of
+from rmlab.microswe.build.fitness import IMPORTED, NEAR_LIMITS, NEEDS_ITSELF, OTHERS_NEED_IT, answered, unfit
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import Task, read_tasks, write_tasks
 from rmlab.paths import STARTER

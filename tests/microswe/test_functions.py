@@ -5,9 +5,9 @@ import ast
 import pytest
 
 from rmlab.errors import DataError
-from rmlab.microswe import functions
-from rmlab.microswe.functions import SOURCES, collect_functions, versions
-from rmlab.microswe.resolution import Module, Resolver, Unusable, free_names, normalise
+from rmlab.microswe.build.build import functions
+from rmlab.microswe.build.functions import SOURCES, collect_functions, versions
+from rmlab.microswe.build.resolution import Module, Resolver, Unusable, free_names, normalise
 
 TOOLS = Module(
     "pack.tools",

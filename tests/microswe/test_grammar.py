@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmlab.microswe.grammar import Edit, Run, Submit, UnreadableAction, apply, numbered, parse, patch, write
+from rmlab.microswe.actions import Edit, Run, Submit, UnreadableAction, apply, numbered, parse, patch, write
 
 CODE = "def middle(xs):\n    xs = sorted(xs)\n    return xs[0]"
 

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmlab.microswe.examples import examples, stands_alone
-from rmlab.microswe.functions import Function
-from rmlab.microswe.guesses import guesses, sample
-from rmlab.microswe.inputs import FEWEST, MOST, choose, variations
+from rmlab.microswe.build.examples import examples, stands_alone
+from rmlab.microswe.build.functions import Function
+from rmlab.microswe.build.guesses import guesses, sample
+from rmlab.microswe.build.inputs import FEWEST, MOST, choose, variations
 from rmlab.microswe.sandbox import Result
 
 

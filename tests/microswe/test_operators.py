@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmlab.metrics import best_of_k, calibration, discrimination
-from rmlab.microswe import clusters, operators, public_call
-from rmlab.microswe.operators import mutants
+from rmlab.microswe.build.build import clusters, operators, public_call
+from rmlab.microswe.build.operators import mutants
 
 FUNCTION = """\
 def span(xs, n=3, *, key=None):

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmlab.microswe.public_call import PublicCall, choose, others
+from rmlab.microswe.build.public_call import PublicCall, choose, others
 
 EXPECTED = ("1", "2", "3")
 BUG = ("1", "9", "9")  # fails inputs 1 and 2

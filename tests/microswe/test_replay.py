@@ -1,5 +1,4 @@
-from rmlab.microswe.episode import Edits
-from rmlab.microswe.replay import replayed
+from rmlab.microswe.episode import Edits, replayed
 
 CODE = "def f(x):\n    y = x + 2\n    return y"
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rmlab.errors import DataError
-from rmlab.microswe.operators import mutants
+from rmlab.microswe.build.operators import mutants
 from rmlab.microswe.sandbox import Program, Sandbox
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint, write_tasks
 from rmlab.paths import STARTER

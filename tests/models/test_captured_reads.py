@@ -28,8 +28,8 @@ def logits(model: Any, padded: bool, joined: bool, lengths: list[int]) -> Any:
     """Of the next token after two readings in each of the slots 1, 2, ..., slot 0 holding a conversation of its own."""
     import torch
 
-    from rmlab.models.captured_reads import CapturedReads
-    from rmlab.models.generation_cache import CachedDecoder
+    from rmlab.models.decoder import CachedDecoder
+    from rmlab.models.generation import CapturedReads
 
     cached = CachedDecoder(model, 6, 120, joined=joined)
     read = CapturedReads(cached, capture=False).read if padded else cached.read
@@ -66,7 +66,7 @@ def test_joined_projections_are_the_same_products_and_follow_the_weights(llama: 
     torch.testing.assert_close(
         logits(mine, False, True, [4, 2]), logits(llama, False, False, [4, 2]), rtol=0, atol=2e-6
     )
-    from rmlab.models.generation_cache import CachedDecoder
+    from rmlab.models.decoder import CachedDecoder
 
     cached = CachedDecoder(mine, 2, 64, joined=True)
     with torch.no_grad():

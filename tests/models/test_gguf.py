@@ -8,10 +8,18 @@ import pytest
 import torch
 
 from rmlab.errors import DataError, RmlabError
-from rmlab.models.gguf_llama import Packed, dequantised, quantised, read_gguf, write_model
-from rmlab.models.gguf_parts import pack, unpack
-from rmlab.models.gguf_tokenizer import cut_vocabulary, gguf_tokenizer, with_words
-from rmlab.models.pretrained import load_model
+from rmlab.models.gguf import (
+    Packed,
+    cut_vocabulary,
+    dequantised,
+    gguf_tokenizer,
+    quantised,
+    read_gguf,
+    with_words,
+    write_model,
+)
+from rmlab.models.load import load_model
+from rmlab.models.smollm2 import pack, unpack
 from rmlab.models.tokenizer import load_tokenizer
 
 gguf = pytest.importorskip("gguf", reason="the extra gguf is not installed")

@@ -5,12 +5,11 @@ import pytest
 import torch
 
 from rmlab.errors import DataError
-from rmlab.models.config import ModelConfig
+from rmlab.models.config import LoraConfig, ModelConfig
 from rmlab.models.generation import SlotDecoder
+from rmlab.models.load import scratch_model
 from rmlab.models.lora import has_adapters, load_adapters, merged_weights, save_adapters, with_adapters
-from rmlab.models.lora_config import LoraConfig
-from rmlab.models.scratch import scratch_model
-from rmlab.training.policy_loss import token_logprobs
+from rmlab.training.policy import token_logprobs
 
 SHAPE = ModelConfig(hidden_size=32, layers=2, heads=2, kv_heads=1, head_dim=16, intermediate_size=48, max_positions=64)
 

@@ -7,9 +7,9 @@ import torch
 
 from rmlab.errors import UsageError
 from rmlab.models.config import ModelConfig
-from rmlab.models.last_position import last_hidden, last_logits, pad_right
+from rmlab.models.heads import last_hidden, last_logits, pad_right
+from rmlab.models.load import scratch_model
 from rmlab.models.moe import Routing, balance_loss, experts_of
-from rmlab.models.scratch import scratch_model
 from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.training.device import accelerator
 from rmlab.training.supervised import Example, accumulate, train

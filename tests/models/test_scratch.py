@@ -7,9 +7,8 @@ import torch
 
 from rmlab.errors import DataError, UsageError
 from rmlab.models.config import ModelConfig
-from rmlab.models.last_position import last_logits, pad_right
-from rmlab.models.pretrained import load_model
-from rmlab.models.scratch import scratch_model
+from rmlab.models.heads import last_logits, pad_right
+from rmlab.models.load import load_model, scratch_model
 
 SHAPE = ModelConfig(hidden_size=32, layers=2, heads=4, kv_heads=2, head_dim=8, intermediate_size=48, max_positions=64)
 

@@ -12,16 +12,15 @@ import pytest
 
 from rmlab.configuration import load_program
 from rmlab.errors import DataError, UsageError
-from rmlab.metrics.scores import Scores
 from rmlab.pages import browse_page as pages
-from rmlab.pages.attempts import join, shortened
-from rmlab.pages.browse_page import browse_page, write_browse_page
+from rmlab.pages.browse_page import browse_page, join, shortened, write_browse_page
 from rmlab.pages.browse_server import browse_server
 from rmlab.pages.html import embedded_json, text
+from rmlab.scores.scores import Scores
+from rmlab.scores.table import write_score_table
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
 from rmlab.verifiers.per_turn import write_turn_scores
-from rmlab.verifiers.score_table import write_score_table
 from tests.pages import chromium
 from tests.waiting import PATIENCE
 

@@ -7,10 +7,10 @@ import pytest
 
 from rmlab.configuration import load_program
 from rmlab.metrics.report import report
-from rmlab.metrics.scores import Scores
 from rmlab.pages.plots import Plot
 from rmlab.pages.report_page import report_page
-from rmlab.verifiers.table_baselines import table_baselines
+from rmlab.scores.baselines import table_baselines
+from rmlab.scores.scores import Scores
 from tests.pages import chromium
 
 

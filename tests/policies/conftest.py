@@ -10,7 +10,7 @@ from rmlab.microswe.sandbox import Sandbox
 from rmlab.models.config import ModelConfig, TokenizerConfig
 from rmlab.models.tokenizer import Tokenizer, train_tokenizer
 from rmlab.paths import STARTER
-from rmlab.policies.config import ScriptedConfig
+from rmlab.policies.policy import ScriptedConfig
 from rmlab.policies.rollout import plan, rollout
 from rmlab.policies.scripted import ScriptedPolicy
 from rmlab.trajectories.store import TrajectorySet
@@ -48,7 +48,7 @@ def tokenizer(few_attempts: TrajectorySet) -> Tokenizer:
 @pytest.fixture(scope="session")
 def base_folder(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A Qwen3 of random start and its tokenizer, as `rmlab pretrain` would leave them."""
-    from rmlab.models.scratch import scratch_model
+    from rmlab.models.load import scratch_model
 
     folder = tmp_path_factory.mktemp("base")
     scratch_model(TINY, tokenizer.size, seed=0).save_pretrained(str(folder))
@@ -60,7 +60,7 @@ def base_folder(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) 
 def qwen3(base_folder: Path) -> Any:
     import torch
 
-    from rmlab.models.pretrained import load_model
+    from rmlab.models.load import load_model
 
     torch.set_num_threads(1)  # a second thread waits more than it works on models this small
     return load_model(base_folder).eval()

@@ -5,8 +5,7 @@ import pytest
 from rmlab.errors import DataError, UsageError
 from rmlab.microswe.episode import Edits, EnvironmentConfig
 from rmlab.microswe.task import Task
-from rmlab.policies.demonstration_sets import attempts_to_learn_from
-from rmlab.policies.demonstrations_config import DemonstrationsConfig
+from rmlab.policies.demonstrations import DemonstrationsConfig, attempts_to_learn_from
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import TrajectorySet
 

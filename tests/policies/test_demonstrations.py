@@ -154,7 +154,7 @@ def test_repairs_teach_the_edit(tokenizer: Tokenizer) -> None:
 
 
 def test_drawn_repairs_mend_what_they_show_and_leave_near_copies_out() -> None:
-    from rmlab.policies.demonstrations_repairs import drawn_repairs
+    from rmlab.policies.repairs import drawn_repairs
 
     known = "def total(xs):\n    s = 0\n    for x in xs:\n        s += x\n    return s"
     other = "def clip(value, low, high):\n    if value < low:\n        return low\n    return min(value, high)"
@@ -174,7 +174,7 @@ def test_drawn_repairs_mend_what_they_show_and_leave_near_copies_out() -> None:
 
 
 def test_repairs_are_drawn_once_and_found_again(tmp_path: Path) -> None:
-    from rmlab.policies.demonstrations_repairs import kept_repairs
+    from rmlab.policies.repairs import kept_repairs
 
     drawn: list[str] = []
 

@@ -53,7 +53,7 @@ def test_logprobs_are_those_of_a_plain_forward_pass(family: str, play: Any, requ
 def test_training_sees_the_same_probabilities(play: Any, qwen3: Any) -> None:
     import torch
 
-    from rmlab.training.policy_loss import token_logprobs
+    from rmlab.training.policy import token_logprobs
 
     one = max(play(qwen3), key=lambda rollout: rollout.own_tokens)
     ids_BT = torch.from_numpy(one.ids_T.astype(np.int64))[None]

@@ -4,7 +4,7 @@ import signal
 import pytest
 
 from rmlab.microswe.sandbox import Limits, Program, Sandbox
-from rmlab.policies.programs_aside import ProgramsAside
+from rmlab.policies.async_executor import ProgramsAside
 from rmlab.policies.rollout import Executor
 from tests.waiting import PATIENCE
 

@@ -4,16 +4,15 @@ from collections import Counter
 import pytest
 
 from rmlab.configuration import compose
+from rmlab.microswe.actions import apply
 from rmlab.microswe.episode import Edits, EnvironmentConfig, expected_value
-from rmlab.microswe.grammar import apply
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import read_tasks
 from rmlab.paths import CONF, STARTER
-from rmlab.policies.config import Reacts, Runs, ScriptedConfig, Stops
-from rmlab.policies.knowledge import Knowledge
+from rmlab.policies.policy import Reacts, Runs, ScriptedConfig, Stops
 from rmlab.policies.rollout import plan, rollout
-from rmlab.policies.scripted import ScriptedPolicy, skill
-from rmlab.verifiers.shape import pattern
+from rmlab.policies.scripted import Knowledge, ScriptedPolicy, skill
+from rmlab.scores.shape import pattern
 
 
 @pytest.fixture(scope="module")

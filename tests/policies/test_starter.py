@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 
 from rmlab.metrics.report import report
-from rmlab.metrics.scores import Scores
 from rmlab.microswe.task import read_tasks
 from rmlab.paths import STARTER
+from rmlab.scores.scores import Scores
 from rmlab.trajectories.store import TrajectorySet, read_trajectories
 from rmlab.verifiers.baselines import score_baselines
 

@@ -12,7 +12,7 @@ from rmlab.fingerprint import file_fingerprint
 from rmlab.locks import Busy
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.policies.demonstrations import ended_well
-from rmlab.policies.held_out import held_out_tasks
+from rmlab.policies.success import held_out_tasks
 from rmlab.rl.references import find_model
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store

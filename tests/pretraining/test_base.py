@@ -9,9 +9,9 @@ from omegaconf import OmegaConf
 
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError
-from rmlab.microswe.clusters import overlap, renamed, trigrams
+from rmlab.microswe.build.clusters import overlap, renamed, trigrams
 from rmlab.microswe.task import read_tasks, tasks_fingerprint
-from rmlab.models.pretrained import load_model
+from rmlab.models.load import load_model
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.paths import STARTER
 from rmlab.pretraining.corpus import Kind, build_corpus

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmlab.microswe.clusters import clusters
+from rmlab.microswe.build.clusters import clusters
 from rmlab.pretraining.near_copies import NearCopies
 
 KNOWN = """\

@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 
 from rmlab.configuration import load_program
 from rmlab.errors import UsageError
-from rmlab.models.pretrained import load_model
+from rmlab.models.load import load_model
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.pretraining.corpus import Corpus, Document, Kind, write_corpus
 from rmlab.tracking.store import Store

@@ -19,14 +19,13 @@ def write_verifier(folder: Path, seed: int = 0) -> None:
     """A verifier of random weights with scores of validation attempts beside it."""
     import numpy as np
 
-    from rmlab.metrics.scores import Scores
     from rmlab.models.config import ModelConfig, TokenizerConfig
-    from rmlab.models.scratch import scratch_model
-    from rmlab.verifiers.answer import prove_answers
+    from rmlab.models.load import scratch_model
+    from rmlab.scores.scores import Scores
+    from rmlab.scores.table import write_score_table
+    from rmlab.verifiers.answer import prove_answers, verifier_tokenizer
     from rmlab.verifiers.config import PromptConfig
     from rmlab.verifiers.prompt import render
-    from rmlab.verifiers.score_table import write_score_table
-    from rmlab.verifiers.tokens import verifier_tokenizer
     from rmlab.verifiers.verifier import Verifier, save_verifier
     from tests.verifiers.examples import episodes
 

@@ -64,7 +64,7 @@ def write_easy_policy(folder: Path, steps: int = 60) -> None:
     import torch
 
     from rmlab.models.config import ModelConfig, TokenizerConfig
-    from rmlab.models.scratch import scratch_model
+    from rmlab.models.load import scratch_model
     from rmlab.models.tokenizer import train_tokenizer
     from rmlab.policies.demonstrations import Lesson
     from rmlab.policies.language_prompt import PolicyPrompt

@@ -10,7 +10,7 @@ from rmlab.policies.engine import EngineSeconds, Rollout, Sampling
 from rmlab.policies.rollout import Planned
 from rmlab.progress import Advance
 from rmlab.rl.attempts import TaskSampler, make_attempts
-from rmlab.rl.measures import behaviour
+from rmlab.rl.outcome import behaviour
 from rmlab.trajectories.record import ExitStatus, Message, Trajectory
 from tests.rl.easy_family import easy_tasks
 

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from rmlab.rl.benchmarks import benchmarks, task_rates
+from rmlab.rl.learner import State
 from rmlab.rl.outcome import area, outcome, timed
-from rmlab.rl.state import State
 from rmlab.trajectories.record import Trajectory
 from tests.rl.easy_family import easy_task
 

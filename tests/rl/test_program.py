@@ -9,16 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmlab.ablation.cells import Identity
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.microswe.loading import held_tasks, joined_tasks
 from rmlab.microswe.task import write_tasks
 from rmlab.paths import CONF
+from rmlab.scores.table import read_score_table
 from rmlab.stopping import Stopped
+from rmlab.sweep.cells import Identity
 from rmlab.tracking.query import TrackedRun, get_run
 from rmlab.tracking.store import Store
-from rmlab.verifiers.score_table import read_score_table
 from tests.rl.conftest import write_verifier
 from tests.rl.easy_family import easy_task
 

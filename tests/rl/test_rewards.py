@@ -8,8 +8,7 @@ from rmlab.errors import DataError
 from rmlab.metrics.discrimination import pairs_in_groups
 from rmlab.microswe.task import Task
 from rmlab.rl.config import RewardConfig, RewardMode, TransformConfig
-from rmlab.rl.rewards import reference_patch, rewards, similarity
-from rmlab.rl.transforms import log_odds, transform
+from rmlab.rl.rewards import log_odds, reference_patch, rewards, similarity, transform
 from rmlab.trajectories.record import Message, Trajectory
 
 TASK = Task(

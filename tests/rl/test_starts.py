@@ -5,7 +5,7 @@ import pytest
 from rmlab.errors import DataError
 from rmlab.microswe.episode import Edits, EnvironmentConfig
 from rmlab.microswe.task import Task
-from rmlab.rl.starts import admitted, other_rules
+from rmlab.rl.initial_policy import admitted, other_rules
 
 ONE = Task(
     "hand/f/0",

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rmlab.errors import DataError
-from rmlab.rl.state import Kept, State, load_state, save_state
+from rmlab.rl.learner import Kept, State, load_state, save_state
 from rmlab.training.config import OptimizerConfig
 from rmlab.training.optimizer import adamw
 

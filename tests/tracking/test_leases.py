@@ -21,9 +21,9 @@ from rmlab.errors import RmlabError, StoreError, StoreOutOfReach
 from rmlab.paths import REPOSITORY
 from rmlab.stopping import EXIT_CODE, Stopped
 from rmlab.tracking import leases, origin
-from rmlab.tracking.heads import RunHead, cell_runs, runs_of
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
+from rmlab.tracking.run_index import RunHead, cell_runs, runs_of
 from rmlab.tracking.store import Store
 
 CONTENDERS = """

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rmlab.tracking.heads import cell_runs, runs_of
+from rmlab.tracking.run_index import cell_runs, runs_of
 from rmlab.tracking.store import Store
 
 RUNS = 10_000

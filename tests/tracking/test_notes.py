@@ -1,5 +1,5 @@
 from rmlab.metrics.report import report
-from rmlab.metrics.scores import Scores
+from rmlab.scores.scores import Scores
 from rmlab.tracking.notes import run_note, summary_note
 from rmlab.tracking.run import LONGEST_TAG
 

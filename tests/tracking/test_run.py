@@ -12,9 +12,9 @@ import pytest
 from rmlab.errors import StoreError
 from rmlab.paths import REPOSITORY
 from rmlab.tracking import run as run_module
-from rmlab.tracking.heads import cell_runs, run_heads
 from rmlab.tracking.query import close_stale, get_run, log_reuse, runs
 from rmlab.tracking.run import RunLogger, check_names
+from rmlab.tracking.run_index import cell_runs, run_heads
 from rmlab.tracking.store import Store
 
 

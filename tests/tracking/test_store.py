@@ -11,9 +11,9 @@ import pytest
 
 from rmlab.errors import StoreError, StoreOutOfReach
 from rmlab.paths import REPOSITORY
-from rmlab.tracking.heads import run_heads
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
+from rmlab.tracking.run_index import run_heads
 from rmlab.tracking.store import Store, default_uri
 
 
@@ -131,7 +131,7 @@ def test_looking_makes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
 
 def test_importing_the_package_imports_no_mlflow() -> None:
     code = (
-        "import sys, rmlab.tracking.store, rmlab.tracking.run, rmlab.tracking.query, rmlab.tracking.heads, rmlab.tracking.ui; "
+        "import sys, rmlab.tracking.store, rmlab.tracking.run, rmlab.tracking.query, rmlab.tracking.run_index, rmlab.tracking.ui; "
         "assert not {'mlflow', 'torch', 'pandas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)
@@ -158,7 +158,7 @@ def test_a_store_that_is_busy_while_an_experiment_is_made_is_asked_again(
 def test_a_store_that_stays_busy_is_out_of_reach_and_one_that_refuses_is_not(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rmlab.tracking import heads
+    from rmlab.tracking import run_index as heads
 
     def locked() -> None:
         raise RuntimeError("(sqlite3.OperationalError) database is locked")

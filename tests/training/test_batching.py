@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rmlab.errors import UsageError
 from rmlab.training.batching import plan_batches, total_steps
 from rmlab.training.config import Match, OptimizerConfig, TrainingConfig
-from rmlab.training.schedule import learning_rate
+from rmlab.training.optimizer import learning_rate
 
 
 @given(

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from rmlab.errors import UsageError
 from rmlab.models.config import ModelConfig
-from rmlab.models.scratch import scratch_model
-from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig
+from rmlab.models.load import scratch_model
+from rmlab.training.batching import IGNORED, pack
+from rmlab.training.config import Dtype, LanguageConfig, OptimizerConfig, RuntimeConfig
 from rmlab.training.language import train_language_model
-from rmlab.training.language_config import LanguageConfig
-from rmlab.training.packing import IGNORED, pack
 
 PAD = 0
 SHAPE = ModelConfig(hidden_size=32, layers=2, heads=2, kv_heads=2, head_dim=16, intermediate_size=64)

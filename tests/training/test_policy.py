@@ -10,10 +10,9 @@ import torch
 
 from rmlab.errors import DataError, UsageError
 from rmlab.models.config import ModelConfig
-from rmlab.models.scratch import scratch_model
+from rmlab.models.load import scratch_model
 from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig
-from rmlab.training.policy import Imitated, accumulate, imitate
-from rmlab.training.policy_loss import token_logprobs
+from rmlab.training.policy import Imitated, accumulate, imitate, token_logprobs
 
 SHAPE = ModelConfig(hidden_size=32, layers=2, heads=2, kv_heads=1, head_dim=16, intermediate_size=64, max_positions=64)
 QUIET = RuntimeConfig(device="cpu", progress=False)

@@ -13,8 +13,8 @@ import torch
 
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.models.config import ModelConfig
-from rmlab.models.last_position import last_logits, pad_right
-from rmlab.models.scratch import scratch_model
+from rmlab.models.heads import last_logits, pad_right
+from rmlab.models.load import scratch_model
 from rmlab.paths import REPOSITORY
 from rmlab.stopping import Stopped, ask_to_stop
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from rmlab.paths import REPOSITORY
-from rmlab.trajectories.importing import Reader, Reading
+from rmlab.trajectories.ingest.assemble import settle
+from rmlab.trajectories.ingest.drafts import Spool
+from rmlab.trajectories.ingest.importing import Reader, Reading
+from rmlab.trajectories.ingest.summary import summary
 from rmlab.trajectories.record import Trajectory
-from rmlab.trajectories.settling import settle
-from rmlab.trajectories.spool import Spool
 from rmlab.trajectories.store import read_trajectories
-from rmlab.trajectories.summary import summary
 
 
 class Imported(NamedTuple):

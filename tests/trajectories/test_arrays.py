@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmlab.trajectories import arrays, documents
-from rmlab.trajectories.arrays import elements
-from rmlab.trajectories.containers import batches
-from rmlab.trajectories.entries import Refused
-from rmlab.trajectories.reading import Unreadable
+from rmlab.trajectories.ingest import documents
+from rmlab.trajectories.ingest import entries as arrays
+from rmlab.trajectories.ingest.archives import batches
+from rmlab.trajectories.ingest.entries import Refused, elements
+from rmlab.trajectories.ingest.json_text import Unreadable
 
 inner = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=8)
 values = st.recursive(

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from rmlab.errors import DataError
-from rmlab.trajectories.containers import batches
-from rmlab.trajectories.entries import Entry, Limits, Refusal, Refused
-from rmlab.trajectories.places import roots
+from rmlab.trajectories.ingest.archives import batches
+from rmlab.trajectories.ingest.entries import Entry, Limits, Refusal, Refused
+from rmlab.trajectories.ingest.locations import roots
 
 FILES = {"run/a.json": b'{"a": 1}', "run/b/c.jsonl": b'{"b": 1}\n{"b": 2}\n', "é ü.txt": "ä".encode()}
 

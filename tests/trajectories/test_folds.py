@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from rmlab.errors import DataError, UsageError
 from rmlab.trajectories.folds import FoldsConfig, folds_of
-from rmlab.trajectories.parts import check_parts
 from rmlab.trajectories.record import Message, Trajectory
+from rmlab.trajectories.splitting import check_parts
 
 ONE = Trajectory(
     task_id="t",

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rmlab.trajectories.draft import NotATrajectory
-from rmlab.trajectories.formats.calls import call, content_text, of_text, of_tool_calls
-from rmlab.trajectories.formats.protocol import exit_status
-from rmlab.trajectories.formats.registry import FORMATS, format_of, formats_named
-from rmlab.trajectories.places import Place
-from rmlab.trajectories.reading import Unreadable, clean, read_json
+from rmlab.trajectories.ingest.drafts import NotATrajectory
+from rmlab.trajectories.ingest.json_text import Unreadable, clean, read_json
+from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.readers.calls import call, content_text, of_text, of_tool_calls
+from rmlab.trajectories.readers.protocol import exit_status
+from rmlab.trajectories.readers.registry import FORMATS, format_of, formats_named
 
 HERE = Place("run.jsonl", "")
 TALK = [

@@ -11,17 +11,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rmlab.trajectories.draft import NotATrajectory
-from rmlab.trajectories.formats.registry import FORMATS, format_of
-from rmlab.trajectories.importing import Reader, Reading
+from rmlab.trajectories.ingest.assemble import settle
+from rmlab.trajectories.ingest.drafts import NotATrajectory, Spool
+from rmlab.trajectories.ingest.importing import Reader, Reading
+from rmlab.trajectories.ingest.json_text import Unreadable, read_json
+from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.summary import summary
 from rmlab.trajectories.labels.documents import reports
-from rmlab.trajectories.labels.predictions import predictions
-from rmlab.trajectories.places import Place
-from rmlab.trajectories.reading import Unreadable, read_json
+from rmlab.trajectories.labels.statement import predictions
+from rmlab.trajectories.readers.registry import FORMATS, format_of
 from rmlab.trajectories.record import Message
-from rmlab.trajectories.settling import settle
-from rmlab.trajectories.spool import Spool
-from rmlab.trajectories.summary import summary
 
 # fmt: off
 KEYS = [

@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from rmlab.trajectories.ingest.locations import Place, roots, token, tokens
 from rmlab.trajectories.labels.documents import reports
 from rmlab.trajectories.labels.join import Attempt, join
-from rmlab.trajectories.labels.predictions import predictions
-from rmlab.trajectories.labels.statement import Report
-from rmlab.trajectories.labels.tables import csv_report, markdown_report
-from rmlab.trajectories.places import Place, roots, token, tokens
+from rmlab.trajectories.labels.rows import csv_report, markdown_report
+from rmlab.trajectories.labels.statement import Report, predictions
 
 HERE = Place("run.zip", "results.json")
 A, B, C, D = "o__n-1", "o__n-2", "o__n-3", "o__n-4"

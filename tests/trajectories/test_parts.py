@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from rmlab.errors import DataError
-from rmlab.trajectories.parts import check_parts
 from rmlab.trajectories.record import Message, Trajectory
+from rmlab.trajectories.splitting import check_parts
 
 ONE = Trajectory(
     task_id="t",

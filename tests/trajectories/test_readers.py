@@ -8,11 +8,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rmlab.trajectories.draft import Draft
-from rmlab.trajectories.formats.executed import in_notation
-from rmlab.trajectories.formats.protocol import exit_status
-from rmlab.trajectories.formats.registry import drafted
-from rmlab.trajectories.places import Place
+from rmlab.trajectories.ingest.drafts import Draft
+from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.readers.executed import in_notation
+from rmlab.trajectories.readers.protocol import exit_status
+from rmlab.trajectories.readers.registry import drafted
 from rmlab.trajectories.record import Message
 
 TALK = [

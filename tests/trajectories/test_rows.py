@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rmlab.trajectories.importing import Reader, Reading
-from rmlab.trajectories.spool import Spool
+from rmlab.trajectories.ingest.drafts import Spool
+from rmlab.trajectories.ingest.importing import Reader, Reading
 
 
 def test_rows_that_name_no_task_are_told_apart_by_their_issue(tmp_path: Path, importing) -> None:

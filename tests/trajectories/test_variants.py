@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rmlab.trajectories.draft import Draft, NotATrajectory
-from rmlab.trajectories.formats.registry import format_of
-from rmlab.trajectories.places import Place
+from rmlab.trajectories.ingest.drafts import Draft, NotATrajectory
+from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.readers.registry import format_of
 
 HERE = Place("run", "o__n-1/trajectory.json")
 CALL = '{"command": "ls"}'

@@ -3,13 +3,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rmlab.metrics.scores import Scores
+from rmlab.scores.majority import majority_at_k
+from rmlab.scores.scores import Scores
+from rmlab.scores.shape import features, pattern
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import TrajectorySet
 from rmlab.verifiers import baselines
 from rmlab.verifiers.baselines import baseline_report, score_baselines
-from rmlab.verifiers.majority import majority_at_k
-from rmlab.verifiers.shape import features, pattern
 
 
 @pytest.fixture(autouse=True)

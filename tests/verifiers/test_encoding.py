@@ -10,6 +10,7 @@ from rmlab.models.config import TokenizerConfig
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.verifiers import encoding
+from rmlab.verifiers.answer import verifier_tokenizer
 from rmlab.verifiers.config import OverLength, PromptConfig, Shows
 from rmlab.verifiers.encoding import (
     Encoded,
@@ -23,7 +24,6 @@ from rmlab.verifiers.encoding import (
 )
 from rmlab.verifiers.per_turn import prefixes
 from rmlab.verifiers.prompt import escape, render
-from rmlab.verifiers.tokens import verifier_tokenizer
 from tests.verifiers.examples import episode, episodes
 
 CUT = OverLength.cut_observations

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from rmlab.ablation.factors import FACTORS
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.models.config import ModelConfig, TokenizerConfig
-from rmlab.models.scratch import scratch_model
+from rmlab.models.load import scratch_model
 from rmlab.paths import REPOSITORY
+from rmlab.sweep.factors import FACTORS
 from rmlab.tracking.query import get_run
 from rmlab.tracking.store import Store
 from rmlab.trajectories.store import write_trajectories
-from rmlab.verifiers.tokens import verifier_tokenizer
+from rmlab.verifiers.answer import verifier_tokenizer
 from tests.verifiers.examples import episode, episodes
 
 PARTS = [

@@ -9,18 +9,16 @@ import torch
 
 from rmlab.errors import DataError, UsageError
 from rmlab.models.config import ModelConfig
-from rmlab.models.last_position import last_logits, pad_right
-from rmlab.models.scalar_head import FILE, ScalarModel, last_scalar
-from rmlab.models.scratch import scratch_model
+from rmlab.models.heads import FILE, ScalarModel, last_logits, last_scalar, pad_right
+from rmlab.models.load import scratch_model
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.training.device import accelerator
 from rmlab.training.supervised import Example, answer_loss, train
-from rmlab.verifiers.answer import prove_answers
+from rmlab.verifiers.answer import prove_answers, verifier_tokenizer
 from rmlab.verifiers.config import Objective, ObjectiveConfig, PromptConfig
 from rmlab.verifiers.objective import Lesson, lesson, paired, task_weights
 from rmlab.verifiers.prompt import render
 from rmlab.verifiers.scoring import score_ids
-from rmlab.verifiers.tokens import verifier_tokenizer
 from rmlab.verifiers.verifier import Verifier, load_verifier, save_verifier
 from tests.verifiers.examples import episode, episodes
 

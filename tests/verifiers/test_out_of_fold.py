@@ -10,8 +10,8 @@ import pytest
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, RmlabError
 from rmlab.metrics.best_of_k import rm_curve_across
-from rmlab.metrics.scores import Scores
 from rmlab.metrics.table import table
+from rmlab.scores.scores import Scores
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
@@ -19,10 +19,10 @@ from rmlab.trajectories.folds import FoldsConfig, folds_of
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import TrajectorySet
 from rmlab.verifiers.config import PromptConfig
+from rmlab.verifiers.dataset import Material
 from rmlab.verifiers.encoding import Encoded
-from rmlab.verifiers.fold_record import FoldLogger
-from rmlab.verifiers.material import Material
 from rmlab.verifiers.out_of_fold import fold_baselines, of_policies, pooled
+from rmlab.verifiers.run_record import FoldLogger
 
 # By repository: (resolved by p, resolved by q) of each task. Which policy is the better one depends on what is left out.
 TASKS = {

@@ -7,13 +7,12 @@ import pytest
 
 from rmlab.errors import DataError
 from rmlab.models.config import ModelConfig, TokenizerConfig
-from rmlab.models.scratch import scratch_model
+from rmlab.models.load import scratch_model
 from rmlab.trajectories.record import Message
-from rmlab.verifiers.answer import prove_answers
+from rmlab.verifiers.answer import prove_answers, verifier_tokenizer
 from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.per_turn import prefixes, read_turn_scores, score_turns, turns_path, write_turn_scores
 from rmlab.verifiers.prompt import render
-from rmlab.verifiers.tokens import verifier_tokenizer
 from rmlab.verifiers.verifier import Verifier
 from tests.verifiers.examples import episode, episodes
 

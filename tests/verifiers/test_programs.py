@@ -16,11 +16,11 @@ import pytest
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.paths import CONF, REPOSITORY
+from rmlab.scores.table import read_score_table
 from rmlab.tracking.query import TrackedRun, get_run, runs
 from rmlab.tracking.store import Store
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
-from rmlab.verifiers.score_table import read_score_table
 from tests.verifiers.examples import episode, episodes
 
 PARTS = [

@@ -10,10 +10,10 @@ import pytest
 from rmlab.configuration import load_program
 from rmlab.errors import DataError
 from rmlab.paths import REPOSITORY
+from rmlab.scores.table import read_score_table
 from rmlab.tracking.query import get_run
 from rmlab.tracking.store import Store
 from rmlab.trajectories.store import read_trajectories, write_trajectories
-from rmlab.verifiers.score_table import read_score_table
 
 RUN = REPOSITORY.parent / "shared" / "data" / "real_corpus" / "moatless_20240609_gpt4o.zip"
 

@@ -7,10 +7,9 @@ import pytest
 from rmlab.errors import DataError
 from rmlab.models.config import TokenizerConfig
 from rmlab.trajectories.record import Message
-from rmlab.verifiers import tokens
-from rmlab.verifiers.answer import prove_answers
+from rmlab.verifiers import answer as tokens
+from rmlab.verifiers.answer import lesson_part, prove_answers, verifier_tokenizer
 from rmlab.verifiers.prompt import render
-from rmlab.verifiers.tokens import lesson_part, verifier_tokenizer
 from tests.verifiers.examples import episode, episodes
 
 

@@ -9,12 +9,11 @@ import torch
 
 from rmlab.errors import DataError
 from rmlab.models.config import ModelConfig, TokenizerConfig
-from rmlab.models.scratch import scratch_model
+from rmlab.models.load import scratch_model
 from rmlab.training.batching import batches_by_tokens
-from rmlab.verifiers.answer import prove_answers
+from rmlab.verifiers.answer import prove_answers, verifier_tokenizer
 from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.prompt import render
-from rmlab.verifiers.tokens import verifier_tokenizer
 from rmlab.verifiers.verifier import Verifier, load_verifier, save_verifier
 from tests.verifiers.examples import episode, episodes
 

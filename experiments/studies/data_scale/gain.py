@@ -14,9 +14,9 @@ from rmlab.metrics import resampled
 from rmlab.metrics.best_of_k import sizes_of_k
 from rmlab.metrics.table import table
 from rmlab.metrics.uncertainty import bootstrap
+from rmlab.scores.table import read_score_table
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
-from rmlab.verifiers.score_table import read_score_table
 
 
 def main(level: str, k: int) -> None:

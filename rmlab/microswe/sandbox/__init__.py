@@ -1,17 +1,18 @@
 """Code that anyone wrote, run so that it can harm nothing: `with Sandbox(workers=2) as sandbox: sandbox.run(programs)`.
 
-records     programs, limits, results, outcomes
-pool        `Sandbox`: batches over worker processes, lost workers replaced; `isolation_level`, and what runs at the weakest
-process     a worker process as its parent holds it
-worker      the worker process: the clock, the bounds on what comes back
-zygote      the bare process that each program's own process is forked from
-runner      what that process does: load, call, encode, write
-modules     the part of the standard library that programs may import
-removal     takes the function that a task is about out of it
-isolation   levels of isolation and how a worker reaches one
-linux       namespaces, mounts and capabilities through ctypes
-seccomp     the system calls that programs may make
-messages    the framing between these processes
+isolation  levels of isolation and how a worker reaches one
+linux      namespaces, mounts and capabilities through ctypes
+messages   the framing between these processes
+modules    the part of the standard library that programs may import
+pool       `Sandbox`: batches over worker processes, lost workers replaced; `isolation_level`, and what runs at the
+           weakest
+process    a worker process as its parent holds it
+records    programs, limits, results, outcomes
+removal    takes the function that a task is about out of it
+runner     what that process does: load, call, encode, write
+seccomp    the system calls that programs may make
+worker     the worker process: the clock, the bounds on what comes back
+zygote     the bare process that each program's own process is forked from
 """
 
 from rmlab.microswe.sandbox.isolation import LEVELS, IsolationLevel

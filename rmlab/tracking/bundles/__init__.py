@@ -1,5 +1,10 @@
 """Bundles: tracked runs in one file, to carry them from one machine's store to another's.
 
+exporting  from a store to a bundle
+format     the records, and which archives are no bundles
+importing  from a bundle to a store
+reading    opens a bundle and reads its runs as those of a store
+
 A zip archive, because any Python can write it and any part of it can be read alone:
 
     manifest.json               format, where it comes from, and of every run: id, experiment, its files with size and SHA-256
@@ -9,9 +14,4 @@ A zip archive, because any Python can write it and any part of it can be read al
 
 A bundle may come from anywhere, so nothing in it is believed: names that lead out of its folder, links, and files that
 the manifest does not list are refused when it is opened; every file's hash is checked before one of them is used.
-
-format      the records, and which archives are no bundles
-reading     opens a bundle and reads its runs as those of a store
-exporting   from a store to a bundle
-importing   from a bundle to a store
 """

@@ -20,10 +20,10 @@ from rmlab.files import atomic_path, check_output
 from rmlab.progress import progress
 from rmlab.tracking.artifacts import download, listed
 from rmlab.tracking.bundles.format import MANIFEST, BundledFile, Entry, Record, manifest_text, metric_line
-from rmlab.tracking.heads import SOURCE_RUN, RunHead, run_heads
 from rmlab.tracking.origin import commit
 from rmlab.tracking.query import get_run
 from rmlab.tracking.run import RUNNING
+from rmlab.tracking.run_index import SOURCE_RUN, RunHead, run_heads
 from rmlab.tracking.store import Store
 
 if TYPE_CHECKING:

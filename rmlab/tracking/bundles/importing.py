@@ -21,10 +21,10 @@ from rmlab.paths import runs_folder
 from rmlab.progress import progress
 from rmlab.tracking.bundles.format import BundledFile, Entry, Record
 from rmlab.tracking.bundles.reading import Bundle, open_bundle
-from rmlab.tracking.heads import RunHead, run_heads
 from rmlab.tracking.origin import HOST, PROCESS, origin_tags
 from rmlab.tracking.query import IMPORTED_AT, IMPORTED_RUN, LEFT_OUT
 from rmlab.tracking.run import AT_WORK, RUNNING, STATUS, RunLogger, check_names, close
+from rmlab.tracking.run_index import RunHead, run_heads
 from rmlab.tracking.store import Store
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from rmlab.tracking.bundles.format import (
     sense,
     texts,
 )
-from rmlab.tracking.heads import SOURCE_RUN, RunHead
+from rmlab.tracking.run_index import SOURCE_RUN, RunHead
 
 CHUNK = 1 << 20
 

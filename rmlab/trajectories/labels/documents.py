@@ -16,11 +16,11 @@ A list of errors, of pending or of incomplete instances states no outcome. A pat
 from collections.abc import Iterable
 from typing import Any
 
+from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text
+from rmlab.trajectories.ingest.locations import Place
 from rmlab.trajectories.labels.rows import NOT_EVALUATED, row_report
 from rmlab.trajectories.labels.statement import Report, infra_word, stated_outcome
-from rmlab.trajectories.naming import instance, looks_like_task
-from rmlab.trajectories.places import Place
-from rmlab.trajectories.reading import as_dict, as_list, as_text
+from rmlab.trajectories.record import instance, looks_like_task
 
 PASSED = ("resolved_ids", "ids_resolved", "success_ids")
 FAILED = ("unresolved_ids", "ids_unresolved", "failure_ids", "empty_patch_ids")

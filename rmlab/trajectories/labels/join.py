@@ -17,10 +17,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from rmlab.trajectories.ingest.locations import Place, token, tokens
 from rmlab.trajectories.labels.statement import Report
 from rmlab.trajectories.labels.unjoined import of_nobody, unjoined
-from rmlab.trajectories.naming import task_key
-from rmlab.trajectories.places import Place, token, tokens
+from rmlab.trajectories.record import task_key
 from rmlab.wording import counted
 
 SB_CLI = re.compile(r"^(?P<subset>.+?)__(?:dev|test|train|val|validation)__(?P<run>.+)$")

@@ -3,8 +3,8 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
+from rmlab.trajectories.ingest.locations import token
 from rmlab.trajectories.labels.statement import Report
-from rmlab.trajectories.places import token
 from rmlab.wording import counted
 
 

@@ -17,9 +17,9 @@ from rmlab.paths import REPOSITORY
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.bundles.reading import open_bundle
-from rmlab.tracking.heads import cell_runs, run_heads
 from rmlab.tracking.query import get_run, log_reuse, runs
 from rmlab.tracking.run import RunLogger
+from rmlab.tracking.run_index import cell_runs, run_heads
 from rmlab.tracking.store import Store
 
 

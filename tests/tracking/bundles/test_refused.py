@@ -13,9 +13,9 @@ from rmlab.tracking.bundles import importing
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.bundles.reading import is_bundle
-from rmlab.tracking.heads import run_heads
 from rmlab.tracking.query import get_run
 from rmlab.tracking.run import RunLogger
+from rmlab.tracking.run_index import run_heads
 from rmlab.tracking.store import Store
 
 

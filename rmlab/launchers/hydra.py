@@ -1,0 +1,90 @@
+"""Cells through any launcher of Hydra: basic, joblib, submitit and what else is installed.
+
+A Hydra launcher takes a list of jobs and returns when all are done, so cells go to it in batches. A job is named to its process
+by an environment variable that Hydra sets there (`hydra.job.env_set`); its configuration lies in a file of the runs folder.
+"""
+
+import os
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from rmlab.configuration import quoted
+from rmlab.launchers.jobs import Answer, Event, Job, Supply, answer, event
+from rmlab.paths import runs_folder
+
+CELL = "RMLAB_CELL"
+TICK_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Task:
+    """The task function that Hydra's launchers call: one cell, or one configuration of a program by itself."""
+
+    program: str
+
+    def __call__(self, config: Any) -> Any:
+        """What `answer` says of a cell; the run id of a configuration by itself."""
+        if (path := os.environ.get(CELL)) is not None:
+            return answer(_read(Path(path)))
+        from omegaconf import OmegaConf
+
+        from rmlab.configuration import load_program, restore
+        from rmlab.sweep.single import run_once
+
+        program = load_program(self.program)
+        own = restore(self.program, OmegaConf.to_container(config, resolve=True, enum_to_str=True))  # type: ignore[arg-type]
+        return run_once(own, program.identity(own).config_hash, program.run)
+
+
+@dataclass(frozen=True)
+class ThroughHydra:
+    """hydra: a launcher of Hydra, set up. batch: cells given to it at once, None = all there are."""
+
+    hydra: Any
+    batch: int | None = None
+
+    def run(self, supply: Supply, preload: Sequence[str]) -> Generator[Event | None]:
+        """As `Launcher.run`; what a cell says is heard when its batch is done."""
+        number = 0
+        while supply.is_open():
+            jobs: list[Job] = []
+            while (self.batch is None or len(jobs) < self.batch) and (job := supply.next()) is not None:
+                jobs.append(job)
+                yield Event(job, "started")
+            if not jobs:
+                time.sleep(TICK_SECONDS)
+                yield None
+                continue
+            began = time.monotonic()
+            returned = self.hydra.launch(
+                [[f"+hydra.job.env_set.{CELL}={quoted(str(_written(job)))}"] for job in jobs], initial_job_idx=number
+            )
+            number += len(jobs)
+            for job, one in zip(jobs, returned, strict=True):
+                yield event(job, _said(one), time.monotonic() - began)
+
+
+def _said(returned: Any) -> Answer:
+    try:
+        said: Answer = returned.return_value
+    except Exception as error:
+        return "failed", (f"{type(error).__name__}: {error}", "", 1)
+    return said
+
+
+def _written(job: Job) -> Path:
+    from rmlab.files import write_text
+
+    path = runs_folder() / "jobs" / f"{job.planned}.yaml"  # YAML: keys of mappings keep their type
+    write_text(path, yaml.safe_dump({**asdict(job), "configs": list(job.configs), "log": str(job.log)}))
+    return path
+
+
+def _read(path: Path) -> Job:
+    plain = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return Job(**{**plain, "configs": tuple(plain["configs"]), "log": Path(plain["log"])})

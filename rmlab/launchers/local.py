@@ -1,0 +1,224 @@
+"""One process a job, W at once, on this machine: nothing of one run (memory, seeds, threads) is left for the next.
+
+The processes are forked from a fork server that has imported the heavy modules once, has read what all of them read (`shared`),
+and has done nothing else: no CUDA, no thread of its own but Arrow's, which are made anew in a fork. Where there are GPUs, each
+process sees the one that was leased for it. They end when the parent ends, also when it is killed with -9.
+"""
+
+import ctypes
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from multiprocessing import forkserver
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext, ForkServerProcess
+from typing import TYPE_CHECKING
+
+from rmlab.errors import UsageError
+from rmlab.launchers.gpus import VISIBLE, Gpus, visible_gpus
+from rmlab.launchers.jobs import Event, Job, State, Supply, answer, event
+from rmlab.launchers.warmup import MODULE, Reading, announced
+from rmlab.paths import runs_folder
+from rmlab.progress import report_to
+from rmlab.stopping import EXIT_CODE
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+"""OpenBLAS starts its threads when it is imported; they would not live on in the forked processes."""
+
+PATIENCE_SECONDS = 10.0
+
+
+@dataclass
+class _Running:
+    job: Job
+    process: ForkServerProcess
+    pipe: Connection
+    gpu: str | None
+    ended: bool = False
+    began: float = field(default_factory=time.monotonic)
+
+
+@dataclass(frozen=True)
+class LocalLauncher:
+    """At most `workers` processes at once. gpus: a place on one is leased for each; None = processes do not need one."""
+
+    workers: int
+    gpus: Gpus | None = None
+    tick_seconds: float = 0.5
+
+    def run(self, supply: Supply, preload: Sequence[str]) -> Generator[Event | None]:
+        """As `Launcher.run`. A fork server that was not started before (`start_fork_server`) imports `preload` and reads nothing."""
+        context = multiprocessing.get_context("forkserver")
+        start_fork_server(preload)
+        running = list[_Running]()
+        try:
+            while running or supply.is_open():
+                while len(running) < self.workers and (one := self._start(supply, context)) is not None:
+                    running.append(one)
+                    yield Event(one.job, "started")
+                unwanted = supply.unwanted()
+                for one in running:
+                    if one.job.planned in unwanted and not one.ended:
+                        one.ended = True
+                        one.process.terminate()
+                ready = wait([r.pipe for r in running], timeout=self.tick_seconds) if running else []
+                for one in [r for r in running if r.pipe in ready]:
+                    heard = _receive(one)
+                    if heard.state != "progress":
+                        running.remove(one)
+                        self._free(one)
+                    yield heard
+                if not ready:
+                    if not running:
+                        time.sleep(self.tick_seconds)
+                    yield None
+        finally:
+            _end(running)
+            for one in running:
+                self._free(one)
+
+    def _start(self, supply: Supply, context: ForkServerContext) -> _Running | None:
+        """The next job in its process; None where none is to start, or every GPU is taken."""
+        gpu = self.gpus.take() if self.gpus else None
+        if self.gpus and gpu is None:
+            return None
+        job = supply.next()
+        if job is None:
+            if self.gpus and gpu is not None:
+                self.gpus.give_back(gpu)
+            return None
+        receiver, sender = context.Pipe(duplex=False)
+        environment = {**os.environ, **({VISIBLE: gpu} if gpu else {})}
+        process = context.Process(target=_work, args=(job, sender, environment), name=job.name)
+        process.start()
+        sender.close()
+        return _Running(job, process, receiver, gpu)
+
+    def _free(self, one: _Running) -> None:
+        if self.gpus and one.gpu is not None:
+            self.gpus.give_back(one.gpu)
+
+
+def start_fork_server(preload: Sequence[str], reads: Sequence[Reading] = ()) -> None:
+    """Starts the fork server of this process and returns at once, while it imports and reads. One that runs stays as it is.
+
+    preload: modules; one that is not installed is passed over. reads: what its cells find read (`rmlab.launchers.warmup`).
+    """
+    for name, value in ONE_THREAD.items():
+        os.environ.setdefault(name, value)
+    multiprocessing.set_forkserver_preload([MODULE])
+    with announced([*preload, __name__], reads):
+        forkserver.ensure_running()
+
+
+def local_launcher(config: "DictConfig", workers: int | None = None, cells_per_gpu: int = 1) -> LocalLauncher:
+    """For cells of a configuration. workers: None = as many as the GPUs hold where cells use them, else as the cores hold.
+
+    cells_per_gpu: small cells leave a card idle; so many share one, and its memory. Raises UsageError where it is below 1.
+    """
+    from omegaconf import OmegaConf
+
+    device = OmegaConf.select(config, "runtime.device") or "cpu"
+    names = visible_gpus() if device != "cpu" else []
+    threads = OmegaConf.select(config, "training.threads") or 1
+    if cells_per_gpu < 1:
+        raise UsageError(f"cells_per_gpu={cells_per_gpu}: at least one cell runs on a GPU")
+    usual = len(names) * cells_per_gpu or (1 if device == "cuda" else max(1, usable_cores() // threads))
+    return LocalLauncher(workers or usual, Gpus(names, runs_folder() / "locks", cells_per_gpu) if names else None)
+
+
+def _receive(one: _Running) -> Event:
+    """The next event of a process whose pipe has something; an end without a word is a failure, but for one that had to stop."""
+    seconds = time.monotonic() - one.began
+    try:
+        kind, content = one.pipe.recv()
+    except (EOFError, OSError):
+        one.process.join()
+        one.pipe.close()
+        state: State = "stopped" if one.process.exitcode == EXIT_CODE else "failed"
+        return Event(one.job, state, error=how_it_ended(one.process.exitcode), seconds=seconds)
+    if kind == "beat":
+        return Event(one.job, "progress", beat=content, seconds=seconds)
+    one.process.join(PATIENCE_SECONDS)  # interpreter shutdown; its work is done
+    if one.process.is_alive():
+        one.process.kill()
+        one.process.join()
+    one.pipe.close()
+    return event(one.job, (kind, content), seconds)
+
+
+def how_it_ended(exit_code: int | None) -> str:
+    """In words, for a process that said nothing itself."""
+    if exit_code == -signal.SIGKILL:
+        return "the process was killed (signal 9): out of memory, or by hand"
+    if exit_code == EXIT_CODE:
+        return "the process lost the lease on its cell and could not say more (the store was out of reach, or it stood still)"
+    if exit_code is not None and exit_code < 0:
+        return f"the process ended by signal {-exit_code} ({signal.Signals(-exit_code).name})"
+    return f"the process ended with exit code {exit_code} before its work was done"
+
+
+def _end(running: Sequence[_Running]) -> None:
+    for one in running:
+        one.process.terminate()
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    for one in running:
+        one.process.join(max(0.0, deadline - time.monotonic()))
+        if one.process.is_alive():
+            one.process.kill()
+            one.process.join()
+        one.pipe.close()
+
+
+def _work(job: Job, pipe: Connection, environment: dict[str, str]) -> None:
+    """The process of a job: everything it prints goes to its log, everything it has to say through the pipe.
+
+    environment: of the process that asked, and the GPU; the fork server's own is as old as its start. CUDA reads it when it is
+    first used, which is later than this.
+    """
+    _die_with_parent()
+    os.environ.clear()
+    os.environ.update(environment)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
+    signal.signal(signal.SIGTERM, _stop)
+    job.log.parent.mkdir(parents=True, exist_ok=True)
+    log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(log, stream.fileno())
+    report_to(lambda beat: pipe.send(("beat", beat)))
+    try:
+        pipe.send(answer(job))
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+
+
+def _stop(number: int, frame: object) -> None:
+    raise SystemExit(128 + number)
+
+
+def _die_with_parent() -> None:
+    """Ends this process when the fork server or the process that asked for it is gone."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    if sys.platform == "linux":  # works while native code holds the interpreter, too
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL, 0, 0, 0)  # PR_SET_PDEATHSIG
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def usable_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,14 @@
+"""Imported by a fork server, and nothing else: imports and reads what its environment says (`shared`).
+
+All of it stays, so no garbage is looked for meanwhile (it would take a third of the time), nor among it in the processes that
+are forked afterwards (it would copy their memory).
+"""
+
+import gc
+
+from rmlab.launchers.warmup import take_in
+
+gc.disable()
+take_in()
+gc.freeze()
+gc.enable()

@@ -1,0 +1,230 @@
+"""A Qwen3 or Llama decoder over a static cache of keys and values: many conversations, each at a position of its own.
+
+transformers' caches advance all rows together; conversations of an agent do not, they stop, read and go on one by one. The
+weights and modules are the model's own, only attention is written here, so what it computes is the model's but for rounding.
+"""
+
+from typing import Any
+
+import torch
+from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention
+
+from rmlab.errors import DataError, UsageError
+from rmlab.models.heads import float_logits
+
+SUPPORTED = ("Qwen3Model", "LlamaModel")
+SPAN = 64  # positions that are looked at are a multiple of this: few shapes, and aligned for the attention kernels
+
+
+class CachedDecoder:
+    """The decoder of `model` with room for `slots` conversations of `capacity` tokens.
+
+    model: a causal language model whose weights lie on the device and in the arithmetic that it shall act with. joined: see
+    `DecoderLayer`; for a copy alone. At least one position more than `capacity` is there, for padding to be written to. Raises
+    DataError for an architecture whose attention is another one, UsageError where the model has fewer positions.
+    """
+
+    def __init__(self, model: Any, slots: int, capacity: int, joined: bool = False):
+        decoder, config = model.get_decoder(), model.config
+        full = set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
+        if type(decoder).__name__ not in SUPPORTED or not full:
+            raise DataError(
+                f"rollouts know the decoders {' and '.join(SUPPORTED)} with full attention, not {type(decoder).__name__}"
+            )
+        if capacity > config.max_position_embeddings:
+            raise UsageError(
+                f"capacity={capacity}: the model has {config.max_position_embeddings} positions. Lower the engine's capacity."
+            )
+        self.model, self.decoder, self.capacity = model, decoder, capacity
+        weight = decoder.embed_tokens.weight
+        attention = decoder.layers[0].self_attn
+        self.head_dim = int(attention.head_dim)
+        self.kv_heads = attention.k_proj.out_features // self.head_dim
+        self.groups = (
+            attention.q_proj.out_features // attention.k_proj.out_features
+        )  # query heads that share a key head
+        self.positions = spanned(capacity + 1)
+        shape = (len(decoder.layers), slots, self.kv_heads, self.positions, self.head_dim)
+        self.keys_LBKSD = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
+        self.values_LBKSD = torch.zeros_like(self.keys_LBKSD)
+        position_1S = torch.arange(self.positions, device=weight.device)[None]
+        with torch.no_grad():
+            cosine_1SD, sine_1SD = decoder.rotary_emb(weight[:1][None].float(), position_1S)
+        self.cosine_SD, self.sine_SD = rotation(cosine_1SD[0].contiguous(), sine_1SD[0])
+        self.layers = [DecoderLayer(layer, joined) for layer in decoder.layers]
+        self.position_S = position_1S[0]
+
+    def read(
+        self, ids_NT: torch.Tensor, row_N: torch.Tensor, start_N: torch.Tensor, length_N: torch.Tensor, span: int
+    ) -> None:
+        """Reads length_N tokens in each of the slots row_N from position start_N on. ids_NT is right-padded.
+
+        span: positions that are looked at, at least the largest start + length (`spanned`). Shapes alone decide what is
+        computed, so that a CUDA graph can hold it; a row of length 0 changes nothing that is ever looked at.
+        """
+        offset_T = torch.arange(ids_NT.shape[1], device=ids_NT.device)
+        position_NT = (start_N[:, None] + offset_T).masked_fill(
+            offset_T >= length_N[:, None], self.capacity
+        )  # padding: the spare position
+        rows, width = ids_NT.shape
+        seen_N1RS = (self.position_S[:span] <= position_NT[:, None, :, None]).repeat(1, 1, self.groups, 1)
+        hidden_NTH = self.decoder.embed_tokens(ids_NT)
+        cosine, sine = self.cosine_SD[position_NT][:, :, None], self.sine_SD[position_NT][:, :, None]
+        place = self._places(row_N[:, None], position_NT)
+        for number, layer in enumerate(self.layers):
+            query_NTQD, key_NTKD, value_NTKD = layer.projected(hidden_NTH, cosine, sine)
+            keys_BKSD, values_BKSD = self._written(number, place, key_NTKD, value_NTKD)
+            # as in `step`: the query heads of one key head are rows of one product
+            query_NKRD = (
+                query_NTQD.view(rows, width, self.kv_heads, self.groups, -1).permute(0, 2, 3, 1, 4).flatten(2, 3)
+            )
+            mixed_NKRD = scaled_dot_product_attention(
+                query_NKRD,
+                keys_BKSD[row_N, :, :span],
+                values_BKSD[row_N, :, :span],
+                attn_mask=seen_N1RS,
+                scale=layer.scaling,
+            )
+            mixed_NTKGD = mixed_NKRD.reshape(rows, self.kv_heads, self.groups, width, -1).permute(0, 3, 1, 2, 4)
+            hidden_NTH = layer.finished(hidden_NTH, mixed_NTKGD.flatten(2))
+
+    def step(self, ids_W: torch.Tensor, position_W: torch.Tensor, span: int) -> torch.Tensor:
+        """Reads one token in each of the first W slots, at position_W, and returns the logits_WV (float32) of the next.
+
+        Shapes alone decide what is computed, so that a CUDA graph can hold it. span: as in `read`.
+        """
+        width = len(ids_W)
+        unseen_W11S = (self.position_S[:span] > position_W[:, None])[:, None, None]
+        hidden_W1H = self.decoder.embed_tokens(ids_W[:, None])
+        cosine, sine = self.cosine_SD[position_W][:, None, None], self.sine_SD[position_W][:, None, None]
+        place = self._places(torch.arange(width, device=ids_W.device), position_W)
+        for number, layer in enumerate(self.layers):
+            query_W1QD, key_W1KD, value_W1KD = layer.projected(hidden_W1H, cosine, sine)
+            keys_BKSD, values_BKSD = self._written(number, place, key_W1KD, value_W1KD)
+            # the query heads of one key head are the rows of one product: keys are read once, not once a query head
+            query_WKGD = query_W1QD.view(width, self.kv_heads, self.groups, self.head_dim)
+            score_WKGS = (query_WKGD * layer.scaling) @ keys_BKSD[:width, :, :span].transpose(2, 3)
+            share_WKGS = (
+                score_WKGS.masked_fill_(unseen_W11S, float("-inf"))
+                .softmax(-1, dtype=torch.float32)
+                .to(query_WKGD.dtype)
+            )
+            mixed_WKGD = share_WKGS @ values_BKSD[:width, :, :span]
+            hidden_W1H = layer.finished(hidden_W1H, mixed_WKGD.flatten(1)[:, None])
+        return float_logits(self.model, self.decoder.norm(hidden_W1H)[:, 0])
+
+    def copy(self, from_N: torch.Tensor, to_N: torch.Tensor, span: int) -> None:
+        """Slots to_N hold from here on what slots from_N hold at their first `span` positions."""
+        for cache_LBKSD in (self.keys_LBKSD, self.values_LBKSD):
+            for cache_BKSD in cache_LBKSD:
+                cache_BKSD[to_N, :, :span] = cache_BKSD[from_N, :, :span]
+
+    def _places(self, row: torch.Tensor, position: torch.Tensor) -> torch.Tensor:
+        """Where the keys of all heads of each (row, position) stand among all of a layer, flat, heads innermost."""
+        head_K = torch.arange(self.kv_heads, device=row.device)
+        place_RK: torch.Tensor = (row[..., None] * self.kv_heads + head_K) * self.positions + position[..., None]
+        return place_RK.flatten()
+
+    def _written(
+        self, number: int, place: torch.Tensor, key: torch.Tensor, value: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The layer's keys_BKSD and values_BKSD with these in their places."""
+        keys_BKSD, values_BKSD = self.keys_LBKSD[number], self.values_LBKSD[number]
+        keys_BKSD.view(-1, self.head_dim).index_copy_(0, place, key.reshape(-1, self.head_dim))
+        values_BKSD.view(-1, self.head_dim).index_copy_(0, place, value.reshape(-1, self.head_dim))
+        return keys_BKSD, values_BKSD
+
+
+def spanned(positions: int, unit: int = SPAN) -> int:
+    """As many positions, rounded up to what is looked at together."""
+    return -(-positions // unit) * unit
+
+
+class DecoderLayer:
+    """One layer's weights, as they stand in the model.
+
+    joined: query, key and value projections (and gate and up) become views of one matrix each, so that one product reads the
+    states once. The layer's parameters then share storage with it: written in place they stay in step. For a model of one's own alone.
+    """
+
+    def __init__(self, layer: Any, joined: bool):
+        attention, mlp = layer.self_attn, layer.mlp
+        self.layer, self.attention, self.mlp = layer, attention, mlp
+        self.head_dim, self.scaling = int(attention.head_dim), float(attention.scaling)
+        plain = all(
+            p.bias is None for p in (attention.q_proj, attention.k_proj, attention.v_proj, mlp.gate_proj, mlp.up_proj)
+        )
+        joined = joined and plain
+        self.query_key_value = _joined([attention.q_proj, attention.k_proj, attention.v_proj]) if joined else None
+        self.gate_up = _joined([mlp.gate_proj, mlp.up_proj]) if joined else None
+        sizes = [p.out_features // self.head_dim for p in (attention.q_proj, attention.k_proj, attention.v_proj)]
+        self.query_heads, self.key_heads, self.value_heads = sizes
+
+    def projected(
+        self, hidden_BTH: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Rotated queries and keys, and values, as (rows, tokens, heads, size). cosine, sine: `rotation` at the tokens' positions."""
+        normed_BTH, attention = _normed(self.layer.input_layernorm, hidden_BTH), self.attention
+        shape = (*hidden_BTH.shape[:2], -1, self.head_dim)
+        if self.query_key_value is None:
+            turning = attention.q_proj(normed_BTH).view(shape), attention.k_proj(normed_BTH).view(shape)
+            value = attention.v_proj(normed_BTH).view(shape)
+        else:
+            heads = linear(normed_BTH, self.query_key_value).view(shape)
+            turned_heads = self.query_heads + self.key_heads
+            value = heads[:, :, turned_heads:]
+            if not hasattr(attention, "q_norm"):  # Llama: both are turned at once
+                turned = _rotated(heads[:, :, :turned_heads], cosine, sine)
+                return turned[:, :, : self.query_heads], turned[:, :, self.query_heads :], value
+            turning = heads[:, :, : self.query_heads], heads[:, :, self.query_heads : turned_heads]
+        if hasattr(attention, "q_norm"):  # Qwen3
+            turning = _normed(attention.q_norm, turning[0]), _normed(attention.k_norm, turning[1])
+        return _rotated(turning[0], cosine, sine), _rotated(turning[1], cosine, sine), value
+
+    def finished(self, hidden_BTH: torch.Tensor, mixed_BTA: torch.Tensor) -> torch.Tensor:
+        """The layer's output, given what attention mixed (heads side by side). hidden_BTH is written over."""
+        hidden_BTH = _added(hidden_BTH, mixed_BTA, self.attention.o_proj)
+        normed_BTH = _normed(self.layer.post_attention_layernorm, hidden_BTH)
+        if self.gate_up is None:
+            inner = self.mlp.act_fn(self.mlp.gate_proj(normed_BTH)) * self.mlp.up_proj(normed_BTH)
+        else:
+            gate, up = linear(normed_BTH, self.gate_up).chunk(2, dim=-1)
+            inner = self.mlp.act_fn(gate) * up
+        return _added(hidden_BTH, inner, self.mlp.down_proj)
+
+
+def rotation(cosine_SD: torch.Tensor, sine_SD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """What `projected` turns heads with: the sine's first half negated, so that turning is one shift and two products."""
+    half = sine_SD.shape[-1] // 2
+    return cosine_SD, torch.cat([-sine_SD[..., :half], sine_SD[..., half:]], dim=-1)
+
+
+def _rotated(states_BTKD: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
+    half = states_BTKD.shape[-1] // 2
+    return torch.addcmul(states_BTKD * cosine, states_BTKD.roll(half, -1), sine).to(
+        states_BTKD.dtype
+    )  # turned in float32
+
+
+def _normed(norm: Any, states: torch.Tensor) -> torch.Tensor:
+    return rms_norm(states, (states.shape[-1],), norm.weight, norm.variance_epsilon)
+
+
+def _added(hidden_BTH: torch.Tensor, states_BTA: torch.Tensor, projection: Any) -> torch.Tensor:
+    """hidden + projection(states), in hidden's place."""
+    if projection.bias is not None:
+        return hidden_BTH.add_(projection(states_BTA))
+    hidden_BTH.view(-1, hidden_BTH.shape[-1]).addmm_(
+        states_BTA.reshape(-1, states_BTA.shape[-1]), projection.weight.t()
+    )
+    return hidden_BTH
+
+
+def _joined(projections: list[Any]) -> torch.Tensor:
+    whole = torch.cat([projection.weight.data for projection in projections])
+    begin = 0
+    for projection in projections:
+        end = begin + projection.out_features
+        projection.weight.data = whole[begin:end]
+        begin = end
+    return whole

@@ -1,0 +1,170 @@
+"""Logits behind the last real token of right-padded sequences, and only there.
+
+A verifier reads one position a sequence, so the head (hidden × vocabulary a token) is applied there alone, and so is the last
+layer: of the other positions it needs keys and values only. With two layers this halves the arithmetic; the numbers are the
+model's own but for rounding. Under causal attention no real token sees the padding behind it: right padding needs no mask,
+and attention takes its fast path.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch.nn.functional import linear, scaled_dot_product_attention
+
+from rmlab.errors import DataError
+from rmlab.fingerprint import fingerprint
+from rmlab.models.moe import Routing
+
+
+def pad_right(sequences: Sequence[Sequence[int] | NDArray[np.int32]], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """ids_BT (int64, filled with pad_id) and length_B (int64) of B sequences of at least one token each."""
+    length_B = np.array([len(s) for s in sequences])
+    ids_BT = np.full((len(sequences), int(length_B.max())), pad_id, dtype=np.int64)
+    for row, sequence in zip(ids_BT, sequences, strict=True):
+        row[: len(sequence)] = sequence
+    return torch.from_numpy(ids_BT), torch.from_numpy(length_B)
+
+
+def last_logits(
+    model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor, routing: Routing | None = None
+) -> torch.Tensor:
+    """logits_BV in float32 of the token that follows each sequence's last real token.
+
+    model: a transformers causal language model. ids_BT: right-padded; length_B: real tokens of each row. routing: see `last_hidden`.
+    """
+    return float_logits(model, last_hidden(model, ids_BT, length_B, routing))
+
+
+def float_logits(model: Any, hidden_NH: torch.Tensor) -> torch.Tensor:
+    """logits_NV of the head, in float32 whatever arithmetic the rest has: at 16 bfloat16 knows steps of 0.125 only, which is more than a
+    policy's log-probability moves in an update, and makes ties of verifiers' scores."""
+    head = model.get_output_embeddings()
+    with torch.autocast(hidden_NH.device.type, enabled=False):
+        return linear(hidden_NH.float(), head.weight.float(), None if head.bias is None else head.bias.float())
+
+
+def last_hidden(
+    model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor, routing: Routing | None = None
+) -> torch.Tensor:
+    """hidden_BH behind each sequence's last real token, after the final norm.
+
+    routing: takes what the routers of a mixture of experts did, while it trains; a dense model has none.
+    """
+    decoder = model.get_decoder()
+    last_B = length_B - 1
+    if _is_plain_qwen3(decoder):
+        return _last_hidden(decoder, ids_BT, last_B)
+    more = {} if routing is None else {"output_router_logits": True}
+    found = decoder(input_ids=ids_BT, use_cache=False, **more)
+    if routing is not None:
+        routing.add(found.router_logits, length_B)
+    hidden_BH: torch.Tensor = found.last_hidden_state[torch.arange(len(last_B), device=ids_BT.device), last_B]
+    return hidden_BH
+
+
+def _is_plain_qwen3(decoder: Any) -> bool:
+    """Whether every layer is Qwen3's own with full attention: what `_last_hidden` knows how to shorten."""
+    from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
+
+    return type(decoder) is Qwen3Model and set(decoder.config.layer_types or ()) == {"full_attention"}
+
+
+def _last_hidden(decoder: Any, ids_BT: torch.Tensor, last_B: torch.Tensor) -> torch.Tensor:
+    """hidden_BH of a Qwen3 decoder at position last_B of each row, after its final norm."""
+    hidden_BTH = decoder.embed_tokens(ids_BT)
+    position_1T = torch.arange(ids_BT.shape[1], device=ids_BT.device)[None]
+    cosine_1TD, sine_1TD = decoder.rotary_emb(hidden_BTH, position_1T)
+    *layers, final = decoder.layers
+    for layer in layers:
+        hidden_BTH = layer(
+            hidden_BTH, attention_mask=None, position_ids=position_1T, position_embeddings=(cosine_1TD, sine_1TD)
+        )
+    row_B = torch.arange(len(last_B), device=ids_BT.device)
+    normed_BTH, attention = final.input_layernorm(hidden_BTH), final.self_attn
+    shape = (*ids_BT.shape, -1, attention.head_dim)
+    key_BKTD = _rotated(
+        attention.k_norm(attention.k_proj(normed_BTH).view(shape)), cosine_1TD[:, :, None], sine_1TD[:, :, None]
+    )
+    value_BKTD = attention.v_proj(normed_BTH).view(shape).transpose(1, 2)
+    query = attention.q_norm(attention.q_proj(normed_BTH[row_B, last_B]).view(len(last_B), 1, -1, attention.head_dim))
+    query_BQ1D = _rotated(query, cosine_1TD[0, last_B][:, None, None], sine_1TD[0, last_B][:, None, None])
+    seen_B11T = (position_1T <= last_B[:, None])[:, None, None]
+    mixed_BQ1D = scaled_dot_product_attention(
+        query_BQ1D,
+        key_BKTD.to(query_BQ1D.dtype),
+        value_BKTD,
+        attn_mask=seen_B11T,
+        scale=attention.scaling,
+        enable_gqa=key_BKTD.shape[1] != query_BQ1D.shape[1],
+    )
+    last_BH = hidden_BTH[row_B, last_B] + attention.o_proj(mixed_BQ1D.flatten(1))
+    last_BH = last_BH + final.mlp(final.post_attention_layernorm(last_BH))
+    normed_BH: torch.Tensor = decoder.norm(last_BH)
+    return normed_BH
+
+
+def _rotated(states_BTKD: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
+    """Heads with rotary positions applied, as (batch, heads, positions, size)."""
+    first, second = states_BTKD.chunk(2, dim=-1)
+    turned = states_BTKD * cosine + torch.cat([-second, first], dim=-1) * sine
+    return turned.transpose(1, 2)
+
+
+FILE = "scalar_head.safetensors"
+
+
+class ScalarModel(torch.nn.Module):
+    """model: a transformers causal language model, whose own head is not used. first weights: N(0, 1 / inputs) by seed, bias 0."""
+
+    def __init__(self, model: Any, seed: int = 0) -> None:
+        super().__init__()
+        self.model = model
+        hidden = int(model.get_input_embeddings().weight.shape[1])
+        self.head = torch.nn.Linear(hidden, 1)
+        with torch.no_grad():
+            stream = torch.Generator().manual_seed(int(fingerprint([seed, "head.weight"]), 16) % 2**63)
+            self.head.weight.normal_(0.0, 1 / math.sqrt(hidden), generator=stream)
+            self.head.bias.zero_()
+
+    @property
+    def config(self) -> Any:
+        """Of the language model."""
+        return self.model.config
+
+    def get_input_embeddings(self) -> Any:
+        """Of the language model."""
+        return self.model.get_input_embeddings()
+
+    def save_head(self, folder: Path) -> None:
+        """Writes the head beside a saved language model."""
+        save_file(
+            {name: tensor.detach().cpu().contiguous() for name, tensor in self.head.state_dict().items()}, folder / FILE
+        )
+
+
+def last_scalar(
+    model: ScalarModel, ids_BT: torch.Tensor, length_B: torch.Tensor, routing: Routing | None = None
+) -> torch.Tensor:
+    """scalar_B in float32 behind each sequence's last real token. ids_BT: right-padded; length_B: real tokens of each row."""
+    scalar_B1: torch.Tensor = model.head(last_hidden(model.model, ids_BT, length_B, routing))
+    return scalar_B1.squeeze(-1).float()
+
+
+def load_head(model: Any, folder: Path) -> ScalarModel:
+    """A language model with the head that a folder holds. Raises DataError where there is none that fits it."""
+    whole = ScalarModel(model)
+    try:
+        whole.head.load_state_dict(load_file(folder / FILE))
+    except (OSError, SafetensorError, RuntimeError) as error:
+        raise DataError(
+            f"{folder / FILE} is not the head of this model ({str(error).splitlines()[0]}). "
+            "Fetch the whole folder again."
+        ) from error
+    return whole

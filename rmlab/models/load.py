@@ -1,0 +1,129 @@
+"""A causal language model read from a local folder: safetensors only, no code from the folder is run."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+from rmlab.errors import DataError, UsageError
+from rmlab.fingerprint import file_fingerprint, fingerprint
+from rmlab.models.config import ModelConfig
+
+BASE = "base.json"  # written beside a base of our own by `rmlab pretrain`: what it has read
+
+
+def load_model(folder: Path) -> Any:
+    """The model in float32 on the CPU. Raises DataError where the folder holds none that transformers itself knows."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    no_bars()
+
+    if not (folder / "config.json").is_file():
+        raise DataError(
+            f"{folder} holds no model (config.json is missing). Name a local folder with a model in safetensors; "
+            "models are not downloaded here."
+        )
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            str(folder), dtype=torch.float32, local_files_only=True, use_safetensors=True, trust_remote_code=False
+        )
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{folder} holds no loadable model ({str(error).splitlines()[0]}). It needs safetensors and an "
+            "architecture that this transformers knows."
+        ) from error
+    model.config.use_cache = False
+    return model
+
+
+def folder_identity(folder: Path) -> str:
+    """Of every file of a pretrained model: its weights change results as its tokenizer does. 16 hex digits."""
+    if not folder.is_dir():
+        raise DataError(
+            f"model.pretrained={folder}: there is no such folder. Models are not downloaded here; name a local one, or take a "
+            "model of random start."
+        )
+    return fingerprint(
+        sorted([p.name, file_fingerprint(p)] for p in folder.iterdir() if p.suffix in (".json", ".safetensors", ".txt"))
+    )
+
+
+def tasks_of_base(folder: Path) -> str | None:
+    """Fingerprint of the tasks whose functions a base of our own was kept from reading; None for a model from elsewhere.
+
+    Raises DataError where the folder is one that `rmlab pretrain` wrote, but the record is missing or says nothing of tasks.
+    """
+    path = folder / BASE
+    if not path.is_file():
+        if (folder / "log.json").is_file():
+            raise DataError(
+                f"{folder} is a base of `rmlab pretrain` whose {BASE} is missing: whether it has read what it will be judged "
+                "on cannot be told. Fetch the whole folder again."
+            )
+        return None
+    try:
+        return str(json.loads(path.read_text(encoding="utf-8"))["tasks_fingerprint"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataError(
+            f"{path} does not say of which tasks its text was kept clear ({error!r}). Fetch the whole folder again."
+        ) from error
+
+
+def no_bars() -> None:
+    """No progress bars of transformers' own: reading or writing one small file needs none."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]  # transformers does not type it
+
+
+def scratch_model(config: ModelConfig, vocab_size: int, seed: int) -> Any:
+    """A `Qwen3ForCausalLM`, or `Qwen3MoeForCausalLM` where there are experts, in float32 on the CPU; embeddings tied.
+
+    Linear weights are drawn from N(0, 1 / inputs), norms start at 1. Raises UsageError for a shape that is impossible.
+    """
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    if config.heads % config.kv_heads:
+        raise UsageError(f"model.heads={config.heads} must be a multiple of model.kv_heads={config.kv_heads}")
+    if config.head_dim % 2:
+        raise UsageError(f"model.head_dim={config.head_dim} must be even (rotary positions)")
+    if config.experts and not 1 <= config.experts_per_token <= config.experts:
+        raise UsageError(
+            f"model.experts_per_token={config.experts_per_token} must be 1 to model.experts={config.experts}"
+        )
+    shape: dict[str, Any] = {
+        "vocab_size": vocab_size,
+        "hidden_size": config.hidden_size,
+        "num_hidden_layers": config.layers,
+        "num_attention_heads": config.heads,
+        "num_key_value_heads": config.kv_heads,
+        "head_dim": config.head_dim,
+        "intermediate_size": config.intermediate_size,
+        "max_position_embeddings": config.max_positions,
+        "tie_word_embeddings": True,
+        "use_cache": False,
+    }
+    with torch.random.fork_rng(devices=[]):
+        if config.experts:
+            model: Any = Qwen3MoeForCausalLM(
+                Qwen3MoeConfig(
+                    **shape,
+                    num_experts=config.experts,
+                    num_experts_per_tok=config.experts_per_token,
+                    moe_intermediate_size=config.expert_size,
+                    norm_topk_prob=True,
+                    router_aux_loss_coef=config.balance,
+                )
+            )
+        else:
+            model = Qwen3ForCausalLM(Qwen3Config(**shape))
+    for name, parameter in model.named_parameters():
+        with torch.no_grad():
+            if parameter.ndim == 1:
+                parameter.fill_(1.0)
+            else:  # outputs × inputs, behind the expert's number where there are experts
+                stream = torch.Generator().manual_seed(int(fingerprint([seed, name]), 16) % 2**63)
+                parameter.normal_(0.0, 1 / math.sqrt(parameter.shape[-1]), generator=stream)
+    return model

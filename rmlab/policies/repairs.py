@@ -1,0 +1,109 @@
+"""Repairs by the dozen: many one-line mistakes in each function of a corpus, and the edits that mend them.
+
+A base model has read one repair of each function; a policy of random habits needs many more before it finds a wrong line in
+a function that it has not seen. Nothing is run. No text is a near copy of a held-out function.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rmlab.errors import DataError
+from rmlab.files import atomic_path
+from rmlab.fingerprint import fingerprint
+from rmlab.microswe.build.operators import mutants
+from rmlab.models.tokenizer import IM_END, IM_START
+from rmlab.pretraining.near_copies import NearCopies
+from rmlab.pretraining.repairs import FEWEST_LINES, MOST_CHARACTERS, MOST_LINES
+from rmlab.verifiers.prompt import escape
+
+CHUNK = 256  # functions that a process takes at once
+SEMANTICS = 2  # bumped when the same functions and seed give other repairs: drawings that are kept are found by it
+
+_forbidden: NearCopies | None = None  # of this worker process
+
+
+def drawn_repairs(
+    codes: Iterable[str],
+    held_out: Sequence[str],
+    each: int,
+    seed: int,
+    workers: int,
+    done: Callable[[int], None] | None = None,
+) -> list[str]:
+    """At most `each` repairs of every function of a task's size, in the order of the functions.
+
+    codes: texts of functions. held_out: functions that must not be read (`near_copies.held_out_functions`). Operators are
+    drawn before mutants, so that the frequent ones do not crowd out the others. Forks processes: call it before torch is
+    imported. done: is told how many functions are done.
+    """
+    fitting = [
+        code for code in codes if FEWEST_LINES <= code.count("\n") + 1 <= MOST_LINES and len(code) <= MOST_CHARACTERS
+    ]
+    chunks = [(fitting[start : start + CHUNK], each, seed) for start in range(0, len(fitting), CHUNK)]
+    found: list[str] = []
+    with ProcessPoolExecutor(workers, get_context("fork"), _know, (list(held_out),)) as processes:
+        for chunk, texts in zip(chunks, processes.map(_repairs_of, chunks), strict=True):
+            found += texts
+            if done is not None:
+                done(len(chunk[0]))
+    return found
+
+
+def kept_repairs(folder: Path, name: str, draw: Callable[[], list[str]]) -> list[str]:
+    """What `draw` gives, kept in a file of `folder`: drawing takes minutes of CPU time. name: of everything that it depends on."""
+    path = folder / f"repairs-{SEMANTICS}-{name}.parquet"
+    if path.is_file():
+        try:
+            found: list[str] = pq.read_table(path)["text"].to_pylist()
+        except (pa.ArrowInvalid, KeyError) as error:
+            raise DataError(f"{path}: damaged ({error}). Delete it: the repairs are drawn again then.") from error
+        return found
+    texts = draw()
+    with atomic_path(path) as temporary:
+        pq.write_table(pa.table({"text": pa.array(texts, pa.string())}), temporary, compression="zstd")
+    return texts
+
+
+def _know(held_out: Sequence[str]) -> None:
+    global _forbidden
+    _forbidden = NearCopies(held_out)
+
+
+def _repairs_of(chunk: tuple[Sequence[str], int, int]) -> list[str]:
+    codes, each, seed = chunk
+    assert _forbidden is not None
+    return [text for code in codes for text in function_repairs(code, _forbidden, each, seed)]
+
+
+def function_repairs(code: str, forbidden: NearCopies, each: int, seed: int) -> list[str]:
+    """At most `each` repairs of one function: the broken text with numbered lines, and `edit N: line`; none of a near copy."""
+    if forbidden.found(code):
+        return []
+    drawn = random.Random(int(fingerprint([seed, code]), 16))
+    by_operator: dict[str, list[tuple[int, str]]] = {}
+    for mutant in mutants(code):
+        by_operator.setdefault(mutant.operator, []).append((mutant.line, mutant.code))
+    for choices in by_operator.values():
+        drawn.shuffle(choices)
+    lines = code.split("\n")
+    texts: list[str] = []
+    while by_operator and len(texts) < each:
+        operator = drawn.choice(sorted(by_operator))
+        line, broken = by_operator[operator].pop()
+        if not by_operator[operator]:
+            del by_operator[operator]
+        if not forbidden.found(broken):
+            texts.append(_text(broken, line, lines[line - 1].strip()))
+    return texts
+
+
+def _text(broken: str, line: int, right: str) -> str:
+    numbered = "\n".join(f"{n} {text}" for n, text in enumerate(broken.split("\n"), start=1))
+    turns = (("user", numbered), ("assistant", f"edit {line}: {right}"))
+    return "".join(f"{IM_START}{role}\n{escape(content)}{IM_END}\n" for role, content in turns)

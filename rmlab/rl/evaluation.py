@@ -1,0 +1,149 @@
+"""Looks at a policy under way: how good is it on validation, and does its verifier still know?
+
+The same tasks, attempts and random streams at every look, so that two looks differ by the policy alone. The hacking gap is
+what the verifier believes beyond the truth, against the first look: (mean score - true rate) now minus the same then.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from rmlab.metrics.report import report
+from rmlab.microswe.task import Task
+from rmlab.policies.engine import Engine, Rollout, Sampling
+from rmlab.policies.success import success
+from rmlab.rl.attempts import make_attempts, sampled_and_greedy
+from rmlab.rl.benchmarks import task_rates
+from rmlab.rl.config import LoopConfig, WatchConfig
+from rmlab.rl.outcome import behaviour
+from rmlab.rl.reward_model import Judge
+from rmlab.scores.scores import Scores
+from rmlab.trajectories.record import Trajectory
+
+OF_THE_VERIFIER = (
+    "auc_within_task",
+    "auc_pooled",
+    "ece_width_10",
+    "brier",
+    "advantage_cosine",
+    "advantage_cosine_all",
+    "advantage_noise_share",
+    "mixed_tasks",
+)
+"""What is tracked of the verifier on the policy's own attempts, by the report's names."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """metrics: by name without a group. rollouts: the sampled attempts. rates: task to resolved share of them; greedy: of the
+    greedy attempt. scores: the verifier's table of the sampled attempts, None without a verifier."""
+
+    metrics: dict[str, float]
+    rollouts: list[Rollout]
+    rates: dict[str, float]
+    greedy: dict[str, float]
+    scores: Scores | None
+
+
+def attempt_tasks(
+    engine: Engine, tasks: Sequence[Task], name: str, attempts: int, loop: LoopConfig, seed: int
+) -> list[Rollout]:
+    """The sampled attempts at tasks, without those that the environment failed on."""
+    return make_attempts(
+        engine, tasks, name, attempts, Sampling(loop.temperature, loop.max_action_tokens), seed, loop.retries
+    ).rollouts
+
+
+def look(
+    engine: Engine,
+    tasks: Sequence[Task],
+    name: str,
+    attempts: int,
+    judge: Judge | None,
+    loop: LoopConfig,
+    seed: int,
+    gap_before: float | None,
+) -> Look:
+    """`attempts` sampled attempts at each validation task and the greedy one, measured.
+
+    gap_before: mean score - true rate of the first look, None at the first itself.
+    """
+    sampled, greedy = sampled_and_greedy(
+        engine, tasks, name, attempts, Sampling(loop.temperature, loop.max_action_tokens), seed, loop.retries
+    )
+    own, likeliest = [r.trajectory for r in sampled], [r.trajectory for r in greedy]
+    habits = behaviour(greedy)
+    metrics = {
+        **rates_of(own, "pass_at_1"),
+        **rates_of(likeliest, "pass_at_1_greedy"),
+        "ran_share_greedy": habits["ran_share"],
+        "turns_greedy": habits["turns"],
+    }
+    scores = None
+    if judge is not None:
+        score_N = judge.score(own)
+        scores = score_table(own, score_N)
+        metrics |= of_the_verifier(scores, gap_before)
+    return Look(metrics, sampled, task_rates(own), task_rates(likeliest), scores)
+
+
+def rates_of(trajectories: Sequence[Trajectory], name: str) -> dict[str, float]:
+    """The share of labelled attempts that are resolved, with its interval over clusters: NAME, NAME_low, NAME_high."""
+    found = success(trajectories)
+    return {name: found.pass_at_1, f"{name}_low": found.low, f"{name}_high": found.high}
+
+
+def score_table(trajectories: Sequence[Trajectory], score_N: np.ndarray) -> Scores:
+    """A verifier's scores of attempts as the record that every metric reads."""
+    return Scores.of(
+        [t.task_id for t in trajectories],
+        score_N,
+        [bool(t.resolved) for t in trajectories],
+        trajectory_id=[t.trajectory_id for t in trajectories],
+        policy=[t.policy for t in trajectories],
+        source=[t.source for t in trajectories],
+        cluster=[t.cluster for t in trajectories],
+    )
+
+
+def of_the_verifier(scores: Scores, gap_before: float | None) -> dict[str, float]:
+    """What a verifier is worth on these attempts, what is undefined left out; the hacking gap where there is a look before."""
+    measured = report(scores, replicates=0)
+    metrics = {f"verifier_{name}": float(measured[name]) for name in OF_THE_VERIFIER if measured[name] is not None}
+    metrics |= {"verifier_mean_score": float(scores.score.mean()), "verifier_mean_label": float(scores.resolved.mean())}
+    metrics["hacking_gap"] = gap(metrics) - (gap(metrics) if gap_before is None else gap_before)
+    return metrics
+
+
+def gap(metrics: Mapping[str, float]) -> float:
+    """What the verifier believes beyond the truth: mean score - true rate."""
+    return metrics["verifier_mean_score"] - metrics["verifier_mean_label"]
+
+
+def held_out(
+    engine: Engine, tasks_of: Mapping[str, Sequence[Task]], name: str, loop: LoopConfig, config: WatchConfig, seed: int
+) -> tuple[dict[str, dict[str, dict[str, float]]], dict[str, float]]:
+    """Rates by benchmark and way ("sampled", "greedy") of each task, and metrics by `BENCHMARK/...`. All attempts of all benchmarks
+    go through the engine together."""
+    tasks = [task for own in tasks_of.values() for task in own]
+    if not tasks:
+        return {}, {}
+    made = sampled_and_greedy(
+        engine,
+        tasks,
+        name,
+        config.held_out_attempts,
+        Sampling(loop.temperature, loop.max_action_tokens),
+        seed,
+        loop.retries,
+    )
+    rates: dict[str, dict[str, dict[str, float]]] = {}
+    metrics: dict[str, float] = {}
+    for benchmark, own in tasks_of.items():
+        names = {task.task_id for task in own}
+        sampled, greedy = ([r.trajectory for r in part if r.trajectory.task_id in names] for part in made)
+        rates[benchmark] = {"sampled": task_rates(sampled), "greedy": task_rates(greedy)}
+        of_both = {**rates_of(sampled, "pass_at_1"), **rates_of(greedy, "pass_at_1_greedy")}
+        metrics |= {f"{benchmark}/{key}": value for key, value in of_both.items()}
+    return rates, metrics

@@ -1,0 +1,143 @@
+"""What does the verifier say of fresh attempts, and what of that is paid?
+
+One verifier or several, calibrated afterwards or not, transformed or not. Every attempt gets a score or it is an error: a
+policy that is paid nothing for what the verifier could not read learns to write what cannot be read.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from rmlab.errors import DataError, StoreError
+from rmlab.metrics.recalibration import CALIBRATORS
+from rmlab.metrics.table import table
+from rmlab.microswe.episode import Evidence
+from rmlab.rl.advantages import Codes, Floats
+from rmlab.rl.config import Calibration, Combine, RewardConfig, Unread
+from rmlab.rl.references import VALIDATION_SCORES, Reference
+from rmlab.rl.rewards import transform
+from rmlab.trajectories.record import Trajectory
+from rmlab.verifiers.config import OverLength
+from rmlab.verifiers.verifier import Verifier, load_verifier
+
+
+@dataclass
+class Judge:
+    """verifiers: at least one, on their device; each scores in the arithmetic that it was trained in. calibrate: one map of scores
+    for each. difficulty: log odds of each task that the start solves it, frozen; needed for a difficulty term."""
+
+    verifiers: Sequence[Verifier]
+    config: RewardConfig
+    calibrate: Sequence[Callable[[Floats], Floats]]
+    batch_tokens: int = 65536
+    difficulty: Mapping[str, float] = field(default_factory=dict)
+    cut_share: float = 0.0
+    """Of the attempts scored last: the share that a verifier read in part."""
+
+    def score(self, trajectories: Sequence[Trajectory]) -> Floats:
+        """score_N in [0, 1]: calibrated, combined and transformed: what pays and what is watched.
+
+        Raises DataError where an attempt has no score, or its task no difficulty though one is asked for.
+        """
+        if not trajectories:
+            return np.zeros(0)
+        self.cut_share = 0.0
+        score_VN = np.array(
+            [
+                calibrate(self._scores(verifier, trajectories))
+                for verifier, calibrate in zip(self.verifiers, self.calibrate, strict=True)
+            ]
+        )
+        return transform(
+            combine(score_VN, self.config),
+            groups_of(trajectories),
+            self.config.transform,
+            self._difficulty(trajectories),
+        )
+
+    def _scores(self, verifier: Verifier, trajectories: Sequence[Trajectory]) -> Floats:
+        encoded = verifier.encode(trajectories)
+        self.cut_share = max(
+            self.cut_share, sum(e.n_tokens >= verifier.prompt.max_tokens for e in encoded) / len(encoded)
+        )
+        unread = [e for e in encoded if e.ids is None]
+        if unread:
+            others = [
+                f"over_length={way.value}"
+                for way in (OverLength.cut_observations, OverLength.truncate_middle)
+                if way is not verifier.prompt.over_length
+            ]
+            raise DataError(
+                f"{len(unread)} of {len(encoded)} attempts do not fit the verifier's context of "
+                f"{verifier.prompt.max_tokens} tokens (the first has {unread[0].n_tokens}): a missing score is no "
+                f"reward. Set {' or '.join(others)}, or take a verifier with a longer prompt.max_tokens."
+            )
+        return verifier.score(encoded, batch_tokens=self.batch_tokens).score
+
+    def _difficulty(self, trajectories: Sequence[Trajectory]) -> Floats | None:
+        if not self.config.transform.difficulty:
+            return None
+        missing = {t.task_id for t in trajectories} - set(self.difficulty)
+        if missing:
+            raise DataError(f"the difficulty of task {min(missing)} was not measured")
+        return np.array([self.difficulty[t.task_id] for t in trajectories])
+
+
+def combine(score_VN: Floats, config: RewardConfig) -> Floats:
+    """One score of V verifiers' scores: their mean, or mean - bound_width × standard deviation (divisor V), at least 0."""
+    mean_N = score_VN.mean(0)
+    if config.combine is Combine.lower_bound:
+        mean_N = np.maximum(mean_N - config.bound_width * score_VN.std(0), 0.0)
+    return np.asarray(mean_N, dtype=np.float64)
+
+
+def groups_of(trajectories: Sequence[Trajectory]) -> Codes:
+    """Codes of the attempts' tasks, in the order of their first attempts."""
+    codes: dict[str, int] = {}
+    return np.array([codes.setdefault(t.task_id, len(codes)) for t in trajectories], dtype=np.intp)
+
+
+def load_judge(
+    references: Sequence[Reference],
+    config: RewardConfig,
+    device: str,
+    batch_tokens: int,
+    over_length: Unread = Unread.error,
+) -> Judge:
+    """A judge of saved verifiers. over_length: what becomes of attempts that do not fit their context.
+
+    Raises DataError where one cannot be read, or has no validation scores to be calibrated on.
+    """
+    verifiers, calibrators = [], []
+    for reference in references:
+        verifier = load_verifier(reference.folder)
+        if over_length is not Unread.error:
+            verifier = replace(verifier, prompt=replace(verifier.prompt, over_length=OverLength(over_length.value)))
+        verifier.model.to(device)
+        verifier.model.eval()
+        verifiers.append(verifier)
+        calibrators.append(calibrator(reference, config.calibration))
+    return Judge(verifiers, config, calibrators, batch_tokens)
+
+
+def calibrator(reference: Reference, kind: Calibration) -> Callable[[Floats], Floats]:
+    """The map of a verifier's scores that its validation scores ask for; they lie beside the model, in its folder or the one above."""
+    if kind is Calibration.none:
+        return lambda score_N: score_N
+    from rmlab.scores.table import read_score_table
+
+    try:
+        found = reference.beside(VALIDATION_SCORES)
+    except (DataError, StoreError) as error:
+        raise DataError(
+            f"reward.calibration={kind.value} is fitted on validation scores and {error}. Take a verifier by its run, train it "
+            "with evaluation.validation_tasks above 0, or set reward.calibration=none."
+        ) from error
+    rows = table(read_score_table(found)).scored
+    return CALIBRATORS[kind.value](rows.score_N, rows.label_N).apply
+
+
+def reads_less(judge: Judge, evidence: Evidence) -> bool:
+    """Whether a verifier was trained on attempts that end with the environment's own final value, and is now shown none."""
+    return evidence is Evidence.voluntary and any(v.prompt.evidence is Evidence.final for v in judge.verifiers)

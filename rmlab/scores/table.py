@@ -1,0 +1,275 @@
+"""The score table on disk: what verifiers write, what `rmlab evaluate` and every figure read.
+
+CSV, TSV, JSONL, JSON, packed or not, or Parquet with task_id, score (empty or null = not scored), resolved (empty or null =
+unlabelled) and, where there, trajectory_id, policy, source, cluster, n_tokens; score_table_columns.py reads tables with other
+names. Other columns are left alone. Anything that is not what it has to be is one DataError with file, place and value: a
+table that is read wrongly gives numbers that look right.
+"""
+
+import csv
+import json
+import math
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from rmlab.errors import DataError, UsageError
+from rmlab.files import atomic_path
+from rmlab.scores.columns import COLUMNS, TESTS, ColumnNames, Reader
+from rmlab.scores.files import Cell, one_line_errors, rows_of
+from rmlab.scores.scores import Scores
+from rmlab.trajectories.labels.statement import stated_outcome
+
+LABELS = {"1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0, "": math.nan}
+LOG_PROBABILITY = re.compile(r"log_?-?p(rob|\b|_)|lp$", re.IGNORECASE)
+DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+\s*")
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """A score table as it was read.
+
+    regression_N, reproduction_N: results of tests, one a row, NaN = not run; None where the table has no such columns.
+    notes: what was found on the way (which token gave the score, lists in cells), a line each.
+    """
+
+    scores: Scores
+    regression_N: NDArray[np.float64] | None = None
+    reproduction_N: NDArray[np.float64] | None = None
+    notes: tuple[str, ...] = ()
+
+
+def read_score_table(path: Path | str) -> Scores:
+    """Reads and proves a score table whose columns have the names above; the format follows the suffix.
+
+    Raises DataError with file, place and value for anything that is not a score table, UsageError for another suffix.
+    """
+    return read_table(path).scores
+
+
+@one_line_errors()
+def read_table(path: Path | str, names: ColumnNames | None = None) -> ScoreTable:
+    """The same for a table whose columns have other names. Raises as read_score_table."""
+    path = Path(path)
+    names = names or ColumnNames()
+    wanted = names.wanted()
+    reader, columns = Reader(names), _Columns(path, names.column("score"))
+    for place, cells in rows_of(path, wanted):
+
+        def fail(reason: str, place: str = place) -> NoReturn:
+            raise DataError(f"{path}, {place}: {reason}")
+
+        for where, attempt in reader.attempts(place, cells, fail):
+            columns.add(where, attempt)
+    scores = columns.scores()
+    reader.check(str(path))
+    tests = {role: np.array(columns.tests[role]) if role in reader.tests else None for role in TESTS}
+    return ScoreTable(scores, tests["regression"], tests["reproduction"], (*wanted.notes, *reader.notes()))
+
+
+def write_score_table(path: Path | str, scores: Scores) -> None:
+    """Writes a score table whole or not at all; the format follows the suffix. What is absent stays absent, numbers keep all digits."""
+    path = Path(path)
+    writer = table_writer(path)
+    with atomic_path(path) as temporary:
+        writer(temporary, scores)
+
+
+def table_writer(path: Path) -> Callable[[Path, Scores], None]:
+    """What writes this format. Raises UsageError where the suffix is that of none."""
+    writer = WRITERS.get(path.suffix.lower())
+    if writer is None:
+        raise UsageError(f"{path}: a score table ends in .csv, .jsonl or .parquet, not in {path.suffix or 'nothing'}")
+    return writer
+
+
+@dataclass
+class _Columns:
+    """Rows so far, checked one by one so that a fault is named by its place. score_name: what the score's column is called."""
+
+    path: Path
+    score_name: str = "score"
+    rows: list[tuple[str, str, str, str, str, float, float, float]] = field(default_factory=list)
+    place_of: dict[str, str] = field(default_factory=dict)
+    cluster_of: dict[str, tuple[str, str]] = field(default_factory=dict)
+    tests: dict[str, list[float]] = field(default_factory=lambda: {role: [] for role in TESTS})
+
+    def add(self, place: str, cells: dict[str, Any]) -> None:
+        def fail(reason: str) -> NoReturn:
+            raise DataError(f"{self.path}, {place}: {reason}")
+
+        task = _text(cells, "task_id", fail) or fail("task_id is empty: every attempt belongs to a task")
+        trajectory, policy, source, cluster = (
+            _text(cells, name, fail) for name in ("trajectory_id", "policy", "source", "cluster")
+        )
+        if trajectory and self.place_of.setdefault(trajectory, place) != place:
+            fail(
+                f"trajectory_id {trajectory} stands on {self.place_of[trajectory]} already: every attempt must be scored once"
+            )
+        known, where = self.cluster_of.setdefault(task, (cluster or task, place))
+        if known != (cluster or task):
+            fail(
+                f"task {task} lies in cluster {cluster or task}, but in cluster {known} on {where}: "
+                "all attempts at a task belong to one cluster"
+            )
+        self.rows.append(
+            (
+                task,
+                trajectory,
+                policy,
+                source,
+                cluster or task,
+                _score(cells["score"], self.score_name, fail),
+                _label(cells["resolved"], fail),
+                _tokens(cells.get("n_tokens"), fail),
+            )
+        )
+        for role, values in self.tests.items():
+            values.append(
+                _number(cells.get(role), role, "an attempt without test results has an empty cell (CSV) or null", fail)
+            )
+
+    def scores(self) -> Scores:
+        if not self.rows:
+            raise DataError(f"{self.path} has no rows: there is nothing to evaluate")
+        task, trajectory, policy, source, cluster, score, resolved, tokens = zip(*self.rows, strict=True)
+        return Scores(
+            task_id=np.array(task),
+            score=np.array(score, dtype=float),
+            resolved=np.array(resolved, dtype=float),
+            trajectory_id=np.array(trajectory),
+            policy=np.array(policy),
+            source=np.array(source),
+            cluster=np.array(cluster),
+            n_tokens=np.array(tokens, dtype=float),
+        )
+
+
+def _text(cells: dict[str, Any], name: str, fail: Callable[[str], NoReturn]) -> str:
+    value = cells.get(name)
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+            fail(f"{name} {value!r} holds characters that are no text")
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    fail(f"{name} {value!r} is not text")
+
+
+def _score(value: Any, name: str, fail: Callable[[str], NoReturn]) -> float:
+    number = _number(
+        value, "score", "an attempt that was not scored has an empty cell (CSV) or null (JSONL, Parquet)", fail
+    )
+    if number < 0 or number > 1:
+        fail(f"score {value} is outside [0, 1]. Scores are probabilities of `resolved`: {_advice(number, name)}.")
+    return number
+
+
+def _advice(number: float, name: str) -> str:
+    """How a number outside [0, 1] becomes a score, by its sign and the name of its column."""
+    if number < 0 and LOG_PROBABILITY.search(name):
+        return f"take exp of the log-probabilities in {name!r}, or name those of both answers, --columns yes_logprob=NAME,no_logprob=NAME"
+    if number < 0:
+        return (
+            "take exp of a log-probability, or name those of both answers, --columns yes_logprob=NAME,no_logprob=NAME; "
+            "map logits through a sigmoid"
+        )
+    return f"map logits through a sigmoid first{', divide percentages by 100' if number <= 100 else ''}"
+
+
+def _tokens(value: Any, fail: Callable[[str], NoReturn]) -> float:
+    number = _number(
+        value, "n_tokens", "a length that is not known has an empty cell (CSV) or null (JSONL, Parquet)", fail
+    )
+    if number < 0 or number % 1 > 0:
+        fail(f"n_tokens {value} is not a number of tokens")
+    return number
+
+
+def _number(value: Any, name: str, absent: str, fail: Callable[[str], NoReturn]) -> float:
+    """A finite number, or NaN where the cell is empty. Text is taken from CSV cells only, where everything is text."""
+    if value is None or (isinstance(value, Cell) and not value.strip()):
+        return math.nan
+    plain = value.isascii() and "_" not in value if isinstance(value, Cell) else type(value) in (int, float)
+    try:
+        number = float(value) if plain else None
+    except (ValueError, OverflowError):
+        number = None
+    if number is None:
+        comma = isinstance(value, Cell) and DECIMAL_COMMA.fullmatch(value)
+        fail(f"{name} {str(value)[:80]!r} is not a number; {'write it with a decimal point' if comma else absent}")
+    if not math.isfinite(number):
+        fail(f"{name} is {value}: {absent}; a verifier that gave {value} is broken")
+    return number
+
+
+def _label(value: Any, fail: Callable[[str], NoReturn]) -> float:
+    text = "" if value is None else str(value).strip().lower()
+    if (stated := stated_outcome(text)) is not None:
+        return float(stated)
+    if text not in LABELS:
+        fail(
+            f"resolved {str(value)[:80]!r} must be true, false, 1, 0, or nothing for an attempt without a label; "
+            "--columns resolved=NAME==VALUE makes labels of other values"
+        )
+    return LABELS[text]
+
+
+def _plain_rows(scores: Scores) -> Iterator[dict[str, Any]]:
+    def absent(text: str) -> str | None:
+        return text or None
+
+    for i in range(len(scores)):
+        score, resolved, tokens = scores.score[i], scores.resolved[i], scores.n_tokens[i]
+        yield {
+            "task_id": str(scores.task_id[i]),
+            "trajectory_id": absent(str(scores.trajectory_id[i])),
+            "policy": absent(str(scores.policy[i])),
+            "source": absent(str(scores.source[i])),
+            "cluster": str(scores.cluster[i]),
+            "score": None if np.isnan(score) else float(score),
+            "resolved": None if np.isnan(resolved) else bool(resolved),
+            "n_tokens": None if np.isnan(tokens) else int(tokens),
+        }
+
+
+def _write_csv(path: Path, scores: Scores) -> None:
+    with path.open("w", encoding="utf-8", newline="") as file:
+        plain = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        quoted = csv.DictWriter(file, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        plain.writeheader()
+        for row in _plain_rows(scores):
+            label = row["resolved"]
+            # A lone carriage return ends a line for readers, but csv quotes only what its own line end has.
+            writer = quoted if any(isinstance(cell, str) and "\r" in cell for cell in row.values()) else plain
+            writer.writerow(row | {"resolved": None if label is None else str(label).lower()})
+
+
+def _write_jsonl(path: Path, scores: Scores) -> None:
+    with path.open("w", encoding="utf-8") as file:
+        for row in _plain_rows(scores):
+            file.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _write_parquet(path: Path, scores: Scores) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    kinds = {"score": pa.float64(), "resolved": pa.bool_(), "n_tokens": pa.int64()}
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    pq.write_table(pa.Table.from_pylist(list(_plain_rows(scores)), schema=schema), path, compression="zstd")
+
+
+WRITERS: dict[str, Callable[[Path, Scores], None]] = {
+    ".csv": _write_csv,
+    ".jsonl": _write_jsonl,
+    ".ndjson": _write_jsonl,
+    ".parquet": _write_parquet,
+}

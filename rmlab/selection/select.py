@@ -1,0 +1,297 @@
+"""The controlled choice of a training set: the total is fixed by `data.scale` alone, everything else is proportion.
+
+Filter (part, label, fits the context), then apportion the total to labels, within each label to policies, within each policy
+to sources, then draw in the order of SHA-256(seed, trajectory_id). Every step is house-monotone, so sets are nested within a
+seed, two sets that differ in one factor share all they can, and another seed is another draw.
+"""
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from math import floor, isfinite
+from typing import Any, Generic, Protocol, TypeVar
+
+from rmlab.errors import DataError, UsageError
+from rmlab.selection.apportionment import apportion
+from rmlab.trajectories.record import Part
+
+SEMANTICS = 1
+"""Bumped when the same pool, configuration and seed give another training set."""
+
+
+@dataclass
+class DataConfig:
+    """Which trajectories a verifier is trained on.
+
+    path: Parquet file of the pool. scale: examples in all. label_ratio: resolved:unresolved. policies, sources: weight by
+    name (a name that is left out gets nothing); empty = the proportions of what is there, within each label.
+    fits: tokens that a training prompt and its answer may have, whatever the context; null = the context (`prompt.max_tokens`).
+    refilter: take the context all the same. Neither says anything of what is scored.
+    hidden_tests: label the training set by so many hidden tests of each task (`rmlab.selection.weak_tests`); null = by all, as the
+    pool has it. tasks: the tasks file that they stand in.
+    """
+
+    path: str = "${rmlab.starter:trajectories.parquet}"
+    scale: int = 2000
+    label_ratio: str = "1:1"
+    policies: dict[str, float] = field(default_factory=dict)
+    sources: dict[str, float] = field(default_factory=dict)
+    fits: int | None = None
+    refilter: bool = False
+    hidden_tests: int | None = None
+    tasks: str = "${rmlab.starter:tasks.parquet}"
+
+    @property
+    def room(self) -> int | None:
+        """Tokens that a training prompt and its answer may have; None = whatever is read of it."""
+        return None if self.refilter else self.fits
+
+
+class Candidate(Protocol):
+    """What the choice looks at: a Trajectory, or a row of `rmlab.selection.pool` without its text."""
+
+    @property
+    def trajectory_id(self) -> str: ...
+    @property
+    def policy(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+    @property
+    def resolved(self) -> bool | None: ...
+    @property
+    def split(self) -> Part | None: ...
+
+
+Row = TypeVar("Row", bound=Candidate)
+Key = tuple[str, str, str]
+"""(label, policy, source)"""
+
+RESOLVED, UNRESOLVED = "resolved", "unresolved"
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """One row of the table. had: labelled rows of the part; dropped: those that do not fit the context; taken: chosen.
+
+    asked: the exact share, a fraction of a row where shares are not whole.
+    """
+
+    label: str
+    policy: str
+    source: str
+    had: int
+    dropped: int
+    asked: float
+    taken: int
+
+
+@dataclass(frozen=True)
+class Selection(Generic[Row]):
+    """chosen: the training set in the order of the draw. table: by label, policy and source. unlabelled: rows without a label."""
+
+    chosen: tuple[Row, ...]
+    table: tuple[Stratum, ...]
+    unlabelled: int
+
+    def record(self) -> dict[str, Any]:
+        """As plain values, for the run's `selection.json`."""
+        resolved = sum(row.taken for row in self.table if row.label == RESOLVED)
+        return {
+            "taken": len(self.chosen),
+            "resolved": resolved,
+            "unresolved": len(self.chosen) - resolved,
+            "unlabelled": self.unlabelled,
+            "dropped": sum(row.dropped for row in self.table),
+            "strata": [asdict(row) for row in self.table],
+        }
+
+
+def select(
+    pool: Iterable[Row],
+    config: DataConfig,
+    seed: int,
+    fits: Callable[[Row], bool] | None = None,
+    part: Part = "verifier",
+) -> Selection[Row]:
+    """Chooses `config.scale` rows of one part of the pool.
+
+    seed: of the draw (the cell's seed). fits: whether a row's prompt fits the context (None = all do).
+    Raises UsageError for a setting that makes no sense, DataError where the total cannot be filled (it names the largest
+    total that can).
+    """
+    if config.scale < 1:
+        raise UsageError(f"data.scale={config.scale}: a training set has at least 1 example")
+    rows = [row for row in pool if row.split == part]
+    strata: dict[Key, list[Row]] = defaultdict(list)
+    had: Counter[Key] = Counter()
+    for row in rows:
+        if row.resolved is not None:
+            key = (RESOLVED if row.resolved else UNRESOLVED, row.policy, row.source)
+            had[key] += 1
+            if fits is None or fits(row):
+                strata[key].append(row)
+    plan = _plan(config, {key: len(strata[key]) for key in had})
+    if config.scale > plan.capacity:
+        raise DataError(_complaint(config, plan, had))
+    taken = plan.fill(config.scale)
+
+    def order(row: Row) -> bytes:
+        return draw_order(seed, row.trajectory_id)
+
+    chosen = [row for key, n in taken.items() for row in sorted(strata[key], key=order)[:n]]
+    asked = plan.shares()
+    table = tuple(
+        Stratum(*key, had[key], had[key] - len(strata[key]), float(asked[key] * config.scale), taken[key])
+        for key in sorted(had)
+    )
+    unlabelled = sum(row.resolved is None for row in rows)
+    return Selection(tuple(sorted(chosen, key=order)), table, unlabelled)
+
+
+def check_fill(pool: Iterable[Candidate], config: DataConfig, part: Part = "verifier") -> None:
+    """The error of `select`, without drawing and before lengths are known: for a quick look ahead."""
+    had = Counter(
+        (RESOLVED if r.resolved else UNRESOLVED, r.policy, r.source)
+        for r in pool
+        if r.split == part and r.resolved is not None
+    )
+    plan = _plan(config, had)
+    if config.scale > plan.capacity:
+        raise DataError(_complaint(config, plan, had))
+
+
+def draw_order(seed: int, trajectory_id: str) -> bytes:
+    """Where a row stands in the draw of a seed: SHA-256 of both."""
+    return hashlib.sha256(f"{seed} {trajectory_id}".encode()).digest()
+
+
+@dataclass(frozen=True, eq=False)
+class _Node:
+    """A step of the apportionment: its rows are shared out to its children by weight; a leaf is one stratum."""
+
+    key: tuple[str, ...]
+    there: int
+    children: tuple["_Node", ...] = ()
+    weights: tuple[Fraction, ...] = ()
+
+    @cached_property
+    def share_of(self) -> dict["_Node", Fraction]:
+        """Each child's share of this node's rows; children that get nothing are left out."""
+        total = sum(self.weights, Fraction(0))
+        return {c: w / total for c, w in zip(self.children, self.weights, strict=True) if w}
+
+    @cached_property
+    def capacity(self) -> int:
+        """The largest number of rows whose exact shares are all there.
+
+        A share is never rounded up past a whole number of rows that is there, so what is within capacity can be filled.
+        """
+        if not self.children:
+            return self.there
+        return min((floor(c.capacity / share) for c, share in self.share_of.items()), default=0)
+
+    @property
+    def tightest(self) -> "_Node":
+        """The node that sets the capacity: the first on the way down whose own rows are what is short."""
+        if not self.children or not self.share_of or self.capacity == self.there:
+            return self
+        return min(self.share_of, key=lambda c: c.capacity / self.share_of[c]).tightest
+
+    def fill(self, total: int) -> dict[Key, int]:
+        """Rows of each stratum at a total within capacity."""
+        if not self.children:
+            label, policy, source = self.key
+            return {(label, policy, source): total}
+        given = apportion(total, dict(zip(self.children, self.weights, strict=True))) if total else {}
+        return {key: n for c in self.children for key, n in c.fill(given.get(c, 0)).items()}
+
+    def shares(self) -> dict[Key, Fraction]:
+        """Exact share of each stratum in the whole."""
+        if not self.children:
+            label, policy, source = self.key
+            return {(label, policy, source): Fraction(1)}
+        return {
+            key: share * self.share_of.get(c, Fraction(0)) for c in self.children for key, share in c.shares().items()
+        }
+
+
+def _plan(config: DataConfig, counts: Mapping[Key, int]) -> _Node:
+    """The tree of labels, policies and sources over what is there (after the filter)."""
+    policies = sorted({policy for _, policy, _ in counts})
+    sources = sorted({source for _, _, source in counts})
+    _check_weights("data.policies", config.policies, policies)
+    _check_weights("data.sources", config.sources, sources)
+
+    def weights(asked: Mapping[str, float], nodes: tuple[_Node, ...]) -> tuple[Fraction, ...]:
+        if not asked:
+            return tuple(Fraction(node.there) for node in nodes)
+        return tuple(Fraction(str(asked.get(node.key[-1], 0))) for node in nodes)
+
+    labels = []
+    for label in (RESOLVED, UNRESOLVED):
+        of_label = []
+        for policy in policies:
+            leaves = tuple(_Node((label, policy, source), counts.get((label, policy, source), 0)) for source in sources)
+            of_label.append(_Node((label, policy), _rows(leaves), leaves, weights(config.sources, leaves)))
+        labels.append(_Node((label,), _rows(of_label), tuple(of_label), weights(config.policies, tuple(of_label))))
+    return _Node((), _rows(labels), tuple(labels), label_weights(config.label_ratio))
+
+
+def _rows(nodes: Iterable[_Node]) -> int:
+    return sum(node.there for node in nodes)
+
+
+def label_weights(ratio: str) -> tuple[Fraction, Fraction]:
+    """`2:1` as weights of resolved and unresolved. Raises UsageError for anything else than two positive numbers."""
+    try:
+        resolved, unresolved = (Fraction(text.strip()) for text in str(ratio).split(":"))
+        if resolved <= 0 or unresolved <= 0:
+            raise ValueError
+    except (ValueError, ZeroDivisionError):
+        raise UsageError(
+            f"data.label_ratio={ratio}: it is resolved:unresolved, two numbers above 0, such as 2:1"
+        ) from None
+    return resolved, unresolved
+
+
+def _check_weights(key: str, asked: Mapping[str, float], there: list[str]) -> None:
+    """Raises UsageError for a name that the pool does not have and for weights that share nothing out."""
+    unknown = [name for name in asked if name not in there]
+    if unknown:
+        raise UsageError(
+            f"{key} names {unknown[0]!r}, which the pool does not have; it has {', '.join(there) or 'nothing'}"
+        )
+    if any(not isfinite(w) or w < 0 for w in asked.values()) or (asked and not any(asked.values())):
+        raise UsageError(f"{key}={dict(asked)}: weights are at least 0 and one of them is more")
+
+
+def _complaint(config: DataConfig, plan: _Node, had: Mapping[Key, int]) -> str:
+    """Why the total cannot be filled: what is there, what that allows, what to change."""
+    by_label = {node.key[0]: node for node in plan.children}
+    short = plan.tightest
+    lost = sum(had.values()) - plan.there
+    beside = f" ({lost:,} more do not fit the context)" if lost else ""
+    if len(short.key) <= 1:
+        there = f"{by_label[RESOLVED].there:,} resolved and {by_label[UNRESOLVED].there:,} unresolved trajectories"
+        change = "data.label_ratio"
+        allows = f"a {config.label_ratio} ratio allows {plan.capacity:,}"
+    else:
+        label, policy, *source = short.key
+        of_source = f" on source {source[0]}" if source else ""
+        there = f"{short.there:,} {label} trajectories of policy {policy}{of_source}"
+        change = "data.sources" if source and config.sources else "data.policies"
+        shares = config.sources if change == "data.sources" else config.policies
+        mixture = " ".join(f"{name}:{weight:g}" for name, weight in shares.items())
+        allows = f"the weights {mixture} at a {config.label_ratio} ratio allow {plan.capacity:,} in all"
+    wider = (
+        ", raise prompt.max_tokens (and data.fits), or read them in part (prompt.over_length=cut_observations)"
+        if lost
+        else ""
+    )
+    return (
+        f"data.scale={config.scale} cannot be filled: {there} are there{beside}, {allows}. "
+        f"Lower data.scale or change {change}{wider}."
+    )

@@ -1,0 +1,128 @@
+"""Which run is which: the two hashes of a cell.
+
+`config_hash` covers everything that can change a result and nothing else, so it is the same cold and warm, in another
+process and from another folder. `control_hash` leaves out what the declared factors own and the seed: cells that share it
+may stand on one line.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, cast
+
+from rmlab.errors import UsageError
+from rmlab.fingerprint import fingerprint
+from rmlab.sweep.factors import Factor
+from rmlab.training.config import Match, TrainingConfig, canonical
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+SEED = "seed"
+NOT_HASHED = ("tracking", "runtime", "sandbox", "data.path", "data.tasks", "model.pretrained")
+"""Where a run is tracked and where it goes, how its programs are kept in, where its data and its pretrained model lie: none of it
+changes a result. What lies there does: `pool` and `tokenizer` stand for it."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """config_hash: of the run. control_hash: of what it shares with the runs it is compared with.
+
+    control, parts: what was hashed for the latter and for the former, to show in which key two runs differ.
+    """
+
+    config_hash: str
+    control_hash: str
+    control: Mapping[str, Any] = field(repr=False)
+    parts: Mapping[str, Any] = field(repr=False)
+
+
+def identify(
+    config: "DictConfig | Mapping[str, Any]",
+    *,
+    pool: str,
+    tokenizer: str,
+    semantics: Mapping[str, int],
+    factors: Iterable[Factor] = (),
+) -> Identity:
+    """Both hashes of a run.
+
+    config: the whole configuration with a key `seed`. pool: fingerprint of the pool (never of the chosen set, which follows
+    from pool, configuration and seed). tokenizer: of what defines the tokenizer. semantics: hand-bumped version of each
+    stage (render, train, score, ...). factors: the declared ones.
+    """
+    plain = _plain(config)
+    for key in NOT_HASHED:
+        _remove(plain, key)
+    inputs = {"pool": pool, "tokenizer": tokenizer, "semantics": dict(semantics)}
+    parts = {"config": _canonical(plain), **inputs}
+    control: dict[str, Any] = {"config": plain, **inputs}
+    _remove(plain, SEED)
+    for factor in factors:
+        for key in factor.owns:
+            _remove(plain, key)
+        if factor.owns_pool:
+            control.pop("pool", None)
+        if factor.owns_tokenizer:
+            control.pop("tokenizer", None)
+    return Identity(fingerprint(parts), fingerprint(control), control, parts)
+
+
+def without_keys(who: Identity, keys: Iterable[str]) -> str:
+    """A hash of everything that `who` hashes but these keys of its configuration: equal where only they differ."""
+    parts: dict[str, Any] = {str(key): _copy(inner) for key, inner in who.parts.items()}
+    for key in keys:
+        _remove(parts, f"config.{key}")
+    return fingerprint(parts)
+
+
+def tokenizer_identity(tokenizer: "DictConfig | Mapping[str, Any]", supervised: str, semantics: int) -> str:
+    """What defines a tokenizer of our own: its configuration, the part it is trained on, the trainer's version.
+
+    supervised: fingerprint of the pool's supervised part. No tokenizer is trained for it, so it is the same before and after.
+    """
+    return fingerprint({"tokenizer": _plain(tokenizer), "supervised": supervised, "semantics": semantics})
+
+
+def _canonical(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy with `training` in its canonical form (`rmlab.training.config.canonical`), by which it is trained as well."""
+    plain: dict[str, Any] = _copy(config)
+    training, data = plain.get("training"), plain.get("data")
+    if not isinstance(training, dict) or not isinstance(data, dict) or "reference_scale" not in training:
+        return plain
+    given = TrainingConfig(
+        epochs=training.get("epochs", 1), match=Match(training["match"]), reference_scale=training["reference_scale"]
+    )
+    one = canonical(given, data["scale"])
+    training |= {"match": one.match.value, "reference_scale": one.reference_scale or None}
+    return plain
+
+
+def _plain(config: "DictConfig | Mapping[str, Any]") -> dict[str, Any]:
+    """A resolved configuration as JSON holds it: enumerations by name, everything else as it is."""
+    from omegaconf import OmegaConf
+    from omegaconf.errors import MissingMandatoryValue
+
+    if OmegaConf.is_config(config):
+        try:
+            container = OmegaConf.to_container(config, resolve=True, enum_to_str=True, throw_on_missing=True)
+        except MissingMandatoryValue as error:
+            raise UsageError(f"{error.full_key} has no value: set it, for example {error.full_key}=...") from error
+        return cast("dict[str, Any]", container)  # a copy of its own already
+    return {str(key): _copy(inner) for key, inner in config.items()}
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copy(inner) for key, inner in value.items()}
+    return [_copy(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def _remove(tree: dict[str, Any], key: str) -> None:
+    """Takes a dotted key out of a tree; one that is not there is no matter."""
+    *path, last = key.split(".")
+    for name in path:
+        inner = tree.get(name)
+        if not isinstance(inner, dict):
+            return
+        tree = inner
+    tree.pop(last, None)

@@ -1,0 +1,112 @@
+"""What a sweep would do: which cells are finished, at work, failed or to run; and in what two of its cells differ."""
+
+import difflib
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from datetime import datetime
+
+from rmlab.errors import UsageError
+from rmlab.sweep.plan import Cell
+from rmlab.tracking.leases import Watch, holder_words
+from rmlab.tracking.origin import commit
+from rmlab.tracking.run_index import CellRuns, RunHead, cell_runs
+from rmlab.tracking.store import Store
+from rmlab.wording import counted
+
+Redo = Callable[[RunHead], bool]
+
+
+def redo_rule(before: str | None, stale: bool) -> Redo:
+    """Which finished runs do not count. before: those that began before then (ISO). stale: those that another commit made."""
+    if before is None and not stale:
+        return lambda run: False
+    try:
+        milliseconds = datetime.fromisoformat(before).timestamp() * 1000 if before else 0.0
+    except ValueError:
+        raise UsageError(f"--redo-before {before}: a time is written 2026-01-31T12:00:00") from None
+    here = commit()
+    return lambda run: run.start_time < milliseconds or (stale and run.tags.get("commit") != here)
+
+
+def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, redo: Redo) -> str:
+    """What would run: question, cells and what is known of them, cost. store: None = nothing was ever tracked."""
+    spec = cells[0].sweep
+    known = cell_runs(store)
+    watch = Watch()
+    lines = [
+        spec.question,
+        f"factor {spec.factor}, baseline {spec.baseline}, preset {spec.preset}, "
+        f"control {cells[0].identity.control_hash}",
+        "",
+    ]
+    first: dict[str, str] = {}
+    states: Counter[str] = Counter()
+    for cell in cells:
+        key = cell.identity.config_hash
+        if key in first:
+            state = f"the same run as {first[key]}"
+        else:
+            kind, words = _state(key, known, watch, redo, retry_failed)
+            states[kind] += 1
+            state = f"{kind}{words}"
+        first.setdefault(key, cell.name)
+        lines.append(f"  {cell.name:<32} {key}  {state}")
+    parts = [counted(len(cells), "cell"), f"{states['finished']} of {counted(len(first), 'run')} finished"]
+    if states["failed"]:
+        parts.append(f"{states['failed']} failed before (--retry-failed runs them again)")
+    if states["at work"]:
+        parts.append(f"{states['at work']} at work elsewhere")
+    lines += ["", ", ".join([*parts, f"{states['to run']} to run"])]
+    if cost := spec.cost.get(spec.preset):
+        lines.append(f"cost of the sweep at this preset, as its file has it: {cost}")
+    return "\n".join(lines)
+
+
+def _state(key: str, known: CellRuns, watch: Watch, redo: Redo, retry_failed: bool) -> tuple[str, str]:
+    """Of one hash: its kind, and what there is to say beside it."""
+    run = known.finished.get(key)
+    if run is not None and not redo(run):
+        return "finished", f" (run {run.run_id})"
+    if (holder := watch.holder(known.all.get(key, []))) is not None:
+        return "at work", f" (run {holder.run_id}, by {holder_words(holder)})"
+    if run is not None:
+        return "to run", f" again (finished in run {run.run_id})"
+    if (failed := known.failed.get(key)) is not None:
+        error = failed.tags.get("error", "")
+        return ("to run", f" again (failed: {error})") if retry_failed else ("failed", f": {error}")
+    return "to run", ""
+
+
+def explanation(cells: Sequence[Cell]) -> str:
+    """What all cells share, and as diffs of what is hashed: in what another level, arm and seed differ from the first cell."""
+    spec, first = cells[0].sweep, cells[0]
+    owned = "; ".join(f"{factor.name} owns {', '.join(factor.owns)}" for factor in spec.factors)
+    lines = [
+        f"{spec.name}, preset {spec.preset}: {counted(len(cells), 'cell')}, {counted(len({c.identity.config_hash for c in cells}), 'run')}",
+        f"control {first.identity.control_hash}, the same in every cell: everything but the seed and what the factors own ({owned})",
+    ]
+    others = {
+        "level": next(
+            (c for c in cells if c.level != first.level and c.arm == first.arm and c.seed == first.seed), None
+        ),
+        "arm": next((c for c in cells if c.arm != first.arm and c.level == first.level and c.seed == first.seed), None),
+        "seed": next(
+            (c for c in cells if c.seed != first.seed and c.level == first.level and c.arm == first.arm), None
+        ),
+    }
+    for what, other in others.items():
+        if other is not None:
+            lines += ["", f"another {what}:", *_diff(first, other)]
+    return "\n".join(lines)
+
+
+def _diff(one: Cell, other: Cell) -> list[str]:
+    if one.identity.config_hash == other.identity.config_hash:
+        return [f"{other.name} is the same run as {one.name}: {one.identity.config_hash}"]
+    before, after = (
+        json.dumps(dict(c.identity.parts), indent=2, sort_keys=True, ensure_ascii=False).splitlines()
+        for c in (one, other)
+    )
+    heads = [f"{cell.name} ({cell.identity.config_hash})" for cell in (one, other)]
+    return list(difflib.unified_diff(before, after, heads[0], heads[1], lineterm=""))

@@ -1,0 +1,120 @@
+"""The cells that answer a sweep's question, each with its configuration and its identity."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from omegaconf import DictConfig, OmegaConf, open_dict
+
+from rmlab.configuration import with_values
+from rmlab.errors import RmlabError, UsageError
+from rmlab.sweep.cells import SEED, Identity
+from rmlab.sweep.spec import SweepSpec, read_sweep
+
+__all__ = ["Cell", "SweepSpec", "cell_name", "check_control", "expand", "plain", "read_sweep", "refuse_owned_overrides"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One level of each declared factor, and a seed. arm: "" where the sweep has no second factor."""
+
+    sweep: SweepSpec
+    level: str
+    arm: str
+    seed: int
+    config: DictConfig
+    identity: Identity
+
+    @property
+    def name(self) -> str:
+        """What one reads in the UI: `data_scale=2000 s1`, in a further arm `data_scale=2000 steps s1`."""
+        return cell_name(self.sweep, self.level, self.arm, self.seed)
+
+
+def cell_name(spec: SweepSpec, level: str, arm: str, seed: int) -> str:
+    """The name of a run; the main arm goes without saying."""
+    main = str(spec.arm_levels[0])
+    return " ".join([f"{spec.factor}={level}", *([arm] if arm not in (main, "") else []), f"s{seed}"])
+
+
+def refuse_owned_overrides(spec: SweepSpec, overrides: Sequence[str]) -> None:
+    """Raises UsageError for an override of what the sweep itself sets."""
+    for text in overrides:
+        key = text.partition("=")[0].lstrip("+~")
+        if key == SEED:
+            raise UsageError(f"{text}: the sweep sets the seed. Choose its seeds with seeds=[0,1].")
+        for factor in spec.factors:
+            if factor.owns_key(key):
+                raise UsageError(
+                    f"{text}: {key} is what {factor.name} varies in this sweep. Choose its levels with levels=[...]."
+                )
+
+
+def expand(
+    spec: SweepSpec,
+    overrides: Sequence[str],
+    compose: Callable[[str, Sequence[str]], DictConfig],
+    identity: Callable[[DictConfig], Identity],
+) -> list[Cell]:
+    """The cells of a sweep: main arm first, then by level, seeds innermost. Composed once, or once a level that chooses a group.
+
+    overrides: the user's, after those of the preset. compose, identity: the program's.
+    Raises UsageError for a wrong override, RmlabError where the cells do not share their control hash.
+    """
+    refuse_owned_overrides(spec, overrides)
+    declared = spec.factors
+    common = compose(spec.program, [*spec.overrides, *overrides])
+    if "tracking" not in common or SEED not in common:
+        raise UsageError(f"program {spec.program!r} cannot be swept: its configuration has no keys seed and tracking")
+    cells = []
+    for level, arm in spec.combinations:
+        set_level = spec.sets(level, arm)
+        base = with_values(common, set_level) or compose(spec.program, [*spec.overrides, *overrides, *set_level])
+        OmegaConf.resolve(base)  # once a level: it is most of what a cell costs
+        for seed in spec.seeds:
+            config = base.copy()
+            with open_dict(config):
+                config[SEED] = seed
+                config.tracking.update(
+                    experiment=spec.name,
+                    sweep=spec.name,
+                    preset=spec.preset,
+                    factors=[f.name for f in declared],
+                    level=str(level),
+                    arm=str(arm),
+                    baseline=str(spec.baseline),
+                    place=spec.levels.index(level) if level in spec.levels else None,
+                    name=cell_name(spec, str(level), str(arm), seed),
+                )
+            cells.append(Cell(spec, str(level), str(arm), seed, config, identity(config)))
+    check_control(cells)
+    return cells
+
+
+def check_control(cells: Sequence[Cell]) -> None:
+    """Raises RmlabError, naming a key, where two cells differ in more than their declared factors and seed."""
+    for cell in cells[1:]:
+        if cell.identity.control_hash != cells[0].identity.control_hash:
+            differing = _difference(cells[0].identity.control, cell.identity.control)
+            raise RmlabError(
+                f"{cells[0].name} and {cell.name} differ in {', '.join(differing)}, which no declared factor "
+                f"({', '.join(f.name for f in cell.sweep.factors)}) owns: the sweep would not be controlled. "
+                "Take it out of the levels, or declare the factor that owns it."
+            )
+
+
+def _difference(one: Any, other: Any, path: str = "") -> list[str]:
+    """Dotted paths at which two trees of plain values differ."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        keys = sorted({*one, *other}, key=str)
+        return [
+            p for key in keys for p in _difference(one.get(key), other.get(key), f"{path}.{key}" if path else str(key))
+        ]
+    return [] if one == other else [path]
+
+
+def plain(config: DictConfig) -> dict[str, Any]:
+    """A cell's configuration as it travels to its process: resolved, plain, with enumerations by name."""
+    container = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+    assert isinstance(container, dict)
+    return {str(key): value for key, value in container.items()}

@@ -1,0 +1,334 @@
+"""Runs the cells of a sweep that are not finished yet, each exactly once, whatever happened before or goes on beside.
+
+A cell is finished when the store has a run with its config_hash and the tag `status=finished`, in any experiment. What
+another sweep (or another cell of this one) finished is logged here as a run of its own that names its source. What another
+process is at work on, here or on another host, is waited for while the rest goes on, and redone when that process dies.
+"""
+
+import random
+import time
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Literal
+
+from rmlab.configuration import load_program
+from rmlab.errors import DataError, RmlabError, UsageError
+from rmlab.launchers.jobs import HEAVY, Event, Job, Jobs, Launcher
+from rmlab.launchers.local import LocalLauncher, start_fork_server
+from rmlab.launchers.warmup import readings
+from rmlab.paths import runs_folder
+from rmlab.sweep.plan import Cell, plain
+from rmlab.sweep.progress_table import Board, CellState
+from rmlab.tracking.config import sweep_tags
+from rmlab.tracking.leases import Watch, close_dead, replace
+from rmlab.tracking.query import log_reuse
+from rmlab.tracking.run import ERROR, FAILED, FINISHED
+from rmlab.tracking.run_index import CONTROL_HASH, CellRuns, RunHead, cell_runs, finished_run, runs_of
+from rmlab.tracking.store import Store
+
+OnError = Literal["stop", "continue"]
+Redo = Callable[[RunHead], bool]
+LOOK_SECONDS = 2.0
+"""How often a cell that is at work elsewhere is looked at."""
+MOST_STOPS = 3
+"""How often in a launch a cell is taken up again that had to stop (a machine that stood still, a store out of reach, a full disk)."""
+
+_jitter = random.SystemRandom()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a sweep. ran: cells trained now. failed: names of cells that failed, now or before. left: not started, or
+    stopped again and again (a machine that stands still, a store out of reach, a full disk).
+
+    paused: cells whose own limit of time was up before they were finished; they go on where they stopped when they are run again.
+    """
+
+    ran: int
+    failed: list[str]
+    left: list[str]
+    paused: list[str]
+
+
+def run_cells(
+    cells: Sequence[Cell],
+    store: Store,
+    launcher: Launcher,
+    *,
+    on_error: OnError = "stop",
+    retry_failed: bool = False,
+    redo: Redo = lambda run: False,
+) -> Outcome:
+    """Runs what is missing and shows it.
+
+    on_error=stop: after a failure nothing new starts, what runs is awaited. redo: finished runs that do not count; the new run
+    of such a cell takes their place.
+    Raises an RmlabError where what all cells share cannot be made (a level that the data cannot fill, say).
+    """
+    watch = Watch()
+    known = cell_runs(store)
+    if close_all_dead(store, known, watch):
+        known = cell_runs(store)
+    hashes = list(dict.fromkeys(cell.identity.config_hash for cell in cells))
+    replaces = {
+        key: [run.run_id for run in known.all.get(key, []) if run.status == FINISHED and redo(run)] for key in hashes
+    }
+    finished = [key for key in hashes if key in known.finished and not redo(known.finished[key])]
+    skipped = [] if retry_failed else [key for key in hashes if key in known.failed]
+    missing = [key for key in hashes if key not in finished and key not in skipped]
+    states = {cell.name: _state(cell.identity.config_hash, finished, skipped) for cell in cells}
+    with Board(f"{cells[0].sweep.name}, preset {cells[0].sweep.preset}", states) as board:
+        sweep = SweepUnderWay(store, cells, board, on_error, watch, {key: replaces[key] for key in missing})
+        sweep.newest = _newest(known)
+        sweep.before = {run.run_id for key in missing for run in known.all.get(key, [])}
+        sweep.failed += [cell.name for cell in cells if cell.identity.config_hash in skipped]
+        for key in finished:
+            sweep.log_reuses(key, known.all[key])
+        if missing:
+            sweep.waiting.extend(sorted(missing, key=lambda key: _cost(sweep.of_hash[key][0]), reverse=True))
+            preload = getattr(load_program(cells[0].sweep.program), "PRELOAD", HEAVY)
+            prepare([sweep.of_hash[key][0] for key in sweep.waiting], board, preload)
+            try:
+                with closing(launcher.run(sweep, preload)) as events:
+                    for event in events:
+                        sweep.take(event)
+            except KeyboardInterrupt:  # its cells have ended; one that took too long for it could not say so itself
+                close_all_dead(store, cell_runs(store), watch)
+                raise
+        left = [c.name for key in missing if key not in sweep.settled for c in sweep.of_hash[key]]
+    return Outcome(sweep.ran, sweep.failed, left, sweep.paused)
+
+
+def close_all_dead(store: Store, known: CellRuns, watch: Watch) -> list[RunHead]:
+    """`close_dead` over the runs of every cell."""
+    return close_dead(store, [run for found in known.all.values() for run in found], watch)
+
+
+def _newest(known: CellRuns) -> dict[tuple[str | None, str | None, str | None, str], str]:
+    """The config_hash of the newest finished run by (sweep, preset, control_hash, name)."""
+    runs = [(run, key) for key, found in known.all.items() for run in found if run.status == FINISHED]
+    return {
+        (run.tags.get("sweep"), run.tags.get("preset"), run.tags.get(CONTROL_HASH), run.name): key
+        for run, key in sorted(runs, key=lambda pair: pair[0].start_time)
+    }
+
+
+def begin(cells: Sequence[Cell], store: Store | None, launcher: Launcher, redo: Redo = lambda run: False) -> None:
+    """Starts the fork server where cells will be forked from it, so that it imports and reads while this process does the same."""
+    known = cell_runs(store).finished
+    wanted = {
+        cell.identity.config_hash
+        for cell in cells
+        if (run := known.get(cell.identity.config_hash)) is None or redo(run)
+    }
+    if wanted and isinstance(launcher, LocalLauncher):
+        program = load_program(cells[0].sweep.program)
+        reads = readings(
+            [cell.config for cell in cells if cell.identity.config_hash in wanted], getattr(program, "SHARED", {})
+        )
+        start_fork_server(getattr(program, "PRELOAD", HEAVY), reads)
+
+
+class SweepUnderWay:
+    """A sweep under way: supplies its cells, takes the events about them and does what each calls for.
+
+    waiting, elsewhere: config hashes that nobody is known to be at work on, and that somebody else is (when to look again).
+    settled: finished, reused, paused or failed. before: runs that were there when the sweep began.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        cells: Sequence[Cell],
+        board: Board,
+        on_error: OnError,
+        watch: Watch,
+        replaces: dict[str, list[str]],
+    ) -> None:
+        self.store, self.board, self.on_error, self.watch, self.replaces = store, board, on_error, watch, replaces
+        self.of_hash: dict[str, list[Cell]] = defaultdict(list)
+        for cell in cells:
+            self.of_hash[cell.identity.config_hash].append(cell)
+        self.waiting: deque[str] = deque()
+        self.elsewhere: dict[str, float] = {}
+        self.settled: set[str] = set()
+        self.before: set[str] = set()
+        self.newest: dict[tuple[str | None, str | None, str | None, str], str] = {}
+        self.failed: list[str] = []
+        self.paused: list[str] = []
+        self.ran = 0
+        self.stops: Counter[str] = Counter()
+        self.stopping = False
+
+    def next(self) -> Job | None:
+        """The next cell that nobody is at work on."""
+        self._look_elsewhere()
+        while self.waiting and not self.stopping:
+            key = self.waiting.popleft()
+            if not self._is_elsewhere(key):
+                return _job(self.of_hash[key][0], self.replaces.get(key, []))
+        return None
+
+    def is_open(self) -> bool:
+        """Whether a cell waits to start, or to be finished by somebody else."""
+        return bool(self.waiting or self.elsewhere) and not self.stopping
+
+    def unwanted(self) -> Collection[str]:
+        """None: what runs is wanted."""
+        return ()
+
+    def take(self, event: Event | None) -> None:
+        """An event of the launcher, None for a quiet moment."""
+        self.board.tell(event)
+        if event is None or event.state == "progress":
+            self._look_elsewhere()
+            return
+        key = event.job.planned
+        assert key is not None
+        if event.state == "started":
+            self.board.note(event.job.name, "running")
+        elif event.state == "finished":
+            runs = runs_of(self.store, key)
+            if self._whole(key, runs) is None:
+                self._paused(key, event.seconds)
+                return
+            self.ran += 1
+            self.board.note(event.job.name, "finished", event.seconds)
+            self._finished(key, runs)
+        elif event.state == "elsewhere":
+            self._wait_for(key)
+        elif event.state == "stopped":
+            close_dead(self.store, runs_of(self.store, key), self.watch)
+            self._stopped(key, event.error, event.seconds)
+        else:
+            close_dead(self.store, runs_of(self.store, key), self.watch, error=event.error)
+            self._failed(
+                key, event.error, f"{event.trace or event.error}\n    its output: {event.job.log}", event.seconds
+            )
+
+    def log_reuses(self, key: str, runs: Sequence[RunHead]) -> None:
+        """Gives every cell of a finished hash a finished run of its own name in its own sweep. runs: all of that hash."""
+        source = finished_run(runs)
+        assert source is not None
+        there = {
+            (r.tags.get("sweep"), r.tags.get("preset"), r.tags.get(CONTROL_HASH), r.name)
+            for r in runs
+            if r.status == FINISHED
+        }
+        for cell in self.of_hash[key]:
+            name = (cell.sweep.name, cell.sweep.preset, cell.identity.control_hash, cell.name)
+            # The newest run of a name stands for it in tables and figures: one that meant something else, before the sweep file was
+            # edited back, must not.
+            if name not in there or self.newest.get(name, key) != key:
+                tags = {**sweep_tags(cell.config.tracking), CONTROL_HASH: cell.identity.control_hash}
+                log_reuse(self.store, source, cell.sweep.name, cell.name, tags)
+                self.board.note(cell.name, "reused")
+
+    def _is_elsewhere(self, key: str) -> bool:
+        """Whether a cell that is about to start is finished by now, or somebody is at work on it; it is waited for then."""
+        runs = runs_of(self.store, key)
+        if self._whole(key, runs) is None and self.watch.holder(runs) is None:
+            close_dead(self.store, runs, self.watch)
+            return False
+        self._wait_for(key)
+        return True
+
+    def _wait_for(self, key: str) -> None:
+        self.elsewhere[key] = time.monotonic() + _jitter.uniform(0.2, 1.0)
+        self.board.note(self.of_hash[key][0].name, "elsewhere")
+
+    def _look_elsewhere(self) -> None:
+        """What became of the cells that others are at work on."""
+        for key in [key for key, when in self.elsewhere.items() if when < time.monotonic()]:
+            runs = runs_of(self.store, key)
+            if self._whole(key, runs) is not None:
+                del self.elsewhere[key]
+                self._finished(key, runs)
+            elif self.watch.holder(runs) is not None:
+                self.elsewhere[key] = time.monotonic() + LOOK_SECONDS
+            else:
+                del self.elsewhere[key]
+                close_dead(self.store, runs, self.watch)
+                new = [run for run in runs if run.run_id not in self.before]  # not the last one: clocks of hosts differ
+                if failed := next((run for run in new if run.status == FAILED), None):
+                    error = failed.tags.get(ERROR, "")
+                    self._failed(key, error, f"{error}\n    in run {failed.run_id} of another process", None)
+                else:
+                    self.board.note(self.of_hash[key][0].name, "waiting")
+                    self.waiting.append(key)
+
+    def _whole(self, key: str, runs: Sequence[RunHead]) -> RunHead | None:
+        return finished_run(run for run in runs if run.run_id not in self.replaces.get(key, []))
+
+    def _paused(self, key: str, seconds: float) -> None:
+        """The cell ended without an error and without being finished: its own limit of time was up."""
+        self.settled.add(key)
+        self.paused += [cell.name for cell in self.of_hash[key]]
+        self.board.note(self.of_hash[key][0].name, "paused", seconds)
+
+    def _stopped(self, key: str, why: str, seconds: float) -> None:
+        """The cell had to end through no fault of its own: it goes on from its checkpoint, now where that was not tried often yet."""
+        self.board.say(f"{self.of_hash[key][0].name} stopped: {why}")
+        self.stops[key] += 1
+        self.board.note(self.of_hash[key][0].name, "waiting", seconds)
+        if self.stops[key] <= MOST_STOPS:
+            self.waiting.append(key)  # else it is left for the next launch
+
+    def _finished(self, key: str, runs: Sequence[RunHead]) -> None:
+        self.settled.add(key)
+        if self.replaces.get(key):
+            new = self._whole(key, runs)
+            assert new is not None
+            replace(self.store, self.replaces[key], new.run_id)
+            runs = runs_of(self.store, key)
+        self.log_reuses(key, runs)
+
+    def _failed(self, key: str, error: str, why: str, seconds: float | None) -> None:
+        self.settled.add(key)
+        self.stopping = self.on_error == "stop"
+        self.failed += [cell.name for cell in self.of_hash[key]]
+        name = self.of_hash[key][0].name
+        self.board.note(name, "failed", seconds)
+        self.board.say(f"{name} failed: {why}")
+
+
+def _state(key: str, finished: Sequence[str], skipped: Sequence[str]) -> CellState:
+    return "finished" if key in finished else "failed before" if key in skipped else "waiting"
+
+
+def _job(cell: Cell, replaces: Sequence[str]) -> Job:
+    key = cell.identity.config_hash
+    config = plain(cell.config)
+    config["tracking"]["replaces"] = list(replaces)
+    return Job(cell.name, cell.sweep.program, "run", (config,), log=runs_folder() / "logs" / f"{key}.log", planned=key)
+
+
+def _cost(cell: Cell) -> float:
+    """Larger levels first: the longest cell must not be what everyone waits for at the end."""
+    try:
+        return float(cell.level)
+    except ValueError:
+        return 0.0
+
+
+def prepare(cells: Sequence[Cell], board: Board, preload: Sequence[str]) -> None:
+    """Makes what all cells share, once, in a process of its own; the first that is wrong is raised before any cell starts."""
+    job = Job(
+        "prepare",
+        cells[0].sweep.program,
+        "prepare",
+        tuple(plain(c.config) for c in cells),
+        log=runs_folder() / "logs" / f"prepare-{cells[0].sweep.name}-{cells[0].sweep.preset}.log",
+        many=True,
+    )
+    board.say("preparing what the cells share ...")
+    for event in LocalLauncher(1).run(Jobs([job]), preload):
+        if event is not None and event.state in ("failed", "stopped"):
+            if event.trace:
+                board.say(event.trace)
+            kind = (
+                UsageError if event.exit_code == UsageError.exit_code else DataError if not event.trace else RmlabError
+            )
+            raise kind(event.error)

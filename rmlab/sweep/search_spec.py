@@ -1,0 +1,102 @@
+"""A search in a sweep file: which factors it may set, what it judges a trial by, how many trials, and who proposes them.
+
+```yaml
+search:
+  trials: 24                                    # in all, over every launch
+  objectives: {validation/rm_at_k@8: maximize}  # a metric of the finished run; NAME@K = its value at step K
+  space:
+    learning_rate: {low: 3.0e-4, high: 1.0e-2, log: true}
+    batch_size: {choices: [16, 32, 64]}
+  sampler: {_target_: optuna.samplers.TPESampler, seed: 0}
+  pruning: {metric: train/loss, goal: minimize, pruner: {_target_: optuna.pruners.MedianPruner}}   # one objective only
+```
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from rmlab.configuration import near
+from rmlab.errors import UsageError
+from rmlab.sweep.factors import find_factors
+
+GOALS = ("minimize", "maximize")
+_RANGE = {"low", "high", "log", "step"}
+
+
+@dataclass
+class SearchSpec:
+    """trials: in all. objectives: metric (or metric@step) to goal. space: factor to its range {low, high, log, step} or {choices}.
+
+    sampler, pruning.pruner: made by `_target_`. storage: of the study, null = a sqlite file in the runs folder.
+    """
+
+    trials: int
+    objectives: dict[str, str]
+    space: dict[str, dict[str, Any]]
+    sampler: dict[str, Any] = field(default_factory=lambda: {"_target_": "optuna.samplers.TPESampler", "seed": 0})
+    pruning: dict[str, Any] | None = None
+    storage: str | None = None
+
+    def check(self, path: Path, named: Mapping[str, Any]) -> None:
+        """Raises UsageError, in one line, for what cannot be searched. named: what the names of choices mean."""
+        find_factors(self.space)
+        if self.trials < 1 or not self.objectives or not self.space:
+            raise UsageError(f"{path}, search: it needs trials (at least 1), objectives and a space")
+        for metric, goal in self.objectives.items():
+            if goal not in GOALS:
+                raise UsageError(f"{path}, search: {metric}: {goal} must be minimize or maximize")
+            if metric.startswith("eval/"):
+                raise UsageError(
+                    f"{path}, search: objective {metric} is of the evaluation part, which a search must not see. "
+                    f"Take validation/{metric.removeprefix('eval/')}."
+                )
+        if self.pruning and len(self.objectives) > 1:
+            raise UsageError(
+                f"{path}, search: pruning works with one objective only (Optuna has no other), and there are "
+                f"{len(self.objectives)}. Take pruning out, or all objectives but one."
+            )
+        if self.pruning and not {"metric", "pruner"} <= self.pruning.keys() <= {"metric", "pruner", "goal"}:
+            raise UsageError(
+                f"{path}, search: pruning has the keys metric, goal and pruner; {', '.join(self.pruning)} are given"
+            )
+        for factor in find_factors(self.space):
+            allowed = self.space[factor.name]
+            choices = allowed.get("choices")
+            if not (
+                (isinstance(choices, list) and choices and len(allowed) == 1)
+                or {"low", "high"} <= allowed.keys() <= _RANGE
+            ):
+                raise UsageError(
+                    f"{path}, search: {factor.name}={allowed} must be {{low, high}} (with log or step) or {{choices}}"
+                )
+            if not factor.sets and (lost := [c for c in choices or ["a number"] if str(c) not in named]):
+                raise UsageError(
+                    f"{path}: choice {lost[0]} of {factor.name} has no meaning{near(str(lost[0]), named)}; "
+                    f"`named` says what these are: {', '.join(named) or 'none'}"
+                )
+
+
+def read_search(raw: dict[str, Any], path: Path) -> SearchSpec:
+    """Takes `search` out of a sweep file's mapping and fills in what a search does not have: factor, levels and baseline."""
+    search = raw.pop("search")
+    known = list(SearchSpec.__dataclass_fields__)
+    if (
+        not isinstance(search, dict)
+        or not isinstance(search.get("space"), dict)
+        or not isinstance(search.get("objectives"), dict)
+    ):
+        raise UsageError(f"{path}: search must have trials, objectives {{METRIC: GOAL}} and space {{FACTOR: RANGE}}")
+    for key in search:
+        if key not in known:
+            raise UsageError(
+                f"{path}, search: there is no key {key!r}{near(str(key), known)}; the keys are {', '.join(known)}"
+            )
+    if not isinstance(search.get("trials"), int):
+        raise UsageError(f"{path}, search: trials must be a whole number")
+    for key in ("factor", "levels", "baseline"):
+        if key in raw:
+            raise UsageError(f"{path}: a search has no {key}: its space says what varies")
+    raw |= {"factor": next(iter(search["space"]), ""), "levels": ["searched"], "baseline": "searched"}
+    return SearchSpec(**search)

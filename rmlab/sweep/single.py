@@ -1,0 +1,59 @@
+"""One run by itself, beside sweeps: what is finished is not done again, what is at work elsewhere is waited for."""
+
+import random
+import sys
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from rmlab.tracking.leases import Done, Held, Watch, close_dead, holder_words, replace
+from rmlab.tracking.run import FINISHED
+from rmlab.tracking.run_index import finished_run, runs_of
+from rmlab.tracking.store import Store
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+LOOK_SECONDS = 2.0
+_jitter = random.SystemRandom()
+
+
+def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig], str]", force: bool = False) -> str:
+    """Id of a finished run of a configuration: of the one that is there, of a process that is at work on it, or a new one.
+
+    run: does it, as a run that holds a lease (`RunLogger.start(..., once=True)`), and returns its id. force: do it though it is
+    finished; the new run takes the place of those that are.
+    """
+    store = Store.open(config.tracking.uri)
+    watch, told = Watch(), ""
+    if force:
+        config.tracking.replaces = [head.run_id for head in runs_of(store, config_hash) if head.status == FINISHED]
+    replaces = list(config.tracking.replaces)
+    while True:
+        found = runs_of(store, config_hash)
+        whole = finished_run(head for head in found if head.run_id not in replaces)
+        if whole is not None:
+            print(f"finished already: {whole.name}, run {whole.run_id} (--force runs it again)")
+            return whole.run_id
+        holder = watch.holder(found)
+        if holder is None:
+            close_dead(store, found, watch)
+            try:
+                run_id = run(config)
+            except KeyboardInterrupt:
+                print("\nStopped. The same command goes on from its last checkpoint.", file=sys.stderr)
+                raise
+            except (Held, Done):
+                time.sleep(_jitter.uniform(0.1, 1.0))
+                continue
+            if finished_run(head for head in runs_of(store, config_hash) if head.run_id == run_id) is not None:
+                replace(store, replaces, run_id)  # a run that a time limit stopped takes nobody's place
+            return run_id
+        if told != holder.run_id:
+            told = holder.run_id
+            print(
+                f"{holder.name} is at work in run {holder.run_id} by {holder_words(holder)}: waiting for it",
+                file=sys.stderr,
+                flush=True,
+            )
+        time.sleep(LOOK_SECONDS)

@@ -1,0 +1,321 @@
+"""A sweep file: what is asked, the factor and its levels, the baseline, the seeds, what it costs by preset, what others reported.
+
+A second declared factor may be crossed with the first as `arms`, any number of them as `grid`; `list` names the cells one by
+one; `search` looks for the best (`rmlab.sweep.search_spec`). A level is a value of the factor's key, or a name; the file
+says under `named` which overrides a name stands for, and they may touch nothing but the factor's own keys.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from rmlab.configuration import near
+from rmlab.errors import UsageError
+from rmlab.paths import SWEEPS
+from rmlab.sweep.factors import Factor, find_factors
+from rmlab.sweep.search_spec import SearchSpec, read_search
+
+Level = str | int | float
+
+
+@dataclass
+class Arms:
+    """A second declared factor and its levels; the first is the main arm."""
+
+    factor: str
+    levels: list[Level]
+    named: dict[str, list[str]] = field(default_factory=dict)
+
+
+@dataclass
+class Preset:
+    """What a preset says in place of the sweep, and overrides of the program's configuration."""
+
+    levels: list[Level] | None = None
+    baseline: Level | None = None
+    seeds: list[int] | None = None
+    arms: list[Level] | None = None
+    trials: int | None = None
+    named: dict[str, list[str]] | None = None
+    overrides: list[str] = field(default_factory=list)
+
+
+@dataclass
+class SweepSpec:
+    """A sweep at one preset.
+
+    levels: of `factor`. named: the overrides that a level's name stands for. baseline: the level that the others are compared
+    with. grid: further factors, all crossed with the first. listed: the level of each factor, cell by cell. search: see there.
+    cost: by preset, in words. reported: what others found. note: what a reader should know beside the table.
+    """
+
+    name: str
+    preset: str
+    question: str
+    program: str
+    factor: str
+    levels: list[Level]
+    baseline: Level
+    seeds: list[int]
+    arms: Arms | None = None
+    grid: list[Arms] = field(default_factory=list)
+    listed: list[dict[str, Level]] = field(default_factory=list)
+    search: SearchSpec | None = None
+    named: dict[str, list[str]] = field(default_factory=dict)
+    cost: dict[str, str] = field(default_factory=dict)
+    reported: str = ""
+    note: str = ""
+    overrides: list[str] = field(default_factory=list)
+
+    @property
+    def factors(self) -> tuple[Factor, ...]:
+        """The declared factors; the one whose levels are compared comes first."""
+        if self.search:
+            return find_factors(self.search.space)
+        listed = [name for cell in self.listed for name in cell]
+        return find_factors(dict.fromkeys([self.factor, *listed, *(one.factor for one in self._crossed)]))
+
+    @property
+    def arm_levels(self) -> list[Level]:
+        """Levels of the second factor, or of all further ones together; one empty arm where there is none."""
+        if self.arms:
+            return self.arms.levels
+        return list(dict.fromkeys(arm for _, arm in self.combinations))
+
+    @property
+    def combinations(self) -> list[tuple[Level, Level]]:
+        """(level, arm) of every cell of one seed: main arm first, then by level; a list in its own order."""
+        if self.listed:
+            return [(cell[self.factor], _together(cell, self.factor)) for cell in self.listed]
+        arms: list[Level] = self.arms.levels if self.arms else [_together(one) for one in self._products]
+        return [(level, arm) for arm in arms for level in self.levels]
+
+    def sets(self, level: Level, arm: Level = "") -> list[str]:
+        """The overrides of a cell's configuration at a level, and at an arm where there are arms."""
+        further: dict[str, Level] = {}
+        if self.search:
+            return []  # what the search starts from
+        if self.arms:
+            further = {self.arms.factor: arm}
+        elif self.listed:
+            [further] = [c for c in self.listed if c[self.factor] == level and _together(c, self.factor) == arm]
+        elif self.grid:
+            [further] = [one for one in self._products if _together(one) == arm]
+        named = {one.factor: one.named for one in self._crossed}
+        chosen = _meaning(self.factors[0], self.named, level)
+        for factor in self.factors[1:]:
+            if factor.name in further:
+                chosen = chosen + _meaning(factor, named.get(factor.name, {}), further[factor.name])
+        return chosen
+
+    def meaning(self, factor: str, level: Level) -> list[str]:
+        """The overrides that set one of the factors of a search."""
+        return _meaning(find_factors([factor])[0], self.named, level)
+
+    @property
+    def _crossed(self) -> list[Arms]:
+        return [self.arms] if self.arms else self.grid
+
+    @property
+    def _products(self) -> list[dict[str, Level]]:
+        """A level of each factor of the grid, the last one innermost."""
+        names = [one.factor for one in self.grid]
+        return [dict(zip(names, levels, strict=True)) for levels in product(*(one.levels for one in self.grid))]
+
+
+def _together(levels: Mapping[str, Level], but: str = "") -> str:
+    """Levels of several factors as one word for the arm."""
+    return " ".join(f"{name}={level}" for name, level in levels.items() if name != but)
+
+
+def _meaning(factor: Factor, named: Mapping[str, list[str]], level: Level) -> list[str]:
+    return named[str(level)] if str(level) in named else factor.overrides(level)
+
+
+def read_sweep(name: str, preset: str | None = None, changes: Mapping[str, Any] | None = None) -> SweepSpec:
+    """Reads `sweeps/NAME.yaml`, or the file that `name` is the path of (*.yaml), at a preset.
+
+    preset: None = demo, else the first one that the file has. changes: levels, baseline, seeds, arms that replace the file's.
+    Raises UsageError, in one line, for a name or preset that is not there and for a file that does not say what it has to.
+    """
+    path = Path(name) if name.endswith(".yaml") else SWEEPS / f"{name}.yaml"
+    if not path.is_file():
+        there = sorted(p.stem for p in SWEEPS.glob("*.yaml"))
+        raise UsageError(
+            f"there is no sweep {name!r}{near(name, there)}; there are: {', '.join(there)}, or any file *.yaml"
+        )
+    name = path.stem
+    raw = _mapping(path)
+    presets = raw.pop("presets", None)
+    if not isinstance(presets, dict) or not presets:
+        raise UsageError(f"{path}: presets are missing, at least one is needed")
+    preset = preset or ("demo" if "demo" in presets else next(iter(presets)))
+    if preset not in presets:
+        raise UsageError(f"sweep {name} has no preset {preset!r}{near(preset, presets)}; it has: {', '.join(presets)}")
+    for key, value in {**_typed(Preset, presets[preset] or {}, f"{path}, preset {preset}"), **(changes or {})}.items():
+        if key == "arms":
+            if value is not None:
+                raw["arms"] = {**(raw.get("arms") or {}), "levels": value}
+        elif key == "trials":
+            raw["search"] = {**(raw.get("search") or {}), "trials": value}
+        elif key == "overrides":
+            raw["overrides"] = value
+        elif value is not None:
+            raw[key] = value
+    arms, grid, listed = raw.pop("arms", None), raw.pop("grid", None), raw.pop("list", None)
+    search = read_search(raw, path) if "search" in raw else None
+    if listed is not None:
+        raw["levels"] = _levels_of(listed, raw.get("factor"), path)
+    values = _typed(SweepSpec, {"name": name, "preset": preset, **raw}, str(path))
+    if arms:
+        values["arms"] = Arms(**_typed(Arms, arms, f"{path}, arms"))
+    values |= {"grid": _read_grid(grid, path) if grid else [], "listed": listed or [], "search": search}
+    if values["program"].endswith(".py"):
+        values["program"] = str((path.parent / values["program"]).resolve())
+    spec = SweepSpec(**values)
+    _check(spec, path)
+    return spec
+
+
+def _read_grid(grid: Any, path: Path) -> list[Arms]:
+    """`grid: {FACTOR: [LEVEL, ...], ...}`, or {levels, named} for a factor whose levels have names."""
+    if not isinstance(grid, dict):
+        raise UsageError(f"{path}: grid={grid} must be levels by factor")
+    return [
+        Arms(
+            **_typed(
+                Arms, {"factor": str(name), **(of if isinstance(of, dict) else {"levels": of})}, f"{path}, grid, {name}"
+            )
+        )
+        for name, of in grid.items()
+    ]
+
+
+def _levels_of(listed: Any, factor: Any, path: Path) -> list[Level]:
+    """The levels that a list of cells has of its first factor."""
+    if (
+        not isinstance(listed, list)
+        or not listed
+        or not all(isinstance(cell, dict) and factor in cell for cell in listed)
+    ):
+        raise UsageError(
+            f"{path}: list must have cells such as {{{factor}: LEVEL, OTHER_FACTOR: LEVEL}}, each with a level of {factor}"
+        )
+    if len({tuple(map(str, cell.items())) for cell in listed}) < len(listed):
+        raise UsageError(f"{path}: list has one of its cells twice")
+    return list(dict.fromkeys(cell[factor] for cell in listed))
+
+
+def plain_yaml(text: str) -> Any:
+    """A YAML text without numbers to base 60: `4:1` is a ratio, not 241. Raises yaml.YAMLError."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Takes two numbers with a colon for a text."""
+
+    def number(loader: Any, node: Any) -> Any:
+        if ":" in node.value:
+            return node.value
+        return loader.construct_yaml_int(node) if node.tag.endswith("int") else loader.construct_yaml_float(node)
+
+    for kind in ("int", "float"):
+        Loader.add_constructor(f"tag:yaml.org,2002:{kind}", number)
+    return yaml.load(text, Loader)
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        raw = plain_yaml(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not readable YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(raw, dict):
+        raise UsageError(f"{path} holds no sweep: question, program, factor, levels, baseline, seeds, presets")
+    return raw
+
+
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "levels": (lambda v: _list_of(v, (int, float, str)), "a list of numbers or words"),
+    "arms": (lambda v: _list_of(v, (int, float, str)), "a list of words"),
+    "seeds": (lambda v: _list_of(v, (int,)), "a list of whole numbers"),
+    "trials": (lambda v: isinstance(v, int) and v > 0, "a whole number, at least 1"),
+    "overrides": (lambda v: v == [] or _list_of(v, (str,)), "a list of KEY=VALUE"),
+    "baseline": (lambda v: isinstance(v, int | float | str), "one of the levels"),
+    "cost": (lambda v: isinstance(v, dict), "a text by preset"),
+    "named": (
+        lambda v: isinstance(v, dict) and all(_list_of(o, (str,)) for o in v.values()),
+        "a list of KEY=VALUE by level",
+    ),
+}
+
+
+def _list_of(value: Any, kinds: tuple[type, ...]) -> bool:
+    return (
+        isinstance(value, list) and bool(value) and all(isinstance(v, kinds) and not isinstance(v, bool) for v in value)
+    )
+
+
+def _typed(kind: type, raw: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The fields of a dataclass from plain values. Raises UsageError for what is unknown, missing or of another type."""
+    if not isinstance(raw, Mapping):
+        raise UsageError(f"{where}: it must be a mapping")
+    known = [f.name for f in fields(kind)]
+    for key, value in raw.items():
+        if key not in known:
+            raise UsageError(
+                f"{where}: there is no key {key!r}{near(str(key), known)}; the keys are {', '.join(known)}"
+            )
+        holds, what = _KINDS.get(key, (lambda v: isinstance(v, str), "a text"))
+        if value is not None and not holds(value):
+            raise UsageError(f"{where}: {key}={value} must be {what}")
+    required = [
+        f.name for f in fields(kind) if f.name not in raw and kind is not Preset and f.default is f.default_factory
+    ]
+    if required:
+        raise UsageError(f"{where}: {required[0]} is missing")
+    return {key: value for key, value in raw.items() if value is not None}
+
+
+def _check(spec: SweepSpec, path: Path) -> None:
+    factors = spec.factors
+    if sum(map(bool, (spec.arms, spec.grid, spec.listed, spec.search))) > 1:
+        raise UsageError(f"{path}: arms, grid, list and search exclude each other: a sweep is of one kind")
+    if spec.search:
+        spec.search.check(path, spec.named)
+        return
+    if spec.baseline not in spec.levels:
+        raise UsageError(
+            f"{path}, preset {spec.preset}: baseline={spec.baseline} is none of the levels {spec.levels}: "
+            "add it to the levels, or set baseline=LEVEL"
+        )
+    many: dict[str, Sequence[Level]] = {"levels": spec.levels, "seeds": spec.seeds, "arms": spec.arm_levels}
+    for name, values in many.items():
+        if len({str(v) for v in values}) < len(values):
+            raise UsageError(f"{path}, preset {spec.preset}: {name}={list(values)} has one of them twice")
+    if spec.factor in [one.factor for one in spec._crossed] or len({one.factor for one in spec._crossed}) < len(
+        spec._crossed
+    ):
+        raise UsageError(f"{path}: arms cross {spec.factor} with itself")
+    _check_named(path, factors[0], spec.levels, spec.named)
+    for one, factor in zip(spec._crossed, factors[1:], strict=False):
+        _check_named(path, factor, one.levels, one.named)
+
+
+def _check_named(path: Path, factor: Factor, levels: Sequence[Level], named: Mapping[str, list[str]]) -> None:
+    """Every level can be set, and no name reaches beyond the factor's own keys."""
+    for level in levels:
+        if not factor.sets and str(level) not in named:
+            raise UsageError(
+                f"{path}: level {level} of {factor.name} has no meaning{near(str(level), named)}; "
+                f"`named` says what these are: {', '.join(named) or 'none'}"
+            )
+    for name, overrides in named.items():
+        for text in overrides:
+            key = text.partition("=")[0].lstrip("+~")
+            if not factor.owns_key(key):
+                raise UsageError(
+                    f"{path}: level {name} sets {key}, which {factor.name} does not own (it owns {', '.join(factor.owns)})"
+                )

@@ -1,0 +1,351 @@
+"""The members of a zip or a tar (plain or packed), safe whatever the archive holds.
+
+Nothing is ever written under a name that an archive gives. A member of a zip is read from the zip; the members of a tar,
+which has no index, are copied behind one another into one temporary file. A link to another member is that member under the
+link's name, as in a folder (see containers); other links, names that leave the archive, archives in archives and members over
+the limits are refused, each with its reason.
+"""
+
+import bz2
+import contextlib
+import gzip
+import io
+import lzma
+import os
+import posixpath
+import stat
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import IO, Any, cast
+
+from rmlab.errors import DataError
+from rmlab.trajectories.ingest.entries import DAMAGED, MB, Entry, Limits, Refusal, copy_bounded, first_line
+from rmlab.trajectories.ingest.locations import ARCHIVES, Place
+
+BLOBS = "blobs"
+LINK_BYTES = 4096  # the longest path
+REPLACED = "an earlier member of a name that stands again in the archive (what unpacks it keeps the last)"
+OVER_TOTAL = "over the limit for one archive: unpack it yourself and import the folder"
+
+
+def is_archive(name: str) -> bool:
+    """Whether a file's name is that of an archive."""
+    return name.lower().endswith(ARCHIVES)
+
+
+@contextlib.contextmanager
+def opened_archive(path: Path, place: Place, limits: Limits) -> Iterator[list[Entry | Refusal]]:
+    """The members of an archive, which stays open; `place` is the archive's own."""
+    with contextlib.ExitStack() as stack:
+        try:
+            if path.name.lower().endswith(".zip"):
+                found = _zip(stack.enter_context(zipfile.ZipFile(path)), place, limits)
+            else:
+                found = _tar(path, place, limits, stack.enter_context(tempfile.TemporaryFile()))
+        except DAMAGED as error:
+            raise DataError(f"{place}: not a readable archive ({first_line(error)})") from error
+        yield found
+
+
+def _zip(archive: zipfile.ZipFile, place: Place, limits: Limits) -> list[Entry | Refusal]:
+    total = 0
+    found: list[Entry | Refusal] = []
+    links: dict[Place, str] = {}
+    last = {info.filename: info for info in archive.infolist()}
+    for number, info in enumerate(sorted(archive.infolist(), key=lambda i: i.filename), 1):
+        if info.is_dir():
+            continue
+        where = _within(place, _name(info))
+        reason = _refusal(info.filename, info.file_size, limits)
+        if reason is None and last[info.filename] is not info:
+            reason = REPLACED
+        if reason is None and info.flag_bits & 1:
+            reason = "encrypted"
+        if (
+            reason is None
+            and info.file_size > limits.ratio_from
+            and info.file_size > limits.ratio * max(info.compress_size, 1)
+        ):
+            reason = f"unpacks to over {limits.ratio:.0f} times its size: unpack it yourself and import the folder if it is meant"
+        total += info.file_size
+        if reason is None and (total > limits.total or number > limits.members):
+            reason = OVER_TOTAL
+        if reason is None and stat.S_ISLNK(info.external_attr >> 16):
+            target = archive.open(info).read(LINK_BYTES).decode("utf-8", "replace")
+            links[where] = _leads_to(place, posixpath.join(posixpath.dirname(_name(info)), target))
+        elif reason:
+            found.append(Refusal(where, reason))
+        else:
+            found.append(Entry(where, info.file_size, partial(archive.open, info), limits))
+    return _with_links(found, links, limits)
+
+
+def _leads_to(place: Place, target: str) -> str:
+    """The path of a link's target as that of its place; "" where it leaves the archive."""
+    whole = posixpath.normpath(target)
+    return "" if whole.startswith(("/", "..")) else _within(place, whole).path
+
+
+def _with_links(found: list[Entry | Refusal], links: dict[Place, str], limits: Limits) -> list[Entry | Refusal]:
+    """The members in the order of their names, and the links among them as what they lead to.
+
+    A file of the hub's cache that a link leads to is read by the link's name alone.
+    """
+    files = {one.place.path: one for one in found if isinstance(one, Entry)}
+    onward = {link.path: target for link, target in links.items()}
+    followed: set[str] = set()
+    total = sum(one.size for one in files.values())
+    for link in links:
+        target, seen = onward[link.path], {link.path}
+        while target in onward and target not in seen:
+            seen.add(target)
+            target = onward[target]
+        total += files[target].size if target in files else 0
+        if target in files and total > limits.total:
+            found.append(Refusal(link, OVER_TOTAL))
+        elif target in files:
+            followed.add(target)
+            found.append(replace(files[target], place=link))
+        else:
+            found.append(Refusal(link, "link (leads to no file of the archive)"))
+    return sorted(
+        (one for one in found if not (one.place.path in followed and _is_blob(one.place.path))),
+        key=lambda one: one.place.path,
+    )
+
+
+def _is_blob(path: str) -> bool:
+    return posixpath.basename(posixpath.dirname(path)) == BLOBS
+
+
+def _name(info: zipfile.ZipInfo) -> str:
+    """A member's name. Many tools write UTF-8 without saying so, and then it is read as the code page of the first PCs."""
+    if info.flag_bits & 0x800 or info.filename.isascii():
+        return info.filename
+    try:
+        return info.filename.encode("cp437").decode()
+    except UnicodeError:
+        return info.filename
+
+
+def _tar(path: Path, place: Place, limits: Limits, copy: IO[bytes]) -> list[Entry | Refusal]:
+    total = 0
+    found: list[Entry | Refusal] = []
+    links: dict[Place, str] = {}
+    try:
+        with _tar_stream(path) as archive:
+            for number, info in enumerate(archive, 1):
+                if info.isdir():
+                    continue
+                where = _within(place, info.name)
+                reason = _refusal(info.name, info.size, limits)
+                if reason is None and (info.issym() or info.islnk()):
+                    beside = posixpath.dirname(info.name) if info.issym() else ""
+                    links[where] = _leads_to(place, posixpath.join(beside, info.linkname))
+                    continue
+                if reason is None and not info.isreg():
+                    reason = "not a plain file"
+                total += info.size
+                if total > limits.total or number > limits.members:
+                    found.append(Refusal(where, OVER_TOTAL))
+                    break
+                stream = archive.extractfile(info) if reason is None else None
+                if stream is None:
+                    found.append(Refusal(where, reason or "not a plain file"))
+                    continue
+                start = copy.tell()
+                size = copy_bounded(stream, copy, limits.member)
+                found.append(Entry(where, size, partial(_Section, copy, start, size), limits))
+        if not _ended(path):
+            raise EOFError("no end mark")
+    except DAMAGED as error:
+        if not found:
+            raise
+        found.append(Refusal(place, f"archive ends early ({first_line(error)}): what stands before that is read"))
+    last = {one.place.path: one for one in found}
+    counted = [
+        one if isinstance(one, Refusal) or last[one.place.path] is one else Refusal(one.place, REPLACED)
+        for one in found
+    ]
+    return _with_links(counted, links, limits)
+
+
+@contextlib.contextmanager
+def _tar_stream(path: Path) -> Iterator[tarfile.TarFile]:
+    """The archive from front to end. It is unpacked here and not by tarfile, which takes a cut file for a whole one."""
+    with contextlib.ExitStack() as stack:
+        packed: Any = stack.enter_context(path.open("rb"))
+        kind = compression(packed.peek(8))
+        plain = stack.enter_context(unpacked(packed, kind)) if kind else packed
+        yield stack.enter_context(tarfile.open(fileobj=plain, mode="r|"))
+
+
+def _ended(path: Path) -> bool:
+    """Whether a plain tar has its end mark, a block of zeros: one that was cut between two members has none. A packed one
+    has its own end, which was read."""
+    with path.open("rb") as file:
+        if compression(file.read(8)):
+            return True
+        file.seek(-512, io.SEEK_END)
+        return not any(file.read())
+
+
+def _within(place: Place, name: str) -> Place:
+    clean = name.replace("\\", "/")
+    return Place(place.root, f"{place.path}/{clean}" if place.path else clean)
+
+
+def _refusal(name: str, size: int, limits: Limits) -> str | None:
+    parts = name.replace("\\", "/").split("/")
+    if name.startswith(("/", "\\")) or ".." in parts or (len(parts[0]) == 2 and parts[0][1] == ":"):
+        return "path leaves the archive"
+    if is_archive(name):
+        return "archive in an archive: unpack it and import the folder"
+    if size > limits.member:
+        return f"over the limit of {limits.member // MB} MB for one file: unpack it yourself and import the folder"
+    return None
+
+
+class _Section(io.RawIOBase):
+    """A section of the temporary file of a tar; sections are read one after the other."""
+
+    def __init__(self, copy: IO[bytes], start: int, size: int):
+        self._copy, self._next, self._left = copy, start, size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        self._copy.seek(self._next)
+        data = self._copy.read(min(len(buffer), self._left))
+        buffer[: len(data)] = data
+        self._next += len(data)
+        self._left -= len(data)
+        return len(data)
+
+
+SNAPSHOTS, BLOBS = "snapshots", "blobs"
+
+
+def batches(path: Path, limits: Limits | None = None, root: str = "") -> Iterator[list[Entry | Refusal]]:
+    """All files under a path, in the order of their names: those of the folder itself, then those of each archive in it.
+
+    root: what the path is called in places; "" = its last part. The files of a batch can be read until the next batch is asked
+    for. Raises DataError where the path is not there, or is an archive that cannot be opened at all.
+    """
+    limits = limits or Limits()
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file or folder")
+    if not (path.is_dir() or path.is_file()):
+        raise DataError(f"{path} is neither a file nor a folder: write what it gives into a file and name that")
+    root = (
+        root or Path(os.path.normpath(path.absolute())).name or "root"
+    )  # a link goes by its own name, not by what it leads to
+    if path.is_dir():
+        yield from _folder(path, limits, root)
+    elif is_archive(path.name):
+        with opened_archive(path, Place(root, ""), limits) as found:
+            yield found
+    else:
+        yield [_file(path, Place(root, ""), limits)]
+
+
+def _folder(path: Path, limits: Limits, root: str) -> Iterator[list[Entry | Refusal]]:
+    found: list[Entry | Refusal] = []
+    archives: list[tuple[Path, Place]] = []
+    inside = _cache(path) or Path(os.path.realpath(path))
+    unreadable: list[OSError] = []
+
+    def place_of(whole: str | Path) -> Place:
+        inner = Path(whole).relative_to(path).as_posix()
+        return Place(root, "" if inner == "." else inner)
+
+    walked: list[Path] = []
+    for folder, names, files in os.walk(path, onerror=unreadable.append):
+        names.sort()
+        for name in [n for n in names if (Path(folder) / n).is_symlink()]:
+            names.remove(name)
+            found.append(Refusal(place_of(Path(folder) / name), "link (to a folder: name that folder to read it)"))
+        walked += [Path(folder) / name for name in sorted(files)]
+    found += [Refusal(place_of(e.filename), f"folder cannot be read ({e.strerror})") for e in unreadable]
+    linked = {target for whole in walked if whole.is_symlink() for target in _target(whole, inside)}
+    for whole in walked:
+        place = place_of(whole)
+        if whole.is_symlink() and (refused := _refused(whole, inside)):
+            found.append(Refusal(place, refused))
+        elif whole.parent.name == BLOBS and Path(os.path.realpath(whole)) in linked:
+            continue  # read by the name of its link
+        elif not whole.is_file():
+            found.append(Refusal(place, "not a plain file"))
+        elif is_archive(whole.name):
+            archives.append((whole, place))
+        else:
+            found.append(_file(whole, place, limits))
+    yield found
+    for whole, place in archives:
+        try:
+            with opened_archive(whole, place, limits) as inner:
+                yield inner
+        except DataError as error:
+            yield [Refusal(place, str(error).split(": ", 1)[-1])]
+
+
+def _cache(path: Path) -> Path | None:
+    """The folder of a data set in the hub's cache where the path is one of its snapshots, or lies in one; None elsewhere."""
+    whole = Path(os.path.realpath(path))
+    for folder in whole.parents:
+        if folder.name == SNAPSHOTS and (folder.parent / BLOBS).is_dir():
+            return folder.parent
+    return None
+
+
+def _target(link: Path, inside: Path) -> list[Path]:
+    """The file to which a link leads, where it lies inside; else nothing."""
+    target = Path(os.path.realpath(link))
+    return [target] if target.is_file() and target.is_relative_to(inside) else []
+
+
+def _refused(link: Path, inside: Path) -> str | None:
+    """Why a link is not followed; None where it is."""
+    if _target(link, inside):
+        return None
+    target = Path(os.path.realpath(link))
+    if not target.exists():
+        return "link (leads nowhere)"
+    if not target.is_file():
+        return "link (to no plain file)"
+    return f"link (leads out of the folder that was named, to {target}: name that too)"
+
+
+def _file(path: Path, place: Place, limits: Limits) -> Entry:
+    return Entry(place, path.stat().st_size, lambda: path.open("rb"), limits)
+
+
+MAGIC = {b"\x1f\x8b": "gzip", b"\x28\xb5\x2f\xfd": "zstd", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz"}
+ENDINGS = (".gz", ".zst", ".bz2", ".xz")
+
+
+def compression(head: bytes) -> str | None:
+    """How a file that begins like this is packed; None where it is not."""
+    return next((kind for magic, kind in MAGIC.items() if head.startswith(magic)), None)
+
+
+def unpacked(stream: IO[bytes], kind: str) -> IO[bytes]:
+    """The stream's content. Reading it raises what the standard library raises on damaged data (OSError, EOFError, ...)."""
+    if kind == "zstd":
+        import pyarrow as pa
+
+        return cast(IO[bytes], pa.CompressedInputStream(pa.PythonFile(stream, mode="r"), "zstd"))
+    opened: Any = {"gzip": gzip.GzipFile, "bzip2": bz2.BZ2File, "xz": lzma.LZMAFile}[kind]
+    return cast(IO[bytes], opened(fileobj=stream) if kind == "gzip" else opened(stream))
+
+
+def plain_name(name: str) -> str:
+    """A file's name without the ending of its compression: `output.jsonl.gz` → `output.jsonl`."""
+    ending = next((one for one in ENDINGS if name.lower().endswith(one)), "")
+    return name[: len(name) - len(ending)] or name

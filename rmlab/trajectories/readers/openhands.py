@@ -1,0 +1,298 @@
+"""OpenHands `output.jsonl`: one row an instance, `history` a list of events (or of pairs of events, before 0.9).
+
+What an action called is taken from the model's own answer where the event carries it, so that the thought is the model's
+text and not the framework's message. `error` tells how a run ended; the patch is `test_result.git_patch`. A run that was
+evaluated has its outcome in the row (`report`, or `test_result.report`). Since SDK v1 the events are the SDK's. A saved
+trajectory (one file an instance, as on SWE-bench's leaderboard) is the bare list of events.
+"""
+
+import re
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+from rmlab.trajectories.ingest.drafts import Draft
+from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, clean, first_text
+from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.labels.rows import evaluated
+from rmlab.trajectories.readers.calls import call, content_text, is_structured, of_message, of_tool_calls, turn
+from rmlab.trajectories.readers.executed import in_notation
+from rmlab.trajectories.readers.protocol import UNKNOWN_EVENT, exit_status, proven, task_by_issue, task_by_place
+from rmlab.trajectories.record import ExitStatus, Message, bare, family
+
+CONDENSED = ("condensation", "condense")  # the action and what it gave: the second repeats the first
+NO_TURN = (*CONDENSED, "condensation_request", "recall", "change_agent_state", "agent_state_changed", "null", "loading")
+
+
+class OpenHandsOutput:
+    """One row."""
+
+    name = "openhands-output"
+
+    def matches(self, document: Any) -> bool:
+        if isinstance(document, list):
+            return any(
+                "source" in e and ("action" in e or "observation" in e or "kind" in e) for e in _events(document[:4])
+            )
+        found = as_dict(document)
+        if "instance_id" not in found or "history" not in found:
+            return False
+        events = _events(found["history"])
+        return any("action" in e or "observation" in e or "kind" in e for e in events[:4]) or (
+            not events and ("test_result" in found or "git_patch" in found or "error" in found)
+        )
+
+    def read(self, document: Any, place: Place) -> Draft:
+        document = {"history": document} if isinstance(document, list) else document
+        metadata = as_dict(document.get("metadata"))
+        events = _events(document.get("history"))
+        error = as_text(document.get("error"))
+        patch = (
+            clean(first_text(as_dict(document.get("test_result")).get("git_patch"), document.get("git_patch"))) or None
+        )
+        sdk = any("kind" in e for e in events)
+        messages, ended, removed = event_turns(events) if sdk else _turns(events)
+        stated = "max iteration" if "maximum iteration" in error else "stuck" if "Stuck" in error else error
+        status = exit_status(stated, submitted=True) if stated else ended
+        resolved, where = evaluated(document)
+        draft = Draft(
+            place=place,
+            format=self.name,
+            task_id=as_text(document.get("instance_id")) or task_by_place(messages, place),
+            policy=as_text(as_dict(metadata.get("llm_config") or metadata.get("llm")).get("model")),
+            messages=messages,
+            patch=patch,
+            exit_status=status,
+            resolved=resolved,
+            label_source=f"{place}: {where}" if resolved is not None else None,
+            time=next((as_text(e.get("timestamp"))[:19] for e in events if as_text(e.get("timestamp"))), ""),
+            names=tuple(n for n in (as_text(metadata.get("eval_output_dir")).rstrip("/").rsplit("/", 1)[-1],) if n),
+            removed=removed,
+        )
+        return proven(draft, crashed=error if status == "error" else "")
+
+
+def _events(history: object) -> list[dict[str, Any]]:
+    flat: list[dict[str, Any]] = []
+    for one in as_list(history):
+        flat += [as_dict(e) for e in one] if isinstance(one, list) else [as_dict(one)]
+    return flat
+
+
+def _turns(events: list[dict[str, Any]]) -> tuple[list[Message], ExitStatus, Counter[str]]:
+    """Turns in our roles, how the conversation ended, and what was left out, by kind."""
+    messages: list[Message] = []
+    removed: Counter[str] = Counter()
+    finished = False
+    answered: set[str] = set()
+    for event in events:
+        action, observation = as_text(event.get("action")), as_text(event.get("observation"))
+        arguments = as_dict(event.get("args"))
+        if action in NO_TURN or observation in NO_TURN:
+            continue
+        if action == "system":
+            messages.append(Message("system", clean(first_text(arguments.get("content"), event.get("message")))))
+        elif action == "message":
+            text = clean(first_text(arguments.get("content"), event.get("message")))
+            messages.append(Message("user" if event.get("source") == "user" else "assistant", text))
+        elif action:
+            finished = finished or action == "finish"
+            messages.append(Message("assistant", _action(event, action, arguments, answered)))
+        elif observation:
+            text = content_text(event.get("content")) or clean(as_text(event.get("message")))
+            messages.append(Message("tool", with_exit_code(text, as_dict(event.get("extras")))))
+    kinds = [as_text(e.get("action")) or as_text(e.get("observation")) for e in events]
+    if condensed := max(map(kinds.count, CONDENSED)):
+        removed["condensations"] = condensed
+    return messages, "submitted" if finished else "unfinished", removed
+
+
+def _action(event: dict[str, Any], action: str, arguments: dict[str, Any], answered: set[str]) -> str:
+    """An action as the model made it. answered: answers whose text was shown already (one answer may make several calls)."""
+    metadata = as_dict(event.get("tool_call_metadata"))
+    response = as_dict(metadata.get("model_response"))
+    choice = as_dict(as_dict(next(iter(as_list(response.get("choices"))), None)).get("message"))
+    wanted = metadata.get("tool_call_id")
+    calls = of_tool_calls([c for c in as_list(choice.get("tool_calls")) if as_dict(c).get("id") == wanted])
+    identity = as_text(response.get("id"))
+    thought = content_text(choice.get("content")) if choice else clean(as_text(arguments.get("thought")))
+    if identity in answered:
+        thought = ""
+    elif identity:
+        answered.add(identity)
+    if not calls:
+        shown = {
+            k: v
+            for k, v in arguments.items()
+            if k in ("command", "code", "path", "content", "start", "end", "url", "outputs", "final_thought")
+        }
+        if action == "think":
+            shown = {"thought": arguments.get("thought", "")}
+            thought = "" if not choice else thought
+        calls = [call(action, shown)]
+    return turn(thought, calls)
+
+
+CONDENSATION_EVENTS = ("Condensation", "CondensationSummaryEvent")  # the second repeats the first where both are there
+EVENTS_WITHOUT_TURN = (
+    *CONDENSATION_EVENTS,
+    "CondensationRequest",
+    "ConversationStateUpdateEvent",
+    "ConversationErrorEvent",
+    "PauseEvent",
+    "TokenEvent",
+    "LLMCompletionLogEvent",
+)
+END = 400  # characters of an observation within which a version that writes the exit code into the text has it
+
+
+class OpenHandsEvents:
+    """A conversation: `{"events": [...], "state": {...}}`, put together from the files of one folder."""
+
+    name = "openhands-events"
+
+    def matches(self, document: Any) -> bool:
+        found = as_dict(document)
+        return (
+            isinstance(found.get("events"), list)
+            and "state" in found
+            and any("kind" in as_dict(e) for e in found["events"])
+        )
+
+    def read(self, document: Any, place: Place) -> Draft:
+        events = [as_dict(e) for e in document["events"]]
+        messages, ended, removed = event_turns(events)
+        folders = (bare(place.folders[-1]), bare(place.folders[0]))
+        named = next((name for name in folders if family(name) != "other"), "")
+        patch = next(
+            (
+                as_text(as_dict(e.get("value")).get("git_patch"))
+                for e in events
+                if as_dict(e.get("value")).get("git_patch")
+            ),
+            "",
+        )
+        return proven(
+            Draft(
+                place=place,
+                format=self.name,
+                task_id=named or task_by_issue(messages),
+                policy=as_text(as_dict(as_dict(as_dict(document.get("state")).get("agent")).get("llm")).get("model")),
+                messages=messages,
+                patch=clean(patch) or None,
+                exit_status=ended,
+                time=next((as_text(e.get("timestamp"))[:19] for e in events if as_text(e.get("timestamp"))), ""),
+                extra={"conversation": place.folders[-1]},
+                removed=removed,
+            )
+        )
+
+
+def event_turns(events: list[dict[str, Any]]) -> tuple[list[Message], ExitStatus, Counter[str]]:
+    """Turns in our roles, how the conversation ended, and what was left out, by kind."""
+    messages = []
+    removed: Counter[str] = Counter()
+    for event in events:
+        kind, message = as_text(event.get("kind")), _message(event)
+        if message is not None:
+            messages.append(message)
+        elif kind not in EVENTS_WITHOUT_TURN:
+            removed[UNKNOWN_EVENT] += 1
+    if condensed := max(sum(e.get("kind") == kind for e in events) for kind in CONDENSATION_EVENTS):
+        removed["condensations"] = condensed
+    finished = any(as_text(as_dict(e.get("action")).get("kind")) == "FinishAction" for e in events)
+    crashed = any(as_text(e.get("kind")) == "ConversationErrorEvent" for e in events)
+    return messages, "submitted" if finished else "error" if crashed else "unfinished", removed
+
+
+def with_exit_code(text: str, observation: dict[str, Any]) -> str:
+    """What a command gave, as the agent saw it: with the prefix and suffix of its metadata, and its exit code where neither says it.
+
+    observation: `metadata` of today's versions; `exit_code` beside the text in older ones. -1 = the command still runs.
+    """
+    metadata = as_dict(observation.get("metadata"))
+    prefix, suffix = clean(as_text(metadata.get("prefix"))), clean(as_text(metadata.get("suffix")))
+    text = text if text.startswith(prefix) else prefix + text
+    text = text if suffix.strip() in text[-END:] else text + suffix
+    code = observation.get("exit_code") if metadata.get("exit_code") is None else metadata["exit_code"]
+    if not isinstance(code, int) or isinstance(code, bool) or code == -1 or f"exit code {code}" in text[-END:]:
+        return text
+    return f"{text}\n[The command completed with exit code {code}.]"
+
+
+def _message(event: dict[str, Any]) -> Message | None:
+    kind = as_text(event.get("kind"))
+    if kind == "SystemPromptEvent":
+        return Message("system", clean(as_text(as_dict(event.get("system_prompt")).get("text"))))
+    if kind == "MessageEvent":
+        text = content_text(as_dict(event.get("llm_message")).get("content"))
+        return Message("user" if event.get("source") == "user" else "assistant", text)
+    if kind == "ActionEvent":
+        action = as_dict(event.get("action"))
+        tool_call = as_dict(event.get("tool_call"))
+        calls = of_tool_calls([tool_call]) or [call(as_text(event.get("tool_name")), action)]
+        return Message("assistant", turn(content_text(as_list(event.get("thought"))), calls))
+    if kind in ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation"):
+        seen = as_dict(event.get("observation"))
+        content = seen.get("content")
+        text = (
+            content_text(content)
+            if isinstance(content, list)
+            else first_text(seen.get("output"), content, seen.get("message"))
+        )
+        text = with_exit_code(text, seen)
+        problem = first_text(seen.get("error"), event.get("error"))
+        return Message("tool", clean("\n".join(part for part in (text, problem) if part)))
+    return None
+
+
+NAME = re.compile(r"(.+)-\d{10}\.\d+(?:-[0-9a-f]+)?\.json$")
+
+
+class OpenHandsCompletions:
+    """The last call of a folder."""
+
+    name = "openhands-completions"
+
+    def matches(self, document: Any) -> bool:
+        found = as_dict(document)
+        return isinstance(found.get("messages"), list) and isinstance(
+            as_dict(found.get("response")).get("choices"), list
+        )
+
+    def read(self, document: Any, place: Place) -> Draft:
+        response = as_dict(document.get("response"))
+        answer = as_dict(as_dict(next(iter(as_list(response.get("choices"))), None)).get("message"))
+        asked = [as_dict(m) for m in as_list(document.get("messages"))]
+        turns = [*asked, *([{**answer, "role": "assistant"}] if answer else [])]
+        messages = [_completion_message(m) for m in turns]
+        if not any(map(is_structured, turns)):
+            messages = in_notation(messages, "xml")
+        finished = any("[call finish]" in m.content for m in messages[-1:])
+        stamp = document.get("timestamp")
+        made = isinstance(stamp, (int, float)) and not isinstance(stamp, bool) and 0 < stamp < 1e11
+        return proven(
+            Draft(
+                place=place,
+                format=self.name,
+                task_id=place.folders[-1],
+                policy=_model(place, response),
+                messages=messages,
+                patch=None,
+                exit_status="submitted" if finished else "unfinished",
+                time=datetime.fromtimestamp(stamp, UTC).isoformat(timespec="seconds") if made else "",
+            )
+        )
+
+
+def _model(place: Place, response: dict[str, Any]) -> str:
+    """The model that was asked, by the file's name; the one that answered (a proxy has several) where the name says none."""
+    named = NAME.match(place.name)
+    return named[1].replace("__", "/") if named else as_text(response.get("model"))
+
+
+def _completion_message(one: dict[str, Any]) -> Message:
+    role, text = as_text(one.get("role")), content_text(one.get("content"))
+    if role == "assistant":
+        return Message("assistant", turn(text, of_message(one)))
+    return Message("system" if role == "system" else "tool" if role in ("tool", "function") else "user", text)

@@ -1,0 +1,184 @@
+"""What cells are made from: the pool, read and proven, and its parts as token ids."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+
+from rmlab.errors import DataError
+from rmlab.fingerprint import file_fingerprint
+from rmlab.models.config import ModelConfig
+from rmlab.models.load import tasks_of_base
+from rmlab.models.tokenizer import Tokenizer, load_tokenizer
+from rmlab.selection.pool import read_index
+from rmlab.selection.select import DataConfig
+from rmlab.selection.weak_tests import WeakLabels, weak_labels
+from rmlab.trajectories.record import Part, Trajectory
+from rmlab.trajectories.splitting import check_parts
+from rmlab.trajectories.store import TrajectorySet, read_trajectories
+from rmlab.verifiers.answer import lesson_part, verifier_tokenizer
+from rmlab.verifiers.config import EvaluationConfig, PromptConfig
+from rmlab.verifiers.encoding import Encoded, encode
+from rmlab.verifiers.leaks import check_leaks
+from rmlab.verifiers.prompt_view import visible
+
+
+@dataclass(frozen=True)
+class Material:
+    """pool: the whole file. verifier: that part; validation, evaluation: the attempts of these parts that are scored.
+
+    pretraining: what is known of the text that the model has read before. weak: where the verifier part is labelled by a few of
+    the hidden tests; its attempts in `verifier` then carry those labels, `pool` keeps the full ones.
+    """
+
+    pool: TrajectorySet
+    tokenizer: Tokenizer
+    verifier: list[Encoded]
+    validation: list[Encoded]
+    evaluation: list[Encoded]
+    prompt: PromptConfig
+    pretraining: str
+    weak: WeakLabels | None = None
+
+    @property
+    def judged(self) -> TrajectorySet:
+        """The attempts of `evaluation` as the environment shows them (`prompt.evidence`), whole: what baselines read."""
+        return self._shown([e.trajectory for e in self.evaluation])
+
+    @property
+    def fitted(self) -> TrajectorySet:
+        """All attempts of the validation part, likewise: what baselines are fitted on."""
+        return self._shown(self.pool.part("validation").trajectories)
+
+    def _shown(self, trajectories: Sequence[Trajectory]) -> TrajectorySet:
+        environment = PromptConfig(evidence=self.prompt.evidence)
+        return TrajectorySet(tuple(visible(t, environment) for t in trajectories), self.pool.metadata)
+
+
+def read_material(
+    path: Path, model: ModelConfig, prompt: PromptConfig, evaluation: EvaluationConfig, cache: Path, show: bool = False
+) -> Material:
+    """Reads the pool, proves that parts do not mix and prompts do not leak, and tokenises what is trained on and scored.
+
+    cache: folder of tokenizers and token ids that all cells share. show: progress. Raises DataError.
+    """
+    pool = proven_pool(path)
+    read = TrajectorySet(tuple(t for t in pool.trajectories if t.split in READ), pool.metadata)
+    if not read.trajectories:
+        raise DataError(
+            f"none of the {len(pool)} trajectories of {path} has a part (verifier, validation, evaluation): "
+            f"`rmlab trajectories split {path} -o SPLIT.parquet` gives them one."
+        )
+    pretraining = check_pretraining(Path(model.pretrained) if model.pretrained else None, pool.metadata)
+    if model.pretrained:
+        tokenizer = load_tokenizer(Path(model.pretrained))
+    else:
+        lessons = read.part(lesson_part({t.split for t in read.trajectories}))
+        tokenizer = verifier_tokenizer(lessons.trajectories, model.tokenizer, cache / "tokenizers")
+    judged = evaluated(read.part("evaluation").trajectories, evaluation, evaluation.tasks)
+    watched = evaluated(read.part("validation").trajectories, evaluation, evaluation.validation_tasks)
+    if not judged:
+        raise DataError(
+            f"{path} has no evaluation attempts of {' or '.join(evaluation.policies) or 'any policy'}: nothing can be "
+            "judged on it. Collect some, or change evaluation.policies."
+        )
+
+    def encoded(trajectories: Sequence[Trajectory]) -> list[Encoded]:
+        return encode(trajectories, tokenizer, prompt, cache / "token_ids", show=show)
+
+    return Material(
+        pool,
+        tokenizer,
+        encoded(read.part("verifier").trajectories),
+        encoded(watched),
+        encoded(judged),
+        prompt,
+        pretraining,
+    )
+
+
+def weakly_labelled(
+    ready: Material, data: DataConfig, cache: Path, show: bool = False, allow_weak: bool = False
+) -> Material:
+    """The same with the verifier part labelled by `data.hidden_tests` of each task's tests; as it is where that is null.
+
+    allow_weak: of the sandbox that the tests run in.
+    """
+    if data.hidden_tests is None:
+        return ready
+    weak = weak_labels(ready.pool.part("verifier"), Path(data.tasks), data.hidden_tests, cache, show, allow_weak)
+    relabelled = [
+        replace(
+            e,
+            trajectory=replace(
+                e.trajectory,
+                resolved=weak.resolved.get(e.trajectory.trajectory_id),
+                label_source=f"{weak.tests} hidden tests",
+            ),
+        )
+        for e in ready.verifier
+    ]
+    return replace(ready, verifier=relabelled, weak=weak)
+
+
+def check_pretraining(folder: Path | None, metadata: Mapping[str, str]) -> str:
+    """What is known of whether a model has read what it will be judged on, in a few words.
+
+    metadata: of the pool. Raises DataError for a base that was kept clear of other tasks than those of the pool.
+    """
+    if folder is None:
+        return "none"
+    kept_clear, tasks = tasks_of_base(folder), metadata.get("tasks_fingerprint")
+    if kept_clear is None:
+        return "unknown: the model is from elsewhere"
+    if tasks is None:
+        return f"unknown: kept clear of the tasks {kept_clear}, the pool does not name its own"
+    if kept_clear != tasks:
+        raise DataError(
+            f"{folder} was kept clear of the tasks {kept_clear}, the pool was collected at the tasks {tasks}: it may have read "
+            "what it will be judged on. Take the base and the pool that belong together, or pretrain again."
+        )
+    return f"kept clear of the pool's tasks ({tasks})"
+
+
+def evaluated(trajectories: Sequence[Trajectory], config: EvaluationConfig, number: int | None) -> list[Trajectory]:
+    """The attempts that are scored: so many tasks (None = all) in the order of SHA-256 of their ids, so many attempts of each policy."""
+    taken = [
+        t for t in trajectories if t.attempt < config.attempts and (not config.policies or t.policy in config.policies)
+    ]
+    tasks = sorted({t.task_id for t in taken}, key=lambda name: hashlib.sha256(name.encode()).digest())
+    kept = set(tasks[:number])
+    return [t for t in taken if t.task_id in kept]
+
+
+READ: tuple[Part, ...] = ("supervised", "verifier", "validation", "evaluation")
+
+
+def proven_pool(path: Path) -> TrajectorySet:
+    """The whole pool of a file, with its parts apart and its prompts free of outcomes. Raises DataError."""
+    if not path.is_file():
+        raise DataError(
+            f"{path}: there is no such file. `rmlab collect` or `rmlab trajectories split` writes one; data.path names it."
+        )
+    return _proven(path.resolve(), file_fingerprint(path))
+
+
+@lru_cache(maxsize=2)
+def _proven(path: Path, content: str) -> TrajectorySet:
+    pool = read_trajectories(path)
+    check_parts(pool.trajectories)
+    check_leaks(t for t in pool.trajectories if t.split in READ)
+    if file_fingerprint(path) != content:
+        raise DataError(f"{path} was written to while it was read. Give the command again when that has ended.")
+    return pool
+
+
+def hold(path: str) -> None:
+    """Reads and proves a pool for the processes that are forked from this one, with the identities that they ask of it."""
+    index, pool = read_index(path), proven_pool(Path(path))
+    index.part("supervised")
+    if index.fingerprint != pool.fingerprint:
+        raise DataError(f"{path} was written to while it was read. Give the command again when that has ended.")
+    for trajectory in pool.trajectories:
+        _ = trajectory.content_id

@@ -1,0 +1,24 @@
+"""Which finished runs are run again: what began before a time, to the millisecond that the store keeps."""
+
+from datetime import datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from rmlab.errors import UsageError
+from rmlab.sweep.dry_run import redo_rule
+
+
+def began(text: str) -> Any:
+    return SimpleNamespace(start_time=int(datetime.fromisoformat(text).timestamp() * 1000), tags={"commit": "0"})
+
+
+def test_a_run_that_began_a_moment_before_is_run_again_and_one_that_began_then_is_not() -> None:
+    redo = redo_rule("2026-01-31T12:00:05.700", stale=False)
+    assert redo(began("2026-01-31T12:00:05.699"))
+    assert not redo(began("2026-01-31T12:00:05.700"))
+    assert not redo_rule(None, stale=False)(began("2020-01-01T00:00:00"))
+    assert redo_rule(None, stale=True)(began("2026-01-31T12:00:05"))
+    with pytest.raises(UsageError, match="a time is written"):
+        redo_rule("yesterday", stale=False)

@@ -1,0 +1,79 @@
+"""Every shipped sweep runs at preset smoke, each cell as a tracked run, on a small part of the shipped attempts."""
+
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from rmlab.configuration import compose, load_program
+from rmlab.paths import STARTER, SWEEPS
+from rmlab.sweep.plan import expand, read_sweep
+from rmlab.tracking.query import runs
+from rmlab.tracking.store import Store
+from rmlab.trajectories.store import TrajectorySet, read_trajectories, write_trajectories
+
+TASKS_OF = {"supervised": 8, "verifier": 16, "validation": 2, "evaluation": 2}  # of each source
+
+
+@pytest.fixture(scope="session")
+def few(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A few tasks of every part and source, with all their attempts."""
+    whole = read_trajectories(STARTER / "trajectories.parquet")
+    taken: Counter[tuple[str | None, str]] = Counter()
+    kept: set[str] = set()
+    for task, part, source in dict.fromkeys((t.task_id, t.split, t.source) for t in whole.trajectories):
+        if taken[part, source] < TASKS_OF[str(part)]:
+            taken[part, source] += 1
+            kept.add(task)
+    path = tmp_path_factory.mktemp("few") / "trajectories.parquet"
+    pool: TrajectorySet = write_trajectories(path, [t for t in whole.trajectories if t.task_id in kept], whole.metadata)
+    assert len(pool) > 500
+    return path
+
+
+@pytest.fixture(scope="session")
+def shared_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One runs folder for all of them: tokenizer, token ids and baselines are made once."""
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name",
+    sorted(
+        p.stem
+        for p in SWEEPS.glob("*.yaml")
+        if "factor:" in p.read_text() and "program: train_verifier" in p.read_text()
+    ),
+)
+def test_a_shipped_sweep_runs_at_smoke(
+    name: str, few: Path, shared_runs: Path, empty_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RMLAB_RUNS", str(shared_runs))
+    store = f"sqlite:///{shutil.copy(empty_database, tmp_path / 'mlflow.db')}"  # of its own: finished cells of others do not count
+    spec = read_sweep(name, "smoke")
+    program = load_program(spec.program)
+    small = [
+        f"data.path={few}",
+        "evaluation.tasks=4",
+        "evaluation.validation_tasks=2",
+        "evaluation.replicates=20",
+        "runtime.progress=false",
+        f"tracking.uri={store}",
+    ]
+    cells = expand(spec, small, compose, program.identity)
+    program.prepare([cell.config for cell in cells])
+    for key, cell in {cell.identity.config_hash: cell for cell in cells}.items():
+        program.run(cell.config)
+        assert program.identity(cell.config).config_hash == key, "the same hash cold and warm"
+    found = runs(Store.open(store), [name])
+    assert {run.name for run in found} <= {cell.name for cell in cells}
+    assert (
+        len({run.tags["config_hash"] for run in found})
+        == len({cell.identity.config_hash for cell in cells})
+        == len(found)
+    )
+    assert {run.tags["control_hash"] for run in found} == {cells[0].identity.control_hash}
+    assert {run.tags["status"] for run in found} == {"finished"}
+    assert all("eval/score_rate" in run.metrics for run in found)

@@ -1,0 +1,151 @@
+import time
+from pathlib import Path
+
+import pytest
+
+from rmlab.configuration import compose, load_program
+from rmlab.errors import RmlabError, UsageError
+from rmlab.paths import SWEEPS
+from rmlab.sweep.plan import expand, read_sweep, refuse_owned_overrides
+
+TOY = Path(__file__).parent / "toy" / "toy_scale.yaml"
+
+
+def cells(preset="demo", overrides=(), **changes):
+    spec = read_sweep(str(TOY), preset, changes)
+    return expand(spec, overrides, compose, load_program(spec.program).identity)
+
+
+def test_cells_cross_arms_levels_and_seeds_and_say_so_in_their_names() -> None:
+    found = cells()
+    assert [c.name for c in found[:3]] == ["data_scale=1 s0", "data_scale=1 s1", "data_scale=2 s0"]
+    assert [c.name for c in found[6:8]] == ["data_scale=1 steps s0", "data_scale=1 steps s1"]
+    assert len(found) == 12
+    assert {c.identity.control_hash for c in found} == {found[0].identity.control_hash}
+    one = found[7].config
+    assert (one.data.scale, one.training.match, one.seed) == (1, "steps", 1)
+    tracking = one.tracking
+    assert (tracking.experiment, tracking.level, tracking.arm) == ("toy_scale", "1", "steps")
+    assert list(tracking.factors) == ["data_scale", "match"]
+
+
+def test_the_two_arms_meet_in_one_run_at_the_scale_of_reference() -> None:
+    by_name = {c.name: c.identity.config_hash for c in cells()}
+    assert by_name["data_scale=2 s0"] == by_name["data_scale=2 steps s0"]
+    assert by_name["data_scale=2 s0"] != by_name["data_scale=2 s1"]
+    assert by_name["data_scale=3 s0"] != by_name["data_scale=3 steps s0"]
+    assert len(set(by_name.values())) == 10
+
+
+def test_presets_and_changes_take_the_place_of_the_file() -> None:
+    assert len(cells("one_arm")) == 6
+    assert len(cells(levels=[1, 2], seeds=[5], arms=["steps"])) == 2
+    assert cells("loose")[0].config.data.ratio == "2:1"
+    assert cells("loose", ["data.ratio=1:4"])[0].config.data.ratio == "1:4"
+
+
+def test_what_a_sweep_varies_is_not_to_be_overridden() -> None:
+    spec = read_sweep(str(TOY))
+    for text, words in {"data.scale=5": "levels", "seed=3": "seeds", "training.match=steps": "match varies"}.items():
+        with pytest.raises(UsageError, match=words):
+            refuse_owned_overrides(spec, [text])
+    refuse_owned_overrides(spec, ["data.ratio=1:2"])
+
+
+def test_cells_that_differ_in_more_than_their_factors_are_refused() -> None:
+    spec = read_sweep(str(TOY), "one_arm")
+    identity = load_program(spec.program).identity
+
+    def careless(config):  # as if a level brought something else along
+        changed = config.copy()
+        changed.data.ratio = "4:1" if config.data.scale == 2 else "1:1"
+        return identity(changed)
+
+    with pytest.raises(
+        RmlabError, match=r"differ in config\.data\.ratio, which no declared factor \(data_scale, match\) owns"
+    ):
+        expand(spec, [], compose, careless)
+
+
+def test_a_level_is_set_as_composing_it_would() -> None:
+    spec = read_sweep("data_scale", "demo")
+    program = load_program(spec.program)
+    for cell in expand(spec, [], compose, program.identity):
+        whole = compose(
+            spec.program,
+            [*spec.overrides, f"data.scale={cell.level}", f"training.match={cell.arm}", f"seed={cell.seed}"],
+        )
+        whole.tracking = cell.config.tracking
+        assert cell.config == whole
+
+
+@pytest.mark.slow
+def test_a_thousand_cells_take_seconds() -> None:
+    started = time.process_time()
+    assert len(cells(levels=list(range(1, 26)), baseline=1, seeds=list(range(20)))) == 1000
+    assert time.process_time() - started < 60, "seconds here; as many compositions as cells would take minutes"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("{", "not readable YAML"),
+        ("[]", "holds no sweep"),
+        ("presets: {demo: }", "question is missing|program is missing"),
+        ("question: q\npresets: {}", "presets are missing"),
+        ("questoin: q\npresets: {demo: }", r"no key 'questoin' \(did you mean question\?\)"),
+        (
+            "{question: q, program: toy.py, factor: nope, levels: [1], baseline: 1, seeds: [0], presets: {demo: }}",
+            "no factor 'nope'",
+        ),
+        (
+            "{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 2, seeds: [0], presets: {demo: }}",
+            "baseline=2 is none of the levels",
+        ),
+        (
+            "{question: q, program: toy.py, factor: data_scale, levels: [1, 1], baseline: 1, seeds: [0], presets: {demo: }}",
+            "twice",
+        ),
+        (
+            "{question: q, program: toy.py, factor: data_scale, levels: 1, baseline: 1, seeds: [0], presets: {demo: }}",
+            "levels=1 must be a list",
+        ),
+        (
+            "{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 1, seeds: [0.5], presets: {demo: }}",
+            "seeds=.* must be a list of whole numbers",
+        ),
+        (
+            "{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 1, seeds: [0], presets: {demo: {levles: [1]}}}",
+            r"no key 'levles' \(did you mean levels\?\)",
+        ),
+    ],
+)
+def test_a_file_that_does_not_say_what_it_has_to(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "s.yaml").write_text(text)
+    with pytest.raises(UsageError, match=words) as caught:
+        read_sweep(str(tmp_path / "s.yaml"))
+    assert "\n" not in str(caught.value)
+
+
+def test_names_that_are_not_there() -> None:
+    with pytest.raises(UsageError, match=r"no sweep 'data_scal' \(did you mean data_scale\?\)"):
+        read_sweep("data_scal")
+    with pytest.raises(UsageError, match="has no preset 'huge'; it has: demo, one_arm, loose"):
+        read_sweep(str(TOY), "huge")
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in SWEEPS.glob("*.yaml")))
+def test_every_shipped_sweep_reads_at_every_preset(name: str) -> None:
+    import yaml
+
+    raw = yaml.safe_load((SWEEPS / f"{name}.yaml").read_text())
+    assert {"smoke", "demo", "small", "paper"} <= set(raw["presets"])
+    assert set(raw["cost"]) == set(raw["presets"])
+    for preset in raw["presets"]:  # levels change values, not keys: at one preset each is composed
+        spec = read_sweep(name, preset)
+        base = compose(spec.program, spec.overrides)
+        if spec.arms and spec.arms.factor == "match":
+            assert base.training.reference_scale == spec.baseline
+        for level in spec.levels if preset == "smoke" else ():
+            for arm in spec.arm_levels:
+                compose(spec.program, [*spec.overrides, *spec.sets(level, arm)])
