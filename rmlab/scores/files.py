@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from rmlab.errors import DataError, RmlabError, UsageError
-from rmlab.trajectories.ingest.archives import compression, plain_name, unpacked
+from rmlab.trajectories.ingest.compression import compression, plain_name, unpacked
 
 KEY = "key"
 SEPARATORS = (",", "\t", ";", "|")

@@ -19,7 +19,7 @@ from rmlab.errors import DataError
 from rmlab.scores.files import one_line_errors, opened
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import ScoreTable
-from rmlab.trajectories.ingest.archives import plain_name
+from rmlab.trajectories.ingest.compression import plain_name
 from rmlab.trajectories.ingest.json_text import Unreadable, read_json
 from rmlab.trajectories.ingest.locations import Place
 from rmlab.trajectories.labels.documents import REPORT_KEYS, reports

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from rmlab.trajectories.ingest import documents
 from rmlab.trajectories.ingest import entries as arrays
-from rmlab.trajectories.ingest.archives import batches
+from rmlab.trajectories.ingest.containers import batches
 from rmlab.trajectories.ingest.entries import Refused, elements
 from rmlab.trajectories.ingest.json_text import Unreadable
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 
 from rmlab.errors import DataError
-from rmlab.trajectories.ingest.archives import batches
+from rmlab.trajectories.ingest.containers import batches
 from rmlab.trajectories.ingest.entries import Entry, Limits, Refusal, Refused
 from rmlab.trajectories.ingest.locations import roots
 

@@ -1,15 +1,16 @@
 """Ingest: from files in the wild to records with labels.
 
-archives   members of zips and tars, safe whatever they hold; files of folders and archives, in order; gzip, zstd,
-           bzip2, xz: known by their first bytes
-assemble   predictions, policies, labels, copies, attempts; writing
-documents  files as records: JSON, JSON lines, Parquet, files that belong together
-drafts     what a reader makes of a record; drafts on disk until labels and copies are known
-entries    one file: read whole or by lines, damage and limits are refusals; the elements of a JSON array, one at a
-           time
-importing  all of that for every file of every path
-json_text  JSON as people leave it
-locations  where a record stands; what a task's id says
-repeats    records that are one attempt: snapshots, renderings, copies
-summary    what an import did
+archives     members of zips and tars, safe whatever they hold
+assemble     predictions, policies, labels, copies, attempts; writing
+compression  gzip, zstd, bzip2, xz: known by their first bytes
+containers   files of folders and archives, in order
+documents    files as records: JSON, JSON lines, Parquet, files that belong together
+drafts       what a reader makes of a record; drafts on disk until labels and copies are known
+entries      one file: read whole or by lines, damage and limits are refusals; the elements of a JSON array, one at a
+             time
+importing    all of that for every file of every path
+json_text    JSON as people leave it
+locations    where a record stands; what a task's id says
+repeats      records that are one attempt: snapshots, renderings, copies
+summary      what an import did
 """

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from rmlab.trajectories.ingest.archives import compression, plain_name
+from rmlab.trajectories.ingest.compression import compression, plain_name
 from rmlab.trajectories.ingest.entries import Entry, Refused, elements
 from rmlab.trajectories.ingest.json_text import Unreadable, read_json
 from rmlab.trajectories.ingest.locations import Place, natural

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from rmlab.errors import DataError
-from rmlab.trajectories.ingest.archives import unpacked
+from rmlab.trajectories.ingest.compression import unpacked
 from rmlab.trajectories.ingest.json_text import Unreadable
 from rmlab.trajectories.ingest.locations import Place
 

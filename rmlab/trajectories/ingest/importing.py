@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rmlab.errors import DataError
-from rmlab.trajectories.ingest.archives import batches, plain_name
+from rmlab.trajectories.ingest.compression import plain_name
+from rmlab.trajectories.ingest.containers import batches
 from rmlab.trajectories.ingest.documents import Damaged, Document, documents, units
 from rmlab.trajectories.ingest.drafts import Draft, NotATrajectory, Spool
 from rmlab.trajectories.ingest.entries import Limits, Refusal

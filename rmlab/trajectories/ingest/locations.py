@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rmlab.trajectories.ingest.archives import plain_name
+from rmlab.trajectories.ingest.compression import plain_name
 from rmlab.trajectories.ingest.json_text import clean
 from rmlab.trajectories.record import bare, family
 
