@@ -41,10 +41,10 @@ def multirun(*overrides: str) -> tuple[int, str, str]:
     """What `rmlab train -m` does, of the toy."""
     return python(f"""
 import sys
-from rmlab.configuration import load_program
+from rmlab.launchers.multirun import multirun
 from rmlab.errors import RmlabError
 try:
-    load_program("multirun").main({str(TOY / "toy.py")!r}, {list(overrides)!r})
+    multirun({str(TOY / "toy.py")!r}, {list(overrides)!r})
 except RmlabError as error:
     print(f"rmlab: {{error}}", file=sys.stderr)
     sys.exit(error.exit_code)
@@ -179,22 +179,13 @@ def test_every_launcher_is_made_from_its_file(name: str, monkeypatch: pytest.Mon
 
 def test_the_sweepers_options_are_those_of_the_command() -> None:
     import inspect
+    from dataclasses import fields
 
-    from omegaconf import OmegaConf
+    from rmlab.commands.sweep import sweep
+    from rmlab.sweep.options import SweepOptions
 
-    named = set(OmegaConf.load(REPOSITORY / "conf" / "hydra" / "sweeper" / "rmlab.yaml")) - {
-        "_target_",
-        "sweep",
-        "choose",
-    }
-    taken = set(inspect.signature(load_program("sweep").main).parameters) - {
-        "name",
-        "arguments",
-        "explain",
-        "launcher",
-        "of_program",
-    }
-    assert named == taken
+    named = {field.name for field in fields(SweepOptions)} - {"batch"}
+    assert named == set(inspect.signature(sweep).parameters) - {"name", "arguments", "cells_per_gpu"}
 
 
 @pytest.mark.parametrize(

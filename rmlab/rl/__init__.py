@@ -13,7 +13,6 @@ learner         the policy that learns, its adapters, and the start that it is m
 loop            all of these in order
 losses          GRPO and GSPO on log-probabilities
 outcome         what came of a training: gained, collapsed, hacked; what attempts look like
-references      which saved model is meant: a run, a cell of a sweep, or a folder
 reward_model    what the verifier says of fresh attempts, calibrated, combined, transformed
 rewards         what an attempt is paid; scores bent on purpose
 update          optimiser steps over a batch

@@ -8,8 +8,8 @@ import pytest
 from rmlab.errors import DataError, StoreError
 from rmlab.rl.artifacts import Shown, episodes_page
 from rmlab.rl.config import Calibration, Combine, RewardConfig, Unread
-from rmlab.rl.references import Reference, find_model
 from rmlab.rl.reward_model import calibrator, combine, load_judge
+from rmlab.tracking.references import Reference, find_model
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 from rmlab.trajectories.record import Message, Trajectory

@@ -6,41 +6,72 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from rmlab.errors import DataError, UsageError
 from rmlab.files import check_output
-from rmlab.progress import progress
-from rmlab.trajectories.ingest.archives import is_archive
-from rmlab.trajectories.ingest.assemble import Settled, settle
-from rmlab.trajectories.ingest.drafts import Spool
-from rmlab.trajectories.ingest.importing import LEAKS, Found, Reader, Reading
-from rmlab.trajectories.ingest.locations import Place, roots
-from rmlab.trajectories.ingest.summary import lines, summary
-from rmlab.trajectories.readers.chat import names_patch
-from rmlab.trajectories.readers.registry import formats_named
-from rmlab.trajectories.store import read_metadata
+
+if TYPE_CHECKING:
+    from rmlab.trajectories.ingest.assemble import Settled
+    from rmlab.trajectories.ingest.importing import Found, Reader
+
+app = typer.Typer()
 
 HUB = "hf:"
 
 
-def main(
-    format_name: str,
-    paths: Sequence[str],
-    out: Path,
-    labels: Sequence[Path] = (),
-    strict: bool = False,
-    as_json: bool = False,
-    leaks: str = "report",
-    source: str = "",
+@app.command("import", epilog="Example: `rmlab import auto ../20240623_moatless.zip -o runs/real.parquet`")
+def import_trajectories(
+    format_name: Annotated[
+        str,
+        typer.Argument(
+            metavar="FORMAT",
+            help="auto, or one of mini-swe-agent, swe-agent, openhands-output, openhands-completions, openhands-events, moatless, "
+            "moatless-nodes, r2e-gym, chat, rmlab (its own sets).",
+        ),
+    ],
+    paths: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH...",
+            help="Folders, files, .zip, .tar (plain, .gz, .zst, .bz2, .xz), or hf:NAME of a hub's set.",
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The trajectory set to write (Parquet).")],
+    labels: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Reports that stand elsewhere; those within the paths are found anyway. May be given several times."
+        ),
+    ] = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Stop at the first record that is skipped, mended or in conflict.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="The summary as one JSON object on standard output.")] = False,
+    leaks: Annotated[
+        str, typer.Option(help="Attempts whose prompt holds an outcome: report them, or drop them.")
+    ] = "report",
+    source: Annotated[
+        str, typer.Option(help="The source of all records. Default: by the task's id (swe-bench, swe-smith, ...).")
+    ] = "",
 ) -> dict[str, Any]:
-    """Reads, joins, writes; prints and returns the summary. Raises DataError and UsageError as the readers do, and DataError where
-    no trajectory was read: nothing is written then, and what stood at `out` stays."""
+    """Read trajectories in the wild and join the labels that lie beside them."""
+    from rmlab.progress import progress
+    from rmlab.trajectories.ingest.assemble import settle
+    from rmlab.trajectories.ingest.drafts import Spool
+    from rmlab.trajectories.ingest.importing import Reader, Reading
+    from rmlab.trajectories.ingest.locations import Place, roots
+    from rmlab.trajectories.ingest.summary import lines, summary
+    from rmlab.trajectories.readers.registry import formats_named
+
+    labels = labels or []
     if leaks not in ("report", "drop"):
         raise UsageError(f"--leaks {leaks!r}: it is report (name them) or drop (leave such attempts out)")
     if any(not name.removeprefix(HUB).strip() for name in paths):
         raise UsageError("a path is empty (a variable without a value?): name what to read")
-    check_output(out, [Path(name) for name in paths if not name.startswith(HUB)] + list(labels))
+    check_output(out, [Path(name) for name in paths if not name.startswith(HUB)] + labels)
     spool = Spool()
     try:
         reader = Reader(Reading(formats_named(format_name), strict, leaks == "drop"), spool)
@@ -86,8 +117,10 @@ def main(
     return result
 
 
-def _origin(paths: Sequence[str], settled: Settled) -> dict[str, str]:
+def _origin(paths: Sequence[str], settled: "Settled") -> dict[str, str]:
     """What the set says of its origin: this command; where it is one of our own sets read again, what that one says."""
+    from rmlab.trajectories.store import read_metadata
+
     if len(paths) == 1 and Path(paths[0]).is_file() and settled.rows and all(d.fixed for d in settled.found.drafts):
         with contextlib.suppress(DataError):  # rows as JSON lines, or packed, state no origin
             return read_metadata(paths[0])
@@ -99,8 +132,10 @@ def _same(name: str) -> str:
     return name if name.startswith(HUB) else os.path.normpath(Path(name).absolute())
 
 
-def _what_is_there(found: Found, format_name: str) -> str:
+def _what_is_there(found: "Found", format_name: str) -> str:
     """What was read in place of trajectories, and what can be done with it."""
+    from rmlab.trajectories.ingest.importing import LEAKS
+
     tables = [report for report in found.reports if report.place.name.endswith(".json") and report.kind != "rows"]
     if found.skipped[LEAKS]:
         return f"All of them hold an outcome in their prompt and were left out ({found.skipped[LEAKS]:,}): --leaks report keeps them."
@@ -121,8 +156,10 @@ def _what_is_there(found: Found, format_name: str) -> str:
     return "`rmlab import --help` names the formats; a table of scores is a file for `rmlab evaluate`."
 
 
-def _read(reader: Reader, path: Path, root: str) -> None:
+def _read(reader: "Reader", path: Path, root: str) -> None:
     """Reads a path. A report that is named on the line is meant for what is read, as if it stood behind --labels."""
+    from rmlab.trajectories.ingest.archives import is_archive
+
     reports, drafts = len(reader.found.reports), len(reader.found.drafts)
     reader.read(path, progress=_bar, root=root)
     if path.is_file() and not is_archive(path.name) and len(reader.found.drafts) == drafts:
@@ -132,6 +169,8 @@ def _read(reader: Reader, path: Path, root: str) -> None:
 
 @contextmanager
 def _bar(title: str, size: float) -> Iterator[Any]:
+    from rmlab.progress import progress
+
     with progress(f"Reading {title}", round(size / 1e6, 1), "MB") as advance:
         yield lambda amount: advance(amount / 1e6)
 
@@ -139,6 +178,8 @@ def _bar(title: str, size: float) -> Iterator[Any]:
 def _hub_rows(name: str) -> Iterator[dict[str, Any]]:
     """The rows of a public data set, one at a time. NAME or NAME@SPLIT. Raises DataError where it cannot be reached."""
     import datasets
+
+    from rmlab.trajectories.readers.chat import names_patch
 
     name, _, split = name.partition("@")
     try:
