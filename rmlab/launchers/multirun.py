@@ -55,7 +55,8 @@ def multirun(program: str, overrides: Sequence[str], options: SweepOptions | Non
     module = load_program(program)
     register_resolvers()
     find_plugins()
-    travel_by_value(cast(ModuleType, module))
+    if program.endswith(".py"):
+        travel_by_value(cast(ModuleType, module))
     chosen = [text for text in overrides if text.partition("=")[0] in OF_THE_SWEEP]
     # Hydra refuses a new name in a mapping of free names (data.policies={careful: 2}) unless it is told to add it.
     given = [f"++{text}" if "={" in text and text[0].isalpha() else text for text in overrides if text not in chosen]
@@ -179,7 +180,7 @@ def own_launcher(name: str, settings: Sequence[str], config: "DictConfig", worke
 
 
 def travel_by_value(module: ModuleType) -> None:
-    """A program is loaded by its path, so another process cannot import it by name; its schema travels whole."""
+    """A program of one's own is loaded by its path, so another process cannot import it by name; its schema travels whole."""
     import importlib
 
     for name in ("cloudpickle", "joblib.externals.cloudpickle"):

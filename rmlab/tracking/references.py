@@ -44,9 +44,7 @@ class Reference:
         places = [self.folder / name, self.folder.parent / name]
         found = next((place for place in places if place.is_file()), None)
         if found is None:
-            raise DataError(
-                f"neither {places[0]} nor {places[1]} is there: name the run that made it, which brings its own"
-            )
+            raise DataError(f"neither {places[0]} nor {places[1]} is there (a model named by its run brings its own)")
         return found
 
     def fingerprint(self) -> str:
