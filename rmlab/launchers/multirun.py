@@ -9,7 +9,6 @@
 
 import os
 import re
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,7 +19,7 @@ from rmlab.configuration import config_folder, load_program, near, quoted, regis
 from rmlab.errors import UsageError
 from rmlab.launchers.hydra import Task
 from rmlab.paths import CONF, REPOSITORY, SWEEPS, runs_folder
-from rmlab.sweep.options import SweepOptions
+from rmlab.sweep.options import CHOICES, SweepOptions
 from rmlab.sweep.spec import plain_yaml
 
 if TYPE_CHECKING:
@@ -36,7 +35,6 @@ PACKAGES = {
     "rq": "hydra-rq-launcher",
 }
 """Packages that bring a launcher of Hydra's own."""
-OF_THE_SWEEP = ("levels", "baseline", "seeds", "arms", "trials")
 
 
 def multirun(program: str, overrides: Sequence[str], options: SweepOptions | None = None) -> None:
@@ -57,7 +55,7 @@ def multirun(program: str, overrides: Sequence[str], options: SweepOptions | Non
     find_plugins()
     if program.endswith(".py"):
         travel_by_value(cast(ModuleType, module))
-    chosen = [text for text in overrides if text.partition("=")[0] in OF_THE_SWEEP]
+    chosen = [text for text in overrides if text.partition("=")[0] in CHOICES]
     # Hydra refuses a new name in a mapping of free names (data.policies={careful: 2}) unless it is told to add it.
     given = [f"++{text}" if "={" in text and text[0].isalpha() else text for text in overrides if text not in chosen]
     sweep = next((text for text in given if text.lstrip("+").startswith("sweep=")), None)
@@ -130,16 +128,13 @@ def register_sweep(name: str) -> str:
 
 
 def find_plugins() -> None:
-    """Hydra looks for hydra_plugins on the import path only, and so do the processes that it starts."""
+    """Makes our plugins known to Hydra, here and in processes that it starts. The sweeper takes the keys of `SweepOptions`."""
+    from hydra.core.config_store import ConfigStore
     from hydra.core.plugins import Plugins
 
-    if str(REPOSITORY) not in sys.path:
-        sys.path.append(str(REPOSITORY))
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(REPOSITORY) not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, paths), str(REPOSITORY)])
-    from hydra.core.config_store import ConfigStore
-
     from hydra_plugins.rmlab_launchers import LocalProcesses, Ray, Slurm
     from hydra_plugins.rmlab_sweeper import RmlabSweeper
 

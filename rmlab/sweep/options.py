@@ -7,6 +7,9 @@ from typing import Any
 
 from rmlab.errors import UsageError
 
+CHOICES = ("levels", "baseline", "seeds", "arms", "trials")
+"""What chooses within a sweep file, as KEY=VALUE on the command line."""
+
 
 class OnError(StrEnum):
     """What a failed cell does to its sweep."""

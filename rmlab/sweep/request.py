@@ -11,10 +11,10 @@ from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
 from rmlab.selection.pool import read_index
 from rmlab.selection.select import DataConfig, check_fill
+from rmlab.sweep.options import CHOICES
 from rmlab.sweep.plan import Cell, SweepSpec, expand, read_sweep
 from rmlab.sweep.spec import plain_yaml
 
-OF_THE_SWEEP = ("preset", "levels", "baseline", "seeds", "arms", "trials")
 LAUNCHER, SETTING = "hydra/launcher=", "hydra.launcher."
 
 
@@ -71,7 +71,7 @@ def read_request(arguments: Sequence[str]) -> Request:
             launcher = value
         elif text.startswith(("hydra/", "hydra.")):
             settings.append(text)
-        elif key in OF_THE_SWEEP:
+        elif key in ("preset", *CHOICES):
             try:
                 choices[key] = plain_yaml(value)
             except yaml.YAMLError:

@@ -8,6 +8,7 @@ import pytest
 from experiments.programs import rl
 from rmlab.configuration import compose
 from rmlab.errors import DataError
+from rmlab.policies.language import LanguagePolicyConfig, stated
 from rmlab.rl.artifacts import Shown, episodes_page
 from rmlab.rl.config import Calibration, Combine, RewardConfig, Unread
 from rmlab.rl.reward_model import calibrator, combine, load_judge
@@ -39,6 +40,8 @@ def test_start_and_verifier_are_named_by_run_cell_or_folder(easy: Path, store: S
         for start, verifier in zip(names["start"], names["verifier"], strict=True)
     }
     assert len(hashes) == 1
+    weights = {stated(LanguagePolicyConfig(name))["weights"] for name in names["start"]}
+    assert len(weights) == 1, "`rmlab collect language.NAME.model=` takes the same names"
 
 
 def test_several_verifiers_by_hand() -> None:
