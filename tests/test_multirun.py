@@ -153,6 +153,14 @@ def test_wrong_use_is_one_line_and_starts_nothing(where: Path, arguments: list[s
     assert not (where / "ledger").exists()
 
 
+def test_what_is_only_described_starts_nothing_through_hydra_either(where: Path) -> None:
+    """Every flag reaches Hydra's sweeper: `--explain` did not, and the sweep ran."""
+    code, out, err = rmlab("sweep", str(TOY / "toy_scale.yaml"), *SMALL, "hydra/launcher=basic", "--explain")
+    assert code == 0, err
+    assert "another level:" in out
+    assert not (where / "ledger").exists()
+
+
 def test_a_launcher_that_has_no_such_setting(where: Path) -> None:
     code, _, err = rmlab("sweep", str(TOY / "toy_scale.yaml"), "hydra.launcher.worker=2")
     assert (code, err.strip().splitlines()[-1]) == (
