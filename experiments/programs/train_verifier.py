@@ -43,7 +43,7 @@ from rmlab.verifiers.config import SEMANTICS, EvaluationConfig, ObjectiveConfig,
 if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
     from rmlab.training.supervised import Trained
-    from rmlab.verifiers.dataset import Material
+    from rmlab.verifiers.dataset import VerifierData
     from rmlab.verifiers.verifier import Verifier
 
 PRELOAD = [
@@ -55,7 +55,7 @@ PRELOAD = [
     "rmlab.training.device",
     "rmlab.models.load",
 ]
-SHARED = {"data.path": "rmlab.verifiers.dataset:hold"}
+SHARED = {"data.path": "rmlab.verifiers.dataset:preload"}
 POINTS = 200  # of each training series, however many steps there are
 
 
@@ -119,7 +119,7 @@ def prepare(configs: Sequence[DictConfig]) -> None:
     from rmlab.training.device import resolve_device
     from rmlab.verifiers.baselines import baseline_report
 
-    made: dict[str, Material] = {}
+    made: dict[str, VerifierData] = {}
     for config in configs:
         settings = _settings(config)
         resolve_device(settings.runtime.device)
@@ -187,7 +187,7 @@ def run(config: DictConfig) -> str:
     return logger.run_id
 
 
-def choose(ready: "Material", settings: VerifierRun) -> Selection[Trajectory]:
+def choose(ready: "VerifierData", settings: VerifierRun) -> Selection[Trajectory]:
     """The training set: filtered by length first, then chosen. Raises DataError where the total cannot be filled."""
     if (room := settings.data.room) and room > settings.prompt.max_tokens:
         raise UsageError(
@@ -203,7 +203,7 @@ def choose(ready: "Material", settings: VerifierRun) -> Selection[Trajectory]:
 
 
 def fit(
-    ready: "Material",
+    ready: "VerifierData",
     chosen: Selection[Trajectory],
     settings: VerifierRun,
     device: Any,
@@ -273,7 +273,7 @@ def _first_weights(settings: VerifierRun, vocabulary: int, scalar: bool) -> Any:
 
 def _log_inputs(
     logger: "RunLogger",
-    ready: "Material",
+    ready: "VerifierData",
     chosen: Selection[Trajectory],
     settings: VerifierRun,
     model: Any,
@@ -304,12 +304,12 @@ def _log_inputs(
         logger.metrics({f"labels/{name}": value for name, value in weak.items()})
 
 
-def _material(settings: VerifierRun) -> "Material":
+def _material(settings: VerifierRun) -> "VerifierData":
     from rmlab.verifiers.config import check_context
-    from rmlab.verifiers.dataset import read_material
+    from rmlab.verifiers.dataset import read_verifier_data
 
     check_context(settings.model, settings.prompt)
-    return read_material(
+    return read_verifier_data(
         Path(settings.data.path),
         settings.model,
         settings.prompt,
@@ -319,7 +319,7 @@ def _material(settings: VerifierRun) -> "Material":
     )
 
 
-def _labelled(ready: "Material", settings: VerifierRun) -> "Material":
+def _labelled(ready: "VerifierData", settings: VerifierRun) -> "VerifierData":
     from rmlab.verifiers.dataset import weakly_labelled
 
     return weakly_labelled(

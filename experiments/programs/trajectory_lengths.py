@@ -21,9 +21,9 @@ def main(
     """One pass over the file; prints and returns the object. Raises DataError and UsageError."""
     import numpy as np
 
-    from rmlab.verifiers.encoding import counted
+    from rmlab.verifiers.encoding import token_counts
     from rmlab.verifiers.prompt import escape
-    from rmlab.verifiers.truncation import within
+    from rmlab.verifiers.truncation import truncate_observations
 
     if any(budget < 256 for budget in budgets):
         raise UsageError("--budget is a number of tokens, at least 256")
@@ -44,13 +44,13 @@ def main(
     with progress("Measuring", total, "trajectories") as advance:
         for trajectory, ids in _with_ids(path, tokenizer):
             group = _group(trajectory)
-            known, whole = counted(ids, tokenizer), len(ids) + 1  # the answer needs its place too
+            known, whole = token_counts(ids, tokenizer), len(ids) + 1  # the answer needs its place too
             groups[group].append(whole)
             characters = sum(len(m.content) for m in trajectory.messages)
             total_characters += characters
             for budget in budgets:
                 fits[budget][group] += whole <= budget
-                held = within(trajectory, budget - 1, count, known)
+                held = truncate_observations(trajectory, budget - 1, count, known)
                 cut[budget][group] += held.fits
                 gone[budget] += held.characters if held.fits else characters
             advance(1)

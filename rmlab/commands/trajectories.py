@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from rmlab.commands.common import program
+from rmlab.trajectories.readers.registry import format_names
 
 app = typer.Typer(no_args_is_help=True, help="Sets of trajectories: look at them, measure them, split them.")
 
@@ -18,11 +19,7 @@ def group() -> None:
 def import_trajectories(
     format_name: Annotated[
         str,
-        typer.Argument(
-            metavar="FORMAT",
-            help="auto, or one of mini-swe-agent, swe-agent, openhands-output, openhands-completions, openhands-events, moatless, "
-            "moatless-nodes, r2e-gym, chat, rmlab (its own sets).",
-        ),
+        typer.Argument(metavar="FORMAT", help=f"auto, or one of {', '.join(format_names())}; rmlab is its own sets."),
     ],
     paths: Annotated[
         list[str],

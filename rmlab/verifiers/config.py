@@ -25,7 +25,7 @@ class OverLength(StrEnum):
     drop = "drop"
 
 
-class Shows(StrEnum):
+class PromptView(StrEnum):
     """How much of an attempt a prompt shows."""
 
     whole = "whole"
@@ -42,7 +42,7 @@ class PromptConfig:
 
     max_tokens: int = 512
     over_length: OverLength = OverLength.rank_last
-    shows: Shows = Shows.whole
+    shows: PromptView = PromptView.whole
     evidence: Evidence = Evidence.final
 
 

@@ -11,7 +11,7 @@ from rmlab.tracking.run import RunLogger
 from rmlab.training.supervised import Trained
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet
-from rmlab.verifiers.dataset import Material
+from rmlab.verifiers.dataset import VerifierData
 from rmlab.verifiers.encoding import cut_counts, cut_words, unfit_counts
 from rmlab.verifiers.evaluation import Results
 from rmlab.verifiers.verifier import Verifier, save_verifier
@@ -19,7 +19,7 @@ from rmlab.wording import counted
 
 
 def log_inputs(
-    logger: RunLogger, ready: Material, chosen: Sequence[Trajectory], selection: Mapping[str, Any], path: Path
+    logger: RunLogger, ready: VerifierData, chosen: Sequence[Trajectory], selection: Mapping[str, Any], path: Path
 ) -> None:
     """What the run reads: the table of the choice (`selection.json`), data sets, and what its model has read before.
 

@@ -75,7 +75,7 @@ COUNTED = frozenset(
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """root: the path given on the line, its last part only (more of it where another path ends alike). path: the file within
     it, with `/`; "" where root is the file.
 
@@ -90,9 +90,9 @@ class Place:
         whole = clean(f"{self.root}/{self.path}" if self.path else self.root)  # a file's name need not be UTF-8
         return whole if self.line is None else f"{whole}:{self.line}"
 
-    def at_line(self, line: int) -> "Place":
+    def at_line(self, line: int) -> "Location":
         """The same file, one record of it."""
-        return Place(self.root, self.path, line)
+        return Location(self.root, self.path, line)
 
     @property
     def name(self) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.labels.rows import NOT_EVALUATED, row_report
 from rmlab.trajectories.labels.statement import Report, infra_word, stated_outcome
 from rmlab.trajectories.record import instance, looks_like_task
@@ -49,7 +49,7 @@ REPORT_KEYS = (
 )
 
 
-def reports(document: Any, place: Place) -> list[Report]:
+def reports(document: Any, location: Location) -> list[Report]:
     """What a JSON document states, one report a run; [] where it is no report. Never raises."""
     found = as_dict(document)
     for reader in (
@@ -65,37 +65,37 @@ def reports(document: Any, place: Place) -> list[Report]:
         _inner_keyed,
         _flags,
     ):
-        stated = reader(document if reader is _rows else found, place)
+        stated = reader(document if reader is _rows else found, location)
         if stated:
             return stated
     return []
 
 
-def _single(found: dict[str, Any], place: Place) -> list[Report]:
+def _single(found: dict[str, Any], location: Location) -> list[Report]:
     if stated_outcome(found.get("resolved")) is None or not any(key in found for key in REPORT_KEYS):
         return []
-    report = Report(place, "report.json", names=_names(found))
-    task = as_text(found.get("instance_id")) or (place.folders[-1] if place.path else "")
+    report = Report(location, "report.json", names=_names(found))
+    task = as_text(found.get("instance_id")) or (location.folders[-1] if location.path else "")
     _take(report, task, found)
     return [report]
 
 
-def _keyed(found: dict[str, Any], place: Place) -> list[Report]:
+def _keyed(found: dict[str, Any], location: Location) -> list[Report]:
     records = {task: as_dict(value) for task, value in found.items()}
     if not _says([record.get("resolved", "") for record in records.values()]) or _by_attempt(records):
         return []
-    report = Report(place, "report.json by instance")
+    report = Report(location, "report.json by instance")
     for task, record in records.items():
         _take(report, task, record)
     return [report]
 
 
-def _inner_keyed(found: dict[str, Any], place: Place) -> list[Report]:
+def _inner_keyed(found: dict[str, Any], location: Location) -> list[Report]:
     """Records by instance that stand under one name beside other things (`{"total": 2, "results": {id: {...}}}`)."""
     inner = [
         value for value in map(as_dict, found.values()) if value and all(map(looks_like_task, map(instance, value)))
     ]
-    return _keyed(inner[0], place) or _flags(inner[0], place) if len(inner) == 1 else []
+    return _keyed(inner[0], location) or _flags(inner[0], location) if len(inner) == 1 else []
 
 
 def _by_attempt(records: dict[str, dict[str, Any]]) -> bool:
@@ -115,10 +115,10 @@ def _take(report: Report, task: str, value: dict[str, Any]) -> None:
         report.hidden[instance(task)] = names
 
 
-def _id_lists(found: dict[str, Any], place: Place) -> list[Report]:
+def _id_lists(found: dict[str, Any], location: Location) -> list[Report]:
     if not any(isinstance(found.get(key), list) for key in PASSED):
         return []
-    report = Report(place, "id lists", names=_names(found))
+    report = Report(location, "id lists", names=_names(found))
     _say_all(report, (found.get(key) for key in PASSED), True)
     _say_all(report, (found.get(key) for key in FAILED), False)
     for key in OPEN:
@@ -130,12 +130,12 @@ def _id_lists(found: dict[str, Any], place: Place) -> list[Report]:
     if unclear := _instances(found.get("ambiguous_failure_ids")):
         report.note = f"{len(unclear)} of its failures may be the environment's (ambiguous_failure_ids): they are taken as it lists them"
     if "unresolved_ids" not in found:  # reports of the first containerised harness
-        settled = {*report.outcome, *report.unfinished, *report.contradictions}
+        settled = report.tasks
         _say_all(report, [[task for task in _instances(found.get("completed_ids")) if task not in settled]], False)
     return [report]
 
 
-def _bare_lists(found: dict[str, Any], place: Place) -> list[Report]:
+def _bare_lists(found: dict[str, Any], location: Location) -> list[Report]:
     """Lists under the names of id lists without `_ids`; one of resolved instances alone says nothing of the others."""
     lists = {
         f"{name}_ids": next(
@@ -144,13 +144,13 @@ def _bare_lists(found: dict[str, Any], place: Place) -> list[Report]:
         for name in ("resolved", "unresolved", "completed", "empty_patch", "error", "incomplete", "pending")
     }
     stated = {key: value for key, value in lists.items() if value is not None}
-    return _id_lists(found | stated, place) if "resolved_ids" in stated and len(stated) > 1 else []
+    return _id_lists(found | stated, location) if "resolved_ids" in stated and len(stated) > 1 else []
 
 
-def _stages(found: dict[str, Any], place: Place) -> list[Report]:
+def _stages(found: dict[str, Any], location: Location) -> list[Report]:
     if not isinstance(found.get("resolved"), list) or not any(isinstance(found.get(key), list) for key in STAGES):
         return []
-    report = Report(place, "lists by stage")
+    report = Report(location, "lists by stage")
     _say_all(report, [found["resolved"]], True)
     stage_of = {task: key for key in STAGES for task in _instances(found.get(key))}
     for task, stage in stage_of.items():
@@ -164,19 +164,19 @@ def _stages(found: dict[str, Any], place: Place) -> list[Report]:
     return [report]
 
 
-def _systems(found: dict[str, Any], place: Place) -> list[Report]:
+def _systems(found: dict[str, Any], location: Location) -> list[Report]:
     stated = []
     for system, value in found.items():
         passed = as_dict(value).get("resolved_ids")
         if isinstance(passed, list):
-            report = Report(place, "id lists of several systems", system=system)
+            report = Report(location, "id lists of several systems", system=system)
             _say_all(report, [passed], True)
             _say_all(report, [value.get("unresolved_ids")], False)
             stated.append(report)
     return stated
 
 
-def _leaderboards(found: dict[str, Any], place: Place) -> list[Report]:
+def _leaderboards(found: dict[str, Any], location: Location) -> list[Report]:
     """An entry may stand on several boards: it is one report. A stated share that its own table does not have is noted."""
     stated: dict[str, Report] = {}
     for board in map(as_dict, as_list(found.get("leaderboards"))):
@@ -187,7 +187,7 @@ def _leaderboards(found: dict[str, Any], place: Place) -> list[Report]:
             system = as_text(entry.get("folder")) or as_text(entry.get("name"))
             if not any(isinstance(value, bool) for value in cells.values()):
                 continue
-            report = stated.setdefault(system, Report(place, "leaderboard", system=system, names=_names(entry)))
+            report = stated.setdefault(system, Report(location, "leaderboard", system=system, names=_names(entry)))
             for task, value in cells.items():
                 if isinstance(value, bool):
                     report.say(task, value)
@@ -198,7 +198,7 @@ def _leaderboards(found: dict[str, Any], place: Place) -> list[Report]:
     return list(stated.values())
 
 
-def _submissions(found: dict[str, Any], place: Place) -> list[Report]:
+def _submissions(found: dict[str, Any], location: Location) -> list[Report]:
     """Instance → the submissions that resolved it. An empty cell states nothing: submissions cover different splits."""
     if not found or not all(isinstance(as_dict(v).get("resolved_submissions"), list) for v in found.values()):
         return []
@@ -206,19 +206,19 @@ def _submissions(found: dict[str, Any], place: Place) -> list[Report]:
     for task, value in found.items():
         for system in value["resolved_submissions"]:
             if isinstance(system, str):
-                stated.setdefault(system, Report(place, "submissions by instance", system=system)).say(task, True)
+                stated.setdefault(system, Report(location, "submissions by instance", system=system)).say(task, True)
     return list(stated.values())
 
 
-def _rows(document: Any, place: Place) -> list[Report]:
-    report = row_report(document, place)
+def _rows(document: Any, location: Location) -> list[Report]:
+    report = row_report(document, location)
     return [report] if report else []
 
 
-def _flags(found: dict[str, Any], place: Place) -> list[Report]:
+def _flags(found: dict[str, Any], location: Location) -> list[Report]:
     if not _says(found.values()) or not all(map(looks_like_task, found)):
         return []
-    report = Report(place, "id to bool")
+    report = Report(location, "id to bool")
     for task, value in found.items():
         report.take({}, task, stated_outcome(value), NOT_EVALUATED)
     return [report]

@@ -10,7 +10,8 @@ from typing import Any, get_args
 
 from rmlab.trajectories.ingest.drafts import Draft, Fixed
 from rmlab.trajectories.ingest.json_text import as_dict, clean
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.locations import Location
+from rmlab.trajectories.readers.protocol import register
 from rmlab.trajectories.record import PARTS, ExitStatus, Message, Trajectory
 
 TEXTS = ("trajectory_id", "task_id", "cluster", "source", "policy", "exit_status")
@@ -18,6 +19,7 @@ ALTERED = "identity of an altered record"  # its trajectory_id is not the hash o
 OPTIONAL = ("patch", "label_source", "split")
 
 
+@register(order=60)
 class OwnRecords:
     """One row of a set."""
 
@@ -38,7 +40,7 @@ class OwnRecords:
             and _extra(row.get("extra")) is not None
         )
 
-    def read(self, document: Any, place: Place) -> Draft:
+    def read(self, document: Any, location: Location) -> Draft:
         record = Trajectory(
             **{key: clean(document[key]) for key in ("task_id", "cluster", "source", "policy")},
             attempt=document["attempt"],
@@ -52,7 +54,7 @@ class OwnRecords:
         )
         altered = record.trajectory_id != document["trajectory_id"]
         return Draft(
-            place=place,
+            location=location,
             format=self.name,
             task_id=record.task_id,
             policy=record.policy,
