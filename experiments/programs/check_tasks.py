@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rmlab.errors import DataError, UsageError
 from rmlab.files import check_output, write_text
-from rmlab.microswe.build.extension import Beside, functions_of
+from rmlab.microswe.build.extension import BaseTasks, functions_of
 from rmlab.microswe.build.fitness import unfit
 from rmlab.microswe.build.parts import counted
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint, write_tasks
@@ -58,7 +58,7 @@ def main(files: Sequence[Path], output: Path | None, workers: int) -> None:
 
 
 def _dropped(tasks: Sequence[Task], workers: int) -> dict[str, dict[str, str]]:
-    reasons = unfit(functions_of(Beside(tuple(tasks))), workers)
+    reasons = unfit(functions_of(BaseTasks(tuple(tasks))), workers)
     return {
         task.task_id: {"function": task.function_id, "reason": reasons[task.function_id]}
         for task in tasks

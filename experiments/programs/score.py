@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from rmlab.errors import DataError, UsageError
 from rmlab.files import check_output
 from rmlab.paths import runs_folder
-from rmlab.trajectories.record import PARTS
+from rmlab.trajectories.record import SPLITS
 from rmlab.trajectories.store import read_trajectories
 from rmlab.verifiers.leaks import check_leaks
 from rmlab.wording import counted
@@ -47,8 +47,8 @@ def main(
     from rmlab.verifiers.encoding import cut_counts, cut_words, unfit_counts
     from rmlab.verifiers.verifier import load_verifier
 
-    if part not in (None, ALL, *PARTS):
-        raise UsageError(f"--part {part}: it is one of {', '.join(PARTS)}, or {ALL}")
+    if part not in (None, ALL, *SPLITS):
+        raise UsageError(f"--part {part}: it is one of {', '.join(SPLITS)}, or {ALL}")
     check_output(output, [trajectories])
     table_writer(output)
     where = resolve_device(device)

@@ -8,7 +8,7 @@ from pathlib import Path
 import rmlab
 from rmlab.errors import UsageError
 from rmlab.files import check_output
-from rmlab.microswe.build.parts import counted, set_apart
+from rmlab.microswe.build.parts import counted, demonstration_split
 from rmlab.microswe.task import Task, read_tasks, write_tasks
 
 
@@ -27,7 +27,7 @@ def main(source: Path, beside: Path, supervised: Path, rest: Path, share: float,
         raise UsageError("the two files that are written and the one that the tasks were built beside must be three")
     check_output(supervised, [source, beside])
     check_output(rest, [beside])
-    stay, going = set_apart(tasks, there, share, seed)
+    stay, going = demonstration_split(tasks, there, share, seed)
     command = shlex.join(
         [
             "rmlab",

@@ -13,7 +13,7 @@ from rmlab.fingerprint import fingerprint_lines
 from rmlab.progress import progress
 from rmlab.trajectories.near_duplicates import issue_of
 from rmlab.trajectories.record import Trajectory
-from rmlab.trajectories.splitting import By, Split, TaskFacts, parse_shares, split
+from rmlab.trajectories.splitting import By, SplitResult, TaskFacts, parse_shares, split
 from rmlab.trajectories.store import fingerprint_line, iterate_trajectories, read_count, write_in_order
 
 
@@ -70,7 +70,7 @@ def _facts(trajectory: Trajectory, known: TaskFacts | None) -> TaskFacts:
     return TaskFacts(trajectory.cluster, issue_of(first), time)
 
 
-def _result(found: Split, shares: Sequence[tuple[str, float]], counts: dict[str, Counter[str]]) -> dict[str, Any]:
+def _result(found: SplitResult, shares: Sequence[tuple[str, float]], counts: dict[str, Counter[str]]) -> dict[str, Any]:
     parts = {}
     for part, share in shares:
         inside = [task for task, where in found.part.items() if where == part]

@@ -14,7 +14,7 @@ from rmlab.models.tokenizer import Tokenizer, load_tokenizer
 from rmlab.selection.pool import read_index
 from rmlab.selection.select import DataConfig
 from rmlab.selection.weak_tests import WeakLabels, weak_labels
-from rmlab.trajectories.record import Part, Trajectory
+from rmlab.trajectories.record import Split, Trajectory
 from rmlab.trajectories.splitting import check_parts
 from rmlab.trajectories.store import TrajectorySet, read_trajectories
 from rmlab.verifiers.answer import lesson_part, verifier_tokenizer
@@ -152,7 +152,7 @@ def evaluated(trajectories: Sequence[Trajectory], config: EvaluationConfig, numb
     return [t for t in taken if t.task_id in kept]
 
 
-READ: tuple[Part, ...] = ("supervised", "verifier", "validation", "evaluation")
+READ: tuple[Split, ...] = ("supervised", "verifier", "validation", "evaluation")
 
 
 def validated_pool(path: Path) -> TrajectorySet:

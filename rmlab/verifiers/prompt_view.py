@@ -8,7 +8,7 @@ refused rather than shown whole in silence.
 from dataclasses import replace
 
 from rmlab.errors import DataError
-from rmlab.microswe import actions as grammar
+from rmlab.microswe.actions import Run, try_parse
 from rmlab.microswe.episode import FINAL, GOT, Evidence, expected_value
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.verifiers.config import PromptConfig, PromptView
@@ -55,12 +55,5 @@ def _without_runs(messages: list[Message]) -> list[Message]:
             ran = False
             continue
         kept.append(message)
-        ran = message.role == "assistant" and _is_run(message.content)
+        ran = message.role == "assistant" and isinstance(try_parse(message.content), Run)
     return kept
-
-
-def _is_run(text: str) -> bool:
-    try:
-        return isinstance(grammar.parse(text), grammar.Run)
-    except grammar.UnreadableAction:
-        return False

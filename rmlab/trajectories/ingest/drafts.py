@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import IO, Any, cast
 
 from rmlab.trajectories.ingest.locations import Location
-from rmlab.trajectories.record import ExitStatus, Message, Part
+from rmlab.trajectories.record import ExitStatus, Message, Split
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Fixed:
     cluster: str
     source: str
     attempt: int
-    split: Part | None
+    split: Split | None
 
 
 @dataclass

@@ -12,7 +12,7 @@ from rmlab.trajectories.ingest.drafts import Draft, Fixed
 from rmlab.trajectories.ingest.json_text import as_dict, clean
 from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.readers.protocol import register
-from rmlab.trajectories.record import PARTS, ExitStatus, Message, Trajectory
+from rmlab.trajectories.record import SPLITS, ExitStatus, Message, Trajectory
 
 TEXTS = ("trajectory_id", "task_id", "cluster", "source", "policy", "exit_status")
 ALTERED = "identity of an altered record"  # its trajectory_id is not the hash of its content: it gets the one that is
@@ -36,7 +36,7 @@ class OwnRecords:
             and isinstance(turns, list)
             and all(isinstance(as_dict(m).get(key), str) for m in turns for key in ("role", "content"))
             and row["exit_status"] in get_args(ExitStatus)
-            and (row.get("split") is None or row["split"] in PARTS)
+            and (row.get("split") is None or row["split"] in SPLITS)
             and _extra(row.get("extra")) is not None
         )
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from rmlab.configuration import load_program
-from rmlab.microswe.build.build import trial
+from rmlab.microswe.build import trial
 from rmlab.microswe.sandbox import Limits, Program, Sandbox
 
 BURN = """
