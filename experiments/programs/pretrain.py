@@ -154,6 +154,11 @@ def pretrain(
     questions = None
     if settings.training.comparisons:
         questions, held_out["comparison"] = asked(corpus, tokenizer, settings.training, settings.seed)
+        if not len(questions) or not len(held_out["comparison"]):
+            raise UsageError(
+                f"training.comparisons={settings.training.comparisons}: the corpus has too few episodes that show a value "
+                "to make comparisons of, read and held out. Set it to 0, or build the corpus with more episodes."
+            )
     print(
         f"{len(rows):,} rows of {settings.training.context}, {rows.tokens:,} tokens an epoch; vocabulary {tokenizer.size}"
     )
