@@ -98,8 +98,8 @@ def repository(task: str, stated: str = "") -> str:
         smith = SMITH.match(stated.removeprefix("swesmith/"))
         return f"{smith['owner']}/{smith['name']}" if smith else stated
     for pattern, _ in FAMILIES:
-        if found := pattern.match(task):
-            return f"{found['owner']}/{found['name']}"
+        if match := pattern.match(task):
+            return f"{match['owner']}/{match['name']}"
     return task
 
 
@@ -116,8 +116,8 @@ def looks_like_task(name: str) -> bool:
 def instance(name: str) -> str:
     """The instance that a report names: Multi-SWE-bench writes `owner/name:pr-1` where its data set has `owner__name-1`, and
     names of Docker images have `_1776_` in place of `__`, which they must not hold."""
-    if found := PULL.match(name):
-        return f"{found['owner']}__{found['name']}-{found['number']}"
+    if match := PULL.match(name):
+        return f"{match['owner']}__{match['name']}-{match['number']}"
     image = IMAGE.match(name)
     return (image["instance"] if image else name).replace("_1776_", "__")
 

@@ -35,7 +35,7 @@ class PromptView(StrEnum):
 
 @dataclass
 class PromptConfig:
-    """max_tokens: the context, answer token included. over_length: see OverLength. shows: see Shows.
+    """max_tokens: the context, answer token included. over_length: see OverLength. shows: see PromptView.
 
     evidence: voluntary leaves the environment's own final value out, as collecting under `environment.evidence=voluntary` does.
     """

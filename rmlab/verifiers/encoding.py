@@ -165,14 +165,14 @@ def _front(tokenizer: Tokenizer) -> int:
 
 def _ids(shown: Sequence[Trajectory], tokenizer: Tokenizer, with_last: bool) -> list[Ids]:
     """The ids of prompts whose messages are chosen. Raises DataError where one has other turns than it should."""
-    found = tokenizer.encode([render_shown(t, tokenizer.reserved, with_last) for t in shown])
-    for trajectory, ids in zip(shown, found, strict=True):
+    ids_N = tokenizer.encode([render_shown(t, tokenizer.reserved, with_last) for t in shown])
+    for trajectory, ids in zip(shown, ids_N, strict=True):
         if ids.count(tokenizer.start_id) != turns_of(trajectory):
             raise DataError(
                 f"the prompt of {trajectory.trajectory_id} has {ids.count(tokenizer.start_id)} turns instead of "
                 f"{turns_of(trajectory)}: this tokenizer reads special tokens where there are none"
             )
-    return [np.array(ids, dtype=np.int32) for ids in found]
+    return [np.array(ids, dtype=np.int32) for ids in ids_N]
 
 
 def _read(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig, show: bool) -> list[Encoded]:

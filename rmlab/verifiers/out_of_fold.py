@@ -90,12 +90,14 @@ def fold_baselines(materials: Sequence[VerifierData], unseen: Sequence[str]) -> 
             tuple(t for t in ready.judged.trajectories if t.policy not in unseen), ready.pool.metadata
         )
         by_fold.append(score_baselines(judged, known))
-    found: dict[str, Scores | Reason] = {}
+    pooled_tables: dict[str, Scores | Reason] = {}
     for name in by_fold[0]:
         tables = [baselines[name] for baselines in by_fold]
         reasons = [table for table in tables if not isinstance(table, Scores)]
-        found[name] = reasons[0] if reasons else pooled([table for table in tables if isinstance(table, Scores)])
-    return found
+        pooled_tables[name] = (
+            reasons[0] if reasons else pooled([table for table in tables if isinstance(table, Scores)])
+        )
+    return pooled_tables
 
 
 def baseline_reports(baselines: Mapping[str, Scores | Reason], replicates: int) -> dict[str, dict[str, Any]]:

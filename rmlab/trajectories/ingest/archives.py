@@ -42,17 +42,17 @@ def opened_archive(path: Path, location: Location, limits: ImportLimits) -> Iter
     with contextlib.ExitStack() as stack:
         try:
             if path.name.lower().endswith(".zip"):
-                found = _zip(stack.enter_context(zipfile.ZipFile(path)), location, limits)
+                entries = _zip(stack.enter_context(zipfile.ZipFile(path)), location, limits)
             else:
-                found = _tar(path, location, limits, stack.enter_context(tempfile.TemporaryFile()))
+                entries = _tar(path, location, limits, stack.enter_context(tempfile.TemporaryFile()))
         except DAMAGED as error:
             raise DataError(f"{location}: not a readable archive ({first_line(error)})") from error
-        yield found
+        yield entries
 
 
 def _zip(archive: zipfile.ZipFile, location: Location, limits: ImportLimits) -> list[SourceFile | Skipped]:
     total = 0
-    found: list[SourceFile | Skipped] = []
+    entries: list[SourceFile | Skipped] = []
     links: dict[Location, str] = {}
     last = {info.filename: info for info in archive.infolist()}
     for number, info in enumerate(sorted(archive.infolist(), key=lambda i: i.filename), 1):
@@ -77,10 +77,10 @@ def _zip(archive: zipfile.ZipFile, location: Location, limits: ImportLimits) -> 
             target = archive.open(info).read(LINK_BYTES).decode("utf-8", "replace")
             links[where] = _leads_to(location, posixpath.join(posixpath.dirname(_name(info)), target))
         elif reason:
-            found.append(Skipped(reason, where))
+            entries.append(Skipped(reason, where))
         else:
-            found.append(SourceFile(where, info.file_size, partial(archive.open, info), limits))
-    return _with_links(found, links, limits)
+            entries.append(SourceFile(where, info.file_size, partial(archive.open, info), limits))
+    return _with_links(entries, links, limits)
 
 
 def _leads_to(location: Location, target: str) -> str:
@@ -90,13 +90,13 @@ def _leads_to(location: Location, target: str) -> str:
 
 
 def _with_links(
-    found: list[SourceFile | Skipped], links: dict[Location, str], limits: ImportLimits
+    entries: list[SourceFile | Skipped], links: dict[Location, str], limits: ImportLimits
 ) -> list[SourceFile | Skipped]:
     """The members in the order of their names, and the links among them as what they lead to.
 
     A file of the hub's cache that a link leads to is read by the link's name alone.
     """
-    files = {one.location.path: one for one in found if isinstance(one, SourceFile)}
+    files = {one.location.path: one for one in entries if isinstance(one, SourceFile)}
     onward = {link.path: target for link, target in links.items()}
     followed: set[str] = set()
     total = sum(one.size for one in files.values())
@@ -107,14 +107,14 @@ def _with_links(
             target = onward[target]
         total += files[target].size if target in files else 0
         if target in files and total > limits.total:
-            found.append(Skipped(OVER_TOTAL, link))
+            entries.append(Skipped(OVER_TOTAL, link))
         elif target in files:
             followed.add(target)
-            found.append(replace(files[target], location=link))
+            entries.append(replace(files[target], location=link))
         else:
-            found.append(Skipped("link (leads to no file of the archive)", link))
+            entries.append(Skipped("link (leads to no file of the archive)", link))
     return sorted(
-        (one for one in found if not (one.location.path in followed and _is_blob(one.location.path))),
+        (one for one in entries if not (one.location.path in followed and _is_blob(one.location.path))),
         key=lambda one: one.location.path,
     )
 
@@ -135,7 +135,7 @@ def _name(info: zipfile.ZipInfo) -> str:
 
 def _tar(path: Path, location: Location, limits: ImportLimits, copy: IO[bytes]) -> list[SourceFile | Skipped]:
     total = 0
-    found: list[SourceFile | Skipped] = []
+    entries: list[SourceFile | Skipped] = []
     links: dict[Location, str] = {}
     try:
         with _tar_stream(path) as archive:
@@ -152,25 +152,25 @@ def _tar(path: Path, location: Location, limits: ImportLimits, copy: IO[bytes]) 
                     reason = "not a plain file"
                 total += info.size
                 if total > limits.total or number > limits.members:
-                    found.append(Skipped(OVER_TOTAL, where))
+                    entries.append(Skipped(OVER_TOTAL, where))
                     break
                 stream = archive.extractfile(info) if reason is None else None
                 if stream is None:
-                    found.append(Skipped(reason or "not a plain file", where))
+                    entries.append(Skipped(reason or "not a plain file", where))
                     continue
                 start = copy.tell()
                 size = copy_bounded(stream, copy, limits.member)
-                found.append(SourceFile(where, size, partial(_Section, copy, start, size), limits))
+                entries.append(SourceFile(where, size, partial(_Section, copy, start, size), limits))
         if not _ended(path):
             raise EOFError("no end mark")
     except DAMAGED as error:
-        if not found:
+        if not entries:
             raise
-        found.append(Skipped(f"archive ends early ({first_line(error)}): what stands before that is read", location))
-    last = {one.location.path: one for one in found}
+        entries.append(Skipped(f"archive ends early ({first_line(error)}): what stands before that is read", location))
+    last = {one.location.path: one for one in entries}
     counted = [
         one if isinstance(one, Skipped) or last[one.location.path] is one else Skipped(REPLACED, one.location)
-        for one in found
+        for one in entries
     ]
     return _with_links(counted, links, limits)
 

@@ -34,14 +34,14 @@ def batches(path: Path, limits: ImportLimits | None = None, root: str = "") -> I
     if path.is_dir():
         yield from _folder(path, limits, root)
     elif is_archive(path.name):
-        with opened_archive(path, Location(root, ""), limits) as found:
-            yield found
+        with opened_archive(path, Location(root, ""), limits) as entries:
+            yield entries
     else:
         yield [_file(path, Location(root, ""), limits)]
 
 
 def _folder(path: Path, limits: ImportLimits, root: str) -> Iterator[list[SourceFile | Skipped]]:
-    found: list[SourceFile | Skipped] = []
+    entries: list[SourceFile | Skipped] = []
     archives: list[tuple[Path, Location]] = []
     inside = _cache(path) or Path(os.path.realpath(path))
     unreadable: list[OSError] = []
@@ -55,23 +55,23 @@ def _folder(path: Path, limits: ImportLimits, root: str) -> Iterator[list[Source
         names.sort()
         for name in [n for n in names if (Path(folder) / n).is_symlink()]:
             names.remove(name)
-            found.append(Skipped("link (to a folder: name that folder to read it)", place_of(Path(folder) / name)))
+            entries.append(Skipped("link (to a folder: name that folder to read it)", place_of(Path(folder) / name)))
         walked += [Path(folder) / name for name in sorted(files)]
-    found += [Skipped(f"folder cannot be read ({e.strerror})", place_of(e.filename)) for e in unreadable]
+    entries += [Skipped(f"folder cannot be read ({e.strerror})", place_of(e.filename)) for e in unreadable]
     linked = {target for whole in walked if whole.is_symlink() for target in _target(whole, inside)}
     for whole in walked:
         location = place_of(whole)
         if whole.is_symlink() and (refused := _refused(whole, inside)):
-            found.append(Skipped(refused, location))
+            entries.append(Skipped(refused, location))
         elif whole.parent.name == BLOBS and Path(os.path.realpath(whole)) in linked:
             continue  # read by the name of its link
         elif not whole.is_file():
-            found.append(Skipped("not a plain file", location))
+            entries.append(Skipped("not a plain file", location))
         elif is_archive(whole.name):
             archives.append((whole, location))
         else:
-            found.append(_file(whole, location, limits))
-    yield found
+            entries.append(_file(whole, location, limits))
+    yield entries
     for whole, location in archives:
         try:
             with opened_archive(whole, location, limits) as inner:

@@ -54,26 +54,26 @@ class Unit:
 
 def units(entries: Sequence[SourceFile]) -> list[Unit]:
     """Files put together where they are one record, in the order of their first file."""
-    found: dict[tuple[str, str], Unit] = {}
+    unit_of: dict[tuple[str, str], Unit] = {}
     states: list[SourceFile] = []
     for entry in entries:
         path = str(entry.location)
         folder = path.rpartition("/")[0]
         if EVENT.search(path):
-            found.setdefault(("events", folder), Unit("events", [])).entries.append(entry)
+            unit_of.setdefault(("events", folder), Unit("events", [])).entries.append(entry)
         elif CALL.search(path) and folder:
-            found.setdefault(("calls", folder), Unit("calls", [])).entries.append(entry)
+            unit_of.setdefault(("calls", folder), Unit("calls", [])).entries.append(entry)
         elif STATE.search(path):
             states.append(entry)
         else:
-            found[("file", path)] = Unit("file", [entry])
+            unit_of[("file", path)] = Unit("file", [entry])
     for entry in states:
-        unit = found.get(("events", f"{str(entry.location).rpartition('/')[0]}/events"))
+        unit = unit_of.get(("events", f"{str(entry.location).rpartition('/')[0]}/events"))
         if unit is not None:
             unit.state.append(entry)
         else:
-            found[("file", str(entry.location))] = Unit("file", [entry])
-    return list(found.values())
+            unit_of[("file", str(entry.location))] = Unit("file", [entry])
+    return list(unit_of.values())
 
 
 def documents(unit: Unit) -> Iterator[RawRecord | Skipped]:
@@ -224,8 +224,8 @@ def _present(value: Any) -> Any:
 
 def _events(unit: Unit) -> Iterator[RawRecord | Skipped]:
     def order(entry: SourceFile) -> int:
-        found = EVENT.search(str(entry.location))
-        return int(found[1]) if found else 0
+        match = EVENT.search(str(entry.location))
+        return int(match[1]) if match else 0
 
     events, mends = [], None
     for entry in sorted(unit.entries, key=order):
@@ -253,8 +253,8 @@ def _last_call(unit: Unit) -> Iterator[RawRecord | Skipped]:
     """The last call by the time that its name says, or by its name; the one before where it is damaged."""
 
     def time(entry: SourceFile) -> tuple[float, list[tuple[int, int | str]]]:
-        found = CALL.search(str(entry.location))
-        return float(found[1]) if found and found[1] else 0.0, natural(entry.location.name)
+        match = CALL.search(str(entry.location))
+        return float(match[1]) if match and match[1] else 0.0, natural(entry.location.name)
 
     for entry in sorted(unit.entries, key=time, reverse=True):
         try:

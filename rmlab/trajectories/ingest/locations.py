@@ -160,8 +160,8 @@ def stem(name: str) -> str:
     """A file's name without the ending of a format or container."""
     archive = max((ending for ending in ARCHIVES if name.lower().endswith(ending)), key=len, default="")
     name = (name[: len(name) - len(archive)] or name) if archive else plain_name(name)
-    found = next((ending for ending in ENDINGS if not archive and name.lower().endswith(ending)), "")
-    return name[: len(name) - len(found)] or name
+    ending_there = next((ending for ending in ENDINGS if not archive and name.lower().endswith(ending)), "")
+    return name[: len(name) - len(ending_there)] or name
 
 
 def token(name: str) -> str:

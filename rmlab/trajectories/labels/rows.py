@@ -23,10 +23,10 @@ NOT_EVALUATED, FAILED_EVALUATION, NOT_READABLE = "no outcome", "evaluation faile
 def row_report(document: Any, location: Location) -> Report | None:
     """The report of a list of rows, or of an object that keeps one such list under some name; None where it is none."""
     lists = [as_list(document), *map(as_list, as_dict(document).values())]
-    found = [rows for one in lists if (rows := [as_dict(row) for row in one]) and all(map(_is_row, rows))]
-    if len(found) != 1:
+    row_lists = [rows for one in lists if (rows := [as_dict(row) for row in one]) and all(map(_is_row, rows))]
+    if len(row_lists) != 1:
         return None
-    rows = found[0]
+    rows = row_lists[0]
     report = Report(location, "rows")
     for row in rows:
         first, second = _inner(row)

@@ -161,12 +161,12 @@ def predictions(document: Any, location: Location) -> Predictions | None:
         rows = [as_dict(value) for value in as_list(document)]
     if not rows or not all(map(_is_row, rows)):
         return None
-    found = Predictions(location)
+    submitted = Predictions(location)
     for row in rows:
         task = row["instance_id"]
-        found.patch[task] = clean(as_text(row.get("model_patch")) or as_text(row.get("prediction")))
-        found.model[task] = clean(as_text(row.get("model_name_or_path")))
-    return found
+        submitted.patch[task] = clean(as_text(row.get("model_patch")) or as_text(row.get("prediction")))
+        submitted.model[task] = clean(as_text(row.get("model_name_or_path")))
+    return submitted
 
 
 def _is_row(value: Any) -> bool:

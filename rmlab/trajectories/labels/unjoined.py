@@ -15,11 +15,11 @@ def of_nobody(reports: Sequence[Report], names: frozenset[str]) -> list[str]:
         if report.system:
             systems[str(report.location)].append(report.system)
     return [
-        f"{location} is about {counted(len(found), 'system')}, and no attempt carries the name of one "
-        f"({', '.join(sorted(found)[:3])}, ...): "
+        f"{location} is about {counted(len(named), 'system')}, and no attempt carries the name of one "
+        f"({', '.join(sorted(named)[:3])}, ...): "
         "import the run from a folder of its system's name"
-        for location, found in systems.items()
-        if names and not any(token(system) in names for system in found)
+        for location, named in systems.items()
+        if names and not any(token(system) in names for system in named)
     ]
 
 
@@ -40,8 +40,8 @@ def unjoined(
         if _group(report) not in known:
             groups[_group(report)].append(report)
     lines = []
-    for location, found in groups.items():
-        tasks = frozenset[str]().union(*(report.tasks for report in found))
+    for location, together in groups.items():
+        tasks = frozenset[str]().union(*(report.tasks for report in together))
         if not tasks:
             continue
         if not tasks & read.keys():
@@ -51,7 +51,7 @@ def unjoined(
             )
         elif not tasks & joining:
             why = "the attempts at its tasks are rows that name no run, model or patch, and take only the label of their own row"
-        elif any(report.explicit for report in found):
+        elif any(report.explicit for report in together):
             why = "it goes by the name of another run than the attempts at its tasks: import that run's folder alone"
         else:
             why = (

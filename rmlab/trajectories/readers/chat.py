@@ -196,8 +196,8 @@ def _patch(row: dict[str, Any], metadata: dict[str, Any], logged: str | None) ->
 
 def _raw(row: dict[str, Any]) -> list[Any]:
     """The turns of a row; SWE-smith keeps them as a JSON text, older sets call them `conversations`."""
-    found = [_parsed(row.get(key), "[") for key in ("messages", "trajectory", "conversations")]
-    lists = [value for value in found if isinstance(value, list) and value]
+    values = [_parsed(row.get(key), "[") for key in ("messages", "trajectory", "conversations")]
+    lists = [value for value in values if isinstance(value, list) and value]
     turns = (value for value in lists if any(_role(as_dict(m)) in ROLES for m in value[:3]))  # others are no talk
     return next(turns, lists[0] if lists else [])
 

@@ -35,15 +35,15 @@ class MiniSweAgent:
                 m.get("role") == "assistant" and FENCE.search(as_text(m.get("content"))) and "bash" in m["content"]
                 for m in turns[:8]
             ) and not any(map(is_structured, turns))
-        found = as_dict(document)
-        if as_text(found.get("trajectory_format")).startswith("mini-swe-agent"):
+        fields = as_dict(document)
+        if as_text(fields.get("trajectory_format")).startswith("mini-swe-agent"):
             return True
-        turns = [as_dict(m) for m in as_list(found.get("messages"))]
-        others = any(as_list(found.get(key)) for key in ("history", "trajectory"))  # SWE-agent's, whose info is alike
+        turns = [as_dict(m) for m in as_list(fields.get("messages"))]
+        others = any(as_list(fields.get(key)) for key in ("history", "trajectory"))  # SWE-agent's, whose info is alike
         return (
             not others
             and any("role" in m or "object" in m for m in turns[:3])
-            and any(key in as_dict(found.get("info")) for key in INFO)
+            and any(key in as_dict(fields.get("info")) for key in INFO)
         )
 
     def read(self, document: Any, location: Location) -> Draft:

@@ -26,9 +26,9 @@ class Moatless:
     name = "moatless"
 
     def matches(self, document: Any) -> bool:
-        found = as_dict(document)
-        return isinstance(found.get("info"), dict) and any(
-            "actions" in as_dict(one) for key in ("transitions", "steps") for one in as_list(found.get(key))[:4]
+        fields = as_dict(document)
+        return isinstance(fields.get("info"), dict) and any(
+            "actions" in as_dict(one) for key in ("transitions", "steps") for one in as_list(fields.get(key))[:4]
         )
 
     def read(self, document: Any, location: Location) -> Draft:
@@ -118,8 +118,8 @@ class MoatlessNodes:
     name = "moatless-nodes"
 
     def matches(self, document: Any) -> bool:
-        found = as_dict(document)
-        return any("node_id" in as_dict(node) for node in (*as_list(found.get("nodes"))[:1], found.get("root")))
+        fields = as_dict(document)
+        return any("node_id" in as_dict(node) for node in (*as_list(fields.get("nodes"))[:1], fields.get("root")))
 
     def read(self, document: Any, location: Location) -> Draft:
         nodes = [as_dict(node) for node in as_list(document.get("nodes"))] or _unfolded(as_dict(document.get("root")))

@@ -42,12 +42,12 @@ class OpenHandsOutput:
             return any(
                 "source" in e and ("action" in e or "observation" in e or "kind" in e) for e in _events(document[:4])
             )
-        found = as_dict(document)
-        if "instance_id" not in found or "history" not in found:
+        fields = as_dict(document)
+        if "instance_id" not in fields or "history" not in fields:
             return False
-        events = _events(found["history"])
+        events = _events(fields["history"])
         return any("action" in e or "observation" in e or "kind" in e for e in events[:4]) or (
-            not events and ("test_result" in found or "git_patch" in found or "error" in found)
+            not events and ("test_result" in fields or "git_patch" in fields or "error" in fields)
         )
 
     def read(self, document: Any, location: Location) -> Draft:
@@ -161,11 +161,11 @@ class OpenHandsEvents:
     name = "openhands-events"
 
     def matches(self, document: Any) -> bool:
-        found = as_dict(document)
+        fields = as_dict(document)
         return (
-            isinstance(found.get("events"), list)
-            and "state" in found
-            and any("kind" in as_dict(e) for e in found["events"])
+            isinstance(fields.get("events"), list)
+            and "state" in fields
+            and any("kind" in as_dict(e) for e in fields["events"])
         )
 
     def read(self, document: Any, location: Location) -> Draft:
@@ -265,9 +265,9 @@ class OpenHandsCompletions:
     name = "openhands-completions"
 
     def matches(self, document: Any) -> bool:
-        found = as_dict(document)
-        return isinstance(found.get("messages"), list) and isinstance(
-            as_dict(found.get("response")).get("choices"), list
+        fields = as_dict(document)
+        return isinstance(fields.get("messages"), list) and isinstance(
+            as_dict(fields.get("response")).get("choices"), list
         )
 
     def read(self, document: Any, location: Location) -> Draft:

@@ -84,8 +84,8 @@ def agent_turns(messages: list[Message]) -> int:
 
 def issue_text(message: str) -> str:
     """The issue within a first message, spaces evened; the whole message where it marks none (it names temporary folders)."""
-    found = ISSUE.search(message)
-    return " ".join((found[2] if found else message).split())
+    match = ISSUE.search(message)
+    return " ".join((match[2] if match else message).split())
 
 
 def task_by_issue(messages: Sequence[Message]) -> str:

@@ -38,17 +38,19 @@ class SweAgent:
     name = "swe-agent"
 
     def matches(self, document: Any) -> bool:
-        found = as_dict(document)
-        history = as_list(found.get("history"))
+        fields = as_dict(document)
+        history = as_list(fields.get("history"))
         if (
             history
             and all("role" in as_dict(m) for m in history[:3])
             and not any("action" in m and "id" in m for m in map(as_dict, history[:3]))
             # a row of messages may keep a history of something else beside them
-            and (any(key in found for key in OWN_MARKS) or not as_list(found.get("messages")))
+            and (any(key in fields for key in OWN_MARKS) or not as_list(fields.get("messages")))
         ):
             return True
-        return any("action" in as_dict(s) and "observation" in as_dict(s) for s in as_list(found.get("trajectory"))[:1])
+        return any(
+            "action" in as_dict(s) and "observation" in as_dict(s) for s in as_list(fields.get("trajectory"))[:1]
+        )
 
     def read(self, document: Any, location: Location) -> Draft:
         info = as_dict(document.get("info"))
