@@ -22,7 +22,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 import rmlab
-from rmlab.configuration import compose, load_program
+from rmlab.configuration import compose
 from rmlab.errors import UsageError
 from rmlab.files import check_output
 from rmlab.fingerprint import fingerprint
@@ -321,7 +321,3 @@ def summary(pool: TrajectorySet, path: Path) -> str:
             f"  {part} {policy}: {counted(n, 'trajectory', 'trajectories')}, {rate:.3f} resolved, {n - len(labels)} unlabelled"
         )
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    load_program("collect").main(sys.argv[1:])

@@ -6,14 +6,18 @@ of tasks. Groups (clusters joined by near-duplicate issues) are placed whole, la
 """
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeVar, get_args
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
 
 from rmlab.errors import DataError, UsageError
-from rmlab.trajectories.near_duplicates import Near, issues_of, near_duplicates
+from rmlab.fingerprint import fingerprint_lines
+from rmlab.progress import progress
+from rmlab.trajectories.near_duplicates import Near, issue_of, issues_of, near_duplicates
 from rmlab.trajectories.record import SPLITS, Split, Trajectory
+from rmlab.trajectories.store import fingerprint_line, iterate_trajectories, read_count, write_in_order
 
 By = Literal["repository", "task", "time"]
 Name = TypeVar("Name", bound=Hashable)
@@ -186,3 +190,65 @@ def check_parts(trajectories: Iterable[Trajectory]) -> None:
             f"{worst.overlap:.2f}, {TOO_NEAR:g} is too much; {len(near)} such pairs lie in two parts): {WHY} Split the "
             "pool again: `rmlab trajectories split` keeps such tasks together."
         )
+
+
+def split_set(
+    path: Path, out: Path, by: By, shares: Sequence[tuple[Split, float]], seed: int, near: float
+) -> dict[str, Any]:
+    """Reads a set once for its tasks and once a part, writes it with its parts, and returns what is in them. Raises DataError."""
+    tasks: dict[str, TaskFacts] = {}
+    with progress("Reading", read_count(path), "trajectories") as advance:
+        for trajectory in iterate_trajectories(path):
+            tasks[trajectory.task_id] = _facts(trajectory, tasks.get(trajectory.task_id))
+            advance(1)
+    found = split(tasks, shares, by, seed, near)
+
+    def records() -> Iterator[Trajectory]:
+        for part, _ in shares:
+            for one in iterate_trajectories(path):
+                if found.part[one.task_id] == part:
+                    yield replace(one, split=part, cluster=found.cluster[one.task_id])
+
+    lines: list[str] = []
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in records():
+        lines.append(fingerprint_line(one, one.trajectory_id))
+        counts[str(one.split)]["trajectories"] += 1
+        counts[str(one.split)]["labelled"] += one.resolved is not None
+        counts[str(one.split)]["resolved"] += one.resolved is True
+    write_in_order(
+        out,
+        records(),
+        {"command": "rmlab trajectories split", "by": by, "seed": str(seed), "near": f"{near:g}"},
+        fingerprint_lines(sorted(lines)),
+    )
+    return _summary(found, shares, counts)
+
+
+def _facts(trajectory: Trajectory, known: TaskFacts | None) -> TaskFacts:
+    time = str(trajectory.extra.get("time") or "")
+    if known is not None:
+        return replace(known, time=min(filter(None, (known.time, time)), default=""))
+    first = next((m.content for m in trajectory.messages if m.role == "user"), "")
+    return TaskFacts(trajectory.cluster, issue_of(first), time)
+
+
+def _summary(
+    found: SplitResult, shares: Sequence[tuple[str, float]], counts: dict[str, Counter[str]]
+) -> dict[str, Any]:
+    parts = {}
+    for part, share in shares:
+        inside = [task for task, where in found.part.items() if where == part]
+        parts[part] = {
+            "asked": share,
+            "share": len(inside) / max(len(found.part), 1),
+            "tasks": len(inside),
+            "clusters": len({found.cluster[task] for task in inside}),
+            **counts[part],
+        }
+    return {
+        "parts": parts,
+        "near_duplicates": len(found.near),
+        "joined_groups": found.joined,
+        "near": [{"a": n.a, "b": n.b, "overlap": round(n.overlap, 3)} for n in found.near[:20]],
+    }

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rmlab.configuration import load_program
+from rmlab.commands.evaluate import evaluate
 from rmlab.errors import DataError, UsageError
 from rmlab.paths import REPOSITORY
 from rmlab.scores.columns import column_names
@@ -30,7 +30,7 @@ SCORES, LABELS = [0.25, np.nan, 0.5], [1, 0, np.nan]
 
 
 def evaluated(capsys: pytest.CaptureFixture[str], *paths: Path, **options: object) -> dict:
-    load_program("evaluate").main(list(paths), True, **options)
+    evaluate(list(paths), True, **options)
     return json.loads(capsys.readouterr().out)
 
 
