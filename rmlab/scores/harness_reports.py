@@ -21,8 +21,9 @@ from rmlab.scores.files import one_line_errors, opened
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import ScoreTable
 from rmlab.trajectories.ingest.compression import plain_name
-from rmlab.trajectories.ingest.json_text import Unreadable, read_json
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.json_text import read_json
+from rmlab.trajectories.ingest.locations import Location
+from rmlab.trajectories.ingest.skipped import Skipped
 from rmlab.trajectories.labels.documents import REPORT_KEYS, reports
 from rmlab.trajectories.labels.statement import Report
 from rmlab.trajectories.record import instance, looks_like_task, task_key
@@ -51,13 +52,13 @@ def harness_reports(path: Path) -> list[Report]:
     try:
         with opened(path) as file:
             document, mended = read_json(file.read())
-    except Unreadable as error:
+    except Skipped as error:
         raise DataError(f"{path}: {error}") from error
     if not isinstance(document, dict) or "score" in document:
         return []
     found = [
         report
-        for report in reports(document, Place(path.name, ""))
+        for report in reports(document, Location(path.name, ""))
         if report.kind != "rows" and not (report.kind == BY_INSTANCE and _by_other_keys(document))
     ]
     for report in found:

@@ -15,7 +15,7 @@ from rmlab.verifiers.config import EvaluationConfig, ObjectiveConfig, PromptConf
 if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
     from rmlab.training.supervised import Trained
-    from rmlab.verifiers.dataset import Material
+    from rmlab.verifiers.dataset import VerifierData
     from rmlab.verifiers.verifier import Verifier
 
 POINTS = 200  # of each training series, however many steps there are
@@ -37,7 +37,7 @@ class VerifierSettings:
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
 
 
-def choose(ready: "Material", settings: VerifierSettings) -> Selection[Trajectory]:
+def choose(ready: "VerifierData", settings: VerifierSettings) -> Selection[Trajectory]:
     """The training set: filtered by length first, then chosen. Raises DataError where the total cannot be filled."""
     if (room := settings.data.room) and room > settings.prompt.max_tokens:
         raise UsageError(
@@ -53,7 +53,7 @@ def choose(ready: "Material", settings: VerifierSettings) -> Selection[Trajector
 
 
 def fit(
-    ready: "Material",
+    ready: "VerifierData",
     chosen: Selection[Trajectory],
     settings: VerifierSettings,
     device: Any,
@@ -123,7 +123,7 @@ def _first_weights(settings: VerifierSettings, vocabulary: int, scalar: bool) ->
 
 def _log_inputs(
     logger: "RunLogger",
-    ready: "Material",
+    ready: "VerifierData",
     chosen: Selection[Trajectory],
     settings: VerifierSettings,
     model: Any,
