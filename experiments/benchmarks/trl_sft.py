@@ -35,7 +35,7 @@ from rmlab.training.device import accelerator
 from rmlab.training.optimizer import adamw, learning_rate
 from rmlab.training.supervised import Example
 from rmlab.verifiers.answer import prove_answers
-from rmlab.verifiers.dataset import read_material
+from rmlab.verifiers.dataset import read_verifier_data
 from rmlab.verifiers.prompt import render
 from rmlab.verifiers.training import choose
 
@@ -78,7 +78,7 @@ def read_job(examples: int, threads: int) -> Job:
             ],
         )
     )
-    ready = read_material(
+    ready = read_verifier_data(
         Path(settings.data.path), settings.model, settings.prompt, settings.evaluation, runs_folder() / "cache"
     )
     chosen = choose(ready, settings).chosen

@@ -39,7 +39,7 @@ from rmlab.verifiers.training import VerifierSettings, choose, fit
 if TYPE_CHECKING:
     from rmlab.scores.scores import Scores
     from rmlab.tracking.run import RunLogger
-    from rmlab.verifiers.dataset import Material
+    from rmlab.verifiers.dataset import VerifierData
     from rmlab.verifiers.encoding import Encoded
 
 WHERE = (
@@ -161,7 +161,7 @@ class _Judged:
     """A fold when it is done. scores: of all that was left out. resolved: in its training set. took: of its training."""
 
     fold: Fold
-    ready: "Material"
+    ready: "VerifierData"
     scores: "Scores"
     resolved: int
     took: dict[str, float]
@@ -169,7 +169,7 @@ class _Judged:
 
 
 def _one_fold(
-    fold: Fold, ready: "Material", settings: CrossValidation, device: Any, cell: Path, logger: "RunLogger"
+    fold: Fold, ready: "VerifierData", settings: CrossValidation, device: Any, cell: Path, logger: "RunLogger"
 ) -> _Judged:
     """Trains the verifier of a fold, looks at it on validation, and scores what was left out, once."""
     from rmlab.metrics.report import report
@@ -272,22 +272,22 @@ def _report(done: Sequence[_Judged], name: str, settings: CrossValidation, logge
     return said
 
 
-def _materials(settings: CrossValidation) -> "Iterator[tuple[Fold, Material]]":
+def _materials(settings: CrossValidation) -> "Iterator[tuple[Fold, VerifierData]]":
     """Every fold and what its verifier is made from."""
     from rmlab.trajectories.store import read_trajectories
-    from rmlab.verifiers.out_of_fold import fold_material
+    from rmlab.verifiers.out_of_fold import fold_data
 
     pool = read_trajectories(Path(settings.data.path))
     for fold in folds_of(pool.trajectories, settings.folds):
         yield (
             fold,
-            fold_material(
+            fold_data(
                 fold, pool.metadata, settings.model, settings.prompt, settings.evaluation, runs_folder() / "cache"
             ),
         )
 
 
-def _choose(fold: Fold, ready: "Material", settings: CrossValidation) -> Selection[Trajectory]:
+def _choose(fold: Fold, ready: "VerifierData", settings: CrossValidation) -> Selection[Trajectory]:
     """The training set of a fold. Raises DataError, which names the fold, where the total cannot be filled."""
     try:
         return choose(ready, settings)

@@ -37,7 +37,7 @@ from rmlab.verifiers.config import SEMANTICS
 from rmlab.verifiers.training import VerifierSettings, choose, fit
 
 if TYPE_CHECKING:
-    from rmlab.verifiers.dataset import Material
+    from rmlab.verifiers.dataset import VerifierData
 
 PRELOAD = [
     *HEAVY,
@@ -48,7 +48,7 @@ PRELOAD = [
     "rmlab.training.device",
     "rmlab.models.load",
 ]
-SHARED = {"data.path": "rmlab.verifiers.dataset:hold"}
+SHARED = {"data.path": "rmlab.verifiers.dataset:preload"}
 
 
 @dataclass
@@ -101,7 +101,7 @@ def prepare(configs: Sequence[DictConfig]) -> None:
     from rmlab.training.device import resolve_device
     from rmlab.verifiers.baselines import baseline_report
 
-    made: dict[str, Material] = {}
+    made: dict[str, VerifierData] = {}
     for config in configs:
         settings = _settings(config)
         resolve_device(settings.runtime.device)
@@ -169,12 +169,12 @@ def run(config: DictConfig) -> str:
     return logger.run_id
 
 
-def _material(settings: VerifierRun) -> "Material":
+def _material(settings: VerifierRun) -> "VerifierData":
     from rmlab.verifiers.config import check_context
-    from rmlab.verifiers.dataset import read_material
+    from rmlab.verifiers.dataset import read_verifier_data
 
     check_context(settings.model, settings.prompt)
-    return read_material(
+    return read_verifier_data(
         Path(settings.data.path),
         settings.model,
         settings.prompt,
@@ -184,7 +184,7 @@ def _material(settings: VerifierRun) -> "Material":
     )
 
 
-def _labelled(ready: "Material", settings: VerifierRun) -> "Material":
+def _labelled(ready: "VerifierData", settings: VerifierRun) -> "VerifierData":
     from rmlab.verifiers.dataset import weakly_labelled
 
     return weakly_labelled(

@@ -34,14 +34,14 @@ def score(
     from rmlab.scores.table import table_writer, write_score_table
     from rmlab.tracking.references import find_model
     from rmlab.training.device import resolve_device
-    from rmlab.trajectories.record import PARTS
+    from rmlab.trajectories.record import SPLITS
     from rmlab.trajectories.store import read_trajectories
     from rmlab.verifiers.encoding import cut_counts, cut_words, unfit_counts
     from rmlab.verifiers.leaks import check_leaks
     from rmlab.verifiers.verifier import load_verifier
 
-    if part not in (None, ALL, *PARTS):
-        raise UsageError(f"--part {part}: it is one of {', '.join(PARTS)}, or {ALL}")
+    if part not in (None, ALL, *SPLITS):
+        raise UsageError(f"--part {part}: it is one of {', '.join(SPLITS)}, or {ALL}")
     check_output(out, [trajectories])
     table_writer(out)
     where = resolve_device(device)

@@ -49,7 +49,7 @@ def apart(
     seed: Annotated[int, typer.Option(help="Of the order of clusters.")] = 0,
 ) -> None:
     """Set whole clusters of further RL tasks apart, to collect demonstrations on them. REST may be SOURCE itself."""
-    from rmlab.microswe.build.parts import set_apart
+    from rmlab.microswe.build.parts import demonstration_split
     from rmlab.microswe.task import read_tasks, write_tasks
 
     tasks, metadata = read_tasks(source)
@@ -65,7 +65,7 @@ def apart(
         raise UsageError("the two files that are written and the one that the tasks were built beside must be three")
     check_output(supervised, [source, beside])
     check_output(rest, [beside])
-    stay, going = set_apart(tasks, there, share, seed)
+    stay, going = demonstration_split(tasks, there, share, seed)
     named = ["--beside", beside.name, "--supervised", supervised.name, "--rest", rest.name]
     command = shlex.join(["rmlab", "tasks", "apart", source.name, *named, "--share", str(share), "--seed", str(seed)])
     for path, own in ((supervised, going), (rest, stay)):
@@ -138,10 +138,10 @@ def _apart_counts(tasks: "Sequence[Task]") -> str:
 
 def _dropped(tasks: "Sequence[Task]", workers: int) -> dict[str, dict[str, str]]:
     """task_id → function and reason, of the tasks that may not stand in a set."""
-    from rmlab.microswe.build.extension import Beside, functions_of
+    from rmlab.microswe.build.extension import BaseTasks, functions_of
     from rmlab.microswe.build.fitness import unfit
 
-    reasons = unfit(functions_of(Beside(tuple(tasks))), workers)
+    reasons = unfit(functions_of(BaseTasks(tuple(tasks))), workers)
     return {
         task.task_id: {"function": task.function_id, "reason": reasons[task.function_id]}
         for task in tasks

@@ -16,7 +16,7 @@ from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.progress import progress
 from rmlab.trajectories.near_duplicates import Near, issue_of, issues_of, near_duplicates
-from rmlab.trajectories.record import PARTS, Part, Trajectory
+from rmlab.trajectories.record import SPLITS, Split, Trajectory
 from rmlab.trajectories.store import fingerprint_line, iterate_trajectories, read_count, write_in_order
 
 By = Literal["repository", "task", "time"]
@@ -33,11 +33,11 @@ class TaskFacts:
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitResult:
     """part, cluster: of each task. near: pairs of tasks whose issues are nearly the same. joined: groups that hold several
     clusters because of them."""
 
-    part: dict[str, Part]
+    part: dict[str, Split]
     cluster: dict[str, str]
     near: list[Near]
     joined: int
@@ -45,11 +45,11 @@ class Split:
 
 def split(
     tasks: Mapping[str, TaskFacts],
-    shares: Sequence[tuple[Part, float]],
+    shares: Sequence[tuple[Split, float]],
     by: By = "repository",
     seed: int = 0,
     least: float = 0.8,
-) -> Split:
+) -> SplitResult:
     """A part for every task. least: overlap from which issues count as the same; 0 = not looked at.
 
     Raises UsageError for shares that are none, DataError where there are fewer groups than parts, or times are missing.
@@ -72,28 +72,30 @@ def split(
     else:
         part = by_size(groups, shares, seed)
     joined = sum(len({cluster[task] for task in group}) > 1 for group in groups)
-    return Split(part, {task: group_name(group, cluster, task) for group in groups for task in group}, near, joined)
+    return SplitResult(
+        part, {task: group_name(group, cluster, task) for group in groups for task in group}, near, joined
+    )
 
 
-def parse_shares(texts: Sequence[str]) -> list[tuple[Part, float]]:
+def parse_shares(texts: Sequence[str]) -> list[tuple[Split, float]]:
     """`verifier=0.7` and its like. Raises UsageError."""
-    shares: list[tuple[Part, float]] = []
+    shares: list[tuple[Split, float]] = []
     for text in texts or ("verifier=0.7", "validation=0.1", "evaluation=0.2"):
         name, _, share = text.partition("=")
-        part = next((p for p in PARTS if p == name), None)
+        part = next((p for p in SPLITS if p == name), None)
         try:
             number = float(share)
         except ValueError:
             number = -1.0
         if part is None or not 0 < number <= 1:
             raise UsageError(
-                f"--part {text}: it is PART=SHARE, a part of {', '.join(PARTS)}, a share above 0 and at most 1"
+                f"--part {text}: it is PART=SHARE, a part of {', '.join(SPLITS)}, a share above 0 and at most 1"
             )
         shares.append((part, number))
     return shares
 
 
-def _check(shares: Sequence[tuple[Part, float]], by: str) -> None:
+def _check(shares: Sequence[tuple[Split, float]], by: str) -> None:
     if by not in get_args(By):
         raise UsageError(f"--by {by}: it is repository, task or time")
     if abs(sum(share for _, share in shares) - 1) > 1e-6 or len({part for part, _ in shares}) < len(shares):
@@ -143,11 +145,11 @@ def by_size(groups: Sequence[Sequence[str]], shares: Sequence[tuple[Name, float]
 
 
 def _in_time(
-    groups: Sequence[Sequence[str]], time: Mapping[str, str], shares: Sequence[tuple[Part, float]]
-) -> dict[str, Part]:
+    groups: Sequence[Sequence[str]], time: Mapping[str, str], shares: Sequence[tuple[Split, float]]
+) -> dict[str, Split]:
     order = sorted(groups, key=lambda group: (min(time[task] for task in group), group[0]))
     total, done = sum(map(len, groups)), 0
-    assigned: dict[str, Part] = {}
+    assigned: dict[str, Split] = {}
     bounds = [sum(share for _, share in shares[: i + 1]) * total for i in range(len(shares))]
     for group in order:
         middle = done + len(group) / 2
@@ -191,7 +193,7 @@ def check_parts(trajectories: Iterable[Trajectory]) -> None:
 
 
 def split_set(
-    path: Path, out: Path, by: By, shares: Sequence[tuple[Part, float]], seed: int, near: float
+    path: Path, out: Path, by: By, shares: Sequence[tuple[Split, float]], seed: int, near: float
 ) -> dict[str, Any]:
     """Reads a set once for its tasks and once a part, writes it with its parts, and returns what is in them. Raises DataError."""
     tasks: dict[str, TaskFacts] = {}
@@ -231,7 +233,9 @@ def _facts(trajectory: Trajectory, known: TaskFacts | None) -> TaskFacts:
     return TaskFacts(trajectory.cluster, issue_of(first), time)
 
 
-def _summary(found: Split, shares: Sequence[tuple[str, float]], counts: dict[str, Counter[str]]) -> dict[str, Any]:
+def _summary(
+    found: SplitResult, shares: Sequence[tuple[str, float]], counts: dict[str, Counter[str]]
+) -> dict[str, Any]:
     parts = {}
     for part, share in shares:
         inside = [task for task, where in found.part.items() if where == part]

@@ -4,7 +4,7 @@ answer       YES and NO are one token each, proven in context; the tokenizer of 
 baselines    what a score has to beat; majority and shape: two of them
 config       what a verifier reads and on what it is judged; the semantics versions of its stages; a model has a
              position for every token of it
-dataset      what cells are made from: the pool proven, its parts as token ids; the pool, read and proven once a
+dataset      what cells are made from: the validated pool, its parts as token ids; the pool, read and validated once a
              process or once a launcher
 encoding     text to token ids, once for all cells; what does not fit the context
 evaluation   score tables, reports and baselines of one verifier

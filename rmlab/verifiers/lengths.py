@@ -14,9 +14,9 @@ from rmlab.progress import progress
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import iterate_trajectories, read_count, read_trajectories
 from rmlab.verifiers.answer import verifier_tokenizer
-from rmlab.verifiers.encoding import counted, in_chunks, prompt_ids
+from rmlab.verifiers.encoding import in_chunks, prompt_ids, token_counts
 from rmlab.verifiers.prompt import escape
-from rmlab.verifiers.truncation import within
+from rmlab.verifiers.truncation import truncate_observations
 
 BUDGETS = (8 * 1024, 32 * 1024, 128 * 1024, 256 * 1024)
 
@@ -43,13 +43,13 @@ def measure_lengths(path: Path, tokenizer_name: str = "starter", budgets: Sequen
     with progress("Measuring", total, "trajectories") as advance:
         for trajectory, ids in _with_ids(path, tokenizer):
             group = _group(trajectory)
-            known, whole = counted(ids, tokenizer), len(ids) + 1  # the answer needs its place too
+            known, whole = token_counts(ids, tokenizer), len(ids) + 1  # the answer needs its place too
             groups[group].append(whole)
             characters = sum(len(m.content) for m in trajectory.messages)
             total_characters += characters
             for budget in budgets:
                 fits[budget][group] += whole <= budget
-                held = within(trajectory, budget - 1, count, known)
+                held = truncate_observations(trajectory, budget - 1, count, known)
                 cut[budget][group] += held.fits
                 gone[budget] += held.characters if held.fits else characters
             advance(1)

@@ -15,7 +15,7 @@ from rmlab.verifiers.config import EvaluationConfig, ObjectiveConfig, PromptConf
 if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
     from rmlab.training.supervised import Trained
-    from rmlab.verifiers.dataset import Material
+    from rmlab.verifiers.dataset import VerifierData
     from rmlab.verifiers.run_record import FoldLogger
     from rmlab.verifiers.verifier import Verifier
 
@@ -38,7 +38,7 @@ class VerifierSettings:
     runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
 
 
-def choose(ready: "Material", settings: VerifierSettings) -> Selection[Trajectory]:
+def choose(ready: "VerifierData", settings: VerifierSettings) -> Selection[Trajectory]:
     """The training set: filtered by length first, then chosen. Raises DataError where the total cannot be filled."""
     if (room := settings.data.room) and room > settings.prompt.max_tokens:
         raise UsageError(
@@ -54,7 +54,7 @@ def choose(ready: "Material", settings: VerifierSettings) -> Selection[Trajector
 
 
 def fit(
-    ready: "Material",
+    ready: "VerifierData",
     chosen: Selection[Trajectory],
     settings: VerifierSettings,
     device: Any,
@@ -124,7 +124,7 @@ def _first_weights(settings: VerifierSettings, vocabulary: int, scalar: bool) ->
 
 def _log_inputs(
     logger: "RunLogger | FoldLogger",
-    ready: "Material",
+    ready: "VerifierData",
     chosen: Selection[Trajectory],
     settings: VerifierSettings,
     model: Any,
