@@ -32,7 +32,7 @@ from rmlab.sweep.factors import find_factors
 from rmlab.tracking.config import TrackingConfig, sweep_tags
 from rmlab.tracking.notes import NOTE, run_note
 from rmlab.tracking.origin import origin_tags
-from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig
+from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.trajectories import folds
 from rmlab.trajectories.folds import Fold, FoldsConfig, folds_of
 from rmlab.trajectories.record import Trajectory
@@ -74,7 +74,7 @@ class CrossValidation:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    runtime: MicroBatchRuntimeConfig = field(default_factory=MicroBatchRuntimeConfig)
 
 
 ConfigStore.instance().store(name="cross_validate_schema", node=CrossValidation)

@@ -46,7 +46,7 @@ from rmlab.sweep.cells import Identity, identify, without_keys
 from rmlab.sweep.factors import find_factors
 from rmlab.sweep.single import run_once
 from rmlab.tracking.config import TrackingConfig, sweep_tags
-from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
+from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig
 from rmlab.training.device import compiled_layers
 from rmlab.wording import counted
 
@@ -234,9 +234,7 @@ def make_loop(
     from rmlab.rl.reward_model import load_judge, reads_less
     from rmlab.training.device import accelerator
 
-    device = accelerator(
-        TrainingConfig(dtype=settings.training.dtype, threads=settings.training.threads), settings.runtime
-    )
+    device = accelerator(settings.training, settings.runtime)
     where = str(device.device.type)
     tokenizer = load_tokenizer(start.folder)
     learner = make_learner(start.folder, settings.lora, settings.optimizer, settings.seed, tokenizer.pad_id, device)

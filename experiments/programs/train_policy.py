@@ -37,8 +37,8 @@ from rmlab.policies.demonstrations import SEMANTICS as LESSONS
 from rmlab.policies.demonstrations import (
     DemonstrationsConfig,
     HeldOutConfig,
-    Lesson,
     RepairsConfig,
+    SFTExample,
     attempts_to_learn_from,
     lessons,
     repair_lessons,
@@ -49,7 +49,7 @@ from rmlab.policies.repairs import SEMANTICS as REPAIRS
 from rmlab.policies.success import Success, held_out_success, held_out_tasks
 from rmlab.progress import progress
 from rmlab.tracking.config import TrackingConfig
-from rmlab.training.config import SEMANTICS, OptimizerConfig, RuntimeConfig, TrainingConfig
+from rmlab.training.config import SEMANTICS, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.trajectories.store import TrajectorySet, read_trajectories
 from rmlab.wording import counted
 
@@ -88,7 +88,7 @@ class TrainPolicyConfig:
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    runtime: MicroBatchRuntimeConfig = field(default_factory=MicroBatchRuntimeConfig)
 
 
 ConfigStore.instance().store(name="train_policy_schema", node=TrainPolicyConfig)
@@ -273,7 +273,7 @@ def corpus_repairs(settings: TrainPolicyConfig) -> list[str]:
 
 def material(
     pools: Sequence[TrajectorySet], texts: Sequence[str], tokenizer: "Tokenizer", settings: TrainPolicyConfig
-) -> tuple[list[Lesson], dict[str, Any]]:
+) -> tuple[list[SFTExample], dict[str, Any]]:
     """What is taught, and what the record says of it: how much of what was left out, and which clusters were shown."""
     from rmlab.policies.language_prompt import PolicyPrompt
 
@@ -296,7 +296,7 @@ def material(
 
 def teach(
     model: Any,
-    taught: Sequence[Lesson],
+    taught: Sequence[SFTExample],
     tokenizer: "Tokenizer",
     settings: TrainPolicyConfig,
     checkpoint: Path,

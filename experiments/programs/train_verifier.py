@@ -35,14 +35,14 @@ from rmlab.sweep.single import run_once
 from rmlab.tracking.config import TrackingConfig, sweep_tags
 from rmlab.tracking.notes import NOTE, run_note
 from rmlab.tracking.origin import origin_tags
-from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig, canonical
+from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig, canonical
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.answer import lesson_part
 from rmlab.verifiers.config import SEMANTICS, EvaluationConfig, ObjectiveConfig, PromptConfig
 
 if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
-    from rmlab.training.supervised import Trained
+    from rmlab.training.loop import Trained
     from rmlab.verifiers.dataset import Material
     from rmlab.verifiers.verifier import Verifier
 
@@ -73,7 +73,7 @@ class VerifierRun:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    runtime: MicroBatchRuntimeConfig = field(default_factory=MicroBatchRuntimeConfig)
 
 
 ConfigStore.instance().store(name="train_verifier_schema", node=VerifierRun)
