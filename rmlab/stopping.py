@@ -7,6 +7,7 @@ checkpoint and raises what `stop_asked` gives it.
 import errno
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -73,3 +74,13 @@ def interrupt_asks_to_stop() -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         _interrupted = False
+
+
+@contextmanager
+def says_how_to_go_on(command: str) -> Iterator[None]:
+    """Where Ctrl-C ends the block, `command` is printed as what goes on from the last checkpoint."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        print(f"\nStopped. Go on from the last checkpoint with: {command}", file=sys.stderr)
+        raise

@@ -9,14 +9,6 @@ SEMANTICS = 1
 """Bumped when the same configuration and data train to another model; part of every config hash."""
 
 
-RENAMED = {
-    "training.compile": "runtime.compiled",
-    "compiled": "runtime.compiled",
-    "rl.checkpoint_seconds": "runtime.checkpoint_seconds",
-}
-"""Keys as they were called once -> as they are called now."""
-
-
 class Match(StrEnum):
     """What a sweep over the amount of data holds still: passes over the data, or optimiser steps."""
 

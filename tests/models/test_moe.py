@@ -147,7 +147,7 @@ def test_the_balance_loss_adds_to_the_gradient_and_not_to_the_loss() -> None:
     gradients, losses = [], []
     for routing in (None, Routing(2, 1.0)):
         model = scratch_model(SHAPE, 20, seed=0)
-        losses.append(mean_gradient(model, [batch], 0, accelerator(TrainingConfig(), QUIET), routing=routing))
+        losses.append(float(mean_gradient(model, [batch], 0, accelerator(TrainingConfig(), QUIET), routing=routing)))
         gradients.append(model.model.layers[0].mlp.gate.weight.grad.clone())
     assert losses[0] == pytest.approx(losses[1])
     assert not torch.allclose(*gradients)
@@ -180,6 +180,6 @@ def test_gone_on_with_the_series_of_the_routers_is_whole(tmp_path) -> None:
         return watched, took.resumed_at, took.tokens_here
 
     whole, resumed = run(), run()
-    assert (whole[1], resumed[1]) == (0, 7)
+    assert (whole[1], resumed[1]) == (0, 8)
     assert resumed[0] == whole[0]
-    assert resumed[2] < whole[2] == 2 * sum(len(e.ids) for e in examples), "tokens of this process alone"
+    assert (resumed[2], whole[2]) == (0, 2 * sum(len(e.ids) for e in examples)), "tokens of this process alone"

@@ -75,7 +75,7 @@ def test_eight_by_one_is_two_by_four_is_one_by_eight() -> None:
         assert tokens is None or all(
             len(part) == 1 or len(part) * max(e.tokens for e in part) <= tokens for part in parts
         )
-        loss = mean_gradient(model, parts, 0, device)
+        loss = float(mean_gradient(model, parts, 0, device))
         gradients.append((loss, [p.grad.clone() for p in model.parameters()]))
     for loss, gradient in gradients[1:]:
         assert loss == pytest.approx(gradients[0][0], abs=1e-6)
@@ -119,7 +119,7 @@ def test_loss_is_the_mean_cross_entropy_over_the_vocabulary_at_the_last_token() 
             for e in batch
         ]
     )
-    assert mean_gradient(model, micro_batches(batch, 2), 0, device) == pytest.approx(by_hand, abs=1e-5)
+    assert float(mean_gradient(model, micro_batches(batch, 2), 0, device)) == pytest.approx(by_hand, abs=1e-5)
 
 
 def test_learns_and_reports_every_step() -> None:
