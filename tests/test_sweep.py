@@ -212,7 +212,7 @@ def test_a_cell_whose_time_is_up_is_paused_and_the_same_command_goes_on(where: P
     arguments = (TOY, "preset=one_arm", "seeds=[0]", "trouble={3:late}", "--workers", "1")
     code, _, err = sweep(*arguments)
     assert code == 0, err
-    assert "1 of 3 cells are paused, their time is up (data_scale=3 s0). They go on with: rmlab sweep" in err
+    assert "1 of 3 cells paused, their time is up (data_scale=3 s0). They go on with: rmlab sweep" in err
     assert {run.name: run.status for run in runs(Store.open(), ["toy_scale"]) if run.tags["kind"] == "toy"} == {
         "data_scale=1 s0": "finished",
         "data_scale=2 s0": "finished",

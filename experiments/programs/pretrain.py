@@ -169,9 +169,12 @@ def pretrain(
     rows, held_out = packed(corpus, tokenizer, settings.training)
     questions = None
     if settings.training.comparisons:
-        questions, apart = asked(corpus, tokenizer, settings.training, settings.seed)
-        if len(apart):  # a small corpus holds no episode out
-            held_out["comparison"] = apart
+        questions, held_out["comparison"] = asked(corpus, tokenizer, settings.training, settings.seed)
+        if not len(questions) or not len(held_out["comparison"]):
+            raise UsageError(
+                f"training.comparisons={settings.training.comparisons}: the corpus has too few episodes that show a value "
+                "to make comparisons of, read and held out. Set it to 0, or build the corpus with more episodes."
+            )
     print(
         f"{len(rows):,} rows of {settings.training.context}, {rows.tokens:,} tokens an epoch; vocabulary {tokenizer.size}"
     )
@@ -220,7 +223,7 @@ def packed(corpus: Corpus, tokenizer: Tokenizer, config: LanguageConfig) -> "tup
 def asked(corpus: Corpus, tokenizer: Tokenizer, config: LanguageConfig, seed: int) -> "tuple[Rows, Rows]":
     """Rows of comparisons of which only the answer is asked for: those that are read, and held-out ones of held-out episodes.
 
-    Prints how many are longer than the context and left out. Raises UsageError where no episode that is read can be asked about.
+    Prints how many are longer than the context and left out.
     """
     from rmlab.training.batching import pack
 
@@ -236,13 +239,7 @@ def asked(corpus: Corpus, tokenizer: Tokenizer, config: LanguageConfig, seed: in
         )
         return pack(fitting, config.context, tokenizer.pad_id, last_only=True)
 
-    read = rows(episodes[kept:], config.comparisons)
-    if not len(read):
-        raise UsageError(
-            f"training.comparisons={config.comparisons}: no episode of the corpus that is read ({len(episodes) - kept}) shows a "
-            f"final value within training.context={config.context} tokens. Collect episodes, or take training.comparisons=0."
-        )
-    return read, rows(episodes[:kept], max(config.comparisons // 100, 1))
+    return rows(episodes[kept:], config.comparisons), rows(episodes[:kept], max(config.comparisons // 100, 1))
 
 
 def save(folder: Path, model: Any, tokenizer: Tokenizer, took: "Pretrained", record: dict[str, Any]) -> None:

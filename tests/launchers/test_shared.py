@@ -33,7 +33,7 @@ class Config:
 ConfigStore.instance().store(name="reads_schema", node=Config)
 
 def run(config):
-    from rmlab.verifiers import proven
+    from rmlab.verifiers import dataset as proven
 
     pool = proven.proven_pool(Path(config.path))
     found = proven._proven.cache_info()

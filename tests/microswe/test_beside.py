@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from rmlab.errors import DataError, UsageError
-from rmlab.microswe.build.build import BuildConfig, build, build_from, trial
+from rmlab.microswe.build import trial
+from rmlab.microswe.build.build import BuildConfig, build, build_from
 from rmlab.microswe.build.clusters import clusters
 from rmlab.microswe.build.extension import Beside, admitted, check_joined, cluster_names, own_functions, read_beside
 from rmlab.microswe.build.functions import Collection, Function

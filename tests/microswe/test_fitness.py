@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from rmlab.cli import app
-from rmlab.microswe.build.build import fitness
+from rmlab.microswe.build import fitness
 from rmlab.microswe.build.extension import Beside, functions_of
 from rmlab.microswe.build.fitness import IMPORTED, NEAR_LIMITS, NEEDS_ITSELF, OTHERS_NEED_IT, answered, unfit
 from rmlab.microswe.sandbox import Sandbox

@@ -82,14 +82,30 @@ def test_a_tracked_run_holds_the_model(corpus):
     assert "tiny" in {a.path for a in Store.open(None).client.list_artifacts(run.info.run_id)}
 
 
+def test_comparisons_are_read_beside_the_text_and_held_out_apart(corpus, tmp_path):
+    def episode(i):
+        first = f"f({i}) should return {i} but got {i + 1}"
+        turns = f"<|im_start|>user\n{first}<|im_end|>\n<|im_start|>user\nfinal got {i}<|im_end|>\n"
+        asked = f"Asked: {first}\nLast: final got {i}\nPatch:\nnone\nIs the issue solved? Answer YES or NO."
+        return Document(Kind.episode, f"{turns}<|im_start|>user\n{asked}<|im_end|>\n{OPEN_ANSWER}")
+
+    texts = [d for d in corpus.documents if d.kind is Kind.code] + [episode(i) for i in range(150)]
+    write_corpus(tmp_path / "pretraining" / "corpus.parquet", Corpus(tuple(texts), corpus.metadata))
+    wide = ["training.context=512", "training.batch_tokens=2048", "model.max_positions=512", "training.tokens=10000"]
+    folder = load_program("pretrain").main([*FEW, *wide, "training.comparisons=200", "tracked=false"])
+    record = json.loads((folder / "base.json").read_text())
+    assert set(record["held_out_right"]) == {"code", "episode", "comparison"}
+    assert 0 <= record["held_out_right"]["comparison"] <= 1
+
+
+def test_too_few_episodes_for_comparisons_are_said(corpus):
+    with pytest.raises(UsageError, match=r"training\.comparisons=200"):
+        load_program("pretrain").main([*FEW, "training.comparisons=200", "tracked=false"])
+
+
 def test_a_pretrained_model_is_no_start(corpus):
     with pytest.raises(UsageError, match="model=starter is a pretrained model"):
         load_program("pretrain").main(["model=starter"])
-
-
-def test_comparisons_that_no_episode_gives_are_an_error(corpus):
-    with pytest.raises(UsageError, match=r"training\.comparisons=100: no episode .* \(142\) .*training\.comparisons=0"):
-        load_program("pretrain").main([*FEW, "tracked=false", "training.comparisons=100"])
 
 
 def test_keys_of_before_name_those_of_now():
