@@ -62,7 +62,7 @@ def parsed(path: Path) -> tuple[frozenset[str], frozenset[Path]]:
             names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
         elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "load_program":
             programs |= {arg.value for arg in node.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)}
-    files = [REPOSITORY.joinpath(*name.split(".")) for name in names if name.startswith("rmlab.")]
+    files = [REPOSITORY.joinpath(*name.split(".")) for name in names if name.startswith(("rmlab.", "experiments."))]
     candidates = [*(f.with_suffix(".py") for f in files), *(f / "__init__.py" for f in files)]
     candidates += [PROGRAMS / f"{name}.py" for name in programs]
     return frozenset(read), frozenset(p for p in candidates if p.is_file())

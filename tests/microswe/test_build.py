@@ -45,7 +45,7 @@ CONFIG = BuildConfig(sources=["human_eval", "algorithms"], progress=False, fewes
 
 @pytest.fixture(scope="module")
 def tested():
-    return trial.tested_functions(COLLECTION, seed=0, workers=1, show=False, search=trial.Search())
+    return trial.tested_functions(COLLECTION, seed=0, workers=1, show=False, search=trial.InputSearch())
 
 
 @pytest.fixture(scope="module")
