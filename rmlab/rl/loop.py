@@ -23,9 +23,9 @@ from rmlab.rl.evaluation import attempt_tasks, gap, held_out, look
 from rmlab.rl.learner import Kept, Learner, State, load_state, save_state
 from rmlab.rl.rewards import log_odds
 from rmlab.rl.update import look_before, update
-from rmlab.stopping import Stopped, stop_asked
+from rmlab.stopping import interrupt_asks_to_stop, stop_asked
 from rmlab.training.config import OptimizerConfig
-from rmlab.training.optimizer import learning_rate
+from rmlab.training.optimizer import learning_rate, set_learning_rate
 
 Log = Callable[[dict[str, float], int], None]
 """(metrics by full name, step) as they come."""
@@ -35,7 +35,8 @@ Log = Callable[[dict[str, float], int], None]
 class Loop:
     """One training. validation: tasks of the looks; held_out: tasks by benchmark. run: fingerprint that its state belongs to.
 
-    attachments: pages of episodes, and the score table of every look. show: draw a progress bar.
+    attachments: pages of episodes, and the score table of every look. checkpoint_seconds: between two of them. show: draw a
+    progress bar.
     """
 
     learner: Learner
@@ -48,6 +49,7 @@ class Loop:
     checkpoint: Path
     log: Log
     attachments: Attachments
+    checkpoint_seconds: float = 60.0
     show: bool = True
     held_out_after: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     held_out_best: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
@@ -74,7 +76,10 @@ class Loop:
         loop, first = self.supplies.loop, state.step
         saved = slice_started = time.monotonic()
         spent = state.seconds
-        with progress(self.supplies.name, loop.steps, "steps", show=self.show, already=state.step) as advance:
+        with (
+            progress(self.supplies.name, loop.steps, "steps", show=self.show, already=state.step) as advance,
+            interrupt_asks_to_stop(),
+        ):
             while True:
                 if state.looked < state.step and self._look_is_due(state.step):
                     self._look(state)
@@ -82,13 +87,13 @@ class Loop:
                 done = state.step >= loop.steps
                 late = deadline is not None and state.step > first and time.monotonic() >= deadline
                 stop = stop_asked()
-                if done or late or stop or time.monotonic() - saved >= loop.checkpoint_seconds:
+                if done or late or stop or time.monotonic() - saved >= self.checkpoint_seconds:
                     save_state(self.checkpoint, self.learner.model, self.learner.adam, state, self.run)
                     if self.watch.choose:
                         self.kept.forget_all_but(state.best_step)
                     saved = time.monotonic()
-                if stop and not done:
-                    raise Stopped(stop)
+                if stop:
+                    raise stop
                 if done or late:
                     break
                 note = self._step(state)
@@ -123,8 +128,7 @@ class Loop:
         before_update = time.monotonic()
         if batch.learned:
             rate = learning_rate(state.step, loop.steps, self.optimizer)
-            for group in self.learner.adam.param_groups:
-                group["lr"] = rate
+            set_learning_rate(self.learner.adam, rate)
             rollouts = [batch.rollouts[i] for i in batch.learned]
             start_too = bool(algorithm.kl_weight) or self._look_is_due(state.step + 1)
             before = look_before(self.learner, rollouts, loop, start_too)

@@ -8,7 +8,7 @@ from typing import Any
 
 from rmlab.scores.table import write_score_table
 from rmlab.tracking.run import RunLogger
-from rmlab.training.supervised import Trained
+from rmlab.training.loop import Trained
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet
 from rmlab.verifiers.dataset import VerifierData
