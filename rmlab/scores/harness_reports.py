@@ -1,9 +1,10 @@
 """Labels without scores: which tasks did each run of a policy resolve, by the reports that test harnesses leave?
 
 A report is one attempt at each of its tasks; `rmlab.trajectories.labels` reads its layouts. A task that the report names
-without an outcome (incomplete, pending, an error of the harness) was asked and not solved: it counts as unresolved, as in the
-harness's own rate, unless told otherwise. A task that the report does not name is not an attempt. Where one file is about
-several systems, each is a policy.
+without an outcome (incomplete, pending, an error of the attempt) was asked and not solved: it counts as unresolved, as in the
+harness's own rate, unless told otherwise. One whose evaluation failed by no fault of the attempt (the environment, the
+infrastructure) has no label. A task that the report does not name is not an attempt. Where one file is about several
+systems, each is a policy.
 """
 
 import hashlib
@@ -101,7 +102,7 @@ def read_reports(paths: Sequence[Path], incomplete: Incomplete = Incomplete.unre
         for report in found:
             missing = 0.0 if incomplete is Incomplete.unresolved else np.nan
             label = {
-                **dict.fromkeys(report.unfinished, missing),
+                **{task: np.nan if task in report.void else missing for task in report.unfinished},
                 **{task: float(outcome) for task, outcome in report.outcome.items()},
             }
             label = {spelled.setdefault(task_key(task), task): value for task, value in label.items()}
@@ -123,9 +124,14 @@ def read_reports(paths: Sequence[Path], incomplete: Incomplete = Incomplete.unre
 
 
 def _what(report: Report, incomplete: Incomplete) -> str:
-    open_tasks = {task: why for task, why in report.unfinished.items() if task not in report.outcome}
-    total = len(report.outcome) + len(open_tasks)
+    named = {task: why for task, why in report.unfinished.items() if task not in report.outcome}
+    open_tasks = {task: why for task, why in named.items() if task not in report.void}
+    failed = Counter(why for task, why in named.items() if task in report.void)
+    total = len(report.outcome) + len(named)
     said = f"{counted(total, 'task')}, {report.resolved:,} resolved"
+    if failed:
+        words = ", ".join(f"{kind} {count:,}" for kind, count in sorted(failed.items()))
+        said += f", {failed.total():,} without a label because the evaluation failed ({words})"
     if not open_tasks:
         return said
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(Counter(open_tasks.values()).items()))
