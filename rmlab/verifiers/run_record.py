@@ -19,7 +19,11 @@ from rmlab.wording import counted, number
 
 
 def log_inputs(
-    logger: RunLogger, ready: VerifierData, chosen: Sequence[Trajectory], selection: Mapping[str, Any], path: Path
+    logger: "RunLogger | FoldLogger",
+    ready: VerifierData,
+    chosen: Sequence[Trajectory],
+    selection: Mapping[str, Any],
+    path: Path,
 ) -> None:
     """What the run reads: the table of the choice (`selection.json`), data sets, and what its model has read before.
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
     from rmlab.training.supervised import Trained
     from rmlab.verifiers.dataset import VerifierData
+    from rmlab.verifiers.run_record import FoldLogger
     from rmlab.verifiers.verifier import Verifier
 
 POINTS = 200  # of each training series, however many steps there are
@@ -58,7 +59,7 @@ def fit(
     settings: VerifierSettings,
     device: Any,
     cell: Path,
-    logger: "RunLogger",
+    logger: "RunLogger | FoldLogger",
 ) -> "tuple[Verifier, Trained]":
     """Trains a verifier on the chosen set; its checkpoint lies in the folder `cell` while it is under way."""
     from rmlab.training.batching import total_steps
@@ -122,7 +123,7 @@ def _first_weights(settings: VerifierSettings, vocabulary: int, scalar: bool) ->
 
 
 def _log_inputs(
-    logger: "RunLogger",
+    logger: "RunLogger | FoldLogger",
     ready: "VerifierData",
     chosen: Selection[Trajectory],
     settings: VerifierSettings,
