@@ -17,7 +17,7 @@ from rmlab.errors import DataError, UsageError
 from rmlab.files import check_output
 from rmlab.metrics.hybrid_selection import select_by_tests
 from rmlab.metrics.report import report
-from rmlab.scores.baselines import FOLDS, table_baselines
+from rmlab.scores.baselines import FOLDS, baseline_report, table_baselines
 from rmlab.scores.columns import ColumnNames, column_names
 from rmlab.scores.harness_reports import BY_INSTANCE, Incomplete, harness_reports, read_reports
 from rmlab.scores.scores import Scores
@@ -103,7 +103,6 @@ def _read(paths: Sequence[Path], names: ColumnNames, incomplete: str) -> ScoreTa
 
 def _baselines(table: Scores, path: Path) -> dict[str, Any]:
     from rmlab.trajectories.store import TrajectorySet, read_trajectories
-    from rmlab.verifiers.baselines import baseline_report
 
     pool = read_trajectories(path)
     scored = set(table.trajectory_id.tolist())
@@ -118,6 +117,6 @@ def _baselines(table: Scores, path: Path) -> dict[str, Any]:
         t for t in pool.part("validation").trajectories if t.cluster not in judged
     )  # never fitted on what is judged
     baselines: dict[str, Any] = baseline_report(
-        TrajectorySet(evaluation, pool.metadata), TrajectorySet(apart, pool.metadata)
+        TrajectorySet(evaluation, pool.metadata), TrajectorySet(apart, pool.metadata), scored=table
     )
     return baselines

@@ -113,7 +113,12 @@ def _stacked(a: Scores, b: Scores) -> Scores:
         )
 
     return Scores.of(
-        both("task_id", "/"), both("score"), both("resolved"), policy=both("policy"), cluster=both("cluster", "/")
+        both("task_id", "/"),
+        both("score"),
+        both("resolved"),
+        policy=both("policy"),
+        cluster=both("cluster", "/"),
+        patch=both("patch"),
     )
 
 

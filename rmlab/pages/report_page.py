@@ -134,7 +134,7 @@ def _baselines(found: Report) -> str:
             number((values.get("rm_at_k") or {}).get(most)),
             number(values.get("auc_within_task")),
             number(values.get("auc_pooled")),
-            str(values.get("reason") or ""),
+            str(values.get("reason") or values.get("note") or ""),
         ]
         for name, values in {"this table": found, **found["baselines"]}.items()
     ]

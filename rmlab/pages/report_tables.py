@@ -236,6 +236,6 @@ def _baseline_table(found: Report) -> "Table":
             number((values.get("rm_at_k") or {}).get(most)),
             number(values.get("auc_within_task")),
             number(values.get("auc_pooled")),
-            escape(str(values.get("reason") or "")),
+            escape(str(values.get("reason") or values.get("note") or "")),
         )
     return shown

@@ -15,7 +15,7 @@ from rmlab.scores.answer_logprobs import NoAnswer, Tokens, score_of_logprobs, sc
 from rmlab.scores.files import KEY, Cell, Wanted
 from rmlab.wording import counted
 
-COLUMNS = ("task_id", "trajectory_id", "policy", "source", "cluster", "score", "resolved", "n_tokens")
+COLUMNS = ("task_id", "trajectory_id", "policy", "source", "cluster", "score", "resolved", "n_tokens", "patch")
 REQUIRED = ("task_id", "score", "resolved")
 TASKS = ("instance_id", "docker_image", "docker_images")
 """The names under which others keep the task: read without being named, where there is no `task_id`."""

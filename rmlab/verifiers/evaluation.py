@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from rmlab.metrics.report import Report, report
+from rmlab.scores.baselines import baseline_report
 from rmlab.scores.scores import Scores
-from rmlab.verifiers.baselines import baseline_report
 from rmlab.verifiers.config import EvaluationConfig
 from rmlab.verifiers.dataset import Material
 from rmlab.verifiers.encoding import Encoded, cut_counts
