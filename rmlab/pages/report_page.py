@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from rmlab.files import write_text
+from rmlab.metrics import registry
 from rmlab.metrics.report import Report
 from rmlab.metrics.table import table as grouped
 from rmlab.pages import report_figures
 from rmlab.pages.html import asset, page, table, text
-from rmlab.pages.report_tables import METRICS, groups, how_far, interval, notes_of, number, summary
+from rmlab.pages.report_tables import groups, how_far, interval, notes_of, number, summary
 from rmlab.scores.scores import Scores
 
 WORST = 25
@@ -79,13 +80,13 @@ def _metrics(found: Report) -> str:
         table(
             ["", "value", "95 %", ""],
             [
-                [title, number(found[name]), interval(found["ci95"].get(name)), notes.get(name, "")]
-                for name, title in names.items()
+                [m.label, number(found[m.name]), interval(found["ci95"].get(m.name)), notes.get(m.name, "")]
+                for m in metrics
             ],
             text_columns=(0, 3),
             caption=section,
         )
-        for section, names in METRICS.items()
+        for section, metrics in registry.sections().items()
     )
 
 

@@ -3,41 +3,12 @@
 import sys
 from typing import TYPE_CHECKING, Any
 
+from rmlab.metrics import registry
 from rmlab.metrics.report import Report, is_miscalibrated
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-METRICS = {
-    "Discrimination": {
-        "auc_within_task": "AUC within task",
-        "auc_between_tasks": "AUC between tasks",
-        "auc_pooled": "AUC pooled",
-    },
-    "Calibration": {
-        "ece_width_10": "ECE, 10 bins",
-        "ece_noise_floor": "its noise floor",
-        "ece_noise_floor_task": "the same, task effect",
-        "ece_width_15": "ECE, 15 bins",
-        "ece_mass_10": "ECE, 10 equal-mass bins",
-        "ece_debiased": "ECE², debiased",
-        "ece_prior_corrected": "ECE, prior corrected",
-        "ece_confidence": "ECE of max(s, 1 - s)",
-        "mce": "MCE",
-        "brier": "Brier score",
-        "log_loss": "log loss",
-        "calibration_slope": "slope",
-        "calibration_intercept": "intercept",
-    },
-    "Abstaining": {"aurc": "AURC, attempts", "aurc_picks": "AURC, picks"},
-    "What the gradient sees": {
-        "advantage_cosine": "advantage cosine",
-        "advantage_cosine_all": "the same, all groups",
-        "advantage_noise_share": "noise share",
-    },
-}
-
 
 FEW_CLUSTERS = 10
 
@@ -102,9 +73,9 @@ def how_far(found: Report) -> list[str]:
 
 def notes_of(found: Report) -> dict[str, str]:
     """What has to be known to read a metric, by its name."""
-    notes = {
+    notes = {metric.name: metric.note for metric in registry.METRICS if metric.note}
+    notes |= {
         "auc_within_task": f"{counted(found['within_pairs'], 'pair')} in {found['mixed_tasks']:,} {groups(found)} with both labels",
-        "auc_between_tasks": "high for a score that only knows how hard a task is",
         "brier": "miscalibration - discrimination + uncertainty = "
         + "{} - {} + {}".format(
             *(number(found[f"brier_{part}"]) for part in ("miscalibration", "discrimination", "uncertainty"))
@@ -112,13 +83,11 @@ def notes_of(found: Report) -> dict[str, str]:
         "ece_noise_floor": f"of calibrated scores, labels drawn independently; 95 % below {number(found['ece_noise_floor_p95'])}",
         "ece_noise_floor_task": f"labels of a task drawn alike (τ² = {number(found['task_effect_variance'])}); 95 % below "
         f"{number(found['ece_noise_floor_task_p95'])}",
-        "ece_debiased": "squared; may be negative",
         "ece_prior_corrected": ""
         if found["ece_prior_corrected"] is not None
         else "needs the base rates of training and validation",
         "aurc": f"mean error rate of the likelier answer at all coverages; {number(found['aurc_excess'])} above a perfect order",
         "aurc_picks": f"share unresolved of the best-scored attempts; {number(found['aurc_picks_excess'])} above a perfect order",
-        "advantage_noise_share": "of the scores' spread, at tasks where all attempts have one label",
     }
     if found["within_pair_share"] is not None:
         notes["auc_pooled"] = f"{found['within_pair_share']:.2%} of its pairs lie within a task"
@@ -184,11 +153,12 @@ def _metric_table(found: Report) -> "Table":
     shown.add_column("95 %", justify="right", no_wrap=True)
     shown.add_column("", style="dim")
     notes = notes_of(found)
-    for section, names in METRICS.items():
+    for section, metrics in registry.sections().items():
         shown.add_section()
         shown.add_row(f"[bold]{section}[/bold]")
-        for name, title in names.items():
-            shown.add_row(f"  {title}", number(found[name]), interval(found["ci95"].get(name)), notes.get(name, ""))
+        for metric in metrics:
+            value, ends = found[metric.name], found["ci95"].get(metric.name)
+            shown.add_row(f"  {metric.label}", number(value), interval(ends), notes.get(metric.name, ""))
     return shown
 
 
