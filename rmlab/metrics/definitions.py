@@ -10,6 +10,7 @@ from typing import Any
 from rmlab.metrics import risk_coverage
 from rmlab.metrics.advantage import advantage
 from rmlab.metrics.best_of_k import groups_at_k, pass_curve, rm_curve, rm_curve_across, sizes_of_k
+from rmlab.metrics.by_patch import patches, vote_error
 from rmlab.metrics.calibration import (
     binned,
     brier,
@@ -138,4 +139,24 @@ def number(value: float | Floats) -> float | None:
     return None if math.isnan(plain) else plain
 
 
-DEFINITIONS: tuple[Definition, ...] = (_counts, _rates, _best_of_k, _discrimination, _calibration, _risk, _advantage)
+def _by_patch(rows: Table) -> Report:
+    found = patches(rows)
+    return {
+        "patches": None if found is None else len(found.group_U),
+        "mixed_patches": None if found is None else int(found.mixed_U.sum()),
+        "rm_at_k_weighted_standard_error": (
+            None if found is None else by_k(sizes_of_k(rows.most_attempts), vote_error(rows))
+        ),
+    }
+
+
+DEFINITIONS: tuple[Definition, ...] = (
+    _counts,
+    _rates,
+    _best_of_k,
+    _discrimination,
+    _calibration,
+    _risk,
+    _advantage,
+    _by_patch,
+)

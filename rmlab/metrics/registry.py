@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from rmlab.metrics.by_patch import BestOfPatches, WeightedMajority, WithinTasksOfPatches
 from rmlab.metrics.definitions import DEFINITIONS, Report, by_k, number
 from rmlab.metrics.sorted_rows import ConfidenceOrder, SortedRows
 from rmlab.metrics.table import Table
@@ -69,6 +70,16 @@ METRICS: tuple[Metric, ...] = (
         statistic=BestOfKAcross,
         by_k=True,
     ),
+    Metric("rm_at_k_patches", "rm_at_k of k distinct patches of a task", statistic=BestOfPatches, by_k=True),
+    Metric(
+        "rm_at_k_weighted",
+        "score-weighted majority: resolved rate of the patch with the largest sum of scores among k attempts",
+        statistic=WeightedMajority,
+        by_k=True,
+    ),
+    Metric("rm_at_k_weighted_standard_error", "its error by drawing; 0 where it is exact", by_k=True),
+    Metric("patches", "distinct patches of labelled attempts, by task and policy"),
+    Metric("mixed_patches", "patches whose attempts have both labels"),
     Metric(
         "auc_within_task",
         "P(a resolved attempt scores above an unresolved one at the same task)",
@@ -86,6 +97,13 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "auc_pooled", "the same of any two attempts", section=DISCRIMINATION, label="AUC pooled", statistic=SortedRows
+    ),
+    Metric(
+        "auc_within_task_patches",
+        "auc_within_task over distinct patches: score the mean of a patch's attempts, patches with both labels left out",
+        DISCRIMINATION,
+        "AUC within task, by patch",
+        statistic=WithinTasksOfPatches,
     ),
     Metric("auc_within_task_across", "auc_within_task over pairs of any policies"),
     Metric(

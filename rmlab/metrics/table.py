@@ -37,7 +37,7 @@ def mean_where_defined(value: Floats) -> Floats:
     return mean
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
     """N labelled rows, sorted by (task_id, policy, score, label, patch), so that no number depends on the order of a file.
 

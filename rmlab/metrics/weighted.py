@@ -90,13 +90,17 @@ class GroupMeans(Statistic):
     """Curves over k that are means over the (task, policy) groups of each policy, averaged over policies."""
 
     def __init__(self, table: Table, curves: dict[str, Floats], k_J: list[int]) -> None:
-        """curves: name to value_GJ."""
+        """curves: name to value_GJ; none where the table cannot have them."""
         super().__init__(table)
         self.sizes = dict.fromkeys(curves, k_J)
+        if not curves:
+            return
         self.value_CPJM = per_cluster(table, np.stack(list(curves.values()), axis=-1))
         self.count_CP = per_cluster(table, np.ones(table.groups))
 
     def values(self, weight_RC: Floats) -> Values:
+        if not self.sizes:
+            return {}
         sum_RPJM = np.tensordot(weight_RC, self.value_CPJM, 1)
         count_RP = weight_RC @ self.count_CP
         mean_RPJM = ratio(sum_RPJM, np.broadcast_to(count_RP[..., None, None], sum_RPJM.shape))
