@@ -35,7 +35,8 @@ GRADIENT = "What the gradient sees"
 class Metric:
     """name: in the report, in `ci95` and, as `eval/NAME`, in MLflow. meaning: one line.
 
-    section, label: where and how it stands in the tables of a report; no section = it has no row of its own there. note: beside it.
+    section, label: where and how it stands in the tables of a report, a curve as a column and any other as a row; no label = not
+    there. note: beside it.
     statistic: gives it under weights of clusters, so that it has an interval; None = it has none. rule: of that interval.
     by_k: it is a curve over k. compared: whether its statistic holds for the weights 0 and 1 of a paired comparison too.
     """
@@ -59,22 +60,40 @@ METRICS: tuple[Metric, ...] = (
     Metric("clusters", "clusters, which the bootstrap resamples"),
     Metric("score_rate", "share of labelled attempts that are scored", statistic=RowMeans),
     Metric("resolved_rate", "share of labelled attempts that are resolved", statistic=RowMeans),
-    Metric("rm_at_k", "resolved rate of the best-scored of k attempts at a task", statistic=BestOfK, by_k=True),
     Metric(
-        "pass_at_k", "probability that at least one of k attempts at a task is resolved", statistic=BestOfK, by_k=True
+        "rm_at_k",
+        "resolved rate of the best-scored of k attempts at a task",
+        statistic=BestOfK,
+        label="RM@k",
+        by_k=True,
     ),
-    Metric("tasks_at_k", "tasks with at least k attempts", by_k=True),
+    Metric(
+        "pass_at_k",
+        "probability that at least one of k attempts at a task is resolved",
+        statistic=BestOfK,
+        label="pass@k",
+        by_k=True,
+    ),
+    Metric("tasks_at_k", "tasks with at least k attempts", label="tasks with k attempts", by_k=True),
     Metric(
         "rm_at_k_across",
         "rm_at_k where the k attempts are drawn from those of all policies",
         statistic=BestOfKAcross,
+        label="RM@k across policies",
         by_k=True,
     ),
-    Metric("rm_at_k_patches", "rm_at_k of k distinct patches of a task", statistic=BestOfPatches, by_k=True),
+    Metric(
+        "rm_at_k_patches",
+        "rm_at_k of k distinct patches of a task",
+        statistic=BestOfPatches,
+        label="RM@k of patches",
+        by_k=True,
+    ),
     Metric(
         "rm_at_k_weighted",
         "score-weighted majority: resolved rate of the patch with the largest sum of scores among k attempts",
         statistic=WeightedMajority,
+        label="RM@k, weighted majority",
         by_k=True,
     ),
     Metric("rm_at_k_weighted_standard_error", "its error by drawing; 0 where it is exact", by_k=True),
@@ -88,6 +107,13 @@ METRICS: tuple[Metric, ...] = (
         statistic=WithinTasks,
     ),
     Metric(
+        "auc_within_task_patches",
+        "auc_within_task over distinct patches: score the mean of a patch's attempts, patches with both labels left out",
+        DISCRIMINATION,
+        "the same, by patch",
+        statistic=WithinTasksOfPatches,
+    ),
+    Metric(
         "auc_between_tasks",
         "the same of two attempts at different tasks",
         section=DISCRIMINATION,
@@ -97,13 +123,6 @@ METRICS: tuple[Metric, ...] = (
     ),
     Metric(
         "auc_pooled", "the same of any two attempts", section=DISCRIMINATION, label="AUC pooled", statistic=SortedRows
-    ),
-    Metric(
-        "auc_within_task_patches",
-        "auc_within_task over distinct patches: score the mean of a patch's attempts, patches with both labels left out",
-        DISCRIMINATION,
-        "AUC within task, by patch",
-        statistic=WithinTasksOfPatches,
     ),
     Metric("auc_within_task_across", "auc_within_task over pairs of any policies"),
     Metric(
@@ -270,6 +289,11 @@ def statistics(*, compared: bool = False) -> list[type[Statistic]]:
 def curves() -> set[str]:
     """The metrics that are curves over k."""
     return {metric.name for metric in METRICS if metric.by_k}
+
+
+def columns(found: Report) -> list[Metric]:
+    """The curves that the table of best of k shows of a report."""
+    return [metric for metric in METRICS if metric.by_k and metric.label and found[metric.name] is not None]
 
 
 def rule(name: str) -> Rule:

@@ -11,8 +11,8 @@ import numpy as np
 from rmlab.errors import DataError
 from rmlab.metrics import registry
 from rmlab.metrics.calibration import binned, brier, ece, log_loss, width_bin
+from rmlab.metrics.definitions import Report, number
 from rmlab.metrics.recalibration import CALIBRATORS, calibrated_across, calibrated_on, fold_of_clusters
-from rmlab.metrics.registry import Report, number
 from rmlab.metrics.table import Floats, Table, table
 from rmlab.metrics.uncertainty import bootstrap, interval
 from rmlab.metrics.weighted import Combined, RowMeans, Values, WidthBins

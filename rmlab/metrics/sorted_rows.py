@@ -78,7 +78,8 @@ def _edges(sorted_N: Floats) -> Codes:
     """Where runs of one value begin, and the end."""
     if not len(sorted_N):
         return np.zeros(1, dtype=int)
-    return np.r_[np.flatnonzero(np.r_[True, np.diff(sorted_N) != 0]), len(sorted_N)]
+    edge_E: Codes = np.r_[np.flatnonzero(np.r_[True, np.diff(sorted_N) != 0]), len(sorted_N)]
+    return edge_E
 
 
 def _one_pass(weight_RN: Floats, score_N: Floats, label_N: Floats, edge_E: Codes) -> Values:

@@ -36,7 +36,7 @@ def weighted_vote(
     label_P = np.bincount(patch_N, label_N) / size_P
     point_N = np.where(np.isnan(score_N), UNSCORED, np.round(score_N * POINT)).astype(np.int64)
     drawn_J = [min(k, len(patch_N)) for k in k_J]
-    if len(size_P) == 1:
+    if label_P.min() == label_P.max():  # whichever is picked
         return np.full(len(drawn_J), label_P[0]), np.zeros(len(drawn_J))
     value_K = _exact(point_N, label_P, patch_N)
     if value_K is not None:
@@ -61,7 +61,7 @@ def _exact(point_N: Points, label_P: Floats, patch_N: Codes) -> Floats | None:
     for a, ways in enumerate(np.bincount(count_S[sum_S > second], minlength=size_P[top] + 1)):
         sure_K[a : a + rest + 1] += ways * np.array([comb(rest, b) for b in range(rest + 1)], dtype=float)
     reached_V = np.unique(np.concatenate([sum_S[sum_S <= second] for sum_S, _ in subsets]))
-    tied = int(sum(np.isin(reached_V, sum_S).astype(int) for sum_S, _ in subsets).max())
+    tied = int(np.sum([np.isin(reached_V, sum_S) for sum_S, _ in subsets], axis=0).max())
     if len(reached_V) * (tied + 1) * (attempts + 1) * attempts > LARGEST_WORK:
         return None
     # ways: draws in which t patches are at the sum and no patch is above it; right: the same, times the sum of their labels.

@@ -6,11 +6,11 @@ import numpy as np
 
 from rmlab.files import write_text
 from rmlab.metrics import registry
-from rmlab.metrics.report import Report
+from rmlab.metrics.definitions import Report
 from rmlab.metrics.table import table as grouped
 from rmlab.pages import report_figures
 from rmlab.pages.html import asset, page, table, text
-from rmlab.pages.report_tables import groups, how_far, interval, notes_of, number, summary
+from rmlab.pages.report_tables import curves, how_far, interval, notes_of, number, summary
 from rmlab.scores.scores import Scores
 
 WORST = 25
@@ -45,33 +45,10 @@ def report_page(title: str, found: Report, scores: Scores) -> str:
         )
         + "</div>"
     )
-    parts.append(_curves(found))
+    parts.append(table(*curves(found), text_columns=(), caption="Best of k"))
     if scored:
         parts += [_metrics(found), _post_hoc(found), _selection(found), _baselines(found), _worst(scores)]
     return page(f"{title} - rmlab report", f"<main>{''.join(parts)}</main>", asset("report.css"))
-
-
-def _curves(found: Report) -> str:
-    across = found["rm_at_k_across"] or {}
-    header = [
-        "k",
-        "RM@k",
-        "95 %",
-        "pass@k",
-        "95 %",
-        f"{groups(found)} with k attempts",
-        *(["RM@k across policies", "95 %"] if across else []),
-    ]
-    rows = []
-    for k in sorted({*found["rm_at_k"], *across}, key=int):
-        row = [k]
-        for name in ("rm_at_k", "pass_at_k"):
-            row += [number(found[name].get(k)), interval(found["ci95"].get(name, {}).get(k))]
-        row.append(f"{found['tasks_at_k'].get(k, '')}")
-        if across:
-            row += [number(across.get(k)), interval(found["ci95"].get("rm_at_k_across", {}).get(k))]
-        rows.append(row)
-    return table(header, rows, text_columns=(), caption="Best of k")
 
 
 def _metrics(found: Report) -> str:

@@ -1,10 +1,12 @@
 """A report as tables in a terminal."""
 
 import sys
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
 from rmlab.metrics import registry
-from rmlab.metrics.report import Report, is_miscalibrated
+from rmlab.metrics.definitions import Report
+from rmlab.metrics.report import is_miscalibrated
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -75,6 +77,9 @@ def notes_of(found: Report) -> dict[str, str]:
     """What has to be known to read a metric, by its name."""
     notes = {metric.name: metric.note for metric in registry.METRICS if metric.note}
     notes |= {
+        "auc_within_task_patches": "needs a column patch"
+        if found["patches"] is None
+        else f"{counted(found['patches'], 'distinct patch', 'distinct patches')}; {found['mixed_patches']:,} with both labels left out",
         "auc_within_task": f"{counted(found['within_pairs'], 'pair')} in {found['mixed_tasks']:,} {groups(found)} with both labels",
         "brier": "miscalibration - discrimination + uncertainty = "
         + "{} - {} + {}".format(
@@ -124,25 +129,32 @@ def _table(title: str) -> "Table":
     return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
 
 
+def curves(found: Report, with_interval: Container[str] | None = None) -> tuple[list[str], list[list[str]]]:
+    """(header, rows) of the table of best of k. with_interval: the curves whose intervals are shown; None = all that have some."""
+    columns = registry.columns(found)
+    intervals = {m.name for m in columns if m.statistic and (with_interval is None or m.name in with_interval)}
+    header = ["k"]
+    for metric in columns:
+        header += [metric.label.replace("tasks", groups(found)), *(["95 %"] if metric.name in intervals else [])]
+    rows = []
+    for k in sorted({k for metric in columns for k in found[metric.name]}, key=int):
+        row = [k]
+        for metric in columns:
+            value = found[metric.name].get(k)
+            row.append(f"{'' if value is None else value}" if metric.statistic is None else number(value))
+            if metric.name in intervals:
+                row.append(interval(found["ci95"].get(metric.name, {}).get(k)))
+        rows.append(row)
+    return header, rows
+
+
 def _curve_table(found: Report) -> "Table":
-    across = found["rm_at_k_across"] or {}
+    header, rows = curves(found, with_interval=("rm_at_k", "pass_at_k"))
     shown = _table("Best of k")
-    names = (
-        "k",
-        "RM@k",
-        "95 %",
-        "pass@k",
-        "95 %",
-        f"{groups(found)} with k attempts",
-        *(["RM@k across policies"] if across else []),
-    )
-    for name in names:
-        shown.add_column(name, justify="right", no_wrap=True)
-    for k in sorted({*found["rm_at_k"], *across}, key=int):
-        cells = [k]
-        for name in ("rm_at_k", "pass_at_k"):
-            cells += [number(found[name].get(k)), interval(found["ci95"].get(name, {}).get(k))]
-        shown.add_row(*cells, str(found["tasks_at_k"].get(k, "")), *([number(across.get(k))] if across else []))
+    for name in header:
+        shown.add_column(name, justify="right", no_wrap=name == "95 %" or len(header) < 8)
+    for row in rows:
+        shown.add_row(*row)
     return shown
 
 

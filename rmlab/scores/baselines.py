@@ -82,8 +82,8 @@ def score_baselines(
     if scored is not None and _has_tokens(scored):
         found["length"] = _length(scored, None, FOLDS)
     else:
-        sized = [replace(table, n_tokens=characters(own)) for table, own in ((judged, rows), (known, fitted_on))]
-        length = _length(*sized, 0)
+        sized_judged = replace(judged, n_tokens=characters(rows))
+        length = _length(sized_judged, replace(known, n_tokens=characters(fitted_on)), 0)
         # Characters must not pass for tokens in what is reported.
         found["length"] = replace(judged, score=length.score) if isinstance(length, Scores) else length
     found |= {
@@ -125,7 +125,7 @@ def _identity(
 ) -> str:
     folders = [Path(metrics.__file__).parent, Path(__file__).parent]
     code = [*(path for folder in folders for path in sorted(folder.glob("*.py")))]
-    code += [Path(module.__file__) for module in (actions, episode)]
+    code += [Path(str(module.__file__)) for module in (actions, episode)]
     passed = fingerprint_lines(
         str(t.extra.get("public_passed")) for t in sorted(evaluation.trajectories, key=lambda t: t.trajectory_id)
     )
@@ -148,6 +148,8 @@ def _identity(
 def _reported(name: str, found: Scores | Reason, replicates: int, seed: int) -> dict[str, Any]:
     if not isinstance(found, Scores):
         return dict(found)
+    # A baseline beside a table is read by attempt; majority is the selector by patch.
+    found = replace(found, patch=np.full(len(found), ""))
     note = {"note": f"logarithm of {'tokens' if _has_tokens(found) else 'characters'}"} if name == "length" else {}
     return report(found, replicates=replicates, seed=seed) | note
 

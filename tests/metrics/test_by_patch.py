@@ -1,6 +1,7 @@
 """By patch: every value against all draws, one by one."""
 
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,10 @@ from rmlab.metrics import weighted_vote as vote
 from rmlab.metrics.by_patch import votes
 from rmlab.metrics.report import report
 from rmlab.metrics.table import table
+from rmlab.pages.report_page import report_page
+from rmlab.pages.report_tables import show
 from rmlab.scores.scores import Scores
+from rmlab.verifiers.run_record import log_report
 
 nan = float("nan")
 attempt = st.tuples(
@@ -157,3 +161,18 @@ def test_where_it_is_too_long_subsets_stand_in_with_their_error(monkeypatch):
     assert (variance > 0).tolist() == [False, False, True, False]
     assert drawn[2] == pytest.approx(exact[2], abs=4 * np.sqrt(variance[2]))
     assert voted(rows, [7])[0] == voted(rows, [7])[0]
+
+
+def test_tables_and_mlflow_show_them(capsys):
+    scores = scores_of([[(0.5, 1, "a"), (0.5, 1, "a"), (0.9, 0, "b"), (0.1, 0, "c")], [(0.5, 0, "a"), (0.2, 1, "b")]])
+    found = report(scores, replicates=20)
+    show("a table", found)
+    shown = capsys.readouterr().out
+    page = report_page("a table", found, scores)
+    for label in ("RM@k of patches", "weighted majority", "the same, by patch"):
+        assert label in page
+        assert label in " ".join(shown.split()), shown
+    logged = []
+    log_report(SimpleNamespace(metric=lambda *one: logged.append(one)), "eval", found)
+    assert ("eval/auc_within_task_patches", found["auc_within_task_patches"]) in logged
+    assert ("eval/rm_at_k_weighted", found["rm_at_k_weighted"]["4"], 4) in logged
