@@ -9,7 +9,7 @@ from rmlab.metrics.report import report
 from rmlab.scores.baselines import baseline_report
 from rmlab.scores.scores import Scores
 from rmlab.verifiers.config import EvaluationConfig
-from rmlab.verifiers.dataset import Material
+from rmlab.verifiers.dataset import VerifierData
 from rmlab.verifiers.encoding import Encoded, cut_counts
 from rmlab.verifiers.scoring import Autocast
 from rmlab.verifiers.verifier import Verifier
@@ -29,7 +29,7 @@ class Results:
 
 def judge(
     verifier: Verifier,
-    material: Material,
+    material: VerifierData,
     training_prior: float,
     config: EvaluationConfig,
     *,
