@@ -22,7 +22,7 @@ from rmlab.metrics.discrimination import discrimination
 from rmlab.metrics.paired import REPLICATES, row_difference
 from rmlab.metrics.table import table
 from rmlab.metrics.uncertainty import bootstrap, interval
-from rmlab.metrics.weighted import Advantages, Combined, WidthBins, WithinTasks
+from rmlab.metrics.weighted import AdvantageMeasures, Combined, WidthBins, WithinTasks
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 
@@ -34,7 +34,7 @@ SAME = 1e-9
 
 AUC = "auc_within_task"
 METRICS = (AUC, "ece_width_10", "advantage_cosine_all")
-RESAMPLED = (WithinTasks, WidthBins, Advantages)
+RESAMPLED = (WithinTasks, WidthBins, AdvantageMeasures)
 
 Value = tuple[float | None, float | None, float | None]
 """A value and the ends of its 95 % interval, None where there is none."""

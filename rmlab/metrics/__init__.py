@@ -3,6 +3,7 @@
 advantage         what the gradient sees: how well do a verifier's group-relative advantages point where the true ones
                   point?
 best_of_k         best of k: how good is the attempt that a score picks from k attempts at a task?
+by_patch          selection and discrimination by patch: copies of one patch stand or fall together
 calibration       calibration: does a score of 0.7 mean that 70 % of such attempts are resolved?
 compare           is one verifier better than another on the same trajectories?
 definitions       metrics by their definitions: the exact values of a report
@@ -19,5 +20,6 @@ sorted_rows       metrics under weights of clusters that need one pass over the 
 sweep_levels      do two levels of a sweep differ, or only their seeds, or only these tasks?
 table             who belongs with whom: the labelled rows of a score table with the groups that every metric needs
 uncertainty       how far may a metric be off because these tasks were drawn and not others?
+weighted_vote     of k attempts, the label of the patch with the largest sum of scores, exact
 weighted          metrics under integer weights of a table's clusters, for many weightings at once
 """

@@ -15,7 +15,7 @@ from rmlab.metrics.sorted_rows import ConfidenceOrder, SortedRows
 from rmlab.metrics.table import Table
 from rmlab.metrics.uncertainty import Rule
 from rmlab.metrics.weighted import (
-    Advantages,
+    AdvantageMeasures,
     BestOfK,
     BestOfKAcross,
     Combined,
@@ -261,14 +261,14 @@ METRICS: tuple[Metric, ...] = (
         "mean cosine of centred scores and labels over tasks with both labels",
         section=GRADIENT,
         label="advantage cosine",
-        statistic=Advantages,
+        statistic=AdvantageMeasures,
     ),
     Metric(
         "advantage_cosine_all",
         "cosine of centred scores and labels over all tasks at once",
         section=GRADIENT,
         label="the same, all groups",
-        statistic=Advantages,
+        statistic=AdvantageMeasures,
     ),
     Metric(
         "advantage_noise_share",
@@ -276,7 +276,7 @@ METRICS: tuple[Metric, ...] = (
         section=GRADIENT,
         label="noise share",
         note="of the scores' spread, at tasks where all attempts have one label",
-        statistic=Advantages,
+        statistic=AdvantageMeasures,
     ),
 )
 

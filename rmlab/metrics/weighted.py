@@ -154,7 +154,7 @@ class WithinTasks(Statistic):
         return {"auc_within_task": mean_where_defined(ratio(weight_RC @ self.won_CP, weight_RC @ self.all_CP))}
 
 
-class Advantages(Statistic):
+class AdvantageMeasures(Statistic):
     """advantage_cosine, advantage_cosine_all, advantage_noise_share."""
 
     def __init__(self, table: Table) -> None:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from rmlab.errors import DataError, UsageError
 from rmlab.files import atomic_path
 from rmlab.scores.columns import COLUMNS, TESTS, ColumnNames, Reader
-from rmlab.scores.files import Cell, one_line_errors, rows_of
+from rmlab.scores.files import CsvCell, one_line_errors, rows_of
 from rmlab.scores.patches import patch_hash
 from rmlab.scores.scores import Scores
 from rmlab.trajectories.labels.statement import stated_outcome
@@ -198,7 +198,7 @@ def _tokens(value: Any, fail: Callable[[str], NoReturn]) -> float:
 
 def _patch(value: Any, fail: Callable[[str], NoReturn]) -> str:
     """Its hash; an empty cell of a CSV is no patch, an empty text of any other format the empty one."""
-    if value is None or (isinstance(value, Cell) and not value.strip()):
+    if value is None or (isinstance(value, CsvCell) and not value.strip()):
         return ""
     if not isinstance(value, str):
         fail(f"patch {str(value)[:80]!r} is not text: it is a patch, or a hash that is equal for equal patches")
@@ -207,15 +207,15 @@ def _patch(value: Any, fail: Callable[[str], NoReturn]) -> str:
 
 def _number(value: Any, name: str, absent: str, fail: Callable[[str], NoReturn]) -> float:
     """A finite number, or NaN where the cell is empty. Text is taken from CSV cells only, where everything is text."""
-    if value is None or (isinstance(value, Cell) and not value.strip()):
+    if value is None or (isinstance(value, CsvCell) and not value.strip()):
         return math.nan
-    plain = value.isascii() and "_" not in value if isinstance(value, Cell) else type(value) in (int, float)
+    plain = value.isascii() and "_" not in value if isinstance(value, CsvCell) else type(value) in (int, float)
     try:
         number = float(value) if plain else None
     except (ValueError, OverflowError):
         number = None
     if number is None:
-        comma = isinstance(value, Cell) and DECIMAL_COMMA.fullmatch(value)
+        comma = isinstance(value, CsvCell) and DECIMAL_COMMA.fullmatch(value)
         fail(f"{name} {str(value)[:80]!r} is not a number; {'write it with a decimal point' if comma else absent}")
     if not math.isfinite(number):
         fail(f"{name} is {value}: {absent}; a verifier that gave {value} is broken")
