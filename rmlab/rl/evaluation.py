@@ -7,8 +7,6 @@ what the verifier believes beyond the truth, against the first look: (mean score
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from rmlab.metrics.report import report
 from rmlab.microswe.task import Task
 from rmlab.policies.engine import Engine, Rollout, Sampling
@@ -83,7 +81,7 @@ def look(
     scores = None
     if judge is not None:
         score_N = judge.score(own)
-        scores = score_table(own, score_N)
+        scores = Scores.of_trajectories(own, score_N)
         metrics |= of_the_verifier(scores, gap_before)
     return Look(metrics, sampled, task_rates(own), task_rates(likeliest), scores)
 
@@ -92,19 +90,6 @@ def rates_of(trajectories: Sequence[Trajectory], name: str) -> dict[str, float]:
     """The share of labelled attempts that are resolved, with its interval over clusters: NAME, NAME_low, NAME_high."""
     found = success(trajectories)
     return {name: found.pass_at_1, f"{name}_low": found.low, f"{name}_high": found.high}
-
-
-def score_table(trajectories: Sequence[Trajectory], score_N: np.ndarray) -> Scores:
-    """A verifier's scores of attempts as the record that every metric reads."""
-    return Scores.of(
-        [t.task_id for t in trajectories],
-        score_N,
-        [bool(t.resolved) for t in trajectories],
-        trajectory_id=[t.trajectory_id for t in trajectories],
-        policy=[t.policy for t in trajectories],
-        source=[t.source for t in trajectories],
-        cluster=[t.cluster for t in trajectories],
-    )
 
 
 def of_the_verifier(scores: Scores, gap_before: float | None) -> dict[str, float]:

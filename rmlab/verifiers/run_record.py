@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rmlab.metrics.registry import curves
 from rmlab.scores.table import write_score_table
 from rmlab.tracking.run import RunLogger
 from rmlab.training.loop import Trained
@@ -110,7 +111,7 @@ def log_tables(logger: RunLogger, results: Results) -> None:
 def log_report(logger: RunLogger, part: str, report: Mapping[str, Any]) -> None:
     """The numbers of a report as metrics `PART/NAME`; best of k as a series whose step is k."""
     for name, value in report.items():
-        if isinstance(value, dict) and name.endswith(("_at_k", "_at_k_across")):
+        if name in curves() and value is not None:
             for k, at_k in value.items():
                 logger.metric(f"{part}/{name}", at_k, int(k))
         elif isinstance(value, int | float) and name not in ("replicates", "seed"):
