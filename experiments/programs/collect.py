@@ -205,7 +205,7 @@ def attempts_of(
 
 def _start(settings: CollectConfig, who: str, isolation: IsolationLevel) -> "RunLogger":
     """The run, which says from its beginning how well the code that policies write is kept in."""
-    from rmlab.tracking.query import close_stale
+    from rmlab.tracking.leases import close_stale
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.run_index import runs_of
     from rmlab.tracking.store import Store

@@ -17,8 +17,8 @@ from typing import Any
 
 from rmlab.configuration import config_folder, load_program, near, quoted, register_resolvers, unquoted
 from rmlab.errors import UsageError
-from rmlab.launchers.hydra import Task
 from rmlab.paths import CONF, REPOSITORY, SWEEPS, runs_folder
+from rmlab.sweep.single import HydraTask
 
 PACKAGES = {
     "joblib": "hydra-joblib-launcher",
@@ -75,7 +75,7 @@ def main(program: str, overrides: Sequence[str], options: Mapping[str, Any] | No
         if config_folder(program) != CONF:
             search_path.prepend("rmlab", str(CONF))  # its sweepers and launchers, for a program that lies elsewhere
         Hydra.create_main_hydra2(task_name=Path(program).stem, config_search_path=search_path).multirun(
-            config_name=Path(program).stem, task_function=Task(program), overrides=[*ours, *given]
+            config_name=Path(program).stem, task_function=HydraTask(program), overrides=[*ours, *given]
         )
     except (HydraException, OmegaConfBaseException) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]

@@ -378,7 +378,7 @@ def _record(
 def _start(
     settings: TrainPolicyConfig, pools: Sequence[TrajectorySet], who: str, isolation: IsolationLevel
 ) -> "RunLogger":
-    from rmlab.tracking.query import close_stale
+    from rmlab.tracking.leases import close_stale
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.run_index import runs_of
     from rmlab.tracking.store import Store

@@ -67,7 +67,7 @@ def find_model(name: str, record: str, uri: str | None = None) -> Reference:
     if name.startswith((".", "/")):
         raise DataError(f"{name}: there is no such folder. Name a folder, a run or a cell.")
     from rmlab.tracking.query import get_run
-    from rmlab.tracking.run_index import cell_runs, run_heads
+    from rmlab.tracking.run_index import cell_runs, run_infos
     from rmlab.tracking.store import Store
 
     store = Store.existing(uri)
@@ -75,14 +75,14 @@ def find_model(name: str, record: str, uri: str | None = None) -> Reference:
         raise DataError(f"{name}: there is no such folder, and no run either: the runs folder has no store yet")
     if re.fullmatch(r"[0-9a-f]{16}", name):
         head = cell_runs(store).finished.get(name)
-        if head is None and not any(h.run_id.startswith(name) for h in run_heads(store)):
+        if head is None and not any(h.run_id.startswith(name) for h in run_infos(store)):
             raise DataError(
                 f"{name}: no run of this cell (config_hash) is finished in {store.uri}, and no run's id begins so"
             )
     elif name.count("/") == 3:
         sweep, preset, level, seed = name.split("/")
         wanted = {"sweep": sweep, "preset": preset, "level": level, "status": "finished"}
-        heads = [h for h in run_heads(store) if wanted.items() <= h.tags.items() and h.name.endswith(f" {seed}")]
+        heads = [h for h in run_infos(store) if wanted.items() <= h.tags.items() and h.name.endswith(f" {seed}")]
         main = [h for h in heads if len(h.name.split()) == 2] or heads  # a further arm is named in between
         if not main:
             raise DataError(

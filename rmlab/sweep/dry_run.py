@@ -10,11 +10,11 @@ from rmlab.errors import UsageError
 from rmlab.sweep.plan import Cell
 from rmlab.tracking.leases import Watch, holder_words
 from rmlab.tracking.origin import commit
-from rmlab.tracking.run_index import CellRuns, RunHead, cell_runs
+from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs
 from rmlab.tracking.store import Store
 from rmlab.wording import counted
 
-Redo = Callable[[RunHead], bool]
+Redo = Callable[[RunInfo], bool]
 
 
 def redo_rule(before: str | None, stale: bool) -> Redo:

@@ -15,21 +15,21 @@ from typing import Literal
 
 from rmlab.configuration import load_program
 from rmlab.errors import DataError, RmlabError, UsageError
-from rmlab.launchers.jobs import HEAVY, Event, Job, Jobs, Launcher
+from rmlab.launchers.jobs import HEAVY, Event, Job, JobList, Launcher
 from rmlab.launchers.local import LocalLauncher, start_fork_server
-from rmlab.launchers.warmup import readings
+from rmlab.launchers.warmup import shared_reads
 from rmlab.paths import runs_folder
 from rmlab.sweep.plan import Cell, plain
 from rmlab.sweep.progress_table import Board, CellState
 from rmlab.tracking.config import sweep_tags
 from rmlab.tracking.leases import Watch, close_dead, replace
-from rmlab.tracking.query import log_reuse
-from rmlab.tracking.run import ERROR, FAILED, FINISHED
-from rmlab.tracking.run_index import CONTROL_HASH, CellRuns, RunHead, cell_runs, finished_run, runs_of
+from rmlab.tracking.run import log_reuse
+from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs, finished_run, runs_of
 from rmlab.tracking.store import Store
+from rmlab.tracking.tags import CONTROL_HASH, ERROR, FAILED, FINISHED
 
 OnError = Literal["stop", "continue"]
-Redo = Callable[[RunHead], bool]
+Redo = Callable[[RunInfo], bool]
 LOOK_SECONDS = 2.0
 """How often a cell that is at work elsewhere is looked at."""
 MOST_STOPS = 3
@@ -101,7 +101,7 @@ def run_cells(
     return Outcome(sweep.ran, sweep.failed, left, sweep.paused)
 
 
-def close_all_dead(store: Store, known: CellRuns, watch: Watch) -> list[RunHead]:
+def close_all_dead(store: Store, known: CellRuns, watch: Watch) -> list[RunInfo]:
     """`close_dead` over the runs of every cell."""
     return close_dead(store, [run for found in known.all.values() for run in found], watch)
 
@@ -125,7 +125,7 @@ def begin(cells: Sequence[Cell], store: Store | None, launcher: Launcher, redo: 
     }
     if wanted and isinstance(launcher, LocalLauncher):
         program = load_program(cells[0].sweep.program)
-        reads = readings(
+        reads = shared_reads(
             [cell.config for cell in cells if cell.identity.config_hash in wanted], getattr(program, "SHARED", {})
         )
         start_fork_server(getattr(program, "PRELOAD", HEAVY), reads)
@@ -208,7 +208,7 @@ class SweepUnderWay:
                 key, event.error, f"{event.trace or event.error}\n    its output: {event.job.log}", event.seconds
             )
 
-    def log_reuses(self, key: str, runs: Sequence[RunHead]) -> None:
+    def log_reuses(self, key: str, runs: Sequence[RunInfo]) -> None:
         """Gives every cell of a finished hash a finished run of its own name in its own sweep. runs: all of that hash."""
         source = finished_run(runs)
         assert source is not None
@@ -259,7 +259,7 @@ class SweepUnderWay:
                     self.board.note(self.of_hash[key][0].name, "waiting")
                     self.waiting.append(key)
 
-    def _whole(self, key: str, runs: Sequence[RunHead]) -> RunHead | None:
+    def _whole(self, key: str, runs: Sequence[RunInfo]) -> RunInfo | None:
         return finished_run(run for run in runs if run.run_id not in self.replaces.get(key, []))
 
     def _paused(self, key: str, seconds: float) -> None:
@@ -276,7 +276,7 @@ class SweepUnderWay:
         if self.stops[key] <= MOST_STOPS:
             self.waiting.append(key)  # else it is left for the next launch
 
-    def _finished(self, key: str, runs: Sequence[RunHead]) -> None:
+    def _finished(self, key: str, runs: Sequence[RunInfo]) -> None:
         self.settled.add(key)
         if self.replaces.get(key):
             new = self._whole(key, runs)
@@ -324,7 +324,7 @@ def prepare(cells: Sequence[Cell], board: Board, preload: Sequence[str]) -> None
         many=True,
     )
     board.say("preparing what the cells share ...")
-    for event in LocalLauncher(1).run(Jobs([job]), preload):
+    for event in LocalLauncher(1).run(JobList([job]), preload):
         if event is not None and event.state in ("failed", "stopped"):
             if event.trace:
                 board.say(event.trace)

@@ -20,9 +20,9 @@ from rmlab.sweep.scheduler import SweepUnderWay, close_all_dead, prepare
 from rmlab.sweep.study import Study
 from rmlab.tracking.leases import Watch
 from rmlab.tracking.query import get_run
-from rmlab.tracking.run import ERROR, FAILED
-from rmlab.tracking.run_index import RunHead, cell_runs, finished_run, runs_of
+from rmlab.tracking.run_index import RunInfo, cell_runs, finished_run, runs_of
 from rmlab.tracking.store import Store
+from rmlab.tracking.tags import ERROR, FAILED
 
 Settings = Mapping[str, Any]
 
@@ -132,7 +132,7 @@ class _Search(SweepUnderWay):
                 self.under_way.add(key)
                 self.waiting.append(key)
 
-    def _finished(self, key: str, runs: Sequence[RunHead]) -> None:
+    def _finished(self, key: str, runs: Sequence[RunInfo]) -> None:
         self.pruned.discard(key)  # it was done before it could be stopped
         super()._finished(key, runs)
         self._settle(key, None, lambda number: None)

@@ -19,8 +19,8 @@ from rmlab.paths import runs_folder
 from rmlab.sweep.search_spec import SearchSpec
 from rmlab.sweep.study_identity import COMPARABLE, LOST, storage_uri
 from rmlab.tracking.leases import Watch, lease_seconds, lease_tags
-from rmlab.tracking.run import BEAT, LEASE
-from rmlab.tracking.run_index import RunHead
+from rmlab.tracking.run_index import RunInfo
+from rmlab.tracking.tags import BEAT, LEASE
 
 if TYPE_CHECKING:
     import optuna
@@ -106,7 +106,7 @@ class Study:
                     LEASE: str(trial.user_attrs.get(LEASE, "0 unsigned")),
                     BEAT: str(trial.user_attrs.get(BEAT, "")),
                 }
-                if self._watch.is_dead(RunHead(f"trial {trial.number}", "", "", tags, 0, None, asked=self._looked)):
+                if self._watch.is_dead(RunInfo(f"trial {trial.number}", "", "", tags, 0, None, asked=self._looked)):
                     self._fail(trial.number, "its search was cut off", lost=True)
                 else:
                     self._elsewhere += 1

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from rmlab.errors import UsageError
 from rmlab.tracking.leases import Watch, close_dead
 from rmlab.tracking.query import TrackedRun, runs
-from rmlab.tracking.run_index import SOURCE_RUN
 from rmlab.tracking.store import Store, default_uri
+from rmlab.tracking.tags import SOURCE_RUN
 from rmlab.wording import counted
 
 SHOWN = {

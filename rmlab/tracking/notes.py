@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from rmlab.tracking.run import LONGEST_TAG
+from rmlab.tracking.tags import LONGEST_TAG
 
 NOTE = "mlflow.note.content"
 HEADLINE = ("auc_within_task", "auc_pooled", "ece_width_10", "brier")

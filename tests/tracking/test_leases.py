@@ -23,7 +23,7 @@ from rmlab.stopping import EXIT_CODE, Stopped
 from rmlab.tracking import leases, origin
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
-from rmlab.tracking.run_index import RunHead, cell_runs, runs_of
+from rmlab.tracking.run_index import RunInfo, cell_runs, runs_of
 from rmlab.tracking.store import Store
 
 CONTENDERS = """
@@ -149,7 +149,7 @@ def begun(store: Store, **more) -> RunLogger:
     return RunLogger.start(store, "shared", "cell", kind="toy", tags={"config_hash": "abc"}, once=True, **more)
 
 
-def seen(store: Store, after: float = 0.0) -> RunHead:
+def seen(store: Store, after: float = 0.0) -> RunInfo:
     """The cell's only run, as if the store had been asked so many seconds from now."""
     [head] = runs_of(store, "abc")
     return type(head)(**{**head.__dict__, "asked": time.monotonic() + after})
@@ -389,7 +389,7 @@ def test_what_finished_while_it_was_looked_at_is_not_closed_as_killed(store: Sto
 
 
 def test_a_reuse_holds_no_lease(store: Store, tmp_path: Path) -> None:
-    from rmlab.tracking.query import log_reuse
+    from rmlab.tracking.run import log_reuse
 
     with begun(store) as first:
         pass

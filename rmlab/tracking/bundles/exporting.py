@@ -22,9 +22,9 @@ from rmlab.tracking.artifacts import download, listed
 from rmlab.tracking.bundles.format import MANIFEST, BundledFile, Entry, Record, manifest_text, metric_line
 from rmlab.tracking.origin import commit
 from rmlab.tracking.query import get_run
-from rmlab.tracking.run import RUNNING
-from rmlab.tracking.run_index import SOURCE_RUN, RunHead, run_heads
+from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
+from rmlab.tracking.tags import RUNNING, SOURCE_RUN
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -65,7 +65,7 @@ def export_runs(
     Raises UsageError where no run is meant, StoreError where one is not there, RmlabError for a run that cannot be carried.
     """
     check_output(output)
-    heads = run_heads(store)
+    heads = run_infos(store)
     chosen, running = choose(heads, run_ids, sweep, kind)
     named = {head.run_id for head in chosen}
     sources = [head for head in heads if head.run_id in {h.tags.get(SOURCE_RUN) for h in chosen} - named]
@@ -87,8 +87,8 @@ def export_runs(
 
 
 def choose(
-    heads: Sequence[RunHead], run_ids: Sequence[str], sweep: str | None, kind: str | None
-) -> tuple[list[RunHead], list[str]]:
+    heads: Sequence[RunInfo], run_ids: Sequence[str], sweep: str | None, kind: str | None
+) -> tuple[list[RunInfo], list[str]]:
     """The runs that are meant, oldest first, and the names of those that are meant but still under way."""
     if run_ids and (sweep or kind):
         raise UsageError("name runs, or choose them with --sweep and --kind, not both")
@@ -111,7 +111,7 @@ def choose(
     return chosen, running
 
 
-def _named(heads: Sequence[RunHead], text: str) -> RunHead:
+def _named(heads: Sequence[RunInfo], text: str) -> RunInfo:
     found = [head for head in heads if head.run_id.startswith(text)]
     if len(found) != 1:
         raise UsageError(
@@ -125,7 +125,7 @@ class _Run:
     """One run on its way into an archive."""
 
     store: Store
-    head: RunHead
+    head: RunInfo
 
     def write(self, archive: zipfile.ZipFile, models: bool, experiments: dict[str, dict[str, str]]) -> Entry:
         """Writes the run's files and returns what the manifest says of them; adds its experiment to `experiments`."""

@@ -22,10 +22,10 @@ from rmlab.progress import progress
 from rmlab.tracking.bundles.format import BundledFile, Entry, Record
 from rmlab.tracking.bundles.reading import Bundle, open_bundle
 from rmlab.tracking.origin import HOST, PROCESS, origin_tags
-from rmlab.tracking.query import IMPORTED_AT, IMPORTED_RUN, LEFT_OUT
-from rmlab.tracking.run import AT_WORK, RUNNING, STATUS, RunLogger, check_names, close
-from rmlab.tracking.run_index import RunHead, run_heads
+from rmlab.tracking.run import RunLogger
+from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
+from rmlab.tracking.tags import AT_WORK, IMPORTED_AT, IMPORTED_RUN, LEFT_OUT, RUNNING, STATUS, check_names, close
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput
@@ -78,7 +78,7 @@ class _Arrival:
         self.bundle, self.store, self.records = bundle, store, records
         self.result = Imported()
         self.ids: dict[str, str] = {}
-        heads = run_heads(store)
+        heads = run_infos(store)
         self.by_id = {head.run_id: head for head in heads}
         self.imported = {head.tags[IMPORTED_RUN]: head for head in reversed(heads) if IMPORTED_RUN in head.tags}
 
@@ -123,7 +123,7 @@ class _Arrival:
                 self.result.there += 1
         self.ids[origin] = self.ids[entry.run_id] = run_id
 
-    def _write(self, entry: Entry, record: Record, origin: str, begun: RunHead | None) -> str:
+    def _write(self, entry: Entry, record: Record, origin: str, begun: RunInfo | None) -> str:
         experiment_id = self._experiment(entry.experiment)
         if begun is None:
             here = origin_tags()
@@ -169,12 +169,12 @@ class _Arrival:
             if later and (before is None or (IMPORTED_RUN in before.tags and before.tags.get(REPLACED_BY) != later)):
                 self._tags(RunLogger(self.store, self.ids[entry.run_id], ""), {REPLACED_BY: later})
 
-    def _close(self, run_id: str, here: RunHead | None, record: Record) -> None:
+    def _close(self, run_id: str, here: RunInfo | None, record: Record) -> None:
         """Gives the run its status and end in MLflow's own words; an import that was killed just before is put right."""
         if here is None or (IMPORTED_RUN in here.tags and here.end_time is None):
             close(self.store, run_id, record.status, [PROCESS], record.end_time)
 
-    def _complete(self, entry: Entry, here: RunHead) -> bool:
+    def _complete(self, entry: Entry, here: RunInfo) -> bool:
         """Adds the artifacts that an earlier bundle had not and this one has."""
         lacking = set(filter(None, here.tags.get(LEFT_OUT, "").split(", ")))
         files = [file for file in entry.artifacts if file.path.split("/")[0] in lacking]

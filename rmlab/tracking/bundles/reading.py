@@ -28,7 +28,8 @@ from rmlab.tracking.bundles.format import (
     sense,
     texts,
 )
-from rmlab.tracking.run_index import SOURCE_RUN, RunHead
+from rmlab.tracking.run_index import RunInfo
+from rmlab.tracking.tags import SOURCE_RUN
 
 CHUNK = 1 << 20
 
@@ -204,7 +205,7 @@ class Bundle:
 
 
 @dataclass(frozen=True)
-class BundledRun(RunHead):
+class BundledRun(RunInfo):
     """A run of a bundle, read as one of a store (`rmlab.tracking.query.TrackedRun`)."""
 
     params: dict[str, str]
