@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from rmlab.configuration import load_program
 from rmlab.errors import DataError, UsageError
-from rmlab.fingerprint import fingerprint
+from rmlab.fingerprint import UNHASHED, fingerprint
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.config import ModelConfig
 from rmlab.models.load import folder_identity
@@ -57,7 +57,7 @@ WHERE = (
 class UnsplitData(DataConfig):
     """A pool without parts, of one's own: its file has to be named."""
 
-    path: str = ""
+    path: str = field(default="", metadata=UNHASHED)
 
 
 @dataclass

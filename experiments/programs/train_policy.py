@@ -25,9 +25,9 @@ import rmlab
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.files import MODEL, check_folder
-from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
+from rmlab.fingerprint import UNHASHED, file_fingerprint, fingerprint, fingerprint_lines, hashed_values
 from rmlab.locks import exclusive
-from rmlab.microswe.episode import EnvironmentConfig, hashed
+from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks, read_joined
 from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, warn_if_weak
 from rmlab.models.config import LoraConfig, ModelConfig
@@ -69,14 +69,14 @@ class TrainPolicyConfig:
     which the model is kept too, measured and saved as OUTPUT-at-SHARE: weaker policies of stated quality, for collections.
     """
 
-    tasks: str = MISSING
-    more_tasks: list[str] = field(default_factory=list)
-    output: str = MISSING
+    tasks: str = field(default=MISSING, metadata=UNHASHED)
+    more_tasks: list[str] = field(default_factory=list, metadata=UNHASHED)
+    output: str = field(default=MISSING, metadata=UNHASHED)
     seed: int = 0
-    workers: int = 2
-    compiled: bool = False
+    workers: int = field(default=2, metadata=UNHASHED)
+    compiled: bool = field(default=False, metadata=UNHASHED)
     snapshots: list[float] = field(default_factory=list)
-    tracked: bool = True
+    tracked: bool = field(default=True, metadata=UNHASHED)
     demonstrations: DemonstrationsConfig = field(default_factory=DemonstrationsConfig)
     repairs: RepairsConfig = field(default_factory=RepairsConfig)
     held_out: HeldOutConfig = field(default_factory=HeldOutConfig)
@@ -196,16 +196,12 @@ def _alone(folder: Path) -> AbstractContextManager[None]:
 
 def config_hash(config: DictConfig, pools: Sequence[TrajectorySet], tasks: str) -> str:
     """Of everything that can change the policy or what is measured of it. tasks: fingerprint of those that hold here."""
-    plain: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
-    if more := plain.pop("more_tasks"):  # a run without any keeps its hash
+    plain = hashed_values(config)
+    if more := config.more_tasks:  # a run without any keeps its hash
         plain["more_tasks"] = [file_fingerprint(Path(name)) for name in more]
-    for key in ("tasks", "output", "sandbox", "workers", "compiled", "tracked", "tracking", "runtime"):
-        plain.pop(key)
-    plain["environment"] = hashed(plain["environment"])
-    plain["engine"] = {key: plain["engine"][key] for key in ("dtype", "capacity")}  # the rest is how it is laid out
     plain["model"] = [
         plain["model"]["name"],
-        folder_identity(Path(plain["model"]["pretrained"])),
+        folder_identity(Path(config.model.pretrained)),
     ]  # attempts are drawn by its name
     plain["demonstrations"]["paths"] = [pool.fingerprint for pool in pools]
     plain["repairs"]["corpus"] = file_fingerprint(Path(plain["repairs"]["corpus"])) if plain["repairs"]["each"] else ""

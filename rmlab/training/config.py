@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import ClassVar
 
 from rmlab.errors import UsageError
 
@@ -93,6 +94,8 @@ class RuntimeConfig:
     A mixture of experts refuses it: its balance loss depends on how a batch is cut.
     compiled: the model's layers, by torch.compile; on a GPU it pays from about ten million tokens on.
     """
+
+    HASHED: ClassVar[bool] = False
 
     device: str = "cpu"
     checkpoint_seconds: float = 60.0
