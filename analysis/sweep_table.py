@@ -3,7 +3,7 @@
 from typing import Any
 
 from analysis import level_tests
-from analysis.tracked import Cell, SweepRuns, mean_over_seeds
+from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
 
 SCALARS = {"auc_within_task": "AUC within task", "auc_pooled": "AUC pooled", "ece_width_10": "ECE", "brier": "Brier"}
 Row = dict[str, Any]
@@ -36,7 +36,7 @@ def rows(group: SweepRuns) -> list[Row]:
     return found
 
 
-def _measured(cells: list[Cell], *path: str, name: str) -> Row:
+def _measured(cells: list[FinishedCell], *path: str, name: str) -> Row:
     point, low, high = mean_over_seeds(cells, *path) or (None, None, None)
     ends = (low, high) if low == low else (None, None)  # NaN: no interval was computed
     return {name: point, f"{name}_low": ends[0], f"{name}_high": ends[1]}

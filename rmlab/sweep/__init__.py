@@ -6,10 +6,10 @@ factors         named choices and the configuration keys they own
 plan            the cells that answer it
 progress_table  what a sweep is doing, as one live table or as lines
 scheduler       a sweep under way: what is finished, at work elsewhere, failed, or to be started
-search          a search under way, and the study that proposes its trials, beside other searches too
+search          a search under way: trials become cells, and their runs' metrics are told to the study
 search_spec     what a search in a sweep file may set, and what it judges by
 single          one run by itself, beside sweeps
 spec            sweeps/NAME.yaml: what is asked, which levels, and what their names mean
-study           a search under way, and the study that proposes its trials, beside other searches too
+study           which settings were tried and what to try next: Optuna, shared with other searches
 study_identity  which studies there are: what makes the trials of one comparable is in its name
 """

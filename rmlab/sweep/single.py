@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rmlab.configuration import load_program, restore
 from rmlab.launchers.hydra import cell_to_run
 from rmlab.launchers.jobs import answer
-from rmlab.tracking.leases import Done, Held, Watch, close_dead, holder_words, replace
+from rmlab.tracking.leases import Done, Held, LeaseMonitor, close_dead, holder_words, replace
 from rmlab.tracking.run_index import finished_run, runs_of
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import FINISHED
@@ -29,7 +29,7 @@ def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig]
     finished; the new run takes the place of those that are.
     """
     store = Store.open(config.tracking.uri)
-    watch, told = Watch(), ""
+    monitor, told = LeaseMonitor(), ""
     if force:
         config.tracking.replaces = [head.run_id for head in runs_of(store, config_hash) if head.status == FINISHED]
     replaces = list(config.tracking.replaces)
@@ -39,9 +39,9 @@ def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig]
         if whole is not None:
             print(f"finished already: {whole.name}, run {whole.run_id} (--force runs it again)")
             return whole.run_id
-        holder = watch.holder(found)
+        holder = monitor.holder(found)
         if holder is None:
-            close_dead(store, found, watch)
+            close_dead(store, found, monitor)
             try:
                 run_id = run(config)
             except KeyboardInterrupt:

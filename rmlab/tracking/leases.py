@@ -219,7 +219,7 @@ class Keeper:
             os._exit(EXIT_CODE)
 
 
-class Watch:
+class LeaseMonitor:
     """Tells live holders from dead ones by looking again and again; keeps when each beat was first seen."""
 
     def __init__(self) -> None:
@@ -263,7 +263,7 @@ def close_stale(store: Store, found: Iterable[RunInfo], error: str | None = None
     return stale
 
 
-def close_dead(store: Store, runs: Iterable[RunInfo], watch: Watch, error: str | None = None) -> list[RunInfo]:
+def close_dead(store: Store, runs: Iterable[RunInfo], monitor: LeaseMonitor, error: str | None = None) -> list[RunInfo]:
     """Closes the runs that say `running` though their holder is dead, as killed, or as failed where an error is given; returns these.
 
     Each is read again once its holder is known to be dead: it may have finished, or beaten, in between. A run that said `finished` and
@@ -271,9 +271,9 @@ def close_dead(store: Store, runs: Iterable[RunInfo], watch: Watch, error: str |
     """
     listed = list(runs)
     closed = close_stale(store, [run for run in listed if LEASE not in run.tags], error)
-    for dead in [run for run in listed if run.end_time is None and LEASE in run.tags and watch.is_dead(run)]:
+    for dead in [run for run in listed if run.end_time is None and LEASE in run.tags and monitor.is_dead(run)]:
         run = next((again for again in runs_of(store, dead.tags[CONFIG_HASH]) if again.run_id == dead.run_id), None)
-        if run is None or run.end_time is not None or not watch.is_dead(run):
+        if run is None or run.end_time is not None or not monitor.is_dead(run):
             continue
         status = run.status if run.status != RUNNING else KILLED if error is None else FAILED
         set_tags(store, run.run_id, {STATUS: status, ERROR: error if status == FAILED else None})

@@ -19,7 +19,7 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.files import atomic_path, check_output
 from rmlab.progress import progress
 from rmlab.tracking.artifacts import download, listed
-from rmlab.tracking.bundles.format import MANIFEST, BundledFile, Entry, Record, manifest_text, metric_line
+from rmlab.tracking.bundles.format import MANIFEST, BundledFile, BundleEntry, Record, manifest_text, metric_line
 from rmlab.tracking.origin import commit
 from rmlab.tracking.query import get_run
 from rmlab.tracking.run_index import RunInfo, run_infos
@@ -69,7 +69,7 @@ def export_runs(
     chosen, running = choose(heads, run_ids, sweep, kind)
     named = {head.run_id for head in chosen}
     sources = [head for head in heads if head.run_id in {h.tags.get(SOURCE_RUN) for h in chosen} - named]
-    entries: list[Entry] = []
+    entries: list[BundleEntry] = []
     experiments: dict[str, dict[str, str]] = {}
     with atomic_path(output) as temporary:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as archive:
@@ -127,7 +127,7 @@ class _Run:
     store: Store
     head: RunInfo
 
-    def write(self, archive: zipfile.ZipFile, models: bool, experiments: dict[str, dict[str, str]]) -> Entry:
+    def write(self, archive: zipfile.ZipFile, models: bool, experiments: dict[str, dict[str, str]]) -> BundleEntry:
         """Writes the run's files and returns what the manifest says of them; adds its experiment to `experiments`."""
         client, run_id = self.store.client, self.head.run_id
         run: Run = self.store.call(partial(client.get_run, run_id))
@@ -145,7 +145,7 @@ class _Run:
             if not any(path == top or path.startswith(f"{top}/") for top in left_out):
                 with self._local(run_id, path, folder) as local:
                     artifacts.append(_copied(archive, f"{place}artifacts/", path, local))
-        return Entry(run_id, experiment.name, self.head.name, record, metrics, tuple(artifacts), left_out)
+        return BundleEntry(run_id, experiment.name, self.head.name, record, metrics, tuple(artifacts), left_out)
 
     def _packed(
         self, archive: zipfile.ZipFile, place: str, name: str, texts: Iterator[str] | Sequence[str]
