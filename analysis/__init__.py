@@ -1,6 +1,8 @@
 """Figures and tables from tracked runs. One file a figure; each reads runs, never training code.
 
 tracked                       the runs of one sweep, grouped so that only comparable ones share a line
+figures                       which figures there are, and how one is drawn
+summaries                     a sweep's one summary run: table, figures, note
 level_tests                   which levels differ from the baseline, in words
 sweep_table                   the table of a sweep
 style                         colours, sizes, file formats: what all figures have in common

@@ -7,7 +7,6 @@ run. The same command goes on after a kill, or after `rl.max_minutes`: the state
 """
 
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
-from rmlab.configuration import compose, load_program
+from rmlab.configuration import compose
 from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.fingerprint import UNHASHED, file_fingerprint, fingerprint, hashed_values
 from rmlab.microswe.episode import Edits, EnvironmentConfig
@@ -41,11 +40,11 @@ from rmlab.rl.config import (
     WatchConfig,
     check_options,
 )
-from rmlab.rl.references import VALIDATION_SCORES, Reference, find_model
 from rmlab.sweep.cells import Identity, identify, without_keys
 from rmlab.sweep.factors import find_factors
 from rmlab.sweep.single import run_once
 from rmlab.tracking.config import TrackingConfig, sweep_tags
+from rmlab.tracking.references import VALIDATION_SCORES, Reference, find_model
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.training.device import compiled_layers
 from rmlab.wording import counted
@@ -387,7 +386,3 @@ def _settings(config: DictConfig) -> RLRun:
     assert isinstance(settings, RLRun)
     check_options(settings.rl, settings.reward, settings.verifier)
     return settings
-
-
-if __name__ == "__main__":
-    load_program("rl").main(sys.argv[1:])  # by its path, as `rmlab rl` does: one schema class, not two

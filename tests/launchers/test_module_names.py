@@ -53,7 +53,7 @@ def resolves(name: str) -> bool:
 
 def test_every_name_of_our_own_in_a_string_is_there() -> None:
     names = sorted(set(named_in_code()) - RESOLVERS - {MODULE})
-    assert {"rmlab.models.preload", "rmlab.verifiers.dataset:hold"} <= set(names), "the search finds names"
+    assert {"rmlab.models.preload", "rmlab.verifiers.dataset:preload"} <= set(names), "the search finds names"
     assert [name for name in names if not resolves(name)] == []
 
 
@@ -96,7 +96,7 @@ def test_a_module_that_was_renamed_is_an_error_and_one_of_no_package_is_not(modu
 def test_what_a_fork_server_cannot_do_is_printed_and_what_a_cell_reports_is_not(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    reads = [["rmlab.verifiers.dataset:gone", "a"], ["rmlab.verifiers.dataset:hold", str(tmp_path / "none.parquet")]]
+    reads = [["rmlab.verifiers.dataset:gone", "a"], ["rmlab.verifiers.dataset:preload", str(tmp_path / "none.parquet")]]
     monkeypatch.setenv(VARIABLE, json.dumps([["a_package_that_is_not_installed", "rmlab.not_there"], reads]))
     warm_up()
     first, second = capsys.readouterr().err.splitlines()

@@ -1,9 +1,10 @@
-"""Regenerates figures from tracked runs: finds the sweeps in a store, draws every figure that fits, names the files."""
+"""`rmlab figures`: draws figures again from tracked runs: finds the sweeps in a store, draws every figure that fits, names the files."""
 
-import importlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import runs_folder
@@ -11,19 +12,29 @@ from rmlab.paths import runs_folder
 if TYPE_CHECKING:
     from analysis.tracked import AnyRun, SweepRuns
 
-FIGURES = (
-    "rm_at_k",
-    "differences",
-    "discrimination_calibration",
-    "reliability",
-    "score_distributions",
-    "across_policies",
-)
-POLICY_FIGURES = ("rl_table", "rl_curves", "relation")
-"""Of RL runs, whichever sweep they are of; the others are of verifier sweeps."""
+app = typer.Typer()
 
 
-def main(names: Sequence[str] = (), source: str | None = None, out: Path | None = None) -> list[Path]:
+@app.command(epilog="Example: `rmlab figures data_scale -o figures`")
+def figures(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Sweeps or figures; none = all.", show_default=False)
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", help="A store's URL or file, or a bundle. Default: the project's own.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder. Default: figures/ in the runs folder.")
+    ] = None,
+) -> list[Path]:
+    """Draw figures again from tracked runs: PDF, PNG and the CSV that each is drawn from."""
+    paths = draw_figures(names or [], source, out)
+    for path in paths:
+        print(path)
+    return paths
+
+
+def draw_figures(names: Sequence[str] = (), source: str | None = None, out: Path | None = None) -> list[Path]:
     """Draws figures and returns the files written.
 
     names: sweeps (all figures of each) or figures (of every sweep, or of all RL runs); none = all of them. source: a store's
@@ -45,6 +56,7 @@ def main(names: Sequence[str] = (), source: str | None = None, out: Path | None 
 
 def _draw_all(found: "Sequence[AnyRun]", source: str, names: Sequence[str], out: Path | None) -> list[Path]:
     """Figures of RL runs, of verifier sweeps, or both where no name is given."""
+    from analysis.figures import POLICY_FIGURES, draw_policies
     from analysis.policies import policy_runs
     from analysis.tracked import group_runs
 
@@ -57,7 +69,7 @@ def _draw_all(found: "Sequence[AnyRun]", source: str, names: Sequence[str], out:
         path
         for name in (of_policies if names else POLICY_FIGURES)
         if policies
-        for path in importlib.import_module(f"analysis.{name}").draw(policies, out or runs_folder() / "figures")
+        for path in draw_policies(name, policies, out or runs_folder() / "figures")
     ]
     rest, groups = [name for name in names if name not in POLICY_FIGURES], group_runs(found)
     if rest or (not names and (groups or not paths)):
@@ -66,6 +78,8 @@ def _draw_all(found: "Sequence[AnyRun]", source: str, names: Sequence[str], out:
 
 
 def _draw_chosen(groups: "Sequence[SweepRuns]", source: str, names: Sequence[str], out: Path | None) -> list[Path]:
+    from analysis.figures import FIGURES, POLICY_FIGURES, draw
+
     if not groups:
         raise RmlabError(
             f"{source} holds no finished run of a sweep. Launch one first, e.g. `rmlab sweep data_scale preset=smoke`."
@@ -81,8 +95,3 @@ def _draw_chosen(groups: "Sequence[SweepRuns]", source: str, names: Sequence[str
     chosen_figures = [n for n in names if n in FIGURES] or FIGURES
     chosen = [group for group in groups if group.sweep in chosen_sweeps]
     return [path for group in chosen for path in draw(group, out or runs_folder() / "figures", chosen_figures)]
-
-
-def draw(group: "SweepRuns", out: Path, figures: Sequence[str] = FIGURES) -> list[Path]:
-    """Draws figures of one group of comparable runs into its folder below `out`; returns the files."""
-    return [path for figure in figures for path in importlib.import_module(f"analysis.{figure}").draw(group, out)]
