@@ -88,5 +88,5 @@ def _fields(schema: type) -> dict[str, tuple["Field[Any]", Any]]:
 
 
 def _default(one: "Field[Any]") -> Any:
-    value = one.default if one.default is not MISSING else one.default_factory()  # type: ignore[misc]
+    value = one.default if one.default_factory is MISSING else one.default_factory()
     return value.name if isinstance(value, Enum) else value
