@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis import level_tests, style
-from analysis.tracked import Cell, SweepRuns, mean_over_seeds
+from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
 from rmlab.scores.table import read_score_table
 
 if TYPE_CHECKING:
@@ -173,7 +173,7 @@ def _mark(
     axis: Any,
     x: float,
     triple: tuple[float, ...] | None,
-    values: list[tuple[Cell, float, Any]],
+    values: list[tuple[FinishedCell, float, Any]],
     colour: str,
     marker: str,
     label: str,
@@ -216,11 +216,11 @@ def _groups(sweep: SweepRuns) -> Iterator[tuple[str, str, str]]:
 TOGETHER, NEVER = "together", " (never seen)"
 
 
-def _report(cell: Cell, words: str) -> dict[str, Any]:
+def _report(cell: FinishedCell, words: str) -> dict[str, Any]:
     found: dict[str, Any] = cell.report if words == TOGETHER else _by_policies(cell)[words.removesuffix(NEVER)]
     return found
 
 
-def _by_policies(cell: Cell) -> dict[str, Any]:
+def _by_policies(cell: FinishedCell) -> dict[str, Any]:
     loaded: dict[str, Any] = json.loads(cell.run.artifact("by_policy.json").read_text(encoding="utf-8"))
     return loaded

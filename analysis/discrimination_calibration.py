@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from analysis import level_tests, style, sweep_table
-from analysis.tracked import Cell, SweepRuns, mean_over_seeds
+from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
 
 PAPER = Path(__file__).parent / "paper_reported.yaml"
 AUCS = {"auc_within_task": ("#0072B2", "AUC within task"), "auc_pooled": ("#CC79A7", "AUC pooled")}
@@ -143,7 +143,7 @@ def floors(axis: Any, sweep: SweepRuns, arm: str, place: dict[str, float], rows:
                 axis.fill_between(x, mean_y, top_y, color=colour, alpha=0.2, linewidth=0)
 
 
-def baselines(axis: Any, cell: Cell, rows: list[dict[str, Any]]) -> None:
+def baselines(axis: Any, cell: FinishedCell, rows: list[dict[str, Any]]) -> None:
     """Within-task AUC of the rules that read no weights, as horizontal lines."""
     for name, (colour, dashes) in style.BASELINE_LOOK.items():
         value = cell.baselines.get(name, {}).get("auc_within_task")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis import style
-from analysis.tracked import Cell, SweepRuns
+from analysis.tracked import FinishedCell, SweepRuns
 from rmlab.metrics.calibration import width_bin
 from rmlab.metrics.uncertainty import cluster_weights
 
@@ -51,7 +51,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         return style.save(drawn, sweep.folder(out), "reliability", rows)
 
 
-def panel(top: Any, bottom: Any, cells: list[Cell], level: str, arm: str, rows: list[dict[str, Any]]) -> None:
+def panel(top: Any, bottom: Any, cells: list[FinishedCell], level: str, arm: str, rows: list[dict[str, Any]]) -> None:
     tables = [cell.scores for cell in cells]
     score, label = (np.concatenate([getattr(t, name) for t in tables]) for name in ("score", "resolved"))
     cluster = np.concatenate([t.cluster for t in tables])

@@ -4,7 +4,7 @@ from functools import partial
 from typing import Any
 
 from analysis import level_tests
-from analysis.tracked import Cell, SweepRuns, mean_over_seeds
+from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
 from rmlab.wording import number
 
 _number = partial(number, absent="")
@@ -40,7 +40,7 @@ def rows(group: SweepRuns) -> list[Row]:
     return found
 
 
-def _measured(cells: list[Cell], *path: str, name: str) -> Row:
+def _measured(cells: list[FinishedCell], *path: str, name: str) -> Row:
     point, low, high = mean_over_seeds(cells, *path) or (None, None, None)
     ends = (low, high) if low == low else (None, None)  # NaN: no interval was computed
     return {name: point, f"{name}_low": ends[0], f"{name}_high": ends[1]}

@@ -24,7 +24,7 @@ AnyRun = TrackedRun | BundledRun
 
 
 @dataclass(frozen=True)
-class Cell:
+class FinishedCell:
     """One finished run: which level, which arm ("" where the sweep has one), which seed."""
 
     run: AnyRun
@@ -73,12 +73,12 @@ class SweepRuns:
     preset: str
     control_hash: str
     factor: str
-    cells: tuple[Cell, ...]
+    cells: tuple[FinishedCell, ...]
     baseline: str = ""
 
     @property
     def across(self) -> bool:
-        """Whether best of k and the within-task AUC are across policies, see `Cell.across`."""
+        """Whether best of k and the within-task AUC are across policies, see `FinishedCell.across`."""
         return self.cells[0].across
 
     def reported(self, metric: str) -> str:
@@ -129,7 +129,7 @@ class SweepRuns:
         """Seeds that at least one cell has."""
         return sorted({cell.seed for cell in self.cells})
 
-    def at(self, level: str, arm: str) -> list[Cell]:
+    def at(self, level: str, arm: str) -> list[FinishedCell]:
         """The cells of one level and arm, by seed."""
         return sorted((c for c in self.cells if (c.level, c.arm) == (level, arm)), key=lambda c: c.seed)
 
@@ -154,7 +154,7 @@ class SweepRuns:
 def group_runs(runs: Iterable[AnyRun]) -> list[SweepRuns]:
     """Groups finished verifier runs by sweep, preset and control_hash. The newest run of a cell stands for it, the newest run
     of all says which level is the baseline."""
-    groups: dict[tuple[str, str, str, str], dict[tuple[str, str, int], Cell]] = defaultdict(dict)
+    groups: dict[tuple[str, str, str, str], dict[tuple[str, str, int], FinishedCell]] = defaultdict(dict)
     for run in runs:
         tags = run.tags
         if (
@@ -165,19 +165,19 @@ def group_runs(runs: Iterable[AnyRun]) -> list[SweepRuns]:
         ):
             continue  # a run by itself, or a trial of a search, which has no level
         key = (tags["sweep"], tags["preset"], tags["control_hash"], tags["factor"])
-        cell = Cell(run, level=tags["level"], arm=tags.get("arm", ""), seed=int(run.params["seed"]))
+        cell = FinishedCell(run, level=tags["level"], arm=tags.get("arm", ""), seed=int(run.params["seed"]))
         kept = groups[key].get((cell.level, cell.arm, cell.seed))
         if kept is None or kept.run.start_time <= run.start_time:
             groups[key][cell.level, cell.arm, cell.seed] = cell
     return [SweepRuns(*key, tuple(cells.values()), _baseline(cells.values())) for key, cells in sorted(groups.items())]
 
 
-def _baseline(cells: Iterable[Cell]) -> str:
+def _baseline(cells: Iterable[FinishedCell]) -> str:
     newest = max(cells, key=lambda cell: cell.run.start_time)
     return newest.run.tags.get("baseline", "")
 
 
-def mean_over_seeds(cells: list[Cell], *path: str) -> tuple[float, float, float] | None:
+def mean_over_seeds(cells: list[FinishedCell], *path: str) -> tuple[float, float, float] | None:
     """Mean of a reported value over the seeds, and the mean of their 95 % intervals' ends.
 
     The interval says how far the evaluation tasks may move a seed's value; how far seeds differ is not in it (the figures show

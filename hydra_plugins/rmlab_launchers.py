@@ -36,7 +36,7 @@ class OwnLauncher(Launcher):
     def launch(self, job_overrides: Sequence[Sequence[str]], initial_job_idx: int) -> list[JobReturn]:
         """Runs jobs of any sweeper and returns what became of them, in their order."""
         from rmlab.configuration import load_program
-        from rmlab.launchers.jobs import HEAVY, Job, Jobs
+        from rmlab.launchers.jobs import HEAVY, Job, JobList
         from rmlab.paths import runs_folder
 
         program = self.program
@@ -56,7 +56,7 @@ class OwnLauncher(Launcher):
             for job, o in zip(jobs, job_overrides, strict=True)
         }
         launcher = self.cells_launcher(composed)
-        with closing(launcher.run(Jobs(jobs), getattr(load_program(program), "PRELOAD", HEAVY))) as events:
+        with closing(launcher.run(JobList(jobs), getattr(load_program(program), "PRELOAD", HEAVY))) as events:
             for event in events:
                 if event is None or event.state in ("started", "progress"):
                     continue

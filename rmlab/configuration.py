@@ -26,6 +26,15 @@ if TYPE_CHECKING:
 
 PROGRAMS_PACKAGE = "experiments.programs"
 
+HYDRA_SAYS = {
+    "unknown key": re.compile(r"Could not override '([^']+)'"),
+    "unknown choice": re.compile(r"Could not find '([^']+)'"),
+    "choices": re.compile(r"Available options in '[^']*':\s*(.*?)(?:Config search path|$)", re.DOTALL),
+    "wrong value": re.compile(r"Error merging override (.*)"),
+    "several values": re.compile(r"Ambiguous value for argument '(.*)'"),
+}
+"""What Hydra's messages have in common with the errors they stand for: it has one exception for most of them. A test makes each."""
+
 
 def register_resolvers() -> None:
     """`${rmlab.starter:FILE}` and `${rmlab.runs:FILE}`: shipped data and the runs folder, wherever the clone lies."""
@@ -195,7 +204,7 @@ def unquoted(overrides: Iterable[str]) -> str | None:
 
 def _opened(overrides: list[str], error: str, base: DictConfig) -> list[str] | None:
     """The overrides again where Hydra refused a new name in a mapping of free names (`data.policies={careful: 2}`), else None."""
-    found = re.search(r"Could not override '([^']+)'", error)
+    found = HYDRA_SAYS["unknown key"].search(error)
     if found is None:
         return None
     key = found[1]
@@ -291,19 +300,22 @@ def near(name: str, known: Iterable[str]) -> str:
 def _one_line(error: Exception, program: str, known: list[str], renamed: Mapping[str, str]) -> str:
     """Hydra's words in one line, with the near matches that Hydra does not name. renamed: keys of before -> of now."""
     text = str(error)
-    if found := re.search(r"Could not override '([^']+)'", text):
+    if found := HYDRA_SAYS["unknown key"].search(text):
         if found[1] in renamed:
             return f"{program} has no key {found[1]!r} any more: give {renamed[found[1]]} in its place."
-        return f"{program} has no key {found[1]!r}{near(found[1], known)}. Its keys stand in conf/{program}.yaml and the groups it names."
-    if found := re.search(r"Could not find '([^']+)'", text):
+        return (
+            f"{program} has no key {found[1]!r}{near(found[1], known)}. Its keys stand in the configuration classes that "
+            "conf/README.md names."
+        )
+    if found := HYDRA_SAYS["unknown choice"].search(text):
         group, _, choice = found[1].rpartition("/")
-        options = re.search(r"Available options in '[^']*':\s*(.*?)(?:Config search path|$)", text, re.DOTALL)
+        options = HYDRA_SAYS["choices"].search(text)
         there = options[1].split() if options else []
         return f"{group or program}={choice}: there is no such choice{near(choice, there)}; there are: {', '.join(there) or 'none'}"
-    if found := re.search(r"Error merging override (.*)", text):
+    if found := HYDRA_SAYS["wrong value"].search(text):
         reason = str(error.__cause__).splitlines()[0] if error.__cause__ else "it does not fit"
         return f"{found[1].strip()}: {_lower(reason)}"
-    if found := re.search(r"Ambiguous value for argument '(.*)'", text):
+    if found := HYDRA_SAYS["several values"].search(text):
         return f"{found[1]}: one value at a time; a list is written KEY=[a,b]"
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return f"{program}: {'; '.join(lines[:2])}"

@@ -1,14 +1,28 @@
 """The one place where content becomes an identity.
 
 A fingerprint covers pure values and file contents only: the same cold or warm, in another process, from another folder.
+Which keys of a configuration enter it stands where the key is defined, in its field's metadata (UNHASHED, OMIT_DEFAULT); a
+configuration class that says `HASHED: ClassVar[bool] = False` stays out as a whole, whichever program has it.
 """
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
+from rmlab.errors import UsageError
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+UNHASHED = {"hashed": False}
+"""Metadata of a configuration's field that enters no hash: it changes no result, or its content stands for it."""
+OMIT_DEFAULT = {"omit_default": True}
+"""Metadata of a field that enters a hash only with another value than its default, so that it changes no hash of runs without it."""
 LENGTH = 16  # hex digits: 64 bits, enough for millions of runs
 
 
@@ -35,3 +49,44 @@ def file_fingerprint(path: Path) -> str:
     """SHA-256 of a file's bytes, 16 hex digits."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()[:LENGTH]
+
+
+def hashed_values(config: "DictConfig") -> dict[str, Any]:
+    """The keys of a typed, resolved configuration that enter its hash, as JSON holds them: enumerations by name.
+
+    Raises UsageError where a value is missing.
+    """
+    from omegaconf import OmegaConf
+    from omegaconf.errors import MissingMandatoryValue
+
+    try:
+        plain: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True, throw_on_missing=True)
+    except MissingMandatoryValue as error:
+        raise UsageError(f"{error.full_key} has no value: set it, for example {error.full_key}=...") from error
+    return _hashed(plain, OmegaConf.get_type(config))
+
+
+def _hashed(plain: Mapping[str, Any], schema: Any) -> dict[str, Any]:
+    known = _fields(schema) if isinstance(schema, type) and is_dataclass(schema) else {}
+    of_any = get_args(schema)[1] if get_origin(schema) is dict else None
+    kept = {}
+    for key, value in plain.items():
+        one, kind = known.get(key, (None, of_any))
+        if one is not None and (not one.metadata.get("hashed", True) or not getattr(kind, "HASHED", True)):
+            continue
+        if one is not None and one.metadata.get("omit_default") and value == _default(one):
+            continue
+        kept[key] = _hashed(value, kind) if isinstance(value, dict) else value
+    return kept
+
+
+@cache
+def _fields(schema: type) -> dict[str, tuple["Field[Any]", Any]]:
+    """Fields of a configuration class and the classes of their values."""
+    kinds = get_type_hints(schema)
+    return {one.name: (one, kinds[one.name]) for one in fields(schema)}
+
+
+def _default(one: "Field[Any]") -> Any:
+    value = one.default if one.default_factory is MISSING else one.default_factory()
+    return value.name if isinstance(value, Enum) else value

@@ -3,11 +3,23 @@ import sys
 from pathlib import Path
 
 import pytest
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from rmlab.configuration import compose, load_file, load_program, near, restore, with_values
+from rmlab.configuration import (
+    HYDRA_SAYS,
+    compose,
+    load_file,
+    load_program,
+    near,
+    register_resolvers,
+    restore,
+    with_values,
+)
 from rmlab.errors import UsageError
-from rmlab.paths import REPOSITORY, STARTER
+from rmlab.paths import CONF, REPOSITORY, STARTER
 from rmlab.verifiers.config import OverLength
 
 
@@ -38,6 +50,27 @@ def test_a_wrong_override_is_one_line(override: str, words: str) -> None:
     with pytest.raises(UsageError, match=words) as caught:
         load_program("train_verifier").identity(compose("train_verifier", [override]))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "says", "named"),
+    [
+        ("data.scal=3", "unknown key", "data.scal"),
+        ("model=scrach", "unknown choice", "model/scrach"),
+        ("model=scrach", "choices", "tiny"),
+        ("data.scale=many", "wrong value", "data.scale=many"),
+        ("seed=1,2", "several values", "seed=1,2"),
+    ],
+)
+def test_hydra_still_says_what_its_errors_are_known_by(override: str, says: str, named: str) -> None:
+    """Hydra has no other sign of these errors than its English: where this fails after an update, HYDRA_SAYS has to follow."""
+    load_program("train_verifier")
+    register_resolvers()
+    with initialize_config_dir(str(CONF), version_base="1.3"), pytest.raises(HydraException) as caught:
+        hydra_compose("train_verifier", overrides=[override])
+    found = HYDRA_SAYS[says].search(str(caught.value))
+    assert found is not None, f"Hydra says now: {caught.value}"
+    assert named in found[1].split() if says == "choices" else found[1] == named
 
 
 def test_a_mapping_of_free_names_takes_new_names() -> None:

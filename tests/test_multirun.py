@@ -41,7 +41,7 @@ def multirun(*overrides: str) -> tuple[int, str, str]:
     """What `rmlab train -m` does, of the toy."""
     return python(f"""
 import sys
-from rmlab.launchers.multirun import multirun
+from rmlab.sweep.multirun import multirun
 from rmlab.errors import RmlabError
 try:
     multirun({str(TOY / "toy.py")!r}, {list(overrides)!r})

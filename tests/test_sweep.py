@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rmlab.launchers.jobs import Event, Supply
+from rmlab.launchers.jobs import Event, JobQueue
 from rmlab.paths import REPOSITORY
 from rmlab.sweep.request import make_plan
 from rmlab.sweep.scheduler import SweepUnderWay, run_cells
@@ -264,7 +264,7 @@ def test_whoever_is_interrupted_ends_the_cells_before_it_says_so(where: Path, mo
     ended = []
 
     class Endless:
-        def run(self, supply: Supply, preload: Sequence[str]) -> Generator[Event | None]:
+        def run(self, queue: JobQueue, preload: Sequence[str]) -> Generator[Event | None]:
             try:
                 while True:
                     yield None

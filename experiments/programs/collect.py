@@ -25,9 +25,9 @@ import rmlab
 from rmlab.configuration import compose
 from rmlab.errors import UsageError
 from rmlab.files import check_output
-from rmlab.fingerprint import fingerprint
+from rmlab.fingerprint import UNHASHED, fingerprint, hashed_values
 from rmlab.locks import exclusive
-from rmlab.microswe.episode import EnvironmentConfig, hashed
+from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks
 from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, warn_if_weak
 from rmlab.microswe.task import Task
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
 
 EXPERIMENT, KIND = "collections", "collection"
-NOT_HASHED = ("tasks", "language", "output", "sandbox", "workers", "batch", "progress", "tracked", "tracking")
-"""Tasks and language models count by what they hold, not by where they lie; results depend on none of the others."""
 
 
 @dataclass
@@ -79,11 +77,11 @@ class CollectConfig:
     batch: scripted attempts under way at once. tracked: log to MLflow too.
     """
 
-    tasks: str = MISSING
-    output: str = MISSING
+    tasks: str = field(default=MISSING, metadata=UNHASHED)
+    output: str = field(default=MISSING, metadata=UNHASHED)
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     policy: dict[str, ScriptedConfig] = field(default_factory=dict)
-    language: dict[str, LanguagePolicyConfig] = field(default_factory=dict)
+    language: dict[str, LanguagePolicyConfig] = field(default_factory=dict, metadata=UNHASHED)
 
     @property
     def names(self) -> list[str]:
@@ -93,10 +91,10 @@ class CollectConfig:
     parts: PartsConfig = field(default_factory=PartsConfig)
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
     seed: int = 0
-    workers: int = 2
-    batch: int = 1024
-    progress: bool = True
-    tracked: bool = True
+    workers: int = field(default=2, metadata=UNHASHED)
+    batch: int = field(default=1024, metadata=UNHASHED)
+    progress: bool = field(default=True, metadata=UNHASHED)
+    tracked: bool = field(default=True, metadata=UNHASHED)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
 
@@ -205,7 +203,7 @@ def attempts_of(
 
 def _start(settings: CollectConfig, who: str, isolation: IsolationLevel) -> "RunLogger":
     """The run, which says from its beginning how well the code that policies write is kept in."""
-    from rmlab.tracking.query import close_stale
+    from rmlab.tracking.leases import close_stale
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.run_index import runs_of
     from rmlab.tracking.store import Store
@@ -240,10 +238,7 @@ def _log(logger: "RunLogger", pool: TrajectorySet, loaded: LoadedTasks, settings
 
 def config_hash(config: DictConfig, tasks: str, models: Mapping[str, Any]) -> str:
     """Of everything that can change a collection. tasks: fingerprint; models: what language policies are, by name."""
-    plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, enum_to_str=True))
-    changes = {key: value for key, value in plain.items() if key not in NOT_HASHED}
-    changes["environment"] = hashed(changes["environment"])
-    return fingerprint({"program": "collect", "config": changes, "tasks": tasks, "models": dict(models)})
+    return fingerprint({"program": "collect", "config": hashed_values(config), "tasks": tasks, "models": dict(models)})
 
 
 def devices(settings: CollectConfig) -> str:

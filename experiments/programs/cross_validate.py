@@ -18,7 +18,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from rmlab.errors import DataError, UsageError
-from rmlab.fingerprint import fingerprint
+from rmlab.fingerprint import UNHASHED, fingerprint
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.load import folder_identity
 from rmlab.paths import runs_folder
@@ -55,7 +55,7 @@ WHERE = (
 class UnsplitData(DataConfig):
     """A pool without parts, of one's own: its file has to be named."""
 
-    path: str = ""
+    path: str = field(default="", metadata=UNHASHED)
 
 
 @dataclass

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
@@ -24,7 +24,7 @@ import rmlab
 from rmlab.configuration import compose
 from rmlab.errors import RmlabError, UsageError
 from rmlab.files import MODEL, atomic_folder, check_folder, write_text
-from rmlab.fingerprint import fingerprint
+from rmlab.fingerprint import UNHASHED, fingerprint, hashed_values
 from rmlab.locks import only_writer
 from rmlab.models.config import ModelConfig
 from rmlab.models.tokenizer import Tokenizer, train_tokenizer
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
 
 EXPERIMENT, KIND = "pretraining", "pretrain"
 RENAMED = {"training.compile": "runtime.compiled"}
-NOT_HASHED = ("corpus", "text", "output", "only_corpus", "tracked", "tracking", "runtime")
 TOKENIZER_CHARACTERS = 6_000_000  # of each kind of document
 POINTS = 200  # of each series in log.json
 
@@ -56,12 +55,12 @@ class PretrainConfig:
     the model holds the same. text: what the corpus is built from, where its file is not there.
     """
 
-    corpus: str = MISSING
-    output: str = MISSING
+    corpus: str = field(default=MISSING, metadata=UNHASHED)
+    output: str = field(default=MISSING, metadata=UNHASHED)
     seed: int = 0
-    only_corpus: bool = False
-    tracked: bool = True
-    text: CorpusConfig = field(default_factory=CorpusConfig)
+    only_corpus: bool = field(default=False, metadata=UNHASHED)
+    tracked: bool = field(default=True, metadata=UNHASHED)
+    text: CorpusConfig = field(default_factory=CorpusConfig, metadata=UNHASHED)
     model: ModelConfig = field(default_factory=ModelConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     training: LanguageConfig = field(default_factory=LanguageConfig)
@@ -118,8 +117,8 @@ def run(config: DictConfig, command: str = "rmlab pretrain") -> Path | None:
 
 def config_hash(config: DictConfig, corpus: str) -> str:
     """Of everything that can change a base model. corpus: fingerprint of the text, which stands for what it was built from."""
-    plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, enum_to_str=True))
-    changes = {key: value for key, value in plain.items() if key not in NOT_HASHED}
+    changes = hashed_values(config)
+    changes["model"]["pretrained"] = None  # as every base has it: it starts from nothing
     return fingerprint({"program": "pretrain", "config": changes, "corpus": corpus})
 
 
@@ -288,7 +287,7 @@ def _record(
 
 
 def _start(settings: PretrainConfig, corpus: Corpus, who: str) -> "RunLogger":
-    from rmlab.tracking.query import close_stale
+    from rmlab.tracking.leases import close_stale
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.run_index import runs_of
     from rmlab.tracking.store import Store

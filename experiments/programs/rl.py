@@ -14,15 +14,15 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 from rmlab.configuration import compose
 from rmlab.errors import DataError, StoreError, UsageError
-from rmlab.fingerprint import file_fingerprint, fingerprint
-from rmlab.microswe.episode import Edits, EnvironmentConfig, hashed
+from rmlab.fingerprint import UNHASHED, file_fingerprint, fingerprint, hashed_values
+from rmlab.microswe.episode import Edits, EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, joined_tasks
 from rmlab.microswe.sandbox import Limits, Sandbox, SandboxConfig, warn_if_weak
 from rmlab.models.config import LoraConfig
@@ -78,15 +78,15 @@ class RLRun:
     trajectories. keep_model: the trained policy becomes an artifact. workers: of the sandbox.
     """
 
-    start: str = MISSING
+    start: str = field(default=MISSING, metadata=UNHASHED)
     verifier: str = ""
     over_length: Unread = Unread.error
-    tasks: str = MISSING
-    more_tasks: list[str] = field(default_factory=list)
+    tasks: str = field(default=MISSING, metadata=UNHASHED)
+    more_tasks: list[str] = field(default_factory=list, metadata=UNHASHED)
     name: str = "policy"
     seed: int = 0
-    workers: int = 2
-    keep_model: bool = True
+    workers: int = field(default=2, metadata=UNHASHED)
+    keep_model: bool = field(default=True, metadata=UNHASHED)
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
@@ -118,16 +118,11 @@ def main(overrides: Sequence[str], force: bool = False) -> str:
 def identity(config: DictConfig) -> Identity:
     """Both hashes of a run: its configuration, the tasks that hold here, and the content of the policy and verifiers that it names."""
     settings = _settings(config)  # what has no value is told first
-    plain: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
-    for key in ("start", "tasks", "more_tasks", "workers", "keep_model"):
-        plain.pop(key)
-    plain["environment"] = hashed(plain["environment"])
+    plain = hashed_values(config)
     if settings.environment.edits is Edits.start_over:
         plain["practised"] = (
             "tasks of one changed line"  # a later choice: what was trained on all of them is told apart
         )
-    plain["engine"] = {key: plain["engine"][key] for key in ("dtype", "capacity")}  # the rest is how it is laid out
-    plain["rl"].pop("max_minutes")
     uri = config.tracking.uri
     record_of(
         find_model(config.start, "config.json", uri).folder

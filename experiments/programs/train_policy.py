@@ -25,9 +25,9 @@ import rmlab
 from rmlab.configuration import compose
 from rmlab.errors import DataError, UsageError
 from rmlab.files import MODEL, check_folder
-from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
+from rmlab.fingerprint import UNHASHED, file_fingerprint, fingerprint, fingerprint_lines, hashed_values
 from rmlab.locks import only_writer
-from rmlab.microswe.episode import EnvironmentConfig, hashed
+from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks, read_joined
 from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, warn_if_weak
 from rmlab.models.config import LoraConfig, ModelConfig
@@ -71,13 +71,13 @@ class TrainPolicyConfig:
     which the model is kept too, measured and saved as OUTPUT-at-SHARE: weaker policies of stated quality, for collections.
     """
 
-    tasks: str = MISSING
-    more_tasks: list[str] = field(default_factory=list)
-    output: str = MISSING
+    tasks: str = field(default=MISSING, metadata=UNHASHED)
+    more_tasks: list[str] = field(default_factory=list, metadata=UNHASHED)
+    output: str = field(default=MISSING, metadata=UNHASHED)
     seed: int = 0
-    workers: int = 2
+    workers: int = field(default=2, metadata=UNHASHED)
     snapshots: list[float] = field(default_factory=list)
-    tracked: bool = True
+    tracked: bool = field(default=True, metadata=UNHASHED)
     demonstrations: DemonstrationsConfig = field(default_factory=DemonstrationsConfig)
     repairs: RepairsConfig = field(default_factory=RepairsConfig)
     held_out: HeldOutConfig = field(default_factory=HeldOutConfig)
@@ -187,16 +187,12 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
 
 def config_hash(config: DictConfig, pools: Sequence[TrajectorySet], tasks: str) -> str:
     """Of everything that can change the policy or what is measured of it. tasks: fingerprint of those that hold here."""
-    plain: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
-    if more := plain.pop("more_tasks"):  # a run without any keeps its hash
+    plain = hashed_values(config)
+    if more := config.more_tasks:  # a run without any keeps its hash
         plain["more_tasks"] = [file_fingerprint(Path(name)) for name in more]
-    for key in ("tasks", "output", "sandbox", "workers", "tracked", "tracking", "runtime"):
-        plain.pop(key)
-    plain["environment"] = hashed(plain["environment"])
-    plain["engine"] = {key: plain["engine"][key] for key in ("dtype", "capacity")}  # the rest is how it is laid out
     plain["model"] = [
         plain["model"]["name"],
-        folder_identity(Path(plain["model"]["pretrained"])),
+        folder_identity(Path(config.model.pretrained)),
     ]  # attempts are drawn by its name
     plain["demonstrations"]["paths"] = [pool.fingerprint for pool in pools]
     plain["repairs"]["corpus"] = file_fingerprint(Path(plain["repairs"]["corpus"])) if plain["repairs"]["each"] else ""
@@ -368,7 +364,7 @@ def _record(
 def _start(
     settings: TrainPolicyConfig, pools: Sequence[TrajectorySet], who: str, isolation: IsolationLevel
 ) -> "RunLogger":
-    from rmlab.tracking.query import close_stale
+    from rmlab.tracking.leases import close_stale
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.run_index import runs_of
     from rmlab.tracking.store import Store

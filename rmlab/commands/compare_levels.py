@@ -105,8 +105,8 @@ class _Groups:
         from analysis.tracked import group_runs
         from rmlab.tracking.bundles.reading import is_bundle, open_bundle
         from rmlab.tracking.query import runs
-        from rmlab.tracking.run import FINISHED, STATUS
         from rmlab.tracking.store import Store
+        from rmlab.tracking.tags import FINISHED, STATUS
 
         self.where = source or "the project's store"
         if source and is_bundle(Path(source)):

@@ -30,7 +30,7 @@ def train(
 ) -> None:
     """Train, score and report one verifier. One that is finished, or being trained, is not trained a second time."""
     if multirun or any(text.lstrip("+").startswith("sweep=") for text in overrides or []):
-        from rmlab.launchers.multirun import multirun as start_multirun
+        from rmlab.sweep.multirun import multirun as start_multirun
 
         start_multirun("train_verifier", overrides or [])
     else:

@@ -43,8 +43,8 @@ def draw_figures(names: Sequence[str] = (), source: str | None = None, out: Path
     """
     from rmlab.tracking.bundles.reading import is_bundle, open_bundle
     from rmlab.tracking.query import runs
-    from rmlab.tracking.run import FINISHED, STATUS
     from rmlab.tracking.store import Store
+    from rmlab.tracking.tags import FINISHED, STATUS
 
     if source and is_bundle(Path(source)):
         with open_bundle(Path(source)) as bundle:

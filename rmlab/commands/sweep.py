@@ -20,7 +20,7 @@ from rmlab.wording import counted
 if TYPE_CHECKING:
     from rmlab.launchers.jobs import Launcher
     from rmlab.sweep.request import Plan
-    from rmlab.sweep.scheduler import Outcome
+    from rmlab.sweep.scheduler import SweepOutcome
     from rmlab.tracking.store import Store
 
 app = typer.Typer()
@@ -91,7 +91,7 @@ def launch_sweep(name: str, arguments: Sequence[str], options: SweepOptions, hyd
 
     Raises UsageError for a wrong name or value, RmlabError for data that cannot fill a level and when cells failed.
     """
-    from rmlab.launchers.multirun import is_own, multirun
+    from rmlab.sweep.multirun import is_own, multirun
     from rmlab.sweep.request import make_plan, read_request
 
     options = options.dated()
@@ -126,7 +126,7 @@ def _described(plan: "Plan", options: SweepOptions) -> str:
 def _launcher(plan: "Plan", options: SweepOptions, hydra: HydraRun | None) -> "Launcher":
     """What runs the cells: one of ours, also where Hydra set it up, else Hydra's own launcher in batches."""
     from rmlab.launchers.hydra import ThroughHydra
-    from rmlab.launchers.multirun import own_launcher
+    from rmlab.sweep.multirun import own_launcher
 
     config = plan.cells[0].config
     if hydra is None:
@@ -189,7 +189,7 @@ def _search(plan: "Plan", options: SweepOptions, launcher: "Launcher", store: "S
     show_search(plan, study, name.hash, store)
 
 
-def _refuse_unfinished(plan: "Plan", options: SweepOptions, outcome: "Outcome") -> None:
+def _refuse_unfinished(plan: "Plan", options: SweepOptions, outcome: "SweepOutcome") -> None:
     """Raises RmlabError where cells failed or were left, with the command that goes on."""
     if outcome.failed:
         left = f", {len(outcome.left)} not started" if outcome.left else ""

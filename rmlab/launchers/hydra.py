@@ -14,31 +14,16 @@ from typing import Any
 import yaml
 
 from rmlab.configuration import quoted
-from rmlab.launchers.jobs import Answer, Event, Job, Supply, answer, event
+from rmlab.launchers.jobs import Answer, Event, Job, JobQueue, event
 from rmlab.paths import runs_folder
 
 CELL = "RMLAB_CELL"
 TICK_SECONDS = 0.5
 
 
-@dataclass(frozen=True)
-class Task:
-    """The task function that Hydra's launchers call: one cell, or one configuration of a program by itself."""
-
-    program: str
-
-    def __call__(self, config: Any) -> Any:
-        """What `answer` says of a cell; the run id of a configuration by itself."""
-        if (path := os.environ.get(CELL)) is not None:
-            return answer(_read(Path(path)))
-        from omegaconf import OmegaConf
-
-        from rmlab.configuration import load_program, restore
-        from rmlab.sweep.single import run_once
-
-        program = load_program(self.program)
-        own = restore(self.program, OmegaConf.to_container(config, resolve=True, enum_to_str=True))  # type: ignore[arg-type]
-        return run_once(own, program.identity(own).config_hash, program.run)
+def cell_to_run() -> Job | None:
+    """The cell that this process was started for, None where it was started for a configuration by itself."""
+    return _read(Path(path)) if (path := os.environ.get(CELL)) is not None else None
 
 
 @dataclass(frozen=True)
@@ -48,12 +33,12 @@ class ThroughHydra:
     hydra: Any
     batch: int | None = None
 
-    def run(self, supply: Supply, preload: Sequence[str]) -> Generator[Event | None]:
+    def run(self, queue: JobQueue, preload: Sequence[str]) -> Generator[Event | None]:
         """As `Launcher.run`; what a cell says is heard when its batch is done."""
         number = 0
-        while supply.is_open():
+        while queue.is_open():
             jobs: list[Job] = []
-            while (self.batch is None or len(jobs) < self.batch) and (job := supply.next()) is not None:
+            while (self.batch is None or len(jobs) < self.batch) and (job := queue.next()) is not None:
                 jobs.append(job)
                 yield Event(job, "started")
             if not jobs:

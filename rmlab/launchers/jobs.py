@@ -1,7 +1,7 @@
-"""What every launcher takes and gives: jobs from a supply, events about what becomes of them.
+"""What every launcher takes and gives: jobs from a queue, events about what becomes of them.
 
-A launcher runs jobs, each in a process of its own, somewhere: on this machine (`processes`), through a cluster's scheduler
-(`slurm`), on a Ray cluster (`ray_cluster`), or by any launcher of Hydra. What a cell does is the same everywhere: `call`.
+A launcher runs jobs, each in a process of its own, somewhere: on this machine (`local`), through a cluster's scheduler
+(`slurm`), on a Ray cluster (`ray`), or by any launcher of Hydra (`hydra`). What a cell does is the same everywhere: `call`.
 """
 
 import importlib.util
@@ -30,7 +30,7 @@ HEAVY = [
     "sklearn.linear_model",
     "hydra",
 ]
-"""What a program needs that does not say otherwise (`PRELOAD`); a module that is not installed is passed over."""
+"""What a program needs that does not say otherwise (`PRELOAD`); a package that is not installed is passed over."""
 
 
 def check_package(module: str, launcher: str, extra: str) -> None:
@@ -78,7 +78,7 @@ class Event:
     seconds: float = 0.0
 
 
-class Supply(Protocol):
+class JobQueue(Protocol):
     """Where jobs come from."""
 
     def next(self) -> Job | None:
@@ -91,8 +91,8 @@ class Supply(Protocol):
         """`planned` of jobs that run and are to be ended early, for launchers that can."""
 
 
-class Jobs:
-    """A supply of jobs that are all known before."""
+class JobList:
+    """A queue of jobs that are all known before."""
 
     def __init__(self, jobs: Iterable[Job]) -> None:
         self._waiting = deque(jobs)
@@ -111,10 +111,10 @@ class Jobs:
 
 
 class Launcher(Protocol):
-    """Runs what a supply gives."""
+    """Runs the jobs of a queue."""
 
-    def run(self, supply: Supply, preload: Sequence[str]) -> Generator[Event | None]:
-        """Yields what happens, None at every quiet moment; returns when nothing runs and the supply is closed.
+    def run(self, queue: JobQueue, preload: Sequence[str]) -> Generator[Event | None]:
+        """Yields what happens, None at every quiet moment; returns when nothing runs and the queue is closed.
 
         preload: modules that the program needs, for launchers that can import them once for all. When the generator is closed
         or an exception passes through it, what runs is ended.

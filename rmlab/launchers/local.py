@@ -1,6 +1,6 @@
 """One process a job, W at once, on this machine: nothing of one run (memory, seeds, threads) is left for the next.
 
-The processes are forked from a fork server that has imported the heavy modules once, has read what all of them read (`shared`),
+The processes are forked from a fork server that has imported the heavy modules once, has read what all of them read (`warmup`),
 and has done nothing else: no CUDA, no thread of its own but Arrow's, which are made anew in a fork. Where there are GPUs, each
 process sees the one that was leased for it. They end when the parent ends, also when it is killed with -9.
 """
@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 
 from rmlab.errors import UsageError
 from rmlab.launchers.gpus import VISIBLE, Gpus, visible_gpus
-from rmlab.launchers.jobs import Event, Job, State, Supply, answer, event
-from rmlab.launchers.warmup import MODULE, Reading, announced
+from rmlab.launchers.jobs import Event, Job, JobQueue, State, answer, event
+from rmlab.launchers.warmup import MODULE, SharedRead, warm_up_environment
 from rmlab.paths import runs_folder
 from rmlab.progress import report_to
 from rmlab.stopping import EXIT_CODE
@@ -54,17 +54,17 @@ class LocalLauncher:
     gpus: Gpus | None = None
     tick_seconds: float = 0.5
 
-    def run(self, supply: Supply, preload: Sequence[str]) -> Generator[Event | None]:
+    def run(self, queue: JobQueue, preload: Sequence[str]) -> Generator[Event | None]:
         """As `Launcher.run`. A fork server that was not started before (`start_fork_server`) imports `preload` and reads nothing."""
         context = multiprocessing.get_context("forkserver")
         start_fork_server(preload)
         running = list[_Running]()
         try:
-            while running or supply.is_open():
-                while len(running) < self.workers and (one := self._start(supply, context)) is not None:
+            while running or queue.is_open():
+                while len(running) < self.workers and (one := self._start(queue, context)) is not None:
                     running.append(one)
                     yield Event(one.job, "started")
-                unwanted = supply.unwanted()
+                unwanted = queue.unwanted()
                 for one in running:
                     if one.job.planned in unwanted and not one.ended:
                         one.ended = True
@@ -85,12 +85,12 @@ class LocalLauncher:
             for one in running:
                 self._free(one)
 
-    def _start(self, supply: Supply, context: ForkServerContext) -> _Running | None:
+    def _start(self, queue: JobQueue, context: ForkServerContext) -> _Running | None:
         """The next job in its process; None where none is to start, or every GPU is taken."""
         gpu = self.gpus.take() if self.gpus else None
         if self.gpus and gpu is None:
             return None
-        job = supply.next()
+        job = queue.next()
         if job is None:
             if self.gpus and gpu is not None:
                 self.gpus.give_back(gpu)
@@ -107,7 +107,7 @@ class LocalLauncher:
             self.gpus.give_back(one.gpu)
 
 
-def start_fork_server(preload: Sequence[str], reads: Sequence[Reading] = ()) -> None:
+def start_fork_server(preload: Sequence[str], reads: Sequence[SharedRead] = ()) -> None:
     """Starts the fork server of this process and returns at once, while it imports and reads. One that runs stays as it is.
 
     preload: modules; one that is not installed is passed over. reads: what its cells find read (`rmlab.launchers.warmup`).
@@ -115,7 +115,7 @@ def start_fork_server(preload: Sequence[str], reads: Sequence[Reading] = ()) -> 
     for name, value in ONE_THREAD.items():
         os.environ.setdefault(name, value)
     multiprocessing.set_forkserver_preload([MODULE])
-    with announced([*preload, __name__], reads):
+    with warm_up_environment([*preload, __name__], reads):
         forkserver.ensure_running()
 
 

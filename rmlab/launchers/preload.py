@@ -1,4 +1,4 @@
-"""Imported by a fork server, and nothing else: imports and reads what its environment says (`shared`).
+"""Imported by a fork server, and nothing else: imports and reads what its environment names (`warmup`).
 
 All of it stays, so no garbage is looked for meanwhile (it would take a third of the time), nor among it in the processes that
 are forked afterwards (it would copy their memory).
@@ -6,9 +6,9 @@ are forked afterwards (it would copy their memory).
 
 import gc
 
-from rmlab.launchers.warmup import take_in
+from rmlab.launchers.warmup import warm_up
 
 gc.disable()
-take_in()
+warm_up()
 gc.freeze()
 gc.enable()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rmlab.errors import RmlabError
-from rmlab.launchers.jobs import Event, Job, Supply, answer_into_log, check_package, event
+from rmlab.launchers.jobs import Event, Job, JobQueue, answer_into_log, check_package, event
 from rmlab.launchers.slurm import carried_environment
 
 
@@ -32,7 +32,7 @@ class RayLauncher:
         """Raises RmlabError where Ray is missing."""
         check_package("ray", "ray", "ray")
 
-    def run(self, supply: Supply, preload: Sequence[str]) -> Generator[Event | None]:
+    def run(self, queue: JobQueue, preload: Sequence[str]) -> Generator[Event | None]:
         """As `Launcher.run`. Raises RmlabError where no cluster answers."""
         import ray  # type: ignore[import-not-found,unused-ignore]
 
@@ -53,11 +53,11 @@ class RayLauncher:
         )
         running: dict[Any, tuple[Job, float]] = {}
         try:
-            while running or supply.is_open():
-                while len(running) < self.workers and (job := supply.next()) is not None:
+            while running or queue.is_open():
+                while len(running) < self.workers and (job := queue.next()) is not None:
                     running[task.remote(job, carried_environment())] = job, time.monotonic()
                     yield Event(job, "started")
-                unwanted = supply.unwanted()
+                unwanted = queue.unwanted()
                 for reference, (job, _) in running.items():
                     if job.planned in unwanted:
                         ray.cancel(reference, force=True)

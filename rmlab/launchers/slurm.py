@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rmlab.errors import RmlabError
-from rmlab.launchers.jobs import Event, Job, Supply, answer_into_log, check_package, event
+from rmlab.launchers.jobs import Event, Job, JobQueue, answer_into_log, check_package, event
 from rmlab.paths import runs_folder
 
 CARRIED = ("RMLAB_RUNS", "RMLAB_LEASE_SECONDS")
@@ -43,16 +43,16 @@ class SlurmLauncher:
         """Raises RmlabError where submitit is missing."""
         check_package("submitit", "slurm", "slurm")
 
-    def run(self, supply: Supply, preload: Sequence[str]) -> Generator[Event | None]:
+    def run(self, queue: JobQueue, preload: Sequence[str]) -> Generator[Event | None]:
         """As `Launcher.run`. Raises RmlabError where Slurm is missing or refuses a job."""
         executor = self._executor()
         running: dict[Any, tuple[Job, float]] = {}
         try:
-            while running or supply.is_open():
-                while len(running) < self.workers and (job := supply.next()) is not None:
+            while running or queue.is_open():
+                while len(running) < self.workers and (job := queue.next()) is not None:
                     running[self._submitted(executor, job)] = job, time.monotonic()
                     yield Event(job, "started")
-                unwanted = supply.unwanted()
+                unwanted = queue.unwanted()
                 for submitted, (job, began) in list(running.items()):
                     if job.planned in unwanted:
                         submitted.cancel()

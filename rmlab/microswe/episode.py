@@ -22,12 +22,12 @@ it is left out. An unfinished attempt never submitted; its program is tested all
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from rmlab.errors import UsageError
+from rmlab.fingerprint import OMIT_DEFAULT
 from rmlab.microswe import actions as grammar
 from rmlab.microswe.sandbox import Outcome, Program
 from rmlab.microswe.task import Task
@@ -64,19 +64,13 @@ class EnvironmentConfig:
     """evidence, edits: see Evidence and Edits. max_turns: actions an attempt has. retries: of a failure of the sandbox."""
 
     evidence: Evidence = Evidence.final
-    edits: Edits = Edits.build_up
+    edits: Edits = field(default=Edits.build_up, metadata=OMIT_DEFAULT)
     max_turns: int = 6
     retries: int = 2
 
     def __post_init__(self) -> None:
         if self.max_turns < 1:
             raise UsageError(f"environment.max_turns={self.max_turns}: it is at least 1")
-
-
-def hashed(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """An environment's plain values as they enter a config hash: `edits` only where it is not the default, so that the key changes no
-    hash of runs that go without it."""
-    return {key: value for key, value in environment.items() if (key, value) != ("edits", Edits.build_up.value)}
 
 
 class Episode:

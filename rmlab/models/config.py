@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from rmlab.errors import UsageError
+from rmlab.fingerprint import UNHASHED
 
 
 @dataclass
@@ -35,7 +36,7 @@ class ModelConfig:
     balance: float = 0.01
     max_positions: int = 1024
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
-    pretrained: str | None = None
+    pretrained: str | None = field(default=None, metadata=UNHASHED)
 
     def __post_init__(self) -> None:
         for name in ("hidden_size", "layers", "heads", "kv_heads", "head_dim", "intermediate_size", "max_positions"):

@@ -11,12 +11,13 @@ again: another tokenisation of the same text is another sequence.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rmlab.fingerprint import UNHASHED
 from rmlab.policies.rollout import Planned
 from rmlab.progress import Advance
 from rmlab.trajectories.record import Trajectory
@@ -43,12 +44,12 @@ class EngineConfig:
     graphs: decode by CUDA graphs; null = on CUDA. dtype: of the weights that act and of the cache (float32 or bfloat16).
     """
 
-    slots: int = 64
+    slots: int = field(default=64, metadata=UNHASHED)
     capacity: int = 640
-    prefill_rows: int = 64
-    burst: int = 4
-    overlap: bool | None = None
-    graphs: bool | None = None
+    prefill_rows: int = field(default=64, metadata=UNHASHED)
+    burst: int = field(default=4, metadata=UNHASHED)
+    overlap: bool | None = field(default=None, metadata=UNHASHED)
+    graphs: bool | None = field(default=None, metadata=UNHASHED)
     dtype: str = "float32"
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from rmlab.errors import UsageError
-from rmlab.fingerprint import fingerprint
+from rmlab.fingerprint import UNHASHED, fingerprint
 
 SEMANTICS = 2
 """Bumped when the same configuration, start and verifier train to another policy; part of every config hash. 2: errors in a program's
@@ -173,7 +173,7 @@ class LoopConfig:
     batch_tokens: int = 16384
     resample: int = 0
     retries: int = 2
-    max_minutes: float | None = None
+    max_minutes: float | None = field(default=None, metadata=UNHASHED)
 
 
 @dataclass

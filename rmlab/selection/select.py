@@ -15,6 +15,7 @@ from math import floor, isfinite
 from typing import Any, Generic, Protocol, TypeVar
 
 from rmlab.errors import DataError, UsageError
+from rmlab.fingerprint import UNHASHED
 from rmlab.selection.apportionment import apportion
 from rmlab.trajectories.record import Split
 
@@ -34,7 +35,7 @@ class DataConfig:
     pool has it. tasks: the tasks file that they stand in.
     """
 
-    path: str = "${rmlab.starter:trajectories.parquet}"
+    path: str = field(default="${rmlab.starter:trajectories.parquet}", metadata=UNHASHED)
     scale: int = 2000
     label_ratio: str = "1:1"
     policies: dict[str, float] = field(default_factory=dict)
@@ -42,7 +43,7 @@ class DataConfig:
     fits: int | None = None
     refilter: bool = False
     hidden_tests: int | None = None
-    tasks: str = "${rmlab.starter:tasks.parquet}"
+    tasks: str = field(default="${rmlab.starter:tasks.parquet}", metadata=UNHASHED)
 
     @property
     def room(self) -> int | None:

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from rmlab.errors import UsageError
-from rmlab.fingerprint import fingerprint
+from rmlab.fingerprint import fingerprint, hashed_values
 from rmlab.sweep.factors import Factor
 from rmlab.training.config import Match, TrainingConfig, canonical
 
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 SEED = "seed"
-NOT_HASHED = ("tracking", "runtime", "sandbox", "data.path", "data.tasks", "model.pretrained")
-"""Where a run is tracked and where it goes, how its programs are kept in, where its data and its pretrained model lie: none of it
-changes a result. What lies there does: `pool` and `tokenizer` stand for it."""
 
 
 @dataclass(frozen=True)
@@ -46,13 +42,12 @@ def identify(
 ) -> Identity:
     """Both hashes of a run.
 
-    config: the whole configuration with a key `seed`. pool: fingerprint of the pool (never of the chosen set, which follows
-    from pool, configuration and seed). tokenizer: of what defines the tokenizer. semantics: hand-bumped version of each
-    stage (render, train, score, ...). factors: the declared ones.
+    config: the whole configuration with a key `seed`, typed by its program's class, which says what of it is hashed; or the plain
+    values that are (`rmlab.fingerprint.hashed_values`). pool: fingerprint of the pool, which stands for where it lies (never of
+    the chosen set, which follows from pool, configuration and seed). tokenizer: of what defines the tokenizer. semantics:
+    hand-bumped version of each stage (render, train, score, ...). factors: the declared ones.
     """
     plain = _plain(config)
-    for key in NOT_HASHED:
-        _remove(plain, key)
     inputs = {"pool": pool, "tokenizer": tokenizer, "semantics": dict(semantics)}
     parts = {"config": _canonical(plain), **inputs}
     control: dict[str, Any] = {"config": plain, **inputs}
@@ -98,17 +93,10 @@ def _canonical(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(config: "DictConfig | Mapping[str, Any]") -> dict[str, Any]:
-    """A resolved configuration as JSON holds it: enumerations by name, everything else as it is."""
+    """What of a configuration is hashed, as a copy of its own."""
     from omegaconf import OmegaConf
-    from omegaconf.errors import MissingMandatoryValue
 
-    if OmegaConf.is_config(config):
-        try:
-            container = OmegaConf.to_container(config, resolve=True, enum_to_str=True, throw_on_missing=True)
-        except MissingMandatoryValue as error:
-            raise UsageError(f"{error.full_key} has no value: set it, for example {error.full_key}=...") from error
-        return cast("dict[str, Any]", container)  # a copy of its own already
-    return {str(key): _copy(inner) for key, inner in config.items()}
+    return hashed_values(cast("DictConfig", config)) if OmegaConf.is_config(config) else _copy(config)
 
 
 def _copy(value: Any) -> Any:

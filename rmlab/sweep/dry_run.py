@@ -9,13 +9,13 @@ from datetime import datetime
 from rmlab.errors import UsageError
 from rmlab.sweep.plan import Cell
 from rmlab.sweep.study_identity import other_studies, storage_uri, study_name, trials_made
-from rmlab.tracking.leases import Watch, holder_words
+from rmlab.tracking.leases import LeaseMonitor, holder_words
 from rmlab.tracking.origin import commit
-from rmlab.tracking.run_index import CellRuns, RunHead, cell_runs
+from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs
 from rmlab.tracking.store import Store
 from rmlab.wording import counted
 
-Redo = Callable[[RunHead], bool]
+Redo = Callable[[RunInfo], bool]
 
 
 def redo_rule(before: str | None, stale: bool) -> Redo:
@@ -34,7 +34,7 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
     """What would run: question, cells and what is known of them, cost. store: None = nothing was ever tracked."""
     spec = cells[0].sweep
     known = cell_runs(store)
-    watch = Watch()
+    monitor = LeaseMonitor()
     lines = [
         spec.question,
         f"factor {spec.factor}, baseline {spec.baseline}, preset {spec.preset}, "
@@ -48,7 +48,7 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
         if key in first:
             state = f"the same run as {first[key]}"
         else:
-            kind, words = _state(key, known, watch, redo, retry_failed)
+            kind, words = _state(key, known, monitor, redo, retry_failed)
             states[kind] += 1
             state = f"{kind}{words}"
         first.setdefault(key, cell.name)
@@ -64,12 +64,12 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
     return "\n".join(lines)
 
 
-def _state(key: str, known: CellRuns, watch: Watch, redo: Redo, retry_failed: bool) -> tuple[str, str]:
+def _state(key: str, known: CellRuns, monitor: LeaseMonitor, redo: Redo, retry_failed: bool) -> tuple[str, str]:
     """Of one hash: its kind, and what there is to say beside it."""
     run = known.finished.get(key)
     if run is not None and not redo(run):
         return "finished", f" (run {run.run_id})"
-    if (holder := watch.holder(known.all.get(key, []))) is not None:
+    if (holder := monitor.holder(known.all.get(key, []))) is not None:
         return "at work", f" (run {holder.run_id}, by {holder_words(holder)})"
     if run is not None:
         return "to run", f" again (finished in run {run.run_id})"

@@ -22,7 +22,7 @@ LONGEST_TABLE = 24
 
 
 @dataclass
-class Line:
+class ProgressLine:
     """One cell as it is shown. seconds: what it took; began: when it started, by the monotonic clock."""
 
     name: str
@@ -32,16 +32,16 @@ class Line:
     began: float = 0.0
 
 
-class Board:
+class ProgressTable:
     """Shows the cells of a sweep. Used as a context; `tell` takes every event, `note` a state that no process reports."""
 
     def __init__(self, title: str, cells: dict[str, CellState]) -> None:
         self.title = title
-        self.lines = {name: Line(name, state) for name, state in cells.items()}
+        self.lines = {name: ProgressLine(name, state) for name, state in cells.items()}
         self._live: Live | None = None
         self._last = time.monotonic()
 
-    def __enter__(self) -> "Board":
+    def __enter__(self) -> "ProgressTable":
         if sys.stderr.isatty():
             from rich.console import Console
             from rich.live import Live
@@ -58,7 +58,7 @@ class Board:
 
     def add(self, name: str) -> None:
         """A cell that was not known when the sweep began."""
-        self.lines.setdefault(name, Line(name, "waiting"))
+        self.lines.setdefault(name, ProgressLine(name, "waiting"))
 
     def say(self, text: str) -> None:
         """A line above the table, or just a line."""
@@ -125,7 +125,7 @@ class Board:
         return table
 
 
-def _columns(line: Line) -> list[str]:
+def _columns(line: ProgressLine) -> list[str]:
     """step, rate, time left, note: of a running cell, else empty."""
     beat = line.beat
     if line.state != "running" or beat is None:

@@ -14,21 +14,21 @@ from dataclasses import dataclass
 
 from rmlab.configuration import load_program
 from rmlab.errors import DataError, RmlabError, UsageError
-from rmlab.launchers.jobs import HEAVY, Event, Job, Jobs, Launcher
+from rmlab.launchers.jobs import HEAVY, Event, Job, JobList, Launcher
 from rmlab.launchers.local import LocalLauncher, start_fork_server
-from rmlab.launchers.warmup import readings
+from rmlab.launchers.warmup import shared_reads
 from rmlab.paths import runs_folder
 from rmlab.sweep.options import OnError
 from rmlab.sweep.plan import Cell, plain
-from rmlab.sweep.progress_table import Board, CellState
+from rmlab.sweep.progress_table import CellState, ProgressTable
 from rmlab.tracking.config import sweep_tags
-from rmlab.tracking.leases import Watch, close_dead, replace
-from rmlab.tracking.query import log_reuse
-from rmlab.tracking.run import ERROR, FAILED, FINISHED
-from rmlab.tracking.run_index import CONTROL_HASH, CellRuns, RunHead, cell_runs, finished_run, runs_of
+from rmlab.tracking.leases import LeaseMonitor, close_dead, replace
+from rmlab.tracking.run import log_reuse
+from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs, finished_run, runs_of
 from rmlab.tracking.store import Store
+from rmlab.tracking.tags import CONTROL_HASH, ERROR, FAILED, FINISHED
 
-Redo = Callable[[RunHead], bool]
+Redo = Callable[[RunInfo], bool]
 LOOK_SECONDS = 2.0
 """How often a cell that is at work elsewhere is looked at."""
 MOST_STOPS = 3
@@ -38,7 +38,7 @@ _jitter = random.SystemRandom()
 
 
 @dataclass(frozen=True)
-class Outcome:
+class SweepOutcome:
     """What became of a sweep. ran: cells trained now. failed: names of cells that failed, now or before. left: not started, or
     stopped again and again (a machine that stands still, a store out of reach, a full disk).
 
@@ -59,16 +59,16 @@ def run_cells(
     on_error: OnError = OnError.stop,
     retry_failed: bool = False,
     redo: Redo = lambda run: False,
-) -> Outcome:
+) -> SweepOutcome:
     """Runs what is missing and shows it.
 
     on_error=stop: after a failure nothing new starts, what runs is awaited. redo: finished runs that do not count; the new run
     of such a cell takes their place.
     Raises an RmlabError where what all cells share cannot be made (a level that the data cannot fill, say).
     """
-    watch = Watch()
+    monitor = LeaseMonitor()
     known = cell_runs(store)
-    if close_all_dead(store, known, watch):
+    if close_all_dead(store, known, monitor):
         known = cell_runs(store)
     hashes = list(dict.fromkeys(cell.identity.config_hash for cell in cells))
     replaces = {
@@ -78,8 +78,8 @@ def run_cells(
     skipped = [] if retry_failed else [key for key in hashes if key in known.failed]
     missing = [key for key in hashes if key not in finished and key not in skipped]
     states = {cell.name: _state(cell.identity.config_hash, finished, skipped) for cell in cells}
-    with Board(f"{cells[0].sweep.name}, preset {cells[0].sweep.preset}", states) as board:
-        sweep = SweepUnderWay(store, cells, board, on_error, watch, {key: replaces[key] for key in missing})
+    with ProgressTable(f"{cells[0].sweep.name}, preset {cells[0].sweep.preset}", states) as table:
+        sweep = SweepUnderWay(store, cells, table, on_error, monitor, {key: replaces[key] for key in missing})
         sweep.newest = _newest(known)
         sweep.before = {run.run_id for key in missing for run in known.all.get(key, [])}
         sweep.failed += [cell.name for cell in cells if cell.identity.config_hash in skipped]
@@ -88,21 +88,21 @@ def run_cells(
         if missing:
             sweep.waiting.extend(sorted(missing, key=lambda key: _cost(sweep.of_hash[key][0]), reverse=True))
             preload = getattr(load_program(cells[0].sweep.program), "PRELOAD", HEAVY)
-            prepare([sweep.of_hash[key][0] for key in sweep.waiting], board, preload)
+            prepare([sweep.of_hash[key][0] for key in sweep.waiting], table, preload)
             try:
                 with closing(launcher.run(sweep, preload)) as events:
                     for event in events:
                         sweep.take(event)
             except KeyboardInterrupt:  # its cells have ended; one that took too long for it could not say so itself
-                close_all_dead(store, cell_runs(store), watch)
+                close_all_dead(store, cell_runs(store), monitor)
                 raise
         left = [c.name for key in missing if key not in sweep.settled for c in sweep.of_hash[key]]
-    return Outcome(sweep.ran, sweep.failed, left, sweep.paused)
+    return SweepOutcome(sweep.ran, sweep.failed, left, sweep.paused)
 
 
-def close_all_dead(store: Store, known: CellRuns, watch: Watch) -> list[RunHead]:
+def close_all_dead(store: Store, known: CellRuns, monitor: LeaseMonitor) -> list[RunInfo]:
     """`close_dead` over the runs of every cell."""
-    return close_dead(store, [run for found in known.all.values() for run in found], watch)
+    return close_dead(store, [run for found in known.all.values() for run in found], monitor)
 
 
 def _newest(known: CellRuns) -> dict[tuple[str | None, str | None, str | None, str], str]:
@@ -124,7 +124,7 @@ def begin(cells: Sequence[Cell], store: Store | None, launcher: Launcher, redo: 
     }
     if wanted and isinstance(launcher, LocalLauncher):
         program = load_program(cells[0].sweep.program)
-        reads = readings(
+        reads = shared_reads(
             [cell.config for cell in cells if cell.identity.config_hash in wanted], getattr(program, "SHARED", {})
         )
         start_fork_server(getattr(program, "PRELOAD", HEAVY), reads)
@@ -135,18 +135,21 @@ class SweepUnderWay:
 
     waiting, elsewhere: config hashes that nobody is known to be at work on, and that somebody else is (when to look again).
     settled: finished, reused, paused or failed. before: runs that were there when the sweep began.
+
+    What may be extended (a search does): `next`, `is_open`, `unwanted` and `take`, as launchers call them, and `on_finished` and
+    `on_failed`, which are called once a cell is settled, also where another process did it.
     """
 
     def __init__(
         self,
         store: Store,
         cells: Sequence[Cell],
-        board: Board,
+        table: ProgressTable,
         on_error: OnError,
-        watch: Watch,
+        monitor: LeaseMonitor,
         replaces: dict[str, list[str]],
     ) -> None:
-        self.store, self.board, self.on_error, self.watch, self.replaces = store, board, on_error, watch, replaces
+        self.store, self.table, self.on_error, self.monitor, self.replaces = store, table, on_error, monitor, replaces
         self.of_hash: dict[str, list[Cell]] = defaultdict(list)
         for cell in cells:
             self.of_hash[cell.identity.config_hash].append(cell)
@@ -180,34 +183,34 @@ class SweepUnderWay:
 
     def take(self, event: Event | None) -> None:
         """An event of the launcher, None for a quiet moment."""
-        self.board.tell(event)
+        self.table.tell(event)
         if event is None or event.state == "progress":
             self._look_elsewhere()
             return
         key = event.job.planned
         assert key is not None
         if event.state == "started":
-            self.board.note(event.job.name, "running")
+            self.table.note(event.job.name, "running")
         elif event.state == "finished":
             runs = runs_of(self.store, key)
             if self._whole(key, runs) is None:
                 self._paused(key, event.seconds)
                 return
             self.ran += 1
-            self.board.note(event.job.name, "finished", event.seconds)
-            self._finished(key, runs)
+            self.table.note(event.job.name, "finished", event.seconds)
+            self.on_finished(key, runs)
         elif event.state == "elsewhere":
             self._wait_for(key)
         elif event.state == "stopped":
-            close_dead(self.store, runs_of(self.store, key), self.watch)
+            close_dead(self.store, runs_of(self.store, key), self.monitor)
             self._stopped(key, event.error, event.seconds)
         else:
-            close_dead(self.store, runs_of(self.store, key), self.watch, error=event.error)
-            self._failed(
+            close_dead(self.store, runs_of(self.store, key), self.monitor, error=event.error)
+            self.on_failed(
                 key, event.error, f"{event.trace or event.error}\n    its output: {event.job.log}", event.seconds
             )
 
-    def log_reuses(self, key: str, runs: Sequence[RunHead]) -> None:
+    def log_reuses(self, key: str, runs: Sequence[RunInfo]) -> None:
         """Gives every cell of a finished hash a finished run of its own name in its own sweep. runs: all of that hash."""
         source = finished_run(runs)
         assert source is not None
@@ -223,20 +226,20 @@ class SweepUnderWay:
             if name not in there or self.newest.get(name, key) != key:
                 tags = {**sweep_tags(cell.config.tracking), CONTROL_HASH: cell.identity.control_hash}
                 log_reuse(self.store, source, cell.sweep.name, cell.name, tags)
-                self.board.note(cell.name, "reused")
+                self.table.note(cell.name, "reused")
 
     def _is_elsewhere(self, key: str) -> bool:
         """Whether a cell that is about to start is finished by now, or somebody is at work on it; it is waited for then."""
         runs = runs_of(self.store, key)
-        if self._whole(key, runs) is None and self.watch.holder(runs) is None:
-            close_dead(self.store, runs, self.watch)
+        if self._whole(key, runs) is None and self.monitor.holder(runs) is None:
+            close_dead(self.store, runs, self.monitor)
             return False
         self._wait_for(key)
         return True
 
     def _wait_for(self, key: str) -> None:
         self.elsewhere[key] = time.monotonic() + _jitter.uniform(0.2, 1.0)
-        self.board.note(self.of_hash[key][0].name, "elsewhere")
+        self.table.note(self.of_hash[key][0].name, "elsewhere")
 
     def _look_elsewhere(self) -> None:
         """What became of the cells that others are at work on."""
@@ -244,38 +247,39 @@ class SweepUnderWay:
             runs = runs_of(self.store, key)
             if self._whole(key, runs) is not None:
                 del self.elsewhere[key]
-                self._finished(key, runs)
-            elif self.watch.holder(runs) is not None:
+                self.on_finished(key, runs)
+            elif self.monitor.holder(runs) is not None:
                 self.elsewhere[key] = time.monotonic() + LOOK_SECONDS
             else:
                 del self.elsewhere[key]
-                close_dead(self.store, runs, self.watch)
+                close_dead(self.store, runs, self.monitor)
                 new = [run for run in runs if run.run_id not in self.before]  # not the last one: clocks of hosts differ
                 if failed := next((run for run in new if run.status == FAILED), None):
                     error = failed.tags.get(ERROR, "")
-                    self._failed(key, error, f"{error}\n    in run {failed.run_id} of another process", None)
+                    self.on_failed(key, error, f"{error}\n    in run {failed.run_id} of another process", None)
                 else:
-                    self.board.note(self.of_hash[key][0].name, "waiting")
+                    self.table.note(self.of_hash[key][0].name, "waiting")
                     self.waiting.append(key)
 
-    def _whole(self, key: str, runs: Sequence[RunHead]) -> RunHead | None:
+    def _whole(self, key: str, runs: Sequence[RunInfo]) -> RunInfo | None:
         return finished_run(run for run in runs if run.run_id not in self.replaces.get(key, []))
 
     def _paused(self, key: str, seconds: float) -> None:
         """The cell ended without an error and without being finished: its own limit of time was up."""
         self.settled.add(key)
         self.paused += [cell.name for cell in self.of_hash[key]]
-        self.board.note(self.of_hash[key][0].name, "paused", seconds)
+        self.table.note(self.of_hash[key][0].name, "paused", seconds)
 
     def _stopped(self, key: str, why: str, seconds: float) -> None:
         """The cell had to end through no fault of its own: it goes on from its checkpoint, now where that was not tried often yet."""
-        self.board.say(f"{self.of_hash[key][0].name} stopped: {why}")
+        self.table.say(f"{self.of_hash[key][0].name} stopped: {why}")
         self.stops[key] += 1
-        self.board.note(self.of_hash[key][0].name, "waiting", seconds)
+        self.table.note(self.of_hash[key][0].name, "waiting", seconds)
         if self.stops[key] <= MOST_STOPS:
             self.waiting.append(key)  # else it is left for the next launch
 
-    def _finished(self, key: str, runs: Sequence[RunHead]) -> None:
+    def on_finished(self, key: str, runs: Sequence[RunInfo]) -> None:
+        """A cell is finished. runs: all of its hash."""
         self.settled.add(key)
         if self.replaces.get(key):
             new = self._whole(key, runs)
@@ -284,13 +288,14 @@ class SweepUnderWay:
             runs = runs_of(self.store, key)
         self.log_reuses(key, runs)
 
-    def _failed(self, key: str, error: str, why: str, seconds: float | None) -> None:
+    def on_failed(self, key: str, error: str, why: str, seconds: float | None) -> None:
+        """A cell failed. error: in one line; why: as it is shown; seconds: None where another process ran it."""
         self.settled.add(key)
         self.stopping = self.on_error == OnError.stop
         self.failed += [cell.name for cell in self.of_hash[key]]
         name = self.of_hash[key][0].name
-        self.board.note(name, "failed", seconds)
-        self.board.say(f"{name} failed: {why}")
+        self.table.note(name, "failed", seconds)
+        self.table.say(f"{name} failed: {why}")
 
 
 def _state(key: str, finished: Sequence[str], skipped: Sequence[str]) -> CellState:
@@ -312,7 +317,7 @@ def _cost(cell: Cell) -> float:
         return 0.0
 
 
-def prepare(cells: Sequence[Cell], board: Board, preload: Sequence[str]) -> None:
+def prepare(cells: Sequence[Cell], table: ProgressTable, preload: Sequence[str]) -> None:
     """Makes what all cells share, once, in a process of its own; the first that is wrong is raised before any cell starts."""
     job = Job(
         "prepare",
@@ -322,11 +327,11 @@ def prepare(cells: Sequence[Cell], board: Board, preload: Sequence[str]) -> None
         log=runs_folder() / "logs" / f"prepare-{cells[0].sweep.name}-{cells[0].sweep.preset}.log",
         many=True,
     )
-    board.say("preparing what the cells share ...")
-    for event in LocalLauncher(1).run(Jobs([job]), preload):
+    table.say("preparing what the cells share ...")
+    for event in LocalLauncher(1).run(JobList([job]), preload):
         if event is not None and event.state in ("failed", "stopped"):
             if event.trace:
-                board.say(event.trace)
+                table.say(event.trace)
             kind = (
                 UsageError if event.exit_code == UsageError.exit_code else DataError if not event.trace else RmlabError
             )

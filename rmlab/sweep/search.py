@@ -16,14 +16,14 @@ from rmlab.configuration import compose, load_program, with_values
 from rmlab.launchers.jobs import HEAVY, Event, Job, Launcher
 from rmlab.sweep.options import OnError
 from rmlab.sweep.plan import Cell, check_control
-from rmlab.sweep.progress_table import Board
+from rmlab.sweep.progress_table import ProgressTable
 from rmlab.sweep.scheduler import SweepUnderWay, close_all_dead, prepare
 from rmlab.sweep.study import Study
-from rmlab.tracking.leases import Watch
+from rmlab.tracking.leases import LeaseMonitor
 from rmlab.tracking.query import get_run
-from rmlab.tracking.run import ERROR, FAILED
-from rmlab.tracking.run_index import RunHead, cell_runs, finished_run, runs_of
+from rmlab.tracking.run_index import RunInfo, cell_runs, finished_run, runs_of
 from rmlab.tracking.store import Store
+from rmlab.tracking.tags import ERROR, FAILED
 
 Settings = Mapping[str, Any]
 
@@ -44,12 +44,12 @@ def run_search(
     sweep = templates[0].sweep
     if not study.is_open():
         return
-    watch = Watch()
-    close_all_dead(store, cell_runs(store), watch)
-    with Board(f"{sweep.name}, preset {sweep.preset}", {}) as board:
-        search = _Search(store, templates, overrides, board, watch, study, retry_failed)
+    monitor = LeaseMonitor()
+    close_all_dead(store, cell_runs(store), monitor)
+    with ProgressTable(f"{sweep.name}, preset {sweep.preset}", {}) as table:
+        search = _Search(store, templates, overrides, table, monitor, study, retry_failed)
         preload = getattr(load_program(sweep.program), "PRELOAD", HEAVY)
-        prepare(templates, board, preload)
+        prepare(templates, table, preload)
         with closing(launcher.run(search, preload)) as events:
             for event in events:
                 search.take(event)
@@ -63,12 +63,12 @@ class _Search(SweepUnderWay):
         store: Store,
         templates: Sequence[Cell],
         overrides: Sequence[str],
-        board: Board,
-        watch: Watch,
+        table: ProgressTable,
+        monitor: LeaseMonitor,
         study: Study,
         retry_failed: bool,
     ) -> None:
-        super().__init__(store, [], board, OnError.cont, watch, {})
+        super().__init__(store, [], table, OnError.cont, monitor, {})
         self.templates, self.overrides, self.study, self.retry_failed = templates, overrides, study, retry_failed
         self.trials_of: dict[str, list[int]] = defaultdict(list)
         self.open_keys: dict[int, set[str]] = {}
@@ -97,7 +97,7 @@ class _Search(SweepUnderWay):
         """As a sweep's; a pruned cell's end is no failure."""
         if event is not None and event.state in ("failed", "stopped") and event.job.planned in self.pruned:
             assert event.job.planned is not None
-            self.board.note(event.job.name, "pruned", event.seconds)
+            self.table.note(event.job.name, "pruned", event.seconds)
             self._settle(event.job.planned, None, lambda number: self.study.tell_pruned(number))
             return
         super().take(event)
@@ -118,28 +118,32 @@ class _Search(SweepUnderWay):
             self.trials_of[key].append(number)
             if cell.name not in [known.name for known in self.of_hash[key]]:
                 self.of_hash[key].append(cell)
-                self.board.add(cell.name)
+                self.table.add(cell.name)
             if key in self.under_way:
                 continue
             runs = runs_of(self.store, key)
             last = max(runs, key=lambda run: run.start_time, default=None)
             self.before |= {run.run_id for run in runs}
             if finished_run(runs) is not None:
-                self._finished(key, runs)
+                self.on_finished(key, runs)
             elif last is not None and last.status == FAILED and not self.retry_failed:
                 error = last.tags.get(ERROR, "")
-                self._failed(key, error, f"before ({error}), and is not run again unless asked (--retry-failed)", None)
+                self.on_failed(
+                    key, error, f"before ({error}), and is not run again unless asked (--retry-failed)", None
+                )
             else:
                 self.under_way.add(key)
                 self.waiting.append(key)
 
-    def _finished(self, key: str, runs: Sequence[RunHead]) -> None:
+    def on_finished(self, key: str, runs: Sequence[RunInfo]) -> None:
+        """Each trial that waits for this cell alone is told."""
         self.pruned.discard(key)  # it was done before it could be stopped
-        super()._finished(key, runs)
+        super().on_finished(key, runs)
         self._settle(key, None, lambda number: None)
 
-    def _failed(self, key: str, error: str, why: str, seconds: float | None) -> None:
-        super()._failed(key, error, why, seconds)
+    def on_failed(self, key: str, error: str, why: str, seconds: float | None) -> None:
+        """Each trial of this cell fails."""
+        super().on_failed(key, error, why, seconds)
         self._settle(key, error, lambda number: None)
 
     def _settle(self, key: str, failure: str | None, instead: Callable[[int], None]) -> None:
@@ -159,7 +163,7 @@ class _Search(SweepUnderWay):
                 del self.open_keys[number]
                 values, ids = self._values(number)
                 if not self.study.tell(number, values, ids):
-                    self.board.say(f"trial {number} failed: an objective is missing or not finite ({values})")
+                    self.table.say(f"trial {number} failed: an objective is missing or not finite ({values})")
         self.pruned.discard(key)
 
     def _values(self, number: int) -> tuple[list[float | None], list[str]]:
@@ -178,7 +182,7 @@ class _Search(SweepUnderWay):
     def _prune(self, metric: str) -> None:
         for number, keys in self.open_keys.items():
             for key in keys & self.under_way:
-                running = [run for run in runs_of(self.store, key) if self.watch.holder([run])]
+                running = [run for run in runs_of(self.store, key) if self.monitor.holder([run])]
                 if running and self.study.report(number, get_run(self.store, running[0].run_id).series(metric)):
                     self.pruned.add(key)
 

@@ -4,12 +4,16 @@ import random
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from rmlab.tracking.leases import Done, Held, Watch, close_dead, holder_words, replace
-from rmlab.tracking.run import FINISHED
+from rmlab.configuration import load_program, restore
+from rmlab.launchers.hydra import cell_to_run
+from rmlab.launchers.jobs import answer
+from rmlab.tracking.leases import Done, Held, LeaseMonitor, close_dead, holder_words, replace
 from rmlab.tracking.run_index import finished_run, runs_of
 from rmlab.tracking.store import Store
+from rmlab.tracking.tags import FINISHED
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -25,7 +29,7 @@ def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig]
     finished; the new run takes the place of those that are.
     """
     store = Store.open(config.tracking.uri)
-    watch, told = Watch(), ""
+    monitor, told = LeaseMonitor(), ""
     if force:
         config.tracking.replaces = [head.run_id for head in runs_of(store, config_hash) if head.status == FINISHED]
     replaces = list(config.tracking.replaces)
@@ -35,9 +39,9 @@ def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig]
         if whole is not None:
             print(f"finished already: {whole.name}, run {whole.run_id} (--force runs it again)")
             return whole.run_id
-        holder = watch.holder(found)
+        holder = monitor.holder(found)
         if holder is None:
-            close_dead(store, found, watch)
+            close_dead(store, found, monitor)
             try:
                 run_id = run(config)
             except KeyboardInterrupt:
@@ -57,3 +61,20 @@ def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig]
                 flush=True,
             )
         time.sleep(LOOK_SECONDS)
+
+
+@dataclass(frozen=True)
+class HydraTask:
+    """The task function that Hydra's launchers call: one cell, or one configuration of a program by itself."""
+
+    program: str
+
+    def __call__(self, config: Any) -> Any:
+        """What `answer` says of a cell; the run id of a configuration by itself."""
+        if (job := cell_to_run()) is not None:
+            return answer(job)
+        from omegaconf import OmegaConf
+
+        program = load_program(self.program)
+        own = restore(self.program, OmegaConf.to_container(config, resolve=True, enum_to_str=True))  # type: ignore[arg-type]
+        return run_once(own, program.identity(own).config_hash, program.run)

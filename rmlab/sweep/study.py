@@ -18,9 +18,9 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import runs_folder
 from rmlab.sweep.search_spec import SearchSpec
 from rmlab.sweep.study_identity import COMPARABLE, LOST, storage_uri
-from rmlab.tracking.leases import Watch, lease_seconds, lease_tags
-from rmlab.tracking.run import BEAT, LEASE
-from rmlab.tracking.run_index import RunHead
+from rmlab.tracking.leases import LeaseMonitor, lease_seconds, lease_tags
+from rmlab.tracking.run_index import RunInfo
+from rmlab.tracking.tags import BEAT, LEASE
 
 if TYPE_CHECKING:
     import optuna
@@ -53,7 +53,7 @@ class Study:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self.spec, self.retry_failed = spec, retry_failed
         self._optuna = optuna
-        self._watch = Watch()
+        self._monitor = LeaseMonitor()
         self._mine: dict[int, optuna.Trial] = {}
         self._reported: dict[int, int] = {}
         self._looked = self._beaten = float("-inf")
@@ -64,9 +64,10 @@ class Study:
         patience = {"connect_args": {"timeout": 60}} if uri.startswith("sqlite") else {}
         directions: list[Any] = list(spec.objectives.values())
         try:
+            self._storage = optuna.storages.RDBStorage(uri, engine_kwargs=patience)
             self._study = optuna.create_study(
                 study_name=name,
-                storage=optuna.storages.RDBStorage(uri, engine_kwargs=patience),
+                storage=self._storage,
                 directions=directions,
                 pruner=_made(spec.pruning["pruner"], "pruning.pruner") if spec.pruning else optuna.pruners.NopPruner(),
                 load_if_exists=True,
@@ -86,6 +87,10 @@ class Study:
         self._distributions = {name: _distribution(allowed) for name, allowed in spec.space.items()}
         self.look()
 
+    # Not Optuna's own heartbeat (RDBStorage(heartbeat_interval=...), fail_stale_trials; read in 5.0): `ask` gives a trial no beat, so
+    # one whose search died before its first beat stays RUNNING for good; beats are compared by the database's clock (for sqlite
+    # each host's own, in whole seconds) and by the watcher's interval, not the holder's; and a dead process on this machine is only
+    # found when its grace is over, where a lease shows it at once.
     def look(self) -> None:
         """Counts the trials, fails those whose process is dead, and beats for its own. A trial of its own that another search took for
         dead, because this one stood still, is told no more: another is made in its place."""
@@ -106,7 +111,7 @@ class Study:
                     LEASE: str(trial.user_attrs.get(LEASE, "0 unsigned")),
                     BEAT: str(trial.user_attrs.get(BEAT, "")),
                 }
-                if self._watch.is_dead(RunHead(f"trial {trial.number}", "", "", tags, 0, None, asked=self._looked)):
+                if self._monitor.is_dead(RunInfo(f"trial {trial.number}", "", "", tags, 0, None, asked=self._looked)):
                     self._fail(trial.number, "its search was cut off", lost=True)
                 else:
                     self._elsewhere += 1
@@ -225,10 +230,11 @@ class Study:
         )
 
     def _fail(self, number: int, why: str, lost: bool = False) -> None:
-        storage, trial_id = self._study._storage, self._study.get_trials(deepcopy=False)[number]._trial_id
-        storage.set_trial_user_attr(trial_id, WHY, why)
+        study_id = self._storage.get_study_id_from_name(self._study.study_name)
+        trial_id = self._storage.get_trial_id_from_study_id_trial_number(study_id, number)
+        self._storage.set_trial_user_attr(trial_id, WHY, why)
         if lost:
-            storage.set_trial_user_attr(trial_id, LOST, True)
+            self._storage.set_trial_user_attr(trial_id, LOST, True)
         self._study.tell(number, state=self._optuna.trial.TrialState.FAIL, skip_if_finished=True)
 
 

@@ -1,7 +1,7 @@
 """Where runs are tracked, and what a sweep says of the run it launches."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -16,6 +16,8 @@ class TrackingConfig:
     are compared with; place: of this level among them. name: of the run.
     replaces: ids of finished runs of the same configuration that this one takes the place of; else a finished one is not done again.
     """
+
+    HASHED: ClassVar[bool] = False  # where a run is tracked changes no result
 
     uri: str | None = None
     experiment: str | None = None

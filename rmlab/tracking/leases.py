@@ -22,11 +22,23 @@ from functools import partial
 
 from rmlab.errors import RmlabError, StoreError
 from rmlab.stopping import EXIT_CODE, Stopped, ask_to_stop
-from rmlab.tracking.origin import is_alive, this_process
-from rmlab.tracking.query import close_stale
-from rmlab.tracking.run import BEAT, ERROR, FAILED, FINISHED, KILLED, LEASE, REPLACED, RUNNING, STATUS, RunLogger, close
-from rmlab.tracking.run_index import CONFIG_HASH, RunHead, finished_run, runs_of
+from rmlab.tracking.origin import HOST, PROCESS, is_alive, this_process
+from rmlab.tracking.run_index import RunInfo, finished_run, runs_of
 from rmlab.tracking.store import Store
+from rmlab.tracking.tags import (
+    BEAT,
+    CONFIG_HASH,
+    ERROR,
+    FAILED,
+    FINISHED,
+    KILLED,
+    LEASE,
+    REPLACED,
+    RUNNING,
+    STATUS,
+    close,
+    set_tags,
+)
 
 CLAIMING = "claiming"
 TIE_SECONDS = 5.0
@@ -38,25 +50,25 @@ SAME_COMMAND = "The same command goes on from the last checkpoint."
 class Held(RmlabError):
     """Somebody else is at work on the cell; the message says who."""
 
-    def __init__(self, holder: RunHead) -> None:
+    def __init__(self, holder: RunInfo) -> None:
         super().__init__(
             f"this configuration is at work in run {holder.run_id} by {holder_words(holder)}: "
             "wait until it ends, or stop it"
         )
         self.holder = holder
 
-    def __reduce__(self) -> "tuple[type[Held], tuple[RunHead]]":
+    def __reduce__(self) -> "tuple[type[Held], tuple[RunInfo]]":
         return Held, (self.holder,)
 
 
 class Done(RmlabError):
     """The cell is finished; `run` did it."""
 
-    def __init__(self, run: RunHead) -> None:
+    def __init__(self, run: RunInfo) -> None:
         super().__init__(f"this configuration is finished already, in run {run.run_id}")
         self.run = run
 
-    def __reduce__(self) -> "tuple[type[Done], tuple[RunHead]]":
+    def __reduce__(self) -> "tuple[type[Done], tuple[RunInfo]]":
         return Done, (self.run,)
 
 
@@ -70,25 +82,25 @@ def lease_tags() -> dict[str, str]:
     return {LEASE: f"{this_process()} {lease_seconds():g}", BEAT: CLAIMING}
 
 
-def alive(run: RunHead) -> bool | None:
+def alive(run: RunInfo) -> bool | None:
     """Whether the holder of a run's lease lives; None where this machine cannot know. A run without a lease: False."""
     process, where, _ = _lease(run)
     return is_alive("", f"{process} {where}") if where else False
 
 
-def holder_words(run: RunHead) -> str:
+def holder_words(run: RunInfo) -> str:
     """Who holds a run's lease, for people: its process and its machine."""
     process, where, _ = _lease(run)
     return f"process {process.partition('@')[0]} on {where.partition('/')[0]}" if where else "another process"
 
 
-def _lease(run: RunHead) -> tuple[str, str, float]:
+def _lease(run: RunInfo) -> tuple[str, str, float]:
     """Of a run's lease: process, machine, and its length in seconds, which is the holder's and not this process'."""
     process, where, length = [*run.tags.get(LEASE, "").split(), "", "", ""][:3]
     return process, where, float(length or lease_seconds())
 
 
-def _is_ours(run: RunHead) -> bool:
+def _is_ours(run: RunInfo) -> bool:
     return run.tags.get(LEASE, "").startswith(f"{this_process()} ")
 
 
@@ -207,13 +219,13 @@ class Keeper:
             os._exit(EXIT_CODE)
 
 
-class Watch:
+class LeaseMonitor:
     """Tells live holders from dead ones by looking again and again; keeps when each beat was first seen."""
 
     def __init__(self) -> None:
         self._seen: dict[str, tuple[str, float]] = {}
 
-    def is_dead(self, run: RunHead) -> bool:
+    def is_dead(self, run: RunInfo) -> bool:
         """Whether the holder of a run that says `running` is gone. From another machine it takes a lease's length to know.
 
         What counts is the time from when a beat was first known here to when the store was last asked for it: a store that
@@ -228,14 +240,30 @@ class Watch:
             return False
         return run.asked - known[1] > _lease(run)[2]
 
-    def holder(self, runs: Iterable[RunHead]) -> RunHead | None:
+    def holder(self, runs: Iterable[RunInfo]) -> RunInfo | None:
         """Who is at work among the runs of one cell, None = nobody that lives."""
         return next(
             (run for run in runs if run.status == RUNNING and LEASE in run.tags and not self.is_dead(run)), None
         )
 
 
-def close_dead(store: Store, runs: Iterable[RunHead], watch: Watch, error: str | None = None) -> list[RunHead]:
+def close_stale(store: Store, found: Iterable[RunInfo], error: str | None = None) -> list[RunInfo]:
+    """Closes the runs among `found` that say `running` though their process on this host is dead; returns these.
+
+    They are marked as killed, or as failed where an error is given. A run of another host is left alone: only that host
+    knows. A run that said `finished` and died before it could close is closed as finished.
+    """
+    stale = []
+    for run in found:
+        if run.end_time is None and is_alive(run.tags.get(HOST, ""), run.tags.get(PROCESS, "")) is False:
+            status = run.status if run.status != RUNNING else KILLED if error is None else FAILED
+            set_tags(store, run.run_id, {STATUS: status, ERROR: error})
+            close(store, run.run_id, status.upper(), run.tags)
+            stale.append(run)
+    return stale
+
+
+def close_dead(store: Store, runs: Iterable[RunInfo], monitor: LeaseMonitor, error: str | None = None) -> list[RunInfo]:
     """Closes the runs that say `running` though their holder is dead, as killed, or as failed where an error is given; returns these.
 
     Each is read again once its holder is known to be dead: it may have finished, or beaten, in between. A run that said `finished` and
@@ -243,14 +271,12 @@ def close_dead(store: Store, runs: Iterable[RunHead], watch: Watch, error: str |
     """
     listed = list(runs)
     closed = close_stale(store, [run for run in listed if LEASE not in run.tags], error)
-    for dead in [run for run in listed if run.end_time is None and LEASE in run.tags and watch.is_dead(run)]:
+    for dead in [run for run in listed if run.end_time is None and LEASE in run.tags and monitor.is_dead(run)]:
         run = next((again for again in runs_of(store, dead.tags[CONFIG_HASH]) if again.run_id == dead.run_id), None)
-        if run is None or run.end_time is not None or not watch.is_dead(run):
+        if run is None or run.end_time is not None or not monitor.is_dead(run):
             continue
         status = run.status if run.status != RUNNING else KILLED if error is None else FAILED
-        RunLogger(store, run.run_id, run.experiment_id).tags(
-            {STATUS: status, ERROR: error if status == FAILED else None}
-        )
+        set_tags(store, run.run_id, {STATUS: status, ERROR: error if status == FAILED else None})
         close(store, run.run_id, "FINISHED" if status == REPLACED else status.upper(), run.tags)
         closed.append(run)
     return closed

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 
 from rmlab.errors import UsageError
-from rmlab.tracking.leases import Watch, close_dead
+from rmlab.tracking.leases import LeaseMonitor, close_dead
 from rmlab.tracking.query import TrackedRun, runs
-from rmlab.tracking.run_index import SOURCE_RUN
 from rmlab.tracking.store import Store, default_uri
+from rmlab.tracking.tags import SOURCE_RUN
 from rmlab.wording import counted
 
 SHOWN = {
@@ -45,7 +45,7 @@ def show_runs(
     store = Store.existing(uri)
     tags = {name: value for name, value in (("sweep", sweep), ("kind", kind)) if value}
     found = runs(store, tags=tags) if store else []
-    if store and close_dead(store, [run for run in found if run.end_time is None], Watch()):
+    if store and close_dead(store, [run for run in found if run.end_time is None], LeaseMonitor()):
         found = runs(store, tags=tags)
     if not found:
         print(

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from rmlab.tracking.run import LONGEST_TAG
+from rmlab.tracking.tags import LONGEST_TAG
 from rmlab.wording import number
 
 _number = partial(number, absent="")

@@ -1,32 +1,29 @@
-"""Reads tracked runs back: what they measured, and their artifacts; closes what died, logs what is reused."""
+"""Reads tracked runs back: what they measured, and their artifacts."""
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rmlab.errors import MissingArtifact, StoreError
 from rmlab.tracking.artifacts import fetched
 from rmlab.tracking.home import local_path
-from rmlab.tracking.origin import HOST, PROCESS, is_alive
-from rmlab.tracking.run import AT_WORK, ERROR, FAILED, KILLED, RUNNING, STATUS, RunLogger, close
-from rmlab.tracking.run_index import SOURCE_RUN, RunHead
+from rmlab.tracking.origin import HOST
+from rmlab.tracking.run_index import RunInfo, described, search
 from rmlab.tracking.store import Store
+from rmlab.tracking.tags import IMPORTED_RUN, LEFT_OUT, SOURCE_RUN
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
-PAGE = 1000
-IMPORTED_RUN, IMPORTED_AT, LEFT_OUT = "imported_run", "imported_at", "left_out"
-"""Tags of a run that came in a bundle: its id where it was made, when it was imported (whole), and which of its artifacts the
-bundle had not."""
+SHORTEST = 6
+"""Characters of a run's id from which on its beginning names it."""
 
 
 @dataclass(frozen=True)
-class TrackedRun(RunHead):
+class TrackedRun(RunInfo):
     """One run as the store has it. metrics: the last value of each."""
 
     params: dict[str, str]
@@ -80,27 +77,8 @@ def runs(
 
     Raises StoreError for an experiment that is not there.
     """
-    client = store.client
-    known = {
-        e.name: e.experiment_id
-        for e in _all(store, lambda token: client.search_experiments(max_results=PAGE, page_token=token))
-    }
-    missing = [name for name in experiments or () if name not in known]
-    if missing:
-        raise StoreError(
-            f"there is no experiment {missing[0]!r} in {store.uri}; there are: {', '.join(sorted(known)) or 'none'}"
-        )
-    ids = [known[name] for name in experiments] if experiments is not None else list(known.values())
-    words = " and ".join(f"tags.`{name}` = '{_quoted(value)}'" for name, value in (tags or {}).items())
-    if not ids:
-        return []
-    asked = time.monotonic()
-    found = _all(store, lambda token: client.search_runs(ids, words, max_results=PAGE, page_token=token))
+    found, asked = search(store, experiments, tags)
     return [_tracked(run, store, asked) for run in found]
-
-
-SHORTEST = 6
-"""Characters of a run's id from which on its beginning names it."""
 
 
 def get_run(store: Store, run_id: str) -> TrackedRun:
@@ -145,86 +123,11 @@ def get_run(store: Store, run_id: str) -> TrackedRun:
     return _tracked(found, store, asked)
 
 
-def close_stale(store: Store, found: Iterable[RunHead], error: str | None = None) -> list[RunHead]:
-    """Closes the runs among `found` that say `running` though their process on this host is dead; returns these.
-
-    They are marked as killed, or as failed where an error is given. A run of another host is left alone: only that host
-    knows. A run that said `finished` and died before it could close is closed as finished.
-    """
-    stale = []
-    for run in found:
-        if run.end_time is None and is_alive(run.tags.get(HOST, ""), run.tags.get(PROCESS, "")) is False:
-            status = run.status if run.status != RUNNING else KILLED if error is None else FAILED
-            RunLogger(store, run.run_id, run.experiment_id).tags({STATUS: status, ERROR: error})
-            close(store, run.run_id, status.upper(), run.tags)
-            stale.append(run)
-    return stale
-
-
-def log_reuse(store: Store, source: RunHead, experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
-    """Logs a run of its own for a cell that another run already finished: its parameters, metrics with steps, and `source_run`."""
-    origin = get_run(store, source.tags.get(SOURCE_RUN) or source.run_id)
-    own = {
-        "sweep",
-        "preset",
-        "factor",
-        "level",
-        "arm",
-        "baseline",
-        "place",
-        "kind",
-        STATUS,
-        HOST,
-        *AT_WORK,
-        IMPORTED_RUN,
-        IMPORTED_AT,
-        LEFT_OUT,
-        "replaces",
-        "replaced_by",
-    }
-    keep = {k: v for k, v in origin.tags.items() if k not in own}
-    with RunLogger.start(
-        store,
-        experiment,
-        name,
-        kind=origin.tags["kind"],
-        params=origin.params,
-        tags={**keep, **tags, SOURCE_RUN: origin.run_id},
-    ) as run:
-        for metric in origin.metrics:
-            rows = store.call(partial(store.client.get_metric_history, origin.run_id, metric))
-            run.replay((row.key, row.value, row.step, row.timestamp) for row in rows)
-    return get_run(store, run.run_id)
-
-
-def _all(store: Store, page: Callable[[str | None], Any]) -> list[Any]:
-    """Every entry of a paged search. page: token (None = first) -> page."""
-    found: list[Any] = []
-    token: str | None = None
-    while True:
-        answer = store.call(partial(page, token))
-        found.extend(answer)
-        token = answer.token
-        if not token:
-            return found
-
-
-def _quoted(value: str) -> str:
-    return value.replace("'", "''")
-
-
 def _tracked(run: "Run", store: Store, asked: float) -> TrackedRun:
-    tags = {k: v for k, v in run.data.tags.items() if not k.startswith("mlflow.")}
     return TrackedRun(
-        run_id=run.info.run_id,
-        experiment_id=run.info.experiment_id,
-        name=run.info.run_name or run.info.run_id,
-        tags=tags,
-        start_time=run.info.start_time,
-        end_time=run.info.end_time,
+        **described(run, asked),
         params=dict(run.data.params),
         metrics=dict(run.data.metrics),
         artifact_uri=run.info.artifact_uri,
         store=store,
-        asked=asked,
     )

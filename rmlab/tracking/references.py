@@ -89,7 +89,7 @@ def find_run(name: str, uri: str | None = None) -> "TrackedRun":
     Raises DataError for a cell that no run finished, or that is several, StoreError for a run that is not there.
     """
     from rmlab.tracking.query import get_run
-    from rmlab.tracking.run_index import cell_runs, run_heads
+    from rmlab.tracking.run_index import cell_runs, run_infos
     from rmlab.tracking.store import Store
 
     if name.startswith((".", "/")):
@@ -102,7 +102,7 @@ def find_run(name: str, uri: str | None = None) -> "TrackedRun":
     if re.fullmatch(r"[0-9a-f]{16}", name):
         if (head := cell_runs(store).finished.get(name)) is not None:
             return get_run(store, head.run_id)
-        if not any(h.run_id.startswith(name) for h in run_heads(store)):
+        if not any(h.run_id.startswith(name) for h in run_infos(store)):
             raise DataError(
                 f"{name}: no run of this cell (config_hash) is finished in {store.uri}, and no run's id begins so"
             )
@@ -113,11 +113,11 @@ def find_run(name: str, uri: str | None = None) -> "TrackedRun":
 
 def _finished_cell(name: str, store: "Store") -> str:
     """The id of the run that finished a cell last. Raises DataError where none did, or where several cells have the name."""
-    from rmlab.tracking.run_index import run_heads
+    from rmlab.tracking.run_index import run_infos
 
     sweep, preset, level, seed = name.split("/")
     wanted = {"sweep": sweep, "preset": preset, "level": level, "status": "finished"}
-    heads = [h for h in run_heads(store) if wanted.items() <= h.tags.items() and h.name.endswith(f" {seed}")]
+    heads = [h for h in run_infos(store) if wanted.items() <= h.tags.items() and h.name.endswith(f" {seed}")]
     main = [h for h in heads if len(h.name.split()) == 2] or heads  # a further arm is named in between
     if not main:
         raise DataError(

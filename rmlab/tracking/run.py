@@ -4,48 +4,47 @@ Metrics are buffered and written in batches, every few seconds and at the end, a
 `finished` only when every metric and artifact is in the store; readers go by that tag alone.
 """
 
-import re
 import time
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rmlab.errors import StoreError
 from rmlab.fingerprint import canonical_json
 from rmlab.stopping import Stopped, is_stop
-from rmlab.tracking.origin import PROCESS, origin_tags
+from rmlab.tracking import leases
+from rmlab.tracking.origin import HOST, PROCESS, origin_tags
+from rmlab.tracking.query import TrackedRun, get_run
+from rmlab.tracking.run_index import RunInfo
 from rmlab.tracking.store import Store
+from rmlab.tracking.tags import (
+    AT_WORK,
+    ERROR,
+    FAILED,
+    FINISHED,
+    IMPORTED_AT,
+    IMPORTED_RUN,
+    KILLED,
+    LEFT_OUT,
+    LONGEST_TAG,
+    REPLACES,
+    RUNNING,
+    SOURCE_RUN,
+    STATUS,
+    TRACEBACK,
+    check_names,
+    close,
+    set_tags,
+    texts,
+)
 
-if TYPE_CHECKING:
-    from rmlab.tracking.leases import Keeper
-
-STATUS, RUNNING, FINISHED, FAILED, KILLED = "status", "running", "finished", "failed", "killed"
-REPLACED = "replaced"
-"""Finished, and another run took its place since."""
-ERROR, TRACEBACK = "error", "traceback"
-LEASE, BEAT = "lease", "beat"
-AT_WORK = (PROCESS, LEASE, BEAT)
-"""Tags that a run has only while somebody works on it."""
-
-_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_\-. :]*(/[A-Za-z0-9_][A-Za-z0-9_\-. :]*)*")
 BATCH = 1000
 FLUSH_SECONDS = 5.0
-LONGEST_PARAM, LONGEST_TAG = 250, 7900
-
-
-def check_names(names: Iterable[str]) -> None:
-    """Raises ValueError for a name of a metric or parameter that a store would refuse (in the middle of a run)."""
-    for name in names:
-        if not _NAME.fullmatch(name) or len(name) > 250:
-            raise ValueError(
-                f"{name!r} cannot name a metric or parameter: letters, digits and _ - . : / or a space, at most 250, "
-                "each part between slashes begins with a letter, a digit or _"
-            )
+LONGEST_PARAM = 250
 
 
 @dataclass
@@ -64,7 +63,7 @@ class RunLogger:
     _written: int = 0
     _last_flush: float = field(default_factory=time.monotonic)
     _checked: set[str] = field(default_factory=set)
-    _keeper: "Keeper | None" = None
+    _keeper: leases.Keeper | None = None
     _signed: list[str] = field(default_factory=list)
 
     @classmethod
@@ -92,12 +91,10 @@ class RunLogger:
         check_names(metrics)
         check_names(params or {})
         check_names(tags or {})
-        from rmlab.tracking import leases
-
         experiment_id = store.experiment(experiment)
-        first = {"kind": kind, STATUS: RUNNING, **origin_tags(), **_texts(tags or {}, LONGEST_TAG)}
+        first = {"kind": kind, STATUS: RUNNING, **origin_tags(), **texts(tags or {}, LONGEST_TAG)}
         if once:
-            first |= leases.lease_tags() | ({"replaces": " ".join(replaces)} if replaces else {})
+            first |= leases.lease_tags() | ({REPLACES: " ".join(replaces)} if replaces else {})
             del first[PROCESS]  # the lease says it
         made = leases.now()
         run = store.call(lambda: store.client.create_run(experiment_id, tags=first, run_name=name))
@@ -149,24 +146,19 @@ class RunLogger:
         from mlflow.entities import Param
 
         check_names(values)
-        texts = _texts(values)
-        for name, text in texts.items():
+        short = texts(values)
+        for name, text in short.items():
             if len(text) > LONGEST_PARAM:
                 raise ValueError(
                     f"parameter {name} has {len(text)} characters: log it as an artifact, parameters are short"
                 )
-        if texts:
-            rows = [Param(name, text) for name, text in texts.items()]
+        if short:
+            rows = [Param(name, text) for name, text in short.items()]
             self.store.call(lambda: self.store.client.log_batch(self.run_id, params=rows))
 
     def tags(self, values: Mapping[str, Any]) -> None:
         """Sets tags, at once (None is left out)."""
-        from mlflow.entities import RunTag
-
-        check_names(values)
-        rows = [RunTag(name, text) for name, text in _texts(values, LONGEST_TAG).items()]
-        if rows:
-            self.store.call(lambda: self.store.client.log_batch(self.run_id, tags=rows))
+        set_tags(self.store, self.run_id, values)
 
     def dataset(
         self,
@@ -186,7 +178,7 @@ class RunLogger:
             name=name,
             digest=fingerprint,
             source_type="code",
-            source=canonical_json({"tags": _texts(source)}),
+            source=canonical_json({"tags": texts(source)}),
             profile=canonical_json(dict(profile or {})),
         )
         entry = DatasetInput(data, [InputTag("mlflow.data.context", context)])
@@ -264,19 +256,37 @@ class RunLogger:
             raise
 
 
-def close(store: Store, run_id: str, status: str, tags: Iterable[str], end_time: int | None = None) -> None:
-    """Gives a run its end and MLflow's status, then takes those of its `tags` away that say who is at work on it.
-
-    end_time: milliseconds, None = now.
-    """
-    store.call(partial(store.client.set_terminated, run_id, status, end_time))
-    for name in AT_WORK:
-        if name in tags:
-            with suppress(StoreError):  # its end counts; another process that closes it may have been quicker
-                store.call(partial(store.client.delete_tag, run_id, name))
-
-
-def _texts(values: Mapping[str, Any], longest: int | None = None) -> dict[str, str]:
-    """Plain values as the store holds them; None is left out; cut at `longest` characters."""
-    texts = {name: str(value) for name, value in values.items() if value is not None}
-    return {name: text[:longest] for name, text in texts.items()} if longest else texts
+def log_reuse(store: Store, source: RunInfo, experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
+    """Logs a run of its own for a cell that another run already finished: its parameters, metrics with steps, and `source_run`."""
+    origin = get_run(store, source.tags.get(SOURCE_RUN) or source.run_id)
+    own = {
+        "sweep",
+        "preset",
+        "factor",
+        "level",
+        "arm",
+        "baseline",
+        "place",
+        "kind",
+        STATUS,
+        HOST,
+        *AT_WORK,
+        IMPORTED_RUN,
+        IMPORTED_AT,
+        LEFT_OUT,
+        REPLACES,
+        "replaced_by",
+    }
+    keep = {k: v for k, v in origin.tags.items() if k not in own}
+    with RunLogger.start(
+        store,
+        experiment,
+        name,
+        kind=origin.tags["kind"],
+        params=origin.params,
+        tags={**keep, **tags, SOURCE_RUN: origin.run_id},
+    ) as run:
+        for metric in origin.metrics:
+            rows = store.call(partial(store.client.get_metric_history, origin.run_id, metric))
+            run.replay((row.key, row.value, row.step, row.timestamp) for row in rows)
+    return get_run(store, run.run_id)

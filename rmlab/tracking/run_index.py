@@ -1,4 +1,4 @@
-"""Heads of runs: names, times and tags, which say what a cell's state is. No metrics, so it is quick for any number of runs.
+"""What runs say of themselves: names, times and tags, which say what a cell's state is. No metrics, so it is quick for any number of runs.
 
 A store that is a database is read by SQL (its tables `runs` and `tags`): MLflow's search loads every metric of every run, and
 for sqlite importing MLflow alone takes a second. A server is asked through MLflow.
@@ -8,25 +8,26 @@ import contextlib
 import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmlab.errors import StoreError, StoreOutOfReach
-from rmlab.tracking.run import FAILED, FINISHED, STATUS
 from rmlab.tracking.store import SQLITE, Store, is_busy
+from rmlab.tracking.tags import CONFIG_HASH, FAILED, FINISHED, REPLACES, SOURCE_RUN, STATUS
 
 if TYPE_CHECKING:
+    from mlflow.entities import Run
     from sqlalchemy import Engine
 
-SOURCE_RUN, CONFIG_HASH, CONTROL_HASH, REPLACES = "source_run", "config_hash", "control_hash", "replaces"
+PAGE = 1000
 BUSY_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
-class RunHead:
+class RunInfo:
     """Which run it is and what it says of itself. tags without MLflow's own (`mlflow.*`). Times in milliseconds.
 
     asked: when the store was asked for it, by this process' `time.monotonic`; what is not said is long ago.
@@ -50,9 +51,9 @@ class RunHead:
 class CellRuns:
     """The runs of every cell, by config_hash, over all experiments. finished, failed: one run a cell; all: every one of them."""
 
-    finished: dict[str, RunHead]
-    failed: dict[str, RunHead]
-    all: dict[str, list[RunHead]]
+    finished: dict[str, RunInfo]
+    failed: dict[str, RunInfo]
+    all: dict[str, list[RunInfo]]
 
 
 def cell_runs(store: Store | None) -> CellRuns:
@@ -61,8 +62,8 @@ def cell_runs(store: Store | None) -> CellRuns:
     Of several finished runs of a cell the one that did the work stands for it, else the earliest: so a reuse of a reuse
     names the origin. A cell counts as failed when none of its runs is finished and the last one failed.
     """
-    by_hash: dict[str, list[RunHead]] = defaultdict(list)
-    for head in run_heads(store) if store else []:
+    by_hash: dict[str, list[RunInfo]] = defaultdict(list)
+    for head in run_infos(store) if store else []:
         if CONFIG_HASH in head.tags:
             by_hash[head.tags[CONFIG_HASH]].append(head)
     finished, failed = {}, {}
@@ -75,7 +76,7 @@ def cell_runs(store: Store | None) -> CellRuns:
     return CellRuns(finished, failed, dict(by_hash))
 
 
-def finished_run(runs: Iterable[RunHead]) -> RunHead | None:
+def finished_run(runs: Iterable[RunInfo]) -> RunInfo | None:
     """The run that stands for a cell among its runs; None where none is finished. What a finished run replaces does not count."""
     whole = [head for head in runs if head.status == FINISHED]
     replaced = {run_id for head in whole for run_id in head.tags.get(REPLACES, "").split()}
@@ -83,25 +84,80 @@ def finished_run(runs: Iterable[RunHead]) -> RunHead | None:
     return min(left, key=lambda head: (SOURCE_RUN in head.tags, head.start_time), default=None)
 
 
-def runs_of(store: Store, config_hash: str) -> list[RunHead]:
+def runs_of(store: Store, config_hash: str) -> list[RunInfo]:
     """Every run of one cell."""
     if store.uri.startswith("http"):
-        from rmlab.tracking.query import runs
-
-        return list(runs(store, tags={CONFIG_HASH: config_hash}))
+        return _by_search(store, {CONFIG_HASH: config_hash})
     return _by_sql(store, config_hash)
 
 
-def run_heads(store: Store) -> list[RunHead]:
+def run_infos(store: Store) -> list[RunInfo]:
     """Every run of a store that is not deleted, newest first. Raises StoreError where the store cannot be read."""
     if store.uri.startswith("http"):
-        from rmlab.tracking.query import runs
-
-        return list(runs(store))
+        return _by_search(store)
     return _by_sql(store)
 
 
-def _by_sql(store: Store, config_hash: str | None = None) -> list[RunHead]:
+def search(
+    store: Store, experiments: Sequence[str] | None = None, tags: Mapping[str, str] | None = None
+) -> tuple[list["Run"], float]:
+    """MLflow's runs of the named experiments (None = all) that carry all these tags, newest first, and when they were asked for.
+
+    Raises StoreError for an experiment that is not there.
+    """
+    client = store.client
+    known = {
+        e.name: e.experiment_id
+        for e in _all(store, lambda token: client.search_experiments(max_results=PAGE, page_token=token))
+    }
+    missing = [name for name in experiments or () if name not in known]
+    if missing:
+        raise StoreError(
+            f"there is no experiment {missing[0]!r} in {store.uri}; there are: {', '.join(sorted(known)) or 'none'}"
+        )
+    ids = [known[name] for name in experiments] if experiments is not None else list(known.values())
+    words = " and ".join(f"tags.`{name}` = '{_quoted(value)}'" for name, value in (tags or {}).items())
+    asked = time.monotonic()
+    if not ids:
+        return [], asked
+    return _all(store, lambda token: client.search_runs(ids, words, max_results=PAGE, page_token=token)), asked
+
+
+def described(run: "Run", asked: float) -> dict[str, Any]:
+    """The fields of RunInfo, of a run as MLflow gives it."""
+    return {
+        "run_id": run.info.run_id,
+        "experiment_id": run.info.experiment_id,
+        "name": run.info.run_name or run.info.run_id,
+        "tags": {k: v for k, v in run.data.tags.items() if not k.startswith("mlflow.")},
+        "start_time": run.info.start_time,
+        "end_time": run.info.end_time,
+        "asked": asked,
+    }
+
+
+def _by_search(store: Store, tags: Mapping[str, str] | None = None) -> list[RunInfo]:
+    found, asked = search(store, tags=tags)
+    return [RunInfo(**described(run, asked)) for run in found]
+
+
+def _all(store: Store, page: Callable[[str | None], Any]) -> list[Any]:
+    """Every entry of a paged search. page: token (None = first) -> page."""
+    found: list[Any] = []
+    token: str | None = None
+    while True:
+        answer = store.call(partial(page, token))
+        found.extend(answer)
+        token = answer.token
+        if not token:
+            return found
+
+
+def _quoted(value: str) -> str:
+    return value.replace("'", "''")
+
+
+def _by_sql(store: Store, config_hash: str | None = None) -> list[RunInfo]:
     """Tracebacks are long and are not read."""
     where = (
         ""
@@ -121,7 +177,7 @@ def _by_sql(store: Store, config_hash: str | None = None) -> list[RunHead]:
     for run_id, key, value in said:
         tags[run_id][key] = value
     return [
-        RunHead(run_id, str(experiment), name or run_id, tags[run_id], start, end, asked=asked)
+        RunInfo(run_id, str(experiment), name or run_id, tags[run_id], start, end, asked=asked)
         for run_id, experiment, name, start, end in about
     ]
 

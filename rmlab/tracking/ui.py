@@ -12,7 +12,7 @@ import urllib.request
 from pathlib import Path
 
 from rmlab.errors import RmlabError, UsageError
-from rmlab.tracking.run_index import run_heads
+from rmlab.tracking.run_index import run_infos
 from rmlab.tracking.store import Store, quiet_environment
 from rmlab.tracking.views import CURVES, TABLE
 
@@ -104,7 +104,7 @@ def serve(store: Store, port: int) -> None:
         _await(server, base, str(log))
         experiments = store.call(lambda: store.client.search_experiments(max_results=1000))
         named = {e.name: e.experiment_id for e in experiments if e.name != "Default"}
-        swept = {head.experiment_id for head in run_heads(store) if "sweep" in head.tags}
+        swept = {head.experiment_id for head in run_infos(store) if "sweep" in head.tags}
         for name, experiment_id in named.items() or {"experiments": None}.items():
             print(f"{name:<20} {experiment_address(base, experiment_id)}")
             if experiment_id in swept:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import ClassVar
 
 from rmlab.errors import UsageError
 
@@ -93,6 +94,8 @@ class RuntimeConfig:
     compiled: the model's layers (of a base model in pretraining: the whole step), by torch.compile; on a GPU it pays from about
     ten million tokens on.
     """
+
+    HASHED: ClassVar[bool] = False
 
     device: str = "cpu"
     checkpoint_seconds: float = 60.0

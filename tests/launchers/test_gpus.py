@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from rmlab.errors import UsageError
 from rmlab.launchers.gpus import VISIBLE, Gpus, visible_gpus
-from rmlab.launchers.jobs import Job, Jobs
+from rmlab.launchers.jobs import Job, JobList
 from rmlab.launchers.local import LocalLauncher, local_launcher
 from rmlab.paths import REPOSITORY
 
@@ -108,7 +108,7 @@ def test_no_two_cells_share_a_gpu(tmp_path: Path) -> None:
     (tmp_path / "sees.py").write_text(PROGRAM)
     jobs = [Job(f"{n}", str(tmp_path / "sees.py"), "run", ({"number": n},), tmp_path / f"{n}.log") for n in range(6)]
     launcher = LocalLauncher(4, Gpus(["7", "9"], tmp_path / "locks"))
-    events = [event for event in launcher.run(Jobs(jobs), ["hydra"]) if event is not None]
+    events = [event for event in launcher.run(JobList(jobs), ["hydra"]) if event is not None]
     assert not [event.error for event in events if event.state == "failed"]
     ended = [event.result for event in events if event.state == "finished"]
     assert Counter(gpu for gpu, *_ in ended).keys() == {"7", "9"}

@@ -1,8 +1,10 @@
 import re
 
 import pytest
+from omegaconf import OmegaConf
 
 from rmlab.errors import UsageError
+from rmlab.fingerprint import hashed_values
 from rmlab.microswe.episode import (
     Edits,
     EnvironmentConfig,
@@ -11,7 +13,6 @@ from rmlab.microswe.episode import (
     call,
     describe,
     expected_value,
-    hashed,
     last_value,
 )
 from rmlab.microswe.sandbox import Limits, Outcome, Result, Sandbox
@@ -102,9 +103,11 @@ def test_an_attempt_has_at_least_one_turn():
 
 
 def test_an_environment_from_before_the_choice_keeps_its_hash():
-    plain = {"evidence": "final", "edits": "build_up", "max_turns": 6, "retries": 2}
-    assert hashed(plain) == {"evidence": "final", "max_turns": 6, "retries": 2}
-    assert hashed(plain | {"edits": "start_over"}) == plain | {"edits": "start_over"}
+    plain = {"evidence": "final", "max_turns": 6, "retries": 2}
+    assert hashed_values(OmegaConf.structured(EnvironmentConfig)) == plain
+    assert hashed_values(OmegaConf.structured(EnvironmentConfig(edits=Edits.start_over))) == plain | {
+        "edits": "start_over"
+    }
 
 
 def test_voluntary_evidence_leaves_out_only_the_last_message(sandbox):

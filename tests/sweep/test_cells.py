@@ -1,31 +1,42 @@
 import subprocess
 import sys
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from omegaconf import OmegaConf
 
+from rmlab.configuration import register_resolvers
 from rmlab.errors import DataError, UsageError
+from rmlab.microswe.sandbox import SandboxConfig
 from rmlab.paths import REPOSITORY
 from rmlab.selection.pool import read_index
+from rmlab.selection.select import DataConfig
 from rmlab.sweep.cells import identify, tokenizer_identity
 from rmlab.sweep.factors import Factor, find_factors
-from rmlab.training.config import Match, TrainingConfig, canonical
+from rmlab.tracking.config import TrackingConfig
+from rmlab.training.config import Match, RuntimeConfig, TrainingConfig, canonical
 from rmlab.trajectories.record import SPLITS
 from rmlab.trajectories.store import read_trajectories, write_trajectories
 from tests.verifiers.examples import episodes
 
-CONFIG = {
-    "seed": 1,
-    "data": {"path": "/here/pool.parquet", "scale": 500, "label_ratio": "1:1"},
-    "training": {"epochs": 2.0, "match": "epochs", "reference_scale": 2000, "threads": 1, "dtype": "float32"},
-    "tracking": {"uri": None, "name": "a"},
-    "runtime": {"device": "cpu"},
-}
+
+@dataclass
+class Program:
+    seed: int = 1
+    data: DataConfig = field(default_factory=lambda: DataConfig(path="/here/pool.parquet", scale=500))
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+
+
+CONFIG = {"seed": 1, "data": {"scale": 500, "label_ratio": "1:1"}}
 
 
 def hashes(changes=None, factors=("data_scale",), **inputs):
-    config = OmegaConf.merge(OmegaConf.create(CONFIG), OmegaConf.create(changes or {}))
+    register_resolvers()
+    config = OmegaConf.merge(OmegaConf.structured(Program), OmegaConf.create(changes or {}))
     inputs = {"pool": "p", "tokenizer": "t", "semantics": {"render": 1, "train": 1}, **inputs}
     found = identify(config, factors=find_factors(factors), **inputs)
     return found.config_hash, found.control_hash
@@ -35,6 +46,8 @@ def hashes(changes=None, factors=("data_scale",), **inputs):
     "changes",
     [
         {"data": {"path": "/there/pool.parquet"}},
+        {"data": {"tasks": "/there/tasks.parquet"}},
+        {"sandbox": {"allow_weak": True}},
         {"tracking": {"name": "b", "uri": "http://x"}},
         {"runtime": {"device": "cuda"}},
         {"training": {"reference_scale": 4000}},
@@ -97,10 +110,7 @@ def test_a_value_that_is_missing_has_no_hash() -> None:
 
 
 def test_the_hash_is_the_same_in_another_process_and_folder(tmp_path: Path) -> None:
-    code = f"""
-from rmlab.sweep.cells import identify
-print(identify({CONFIG!r}, pool="p", tokenizer="t", semantics={{"train": 1, "render": 1}}).config_hash)
-"""
+    code = "from tests.sweep.test_cells import hashes; print(hashes()[0])"
     answer = subprocess.run(
         [sys.executable, "-c", code],
         cwd=tmp_path,

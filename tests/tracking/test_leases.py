@@ -23,7 +23,7 @@ from rmlab.stopping import EXIT_CODE, Stopped
 from rmlab.tracking import leases, origin
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
-from rmlab.tracking.run_index import RunHead, cell_runs, runs_of
+from rmlab.tracking.run_index import RunInfo, cell_runs, runs_of
 from rmlab.tracking.store import Store
 
 CONTENDERS = """
@@ -141,7 +141,7 @@ def test_the_cell_of_a_killed_process_goes_to_one_of_many(store: Store) -> None:
     with contending(*[",0,"] * 3) as others:
         answers = others.let_go()[0].split()  # who gets it ends at once, so others may find the cell done
     assert answers.count("got") == 1, answers
-    assert [run.run_id for run in leases.close_dead(store, runs(store), leases.Watch())] == [run_id]
+    assert [run.run_id for run in leases.close_dead(store, runs(store), leases.LeaseMonitor())] == [run_id]
     assert sorted(run.status for run in runs(store)) == ["finished", "killed"]
 
 
@@ -149,7 +149,7 @@ def begun(store: Store, **more) -> RunLogger:
     return RunLogger.start(store, "shared", "cell", kind="toy", tags={"config_hash": "abc"}, once=True, **more)
 
 
-def seen(store: Store, after: float = 0.0) -> RunHead:
+def seen(store: Store, after: float = 0.0) -> RunInfo:
     """The cell's only run, as if the store had been asked so many seconds from now."""
     [head] = runs_of(store, "abc")
     return type(head)(**{**head.__dict__, "asked": time.monotonic() + after})
@@ -180,7 +180,7 @@ def test_who_is_at_work_is_said_only_while_somebody_is(store: Store) -> None:
     assert left._keeper is not None
     left._keeper.stop()
     leases._set_tag(store, left.run_id, "lease", f"999999@1.00 {origin.machine()}")
-    leases.close_dead(store, runs_of(store, "abc"), leases.Watch())
+    leases.close_dead(store, runs_of(store, "abc"), leases.LeaseMonitor())
     with RunLogger.start(store, "shared", "no cell", kind="toy"):
         assert "process" in runs(store)[0].tags
     ended = runs(store)
@@ -195,20 +195,20 @@ def test_a_holder_on_another_machine_is_dead_when_its_beat_stands_still(
     run = begun(store)
     length = leases.lease_seconds()
     monkeypatch.setattr(origin, "machine", lambda: "another/boot/1")
-    watch = leases.Watch()
+    monitor = leases.LeaseMonitor()
     assert leases.alive(seen(store)) is None
-    assert not watch.is_dead(seen(store, after=10 * length)), "seen for the first time"
+    assert not monitor.is_dead(seen(store, after=10 * length)), "seen for the first time"
     for beat in range(1, 4):
         leases._set_tag(store, run.run_id, "beat", str(beat))
-        assert not watch.is_dead(seen(store, after=10 * length)), "it beats, so it lives however long one looks"
-        assert not watch.is_dead(seen(store, after=0.9 * length))
+        assert not monitor.is_dead(seen(store, after=10 * length)), "it beats, so it lives however long one looks"
+        assert not monitor.is_dead(seen(store, after=0.9 * length))
     with pytest.raises(leases.Held):
         begun(store)
     assert run._keeper is not None
     run._keeper.stop()
-    assert leases.close_dead(store, [seen(store, after=0.9 * length)], watch) == []
+    assert leases.close_dead(store, [seen(store, after=0.9 * length)], monitor) == []
     monkeypatch.setattr(leases, "runs_of", lambda *_: [seen(store, after=1.1 * length)])
-    [closed] = leases.close_dead(store, [seen(store, after=1.1 * length)], watch)
+    [closed] = leases.close_dead(store, [seen(store, after=1.1 * length)], monitor)
     monkeypatch.undo()
     monkeypatch.setenv("RMLAB_RUNS", str(store.artifacts.parent) if store.artifacts else "")
     assert closed.run_id == run.run_id
@@ -222,17 +222,17 @@ def test_a_watcher_that_stands_still_makes_nobody_dead(store: Store, monkeypatch
     run = begun(store)
     length = leases.lease_seconds()
     monkeypatch.setattr(origin, "machine", lambda: "another/boot/1")
-    watch = leases.Watch()
+    monitor = leases.LeaseMonitor()
     known = seen(store)
-    assert not watch.is_dead(known)
+    assert not monitor.is_dead(known)
     with monkeypatch.context() as later:
         much_later = time.monotonic() + 10 * length
         later.setattr(leases.time, "monotonic", lambda: much_later)
-        assert not watch.is_dead(known), "read before it stood still"
+        assert not monitor.is_dead(known), "read before it stood still"
     old = seen(store, after=2 * length)
     leases._set_tag(store, run.run_id, "beat", "17")
-    assert watch.is_dead(old)
-    assert leases.close_dead(store, [old], watch) == [], "it beat in between"
+    assert monitor.is_dead(old)
+    assert leases.close_dead(store, [old], monitor) == [], "it beat in between"
     assert runs_of(store, "abc")[0].status == "running"
     run.finish()
 
@@ -241,28 +241,28 @@ def test_how_long_a_beat_may_stand_is_the_holders_to_say(store: Store, monkeypat
     run = begun(store)
     monkeypatch.setattr(origin, "machine", lambda: "another/boot/1")
     monkeypatch.setenv("RMLAB_LEASE_SECONDS", "1")
-    watch = leases.Watch()
-    assert not watch.is_dead(seen(store))
-    assert not watch.is_dead(seen(store, after=100.0)), "its holder said a day"
-    assert watch.is_dead(seen(store, after=100_000.0))
+    monitor = leases.LeaseMonitor()
+    assert not monitor.is_dead(seen(store))
+    assert not monitor.is_dead(seen(store, after=100.0)), "its holder said a day"
+    assert monitor.is_dead(seen(store, after=100_000.0))
     run.finish()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("ahead", [3600, -3600])
 def test_a_clock_that_differs_or_steps_neither_ends_nor_hides_a_holder(store: Store, ahead: int) -> None:
-    watch = leases.Watch()
+    monitor = leases.LeaseMonitor()
     with contending(f"host/boot/1,{ahead},") as holder:
         run_id, process = holder.got()
         for sign in ("", "+", "-", "-"):
             if sign:
                 holder.step_clock(sign)
-            assert not watch.is_dead(seen(store, after=0.9 * leases.lease_seconds()))
+            assert not monitor.is_dead(seen(store, after=0.9 * leases.lease_seconds()))
             with pytest.raises(leases.Held, match=run_id):
                 begun(store)
         os.kill(process, signal.SIGKILL)
         holder.let_go()
-    assert watch.is_dead(seen(store, after=1.1 * leases.lease_seconds()))
+    assert monitor.is_dead(seen(store, after=1.1 * leases.lease_seconds()))
 
 
 @pytest.mark.slow
@@ -384,12 +384,12 @@ def test_what_finished_while_it_was_looked_at_is_not_closed_as_killed(store: Sto
         type(head)(**{**head.__dict__, "tags": {**head.tags, "lease": f"999999@1.00 {origin.machine()}"}})
         for head in found
     ]
-    assert leases.close_dead(store, dead, leases.Watch()) == []
+    assert leases.close_dead(store, dead, leases.LeaseMonitor()) == []
     assert runs_of(store, "abc")[0].status == "finished"
 
 
 def test_a_reuse_holds_no_lease(store: Store, tmp_path: Path) -> None:
-    from rmlab.tracking.query import log_reuse
+    from rmlab.tracking.run import log_reuse
 
     with begun(store) as first:
         pass

@@ -1,7 +1,7 @@
 from rmlab.metrics.report import report
 from rmlab.scores.scores import Scores
 from rmlab.tracking.notes import run_note, summary_note
-from rmlab.tracking.run import LONGEST_TAG
+from rmlab.tracking.tags import LONGEST_TAG
 
 
 def test_a_run_says_first_what_it_found() -> None:

@@ -12,10 +12,12 @@ import pytest
 from rmlab.errors import StoreError
 from rmlab.paths import REPOSITORY
 from rmlab.tracking import run as run_module
-from rmlab.tracking.query import close_stale, get_run, log_reuse, runs
-from rmlab.tracking.run import RunLogger, check_names
-from rmlab.tracking.run_index import cell_runs, run_heads
+from rmlab.tracking.leases import close_stale
+from rmlab.tracking.query import get_run, runs
+from rmlab.tracking.run import RunLogger, log_reuse
+from rmlab.tracking.run_index import cell_runs, run_infos
 from rmlab.tracking.store import Store
+from rmlab.tracking.tags import check_names
 
 
 def finished(store: Store, name: str, config_hash: str, experiment: str = "data_scale", **tags: str) -> str:
@@ -74,7 +76,7 @@ def test_what_goes_in_comes_out(store: Store, tmp_path: Path) -> None:
 def test_a_name_that_a_store_would_refuse_is_refused_before_the_run_starts(store: Store, name: str) -> None:
     with pytest.raises(ValueError, match="cannot name a metric"):
         RunLogger.start(store, "data_scale", "r", kind="verifier", metrics=["fine", name])
-    assert run_heads(store) == []
+    assert run_infos(store) == []
 
 
 def test_our_names_are_names_that_mlflow_takes() -> None:
@@ -158,7 +160,7 @@ def test_a_killed_run_is_closed_and_only_counts_when_it_had_said_finished(store:
     assert process.returncode == -signal.SIGKILL
     assert ("abc" in cell_runs(store).finished) == (when == "after")
     with RunLogger.start(store, "data_scale", "alive", kind="verifier") as alive:
-        [closed] = close_stale(store, run_heads(store))
+        [closed] = close_stale(store, run_infos(store))
         assert get_run(store, alive.run_id).status == "running"
     found = get_run(store, closed.run_id)
     assert (found.status, store.client.get_run(closed.run_id).info.status) == (status, status.upper())
@@ -167,7 +169,7 @@ def test_a_killed_run_is_closed_and_only_counts_when_it_had_said_finished(store:
 
 def test_a_run_of_another_host_is_left_alone(store: Store) -> None:
     run = RunLogger.start(store, "data_scale", "r", kind="verifier", tags={"host": "elsewhere", "process": "1@1.00"})
-    assert close_stale(store, run_heads(store)) == []
+    assert close_stale(store, run_infos(store)) == []
     assert get_run(store, run.run_id).status == "running"
 
 
@@ -227,7 +229,7 @@ def test_heads_by_sql_are_what_mlflow_says(store: Store) -> None:
     }
     assert {
         (h.run_id, h.experiment_id, h.name, h.start_time, h.end_time, tuple(sorted(h.tags.items())))
-        for h in run_heads(store)
+        for h in run_infos(store)
     } == by_mlflow
     assert len(by_mlflow) == 2
 

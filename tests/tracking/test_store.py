@@ -13,7 +13,7 @@ from rmlab.errors import StoreError, StoreOutOfReach
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
-from rmlab.tracking.run_index import run_heads
+from rmlab.tracking.run_index import run_infos
 from rmlab.tracking.store import Store, default_uri
 
 
@@ -90,7 +90,7 @@ def test_an_older_schema_or_another_file_is_one_clear_line(tmp_path: Path) -> No
         Store.open(f"sqlite:///{tmp_path / 'mlflow.db'}")
     assert "\n" not in str(caught.value)
     with pytest.raises(StoreError, match="cannot be read"):
-        run_heads(Store.existing(f"sqlite:///{tmp_path / 'mlflow.db'}"))
+        run_infos(Store.existing(f"sqlite:///{tmp_path / 'mlflow.db'}"))
 
 
 @pytest.mark.parametrize(
@@ -169,8 +169,8 @@ def test_a_store_that_stays_busy_is_out_of_reach_and_one_that_refuses_is_not(
     with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as writer:
         writer.execute("BEGIN EXCLUSIVE")
         with pytest.raises(StoreOutOfReach, match="stays busy: database is locked"):
-            heads.run_heads(store)
-    assert heads.run_heads(store) == []
+            heads.run_infos(store)
+    assert heads.run_infos(store) == []
     with pytest.raises(StoreError) as refused:
         store.call(lambda: store.client.get_run("0" * 32))
     assert not isinstance(refused.value, StoreOutOfReach)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from types import TracebackType
+from typing import ClassVar
 
 from rmlab.errors import RmlabError
 from rmlab.microswe.sandbox.isolation import LEVELS, WEAK, IsolationLevel
@@ -26,6 +27,8 @@ GRACE_SECONDS = 5.0  # above a program's own limit, before its worker counts as 
 @dataclass
 class SandboxConfig:
     """allow_weak: run code that a model wrote also where the machine has nothing but resource limits to keep it in."""
+
+    HASHED: ClassVar[bool] = False  # how a program is kept in changes no result
 
     allow_weak: bool = False
 

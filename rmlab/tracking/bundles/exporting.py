@@ -19,12 +19,12 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.files import atomic_path, check_output
 from rmlab.progress import progress
 from rmlab.tracking.artifacts import download, listed
-from rmlab.tracking.bundles.format import MANIFEST, BundledFile, Entry, Record, manifest_text, metric_line
+from rmlab.tracking.bundles.format import MANIFEST, BundledFile, BundleEntry, Record, manifest_text, metric_line
 from rmlab.tracking.origin import commit
 from rmlab.tracking.query import get_run
-from rmlab.tracking.run import RUNNING
-from rmlab.tracking.run_index import SOURCE_RUN, RunHead, run_heads
+from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
+from rmlab.tracking.tags import RUNNING, SOURCE_RUN
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -65,11 +65,11 @@ def export_runs(
     Raises UsageError where no run is meant, StoreError where one is not there, RmlabError for a run that cannot be carried.
     """
     check_output(output)
-    heads = run_heads(store)
+    heads = run_infos(store)
     chosen, running = choose(heads, run_ids, sweep, kind)
     named = {head.run_id for head in chosen}
     sources = [head for head in heads if head.run_id in {h.tags.get(SOURCE_RUN) for h in chosen} - named]
-    entries: list[Entry] = []
+    entries: list[BundleEntry] = []
     experiments: dict[str, dict[str, str]] = {}
     with atomic_path(output) as temporary:
         with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as archive:
@@ -87,8 +87,8 @@ def export_runs(
 
 
 def choose(
-    heads: Sequence[RunHead], run_ids: Sequence[str], sweep: str | None, kind: str | None
-) -> tuple[list[RunHead], list[str]]:
+    heads: Sequence[RunInfo], run_ids: Sequence[str], sweep: str | None, kind: str | None
+) -> tuple[list[RunInfo], list[str]]:
     """The runs that are meant, oldest first, and the names of those that are meant but still under way."""
     if run_ids and (sweep or kind):
         raise UsageError("name runs, or choose them with --sweep and --kind, not both")
@@ -111,7 +111,7 @@ def choose(
     return chosen, running
 
 
-def _named(heads: Sequence[RunHead], text: str) -> RunHead:
+def _named(heads: Sequence[RunInfo], text: str) -> RunInfo:
     found = [head for head in heads if head.run_id.startswith(text)]
     if len(found) != 1:
         raise UsageError(
@@ -125,9 +125,9 @@ class _Run:
     """One run on its way into an archive."""
 
     store: Store
-    head: RunHead
+    head: RunInfo
 
-    def write(self, archive: zipfile.ZipFile, models: bool, experiments: dict[str, dict[str, str]]) -> Entry:
+    def write(self, archive: zipfile.ZipFile, models: bool, experiments: dict[str, dict[str, str]]) -> BundleEntry:
         """Writes the run's files and returns what the manifest says of them; adds its experiment to `experiments`."""
         client, run_id = self.store.client, self.head.run_id
         run: Run = self.store.call(partial(client.get_run, run_id))
@@ -145,7 +145,7 @@ class _Run:
             if not any(path == top or path.startswith(f"{top}/") for top in left_out):
                 with self._local(run_id, path, folder) as local:
                     artifacts.append(_copied(archive, f"{place}artifacts/", path, local))
-        return Entry(run_id, experiment.name, self.head.name, record, metrics, tuple(artifacts), left_out)
+        return BundleEntry(run_id, experiment.name, self.head.name, record, metrics, tuple(artifacts), left_out)
 
     def _packed(
         self, archive: zipfile.ZipFile, place: str, name: str, texts: Iterator[str] | Sequence[str]

@@ -33,7 +33,7 @@ class BundledFile:
 
 
 @dataclass(frozen=True)
-class Entry:
+class BundleEntry:
     """A run as the manifest lists it. left_out: artifacts that it had and the bundle has not, with their size in bytes."""
 
     run_id: str
@@ -69,7 +69,7 @@ class Record:
 
 
 def manifest_text(
-    origin: Mapping[str, str], experiments: Mapping[str, Mapping[str, str]], entries: Iterable[Entry]
+    origin: Mapping[str, str], experiments: Mapping[str, Mapping[str, str]], entries: Iterable[BundleEntry]
 ) -> str:
     """The manifest of a bundle that holds these runs."""
     runs = [asdict(entry) for entry in entries]
@@ -84,12 +84,12 @@ def metric_line(name: str, value: float, step: int, when: int) -> str:
     return json.dumps([name, value if math.isfinite(value) else str(value), step, when]) + "\n"
 
 
-def entry_of(raw: Mapping[str, Any]) -> Entry:
+def entry_of(raw: Mapping[str, Any]) -> BundleEntry:
     """A run's entry from the manifest."""
     run_id = str(raw["run_id"])
     if not _RUN_ID.fullmatch(run_id):
         raise DataError(f"{run_id!r} is no run id")
-    return Entry(
+    return BundleEntry(
         run_id,
         str(raw["experiment"]),
         str(raw["name"]),

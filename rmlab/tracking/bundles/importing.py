@@ -19,13 +19,13 @@ from rmlab.errors import DataError, RmlabError
 from rmlab.locks import exclusive
 from rmlab.paths import runs_folder
 from rmlab.progress import progress
-from rmlab.tracking.bundles.format import BundledFile, Entry, Record
+from rmlab.tracking.bundles.format import BundledFile, BundleEntry, Record
 from rmlab.tracking.bundles.reading import Bundle, open_bundle
 from rmlab.tracking.origin import HOST, PROCESS, origin_tags
-from rmlab.tracking.query import IMPORTED_AT, IMPORTED_RUN, LEFT_OUT
-from rmlab.tracking.run import AT_WORK, RUNNING, STATUS, RunLogger, check_names, close
-from rmlab.tracking.run_index import RunHead, run_heads
+from rmlab.tracking.run import RunLogger
+from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
+from rmlab.tracking.tags import AT_WORK, IMPORTED_AT, IMPORTED_RUN, LEFT_OUT, RUNNING, STATUS, check_names, close
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput
@@ -78,14 +78,14 @@ class _Arrival:
         self.bundle, self.store, self.records = bundle, store, records
         self.result = Imported()
         self.ids: dict[str, str] = {}
-        heads = run_heads(store)
+        heads = run_infos(store)
         self.by_id = {head.run_id: head for head in heads}
         self.imported = {head.tags[IMPORTED_RUN]: head for head in reversed(heads) if IMPORTED_RUN in head.tags}
 
-    def in_order(self) -> list[Entry]:
+    def in_order(self) -> list[BundleEntry]:
         """Runs that others name come before these, so that their ids here are known."""
         entries = {entry.run_id: entry for entry in self.bundle.entries}
-        ordered: dict[str, Entry] = {}
+        ordered: dict[str, BundleEntry] = {}
         for first in entries:
             stack = [(first, False)]
             while stack:
@@ -105,7 +105,7 @@ class _Arrival:
                     stack += [(other, False) for other in sorted(named - {run_id}) if (other, True) not in stack]
         return list(ordered.values())
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: BundleEntry) -> None:
         """Adds one run, goes on with it, completes it, or finds that there is nothing to do."""
         record = self.records[entry.run_id]
         origin = record.tags.get(IMPORTED_RUN, entry.run_id)
@@ -123,7 +123,7 @@ class _Arrival:
                 self.result.there += 1
         self.ids[origin] = self.ids[entry.run_id] = run_id
 
-    def _write(self, entry: Entry, record: Record, origin: str, begun: RunHead | None) -> str:
+    def _write(self, entry: BundleEntry, record: Record, origin: str, begun: RunInfo | None) -> str:
         experiment_id = self._experiment(entry.experiment)
         if begun is None:
             here = origin_tags()
@@ -169,12 +169,12 @@ class _Arrival:
             if later and (before is None or (IMPORTED_RUN in before.tags and before.tags.get(REPLACED_BY) != later)):
                 self._tags(RunLogger(self.store, self.ids[entry.run_id], ""), {REPLACED_BY: later})
 
-    def _close(self, run_id: str, here: RunHead | None, record: Record) -> None:
+    def _close(self, run_id: str, here: RunInfo | None, record: Record) -> None:
         """Gives the run its status and end in MLflow's own words; an import that was killed just before is put right."""
         if here is None or (IMPORTED_RUN in here.tags and here.end_time is None):
             close(self.store, run_id, record.status, [PROCESS], record.end_time)
 
-    def _complete(self, entry: Entry, here: RunHead) -> bool:
+    def _complete(self, entry: BundleEntry, here: RunInfo) -> bool:
         """Adds the artifacts that an earlier bundle had not and this one has."""
         lacking = set(filter(None, here.tags.get(LEFT_OUT, "").split(", ")))
         files = [file for file in entry.artifacts if file.path.split("/")[0] in lacking]
@@ -210,7 +210,7 @@ class _Arrival:
         for start in range(0, len(names), BATCH):
             run.tags({name: tags[name] for name in names[start : start + BATCH]})
 
-    def _artifacts(self, run_id: str, entry: Entry, files: Sequence[BundledFile]) -> None:
+    def _artifacts(self, run_id: str, entry: BundleEntry, files: Sequence[BundledFile]) -> None:
         """Unpacks one file at a time (a model may be large), each with its hash checked again, and hands it to the store."""
         scratch = runs_folder() / "cache"
         scratch.mkdir(parents=True, exist_ok=True)
@@ -246,13 +246,13 @@ def _inputs(record: Record) -> "list[DatasetInput]":
     ]
 
 
-def _lacking(entry: Entry, record: Record) -> set[str]:
+def _lacking(entry: BundleEntry, record: Record) -> set[str]:
     """Top folders or files that the run had where it was made and the bundle has not."""
     before = set(filter(None, record.tags.get(LEFT_OUT, "").split(", ")))
     return (before | set(entry.left_out)) - {file.path.split("/")[0] for file in entry.artifacts}
 
 
-def _check(bundle: Bundle, entry: Entry, record: Record) -> None:
+def _check(bundle: Bundle, entry: BundleEntry, record: Record) -> None:
     """Raises DataError for what a store would refuse in the middle of a run, or take for something else."""
     where = f"{bundle.path}: run {entry.name} ({entry.run_id})"
     if record.status not in ENDED:

@@ -19,7 +19,7 @@ from rmlab.tracking.bundles.format import (
     MOST_FILES,
     VERSION,
     BundledFile,
-    Entry,
+    BundleEntry,
     MetricRow,
     Record,
     entry_of,
@@ -28,7 +28,8 @@ from rmlab.tracking.bundles.format import (
     sense,
     texts,
 )
-from rmlab.tracking.run_index import SOURCE_RUN, RunHead
+from rmlab.tracking.run_index import RunInfo
+from rmlab.tracking.tags import SOURCE_RUN
 
 CHUNK = 1 << 20
 
@@ -64,7 +65,7 @@ class Bundle:
                     self._copy(entry, file, None)
                     advance(file.bytes)
 
-    def record(self, entry: Entry) -> Record:
+    def record(self, entry: BundleEntry) -> Record:
         """Parameters, tags and data sets of a run. Raises DataError for a record that is none."""
         raw = parsed(self._text(entry, entry.record), f"{self.path}: {entry.member(entry.record)}")
         with sense(f"{self.path}: {entry.member(entry.record)}"):
@@ -79,13 +80,13 @@ class Bundle:
                 tuple(dict(one) for one in raw["inputs"]),
             )
 
-    def metrics(self, entry: Entry) -> list[MetricRow]:
+    def metrics(self, entry: BundleEntry) -> list[MetricRow]:
         """(name, value, step, milliseconds) of all that the run logged."""
         with sense(f"{self.path}: {entry.member(entry.metrics)}"):
             rows = [json.loads(line) for line in self._text(entry, entry.metrics).splitlines()]
             return [(str(name), float(value), int(step), int(when)) for name, value, step, when in rows]
 
-    def extract(self, entry: Entry, file: BundledFile, target: Path) -> None:
+    def extract(self, entry: BundleEntry, file: BundledFile, target: Path) -> None:
         """Writes one artifact to `target`. Raises DataError where its content is not what the manifest says."""
         target.parent.mkdir(parents=True, exist_ok=True)
         with target.open("xb") as out:
@@ -96,7 +97,7 @@ class Bundle:
         self.verify()
         return [self._run(entry) for entry in self.entries]
 
-    def artifact(self, entry: Entry, path: str) -> Path:
+    def artifact(self, entry: BundleEntry, path: str) -> Path:
         """A local path of an artifact (file or folder); it is there as long as the bundle is open."""
         folder = self._scratch / entry.run_id
         chosen = [f for f in entry.artifacts if f.path == path or f.path.startswith(f"{path}/")]
@@ -112,7 +113,7 @@ class Bundle:
                 self.extract(entry, file, folder / file.path)
         return folder / path
 
-    def _run(self, entry: Entry) -> "BundledRun":
+    def _run(self, entry: BundleEntry) -> "BundledRun":
         record, rows = self.record(entry), self.metrics(entry)
         last = {name: value for name, value, *_ in sorted(rows, key=lambda row: (row[2], row[3]))}
         tags = {k: v for k, v in record.tags.items() if not k.startswith("mlflow.")}
@@ -170,7 +171,7 @@ class Bundle:
         with self._unpacked(name) as source:
             return source.read()
 
-    def _text(self, entry: Entry, file: BundledFile) -> str:
+    def _text(self, entry: BundleEntry, file: BundledFile) -> str:
         if file.bytes > LARGEST_TEXT:
             raise DataError(
                 f"{self.path}: {entry.member(file)} has {file.bytes:,} bytes, at most {LARGEST_TEXT:,} are read"
@@ -179,7 +180,7 @@ class Bundle:
         self._copy(entry, file, parts.append)
         return b"".join(parts).decode()
 
-    def _copy(self, entry: Entry, file: BundledFile, write: Callable[[bytes], Any] | None) -> None:
+    def _copy(self, entry: BundleEntry, file: BundledFile, write: Callable[[bytes], Any] | None) -> None:
         """Streams one file and proves that it is the one of the manifest."""
         digest, size = hashlib.sha256(), 0
         with self._unpacked(entry.member(file)) as source:
@@ -204,13 +205,13 @@ class Bundle:
 
 
 @dataclass(frozen=True)
-class BundledRun(RunHead):
+class BundledRun(RunInfo):
     """A run of a bundle, read as one of a store (`rmlab.tracking.query.TrackedRun`)."""
 
     params: dict[str, str]
     metrics: dict[str, float]
     rows: tuple[MetricRow, ...] = field(repr=False, compare=False)
-    entry: Entry = field(repr=False, compare=False)
+    entry: BundleEntry = field(repr=False, compare=False)
     bundle: Bundle = field(repr=False, compare=False)
 
     def series(self, name: str) -> list[tuple[int, float]]:

@@ -16,10 +16,10 @@ from rmlab.paths import REPOSITORY
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.bundles.reading import open_bundle
-from rmlab.tracking.query import get_run, log_reuse, runs
+from rmlab.tracking.query import get_run, runs
 from rmlab.tracking.references import find_artifact
-from rmlab.tracking.run import RunLogger
-from rmlab.tracking.run_index import cell_runs, run_heads
+from rmlab.tracking.run import RunLogger, log_reuse
+from rmlab.tracking.run_index import cell_runs, run_infos
 from rmlab.tracking.store import Store
 
 
@@ -66,10 +66,10 @@ def test_all_of_a_run_arrives_once_and_is_found_as_finished(store: Store, other:
     assert (done.added, done.there, done.without) == (5, 0, {})
     assert contents(other) == contents(store)
     assert "nan" in str(contents(other)["data_scale=2000 s1"])
-    before = [(head.run_id, sorted(head.tags.items())) for head in run_heads(other)]
+    before = [(head.run_id, sorted(head.tags.items())) for head in run_infos(other)]
     again = import_bundle(bundle, other, show=False)
     assert (again.added, again.completed, again.there) == (0, 0, 5)
-    assert [(head.run_id, sorted(head.tags.items())) for head in run_heads(other)] == before
+    assert [(head.run_id, sorted(head.tags.items())) for head in run_infos(other)] == before
 
     here = {run.name: run for run in runs(other)}
     verifier = here["data_scale=2000 s1"]

@@ -15,7 +15,7 @@ from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.bundles.reading import is_bundle
 from rmlab.tracking.query import get_run
 from rmlab.tracking.run import RunLogger
-from rmlab.tracking.run_index import run_heads
+from rmlab.tracking.run_index import run_infos
 from rmlab.tracking.store import Store
 
 
@@ -35,7 +35,7 @@ def test_a_changed_file_is_found_before_anything_is_written(other: Store, bundle
 
     with pytest.raises(DataError, match=r"report\.json is not the file that was exported"):
         import_bundle(rewritten(bundle, change), other, show=False)
-    assert run_heads(other) == []
+    assert run_infos(other) == []
 
 
 @pytest.mark.parametrize("kept", [0.3, 0.9, 0.999])
@@ -77,7 +77,7 @@ def test_names_that_lead_out_links_and_strangers_are_refused(other: Store, bundl
         DataError, match=r"is no name for a file|is no plain file|has too long a name|bytes in the archive and no by"
     ):
         import_bundle(rewritten(bundle, change), other, show=False)
-    assert run_heads(other) == []
+    assert run_infos(other) == []
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_manifest_that_says_what_is_not_so_is_refused(
     with pytest.raises(DataError, match=words) as caught:
         import_bundle(rewritten(bundle, through), other, show=False)
     assert "\n" not in str(caught.value)
-    assert run_heads(other) == []
+    assert run_infos(other) == []
 
 
 def test_other_files_are_no_bundles(other: Store, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ def test_a_disk_without_room_is_said_before_anything_is_written(
     )
     with pytest.raises(RmlabError, match=r"unpacks to .* has room for 0\.0 GB"):
         import_bundle(bundle, other, show=False)
-    assert run_heads(other) == []
+    assert run_infos(other) == []
 
 
 def test_an_artifact_that_is_a_link_is_not_followed(store: Store, tmp_path: Path) -> None:

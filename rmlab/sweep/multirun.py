@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rmlab.configuration import config_folder, load_program, near, quoted, register_resolvers, unquoted
 from rmlab.errors import UsageError
-from rmlab.launchers.hydra import Task
 from rmlab.paths import CONF, REPOSITORY, SWEEPS, runs_folder
 from rmlab.sweep.options import CHOICES, SweepOptions
+from rmlab.sweep.single import HydraTask
 from rmlab.sweep.spec import plain_yaml
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def multirun(program: str, overrides: Sequence[str], options: SweepOptions | Non
         if config_folder(program) != CONF:
             search_path.prepend("rmlab", str(CONF))  # its sweepers and launchers, for a program that lies elsewhere
         Hydra.create_main_hydra2(task_name=Path(program).stem, config_search_path=search_path).multirun(
-            config_name=Path(program).stem, task_function=Task(program), overrides=[*ours, *given]
+            config_name=Path(program).stem, task_function=HydraTask(program), overrides=[*ours, *given]
         )
     except (HydraException, OmegaConfBaseException) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]

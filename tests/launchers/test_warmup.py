@@ -12,7 +12,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from rmlab.errors import DataError
-from rmlab.launchers import warmup as shared
+from rmlab.launchers import warmup
 from rmlab.paths import REPOSITORY
 from rmlab.selection.pool import read_index
 from rmlab.trajectories.record import Message
@@ -42,7 +42,7 @@ def run(config):
 LAUNCH = """
 import json, sys
 from pathlib import Path
-from rmlab.launchers.jobs import Job, Jobs
+from rmlab.launchers.jobs import Job, JobList
 from rmlab.launchers.local import LocalLauncher, start_fork_server
 
 folder, where = Path(sys.argv[1]), sys.argv[2]
@@ -52,7 +52,7 @@ for number, change in enumerate(["", "", "another.parquet", "altered.parquet"]):
     if change:
         Path(where).write_bytes((folder / change).read_bytes())
     job = Job(str(number), str(folder / "reads.py"), "run", ({"path": where},), folder / f"{number}.log")
-    [event] = [e for e in LocalLauncher(1).run(Jobs([job]), []) if e is not None and e.state in ("finished", "failed")]
+    [event] = [e for e in LocalLauncher(1).run(JobList([job]), []) if e is not None and e.state in ("finished", "failed")]
     print(json.dumps(event.result or event.error))
 """
 
@@ -119,13 +119,13 @@ def test_what_cells_read_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:
         OmegaConf.create({"data": {"path": path}, "tasks": tasks})
         for path, tasks in [("a", None), ("b", "t"), ("a", "t")]
     ]
-    found = shared.readings(configs, {"data.path": "m:f", "tasks": "m:g", "not.there": "m:h"})
+    found = warmup.shared_reads(configs, {"data.path": "m:f", "tasks": "m:g", "not.there": "m:h"})
     assert found == [("m:f", "a"), ("m:f", "b"), ("m:g", "t")]
-    with shared.announced(["json"], found):
-        assert json.loads(os.environ[shared.VARIABLE]) == [["json"], [["m:f", "a"], ["m:f", "b"], ["m:g", "t"]]]
-    assert shared.VARIABLE not in os.environ
+    with warmup.warm_up_environment(["json"], found):
+        assert json.loads(os.environ[warmup.VARIABLE]) == [["json"], [["m:f", "a"], ["m:f", "b"], ["m:g", "t"]]]
+    assert warmup.VARIABLE not in os.environ
     monkeypatch.setenv(
-        shared.VARIABLE, json.dumps([["no_such_module"], [["no_such_module:f", "a"], ["os.path:exists", "b"]]])
+        warmup.VARIABLE, json.dumps([["no_such_module"], [["no_such_module:f", "a"], ["os.path:exists", "b"]]])
     )
-    shared.take_in()
-    assert shared.VARIABLE not in os.environ, "the processes that are forked read nothing of it"
+    warmup.warm_up()
+    assert warmup.VARIABLE not in os.environ, "the processes that are forked read nothing of it"

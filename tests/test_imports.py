@@ -1,0 +1,130 @@
+"""How the modules of rmlab know one another: each can be imported by itself, none in a circle, and imports go down only."""
+
+import ast
+import itertools
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from rmlab.paths import REPOSITORY
+
+LIBRARY = REPOSITORY / "rmlab"
+FLOORS = (
+    {"errors", "files", "fingerprint", "locks", "paths", "progress", "stopping", "wording", "configuration"},
+    {"models", "tracking", "trajectories"},
+    {"launchers", "microswe", "training"},
+    {"metrics", "scores", "selection"},
+    {"sweep", "verifiers"},
+    {"pages", "pretraining"},
+    {"policies"},
+    {"rl"},
+    {"commands"},
+    {"cli"},
+)
+"""Packages of rmlab from the ground up: a module imports from its own package, from the floors below, and what BESIDE names."""
+BESIDE = {("metrics", "scores"), ("scores", "metrics"), *itertools.permutations(FLOORS[0], 2)}
+
+ALONE = """
+import gc, importlib, os, sys
+for name in ("torch", "transformers", "mlflow", "optuna", "sklearn.linear_model", "scipy.stats", "pyarrow.parquet", "hydra",
+             "safetensors.torch", "rich.progress"):
+    importlib.import_module(name)  # what others wrote is imported once; of our own nothing
+assert not [name for name in sys.modules if name.split(".")[0] == "rmlab"]
+gc.freeze()
+for name in sys.argv[1:]:
+    child = os.fork()
+    if child == 0:
+        try:
+            importlib.import_module(name)
+        except BaseException as error:
+            print(f"{name}: {type(error).__name__}: {error}", flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def modules() -> dict[str, ast.Module]:
+    """Every module of the library, parsed."""
+    found = {}
+    for path in sorted(LIBRARY.rglob("*.py")):
+        name = ".".join(path.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__")
+        found[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return found
+
+
+def imported(tree: ast.Module) -> Iterator[str]:
+    """Dotted names that a module imports when it is imported or later, not those that only type checkers see."""
+    hidden = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if node in hidden:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def edges() -> dict[str, set[str]]:
+    """Which module of the library imports which."""
+    known = modules()
+    found: dict[str, set[str]] = {name: set() for name in known}
+    for name, tree in known.items():
+        for other in imported(tree):
+            while other and other not in known:
+                other = other.rpartition(".")[0]
+            if other not in ("", "rmlab", name):
+                found[name].add(other)
+    return found
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    """The modules of one circle, [] where there is none."""
+    clear: set[str] = set()
+
+    def walk(name: str, way: list[str]) -> list[str]:
+        if name in way:
+            return [*way[way.index(name) :], name]
+        if name in clear:
+            return []
+        for other in sorted(graph[name]):
+            if found := walk(other, [*way, name]):
+                return found
+        clear.add(name)
+        return []
+
+    return next((found for name in sorted(graph) if (found := walk(name, []))), [])
+
+
+def test_no_module_imports_in_a_circle_and_no_late_import_hides_one() -> None:
+    assert circle({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": set()}) == ["a", "b", "c", "a"]
+    assert circle({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+    assert circle(edges()) == []
+
+
+def test_imports_go_down_only() -> None:
+    floor = {package: number for number, packages in enumerate(FLOORS) for package in packages}
+    up = []
+    for module, others in edges().items():
+        package = module.split(".")[1] if "." in module else ""
+        for other in others:
+            below = other.split(".")[1]
+            if package not in ("", below) and (package, below) not in BESIDE and floor[below] >= floor[package]:
+                up.append(f"{module} imports {other}")
+    assert up == []
+
+
+@pytest.mark.slow
+def test_every_module_can_be_imported_by_itself() -> None:
+    answer = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ALONE, *modules()], capture_output=True, text=True, cwd=REPOSITORY
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stdout == ""
