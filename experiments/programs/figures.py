@@ -1,6 +1,5 @@
 """Regenerates figures from tracked runs: finds the sweeps in a store, draws every figure that fits, names the files."""
 
-import importlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,17 +9,6 @@ from rmlab.paths import runs_folder
 
 if TYPE_CHECKING:
     from analysis.tracked import AnyRun, SweepRuns
-
-FIGURES = (
-    "rm_at_k",
-    "differences",
-    "discrimination_calibration",
-    "reliability",
-    "score_distributions",
-    "across_policies",
-)
-POLICY_FIGURES = ("rl_table", "rl_curves", "relation")
-"""Of RL runs, whichever sweep they are of; the others are of verifier sweeps."""
 
 
 def main(names: Sequence[str] = (), source: str | None = None, out: Path | None = None) -> list[Path]:
@@ -46,43 +34,51 @@ def main(names: Sequence[str] = (), source: str | None = None, out: Path | None 
 def _draw_all(found: "Sequence[AnyRun]", source: str, names: Sequence[str], out: Path | None) -> list[Path]:
     """Figures of RL runs, of verifier sweeps, or both where no name is given."""
     from analysis.policies import policy_runs
+    from analysis.registry import Needs, figures
     from analysis.tracked import group_runs
 
-    policies, of_policies = policy_runs(found), [name for name in names if name in POLICY_FIGURES]
+    drawable = figures(Needs.rl)
+    policies, of_policies = policy_runs(found), [name for name in names if name in drawable]
     if of_policies and not policies:
         raise RmlabError(
             f"{source} holds no finished RL run, which {of_policies[0]} is drawn from. Launch one first: `rmlab rl`."
         )
     paths = [
         path
-        for name in (of_policies if names else POLICY_FIGURES)
+        for name in (of_policies if names else drawable)
         if policies
-        for path in importlib.import_module(f"analysis.{name}").draw(policies, out or runs_folder() / "figures")
+        for path in drawable[name].draw(policies, out or runs_folder() / "figures")
     ]
-    rest, groups = [name for name in names if name not in POLICY_FIGURES], group_runs(found)
+    rest, groups = [name for name in names if name not in drawable], group_runs(found)
     if rest or (not names and (groups or not paths)):
         paths += _draw_chosen(groups, source, rest, out)
     return paths
 
 
 def _draw_chosen(groups: "Sequence[SweepRuns]", source: str, names: Sequence[str], out: Path | None) -> list[Path]:
+    from analysis.registry import Needs, figures
+
     if not groups:
         raise RmlabError(
             f"{source} holds no finished run of a sweep. Launch one first, e.g. `rmlab sweep data_scale preset=smoke`."
         )
     sweeps = {group.sweep for group in groups}
-    unknown = [name for name in names if name not in sweeps and name not in FIGURES]
+    drawable = figures(Needs.sweep)
+    unknown = [name for name in names if name not in sweeps and name not in drawable]
     if unknown:
         raise UsageError(
             f"{unknown[0]!r} is neither a sweep in {source} ({', '.join(sorted(sweeps))}) nor a figure "
-            f"({', '.join([*FIGURES, *POLICY_FIGURES])})"
+            f"({', '.join([*drawable, *figures(Needs.rl)])})"
         )
     chosen_sweeps = [n for n in names if n in sweeps] or sorted(sweeps)
-    chosen_figures = [n for n in names if n in FIGURES] or FIGURES
+    chosen_figures = [n for n in names if n in drawable] or list(drawable)
     chosen = [group for group in groups if group.sweep in chosen_sweeps]
     return [path for group in chosen for path in draw(group, out or runs_folder() / "figures", chosen_figures)]
 
 
-def draw(group: "SweepRuns", out: Path, figures: Sequence[str] = FIGURES) -> list[Path]:
-    """Draws figures of one group of comparable runs into its folder below `out`; returns the files."""
-    return [path for figure in figures for path in importlib.import_module(f"analysis.{figure}").draw(group, out)]
+def draw(group: "SweepRuns", out: Path, names: Sequence[str] = ()) -> list[Path]:
+    """Draws figures of one group of comparable runs into its folder below `out`; returns the files. names: none = all of a sweep's."""
+    from analysis.registry import Needs, figures
+
+    drawable = figures(Needs.sweep)
+    return [path for name in names or drawable for path in drawable[name].draw(group, out)]
