@@ -42,6 +42,7 @@ from rmlab.rl.config import (
     check_options,
 )
 from rmlab.rl.references import VALIDATION_SCORES, Reference, find_model
+from rmlab.rl.rewards import check_reward
 from rmlab.sweep.cells import Identity, identify, without_keys
 from rmlab.sweep.factors import find_factors
 from rmlab.sweep.single import run_once
@@ -325,7 +326,7 @@ def _tracked(
     from rmlab.training.device import device_name, resolve_device
 
     tracking, reward = settings.tracking, settings.reward
-    name = tracking.name or f"{settings.name} {reward.mode.value} s{settings.seed}"
+    name = tracking.name or f"{settings.name} {reward.mode} s{settings.seed}"
     tags = {
         **sweep_tags(tracking),
         "config_hash": who.config_hash,
@@ -334,7 +335,7 @@ def _tracked(
         "start": settings.start,
         "start_run": start.run_id,
         "start_fingerprint": _content(settings.start, "config.json", tracking.uri),
-        "reward": reward.mode.value,
+        "reward": reward.mode,
         "evidence": settings.environment.evidence.value,
         "dataset": loaded.fingerprint,
         "device": device_name(resolve_device(settings.runtime.device)),
@@ -358,7 +359,7 @@ def _tracked(
         tags={k: v for k, v in tags.items() if v},
         params={
             "seed": settings.seed,
-            "reward": reward.mode.value,
+            "reward": reward.mode,
             "reward_weight": reward.weight,
             "learning_rate": settings.optimizer.learning_rate,
             "steps": settings.rl.steps,
@@ -391,7 +392,8 @@ def _settings(config: DictConfig) -> RLRun:
         )
     settings = OmegaConf.to_object(config)
     assert isinstance(settings, RLRun)
-    check_options(settings.rl, settings.reward, settings.verifier)
+    check_reward(settings.reward, settings.verifier)
+    check_options(settings.rl)
     return settings
 
 

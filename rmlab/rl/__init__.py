@@ -14,7 +14,7 @@ loop            all of these in order
 losses          GRPO and GSPO on log-probabilities
 outcome         what came of a training: gained, collapsed, hacked; what attempts look like
 references      which saved model is meant: a run, a cell of a sweep, or a folder
-reward_model    what the verifier says of fresh attempts, calibrated, combined, transformed
-rewards         what an attempt is paid; scores bent on purpose
+reward_model    what the verifier says of fresh attempts, calibrated, combined, transformed (scores bent on purpose)
+rewards         what an attempt is paid; each reward registers itself
 update          optimiser steps over a batch
 """

@@ -21,7 +21,7 @@ from rmlab.rl.batches import Batch, Supplies, make_batch, step_seed
 from rmlab.rl.config import WatchConfig
 from rmlab.rl.evaluation import attempt_tasks, gap, held_out, look
 from rmlab.rl.learner import Kept, Learner, State, load_state, save_state
-from rmlab.rl.rewards import log_odds
+from rmlab.rl.reward_model import log_odds
 from rmlab.rl.update import look_before, update
 from rmlab.stopping import Stopped, stop_asked
 from rmlab.training.config import OptimizerConfig
