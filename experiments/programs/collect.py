@@ -36,7 +36,7 @@ from rmlab.policies.kept import Kept
 from rmlab.policies.language import LanguagePolicyConfig, play, stated
 from rmlab.policies.policy import ScriptedConfig
 from rmlab.policies.rollout import Planned, plan, rollout
-from rmlab.policies.scripted import ScriptedPolicy
+from rmlab.policies.scripted import make_policy
 from rmlab.progress import Advance, progress
 from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.origin import commit
@@ -186,7 +186,7 @@ def attempts_of(
     told: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
     """Plays what is planned: scripts all together, language models one after the other. told: is called with each finished attempt."""
-    scripts = {name: ScriptedPolicy(name, script) for name, script in settings.policy.items()}
+    scripts = {name: make_policy(name, script) for name, script in settings.policy.items()}
     played = rollout(
         [p for p in planned if p.policy in scripts],
         scripts,
@@ -243,6 +243,10 @@ def config_hash(config: DictConfig, tasks: str, models: Mapping[str, Any]) -> st
     plain = cast("dict[str, Any]", OmegaConf.to_container(config, resolve=True, enum_to_str=True))
     changes = {key: value for key, value in plain.items() if key not in NOT_HASHED}
     changes["environment"] = hashed(changes["environment"])
+    changes["policy"] = {
+        name: {k: v for k, v in one.items() if (k, v) != ("kind", "scripted")}
+        for name, one in changes["policy"].items()
+    }  # the only kind there was before kinds had names
     return fingerprint({"program": "collect", "config": changes, "tasks": tasks, "models": dict(models)})
 
 

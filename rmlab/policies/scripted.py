@@ -17,12 +17,14 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from functools import cached_property, lru_cache
 
+from rmlab.configuration import near
+from rmlab.errors import UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.actions import Edit, Run, Submit, write
 from rmlab.microswe.build.operators import mutants
 from rmlab.microswe.episode import Edits, Episode, expected_value, last_value
 from rmlab.microswe.task import Task
-from rmlab.policies.policy import Attempt, Reacts, Runs, ScriptedConfig, Search, Stops
+from rmlab.policies.policy import KINDS, Attempt, Policy, Reacts, Runs, ScriptedConfig, Search, Stops, policy_kind
 
 
 @lru_cache(maxsize=16384)
@@ -75,6 +77,7 @@ SLIPS = ("edit line {line}: {code}", "I would change line {line}", "test", "run(
 HARDEST, EASIEST = 0.02, 0.98  # no bug is plain to a script, or hidden from it, for certain
 
 
+@policy_kind("scripted")
 class ScriptedPolicy:
     """A policy that plays a script. name: how its trajectories are called."""
 
@@ -90,6 +93,15 @@ class ScriptedPolicy:
         if attempt.memory is None:
             attempt.memory = _Script(attempt.episode, self.config, attempt.rng).messages()
         return str(next(attempt.memory))
+
+
+def make_policy(name: str, config: ScriptedConfig) -> Policy:
+    """The policy of a name and a behaviour. Raises UsageError for a kind that nothing is registered as."""
+    if config.kind not in KINDS:
+        raise UsageError(
+            f"policy.{name}.kind={config.kind}: there is no such policy{near(config.kind, KINDS)}; there are: {', '.join(KINDS)}"
+        )
+    return KINDS[config.kind](name, config)
 
 
 @lru_cache(maxsize=4096)
