@@ -44,3 +44,26 @@ def test_a_path_that_is_gone_is_found(tmp_path: Path) -> None:
         "[a](b.md) [c](https://x.y/z) `rmlab/rl/loop.py` `rmlab/rl/none.py` `sweeps/NAME.yaml` `conf/rewards`"
     )
     assert missing(tmp_path / "README.md") == [str(tmp_path / "b.md"), "rmlab/rl/none.py", "conf/rewards"]
+
+
+def test_imports_follow_the_order_of_the_packages() -> None:
+    """A package of rmlab/ imports from its own row of CONTRIBUTING's table or from rows above it."""
+    table = (
+        (REPOSITORY / "CONTRIBUTING.md")
+        .read_text(encoding="utf-8")
+        .partition("## The packages")[2]
+        .partition("\n## ")[0]
+    )
+    rows = [re.findall(r"`rmlab/(\w+)", line.split("|")[1]) for line in table.splitlines() if line.startswith("| `")]
+    place = {package: row for row, packages in enumerate(rows) for package in packages}
+    assert {p.parent.name for p in (REPOSITORY / "rmlab").glob("*/__init__.py")} <= set(place), (
+        "every package has its row"
+    )
+    upwards = [
+        f"{path.relative_to(REPOSITORY)} imports rmlab.{imported}"
+        for path in (REPOSITORY / "rmlab").rglob("*.py")
+        if (package := path.relative_to(REPOSITORY / "rmlab").parts[0].removesuffix(".py")) in place
+        for imported in re.findall(r"^\s*(?:from|import) rmlab\.(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        if place.get(imported, 0) > place[package]
+    ]
+    assert upwards == []
