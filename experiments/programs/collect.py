@@ -32,7 +32,7 @@ from rmlab.microswe.loading import LoadedTasks, load_tasks
 from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, warn_if_weak
 from rmlab.microswe.task import Task
 from rmlab.paths import runs_folder
-from rmlab.policies.kept import Kept
+from rmlab.policies.kept import FinishedAttempts
 from rmlab.policies.language import LanguagePolicyConfig, play, stated
 from rmlab.policies.policy import ScriptedConfig
 from rmlab.policies.rollout import Planned, plan, rollout
@@ -132,7 +132,7 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
             exclusive(runs_folder() / "locks" / f"collection-{under_way.name}.lock", "this collection", patience=0),
             _start(settings, who, sandbox.isolation) if settings.tracked else nullcontext() as logger,
         ):
-            trajectories = collected(planned, sandbox, settings, Kept(under_way), command)
+            trajectories = collected(planned, sandbox, settings, FinishedAttempts(under_way), command)
             pool = write_trajectories(
                 Path(settings.output),
                 trajectories,
@@ -157,7 +157,7 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
 
 
 def collected(
-    planned: Sequence[Planned], sandbox: Sandbox, settings: CollectConfig, kept: Kept, command: str
+    planned: Sequence[Planned], sandbox: Sandbox, settings: CollectConfig, kept: FinishedAttempts, command: str
 ) -> list[Trajectory]:
     """The attempts of the plan, in its order: those that an earlier process of the same collection finished are not played again."""
     if len(kept):

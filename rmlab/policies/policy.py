@@ -63,7 +63,7 @@ def attempt_rng(seed: int, task_id: str, policy: str, number: int) -> random.Ran
     return random.Random(int(fingerprint([seed, task_id, policy, number]), 16))
 
 
-class Search(StrEnum):
+class LineSearch(StrEnum):
     """Which line it turns to when it does not see the bug."""
 
     top_down = "top_down"  # from the first line downwards, skipping some
@@ -113,7 +113,7 @@ class ScriptedConfig:
     """
 
     kind: str = "scripted"
-    search: Search = Search.suspicious
+    search: LineSearch = LineSearch.suspicious
     runs: Runs = Runs.after_edit
     reacts: Reacts = Reacts.stay
     stops: Stops = Stops.match

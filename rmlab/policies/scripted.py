@@ -24,7 +24,7 @@ from rmlab.microswe.actions import Edit, Run, Submit, write
 from rmlab.microswe.build.operators import mutants
 from rmlab.microswe.episode import Edits, Episode, expected_value, last_value
 from rmlab.microswe.task import Task
-from rmlab.policies.policy import KINDS, Attempt, Policy, Reacts, Runs, ScriptedConfig, Search, Stops, policy_kind
+from rmlab.policies.policy import KINDS, Attempt, LineSearch, Policy, Reacts, Runs, ScriptedConfig, Stops, policy_kind
 
 
 @lru_cache(maxsize=16384)
@@ -201,16 +201,16 @@ class _Script:
             return self.rng.choice(buggy)
         suspicion = self.knowledge.suspicion or {1: 1}
         lines = list(suspicion)
-        if self.config.search is Search.top_down:
+        if self.config.search is LineSearch.top_down:
             self.cursor += 1 + self.rng.randrange(2)
             return lines[(self.cursor - 1) % len(lines)]
-        if self.config.search is Search.random:
+        if self.config.search is LineSearch.random:
             return self.rng.choice(lines)
         return self.rng.choices(lines, list(suspicion.values()))[0]
 
     def _plausible(self, line: int) -> Edit | None:
         """A wrong edit of a line that is not ruled out, the more tempting the likelier; None where there is none."""
-        by_operator = self.config.search is Search.operators
+        by_operator = self.config.search is LineSearch.operators
         siblings, variations = (
             [text for text in texts if Edit(line, text) not in self.ruled_out]
             for texts in self.knowledge.wrong(self.episode.editable, line, by_operator)

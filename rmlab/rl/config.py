@@ -165,13 +165,13 @@ class LoopConfig:
 
 @dataclass
 class WatchConfig:
-    """What is looked at beside training.
+    """What is evaluated beside training.
 
-    every: steps between two looks at validation, 0 = at the start and the end alone. tasks, attempts: of validation (null = all).
+    every: steps between two evaluations on validation, 0 = at the start and the end alone. tasks, attempts: of validation (null = all).
     held_out_tasks, held_out_attempts: of each held-out benchmark, before the first step and behind the last (0 = none).
-    long_lines: lines from which a function counts as long. episodes: attempts that are shown as HTML at each look.
+    long_lines: lines from which a function counts as long. episodes: attempts that are shown as HTML at each evaluation.
     difficulty_attempts: of the start at each task of the RL part, where a difficulty term needs them.
-    choose: also judge on the held-out benchmarks the weights of the look with the highest pass@1 on validation.
+    choose: also judge on the held-out benchmarks the weights of the evaluation with the highest pass@1 on validation.
     """
 
     every: int = 10

@@ -23,8 +23,16 @@ from rmlab.verifiers.config import OverLength
 from rmlab.verifiers.verifier import Verifier, load_verifier
 
 
+@dataclass(frozen=True)
+class RewardScores:
+    """score_N: of N attempts. cut_share: of attempts that a verifier read in part (the largest share among several verifiers)."""
+
+    score_N: Floats
+    cut_share: float
+
+
 @dataclass
-class Judge:
+class RewardModel:
     """verifiers: at least one, on their device; each scores in the arithmetic that it was trained in. calibrate: one map of scores
     for each. difficulty: log odds of each task that the start solves it, frozen; needed for a difficulty term."""
 
@@ -33,35 +41,26 @@ class Judge:
     calibrate: Sequence[Callable[[Floats], Floats]]
     batch_tokens: int = 65536
     difficulty: Mapping[str, float] = field(default_factory=dict)
-    cut_share: float = 0.0
-    """Of the attempts scored last: the share that a verifier read in part."""
 
-    def score(self, trajectories: Sequence[Trajectory]) -> Floats:
-        """score_N in [0, 1]: calibrated, combined and transformed: what pays and what is watched.
+    def score(self, trajectories: Sequence[Trajectory]) -> "RewardScores":
+        """The scores of N attempts in [0, 1], calibrated, combined and transformed.
 
         Raises DataError where an attempt has no score, or its task no difficulty though one is asked for.
         """
         if not trajectories:
-            return np.zeros(0)
-        self.cut_share = 0.0
-        score_VN = np.array(
-            [
-                calibrate(self._scores(verifier, trajectories))
-                for verifier, calibrate in zip(self.verifiers, self.calibrate, strict=True)
-            ]
-        )
-        return transform(
+            return RewardScores(np.zeros(0), 0.0)
+        read_V = [self._scores(verifier, trajectories) for verifier in self.verifiers]
+        score_VN = np.array([calibrate(read.score_N) for read, calibrate in zip(read_V, self.calibrate, strict=True)])
+        score_N = transform(
             combine(score_VN, self.config),
             groups_of(trajectories),
             self.config.transform,
             self._difficulty(trajectories),
         )
+        return RewardScores(score_N, max(read.cut_share for read in read_V))
 
-    def _scores(self, verifier: Verifier, trajectories: Sequence[Trajectory]) -> Floats:
+    def _scores(self, verifier: Verifier, trajectories: Sequence[Trajectory]) -> "RewardScores":
         encoded = verifier.encode(trajectories)
-        self.cut_share = max(
-            self.cut_share, sum(e.n_tokens >= verifier.prompt.max_tokens for e in encoded) / len(encoded)
-        )
         unread = [e for e in encoded if e.ids is None]
         if unread:
             others = [
@@ -74,7 +73,8 @@ class Judge:
                 f"{verifier.prompt.max_tokens} tokens (the first has {unread[0].n_tokens}): a missing score is no "
                 f"reward. Set {' or '.join(others)}, or take a verifier with a longer prompt.max_tokens."
             )
-        return verifier.score(encoded, batch_tokens=self.batch_tokens).score
+        cut_share = sum(e.n_tokens >= verifier.prompt.max_tokens for e in encoded) / len(encoded)
+        return RewardScores(verifier.score(encoded, batch_tokens=self.batch_tokens).score, cut_share)
 
     def _difficulty(self, trajectories: Sequence[Trajectory]) -> Floats | None:
         if not self.config.transform.difficulty:
@@ -126,14 +126,14 @@ def groups_of(trajectories: Sequence[Trajectory]) -> Codes:
     return np.array([codes.setdefault(t.task_id, len(codes)) for t in trajectories], dtype=np.intp)
 
 
-def load_judge(
+def load_reward_model(
     references: Sequence[Reference],
     config: RewardConfig,
     device: str,
     batch_tokens: int,
     over_length: Unread = Unread.error,
-) -> Judge:
-    """A judge of saved verifiers. over_length: what becomes of attempts that do not fit their context.
+) -> RewardModel:
+    """A reward model of saved verifiers. over_length: what becomes of attempts that do not fit their context.
 
     Raises DataError where one cannot be read, or has no validation scores to be calibrated on.
     """
@@ -146,7 +146,7 @@ def load_judge(
         verifier.model.eval()
         verifiers.append(verifier)
         calibrators.append(calibrator(reference, config.calibration))
-    return Judge(verifiers, config, calibrators, batch_tokens)
+    return RewardModel(verifiers, config, calibrators, batch_tokens)
 
 
 def calibrator(reference: Reference, kind: Calibration) -> Callable[[Floats], Floats]:
@@ -166,6 +166,6 @@ def calibrator(reference: Reference, kind: Calibration) -> Callable[[Floats], Fl
     return CALIBRATORS[kind.value](rows.score_N, rows.label_N).apply
 
 
-def reads_less(judge: Judge, evidence: Evidence) -> bool:
+def reads_less(reward_model: RewardModel, evidence: Evidence) -> bool:
     """Whether a verifier was trained on attempts that end with the environment's own final value, and is now shown none."""
-    return evidence is Evidence.voluntary and any(v.prompt.evidence is Evidence.final for v in judge.verifiers)
+    return evidence is Evidence.voluntary and any(v.prompt.evidence is Evidence.final for v in reward_model.verifiers)
