@@ -27,9 +27,8 @@ test:
 	@$(SETUP) dev tasks
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu"
 
-test-all:
-	@$(SETUP) dev tasks
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+test-all: test
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not gpu"
 
 lint:
 	@$(SETUP) dev

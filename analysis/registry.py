@@ -9,14 +9,17 @@ table of figures into analysis/README.md.
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import analysis
+
+if TYPE_CHECKING:
+    from analysis.tracked import SweepRuns
 
 README = Path(__file__).parent / "README.md"
 BEGIN = "| figure | drawn from | question |\n|---|---|---|\n"
@@ -61,15 +64,21 @@ def _import_all() -> None:
         importlib.import_module(module.name)
 
 
-def figures(needs: Needs | None = None) -> dict[str, Figure]:
+def registered(needs: Needs | None = None) -> dict[str, Figure]:
     """The registered figures by name, in the order of their names. needs: only those that are drawn from it, None = all."""
     _import_all()
     return {name: one for name, one in sorted(FIGURES.items()) if needs in (None, one.needs)}
 
 
+def draw_sweep(group: "SweepRuns", out: Path, names: Sequence[str] = ()) -> list[Path]:
+    """Draws figures of one group of comparable runs into its folder below `out`; returns the files. names: none = all of a sweep's."""
+    drawable = registered(Needs.sweep)
+    return [path for name in names or drawable for path in drawable[name].draw(group, out)]
+
+
 def table() -> str:
     """The figures as a Markdown table."""
-    return BEGIN + "".join(f"| `{one.name}` | {one.needs} | {one.question} |\n" for one in figures().values())
+    return BEGIN + "".join(f"| `{one.name}` | {one.needs} | {one.question} |\n" for one in registered().values())
 
 
 def with_table(text: str) -> str:

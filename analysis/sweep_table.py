@@ -1,9 +1,13 @@
 """The table of a sweep: what was measured at each level, with intervals, and every baseline beside it."""
 
+from functools import partial
 from typing import Any
 
 from analysis import level_tests
 from analysis.tracked import Cell, SweepRuns, mean_over_seeds
+from rmlab.wording import number
+
+_number = partial(number, absent="")
 
 SCALARS = {"auc_within_task": "AUC within task", "auc_pooled": "AUC pooled", "ece_width_10": "ECE", "brier": "Brier"}
 Row = dict[str, Any]
@@ -106,7 +110,3 @@ def _with_interval(row: Row, name: str) -> str:
         return ""
     low, high = row[f"{name}_low"], row[f"{name}_high"]
     return f"{row[name]:.3f}" + (f" [{low:.3f}, {high:.3f}]" if low is not None else "")
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"

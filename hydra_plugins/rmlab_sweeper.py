@@ -15,12 +15,11 @@ from omegaconf import DictConfig
 class RmlabSweeper(Sweeper):
     """`rmlab sweep NAME`, started by Hydra.
 
-    sweep: name of the file. choose: `levels=[...]`, `seeds=[...]` and the like. The rest: options of `rmlab sweep`. batch: cells
-    that are given to a foreign launcher at once, null = all of a sweep, one trial of a search.
+    sweep: name of the file. choose: `levels=[...]`, `seeds=[...]` and the like. options: `rmlab.sweep.options.SweepOptions`.
     """
 
-    def __init__(self, sweep: str, choose: Sequence[str], batch: int | None, **options: Any) -> None:
-        self.name, self.choose, self.batch, self.options = sweep, list(choose), batch, options
+    def __init__(self, sweep: str, choose: Sequence[str], **options: Any) -> None:
+        self.name, self.choose, self.options = sweep, list(choose), options
 
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Takes the launcher that `hydra/launcher=` names."""
@@ -34,14 +33,9 @@ class RmlabSweeper(Sweeper):
 
     def sweep(self, arguments: list[str]) -> None:
         """Launches or resumes the sweep. arguments: what Hydra was given for the program."""
-        from rmlab.configuration import load_program
+        from rmlab.commands.sweep import HydraRun, launch_sweep
+        from rmlab.sweep.options import SweepOptions
 
         overrides = [text for text in arguments if text.lstrip("+").partition("=")[0] != "sweep"]
-        load_program("sweep").main(
-            self.name,
-            [*self.choose, *overrides, *self.where],
-            launcher=self.launcher,
-            batch=self.batch,
-            of_program=self.program,
-            **self.options,
-        )
+        asked = [*self.choose, *overrides, *self.where]
+        launch_sweep(self.name, asked, SweepOptions(**self.options), HydraRun(self.launcher, self.program))

@@ -8,8 +8,16 @@ files          writes that are either whole or absent
 locks          file locks that end with their process
 wording        words of messages that depend on a number
 progress       one progress bar for everything that takes over a few seconds
-configuration  programs by file path, and their configurations by Hydra
-cli            the `rmlab` command
+configuration  programs of experiments/, and their configurations by Hydra
+commands       what `rmlab NAME` does, one typed file a command
+cli            the `rmlab` command: it joins them
 """
+
+import sys
+from pathlib import Path
+
+# rmlab is used from its clone: experiments/ and hydra_plugins/ lie beside it and are imported by name.
+if (_clone := str(Path(__file__).resolve().parent.parent)) not in sys.path:
+    sys.path.append(_clone)
 
 __version__ = "0.1.0"

@@ -1,9 +1,10 @@
-"""Programs by file path, and their configurations by Hydra: typed, and with one line for what is wrong.
+"""Programs of experiments/, and their configurations by Hydra: typed, and with one line for what is wrong.
 
 Hydra composes; it never runs anything here, so it writes no outputs/ or multirun/ folder.
 """
 
 import difflib
+import importlib
 import importlib.util
 import math
 import re
@@ -13,12 +14,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from omegaconf import DictConfig, OmegaConf
 
 from rmlab.errors import UsageError
 from rmlab.paths import CONF, PROGRAMS, STARTER, runs_folder
+
+if TYPE_CHECKING:
+    from rmlab.sweep.cells import Identity
+
+PROGRAMS_PACKAGE = "experiments.programs"
 
 
 def register_resolvers() -> None:
@@ -27,19 +33,36 @@ def register_resolvers() -> None:
         OmegaConf.register_new_resolver(name, lambda *path, folder=folder: str(folder().joinpath(*path)), replace=True)
 
 
-@cache
-def load_program(name: str) -> ModuleType:
-    """The program `experiments/programs/NAME.py`, or the file that `name` is the path of (*.py).
+class Program(Protocol):
+    """What a sweep needs of a program: the module of `experiments/programs/NAME.py`, or of a file of one's own."""
 
-    Loaded once a process by its file's path, which registers its schema. Raises UsageError where there is none.
+    @staticmethod
+    def identity(config: DictConfig) -> "Identity":
+        """Both hashes of a run, from its configuration and the content of its inputs."""
+
+    @staticmethod
+    def prepare(configs: Sequence[DictConfig]) -> None:
+        """Makes what runs of these configurations share, and raises an RmlabError where one of them could not run."""
+
+    @staticmethod
+    def run(config: DictConfig) -> str:
+        """One tracked run, start to end; its id."""
+
+
+@cache
+def load_program(name: str) -> Program:
+    """The program `experiments/programs/NAME.py`, or the file that `name` is the path of (*.py); loading registers its schema.
+
+    Raises UsageError where there is none.
     """
-    path = Path(name) if name.endswith(".py") else PROGRAMS / f"{name}.py"
-    if not path.is_file():
-        there = sorted(p.stem for p in PROGRAMS.glob("*.py"))
+    if name.endswith(".py") and Path(name).is_file():
+        return cast(Program, load_file(Path(name)))
+    there = sorted(path.stem for path in PROGRAMS.glob("*.py"))
+    if name not in there:
         raise UsageError(
             f"there is no program {name!r}{near(name, there)}; there are: {', '.join(there)}, or any file *.py"
         )
-    return load_file(path)
+    return cast(Program, importlib.import_module(f"{PROGRAMS_PACKAGE}.{name}"))
 
 
 def config_folder(program: str) -> Path:
@@ -221,7 +244,7 @@ def _refuse_values(config: DictConfig) -> None:
 
     def walk(value: Any, name: str, node: Any, own: bool) -> None:
         if isinstance(node, DictConfig) and isinstance(schema := OmegaConf.get_type(node), type) and schema is not dict:
-            own = schema.__module__.startswith(("rmlab.", f"rmlab_file.{PROGRAMS.name}."))
+            own = schema.__module__.startswith(("rmlab.", f"{PROGRAMS_PACKAGE}."))
         if isinstance(value, dict):
             for key, inner in value.items():
                 walk(

@@ -2,7 +2,6 @@
 
 import os
 import re
-import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -22,7 +21,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
     of a device such as /dev/null).
     """
     path = _linked(path)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}-{secrets.token_hex(4)}{path.suffix}")
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}-{os.urandom(4).hex()}{path.suffix}")
     try:
         _no_device(path)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +54,7 @@ def atomic_folder(path: Path, known_by: Sequence[str] = ()) -> Iterator[Path]:
     path = _linked(path)
     if not path.name:
         check_folder(path, known_by)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}-{os.urandom(4).hex()}")
     try:
         check_folder(path, known_by)
         path.parent.mkdir(parents=True, exist_ok=True)

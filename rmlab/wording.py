@@ -1,6 +1,11 @@
-"""Words of messages that depend on a number."""
+"""Numbers in messages and tables, and words that depend on them."""
 
 
 def counted(count: int, word: str, plural: str = "") -> str:
     """`1 report`, `2 reports`, `1,000 tasks`. plural: of the word, where that is not the word with an s."""
     return f"{count:,} {word if count == 1 else plural or f'{word}s'}"
+
+
+def number(value: float | None, digits: int = 3, absent: str = "-") -> str:
+    """`0.750`. absent: what stands where the value is undefined."""
+    return absent if value is None else f"{value:.{digits}f}"

@@ -80,7 +80,7 @@ def test_help_imports_nothing_heavy_and_works_anywhere(tmp_path: Path) -> None:
         (["train", "preset=smoke", "data.path=/nowhere.parquet"], 1, "/nowhere.parquet: there is no such file"),
         (["train", "preset=smoke", "tracking.uri=sqlite:////proc/x/mlflow.db"], 1, "cannot be written"),
         (["evaluate", "/nowhere.csv"], 1, "/nowhere.csv"),
-        (["compare", "a.csv", "b.csv"], 2, "a.csv: there is no such file, and no run either"),
+        (["compare", "a.csv", "b.csv"], 1, "a.csv: there is no such file or folder, and no run either"),
         (["score", "x.parquet", "--model", "m"], 2, "Missing option '--out'"),
         (["ui", "--port", "70000"], 2, "a port is a number from 1 to 65535"),
         (["figures", "--from", "sqlite:////proc/x/mlflow.db"], 1, "/proc/x"),
@@ -117,7 +117,7 @@ def test_a_score_table_from_another_folder(tmp_path: Path) -> None:
 def test_an_unexpected_error_keeps_its_traceback(tmp_path: Path) -> None:
     code = (
         "import rmlab.cli as cli\nimport sys\nsys.argv = ['rmlab', 'doctor']\n"
-        "cli.program = lambda name: 1 / 0\ncli.main()"
+        "cli.doctor.findings = lambda: 1 / 0\ncli.main()"
     )
     answer = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert answer.returncode == 1

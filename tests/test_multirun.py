@@ -41,10 +41,10 @@ def multirun(*overrides: str) -> tuple[int, str, str]:
     """What `rmlab train -m` does, of the toy."""
     return python(f"""
 import sys
-from rmlab.configuration import load_program
+from rmlab.launchers.multirun import multirun
 from rmlab.errors import RmlabError
 try:
-    load_program("multirun").main({str(TOY / "toy.py")!r}, {list(overrides)!r})
+    multirun({str(TOY / "toy.py")!r}, {list(overrides)!r})
 except RmlabError as error:
     print(f"rmlab: {{error}}", file=sys.stderr)
     sys.exit(error.exit_code)
@@ -153,6 +153,14 @@ def test_wrong_use_is_one_line_and_starts_nothing(where: Path, arguments: list[s
     assert not (where / "ledger").exists()
 
 
+def test_what_is_only_described_starts_nothing_through_hydra_either(where: Path) -> None:
+    """Every flag reaches Hydra's sweeper: `--explain` did not, and the sweep ran."""
+    code, out, err = rmlab("sweep", str(TOY / "toy_scale.yaml"), *SMALL, "hydra/launcher=basic", "--explain")
+    assert code == 0, err
+    assert "another level:" in out
+    assert not (where / "ledger").exists()
+
+
 def test_a_launcher_that_has_no_such_setting(where: Path) -> None:
     code, _, err = rmlab("sweep", str(TOY / "toy_scale.yaml"), "hydra.launcher.worker=2")
     assert (code, err.strip().splitlines()[-1]) == (
@@ -170,6 +178,9 @@ def test_every_launcher_is_made_from_its_file(name: str, monkeypatch: pytest.Mon
     from omegaconf import OmegaConf
 
     monkeypatch.syspath_prepend(str(REPOSITORY))
+    monkeypatch.setattr(
+        "rmlab.launchers.ray.check_package", lambda *names: None
+    )  # Ray is no part of the test environment
     settings = OmegaConf.to_container(OmegaConf.load(REPOSITORY / "conf" / "hydra" / "launcher" / f"{name}.yaml"))
     made = get_class(settings.pop("_target_"))(**settings)
     launcher = made.cells_launcher(OmegaConf.create({"runtime": {"device": "cpu"}, "training": {"threads": 1}}), 3)
@@ -179,22 +190,13 @@ def test_every_launcher_is_made_from_its_file(name: str, monkeypatch: pytest.Mon
 
 def test_the_sweepers_options_are_those_of_the_command() -> None:
     import inspect
+    from dataclasses import fields
 
-    from omegaconf import OmegaConf
+    from rmlab.commands.sweep import sweep
+    from rmlab.sweep.options import SweepOptions
 
-    named = set(OmegaConf.load(REPOSITORY / "conf" / "hydra" / "sweeper" / "rmlab.yaml")) - {
-        "_target_",
-        "sweep",
-        "choose",
-    }
-    taken = set(inspect.signature(load_program("sweep").main).parameters) - {
-        "name",
-        "arguments",
-        "explain",
-        "launcher",
-        "of_program",
-    }
-    assert named == taken
+    named = {field.name for field in fields(SweepOptions)} - {"batch"}
+    assert named == set(inspect.signature(sweep).parameters) - {"name", "arguments", "cells_per_gpu"}
 
 
 @pytest.mark.parametrize(

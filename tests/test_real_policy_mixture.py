@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rmlab.commands.figures import draw_figures
+from rmlab.commands.import_trajectories import import_trajectories
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.paths import REPOSITORY
@@ -28,7 +30,7 @@ def pool(tmp_path: Path) -> Path:
         pytest.skip(f"{REAL} is not there: real trajectories are kept beside the repository, not in it")
     out = tmp_path / "real.parquet"
     zips = [str(REAL / f"{name}.zip") for name in ("moatless_v0_lite", "mini_v1_gemini3_verified")]
-    load_program("import_trajectories").main("auto", zips, out, as_json=True)
+    import_trajectories("auto", zips, out, as_json=True)
     whole = read_trajectories(out).trajectories
     unseen = sorted((t for t in whole if t.policy == NEVER_SEEN), key=lambda t: sum(len(m.content) for m in t.messages))
     seen = [t for t in whole if t.policy != NEVER_SEEN]
@@ -93,7 +95,7 @@ def test_it_runs_at_smoke_and_its_figure_stands_beside_always_the_better_policy(
     assert run.metrics["unseen/auc_pooled"] is not None
     assert baselines["policy_identity"]["rm_at_k_across"]["2"] <= baselines["oracle"]["rm_at_k_across"]["2"]
 
-    load_program("figures").main(["rm_at_k", "across_policies"], out=tmp_path / "figures")
+    draw_figures(["rm_at_k", "across_policies"], out=tmp_path / "figures")
     [drawn] = (tmp_path / "figures").rglob("across_policies.csv")
     groups = {row["group"] for row in csv.DictReader(drawn.open())}
     assert {"verifier", "baseline policy_identity", "together", f"{NEVER_SEEN} (never seen)"} <= groups

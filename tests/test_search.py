@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from rmlab.paths import REPOSITORY
+from rmlab.sweep.request import make_plan
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from tests.sweeping import kill_again_and_again, sweep
@@ -130,11 +131,11 @@ def test_the_search_for_a_verifier(where: Path, tmp_path: Path) -> None:
 
 def planned(file: str, *arguments: str):
     """The study that `rmlab sweep` would go on with, and what a dry run says of it."""
-    from rmlab.configuration import load_program
+    from rmlab.sweep.dry_run import search_description
+    from rmlab.sweep.study_identity import study_name
 
-    cells = load_program("sweep").make_plan(file, list(arguments), "").cells
-    search = load_program("search")
-    return str(search.study_of(cells)), search.description(cells)
+    cells = make_plan(file, list(arguments), "").cells
+    return str(study_name(cells)), search_description(cells)
 
 
 def test_an_edited_search_is_another_study_and_says_so(where: Path) -> None:

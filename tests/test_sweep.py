@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rmlab.configuration import load_program
 from rmlab.launchers.jobs import Event, Supply
 from rmlab.paths import REPOSITORY
+from rmlab.sweep.request import make_plan
 from rmlab.sweep.scheduler import SweepUnderWay, run_cells
 from rmlab.tracking.query import runs
 from rmlab.tracking.run_index import cell_runs
@@ -212,7 +212,7 @@ def test_a_cell_whose_time_is_up_is_paused_and_the_same_command_goes_on(where: P
     arguments = (TOY, "preset=one_arm", "seeds=[0]", "trouble={3:late}", "--workers", "1")
     code, _, err = sweep(*arguments)
     assert code == 0, err
-    assert "1 of 3 cells are paused, their time is up (data_scale=3 s0). They go on with: rmlab sweep" in err
+    assert "1 of 3 cells paused, their time is up (data_scale=3 s0). They go on with: rmlab sweep" in err
     assert {run.name: run.status for run in runs(Store.open(), ["toy_scale"]) if run.tags["kind"] == "toy"} == {
         "data_scale=1 s0": "finished",
         "data_scale=2 s0": "finished",
@@ -275,7 +275,7 @@ def test_whoever_is_interrupted_ends_the_cells_before_it_says_so(where: Path, mo
         raise KeyboardInterrupt
 
     monkeypatch.setattr(SweepUnderWay, "take", interrupted)
-    plan = load_program("sweep").make_plan(TOY, ["preset=one_arm"], "rmlab sweep")
+    plan = make_plan(TOY, ["preset=one_arm"], "rmlab sweep")
     with pytest.raises(KeyboardInterrupt) as caught:
         run_cells(plan.cells, Store.open(), Endless())
     assert caught.value.__traceback__ is not None, "it keeps what was under way from being collected"

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 import psutil  # type: ignore[import-untyped]
 
-from rmlab.configuration import load_file, load_program
+from experiments.programs import rl
+from rmlab.configuration import load_file
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import load_tasks
 from rmlab.microswe.sandbox import Sandbox, default_workers
@@ -78,7 +79,7 @@ def main() -> None:
         tasks = load_tasks(STARTER / "tasks.parquet", proving).part("rl")
     limits, policy, this = LimitsConfig(), HostilePolicy(options.hostile), psutil.Process()
     seconds, counts, unlabelled = [], [], 0
-    with Sandbox(options.workers, load_program("rl").limits(limits)) as sandbox:
+    with Sandbox(options.workers, rl.limits(limits)) as sandbox:
         for step in range(options.steps):
             chosen = random.Random(step).sample(tasks, min(len(tasks), options.attempts // 8))
             started = time.monotonic()

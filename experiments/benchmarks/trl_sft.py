@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
-from rmlab.configuration import compose, load_file, load_program
+from rmlab.configuration import compose, load_file
 from rmlab.models import heads as last_position
 from rmlab.models.load import scratch_model
 from rmlab.paths import runs_folder
@@ -35,8 +35,9 @@ from rmlab.training.device import accelerator
 from rmlab.training.optimizer import adamw, learning_rate
 from rmlab.training.supervised import Example
 from rmlab.verifiers.answer import prove_answers
-from rmlab.verifiers.dataset import read_material
+from rmlab.verifiers.dataset import read_verifier_data
 from rmlab.verifiers.prompt import render
+from rmlab.verifiers.training import choose
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,6 @@ class Timed:
 
 def read_job(examples: int, threads: int) -> Job:
     """The demo's verifier at so many examples (a multiple of the batch), one pass."""
-    program = load_program("train_verifier")
     settings: Any = OmegaConf.to_object(
         compose(
             "train_verifier",
@@ -78,10 +78,10 @@ def read_job(examples: int, threads: int) -> Job:
             ],
         )
     )
-    ready = read_material(
+    ready = read_verifier_data(
         Path(settings.data.path), settings.model, settings.prompt, settings.evaluation, runs_folder() / "cache"
     )
-    chosen = program.choose(ready, settings).chosen
+    chosen = choose(ready, settings).chosen
     answer = prove_answers(ready.tokenizer, [render(t, ready.tokenizer.reserved) for t in chosen])
     ids = {e.trajectory.trajectory_id: e.ids for e in ready.verifier}
     rows = [Example(ids[t.trajectory_id], answer.target(bool(t.resolved))) for t in chosen]  # type: ignore[arg-type]  # chosen ones fit

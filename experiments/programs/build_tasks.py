@@ -9,7 +9,6 @@ Done once: the file is shipped and carried, not built again. Deterministic by se
 
 import json
 import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 import rmlab
-from rmlab.configuration import compose, load_program
+from rmlab.configuration import compose
 from rmlab.errors import UsageError
 from rmlab.microswe.build.build import BuildConfig, Built, build
 from rmlab.microswe.build.functions import SOURCES
@@ -75,7 +74,3 @@ def summary(built: Built, path: Path) -> str:
             f"  left out of {source}: " + ", ".join(f"{n} {reason}" for reason, n in list(reasons.items())[:6])
         )
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    load_program("build_tasks").main(sys.argv[1:])  # the copy whose schema `compose` knows

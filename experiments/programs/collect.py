@@ -22,7 +22,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 import rmlab
-from rmlab.configuration import compose, load_program
+from rmlab.configuration import compose
 from rmlab.errors import UsageError
 from rmlab.files import check_output
 from rmlab.fingerprint import fingerprint
@@ -40,7 +40,7 @@ from rmlab.policies.scripted import make_policy
 from rmlab.progress import Advance, progress
 from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.origin import commit
-from rmlab.trajectories.record import PARTS, Trajectory
+from rmlab.trajectories.record import SPLITS, Trajectory
 from rmlab.trajectories.store import TrajectorySet, write_trajectories
 from rmlab.wording import counted
 
@@ -268,7 +268,7 @@ def resolved_rate(pool: TrajectorySet) -> float | None:
 def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[Planned]:
     """Every attempt that is to be made, part by part and task by task."""
     planned: list[Planned] = []
-    for name in PARTS:
+    for name in SPLITS:
         part: PartConfig = getattr(settings.parts, name)
         if part.tasks == 0:
             continue
@@ -291,7 +291,7 @@ def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[Plann
             "nothing is to be collected: every part has tasks=0 or attempts=0. "
             + (
                 f"Set parts.{asked[0]}.attempts to 1 or more."
-                if (asked := [name for name in PARTS if getattr(settings.parts, name).tasks != 0])
+                if (asked := [name for name in SPLITS if getattr(settings.parts, name).tasks != 0])
                 else "Set e.g. parts.verifier.tasks=20."
             )
         )
@@ -325,7 +325,3 @@ def summary(pool: TrajectorySet, path: Path) -> str:
             f"  {part} {policy}: {counted(n, 'trajectory', 'trajectories')}, {rate:.3f} resolved, {n - len(labels)} unlabelled"
         )
     return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    load_program("collect").main(sys.argv[1:])

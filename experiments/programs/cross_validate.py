@@ -17,11 +17,9 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-from rmlab.configuration import load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.models import tokenizer as tokenizers
-from rmlab.models.config import ModelConfig
 from rmlab.models.load import folder_identity
 from rmlab.paths import runs_folder
 from rmlab.selection import select as choice
@@ -29,19 +27,19 @@ from rmlab.selection.pool import read_index
 from rmlab.selection.select import DataConfig, Selection
 from rmlab.sweep.cells import Identity, identify, tokenizer_identity
 from rmlab.sweep.factors import find_factors
-from rmlab.tracking.config import TrackingConfig, sweep_tags
+from rmlab.tracking.config import sweep_tags
 from rmlab.tracking.notes import NOTE, run_note
 from rmlab.tracking.origin import origin_tags
-from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.trajectories import folds
 from rmlab.trajectories.folds import Fold, FoldsConfig, folds_of
 from rmlab.trajectories.record import Trajectory
-from rmlab.verifiers.config import SEMANTICS, EvaluationConfig, ObjectiveConfig, PromptConfig
+from rmlab.verifiers.config import SEMANTICS
+from rmlab.verifiers.training import VerifierSettings, choose, fit
 
 if TYPE_CHECKING:
     from rmlab.scores.scores import Scores
     from rmlab.tracking.run import RunLogger
-    from rmlab.verifiers.dataset import Material
+    from rmlab.verifiers.dataset import VerifierData
     from rmlab.verifiers.encoding import Encoded
 
 WHERE = (
@@ -61,20 +59,11 @@ class UnsplitData(DataConfig):
 
 
 @dataclass
-class CrossValidation:
-    """Everything that makes the verifiers of one cell. seed: of the draws, the first weights and the order of the batches."""
+class CrossValidation(VerifierSettings):
+    """Everything that makes the verifiers of one cell, one a fold."""
 
-    seed: int = 0
     data: UnsplitData = field(default_factory=UnsplitData)
     folds: FoldsConfig = field(default_factory=FoldsConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
-    prompt: PromptConfig = field(default_factory=PromptConfig)
-    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
 
 
 ConfigStore.instance().store(name="cross_validate_schema", node=CrossValidation)
@@ -172,7 +161,7 @@ class _Judged:
     """A fold when it is done. scores: of all that was left out. resolved: in its training set. took: of its training."""
 
     fold: Fold
-    ready: "Material"
+    ready: "VerifierData"
     scores: "Scores"
     resolved: int
     took: dict[str, float]
@@ -180,7 +169,7 @@ class _Judged:
 
 
 def _one_fold(
-    fold: Fold, ready: "Material", settings: CrossValidation, device: Any, cell: Path, logger: "RunLogger"
+    fold: Fold, ready: "VerifierData", settings: CrossValidation, device: Any, cell: Path, logger: "RunLogger"
 ) -> _Judged:
     """Trains the verifier of a fold, looks at it on validation, and scores what was left out, once."""
     from rmlab.metrics.report import report
@@ -190,9 +179,7 @@ def _one_fold(
 
     own = FoldLogger(logger, fold.number)
     chosen = _choose(fold, ready, settings)
-    verifier, took = load_program("train_verifier").fit(
-        ready, chosen, settings, device, cell / f"fold_{fold.number}", own
-    )
+    verifier, took = fit(ready, chosen, settings, device, cell / f"fold_{fold.number}", own)
 
     def scored(encoded: "list[Encoded]", title: str) -> "Scores":
         scores: Scores = verifier.score(
@@ -285,28 +272,27 @@ def _report(done: Sequence[_Judged], name: str, settings: CrossValidation, logge
     return said
 
 
-def _materials(settings: CrossValidation) -> "Iterator[tuple[Fold, Material]]":
+def _materials(settings: CrossValidation) -> "Iterator[tuple[Fold, VerifierData]]":
     """Every fold and what its verifier is made from."""
     from rmlab.trajectories.store import read_trajectories
-    from rmlab.verifiers.out_of_fold import fold_material
+    from rmlab.verifiers.out_of_fold import fold_data
 
     pool = read_trajectories(Path(settings.data.path))
     for fold in folds_of(pool.trajectories, settings.folds):
         yield (
             fold,
-            fold_material(
+            fold_data(
                 fold, pool.metadata, settings.model, settings.prompt, settings.evaluation, runs_folder() / "cache"
             ),
         )
 
 
-def _choose(fold: Fold, ready: "Material", settings: CrossValidation) -> Selection[Trajectory]:
+def _choose(fold: Fold, ready: "VerifierData", settings: CrossValidation) -> Selection[Trajectory]:
     """The training set of a fold. Raises DataError, which names the fold, where the total cannot be filled."""
     try:
-        chosen: Selection[Trajectory] = load_program("train_verifier").choose(ready, settings)
+        return choose(ready, settings)
     except DataError as error:
         raise DataError(f"fold {fold.number} (without {', '.join(fold.clusters('evaluation'))}): {error}") from error
-    return chosen
 
 
 def _settings(config: DictConfig) -> CrossValidation:

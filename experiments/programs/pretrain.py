@@ -10,7 +10,6 @@ Where the corpus file is not there it is built first, which needs the extra `tas
 
 import json
 import shlex
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -21,7 +20,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 import rmlab
-from rmlab.configuration import compose, load_program
+from rmlab.configuration import compose
 from rmlab.errors import RmlabError, UsageError
 from rmlab.files import MODEL, atomic_folder, check_folder, write_text
 from rmlab.fingerprint import fingerprint
@@ -154,6 +153,11 @@ def pretrain(
     questions = None
     if settings.training.comparisons:
         questions, held_out["comparison"] = asked(corpus, tokenizer, settings.training, settings.seed)
+        if not len(questions) or not len(held_out["comparison"]):
+            raise UsageError(
+                f"training.comparisons={settings.training.comparisons}: the corpus has too few episodes that show a value "
+                "to make comparisons of, read and held out. Set it to 0, or build the corpus with more episodes."
+            )
     print(
         f"{len(rows):,} rows of {settings.training.context}, {rows.tokens:,} tokens an epoch; vocabulary {tokenizer.size}"
     )
@@ -289,7 +293,3 @@ def _say(folder: Path, took: "Pretrained", model: Any) -> None:
         f"{folder}: {model.num_parameters():,} parameters, {took.steps} steps, {took.tokens:,} tokens in {took.seconds:.0f} s "
         f"({took.tokens / max(took.seconds, 1e-9):,.0f} tokens/s, {took.device}), ended by {took.ended_by}\n  held-out loss: {losses}"
     )
-
-
-if __name__ == "__main__":
-    load_program("pretrain").main(sys.argv[1:])  # the copy whose schema `compose` knows

@@ -7,7 +7,6 @@ one MLflow run. The same command goes on after a kill, or after `rl.max_minutes`
 """
 
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -20,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
-from rmlab.configuration import compose, load_program
+from rmlab.configuration import compose
 from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.microswe.episode import Edits, EnvironmentConfig, hashed
@@ -41,12 +40,12 @@ from rmlab.rl.config import (
     WatchConfig,
     check_options,
 )
-from rmlab.rl.references import VALIDATION_SCORES, Reference, find_model
 from rmlab.rl.rewards import check_reward
 from rmlab.sweep.cells import Identity, identify, without_keys
 from rmlab.sweep.factors import find_factors
 from rmlab.sweep.single import run_once
 from rmlab.tracking.config import TrackingConfig, sweep_tags
+from rmlab.tracking.references import VALIDATION_SCORES, Reference, find_model
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
 from rmlab.training.device import compiled_layers
 from rmlab.wording import counted
@@ -404,7 +403,3 @@ def _settings(config: DictConfig) -> RLRun:
     check_reward(settings.reward, settings.verifier)
     check_options(settings.rl)
     return settings
-
-
-if __name__ == "__main__":
-    load_program("rl").main(sys.argv[1:])  # by its path, as `rmlab rl` does: one schema class, not two

@@ -22,7 +22,7 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import MISSING, DictConfig, OmegaConf
 
 import rmlab
-from rmlab.configuration import compose, load_program
+from rmlab.configuration import compose
 from rmlab.errors import DataError, UsageError
 from rmlab.files import MODEL, check_folder
 from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
@@ -408,7 +408,3 @@ def _start(
         {"trajectories": sum(len(pool) for pool in pools)},
     )
     return logger
-
-
-if __name__ == "__main__":
-    load_program("train_policy").main(sys.argv[1:])

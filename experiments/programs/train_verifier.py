@@ -7,44 +7,37 @@ scored, evaluation once → report and baselines → one MLflow run. A killed ru
 """
 
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
-from rmlab.configuration import compose, load_program
+from rmlab.configuration import compose
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.launchers.jobs import HEAVY
 from rmlab.microswe.sandbox import SandboxConfig
 from rmlab.models import tokenizer as tokenizers
-from rmlab.models.config import ModelConfig
 from rmlab.models.load import folder_identity
 from rmlab.paths import runs_folder
 from rmlab.selection import select as choice
 from rmlab.selection import weak_tests
 from rmlab.selection.pool import read_index
-from rmlab.selection.select import DataConfig, Selection, select
 from rmlab.sweep.cells import Identity, identify, tokenizer_identity
 from rmlab.sweep.factors import find_factors
 from rmlab.sweep.single import run_once
-from rmlab.tracking.config import TrackingConfig, sweep_tags
+from rmlab.tracking.config import sweep_tags
 from rmlab.tracking.notes import NOTE, run_note
 from rmlab.tracking.origin import origin_tags
-from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig, canonical
-from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.answer import lesson_part
-from rmlab.verifiers.config import SEMANTICS, EvaluationConfig, ObjectiveConfig, PromptConfig
+from rmlab.verifiers.config import SEMANTICS
+from rmlab.verifiers.training import VerifierSettings, choose, fit
 
 if TYPE_CHECKING:
-    from rmlab.tracking.run import RunLogger
-    from rmlab.training.supervised import Trained
-    from rmlab.verifiers.dataset import Material
-    from rmlab.verifiers.verifier import Verifier
+    from rmlab.verifiers.dataset import VerifierData
 
 PRELOAD = [
     *HEAVY,
@@ -55,25 +48,14 @@ PRELOAD = [
     "rmlab.training.device",
     "rmlab.models.load",
 ]
-SHARED = {"data.path": "rmlab.verifiers.dataset:hold"}
-POINTS = 200  # of each training series, however many steps there are
+SHARED = {"data.path": "rmlab.verifiers.dataset:preload"}
 
 
 @dataclass
-class VerifierRun:
-    """Everything that makes one verifier. seed: of the draw, the first weights and the order of the batches."""
+class VerifierRun(VerifierSettings):
+    """Everything that makes one verifier, and the sandbox that `data.hidden_tests` runs programs in."""
 
-    seed: int = 0
-    data: DataConfig = field(default_factory=DataConfig)
-    model: ModelConfig = field(default_factory=ModelConfig)
-    prompt: PromptConfig = field(default_factory=PromptConfig)
-    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
-    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
-    training: TrainingConfig = field(default_factory=TrainingConfig)
-    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
-    tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
 
 
 ConfigStore.instance().store(name="train_verifier_schema", node=VerifierRun)
@@ -119,7 +101,7 @@ def prepare(configs: Sequence[DictConfig]) -> None:
     from rmlab.training.device import resolve_device
     from rmlab.verifiers.baselines import baseline_report
 
-    made: dict[str, Material] = {}
+    made: dict[str, VerifierData] = {}
     for config in configs:
         settings = _settings(config)
         resolve_device(settings.runtime.device)
@@ -187,129 +169,12 @@ def run(config: DictConfig) -> str:
     return logger.run_id
 
 
-def choose(ready: "Material", settings: VerifierRun) -> Selection[Trajectory]:
-    """The training set: filtered by length first, then chosen. Raises DataError where the total cannot be filled."""
-    if (room := settings.data.room) and room > settings.prompt.max_tokens:
-        raise UsageError(
-            f"data.fits={room} is longer than the context, prompt.max_tokens={settings.prompt.max_tokens}: what is trained "
-            "on has to be read whole. Lower it, or set it to null."
-        )
-    fits = {
-        e.trajectory.trajectory_id for e in ready.verifier if e.ids is not None and (room is None or e.n_tokens < room)
-    }
-    return select(
-        (e.trajectory for e in ready.verifier), settings.data, settings.seed, lambda t: t.trajectory_id in fits
-    )
-
-
-def fit(
-    ready: "Material",
-    chosen: Selection[Trajectory],
-    settings: VerifierRun,
-    device: Any,
-    cell: Path,
-    logger: "RunLogger",
-) -> "tuple[Verifier, Trained]":
-    """Trains a verifier on the chosen set; its checkpoint lies in the folder `cell` while it is under way."""
-    from rmlab.training.batching import total_steps
-    from rmlab.training.supervised import train
-    from rmlab.verifiers.answer import prove_answers, spread
-    from rmlab.verifiers.objective import lesson
-    from rmlab.verifiers.prompt import render
-    from rmlab.verifiers.verifier import Verifier
-
-    proven_on = [chosen.chosen[i] for i in spread(len(chosen.chosen))]
-    answer = prove_answers(ready.tokenizer, [render(t, ready.tokenizer.reserved, settings.prompt) for t in proven_on])
-    ids = {e.trajectory.trajectory_id: e.ids for e in ready.verifier if e.ids is not None}
-    training = canonical(settings.training, settings.data.scale)
-    learned = lesson(chosen.chosen, ids, [e.trajectory for e in ready.verifier], settings.objective, training, answer)
-    model = _first_weights(settings, ready.tokenizer.size, learned.scalar)
-    _log_inputs(logger, ready, chosen, settings, model, learned.record)
-    every = max(total_steps(len(learned.items), learned.training) // POINTS, 1)
-
-    def log(step: int, loss: float, rate: float, speed: float) -> None:
-        if step % every == 0 or step == 1:
-            logger.metrics({"train/loss": loss, "train/learning_rate": rate, "train/tokens_per_second": speed}, step)
-
-    def watch(step: int, routers: dict[str, float]) -> None:
-        if step % every == 0 or step == 1:
-            logger.metrics(routers, step)
-
-    took = train(
-        model,
-        learned.items,
-        ready.tokenizer.pad_id,
-        device,
-        optimizer=settings.optimizer,
-        training=learned.training,
-        runtime=settings.runtime,
-        seed=settings.seed,
-        checkpoint=cell / "checkpoint.safetensors",
-        log=log,
-        watch=watch,
-        loss=learned.loss,
-        title=settings.tracking.name or "training",
-    )
-    logger.metrics({"train/steps": took.steps, "train/tokens": took.tokens, "train/seconds": took.seconds})
-    return Verifier(model, ready.tokenizer, settings.prompt, answer, settings.training.dtype), took
-
-
-def _first_weights(settings: VerifierRun, vocabulary: int, scalar: bool) -> Any:
-    """The model before training. Raises RmlabError where the context is longer than it has positions for."""
-    from rmlab.models.heads import ScalarModel
-    from rmlab.models.load import load_model, scratch_model
-    from rmlab.models.moe import experts_of
-    from rmlab.verifiers.config import check_positions
-
-    if settings.model.pretrained:
-        model = load_model(Path(settings.model.pretrained))
-        if experts_of(model):
-            model.config.router_aux_loss_coef = settings.model.balance
-    else:
-        model = scratch_model(settings.model, vocabulary, settings.seed)
-    check_positions(int(model.config.max_position_embeddings), settings.model, settings.prompt)
-    return ScalarModel(model, settings.seed) if scalar else model
-
-
-def _log_inputs(
-    logger: "RunLogger",
-    ready: "Material",
-    chosen: Selection[Trajectory],
-    settings: VerifierRun,
-    model: Any,
-    objective: dict[str, Any],
-) -> None:
-    """What the run reads, and the few parameters that runs are compared by."""
-    from rmlab.verifiers.run_record import log_inputs, model_parameters
-
-    record = chosen.record()
-    weak = ready.weak.record() if ready.weak else None
-    log_inputs(
-        logger, ready, chosen.chosen, {**record, "objective": objective, "weak_tests": weak}, Path(settings.data.path)
-    )
-    logger.params(
-        {
-            "seed": settings.seed,
-            "data_scale": settings.data.scale,
-            "resolved_share": round(record["resolved"] / record["taken"], 4),
-            "learning_rate": settings.optimizer.learning_rate,
-            "epochs": settings.training.epochs,
-            "match": settings.training.match.value,
-            "objective": settings.objective.kind.value,
-            **model_parameters(model),
-        }
-    )
-    if weak and ready.weak:
-        logger.tags({"isolation": ready.weak.isolation})
-        logger.metrics({f"labels/{name}": value for name, value in weak.items()})
-
-
-def _material(settings: VerifierRun) -> "Material":
+def _material(settings: VerifierRun) -> "VerifierData":
     from rmlab.verifiers.config import check_context
-    from rmlab.verifiers.dataset import read_material
+    from rmlab.verifiers.dataset import read_verifier_data
 
     check_context(settings.model, settings.prompt)
-    return read_material(
+    return read_verifier_data(
         Path(settings.data.path),
         settings.model,
         settings.prompt,
@@ -319,7 +184,7 @@ def _material(settings: VerifierRun) -> "Material":
     )
 
 
-def _labelled(ready: "Material", settings: VerifierRun) -> "Material":
+def _labelled(ready: "VerifierData", settings: VerifierRun) -> "VerifierData":
     from rmlab.verifiers.dataset import weakly_labelled
 
     return weakly_labelled(
@@ -339,7 +204,3 @@ def _file_identity(path: Path) -> str:
             f"data.tasks={path}: there is no such file. Name the tasks file that the trajectories were collected from."
         )
     return file_fingerprint(path)
-
-
-if __name__ == "__main__":
-    load_program("train_verifier").main(sys.argv[1:])  # by its path, as `rmlab train` does: one schema class, not two

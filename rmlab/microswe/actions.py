@@ -58,6 +58,14 @@ def parse(text: str) -> Action:
     return Edit(int(match[1]), code)
 
 
+def try_parse(text: str) -> Action | None:
+    """The action that a message holds; None where it is unreadable."""
+    try:
+        return parse(text)
+    except UnreadableAction:
+        return None
+
+
 def write(action: Action) -> str:
     """The message that says an action: parse(write(action)) == action."""
     if isinstance(action, Edit):

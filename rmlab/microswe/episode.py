@@ -277,13 +277,13 @@ def _error(text: str) -> str:
     return f"error {text[:LONGEST_QUOTED] + '...' * (len(text) > LONGEST_QUOTED)!r}"
 
 
-def replayed(code: str, said: Sequence[str], edits: Edits) -> list[str]:
-    """The program before each message of the agent, and the one after the last: len(said) + 1 programs.
+def replayed(code: str, messages: Sequence[str], edits: Edits) -> list[str]:
+    """The program before each message of the agent, and the one after the last: len(messages) + 1 programs.
 
     code: the issue's program. A message that is no edit, or one that cannot be made, leaves the program as it is.
     """
     programs = [code]
-    for text in said:
+    for text in messages:
         present = programs[-1]
         try:
             action = grammar.parse(text)

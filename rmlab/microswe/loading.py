@@ -19,7 +19,7 @@ from rmlab.microswe.episode import hidden_program, passes
 from rmlab.microswe.sandbox import Outcome, Program, Sandbox
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint
 from rmlab.paths import runs_folder
-from rmlab.trajectories.record import Part
+from rmlab.trajectories.record import Split
 
 NOT_REPRODUCED = "the original gives other outputs here"
 PASSES = "the bug passes all tests here"
@@ -35,7 +35,7 @@ class LoadedTasks:
     left_out: dict[str, dict[str, int]]
     fingerprint: str
 
-    def part(self, part: Part) -> list[Task]:
+    def part(self, part: Split) -> list[Task]:
         """The tasks of one part, in file order."""
         return [task for task in self.tasks if task.part == part]
 

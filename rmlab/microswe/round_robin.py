@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def in_turns(items: Sequence[T], kind: Callable[[T], str]) -> list[T]:
+def round_robin(items: Sequence[T], kind: Callable[[T], str]) -> list[T]:
     """The first of each kind, then the second of each, and so on; kinds and what is within them keep the order given."""
     seen: Counter[str] = Counter()
     ranked: list[tuple[int, T]] = []

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from rmlab.errors import DataError
 from rmlab.files import atomic_path
 from rmlab.fingerprint import fingerprint
-from rmlab.trajectories.record import Part
+from rmlab.trajectories.record import Split
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Task:
     package: str
     source: str
     cluster: str
-    part: Part
+    part: Split
     entry: str
     context: str
     original: str

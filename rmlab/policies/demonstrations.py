@@ -93,7 +93,7 @@ def label_actions(trajectory: Trajectory, max_turns: int | None = None, edits: E
     shown = {before}  # the issue shows what the first program gives
     verdicts = []
     for turn, (action, code, changed) in enumerate(
-        zip(map(_parsed, said), programs[:-1], programs[1:], strict=True), 1
+        zip(map(grammar.try_parse, said), programs[:-1], programs[1:], strict=True), 1
     ):
         if isinstance(action, grammar.Edit):
             if edits is Edits.start_over:
@@ -192,13 +192,6 @@ def _joined(pieces: Sequence[tuple[Sequence[int], bool]]) -> Lesson:
     ids = [one for piece, _ in pieces for one in piece]
     taught = [right for piece, right in pieces for _ in piece]
     return Lesson(np.array(ids, dtype=np.int32), np.array(taught, dtype=np.bool_))
-
-
-def _parsed(text: str) -> grammar.Action | None:
-    try:
-        return grammar.parse(text)
-    except grammar.UnreadableAction:
-        return None
 
 
 def attempts_to_learn_from(

@@ -16,6 +16,7 @@ from rmlab.microswe.sandbox import Sandbox
 from rmlab.policies.engine import EngineConfig, Sampling
 from rmlab.policies.rollout import Planned
 from rmlab.progress import Advance
+from rmlab.tracking.references import find_model
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class LanguagePolicyConfig:
-    """model: a folder with a model and its tokenizer. temperature, max_action_tokens: see Sampling. device: cpu, cuda, auto."""
+    """model: a folder, a run or a cell. temperature, max_action_tokens: see Sampling. device: cpu, cuda or auto."""
 
     model: str = MISSING
     temperature: float = 1.0
@@ -38,13 +39,18 @@ class LanguagePolicyConfig:
         """How tokens are taken."""
         return Sampling(self.temperature, self.max_action_tokens)
 
+    @property
+    def folder(self) -> Path:
+        """Where the model lies. Raises DataError or StoreError where its name means none."""
+        return find_model(self.model, "config.json").folder
+
 
 def stated(config: LanguagePolicyConfig) -> dict[str, Any]:
     """What names a policy in a trajectory set: its weights, how it samples, and the quality that was measured when it was trained.
 
     Raises DataError where the folder holds no weights.
     """
-    folder = Path(config.model)
+    folder = config.folder
     weights = sorted(folder.glob("*.safetensors"))
     if not weights:
         raise DataError(f"{folder} holds no model in safetensors. `rmlab warm-start` writes one.")
@@ -65,7 +71,7 @@ def load_engine(config: LanguagePolicyConfig, sandbox: Sandbox, environment: Env
     from rmlab.policies.language_engine import LanguageEngine
     from rmlab.training.device import resolve_device
 
-    device, folder = resolve_device(config.device), Path(config.model)
+    device, folder = resolve_device(config.device), config.folder
     return LanguageEngine(
         load_model(folder).eval(), load_tokenizer(folder), sandbox, environment, config.engine, device
     )

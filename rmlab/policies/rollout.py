@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from rmlab.errors import UsageError
 from rmlab.microswe.episode import EnvironmentConfig, Episode
-from rmlab.microswe.sandbox import Outcome, Program, Sandbox, Told
+from rmlab.microswe.sandbox import OnOutcome, Outcome, Program, Sandbox
 from rmlab.microswe.task import Task
 from rmlab.policies.policy import Attempt, Policy, attempt_rng
 from rmlab.progress import Advance
@@ -44,8 +44,8 @@ class Executor:
         self._known: OrderedDict[Program, Outcome] = OrderedDict()
         self._lock = threading.Lock()
 
-    def run(self, programs: Sequence[Program], told: Told | None = None) -> list[Outcome]:
-        """The outcomes in order; equal programs run once. told: is called with each index and outcome as soon as it is known."""
+    def run(self, programs: Sequence[Program], on_outcome: OnOutcome | None = None) -> list[Outcome]:
+        """The outcomes in order; equal programs run once. on_outcome: called with each index and outcome as soon as it is known."""
         where: dict[Program, list[int]] = {}
         for index, program in enumerate(programs):
             where.setdefault(program, []).append(index)
@@ -54,9 +54,9 @@ class Executor:
         new = [program for program in where if program not in found]
 
         def tell(program: Program, outcome: Outcome) -> None:
-            if told is not None:
+            if on_outcome is not None:
                 for index in where[program]:
-                    told(index, outcome)
+                    on_outcome(index, outcome)
 
         for program, outcome in found.items():
             tell(program, outcome)

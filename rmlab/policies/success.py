@@ -13,7 +13,7 @@ import numpy as np
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.metrics.uncertainty import cluster_weights
-from rmlab.microswe import actions as grammar
+from rmlab.microswe.actions import Run, try_parse
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks
 from rmlab.microswe.sandbox import Sandbox
@@ -83,8 +83,6 @@ def success(trajectories: Sequence[Trajectory], seed: int = 0) -> Success:
         [(w_RC @ sum_C) / (w_RC @ count_C) for w_RC in cluster_weights(len(clusters), REPLICATES, seed)]
     )
     low, high = np.quantile(value_R, [0.025, 0.975])
-    said = [[m.content for m in t.messages if m.role == "assistant"] for t in labelled]
-    messages = [content for contents in said for content in contents]
     return Success(
         float(rate_K.mean()),
         float(low),
@@ -92,19 +90,21 @@ def success(trajectories: Sequence[Trajectory], seed: int = 0) -> Success:
         len(by_task),
         len(labelled),
         len(trajectories) - len(labelled),
-        unfinished=float(np.mean([t.exit_status == "unfinished" for t in labelled])),
-        ran=float(np.mean([any(content.strip() == "run" for content in contents) for contents in said])),
-        unreadable=float(np.mean([_unreadable(content) for content in messages])) if messages else 0.0,
-        turns=float(np.mean([len(contents) for contents in said])),
+        **conduct(labelled),
     )
 
 
-def _unreadable(content: str) -> bool:
-    try:
-        grammar.parse(content)
-    except grammar.UnreadableAction:
-        return True
-    return False
+def conduct(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+    """How attempts go, whatever their outcome. unfinished: share that never submitted. ran: share that ran the public call.
+    unreadable: share of the policy's messages that are no action. turns: its messages an attempt."""
+    actions = [[try_parse(m.content) for m in t.messages if m.role == "assistant"] for t in trajectories]
+    every = [action for own in actions for action in own]
+    return {
+        "unfinished": float(np.mean([t.exit_status == "unfinished" for t in trajectories])),
+        "ran": float(np.mean([any(isinstance(action, Run) for action in own) for own in actions])),
+        "unreadable": float(np.mean([action is None for action in every])) if every else 0.0,
+        "turns": float(np.mean([len(own) for own in actions])),
+    }
 
 
 def held_out_success(

@@ -2,7 +2,7 @@
 
 What a verifier of micro-SWE has to see first is whether two values are equal, and reading episodes alone does not teach it
 (a linear probe on such a base tells equal from unequal with an AUC of 0.55). A comparison is a prompt of the verifier's own
-form with another question behind it and SAME or OTHER as its answer; half of them are SAME, and most of the others are near
+form with SAME or OTHER as its answer; half of them are SAME, and most of the others are near
 misses: one digit, one element, one bracket. Names, calls and patches come from episodes of the supervised part, values are
 invented or the episode's own. No label of an attempt goes in: the answer follows from the two values alone.
 """
@@ -21,7 +21,11 @@ from rmlab.models.tokenizer import IM_END, IM_START
 from rmlab.verifiers.prompt import OPEN_ANSWER
 
 SAME, OTHER = "SAME", "OTHER"
-QUESTION = f"Is the last value the one asked for? Answer {SAME} or {OTHER}."
+QUESTIONS = (
+    f"Is the last value the one asked for? Answer {SAME} or {OTHER}.",
+    # in the verifier's words but for the answers: what a base computes for this question it computes for a verifier's prompt
+    f"Is the issue solved? Answer {SAME} or {OTHER}.",
+)
 WHOLE_SHARE = (
     0.3  # comparisons that stand behind a whole episode, as a verifier reads them; the others are the question alone
 )
@@ -71,7 +75,7 @@ def comparisons(episodes: Sequence[str], number: int, seed: int) -> Iterator[Com
         turns = _with_last(parts.turns, f"{opening}{GOT}{seen}") if whole else ""
         question = (
             f"Asked: {parts.call}{SHOULD}{expected}{BUT}{before}\nLast: {opening}{GOT}{seen}\n"
-            f"Patch:\n{parts.patch}\n{QUESTION}"
+            f"Patch:\n{parts.patch}\n{drawn.choice(QUESTIONS)}"
         )
         yield Comparison(f"{turns}{IM_START}user\n{question}{IM_END}\n{OPEN_ANSWER}", SAME if same else OTHER)
 

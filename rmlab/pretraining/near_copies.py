@@ -11,9 +11,9 @@ from collections.abc import Iterable
 
 from rmlab.microswe.build.clusters import LEAST_OVERLAP, Trigram, renamed, trigrams
 from rmlab.microswe.task import Task
-from rmlab.trajectories.record import Part
+from rmlab.trajectories.record import Split
 
-HELD_OUT: tuple[Part, ...] = ("verifier", "validation", "rl", "evaluation")
+HELD_OUT: tuple[Split, ...] = ("verifier", "validation", "rl", "evaluation")
 
 
 def held_out_functions(tasks: Iterable[Task]) -> list[str]:

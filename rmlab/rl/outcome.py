@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 
 from rmlab.metrics.paired import Difference, paired_difference
-from rmlab.microswe.actions import Run, UnreadableAction, parse
 from rmlab.microswe.task import Task
 from rmlab.policies.engine import Rollout
+from rmlab.policies.success import conduct
 from rmlab.rl.learner import State
 from rmlab.rl.rewards import Rewards
-from rmlab.trajectories.record import Trajectory
 
 Rates = Mapping[str, Mapping[str, Mapping[str, float]]]
 
@@ -174,12 +173,13 @@ def behaviour(rollouts: Sequence[Rollout]) -> dict[str, float]:
     if not rollouts:
         return {}
     own = [r.trajectory for r in rollouts]
+    went = conduct(own)
     return {
         "true_rate": float(np.mean([bool(t.resolved) for t in own])),
-        "unfinished_rate": float(np.mean([t.exit_status == "unfinished" for t in own])),
-        "ran_share": float(np.mean([any(_is_run(said) for said in messages(t)) for t in own])),
+        "unfinished_rate": went["unfinished"],
+        "ran_share": went["ran"],
         "public_share": float(np.mean([bool(t.extra.get("public_passed")) for t in own])),
-        "turns": float(np.mean([len(messages(t)) for t in own])),
+        "turns": went["turns"],
         "tokens": float(np.mean([r.own_tokens for r in rollouts])),
         "distinct_share": len({(t.task_id, t.content_id) for t in own}) / len(own),
         "truncated_share": float(np.mean([r.truncated for r in rollouts])),
@@ -193,15 +193,3 @@ def paid(found: Rewards) -> dict[str, float]:
         "reward_std": float(found.total_N.std()),
         **{f"reward_{name}": float(part_N.mean()) for name, part_N in found.parts.items()},
     }
-
-
-def messages(trajectory: Trajectory) -> list[str]:
-    """What the policy said."""
-    return [message.content for message in trajectory.messages if message.role == "assistant"]
-
-
-def _is_run(text: str) -> bool:
-    try:
-        return isinstance(parse(text), Run)
-    except UnreadableAction:
-        return False

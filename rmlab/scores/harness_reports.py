@@ -1,9 +1,10 @@
 """Labels without scores: which tasks did each run of a policy resolve, by the reports that test harnesses leave?
 
 A report is one attempt at each of its tasks; `rmlab.trajectories.labels` reads its layouts. A task that the report names
-without an outcome (incomplete, pending, an error of the harness) was asked and not solved: it counts as unresolved, as in the
-harness's own rate, unless told otherwise. A task that the report does not name is not an attempt. Where one file is about
-several systems, each is a policy.
+without an outcome (incomplete, pending, an error of the attempt) was asked and not solved: it counts as unresolved, as in the
+harness's own rate, unless told otherwise. One whose evaluation failed by no fault of the attempt (the environment, the
+infrastructure) has no label. A task that the report does not name is not an attempt. Where one file is about several
+systems, each is a policy.
 """
 
 import hashlib
@@ -20,8 +21,9 @@ from rmlab.scores.files import one_line_errors, opened
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import ScoreTable
 from rmlab.trajectories.ingest.compression import plain_name
-from rmlab.trajectories.ingest.json_text import Unreadable, read_json
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.json_text import read_json
+from rmlab.trajectories.ingest.locations import Location
+from rmlab.trajectories.ingest.skipped import Skipped
 from rmlab.trajectories.labels.documents import REPORT_KEYS, reports
 from rmlab.trajectories.labels.statement import Report
 from rmlab.trajectories.record import instance, looks_like_task, task_key
@@ -50,13 +52,13 @@ def harness_reports(path: Path) -> list[Report]:
     try:
         with opened(path) as file:
             document, mended = read_json(file.read())
-    except Unreadable as error:
+    except Skipped as error:
         raise DataError(f"{path}: {error}") from error
     if not isinstance(document, dict) or "score" in document:
         return []
     found = [
         report
-        for report in reports(document, Place(path.name, ""))
+        for report in reports(document, Location(path.name, ""))
         if report.kind != "rows" and not (report.kind == BY_INSTANCE and _by_other_keys(document))
     ]
     for report in found:
@@ -100,7 +102,7 @@ def read_reports(paths: Sequence[Path], incomplete: Incomplete = Incomplete.unre
         for report in found:
             missing = 0.0 if incomplete is Incomplete.unresolved else np.nan
             label = {
-                **dict.fromkeys(report.unfinished, missing),
+                **{task: np.nan if task in report.void else missing for task in report.unfinished},
                 **{task: float(outcome) for task, outcome in report.outcome.items()},
             }
             label = {spelled.setdefault(task_key(task), task): value for task, value in label.items()}
@@ -122,9 +124,14 @@ def read_reports(paths: Sequence[Path], incomplete: Incomplete = Incomplete.unre
 
 
 def _what(report: Report, incomplete: Incomplete) -> str:
-    open_tasks = {task: why for task, why in report.unfinished.items() if task not in report.outcome}
-    total = len(report.outcome) + len(open_tasks)
+    named = {task: why for task, why in report.unfinished.items() if task not in report.outcome}
+    open_tasks = {task: why for task, why in named.items() if task not in report.void}
+    failed = Counter(why for task, why in named.items() if task in report.void)
+    total = len(report.outcome) + len(named)
     said = f"{counted(total, 'task')}, {report.resolved:,} resolved"
+    if failed:
+        words = ", ".join(f"{kind} {count:,}" for kind, count in sorted(failed.items()))
+        said += f", {failed.total():,} without a label because the evaluation failed ({words})"
     if not open_tasks:
         return said
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(Counter(open_tasks.values()).items()))

@@ -11,15 +11,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rmlab.microswe.actions import Edit, Run, UnreadableAction, parse
+from rmlab.microswe.actions import Edit, Run, try_parse
 from rmlab.trajectories.record import Trajectory
 
 
 def kind(message: str) -> str:
     """One letter for an assistant's message: Edit, Run, Submit, or ? for anything that is no action of micro-SWE."""
-    try:
-        action = parse(message)
-    except UnreadableAction:
+    action = try_parse(message)
+    if action is None:
         return "?"
     return "E" if isinstance(action, Edit) else "R" if isinstance(action, Run) else "S"
 

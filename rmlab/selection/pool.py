@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from rmlab.errors import DataError
 from rmlab.fingerprint import fingerprint_lines
-from rmlab.trajectories.record import PARTS, Part
+from rmlab.trajectories.record import SPLITS, Split
 
 COLUMNS = ["trajectory_id", "cluster", "source", "policy", "resolved", "split"]
 
@@ -26,7 +26,7 @@ class PoolRow:
     source: str
     policy: str
     resolved: bool | None
-    split: Part | None
+    split: Split | None
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class PoolIndex:
         """Identity of the pool, as `TrajectorySet.fingerprint`."""
         return self._of(None)
 
-    def part(self, part: Part) -> str:
+    def part(self, part: Split) -> str:
         """Identity of one part, as `TrajectorySet.part(part).fingerprint`."""
         return self._parts[part]
 
     @cached_property
-    def _parts(self) -> dict[Part, str]:
-        return {part: self._of(part) for part in PARTS}
+    def _parts(self) -> dict[Split, str]:
+        return {part: self._of(part) for part in SPLITS}
 
-    def _of(self, part: Part | None) -> str:
+    def _of(self, part: Split | None) -> str:
         rows = (row for row in self.rows if part in (None, row.split))
         return fingerprint_lines(
             sorted("\t".join([r.trajectory_id, str(r.resolved), str(r.split), r.cluster, r.source]) for r in rows)
@@ -77,6 +77,6 @@ def _read_index(path: Path, state: tuple[int, ...]) -> PoolIndex:
     if missing := [name for name in COLUMNS if name not in table.column_names]:
         raise DataError(f"{path} has no column {missing[0]!r}: it is not a trajectory set")
     rows = tuple(map(PoolRow, *(table.column(name).to_pylist() for name in COLUMNS)))
-    if unknown := {row.split for row in rows} - {None, *PARTS}:
-        raise DataError(f"{path}: split {unknown.pop()!r} is none of {', '.join(PARTS)}")
+    if unknown := {row.split for row in rows} - {None, *SPLITS}:
+        raise DataError(f"{path}: split {unknown.pop()!r} is none of {', '.join(SPLITS)}")
     return PoolIndex(rows)

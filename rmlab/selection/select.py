@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from rmlab.errors import DataError, UsageError
 from rmlab.selection.apportionment import apportion
-from rmlab.trajectories.record import Part
+from rmlab.trajectories.record import Split
 
 SEMANTICS = 1
 """Bumped when the same pool, configuration and seed give another training set."""
@@ -62,7 +62,7 @@ class Candidate(Protocol):
     @property
     def resolved(self) -> bool | None: ...
     @property
-    def split(self) -> Part | None: ...
+    def split(self) -> Split | None: ...
 
 
 Row = TypeVar("Row", bound=Candidate)
@@ -114,7 +114,7 @@ def select(
     config: DataConfig,
     seed: int,
     fits: Callable[[Row], bool] | None = None,
-    part: Part = "verifier",
+    part: Split = "verifier",
 ) -> Selection[Row]:
     """Chooses `config.scale` rows of one part of the pool.
 
@@ -151,7 +151,7 @@ def select(
     return Selection(tuple(sorted(chosen, key=order)), table, unlabelled)
 
 
-def check_fill(pool: Iterable[Candidate], config: DataConfig, part: Part = "verifier") -> None:
+def check_fill(pool: Iterable[Candidate], config: DataConfig, part: Split = "verifier") -> None:
     """The error of `select`, without drawing and before lengths are known: for a quick look ahead."""
     had = Counter(
         (RESOLVED if r.resolved else UNRESOLVED, r.policy, r.source)

@@ -8,6 +8,7 @@ from datetime import datetime
 
 from rmlab.errors import UsageError
 from rmlab.sweep.plan import Cell
+from rmlab.sweep.study_identity import other_studies, storage_uri, study_name, trials_made
 from rmlab.tracking.leases import Watch, holder_words
 from rmlab.tracking.origin import commit
 from rmlab.tracking.run_index import CellRuns, RunHead, cell_runs
@@ -76,6 +77,30 @@ def _state(key: str, known: CellRuns, watch: Watch, redo: Redo, retry_failed: bo
         error = failed.tags.get("error", "")
         return ("to run", f" again (failed: {error})") if retry_failed else ("failed", f": {error}")
     return "to run", ""
+
+
+def search_description(templates: Sequence[Cell]) -> str:
+    """What would be searched, and how far the study is. Makes nothing."""
+    sweep = templates[0].sweep
+    search = sweep.search
+    assert search is not None
+    name = study_name(templates)
+    ended = trials_made(str(name), search)
+    lines = [
+        sweep.question,
+        f"preset {sweep.preset}, control {templates[0].identity.control_hash}, seeds {sweep.seeds}",
+        "",
+        "objectives:",
+        *(f"  {name}: {goal}" for name, goal in search.objectives.items()),
+        "space:",
+        *(f"  {name}: {allowed}" for name, allowed in search.space.items()),
+        "",
+        f"{counted(search.trials, 'trial')} in all, {ended} made in {storage_uri(search)}",
+        *other_studies(name, search),
+    ]
+    if cost := sweep.cost.get(sweep.preset):
+        lines.append(f"cost of the whole search at this preset: {cost}")
+    return "\n".join(lines)
 
 
 def explanation(cells: Sequence[Cell]) -> str:

@@ -11,7 +11,6 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Literal
 
 from rmlab.configuration import load_program
 from rmlab.errors import DataError, RmlabError, UsageError
@@ -19,6 +18,7 @@ from rmlab.launchers.jobs import HEAVY, Event, Job, Jobs, Launcher
 from rmlab.launchers.local import LocalLauncher, start_fork_server
 from rmlab.launchers.warmup import readings
 from rmlab.paths import runs_folder
+from rmlab.sweep.options import OnError
 from rmlab.sweep.plan import Cell, plain
 from rmlab.sweep.progress_table import Board, CellState
 from rmlab.tracking.config import sweep_tags
@@ -28,7 +28,6 @@ from rmlab.tracking.run import ERROR, FAILED, FINISHED
 from rmlab.tracking.run_index import CONTROL_HASH, CellRuns, RunHead, cell_runs, finished_run, runs_of
 from rmlab.tracking.store import Store
 
-OnError = Literal["stop", "continue"]
 Redo = Callable[[RunHead], bool]
 LOOK_SECONDS = 2.0
 """How often a cell that is at work elsewhere is looked at."""
@@ -57,7 +56,7 @@ def run_cells(
     store: Store,
     launcher: Launcher,
     *,
-    on_error: OnError = "stop",
+    on_error: OnError = OnError.stop,
     retry_failed: bool = False,
     redo: Redo = lambda run: False,
 ) -> Outcome:
@@ -287,7 +286,7 @@ class SweepUnderWay:
 
     def _failed(self, key: str, error: str, why: str, seconds: float | None) -> None:
         self.settled.add(key)
-        self.stopping = self.on_error == "stop"
+        self.stopping = self.on_error == OnError.stop
         self.failed += [cell.name for cell in self.of_hash[key]]
         name = self.of_hash[key][0].name
         self.board.note(name, "failed", seconds)

@@ -14,6 +14,7 @@ from omegaconf import open_dict
 
 from rmlab.configuration import compose, load_program, with_values
 from rmlab.launchers.jobs import HEAVY, Event, Job, Launcher
+from rmlab.sweep.options import OnError
 from rmlab.sweep.plan import Cell, check_control
 from rmlab.sweep.progress_table import Board
 from rmlab.sweep.scheduler import SweepUnderWay, close_all_dead, prepare
@@ -67,7 +68,7 @@ class _Search(SweepUnderWay):
         study: Study,
         retry_failed: bool,
     ) -> None:
-        super().__init__(store, [], board, "continue", watch, {})
+        super().__init__(store, [], board, OnError.cont, watch, {})
         self.templates, self.overrides, self.study, self.retry_failed = templates, overrides, study, retry_failed
         self.trials_of: dict[str, list[int]] = defaultdict(list)
         self.open_keys: dict[int, set[str]] = {}

@@ -5,13 +5,14 @@ that is another study, and its launch says so.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from rmlab.fingerprint import fingerprint
 from rmlab.paths import runs_folder
+from rmlab.sweep.plan import Cell
 from rmlab.sweep.search_spec import SearchSpec
 from rmlab.tracking.store import SQLITE, database_url
 
@@ -81,3 +82,31 @@ def _absent(spec: SearchSpec) -> bool:
     if spec.storage is None:
         return not (runs_folder() / "optuna.db").exists()
     return spec.storage.startswith(SQLITE) and not Path(spec.storage.removeprefix(SQLITE)).exists()
+
+
+def study_name(templates: Sequence[Cell]) -> StudyName:
+    """The study of a search at a preset."""
+    sweep = templates[0].sweep
+    return StudyName(f"{sweep.name} {sweep.preset}", _comparable(templates))
+
+
+def _comparable(templates: Sequence[Cell]) -> dict[str, Any]:
+    """What makes the trials of a search comparable: two searches that differ in any of it have a study each.
+
+    How many trials there are, who proposes them and which of them are stopped early changes no value.
+    """
+    sweep = templates[0].sweep
+    search = sweep.search
+    assert search is not None
+    return {
+        "objectives": list(search.objectives.items()),  # the values of a trial have their order
+        "space": search.space,
+        "meaning of choices": {
+            f"{name}={choice}": sweep.meaning(name, choice)
+            for name, allowed in search.space.items()
+            for choice in allowed.get("choices", ())
+        },
+        "pruning": [search.pruning["metric"], search.pruning.get("goal")] if search.pruning else None,
+        "seeds": sweep.seeds,  # a value is a mean over them
+        "configuration": [cell.identity.config_hash for cell in templates],
+    }

@@ -10,6 +10,7 @@ notes      Markdown that the UI shows of a run
 origin     where a run comes from: commit, host, process
 preload    what a fork server imports
 query      reads runs back: metrics, series, artifacts; closes what died, logs what is reused
+references which run, cell or model is meant by a name
 run        writes one run: buffered metrics, artifacts, data sets, and `finished` as the last word
 run_index  names and tags of runs, quickly: which cells are finished
 store      the store: one sqlite file or a server, opened safely by many processes at once

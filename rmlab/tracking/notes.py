@@ -1,9 +1,13 @@
 """Markdown that the MLflow UI shows beside a run or an experiment, short enough for a tag."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from rmlab.tracking.run import LONGEST_TAG
+from rmlab.wording import number
+
+_number = partial(number, absent="")
 
 NOTE = "mlflow.note.content"
 HEADLINE = ("auc_within_task", "auc_pooled", "ece_width_10", "brier")
@@ -58,7 +62,3 @@ def run_note(title: str, report: Mapping[str, Any], baselines: Mapping[str, Mapp
         f"`{again}`",
     ]
     return "\n".join(lines)[:LONGEST_TAG]
-
-
-def _number(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"

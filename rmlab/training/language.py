@@ -193,6 +193,8 @@ def _cross_entropy(logits_BTV: torch.Tensor, target_BT: torch.Tensor) -> torch.T
 def _batches(rows: int, batch_rows: int, seed: int) -> Iterator[np.ndarray]:
     """Row numbers of each step, for ever: every row once an epoch but for the few that do not fill a batch."""
     epoch = 0
+    while not batch_rows:
+        yield np.empty(0, dtype=np.int64)
     while True:
         order = np.random.default_rng([seed, epoch]).permutation(rows)
         for start in range(0, rows - batch_rows + 1, batch_rows):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from rmlab.errors import DataError, UsageError
 from rmlab.trajectories.near_duplicates import issues_of, near_duplicates
-from rmlab.trajectories.record import Part, Trajectory
+from rmlab.trajectories.record import Split, Trajectory
 from rmlab.trajectories.splitting import by_size, group_name, groups_of
 
 SEMANTICS = 1
@@ -40,7 +40,7 @@ class Fold:
     number: int
     trajectories: tuple[Trajectory, ...]
 
-    def clusters(self, part: Part) -> list[str]:
+    def clusters(self, part: Split) -> list[str]:
         """Repositories of a part, in order."""
         return sorted({t.cluster for t in self.trajectories if t.split == part})
 
@@ -85,14 +85,14 @@ def _fold(
 ) -> Fold:
     """taught: of each group, in order, the tasks that verifiers are trained on. placed: task → the fold that judges it."""
     rest = [tasks for tasks in taught if tasks and placed[tasks[0]] != number]
-    shares: list[tuple[Part, float]] = [("verifier", 1 - config.validation), ("validation", config.validation)]
+    shares: list[tuple[Split, float]] = [("verifier", 1 - config.validation), ("validation", config.validation)]
     if len(rest) < len(shares):
         raise DataError(
             f"fold {number} leaves one group of repositories both to learn from and to validate on: raise folds.number, or "
             "take attempts at more repositories"
         )
     part_of = by_size(rest, shares, config.seed)
-    part: dict[str, Part | None] = {}
+    part: dict[str, Split | None] = {}
     for group, tasks in zip(groups, taught, strict=True):
         first = (tasks or group)[0]
         own = "evaluation" if placed[first] == number else part_of.get(first)

@@ -79,15 +79,15 @@ def near_duplicates(
             alike[own.tobytes(), apart[task] if apart else ""].append(task)
     groups, places = list(alike.values()), [place for _, place in alike]
     first = [group[0] for group in groups]
-    found = [] if apart else [Near(group[0], other, 1.0) for group in groups for other in group[1:]]
+    pairs = [] if apart else [Near(group[0], other, 1.0) for group in groups for other in group[1:]]
     signature_TH = (
         np.stack([_signature(shingles[task]) for task in first]) if first else np.zeros((0, BANDS * ROWS), np.uint64)
     )
     for i, j in _candidates(signature_TH, places if apart else None):
         overlap = _overlap(shingles[first[i]], shingles[first[j]])
         if overlap >= least:
-            found.append(Near(min(first[i], first[j]), max(first[i], first[j]), overlap))
-    return sorted(found, key=lambda near: (near.a, near.b))
+            pairs.append(Near(min(first[i], first[j]), max(first[i], first[j]), overlap))
+    return sorted(pairs, key=lambda near: (near.a, near.b))
 
 
 class _Words:

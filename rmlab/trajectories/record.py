@@ -13,11 +13,11 @@ from rmlab.fingerprint import canonical_json, fingerprint
 
 Role = Literal["system", "user", "assistant", "tool"]
 ExitStatus = Literal["submitted", "unfinished", "error"]
-Part = Literal["supervised", "verifier", "validation", "rl", "evaluation"]
+Split = Literal["supervised", "verifier", "validation", "rl", "evaluation"]
 """The five parts that never mix, split by cluster: demonstrations and tokenizers; verifier training; choices and
 post-hoc calibration; policy RL; and evaluation, which is scored once for a finished cell."""
 
-PARTS: tuple[Part, ...] = get_args(Part)
+SPLITS: tuple[Split, ...] = get_args(Split)
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Trajectory:
     exit_status: ExitStatus
     resolved: bool | None
     label_source: str | None = None
-    split: Part | None = None
+    split: Split | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -55,8 +55,8 @@ class Trajectory:
             raise DataError(
                 f"exit_status {self.exit_status!r} of {self.task_id}: it must be one of {', '.join(get_args(ExitStatus))}"
             )
-        if self.split is not None and self.split not in PARTS:
-            raise DataError(f"split {self.split!r} of {self.task_id}: it must be one of {', '.join(PARTS)}")
+        if self.split is not None and self.split not in SPLITS:
+            raise DataError(f"split {self.split!r} of {self.task_id}: it must be one of {', '.join(SPLITS)}")
 
     @cached_property
     def trajectory_id(self) -> str:
@@ -98,8 +98,8 @@ def repository(task: str, stated: str = "") -> str:
         smith = SMITH.match(stated.removeprefix("swesmith/"))
         return f"{smith['owner']}/{smith['name']}" if smith else stated
     for pattern, _ in FAMILIES:
-        if found := pattern.match(task):
-            return f"{found['owner']}/{found['name']}"
+        if match := pattern.match(task):
+            return f"{match['owner']}/{match['name']}"
     return task
 
 
@@ -116,8 +116,8 @@ def looks_like_task(name: str) -> bool:
 def instance(name: str) -> str:
     """The instance that a report names: Multi-SWE-bench writes `owner/name:pr-1` where its data set has `owner__name-1`, and
     names of Docker images have `_1776_` in place of `__`, which they must not hold."""
-    if found := PULL.match(name):
-        return f"{found['owner']}__{found['name']}-{found['number']}"
+    if match := PULL.match(name):
+        return f"{match['owner']}__{match['name']}-{match['number']}"
     image = IMAGE.match(name)
     return (image["instance"] if image else name).replace("_1776_", "__")
 

@@ -6,14 +6,18 @@ of tasks. Groups (clusters joined by near-duplicate issues) are placed whole, la
 """
 
 import hashlib
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeVar, get_args
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
 
 from rmlab.errors import DataError, UsageError
-from rmlab.trajectories.near_duplicates import Near, issues_of, near_duplicates
-from rmlab.trajectories.record import PARTS, Part, Trajectory
+from rmlab.fingerprint import fingerprint_lines
+from rmlab.progress import progress
+from rmlab.trajectories.near_duplicates import Near, issue_of, issues_of, near_duplicates
+from rmlab.trajectories.record import SPLITS, Split, Trajectory
+from rmlab.trajectories.store import fingerprint_line, iterate_trajectories, read_count, write_in_order
 
 By = Literal["repository", "task", "time"]
 Name = TypeVar("Name", bound=Hashable)
@@ -29,11 +33,11 @@ class TaskFacts:
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitResult:
     """part, cluster: of each task. near: pairs of tasks whose issues are nearly the same. joined: groups that hold several
     clusters because of them."""
 
-    part: dict[str, Part]
+    part: dict[str, Split]
     cluster: dict[str, str]
     near: list[Near]
     joined: int
@@ -41,11 +45,11 @@ class Split:
 
 def split(
     tasks: Mapping[str, TaskFacts],
-    shares: Sequence[tuple[Part, float]],
+    shares: Sequence[tuple[Split, float]],
     by: By = "repository",
     seed: int = 0,
     least: float = 0.8,
-) -> Split:
+) -> SplitResult:
     """A part for every task. least: overlap from which issues count as the same; 0 = not looked at.
 
     Raises UsageError for shares that are none, DataError where there are fewer groups than parts, or times are missing.
@@ -68,28 +72,30 @@ def split(
     else:
         part = by_size(groups, shares, seed)
     joined = sum(len({cluster[task] for task in group}) > 1 for group in groups)
-    return Split(part, {task: group_name(group, cluster, task) for group in groups for task in group}, near, joined)
+    return SplitResult(
+        part, {task: group_name(group, cluster, task) for group in groups for task in group}, near, joined
+    )
 
 
-def parse_shares(texts: Sequence[str]) -> list[tuple[Part, float]]:
+def parse_shares(texts: Sequence[str]) -> list[tuple[Split, float]]:
     """`verifier=0.7` and its like. Raises UsageError."""
-    shares: list[tuple[Part, float]] = []
+    shares: list[tuple[Split, float]] = []
     for text in texts or ("verifier=0.7", "validation=0.1", "evaluation=0.2"):
         name, _, share = text.partition("=")
-        part = next((p for p in PARTS if p == name), None)
+        part = next((p for p in SPLITS if p == name), None)
         try:
             number = float(share)
         except ValueError:
             number = -1.0
         if part is None or not 0 < number <= 1:
             raise UsageError(
-                f"--part {text}: it is PART=SHARE, a part of {', '.join(PARTS)}, a share above 0 and at most 1"
+                f"--part {text}: it is PART=SHARE, a part of {', '.join(SPLITS)}, a share above 0 and at most 1"
             )
         shares.append((part, number))
     return shares
 
 
-def _check(shares: Sequence[tuple[Part, float]], by: str) -> None:
+def _check(shares: Sequence[tuple[Split, float]], by: str) -> None:
     if by not in get_args(By):
         raise UsageError(f"--by {by}: it is repository, task or time")
     if abs(sum(share for _, share in shares) - 1) > 1e-6 or len({part for part, _ in shares}) < len(shares):
@@ -139,11 +145,11 @@ def by_size(groups: Sequence[Sequence[str]], shares: Sequence[tuple[Name, float]
 
 
 def _in_time(
-    groups: Sequence[Sequence[str]], time: Mapping[str, str], shares: Sequence[tuple[Part, float]]
-) -> dict[str, Part]:
+    groups: Sequence[Sequence[str]], time: Mapping[str, str], shares: Sequence[tuple[Split, float]]
+) -> dict[str, Split]:
     order = sorted(groups, key=lambda group: (min(time[task] for task in group), group[0]))
     total, done = sum(map(len, groups)), 0
-    assigned: dict[str, Part] = {}
+    assigned: dict[str, Split] = {}
     bounds = [sum(share for _, share in shares[: i + 1]) * total for i in range(len(shares))]
     for group in order:
         middle = done + len(group) / 2
@@ -184,3 +190,65 @@ def check_parts(trajectories: Iterable[Trajectory]) -> None:
             f"{worst.overlap:.2f}, {TOO_NEAR:g} is too much; {len(near)} such pairs lie in two parts): {WHY} Split the "
             "pool again: `rmlab trajectories split` keeps such tasks together."
         )
+
+
+def split_set(
+    path: Path, out: Path, by: By, shares: Sequence[tuple[Split, float]], seed: int, near: float
+) -> dict[str, Any]:
+    """Reads a set once for its tasks and once a part, writes it with its parts, and returns what is in them. Raises DataError."""
+    tasks: dict[str, TaskFacts] = {}
+    with progress("Reading", read_count(path), "trajectories") as advance:
+        for trajectory in iterate_trajectories(path):
+            tasks[trajectory.task_id] = _facts(trajectory, tasks.get(trajectory.task_id))
+            advance(1)
+    found = split(tasks, shares, by, seed, near)
+
+    def records() -> Iterator[Trajectory]:
+        for part, _ in shares:
+            for one in iterate_trajectories(path):
+                if found.part[one.task_id] == part:
+                    yield replace(one, split=part, cluster=found.cluster[one.task_id])
+
+    lines: list[str] = []
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for one in records():
+        lines.append(fingerprint_line(one, one.trajectory_id))
+        counts[str(one.split)]["trajectories"] += 1
+        counts[str(one.split)]["labelled"] += one.resolved is not None
+        counts[str(one.split)]["resolved"] += one.resolved is True
+    write_in_order(
+        out,
+        records(),
+        {"command": "rmlab trajectories split", "by": by, "seed": str(seed), "near": f"{near:g}"},
+        fingerprint_lines(sorted(lines)),
+    )
+    return _summary(found, shares, counts)
+
+
+def _facts(trajectory: Trajectory, known: TaskFacts | None) -> TaskFacts:
+    time = str(trajectory.extra.get("time") or "")
+    if known is not None:
+        return replace(known, time=min(filter(None, (known.time, time)), default=""))
+    first = next((m.content for m in trajectory.messages if m.role == "user"), "")
+    return TaskFacts(trajectory.cluster, issue_of(first), time)
+
+
+def _summary(
+    found: SplitResult, shares: Sequence[tuple[str, float]], counts: dict[str, Counter[str]]
+) -> dict[str, Any]:
+    parts = {}
+    for part, share in shares:
+        inside = [task for task, where in found.part.items() if where == part]
+        parts[part] = {
+            "asked": share,
+            "share": len(inside) / max(len(found.part), 1),
+            "tasks": len(inside),
+            "clusters": len({found.cluster[task] for task in inside}),
+            **counts[part],
+        }
+    return {
+        "parts": parts,
+        "near_duplicates": len(found.near),
+        "joined_groups": found.joined,
+        "near": [{"a": n.a, "b": n.b, "overlap": round(n.overlap, 3)} for n in found.near[:20]],
+    }

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from rmlab.errors import DataError
 from rmlab.files import atomic_path
 from rmlab.fingerprint import fingerprint_lines
-from rmlab.trajectories.record import Message, Part, Trajectory
+from rmlab.trajectories.record import Message, Split, Trajectory
 
 SCHEMA = pa.schema(
     [
@@ -61,7 +61,7 @@ class TrajectorySet:
         """Identity of the pool: contents, labels and parts, in no order. 16 hex digits."""
         return fingerprint_lines(sorted(fingerprint_line(t, t.trajectory_id) for t in self.trajectories))
 
-    def part(self, part: Part) -> "TrajectorySet":
+    def part(self, part: Split) -> "TrajectorySet":
         """The trajectories of one part."""
         return TrajectorySet(tuple(t for t in self.trajectories if t.split == part), self.metadata)
 
@@ -168,7 +168,7 @@ def _opened(path: Path) -> Iterator[pq.ParquetFile]:
         yield file
 
 
-def read_trajectories(path: Path | str, parts: Sequence[Part] | None = None) -> TrajectorySet:
+def read_trajectories(path: Path | str, parts: Sequence[Split] | None = None) -> TrajectorySet:
     """Reads a set and proves it: columns, ids, duplicates, fingerprint. parts: only these (the whole file is still proven).
 
     Raises DataError with file and reason.

@@ -4,11 +4,12 @@ answer       YES and NO are one token each, proven in context; the tokenizer of 
 baselines    what a score has to beat; majority and shape: two of them
 config       what a verifier reads and on what it is judged; the semantics versions of its stages; a model has a
              position for every token of it
-dataset      what cells are made from: the pool proven, its parts as token ids; the pool, read and proven once a
+dataset      what cells are made from: the validated pool, its parts as token ids; the pool, read and validated once a
              process or once a launcher
 encoding     text to token ids, once for all cells; what does not fit the context
 evaluation   score tables, reports and baselines of one verifier
 leaks        no prompt holds the outcome that it asks for
+lengths      how many trajectories fit a context
 objective    what is learned: an answer, a number, which of two; smoothing, difficulty
 out_of_fold  the same by folds of repositories; their scores as one table
 per_turn     the score after every turn
@@ -16,6 +17,7 @@ prompt       the one renderer: trajectory to text
 prompt_view  which turns of an attempt a prompt shows
 run_record   what a run leaves in the tracking store; what one fold leaves in the run of all folds
 scoring      scores by batches of tokens
+training     the training set is chosen, and a model trained on it
 truncation   observations cut in the middle, what was cut counted
 verifier     model, tokenizer and how it is asked, as one folder
 """

@@ -7,7 +7,7 @@ from pathlib import Path
 from rmlab.errors import DataError
 from rmlab.models.config import TokenizerConfig
 from rmlab.models.tokenizer import Tokenizer, cached_tokenizer, train_tokenizer
-from rmlab.trajectories.record import Part, Trajectory
+from rmlab.trajectories.record import Split, Trajectory
 from rmlab.verifiers.prompt import NO, OPEN_ANSWER, YES, render
 
 PROVEN_ON = 16  # prompts, spread evenly over those given
@@ -61,7 +61,7 @@ ANSWERS = (
 ENOUGH = 20_000_000  # characters: more text gives hardly other merges, and takes minutes
 
 
-def lesson_part(parts: Collection[Part | None]) -> Part:
+def lesson_part(parts: Collection[Split | None]) -> Split:
     """The part of a pool that a tokenizer is trained on. parts: those that the pool has."""
     return "supervised" if "supervised" in parts else "verifier"
 

@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 
 from rmlab.files import write_text
 from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
+from rmlab.metrics import report as report_module
 from rmlab.metrics.report import report
+from rmlab.microswe import actions, episode
 from rmlab.microswe.episode import expected_value, last_value
 from rmlab.paths import runs_folder
+from rmlab.scores import majority, scores, shape
 from rmlab.scores.majority import majority_at_k
 from rmlab.scores.scores import Scores
 from rmlab.scores.shape import fit_length, fit_shape
@@ -88,19 +91,18 @@ def baseline_report(
     if cache.is_file():
         return dict(json.loads(cache.read_text(encoding="utf-8")))
     found: dict[str, dict[str, Any]] = {}
-    for name, scores in score_baselines(evaluation, validation).items():
-        found[name] = report(scores, replicates=replicates, seed=seed) if isinstance(scores, Scores) else dict(scores)
+    for name, made in score_baselines(evaluation, validation).items():
+        found[name] = report(made, replicates=replicates, seed=seed) if isinstance(made, Scores) else dict(made)
     found["majority"] = _majority(evaluation.trajectories, found["random"], seed)
     write_text(cache, json.dumps(found, indent=1))
     return found
 
 
 def _identity(evaluation: TrajectorySet, validation: TrajectorySet | None, replicates: int, seed: int) -> str:
-    package = Path(__file__).parent.parent
     code = [
-        *sorted((package / "metrics").glob("*.py")),
-        *(Path(__file__).with_name(f"{n}.py") for n in ("baselines", "majority", "shape")),
-        *(package / "microswe" / f"{n}.py" for n in ("episode", "grammar")),
+        Path(__file__),
+        *(Path(module.__file__) for module in (majority, shape, scores, actions, episode)),
+        *sorted(Path(report_module.__file__).parent.glob("*.py")),
     ]
     passed = fingerprint_lines(
         str(t.extra.get("public_passed")) for t in sorted(evaluation.trajectories, key=lambda t: t.trajectory_id)

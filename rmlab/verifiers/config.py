@@ -25,7 +25,7 @@ class OverLength(StrEnum):
     drop = "drop"
 
 
-class Shows(StrEnum):
+class PromptView(StrEnum):
     """How much of an attempt a prompt shows."""
 
     whole = "whole"
@@ -35,14 +35,14 @@ class Shows(StrEnum):
 
 @dataclass
 class PromptConfig:
-    """max_tokens: the context, answer token included. over_length: see OverLength. shows: see Shows.
+    """max_tokens: the context, answer token included. over_length: see OverLength. shows: see PromptView.
 
     evidence: voluntary leaves the environment's own final value out, as collecting under `environment.evidence=voluntary` does.
     """
 
     max_tokens: int = 512
     over_length: OverLength = OverLength.rank_last
-    shows: Shows = Shows.whole
+    shows: PromptView = PromptView.whole
     evidence: Evidence = Evidence.final
 
 

@@ -1,4 +1,4 @@
-"""What cells are made from: the pool, read and proven, and its parts as token ids."""
+"""What cells are made from: the pool, read and validated, and its parts as token ids."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from rmlab.models.tokenizer import Tokenizer, load_tokenizer
 from rmlab.selection.pool import read_index
 from rmlab.selection.select import DataConfig
 from rmlab.selection.weak_tests import WeakLabels, weak_labels
-from rmlab.trajectories.record import Part, Trajectory
+from rmlab.trajectories.record import Split, Trajectory
 from rmlab.trajectories.splitting import check_parts
 from rmlab.trajectories.store import TrajectorySet, read_trajectories
 from rmlab.verifiers.answer import lesson_part, verifier_tokenizer
@@ -25,7 +25,7 @@ from rmlab.verifiers.prompt_view import visible
 
 
 @dataclass(frozen=True)
-class Material:
+class VerifierData:
     """pool: the whole file. verifier: that part; validation, evaluation: the attempts of these parts that are scored.
 
     pretraining: what is known of the text that the model has read before. weak: where the verifier part is labelled by a few of
@@ -56,14 +56,14 @@ class Material:
         return TrajectorySet(tuple(visible(t, environment) for t in trajectories), self.pool.metadata)
 
 
-def read_material(
+def read_verifier_data(
     path: Path, model: ModelConfig, prompt: PromptConfig, evaluation: EvaluationConfig, cache: Path, show: bool = False
-) -> Material:
-    """Reads the pool, proves that parts do not mix and prompts do not leak, and tokenises what is trained on and scored.
+) -> VerifierData:
+    """Reads the pool, checks that parts do not mix and prompts do not leak, and tokenises what is trained on and scored.
 
     cache: folder of tokenizers and token ids that all cells share. show: progress. Raises DataError.
     """
-    pool = proven_pool(path)
+    pool = validated_pool(path)
     read = TrajectorySet(tuple(t for t in pool.trajectories if t.split in READ), pool.metadata)
     if not read.trajectories:
         raise DataError(
@@ -87,7 +87,7 @@ def read_material(
     def encoded(trajectories: Sequence[Trajectory]) -> list[Encoded]:
         return encode(trajectories, tokenizer, prompt, cache / "token_ids", show=show)
 
-    return Material(
+    return VerifierData(
         pool,
         tokenizer,
         encoded(read.part("verifier").trajectories),
@@ -99,8 +99,8 @@ def read_material(
 
 
 def weakly_labelled(
-    ready: Material, data: DataConfig, cache: Path, show: bool = False, allow_weak: bool = False
-) -> Material:
+    ready: VerifierData, data: DataConfig, cache: Path, show: bool = False, allow_weak: bool = False
+) -> VerifierData:
     """The same with the verifier part labelled by `data.hidden_tests` of each task's tests; as it is where that is null.
 
     allow_weak: of the sandbox that the tests run in.
@@ -152,20 +152,20 @@ def evaluated(trajectories: Sequence[Trajectory], config: EvaluationConfig, numb
     return [t for t in taken if t.task_id in kept]
 
 
-READ: tuple[Part, ...] = ("supervised", "verifier", "validation", "evaluation")
+READ: tuple[Split, ...] = ("supervised", "verifier", "validation", "evaluation")
 
 
-def proven_pool(path: Path) -> TrajectorySet:
+def validated_pool(path: Path) -> TrajectorySet:
     """The whole pool of a file, with its parts apart and its prompts free of outcomes. Raises DataError."""
     if not path.is_file():
         raise DataError(
             f"{path}: there is no such file. `rmlab collect` or `rmlab trajectories split` writes one; data.path names it."
         )
-    return _proven(path.resolve(), file_fingerprint(path))
+    return _validated(path.resolve(), file_fingerprint(path))
 
 
 @lru_cache(maxsize=2)
-def _proven(path: Path, content: str) -> TrajectorySet:
+def _validated(path: Path, content: str) -> TrajectorySet:
     pool = read_trajectories(path)
     check_parts(pool.trajectories)
     check_leaks(t for t in pool.trajectories if t.split in READ)
@@ -174,9 +174,9 @@ def _proven(path: Path, content: str) -> TrajectorySet:
     return pool
 
 
-def hold(path: str) -> None:
-    """Reads and proves a pool for the processes that are forked from this one, with the identities that they ask of it."""
-    index, pool = read_index(path), proven_pool(Path(path))
+def preload(path: str) -> None:
+    """Reads and validates a pool for the processes that are forked from this one, with the identities that they ask of it."""
+    index, pool = read_index(path), validated_pool(Path(path))
     index.part("supervised")
     if index.fingerprint != pool.fingerprint:
         raise DataError(f"{path} was written to while it was read. Give the command again when that has ended.")

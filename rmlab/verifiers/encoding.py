@@ -18,10 +18,10 @@ from rmlab.fingerprint import fingerprint, fingerprint_lines
 from rmlab.models.tokenizer import Tokenizer
 from rmlab.progress import progress
 from rmlab.trajectories.record import Trajectory
-from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig, Shows
+from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig, PromptView
 from rmlab.verifiers.prompt import escape, render_question, render_shown, turns_of
 from rmlab.verifiers.prompt_view import visible
-from rmlab.verifiers.truncation import Counted, within
+from rmlab.verifiers.truncation import TokenCounts, truncate_observations
 
 Ids = NDArray[np.int32]
 
@@ -96,16 +96,16 @@ def prompt_ids(
 ) -> list[Ids]:
     """The ids of each trajectory's prompt, before any cut. config: what it shows (None = the whole attempt)."""
     shown = [visible(t, config) if config else t for t in trajectories]
-    return _ids(shown, tokenizer, config is None or config.shows is not Shows.patch_only)
+    return _ids(shown, tokenizer, config is None or config.shows is not PromptView.patch_only)
 
 
-def counted(ids: Ids, tokenizer: Tokenizer) -> Counted:
+def token_counts(ids: Ids, tokenizer: Tokenizer) -> TokenCounts:
     """What each message of a prompt takes, read off its ids: every turn opens with the same id. Nothing is tokenised again."""
     start_S = np.flatnonzero(ids == tokenizer.start_id)
     turn_M = np.diff(start_S)[:-1]  # the last two are the question and the opened answer
     roles = tokenizer.encode(["assistant\n", "system\n", "tool\n", "user\n"])
     marks = max(map(len, roles)) - _front(tokenizer) + 3  # the role, and <|im_start|>, <|im_end|>, a line break
-    return Counted(turn_M.tolist(), len(ids) - int(turn_M.sum()), marks)
+    return TokenCounts(turn_M.tolist(), len(ids) - int(turn_M.sum()), marks)
 
 
 def fit(ids: Ids, config: PromptConfig, front: int = 0) -> Ids | None:
@@ -165,14 +165,14 @@ def _front(tokenizer: Tokenizer) -> int:
 
 def _ids(shown: Sequence[Trajectory], tokenizer: Tokenizer, with_last: bool) -> list[Ids]:
     """The ids of prompts whose messages are chosen. Raises DataError where one has other turns than it should."""
-    found = tokenizer.encode([render_shown(t, tokenizer.reserved, with_last) for t in shown])
-    for trajectory, ids in zip(shown, found, strict=True):
+    ids_N = tokenizer.encode([render_shown(t, tokenizer.reserved, with_last) for t in shown])
+    for trajectory, ids in zip(shown, ids_N, strict=True):
         if ids.count(tokenizer.start_id) != turns_of(trajectory):
             raise DataError(
                 f"the prompt of {trajectory.trajectory_id} has {ids.count(tokenizer.start_id)} turns instead of "
                 f"{turns_of(trajectory)}: this tokenizer reads special tokens where there are none"
             )
-    return [np.array(ids, dtype=np.int32) for ids in found]
+    return [np.array(ids, dtype=np.int32) for ids in ids_N]
 
 
 def _read(trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig, show: bool) -> list[Encoded]:
@@ -198,18 +198,17 @@ def _as_read(trajectory: Trajectory, whole: Ids, tokenizer: Tokenizer, config: P
 
 def _cut(trajectory: Trajectory, whole: Ids, tokenizer: Tokenizer, config: PromptConfig) -> Encoded:
     """The prompt with its observations cut. whole: its ids as it is, which do not fit."""
-    room = config.max_tokens - 1
-    front = _front(tokenizer)
+    room, front = config.max_tokens - 1, _front(tokenizer)
 
     def count(text: str) -> int:
         return len(tokenizer.encode([escape(text, tokenizer.reserved)])[0]) - front
 
-    shown, known = visible(trajectory, config), counted(whole, tokenizer)
+    shown, counts = visible(trajectory, config), token_counts(whole, tokenizer)
     budget = room
-    while (held := within(shown, budget, count, known)).fits:
-        (ids,) = _ids([held.trajectory], tokenizer, config.shows is not Shows.patch_only)
+    while (truncated := truncate_observations(shown, budget, count, counts)).fits:
+        (ids,) = _ids([truncated.trajectory], tokenizer, config.shows is not PromptView.patch_only)
         if len(ids) <= room:
-            return Encoded(trajectory, ids, len(whole), held.cut, held.left_out)
+            return Encoded(trajectory, ids, len(whole), truncated.cut, truncated.left_out)
         budget -= len(ids) - room  # the question may repeat another end of a last observation that was cut
     return Encoded(trajectory, None, len(whole))
 

@@ -8,7 +8,7 @@ from rmlab.metrics.report import Report, report
 from rmlab.scores.scores import Scores
 from rmlab.verifiers.baselines import baseline_report
 from rmlab.verifiers.config import EvaluationConfig
-from rmlab.verifiers.dataset import Material
+from rmlab.verifiers.dataset import VerifierData
 from rmlab.verifiers.encoding import Encoded, cut_counts
 from rmlab.verifiers.scoring import Autocast
 from rmlab.verifiers.verifier import Verifier
@@ -28,7 +28,7 @@ class Results:
 
 def judge(
     verifier: Verifier,
-    material: Material,
+    material: VerifierData,
     training_prior: float,
     config: EvaluationConfig,
     *,

@@ -24,13 +24,13 @@ def check_leaks(trajectories: Iterable[Trajectory]) -> int:
     Raises DataError that counts the trajectories with a leak by kind and shows the first.
     """
     read, leaking, first = 0, 0, ""
-    said: dict[str, str | None] = {}  # most messages are said by many attempts
+    outcome_of: dict[str, str | None] = {}  # most messages are said by many attempts
     for trajectory in trajectories:
         read += 1
-        if found := next(leaks(trajectory, said), None):
+        if leak := next(leaks(trajectory, outcome_of), None):
             leaking += 1
             first = (
-                first or f"{trajectory.trajectory_id} ({trajectory.extra.get('place') or trajectory.source}): {found}"
+                first or f"{trajectory.trajectory_id} ({trajectory.extra.get('place') or trajectory.source}): {leak}"
             )
     if leaking:
         raise DataError(
@@ -41,16 +41,16 @@ def check_leaks(trajectories: Iterable[Trajectory]) -> int:
     return read
 
 
-def leaks(trajectory: Trajectory, said: dict[str, str | None] | None = None) -> Iterator[str]:
-    """What in one trajectory's prompt tells its outcome: one line each. said: remembers what a text was found to say."""
-    said = {} if said is None else said
+def leaks(trajectory: Trajectory, outcome_of: dict[str, str | None] | None = None) -> Iterator[str]:
+    """What in one trajectory's prompt tells its outcome: one line each. outcome_of: remembers what a text was found to say."""
+    outcome_of = {} if outcome_of is None else outcome_of
     outcomes = [text for text in _outcome_texts(trajectory.extra) if len(text) >= SHORTEST]
     for place, text in _shown(trajectory):
-        if text not in said:
-            found = OUTCOME_TEXT.search(text)
-            said[text] = found[0] if found else None
-        if said[text] is not None:
-            yield f"{place} says {said[text]!r}"
+        if text not in outcome_of:
+            match = OUTCOME_TEXT.search(text)
+            outcome_of[text] = match[0] if match else None
+        if outcome_of[text] is not None:
+            yield f"{place} says {outcome_of[text]!r}"
         for outcome in outcomes:
             if outcome in text:
                 yield f"{place} repeats a text that `extra` keeps as an outcome: {outcome[:60]!r}"

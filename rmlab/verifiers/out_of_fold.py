@@ -22,19 +22,19 @@ from rmlab.trajectories.store import TrajectorySet
 from rmlab.verifiers.answer import verifier_tokenizer
 from rmlab.verifiers.baselines import Reason, score_baselines
 from rmlab.verifiers.config import EvaluationConfig, PromptConfig
-from rmlab.verifiers.dataset import READ, Material, check_pretraining, evaluated
+from rmlab.verifiers.dataset import READ, VerifierData, check_pretraining, evaluated
 from rmlab.verifiers.encoding import Encoded, encode
 from rmlab.verifiers.leaks import check_leaks
 
 
-def fold_material(
+def fold_data(
     fold: Fold,
     metadata: Mapping[str, str],
     model: ModelConfig,
     prompt: PromptConfig,
     evaluation: EvaluationConfig,
     cache: Path,
-) -> Material:
+) -> VerifierData:
     """What the verifier of a fold is made from: parts proven apart, prompts proven free of outcomes, all of it as token ids.
 
     A tokenizer of our own is trained on what the fold learns from, by all policies whatever the level, and never on a label.
@@ -61,7 +61,7 @@ def fold_material(
     def encoded(trajectories: Sequence[Trajectory]) -> list[Encoded]:
         return encode(trajectories, tokenizer, prompt, cache / "token_ids")
 
-    return Material(pool, tokenizer, encoded(lessons), encoded(watched), encoded(judged), prompt, pretraining)
+    return VerifierData(pool, tokenizer, encoded(lessons), encoded(watched), encoded(judged), prompt, pretraining)
 
 
 def pooled(tables: Sequence[Scores]) -> Scores:
@@ -76,7 +76,7 @@ def of_policies(scores: Scores, policies: Sequence[str]) -> Scores:
     return scores.select(np.isin(scores.policy, list(policies)))
 
 
-def fold_baselines(materials: Sequence[Material], unseen: Sequence[str]) -> dict[str, Scores | Reason]:
+def fold_baselines(materials: Sequence[VerifierData], unseen: Sequence[str]) -> dict[str, Scores | Reason]:
     """The scores of every baseline, fitted in each fold on all that is not judged there, pooled; or why there are none.
 
     unseen: policies whose attempts are not judged here.
@@ -90,12 +90,14 @@ def fold_baselines(materials: Sequence[Material], unseen: Sequence[str]) -> dict
             tuple(t for t in ready.judged.trajectories if t.policy not in unseen), ready.pool.metadata
         )
         by_fold.append(score_baselines(judged, known))
-    found: dict[str, Scores | Reason] = {}
+    pooled_tables: dict[str, Scores | Reason] = {}
     for name in by_fold[0]:
         tables = [baselines[name] for baselines in by_fold]
         reasons = [table for table in tables if not isinstance(table, Scores)]
-        found[name] = reasons[0] if reasons else pooled([table for table in tables if isinstance(table, Scores)])
-    return found
+        pooled_tables[name] = (
+            reasons[0] if reasons else pooled([table for table in tables if isinstance(table, Scores)])
+        )
+    return pooled_tables
 
 
 def baseline_reports(baselines: Mapping[str, Scores | Reason], replicates: int) -> dict[str, dict[str, Any]]:

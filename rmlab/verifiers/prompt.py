@@ -14,7 +14,7 @@ from typing import get_args
 from rmlab.errors import DataError
 from rmlab.models.tokenizer import IM_END, IM_START
 from rmlab.trajectories.record import Role, Trajectory
-from rmlab.verifiers.config import PromptConfig, Shows
+from rmlab.verifiers.config import PromptConfig, PromptView
 from rmlab.verifiers.prompt_view import visible
 
 YES, NO = "YES", "NO"
@@ -31,7 +31,7 @@ def render(trajectory: Trajectory, reserved: Sequence[str] = RESERVED, config: P
     can forge a turn. config: what is shown (None = the whole attempt). Raises DataError for a role that is not known.
     """
     shown = visible(trajectory, config) if config else trajectory
-    return render_shown(shown, reserved, config is None or config.shows is not Shows.patch_only)
+    return render_shown(shown, reserved, config is None or config.shows is not PromptView.patch_only)
 
 
 def render_shown(shown: Trajectory, reserved: Sequence[str] = RESERVED, with_last: bool = True) -> str:

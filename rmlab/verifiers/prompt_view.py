@@ -8,10 +8,10 @@ refused rather than shown whole in silence.
 from dataclasses import replace
 
 from rmlab.errors import DataError
-from rmlab.microswe import actions as grammar
+from rmlab.microswe.actions import Run, try_parse
 from rmlab.microswe.episode import FINAL, GOT, Evidence, expected_value
 from rmlab.trajectories.record import Message, Trajectory
-from rmlab.verifiers.config import PromptConfig, Shows
+from rmlab.verifiers.config import PromptConfig, PromptView
 
 
 def visible(trajectory: Trajectory, config: PromptConfig) -> Trajectory:
@@ -19,10 +19,10 @@ def visible(trajectory: Trajectory, config: PromptConfig) -> Trajectory:
 
     Raises DataError where turns are to be left out of a conversation that is no micro-SWE episode.
     """
-    if config.evidence is Evidence.final and config.shows is Shows.whole:
+    if config.evidence is Evidence.final and config.shows is PromptView.whole:
         return trajectory
     messages = list(trajectory.messages)
-    if config.shows is Shows.patch_only:
+    if config.shows is PromptView.patch_only:
         first = next((i for i, m in enumerate(messages) if m.role == "user"), 0)
         return replace(trajectory, messages=tuple(messages[: first + 1]))
     if expected_value(trajectory.messages) is None:
@@ -33,7 +33,7 @@ def visible(trajectory: Trajectory, config: PromptConfig) -> Trajectory:
         )
         whole = [
             *(["prompt.evidence=final"] if config.evidence is not Evidence.final else []),
-            *(["prompt.shows=whole (or patch_only)"] if config.shows is not Shows.whole else []),
+            *(["prompt.shows=whole (or patch_only)"] if config.shows is not PromptView.whole else []),
         ]
         raise DataError(
             f"{key}: trajectory {trajectory.trajectory_id} ({trajectory.source}) is no micro-SWE episode, so which of its "
@@ -41,7 +41,7 @@ def visible(trajectory: Trajectory, config: PromptConfig) -> Trajectory:
         )
     if config.evidence is Evidence.voluntary and messages[-1].content.startswith(FINAL):
         messages.pop()
-    if config.shows is Shows.without_runs:
+    if config.shows is PromptView.without_runs:
         messages = _without_runs(messages)
     return replace(trajectory, messages=tuple(messages))
 
@@ -55,12 +55,5 @@ def _without_runs(messages: list[Message]) -> list[Message]:
             ran = False
             continue
         kept.append(message)
-        ran = message.role == "assistant" and _is_run(message.content)
+        ran = message.role == "assistant" and isinstance(try_parse(message.content), Run)
     return kept
-
-
-def _is_run(text: str) -> bool:
-    try:
-        return isinstance(grammar.parse(text), grammar.Run)
-    except grammar.UnreadableAction:
-        return False

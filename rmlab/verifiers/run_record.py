@@ -11,15 +11,15 @@ from rmlab.tracking.run import RunLogger
 from rmlab.training.supervised import Trained
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet
-from rmlab.verifiers.dataset import Material
+from rmlab.verifiers.dataset import VerifierData
 from rmlab.verifiers.encoding import cut_counts, cut_words, unfit_counts
 from rmlab.verifiers.evaluation import Results
 from rmlab.verifiers.verifier import Verifier, save_verifier
-from rmlab.wording import counted
+from rmlab.wording import counted, number
 
 
 def log_inputs(
-    logger: RunLogger, ready: Material, chosen: Sequence[Trajectory], selection: Mapping[str, Any], path: Path
+    logger: RunLogger, ready: VerifierData, chosen: Sequence[Trajectory], selection: Mapping[str, Any], path: Path
 ) -> None:
     """What the run reads: the table of the choice (`selection.json`), data sets, and what its model has read before.
 
@@ -134,16 +134,14 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
                 if report["auc_within_task"] is None
                 else []
             ),
-            f"  pass@1 {_number(report['pass_at_k']['1'])}"
+            f"  pass@1 {number(report['pass_at_k']['1'])}"
             + (
                 ""
                 if most == "1"
-                else (
-                    f", RM@{most} {_number(report['rm_at_k'][most])}, pass@{most} {_number(report['pass_at_k'][most])}"
-                )
+                else (f", RM@{most} {number(report['rm_at_k'][most])}, pass@{most} {number(report['pass_at_k'][most])}")
             ),
             *(
-                f"  {baseline}: AUC within task {_number(found.get('auc_within_task'))}, RM@{most} {_number(found['rm_at_k'].get(most))}"
+                f"  {baseline}: AUC within task {number(found.get('auc_within_task'))}, RM@{most} {number(found['rm_at_k'].get(most))}"
                 for baseline, found in baselines.items()
                 if found.get("rm_at_k")
             ),
@@ -155,11 +153,7 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
 
 def _with_ends(report: Mapping[str, Any], name: str) -> str:
     ends = report["ci95"].get(name)
-    return _number(report[name]) + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else "")
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+    return number(report[name]) + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else "")
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ MARK_TOKENS = 16  # "[... 1,234 characters left out ...]"
 
 
 @dataclass(frozen=True)
-class Counted:
+class TokenCounts:
     """A prompt's tokens by its pieces, counted once. turn_M: of each of M messages with its markers. around: of all else (the
     question, the opened answer, a BOS). marks: what stands around the text of one turn."""
 
@@ -30,7 +30,7 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class Budgeted:
+class Truncated:
     """trajectory: the messages as they will be read. fits: whether they fit. cut: observations that were cut. left_out: turns
     that are not there at all. characters: of the messages, that are not read. tokens: an estimate of the whole prompt."""
 
@@ -42,58 +42,84 @@ class Budgeted:
     tokens: int
 
 
-def within(
-    trajectory: Trajectory, budget: int, count: Count, counted: Counted | None = None, keep_last: int = KEEP_LAST
-) -> Budgeted:
+def truncate_observations(
+    trajectory: Trajectory, budget: int, count: Count, counts: TokenCounts | None = None, keep_last: int = KEEP_LAST
+) -> Truncated:
     """The trajectory as a context of `budget` tokens holds it, its patch and the renderer's question included.
 
-    count: tokens of a text. counted: of the whole prompt, where it is known already; None = each message is counted here, and
+    count: tokens of a text. counts: of the whole prompt, where they are known already; None = each message is counted here, and
     what the renderer adds is estimated. Texts are counted again only where they were cut.
     """
-    messages = trajectory.messages
-    known = counted or Counted([count(m.content) + TURN_TOKENS for m in messages], question_tokens(trajectory, count))
-    turn_M, around = known.turn_M, known.around
-    whole = around + sum(turn_M)
+    if counts is None:
+        turn_M = [count(m.content) + TURN_TOKENS for m in trajectory.messages]
+        counts = TokenCounts(turn_M, question_tokens(trajectory, count))
+    whole = counts.around + sum(counts.turn_M)
     if whole <= budget:
-        return Budgeted(trajectory, True, 0, 0, 0, whole)
-    short = SHORTEST + MARK_TOKENS + known.marks
+        return Truncated(trajectory, True, 0, 0, 0, whole)
+    return _carried_out(_plan(trajectory.messages, budget, count, counts, keep_last), trajectory, budget, count, counts)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Turns from `first_out` up to `first_kept` are left out; of the others, those of `cuttable` have at most `longest` tokens.
+    mark: tokens of the turn that stands for those left out."""
+
+    first_out: int
+    first_kept: int
+    cuttable: frozenset[int]
+    longest: int
+    mark: int
+
+    @property
+    def left_out(self) -> int:
+        """How many turns are left out."""
+        return self.first_kept - self.first_out
+
+
+def _plan(messages: Sequence[Message], budget: int, count: Count, counts: TokenCounts, keep_last: int) -> _Plan:
+    """What to cut so that the prompt fits, by the order in which things are given up: observations between the issue and the
+    last turns, then those turns altogether, then the last observations, then what stands before the issue."""
+    turn_M, short = counts.turn_M, SHORTEST + MARK_TOKENS + counts.marks
     issue = next((i for i, m in enumerate(messages) if m.role == "user"), 0)
     tail = max(len(messages) - keep_last, issue + 1)
-    cuttable = {i for i in range(issue + 1, tail) if messages[i].role != "assistant"}
+    observations = [i for i, m in enumerate(messages) if m.role != "assistant" and i > issue]
+    cuttable = {i for i in observations if i < tail}
     least_M = [min(n, short) if i in cuttable else n for i, n in enumerate(turn_M)]
-    spent = around + sum(least_M)
-    gap = count(_left_out(tail)) + known.marks
-    start = issue + 1  # turns from the issue up to here are left out
-    while spent > budget and start < tail:
-        spent -= least_M[start] - (gap if start == issue + 1 else 0)
-        start += 1
-    late = {i for i in range(tail, len(messages)) if messages[i].role != "assistant"}
-    for last_resort in (late, set(range(issue))):
-        if spent > budget:
-            spent -= sum(turn_M[i] - min(turn_M[i], short) for i in last_resort)
+    needed = counts.around + sum(least_M)
+    mark = count(_left_out(tail)) + counts.marks
+    first_out = first_kept = issue + 1
+    while needed > budget and first_kept < tail:
+        needed -= least_M[first_kept] - (mark if first_kept == first_out else 0)
+        first_kept += 1
+    for last_resort in ({i for i in observations if i >= tail}, set(range(issue))):
+        if needed > budget:
+            needed -= sum(turn_M[i] - min(turn_M[i], short) for i in last_resort)
             cuttable |= last_resort
-    left_out = start - issue - 1
-    kept = [i for i in range(len(messages)) if i <= issue or i >= start]
-    cuttable &= set(kept)
-    room = budget - spent + sum(min(turn_M[i], short) for i in cuttable)
+    cuttable -= set(range(first_out, first_kept))
+    room = budget - needed + sum(min(turn_M[i], short) for i in cuttable)
     longest = _longest([turn_M[i] for i in cuttable], room, short)
+    return _Plan(first_out, first_kept, frozenset(cuttable), longest, mark)
+
+
+def _carried_out(plan: _Plan, trajectory: Trajectory, budget: int, count: Count, counts: TokenCounts) -> Truncated:
+    """The trajectory with what is planned cut and left out, and what it then has of tokens."""
     shown: list[Message] = []
-    cut, tokens = 0, around + (gap if left_out else 0)
-    for i in kept:
-        if i == start and left_out:
-            shown.append(Message("user", _left_out(left_out)))
-        text = messages[i].content
-        if i in cuttable and turn_M[i] > longest:
-            text, n = _middle_cut(text, turn_M[i] - known.marks, longest - known.marks, count)
-            cut += text != messages[i].content
-            tokens += n + known.marks
-        else:
-            tokens += turn_M[i]
-        shown.append(Message(messages[i].role, text))
-    characters = sum(len(m.content) for m in messages) - sum(len(m.content) for m in shown)
-    return Budgeted(
-        replace(trajectory, messages=tuple(shown)), tokens <= budget, cut, left_out, max(characters, 0), tokens
-    )
+    cut, tokens = 0, counts.around + (plan.mark if plan.left_out else 0)
+    for i, message in enumerate(trajectory.messages):
+        if plan.first_out <= i < plan.first_kept:
+            continue
+        if i == plan.first_kept and plan.left_out:
+            shown.append(Message("user", _left_out(plan.left_out)))
+        text, n = message.content, counts.turn_M[i]
+        if i in plan.cuttable and n > plan.longest:
+            text, n = _middle_cut(text, n - counts.marks, plan.longest - counts.marks, count)
+            cut += text != message.content
+            n += counts.marks
+        tokens += n
+        shown.append(Message(message.role, text))
+    characters = sum(len(m.content) for m in trajectory.messages) - sum(len(m.content) for m in shown)
+    short = replace(trajectory, messages=tuple(shown))
+    return Truncated(short, tokens <= budget, cut, plan.left_out, max(characters, 0), tokens)
 
 
 def question_tokens(trajectory: Trajectory, count: Count) -> int:

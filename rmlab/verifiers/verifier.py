@@ -25,7 +25,7 @@ from rmlab.training.config import Dtype
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers import prompt, scoring
 from rmlab.verifiers.answer import AnswerTokens, prove_answers
-from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig, Shows
+from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig, PromptView
 from rmlab.verifiers.encoding import Encoded, encode, encode_prefixes
 
 FORMAT = 1
@@ -121,7 +121,7 @@ def load_verifier(folder: Path) -> Verifier:
         config = PromptConfig(
             int(asked["max_tokens"]),
             OverLength(asked["over_length"]),
-            Shows(asked.get("shows", "whole")),
+            PromptView(asked.get("shows", "whole")),
             Evidence(asked.get("evidence", "final")),
         )  # a folder from before there was a choice
         dtype, scalar = (

@@ -8,7 +8,7 @@ import pytest
 
 from analysis import discrimination_calibration, sweep_table
 from analysis.tracked import group_runs
-from rmlab.configuration import load_program
+from rmlab.commands.figures import draw_figures
 from rmlab.errors import RmlabError, UsageError
 from rmlab.metrics.report import report
 from rmlab.scores.scores import Scores
@@ -61,7 +61,7 @@ def test_every_figure_is_drawn_with_its_data_and_twice_alike(store, tmp_path):
     for seed in (0, 1):
         track(store, tmp_path, "100", seed, 0.5)
         track(store, tmp_path, "1000", seed, 3.0)
-    draw = load_program("figures").main
+    draw = draw_figures
     paths = draw(["data_scale"])
     folder = tmp_path / "runs" / "figures" / "data_scale" / "smoke-c0"
     assert sorted(p.name for p in folder.iterdir()) == sorted(
@@ -88,7 +88,7 @@ def test_a_bundle_draws_what_its_store_draws(store, tmp_path):
     for level, seed in (("100", 0), ("100", 1), ("1000", 0)):
         track(store, tmp_path, level, seed, 1.0)
     export_runs(store, tmp_path / "b.zip", show=False)
-    draw = load_program("figures").main
+    draw = draw_figures
     from_store, from_bundle = (
         draw(out=tmp_path / "store"),
         draw(source=str(tmp_path / "b.zip"), out=tmp_path / "bundle"),
@@ -102,7 +102,7 @@ def test_a_bundle_draws_what_its_store_draws(store, tmp_path):
 def test_runs_under_other_control_never_share_a_figure(store, tmp_path):
     track(store, tmp_path, "100", 0, 1.0)
     track(store, tmp_path, "100", 1, 1.0, control="c1")
-    load_program("figures").main(["rm_at_k"])
+    draw_figures(["rm_at_k"])
     folder = tmp_path / "runs" / "figures" / "data_scale"
     assert sorted(p.name for p in folder.iterdir()) == ["smoke-c0", "smoke-c1"]
     assert [p.name for p in (folder / "smoke-c0").iterdir() if p.suffix == ".csv"] == ["rm_at_k.csv"]
@@ -129,7 +129,7 @@ def test_the_table_says_which_baselines_are_not_beaten(store, tmp_path):
 
 def test_what_cannot_be_drawn_is_named(store, tmp_path):
     with pytest.raises(RmlabError, match="no finished run of a sweep"):
-        load_program("figures").main()
+        draw_figures()
     track(store, tmp_path, "100", 0, 1.0)
     with pytest.raises(UsageError, match="'data_scal' is neither a sweep"):
-        load_program("figures").main(["data_scal"])
+        draw_figures(["data_scal"])

@@ -10,7 +10,9 @@ import pytest
 
 from analysis import discrimination_calibration, level_tests, rm_at_k, style, sweep_table
 from analysis.tracked import group_runs
-from rmlab.configuration import load_program
+from rmlab.commands import compare_levels as command
+from rmlab.commands.compare_levels import compare_halves
+from rmlab.commands.figures import draw_figures
 from rmlab.errors import DataError, UsageError
 from rmlab.metrics.report import report
 from rmlab.metrics.sweep_levels import FAMILY, compare_levels
@@ -99,9 +101,7 @@ def test_the_table_and_the_csv_say_what_the_test_says(store, words):
 
 
 def test_the_figure_holds_every_test(store, words, tmp_path):
-    load_program("figures").main(
-        ["differences", "rm_at_k", "discrimination_calibration", "reliability"], out=tmp_path / "out"
-    )
+    draw_figures(["differences", "rm_at_k", "discrimination_calibration", "reliability"], out=tmp_path / "out")
     drawn = list(csv.DictReader((tmp_path / "out" / "mixture" / "smoke-c0" / "differences.csv").open()))
     tests = the_group(store).tests
     assert [(row["level"], row["metric"]) for row in drawn] == [
@@ -140,7 +140,7 @@ def test_holm_covers_all_arms_and_each_arm_has_its_own_baseline(store, tmp_path)
 
 
 def test_two_levels_on_the_command_line(store, words, tmp_path, capsys):
-    compare = load_program("compare_levels").main
+    compare = command.compare_levels
     found = compare("mixture=good", "usual", "mixture")
     group = the_group(store)
     assert (found["a"], found["b"], found["family"]) == ("good", "usual", 6)
@@ -169,23 +169,23 @@ def test_two_levels_on_the_command_line(store, words, tmp_path, capsys):
 def test_of_several_controls_the_last_that_has_both_levels_is_compared(store, words, tmp_path):
     for seed in range(3):
         track(store, tmp_path, "mixture", "usual", seed, 1.0, place=0, baseline="usual", control="later")
-    assert load_program("compare_levels").main("good", "mixture=usual", "mixture", as_json=True)["control_hash"] == "c0"
+    assert command.compare_levels("good", "mixture=usual", "mixture", as_json=True)["control_hash"] == "c0"
     with pytest.raises(UsageError, match=r"mixture=good has no finished run .*levels: usual"):
-        load_program("compare_levels").main("good", "none", "mixture")
+        command.compare_levels("good", "none", "mixture")
 
 
 def test_the_seeds_of_one_level_against_each_other(store, tmp_path, capsys):
     for seed in range(6):
         track(store, tmp_path, "aa", "64", seed, 1.0, place=seed, baseline="64")
-    found = load_program("compare_levels").halves("aa")
+    found = compare_halves("aa")
     assert (found["seeds"], found["splits"]) == ([0, 1, 2, 3, 4, 5], 10)
     assert {t["metric"] for t in found["declared"]} == set(FAMILY)
     assert "seeds [3, 4, 5] against seeds [0, 1, 2]" in capsys.readouterr().out
     track(store, tmp_path, "aa", "128", 0, 1.0, place=9, baseline="64")
     with pytest.raises(UsageError, match="has the levels 64, 128: name one"):
-        load_program("compare_levels").halves("aa")
+        compare_halves("aa")
     with pytest.raises(DataError, match="1 seeds do not make two halves"):
-        load_program("compare_levels").halves("aa", level="128")
+        compare_halves("aa", level="128")
 
 
 def test_wrong_calls_are_one_line(store):

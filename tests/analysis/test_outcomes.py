@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rmlab.configuration import load_program
+from rmlab.commands.figures import draw_figures
 from rmlab.errors import DataError, StoreError
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
@@ -79,7 +79,7 @@ def track(
 
 
 def draw() -> list[Path]:
-    return [*load_program("figures").main(["rl_table", "rl_curves", "relation"])]
+    return [*draw_figures(["rl_table", "rl_curves", "relation"])]
 
 
 def without(key: str) -> dict[str, Any]:
@@ -192,7 +192,7 @@ def test_a_file_that_is_neither_store_nor_bundle_stays_as_it_is(content: bytes, 
     file = tmp_path / "runs.zip"
     file.write_bytes(content)
     with pytest.raises(StoreError, match="is neither a tracking store"):
-        load_program("figures").main(["rl_table"], str(file))
+        draw_figures(["rl_table"], str(file))
     assert file.read_bytes() == content
     with pytest.raises(StoreError, match=r"none\.zip: there is no such file"):
-        load_program("figures").main(["rl_table"], str(tmp_path / "none.zip"))
+        draw_figures(["rl_table"], str(tmp_path / "none.zip"))

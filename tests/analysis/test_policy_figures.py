@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from analysis.relation import NOTHING, spearman
-from rmlab.configuration import load_program
+from rmlab.commands.compare import compare
+from rmlab.commands.figures import draw_figures
 from rmlab.errors import DataError, RmlabError
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.query import runs
@@ -115,7 +116,7 @@ def test_few_verifiers_conclude_nothing_and_the_curves_hold_every_look(store: St
     for number, quality in enumerate((0.2, 0.6, 0.8), 1):
         for seed in (0, 1):
             track(store, number, "hybrid", seed, quality)
-    paths = load_program("figures").main(["relation", "rl_curves"])
+    paths = draw_figures(["relation", "rl_curves"])
     folder = tmp_path / "runs" / "figures" / "rl" / "start-s0-20-steps"
     assert {p.name for p in paths} == {f"{n}.{e}" for n in ("relation", "rl_curves") for e in ("pdf", "png", "csv")} | {
         "relation.md",
@@ -140,7 +141,7 @@ def test_few_verifiers_conclude_nothing_and_the_curves_hold_every_look(store: St
     assert sum(r["panel"] == "ran_share" for r in curves) == 7 * 20
     bundle = tmp_path / "rl.zip"
     export_runs(store, bundle, kind="rl", show=False)
-    again = load_program("figures").main(["relation"], str(bundle), tmp_path / "again")
+    again = draw_figures(["relation"], str(bundle), tmp_path / "again")
     assert next(p for p in again if p.name == "relation.csv").read_text() == (folder / "relation.csv").read_text()
 
 
@@ -149,13 +150,13 @@ def test_runs_that_kept_no_rates_by_task_are_not_compared(store: Store) -> None:
         track(store, 0, "execution", seed, 0.5)
     a, b = runs(store)
     with pytest.raises(DataError, match="kept no rates by task, so it cannot be compared in pairs"):
-        load_program("compare").main(a.run_id, b.run_id)
+        compare(a.run_id, b.run_id)
 
 
 def test_many_verifiers_may_say_something(store: Store, tmp_path: Path) -> None:
     for number in range(10):
         track(store, number, "execution_free", 0, 0.1 * number)
-    load_program("figures").main(["relation"])
+    draw_figures(["relation"])
     folder = tmp_path / "runs" / "figures" / "rl" / "start-s0-20-steps"
     text = (folder / "relation.md").read_text()
     assert "pass@1 gained rises with it: AUC within task (execution_free)" in text
@@ -165,8 +166,8 @@ def test_many_verifiers_may_say_something(store: Store, tmp_path: Path) -> None:
 
 def test_a_store_without_rl_runs_says_so(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(RmlabError, match="holds no finished RL run, which relation is drawn from"):
-        load_program("figures").main(["relation"])
+        draw_figures(["relation"])
     track(store, 0, "execution", 0, 0.5)
-    assert load_program("figures").main(["relation"]) == []
+    assert draw_figures(["relation"]) == []
     assert "no verifier has paid a policy yet in 1 RL runs" in capsys.readouterr().err
     assert json.loads(runs(store)[0].artifact("outcome.json").read_text())["collapse"] is False

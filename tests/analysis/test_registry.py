@@ -8,8 +8,8 @@ import pytest
 
 import analysis
 from analysis import registry
-from analysis.registry import FIGURES, README, Needs, figures, with_table
-from rmlab.configuration import load_program
+from analysis.registry import FIGURES, README, Needs, registered, with_table
+from rmlab.commands.figures import draw_figures
 
 CODE = """
 from analysis.registry import Needs, figure
@@ -42,8 +42,8 @@ def test_a_new_file_is_all_that_a_figure_needs(new_figure: None, runs_folder: Pa
 
     for seed in (0, 1):
         track(Store.open(None), tmp_path, "100", seed, 0.5)
-    assert figures(Needs.sweep)["cell_count"].question == "How many cells are there?"
-    [path] = load_program("figures").main(["cell_count"], out=tmp_path / "drawn")
+    assert registered(Needs.sweep)["cell_count"].question == "How many cells are there?"
+    [path] = draw_figures(["cell_count"], out=tmp_path / "drawn")
     assert path.read_text() == "cells\n2\n"
     assert "| `cell_count` | the verifiers of one sweep | How many cells are there? |\n" in registry.table()
 
@@ -57,4 +57,4 @@ def test_the_readme_lists_every_figure_as_it_is_registered() -> None:
 def test_every_file_that_draws_is_registered() -> None:
     """A `draw` without the decorator would never be drawn."""
     drawing = {p.stem for p in Path(registry.__file__).parent.glob("*.py") if "\ndef draw(" in p.read_text()}
-    assert drawing == set(figures())
+    assert drawing == set(registered())

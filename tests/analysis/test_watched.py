@@ -12,7 +12,7 @@ from analysis import rl_curves
 from analysis.policies import PolicyRun, policy_runs
 from analysis.policy_measures import averaged, shown
 from analysis.watched import FEWEST_MIXED, Watched
-from rmlab.configuration import load_program
+from rmlab.commands.figures import draw_figures
 from rmlab.errors import DataError
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import write_score_table
@@ -93,7 +93,7 @@ def found(store: Store) -> list[PolicyRun]:
 
 
 def drawn(names: Sequence[str]) -> dict[str, Path]:
-    return {path.name: path for path in load_program("figures").main(names)}
+    return {path.name: path for path in draw_figures(names)}
 
 
 def rows(path: Path) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from rmlab.paths import REPOSITORY
 from rmlab.selection.pool import read_index
 from rmlab.trajectories.record import Message
 from rmlab.trajectories.store import write_trajectories
-from rmlab.verifiers import dataset as proven
+from rmlab.verifiers import dataset
 from tests.verifiers.examples import episode, episodes
 
 POOL = [*episodes(2, "supervised"), *episodes(3, "verifier", 10), *episodes(2, "evaluation", 20)]
@@ -33,10 +33,10 @@ class Config:
 ConfigStore.instance().store(name="reads_schema", node=Config)
 
 def run(config):
-    from rmlab.verifiers import proven
+    from rmlab.verifiers import dataset
 
-    pool = proven.proven_pool(Path(config.path))
-    found = proven._proven.cache_info()
+    pool = dataset.validated_pool(Path(config.path))
+    found = dataset._validated.cache_info()
     return pool.fingerprint, found.hits, found.misses
 """
 LAUNCH = """
@@ -46,8 +46,8 @@ from rmlab.launchers.jobs import Job, Jobs
 from rmlab.launchers.local import LocalLauncher, start_fork_server
 
 folder, where = Path(sys.argv[1]), sys.argv[2]
-start_fork_server(["a_module_that_is_not_installed"], [("rmlab.verifiers.dataset:hold", str(folder / "none.parquet")),
-                                                       ("rmlab.verifiers.dataset:hold", where)])
+start_fork_server(["a_module_that_is_not_installed"], [("rmlab.verifiers.dataset:preload", str(folder / "none.parquet")),
+                                                       ("rmlab.verifiers.dataset:preload", where)])
 for number, change in enumerate(["", "", "another.parquet", "altered.parquet"]):
     if change:
         Path(where).write_bytes((folder / change).read_bytes())
@@ -83,14 +83,14 @@ def test_a_cell_finds_the_pool_read_and_reads_it_again_once_it_is_another(tmp_pa
 def test_a_pool_is_proven_once_as_long_as_its_bytes_are_the_same(tmp_path: Path) -> None:
     path = tmp_path / "pool.parquet"
     write_trajectories(path, POOL)
-    proven.hold(str(path))
-    held = proven.proven_pool(path)
-    assert proven.proven_pool(path) is held
+    dataset.preload(str(path))
+    held = dataset.validated_pool(path)
+    assert dataset.validated_pool(path) is held
     assert read_index(path).fingerprint == held.fingerprint
     os.utime(path, ns=(1, 1))
-    assert proven.proven_pool(path) is held, "another time, the same bytes"
+    assert dataset.validated_pool(path) is held, "another time, the same bytes"
     write_trajectories(path, [*POOL, episode(30, True)])
-    assert len(proven.proven_pool(path)) == len(POOL) + 1 == len(read_index(path).rows)
+    assert len(dataset.validated_pool(path)) == len(POOL) + 1 == len(read_index(path).rows)
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,9 @@ def test_what_is_wrong_with_a_pool_is_said_every_time(tmp_path: Path, added, wor
     write_trajectories(path, [*POOL, added])
     for _ in range(2):
         with pytest.raises(DataError, match=words):
-            proven.proven_pool(path)
+            dataset.validated_pool(path)
     with pytest.raises(DataError, match="there is no such file"):
-        proven.proven_pool(tmp_path / "none.parquet")
+        dataset.validated_pool(tmp_path / "none.parquet")
 
 
 def test_what_cells_read_is_named_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmlab.configuration import load_program
+from rmlab.commands.evaluate import evaluate
 from rmlab.errors import DataError, UsageError
 from rmlab.metrics.report import report
 from rmlab.scores.table import read_score_table, write_score_table
@@ -15,13 +15,8 @@ from rmlab.trajectories.store import write_trajectories
 CASES = Path(__file__).parents[1] / "data" / "metric_cases"
 
 
-@pytest.fixture(scope="module")
-def evaluate():
-    return load_program("evaluate").main
-
-
-def test_json_is_one_object_and_the_report(evaluate, capsys):
-    evaluate(CASES / "smooth.csv", True)
+def test_json_is_one_object_and_the_report(capsys):
+    evaluate([CASES / "smooth.csv"], True)
     found = json.loads(capsys.readouterr().out)
     assert found["baselines"].keys() >= {"random", "oracle", "task_difficulty", "shape"}
     assert (found["notes"], found["selection"]) == ([], None)
@@ -38,26 +33,26 @@ def test_json_is_one_object_and_the_report(evaluate, capsys):
         ("one_class", ["0.0% resolved", "0 pairs in 0 tasks"]),
     ],
 )
-def test_tables_hold_values_and_notes(evaluate, capsys, case, words):
-    evaluate(CASES / f"{case}.csv", False)
+def test_tables_hold_values_and_notes(capsys, case, words):
+    evaluate([CASES / f"{case}.csv"], False)
     shown = capsys.readouterr().out
     for word in words:
         assert word in shown
 
 
-def test_several_policies_and_calibration_on_validation(evaluate, capsys, make_scores, tmp_path):
+def test_several_policies_and_calibration_on_validation(capsys, make_scores, tmp_path):
     for name, seed in (("scores", 0), ("validation", 1)):
         table = make_scores(seed, policies=2)
         write_score_table(tmp_path / f"{name}.csv", replace(table, task_id=np.char.add(f"{name} ", table.task_id)))
     with pytest.raises(DataError, match=r"shares \d+ tasks with .*fitted on what they are judged by"):
-        evaluate(tmp_path / "scores.csv", False, validation=tmp_path / "scores.csv")
-    evaluate(tmp_path / "scores.csv", False, validation=tmp_path / "validation.csv")
+        evaluate([tmp_path / "scores.csv"], False, validation=tmp_path / "scores.csv")
+    evaluate([tmp_path / "scores.csv"], False, validation=tmp_path / "validation.csv")
     shown = capsys.readouterr().out
     with pytest.raises(UsageError, match="needs the base rate of validation too"):
-        evaluate(tmp_path / "scores.csv", True, training_prior=0.3)
+        evaluate([tmp_path / "scores.csv"], True, training_prior=0.3)
     with pytest.raises(UsageError, match="--training-prior 3: it is a share"):
-        evaluate(tmp_path / "scores.csv", True, training_prior=3)
-    evaluate(tmp_path / "scores.csv", True, validation=tmp_path / "validation.csv", training_prior=0.3)
+        evaluate([tmp_path / "scores.csv"], True, training_prior=3)
+    evaluate([tmp_path / "scores.csv"], True, validation=tmp_path / "validation.csv", training_prior=0.3)
     found = json.loads(capsys.readouterr().out)
     assert found["ece_prior_corrected"] is not None
     assert found["post_hoc_fitted_on"] == "validation"
@@ -80,7 +75,7 @@ def attempt(task, number, resolved, split):
     )
 
 
-def test_baselines_stand_beside_where_the_trajectories_are_given(evaluate, capsys, tmp_path):
+def test_baselines_stand_beside_where_the_trajectories_are_given(capsys, tmp_path):
     judged = [attempt(f"t{i}", j, (i + j) % 3 == 0, "evaluation") for i in range(6) for j in range(4)]
     pool = write_trajectories(
         tmp_path / "pool.parquet", [*judged, *(attempt(f"v{i}", 0, i % 2 == 0, "validation") for i in range(6))]
@@ -100,7 +95,7 @@ def test_baselines_stand_beside_where_the_trajectories_are_given(evaluate, capsy
             for t in judged
         )
     )
-    evaluate(path, True, tmp_path / "pool.parquet")
+    evaluate([path], True, trajectories=tmp_path / "pool.parquet")
     baselines = json.loads(capsys.readouterr().out)["baselines"]
     assert baselines["oracle"]["auc_within_task"] == 1.0
     assert baselines["random"]["auc_within_task"] == 0.5
@@ -120,7 +115,7 @@ def test_baselines_stand_beside_where_the_trajectories_are_given(evaluate, capsy
             for t in pool.trajectories
         )
     )
-    evaluate(path, True, tmp_path / "pool.parquet")
+    evaluate([path], True, trajectories=tmp_path / "pool.parquet")
     baselines = json.loads(capsys.readouterr().out)["baselines"]
     assert "reason" in baselines["shape"], "nothing is fitted on the tasks that it is judged on"
     path.write_text(
@@ -137,8 +132,8 @@ def test_baselines_stand_beside_where_the_trajectories_are_given(evaluate, capsy
             for t in judged
         )
     )
-    evaluate(path, False, tmp_path / "pool.parquet")
+    evaluate([path], False, trajectories=tmp_path / "pool.parquet")
     assert "Without a verifier" in capsys.readouterr().out
     write_trajectories(tmp_path / "other.parquet", pool.trajectories[:3])
     with pytest.raises(DataError, match="holds 3 of the 24 scored attempts"):
-        evaluate(path, True, tmp_path / "other.parquet")
+        evaluate([path], True, trajectories=tmp_path / "other.parquet")

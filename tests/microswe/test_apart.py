@@ -6,10 +6,10 @@ from typer.testing import CliRunner
 from rmlab.cli import app
 from rmlab.errors import UsageError
 from rmlab.microswe.build.clusters import clusters as clusters_of
-from rmlab.microswe.build.parts import set_apart
+from rmlab.microswe.build.parts import demonstration_split
 from rmlab.microswe.task import Task, read_tasks, write_tasks
 from rmlab.paths import STARTER
-from rmlab.trajectories.record import Part
+from rmlab.trajectories.record import Split
 
 ONE = Task(
     "hand/f/0",
@@ -31,7 +31,7 @@ ONE = Task(
 )
 
 
-def of(cluster: str, number: int, part: Part = "rl") -> list[Task]:
+def of(cluster: str, number: int, part: Split = "rl") -> list[Task]:
     return [
         replace(ONE, task_id=f"hand/{cluster}/{i}", function_id=f"hand.{cluster}", cluster=cluster, part=part)
         for i in range(number)
@@ -41,18 +41,18 @@ def of(cluster: str, number: int, part: Part = "rl") -> list[Task]:
 def test_whole_clusters_go_up_to_the_share_and_those_of_the_other_file_stay() -> None:
     tasks = [task for i in range(10) for task in of(f"c{i}", 3)]
     beside = of("c4", 1) + of("c7", 2)
-    stay, going = set_apart(tasks, beside, 0.5)
+    stay, going = demonstration_split(tasks, beside, 0.5)
     assert len(going) == 15
     assert len(stay) == 15
     assert {t.part for t in going} == {"supervised"}
     assert {t.part for t in stay} == {"rl"}
     assert not {t.cluster for t in going} & {t.cluster for t in stay}
     assert {"c4", "c7"} <= {t.cluster for t in stay}
-    assert set_apart(tasks, beside, 0.5, seed=1)[1] != going
+    assert demonstration_split(tasks, beside, 0.5, seed=1)[1] != going
     with pytest.raises(UsageError, match="between 0 and 1"):
-        set_apart(tasks, beside, 1.0)
+        demonstration_split(tasks, beside, 1.0)
     with pytest.raises(UsageError, match="Take a larger share"):
-        set_apart(tasks, beside, 0.05)
+        demonstration_split(tasks, beside, 0.05)
 
 
 def test_the_command_writes_both_files_and_asks_for_the_file_that_they_were_built_beside(tmp_path) -> None:

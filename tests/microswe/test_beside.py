@@ -6,9 +6,17 @@ from dataclasses import replace
 import pytest
 
 from rmlab.errors import DataError, UsageError
-from rmlab.microswe.build.build import BuildConfig, build, build_from, trial
+from rmlab.microswe.build import trial
+from rmlab.microswe.build.build import BuildConfig, build, build_from
 from rmlab.microswe.build.clusters import clusters
-from rmlab.microswe.build.extension import Beside, admitted, check_joined, cluster_names, own_functions, read_beside
+from rmlab.microswe.build.extension import (
+    BaseTasks,
+    admitted,
+    check_joined,
+    cluster_names,
+    own_functions,
+    read_base_tasks,
+)
 from rmlab.microswe.build.functions import Collection, Function
 from rmlab.microswe.loading import held_tasks, joined_tasks, read_joined
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint, write_tasks
@@ -63,13 +71,13 @@ def collection(functions: tuple[Function, ...]) -> Collection:
 
 
 @pytest.fixture(scope="module")
-def beside() -> Beside:
+def beside() -> BaseTasks:
     tasks = build_from(collection(OLD), CONFIG).tasks
     assert {t.entry for t in tasks} == set(PARTS)
-    return Beside(tuple(replace(t, part=PARTS[t.entry]) for t in tasks), "human_eval", "0" * 16)
+    return BaseTasks(tuple(replace(t, part=PARTS[t.entry]) for t in tasks), "human_eval", "0" * 16)
 
 
-def test_who_is_admitted_and_why_others_are_not(beside: Beside) -> None:
+def test_who_is_admitted_and_why_others_are_not(beside: BaseTasks) -> None:
     again = [replace(f, function_id=f"more.copy.{f.entry}", source="more") for f in (NEW[0], OLD[0])]
     candidates = [trial.Tested(f, (), (), False) for f in (*OLD, *NEW, *again)]
     kept, left_out = admitted(candidates, beside)
@@ -85,12 +93,12 @@ def test_who_is_admitted_and_why_others_are_not(beside: Beside) -> None:
     ]
 
 
-def test_clusters_keep_the_names_of_the_file(beside: Beside) -> None:
+def test_clusters_keep_the_names_of_the_file(beside: BaseTasks) -> None:
     names = cluster_names([NEW[0], NEW[1], OLD[0]], beside)
     assert names == {"more.halves": "more.halves", "a.over": "algorithms.above", "algorithms.above": "algorithms.above"}
 
 
-def test_what_is_built_beside_is_new_and_of_the_part_rl(beside: Beside) -> None:
+def test_what_is_built_beside_is_new_and_of_the_part_rl(beside: BaseTasks) -> None:
     built = build_from(collection((*OLD, *NEW)), replace(CONFIG, most_of_a_function=6), beside)
     assert {t.part for t in built.tasks} == {"rl"}
     assert {t.function_id for t in built.tasks} == {
@@ -112,7 +120,7 @@ def test_what_is_built_beside_is_new_and_of_the_part_rl(beside: Beside) -> None:
     check_joined(beside.tasks, built.tasks, "more.parquet")
 
 
-def test_a_build_with_no_file_beside_it_is_what_it_was(beside: Beside) -> None:
+def test_a_build_with_no_file_beside_it_is_what_it_was(beside: BaseTasks) -> None:
     metadata = build_from(collection(OLD), CONFIG).metadata
     assert "beside" not in metadata
     assert "functions_there" not in metadata["counts"]
@@ -151,7 +159,7 @@ def joinable(name: str, code: str, part: str = "rl") -> Task:
         ("held out", r"algorithms\.spread is in one cluster"),
     ],
 )
-def test_what_may_not_be_joined_is_refused_in_one_line(beside: Beside, task: Task | str, words: str) -> None:
+def test_what_may_not_be_joined_is_refused_in_one_line(beside: BaseTasks, task: Task | str, words: str) -> None:
     if task == "own":
         task = next(t for t in beside.tasks if t.part == "rl")
     elif task == "held out":
@@ -162,7 +170,7 @@ def test_what_may_not_be_joined_is_refused_in_one_line(beside: Beside, task: Tas
     assert "\n" not in str(error.value)
 
 
-def test_joined_tasks_are_proven_counted_and_fingerprinted_together(tmp_path, monkeypatch, beside: Beside) -> None:
+def test_joined_tasks_are_proven_counted_and_fingerprinted_together(tmp_path, monkeypatch, beside: BaseTasks) -> None:
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "runs"))
     first, more = tmp_path / "first.parquet", tmp_path / "more.parquet"
     good = joinable("halves", HALVES)
@@ -183,7 +191,7 @@ def test_joined_tasks_are_proven_counted_and_fingerprinted_together(tmp_path, mo
 def test_files_that_nothing_is_built_beside(tmp_path) -> None:
     write_tasks(tmp_path / "t.parquet", [joinable("halves", HALVES, "evaluation")], {})
     with pytest.raises(DataError, match="it has no task of the part rl"):
-        read_beside(tmp_path / "t.parquet")
+        read_base_tasks(tmp_path / "t.parquet")
     with pytest.raises(UsageError, match="human_eval is withheld for evaluation in beside="):
         build(BuildConfig(beside="rmlab/starter/tasks.parquet", progress=False))
 

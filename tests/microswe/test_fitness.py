@@ -5,8 +5,8 @@ import pytest
 from typer.testing import CliRunner
 
 from rmlab.cli import app
-from rmlab.microswe.build.build import fitness
-from rmlab.microswe.build.extension import Beside, functions_of
+from rmlab.microswe.build import fitness
+from rmlab.microswe.build.extension import BaseTasks, functions_of
 from rmlab.microswe.build.fitness import IMPORTED, NEAR_LIMITS, NEEDS_ITSELF, OTHERS_NEED_IT, answered, unfit
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import Task, read_tasks, write_tasks
@@ -56,11 +56,11 @@ REASONS = {
 
 
 def test_what_may_not_stand_in_a_set_and_why():
-    assert unfit(functions_of(Beside(tuple(TASKS))), workers=2) == REASONS
+    assert unfit(functions_of(BaseTasks(tuple(TASKS))), workers=2) == REASONS
 
 
 def test_what_answers_is_found_where_nothing_is_taken_away():
-    [tested] = functions_of(Beside((GOOD,)))
+    [tested] = functions_of(BaseTasks((GOOD,)))
     there = replace(tested, function=replace(tested.function, function_id="nowhere.median"))
     with Sandbox(1) as sandbox:
         assert answered([tested], sandbox) == {}
@@ -70,7 +70,7 @@ def test_what_answers_is_found_where_nothing_is_taken_away():
 def test_shipped_functions_that_may_stand_in_a_set():
     tasks, _ = read_tasks(STARTER / "tasks_supervised.parquet")
     own = tuple(t for t in tasks if t.package in ("stdlib", "toolz"))
-    assert unfit(functions_of(Beside(own)), workers=2) == {}
+    assert unfit(functions_of(BaseTasks(own)), workers=2) == {}
 
 
 def test_the_command_writes_the_files_without_them(tmp_path):
@@ -102,7 +102,7 @@ def test_every_shipped_function_that_does_not_fit_is_known():
     found = {}
     for name in ("tasks", "tasks_rl", "tasks_supervised"):
         tasks, _ = read_tasks(STARTER / f"{name}.parquet")
-        found |= fitness.unfit(functions_of(Beside(tuple(tasks))), workers=2)
+        found |= fitness.unfit(functions_of(BaseTasks(tuple(tasks))), workers=2)
     assert set(found) <= {
         "dataclasses._field_assign", "encodings.normalize_encoding", "enum._dedent", "enum._is_single_bit",
         "json.encoder.py_encode_basestring_ascii", "re._compiler._generate_overlap_table", "re._parser.fix_flags",

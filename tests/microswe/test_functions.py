@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from rmlab.errors import DataError
-from rmlab.microswe.build.build import functions
+from rmlab.microswe.build import functions
 from rmlab.microswe.build.functions import SOURCES, collect_functions, versions
 from rmlab.microswe.build.resolution import Module, Resolver, Unusable, free_names, normalise
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmlab.microswe.actions import Edit, Run, Submit, UnreadableAction, apply, numbered, parse, patch, write
+from rmlab.microswe.actions import Edit, Run, Submit, UnreadableAction, apply, numbered, parse, patch, try_parse, write
 
 CODE = "def middle(xs):\n    xs = sorted(xs)\n    return xs[0]"
 
@@ -42,6 +42,7 @@ def test_reads_actions(text, action):
 def test_refuses_everything_else(text):
     with pytest.raises(UnreadableAction):
         parse(text)
+    assert try_parse(text) is None
 
 
 @given(st.integers(1, 9999), st.text(min_size=1, max_size=60))

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmlab.metrics import best_of_k, calibration, discrimination
-from rmlab.microswe.build.build import clusters, operators, public_call
+from rmlab.microswe.build import clusters, operators, public_call
 from rmlab.microswe.build.operators import mutants
 
 FUNCTION = """\

@@ -15,7 +15,7 @@ from rmlab.microswe.build.operators import mutants
 from rmlab.microswe.sandbox import Program, Sandbox
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint, write_tasks
 from rmlab.paths import STARTER
-from rmlab.trajectories.record import PARTS
+from rmlab.trajectories.record import SPLITS
 
 TASK = Task(
     task_id="hand/f/0",
@@ -88,7 +88,7 @@ def test_shipped_parts_are_full_and_share_no_cluster(shipped):
     assert len(tasks) >= 4000
     assert len({t.function_id for t in tasks}) >= 600
     parts = Counter(t.part for t in tasks)
-    assert set(parts) == set(PARTS)
+    assert set(parts) == set(SPLITS)
     assert parts["verifier"] == max(parts.values()) >= 1500
     assert parts["evaluation"] > 250
     assert parts["validation"] > 100

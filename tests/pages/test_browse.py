@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from rmlab.configuration import load_program
+from rmlab.commands.browse import browse
 from rmlab.errors import DataError, UsageError
 from rmlab.pages import browse_page as pages
 from rmlab.pages.browse_page import browse_page, join, shortened, write_browse_page
@@ -349,7 +349,6 @@ def test_the_server_answers_this_machine_only_and_nothing_else():
 
 
 def test_the_command_writes_a_page_and_refuses_what_does_not_fit(tmp_path, capsys):
-    browse = load_program("browse").main
     pool = [attempt(i, i % 2 == 0) for i in range(6)]
     write_trajectories(tmp_path / "pool.parquet", pool)
     write_score_table(tmp_path / "scores.csv", table(pool, np.linspace(0, 1, 6)))

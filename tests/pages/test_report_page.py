@@ -5,7 +5,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from rmlab.configuration import load_program
+from rmlab.commands.evaluate import evaluate
 from rmlab.metrics.report import report
 from rmlab.pages.plots import Plot
 from rmlab.pages.report_page import report_page
@@ -102,7 +102,7 @@ def test_the_command_writes_it(tmp_path, capsys):
     rows = [{"id": f"t{i // 2}", "p": [0.2, 0.9, 0.4][i % 3], "y": i % 2, "r": 1, "g": 0.5} for i in range(12)]
     path.write_text("\n".join(map(json.dumps, rows)))
     columns = ["task_id=id,score=p,resolved=y", "regression=r,reproduction=g"]
-    load_program("evaluate").main(path, True, columns=columns, html=tmp_path / "r.html")
+    evaluate([path], True, columns=columns, html=tmp_path / "r.html")
     found = json.loads(capsys.readouterr().out)
     assert found["selection"]["hybrid"].keys() == {"1", "2"}
     assert found["post_hoc_fitted_on"] == "5 folds"

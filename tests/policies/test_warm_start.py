@@ -13,8 +13,8 @@ from rmlab.locks import Busy
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.policies.demonstrations import ended_well
 from rmlab.policies.success import held_out_tasks
-from rmlab.rl.references import find_model
 from rmlab.tracking.query import runs
+from rmlab.tracking.references import find_model
 from rmlab.tracking.store import Store
 from rmlab.trajectories.store import TrajectorySet, write_trajectories
 

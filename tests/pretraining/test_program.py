@@ -23,6 +23,7 @@ FEW = [
     "training.held_out=0.05",
     "training.dtype=float32",
     "training.evaluations=2",
+    "training.comparisons=0",
     "runtime=cpu",
     "runtime.progress=false",
 ]
@@ -79,6 +80,27 @@ def test_a_tracked_run_holds_the_model(corpus):
     assert (len(run.data.tags["config_hash"]), run.data.tags["device"]) == (16, "cpu")
     assert {"train/loss", "train/tokens_per_second", "held_out/loss_code"} <= set(run.data.metrics)
     assert "tiny" in {a.path for a in Store.open(None).client.list_artifacts(run.info.run_id)}
+
+
+def test_comparisons_are_read_beside_the_text_and_held_out_apart(corpus, tmp_path):
+    def episode(i):
+        first = f"f({i}) should return {i} but got {i + 1}"
+        turns = f"<|im_start|>user\n{first}<|im_end|>\n<|im_start|>user\nfinal got {i}<|im_end|>\n"
+        asked = f"Asked: {first}\nLast: final got {i}\nPatch:\nnone\nIs the issue solved? Answer YES or NO."
+        return Document(Kind.episode, f"{turns}<|im_start|>user\n{asked}<|im_end|>\n{OPEN_ANSWER}")
+
+    texts = [d for d in corpus.documents if d.kind is Kind.code] + [episode(i) for i in range(150)]
+    write_corpus(tmp_path / "pretraining" / "corpus.parquet", Corpus(tuple(texts), corpus.metadata))
+    wide = ["training.context=512", "training.batch_tokens=2048", "model.max_positions=512", "training.tokens=10000"]
+    folder = load_program("pretrain").main([*FEW, *wide, "training.comparisons=200", "tracked=false"])
+    record = json.loads((folder / "base.json").read_text())
+    assert set(record["held_out_right"]) == {"code", "episode", "comparison"}
+    assert 0 <= record["held_out_right"]["comparison"] <= 1
+
+
+def test_too_few_episodes_for_comparisons_are_said(corpus):
+    with pytest.raises(UsageError, match=r"training\.comparisons=200"):
+        load_program("pretrain").main([*FEW, "training.comparisons=200", "tracked=false"])
 
 
 def test_a_pretrained_model_is_no_start(corpus):

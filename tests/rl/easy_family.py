@@ -12,12 +12,12 @@ import numpy as np
 from rmlab.microswe.episode import EnvironmentConfig, Episode
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import Task, write_tasks
-from rmlab.trajectories.record import Part
+from rmlab.trajectories.record import Split
 
 NAMES = ("add", "more", "step", "plus")
 
 
-def easy_task(part: Part, name: str, digit: int, source: str = "stdlib") -> Task:
+def easy_task(part: Split, name: str, digit: int, source: str = "stdlib") -> Task:
     """`def NAME(x): return x + DIGIT`, where DIGIT should be 1."""
     code = f"def {name}(x):\n    return x + {digit}"
     return Task(
@@ -42,7 +42,7 @@ def easy_task(part: Part, name: str, digit: int, source: str = "stdlib") -> Task
 
 def easy_tasks() -> list[Task]:
     """A few for each part of the loop, with the withheld source in evaluation."""
-    numbers: dict[Part, int] = {"rl": 3, "validation": 4, "evaluation": 5}  # short names: conversations stay short
+    numbers: dict[Split, int] = {"rl": 3, "validation": 4, "evaluation": 5}  # short names: conversations stay short
     own = [
         easy_task(part, f"{name}_{n}", digit)
         for part, n in numbers.items()

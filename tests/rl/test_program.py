@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from rmlab.commands.compare import compare
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.microswe.loading import held_tasks, joined_tasks
@@ -18,6 +19,7 @@ from rmlab.rl.rewards import REWARDS
 from rmlab.scores.table import read_score_table
 from rmlab.stopping import Stopped
 from rmlab.sweep.cells import Identity
+from rmlab.sweep.request import make_plan
 from rmlab.tracking.query import TrackedRun, get_run
 from rmlab.tracking.store import Store
 from tests.rl.conftest import write_verifier
@@ -104,16 +106,16 @@ def test_the_reward_rises_by_more_than_noise_over_three_seeds(
     assert {f"rl/{name}" for name in names} <= runs[0].metrics.keys()
     assert runs[0].metrics["rl/rollout_gap_max"] < 1e-4  # the engine's log-probabilities are those of training
     assert runs[0].metrics["rl/kl_to_start"] > 0
-    compared = load_program("compare").main(runs[0].run_id, runs[1].run_id[:10])
+    compared = compare(runs[0].run_id, runs[1].run_id[:10])
     for way in ("sampled", "greedy"):
         row = compared["benchmarks"]["all"][way]
         assert (row["after"], row["before"]) == tuple(outcome(run)["held_out"]["all"][way]["after"] for run in runs[:2])
         assert row["difference"] == pytest.approx(row["after"] - row["before"])
         assert row["low"] <= row["difference"] <= row["high"]
     fewer = trained(easy, tmp_path, monkeypatch, "rl.steps=0", "watch.every=0", "watch.held_out_tasks=4")
-    assert load_program("compare").main(runs[0].run_id, fewer.run_id)["unpaired"] == 18 - 2 * 4
+    assert compare(runs[0].run_id, fewer.run_id)["unpaired"] == 18 - 2 * 4
     with pytest.raises(UsageError, match="is a run of RL and the other is not"):
-        load_program("compare").main(runs[0].run_id, str(easy / "tasks.parquet"))
+        compare(runs[0].run_id, str(easy / "tasks.parquet"))
 
 
 @pytest.mark.slow
@@ -215,7 +217,7 @@ def test_wrong_input_is_one_line(easy: Path, tmp_path: Path, monkeypatch: pytest
         (["reward=hybrid"], UsageError, "reward=hybrid is paid by a verifier: name one with verifier=RUN"),
         (["rl.attempts=1"], UsageError, r"rl\.attempts=1.*at least 2 attempts"),
         (["reward.ensemble=[x]"], UsageError, "`verifier`, which is empty"),
-        (["verifier=/nowhere"], DataError, "/nowhere: there is no such folder"),
+        (["verifier=/nowhere"], DataError, "/nowhere: there is no such file or folder"),
         (["verifier=nowhere"], DataError, "no run either"),
         ([f"verifier={easy / 'policy'}"], DataError, "holds no verifier.json"),
         (["rl.temperature=0"], UsageError, "temperature=0"),
@@ -301,7 +303,7 @@ def test_the_shipped_sweeps_are_controlled(easy: Path, tmp_path: Path, monkeypat
     shutil.copytree(verifier, copied)
     write_verifier(other, seed=1)
     given = [f"start={easy / 'policy'}", f"tasks={easy / 'tasks.parquet'}", "more_tasks=[]"]
-    plan = load_program("sweep").make_plan
+    plan = make_plan
     modes = plan("reward_modes", ["preset=small", *given, f"verifier={verifier}", "seeds=[0]"], "").cells
     assert len({cell.identity.config_hash for cell in modes}) == len(modes) == 8
     assert len({cell.identity.control_hash for cell in modes}) == 1

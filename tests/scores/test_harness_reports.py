@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmlab.configuration import load_program
+from rmlab.commands.evaluate import evaluate
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.scores.harness_reports import Incomplete, harness_reports, read_reports
 
@@ -106,7 +106,7 @@ def test_what_is_no_report_or_contradicts_itself(tmp_path):
 def test_published_pass_at_k_comes_out_of_the_command(real, capsys):
     runs = sorted((real / "bestofk_reports" / "baselines" / "r2e-gym").glob("r2egym-32b-agent.swebench*.json"))
     assert len(runs) == 3
-    load_program("evaluate").main(runs, True)
+    evaluate(runs, True)
     found = json.loads(capsys.readouterr().out)
     assert [round(100 * found["pass_at_k"][k], 3) for k in "123"] == [32.0, 39.533, 43.2]
     assert found["tasks_at_k"] == {"1": 500, "2": 500, "3": 500}
@@ -116,14 +116,14 @@ def test_published_pass_at_k_comes_out_of_the_command(real, capsys):
         "500 tasks, 156 resolved, 5 without an outcome (error_ids 1, incomplete_ids 4), counted as unresolved"
         in found["notes"][0]
     )
-    load_program("evaluate").main(runs, False, incomplete="unlabelled")
+    evaluate(runs, False, incomplete="unlabelled")
     shown = " ".join(capsys.readouterr().out.split())
     for words in ("15 unlabelled left out", "tasks with k attempts", "No attempt is scored"):
         assert words in shown
     with pytest.raises(UsageError, match="--columns names columns of a score table"):
-        load_program("evaluate").main(runs, True, columns=["score=x"])
+        evaluate(runs, True, columns=["score=x"])
     with pytest.raises(UsageError, match="--incomplete maybe: it is one of unresolved, unlabelled"):
-        load_program("evaluate").main(runs, True, incomplete="maybe")
+        evaluate(runs, True, incomplete="maybe")
 
 
 def test_counts_of_real_reports(real):

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import json
 import lzma
+import math
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rmlab.configuration import load_program
+from rmlab.commands.evaluate import evaluate
 from rmlab.errors import DataError, UsageError
 from rmlab.paths import REPOSITORY
 from rmlab.scores.columns import column_names
@@ -30,7 +31,7 @@ SCORES, LABELS = [0.25, np.nan, 0.5], [1, 0, np.nan]
 
 
 def evaluated(capsys: pytest.CaptureFixture[str], *paths: Path, **options: object) -> dict:
-    load_program("evaluate").main(list(paths), True, **options)
+    evaluate(list(paths), True, **options)
     return json.loads(capsys.readouterr().out)
 
 
@@ -206,10 +207,12 @@ def test_a_report_that_is_given_twice_is_said(tmp_path: Path, capsys: pytest.Cap
 def test_an_evaluation_that_failed_is_no_outcome_of_a_report(tmp_path: Path) -> None:
     path = tmp_path / "m.run.json"
     path.write_text(json.dumps({"resolved_ids": ["a"], "unresolved_ids": ["b", "c"], "infra_failure_ids": ["c"]}))
-    assert read_reports([path]).notes == (
-        "m.run.json: 3 tasks, 1 resolved, 1 without an outcome (infra_failure_ids 1), counted as unresolved; "
-        "if only a part was handed in, --incomplete unlabelled leaves them out",
+    table = read_reports([path])
+    assert table.notes == (
+        "m.run.json: 3 tasks, 1 resolved, 1 without a label because the evaluation failed (infra_failure_ids 1)",
     )
+    labels = dict(zip(table.scores.task_id.tolist(), table.scores.resolved.tolist(), strict=True))
+    assert (labels["a"], labels["b"], math.isnan(labels["c"])) == (1.0, 0.0, True)
 
 
 def test_ids_of_two_reports_are_one_task_across_case_and_images(tmp_path: Path) -> None:

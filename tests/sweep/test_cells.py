@@ -11,7 +11,7 @@ from rmlab.selection.pool import read_index
 from rmlab.sweep.cells import identify, tokenizer_identity
 from rmlab.sweep.factors import Factor, find_factors
 from rmlab.training.config import Match, TrainingConfig, canonical
-from rmlab.trajectories.record import PARTS
+from rmlab.trajectories.record import SPLITS
 from rmlab.trajectories.store import read_trajectories, write_trajectories
 from tests.verifiers.examples import episodes
 
@@ -113,11 +113,11 @@ print(identify({CONFIG!r}, pool="p", tokenizer="t", semantics={{"train": 1, "ren
 
 
 def test_an_index_is_the_pool_without_its_text(tmp_path: Path) -> None:
-    made = [t for part in PARTS for t in episodes(3, part, 100 * PARTS.index(part))]
+    made = [t for part in SPLITS for t in episodes(3, part, 100 * SPLITS.index(part))]
     pool = write_trajectories(tmp_path / "pool.parquet", made)
     index = read_index(tmp_path / "pool.parquet")
     assert index.fingerprint == pool.fingerprint == read_trajectories(tmp_path / "pool.parquet").fingerprint
-    for part in PARTS:
+    for part in SPLITS:
         assert index.part(part) == pool.part(part).fingerprint
     config = {"vocab_size": 2048}
     assert tokenizer_identity(config, index.part("supervised"), 1) == tokenizer_identity(

@@ -8,10 +8,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from rmlab.paths import REPOSITORY
-from rmlab.trajectories.ingest.assemble import settle
-from rmlab.trajectories.ingest.drafts import Spool
-from rmlab.trajectories.ingest.importing import Reader, Reading
-from rmlab.trajectories.ingest.summary import summary
+from rmlab.trajectories.ingest.importing import import_trajectories
+from rmlab.trajectories.ingest.reading import ImportOptions
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import read_trajectories
 
@@ -28,21 +26,12 @@ class Imported(NamedTuple):
 
 @pytest.fixture
 def importing(tmp_path: Path) -> Callable[..., Imported]:
-    def run(*paths: Path, labels: tuple[Path, ...] = (), **reading: Any) -> Imported:
-        spool, out = Spool(), tmp_path / "imported.parquet"
-        try:
-            reader = Reader(Reading(**reading), spool)
-            for path in paths:
-                reader.read(path)
-            for path in labels:
-                reader.read(path, labels_only=True)
-            settled = settle(reader.found)
-            settled.write(out, {}, lambda amount: None)
-            found = summary(settled)
-        finally:
-            spool.close()
-        json.dumps(found, allow_nan=False)
-        return Imported(found, read_trajectories(out).trajectories)
+    def run(*paths: Path, labels: tuple[Path, ...] = (), **options: Any) -> Imported:
+        out = tmp_path / "imported.parquet"
+        out.unlink(missing_ok=True)
+        _, summary = import_trajectories([str(path) for path in paths], out, labels, ImportOptions(**options))
+        json.dumps(summary, allow_nan=False)
+        return Imported(summary, read_trajectories(out).trajectories if out.exists() else ())
 
     return run
 

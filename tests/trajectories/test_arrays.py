@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from rmlab.trajectories.ingest import documents
 from rmlab.trajectories.ingest import entries as arrays
 from rmlab.trajectories.ingest.containers import batches
-from rmlab.trajectories.ingest.entries import Refused, elements
-from rmlab.trajectories.ingest.json_text import Unreadable
+from rmlab.trajectories.ingest.entries import elements
+from rmlab.trajectories.ingest.skipped import Skipped
 
 inner = st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats(allow_nan=False) | st.text(max_size=8)
 values = st.recursive(
@@ -32,7 +32,7 @@ def test_the_elements_are_those_of_json(
         assert list(elements(io.BytesIO(data), 10_000)) == wanted
         if wanted:
             for end in range(1, len(data.rstrip()), 5):
-                with pytest.raises(Unreadable):
+                with pytest.raises(Skipped):
                     list(elements(io.BytesIO(data[:end]), 10_000))
 
 
@@ -50,23 +50,23 @@ def test_the_elements_are_those_of_json(
     ],
 )
 def test_what_is_no_array_says_so(data: bytes, words: str) -> None:
-    with pytest.raises(Unreadable, match=words):
+    with pytest.raises(Skipped, match=words):
         list(elements(io.BytesIO(data), 10**6))
 
 
 def test_an_element_over_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "CHUNK", 10)
-    with pytest.raises(Refused, match="for one element of an array"):
+    with pytest.raises(Skipped, match="for one element of an array"):
         list(elements(io.BytesIO(json.dumps(["x" * 5000]).encode()), 100))
 
 
 def test_what_cannot_stand_behind_an_element_is_no_reason_to_read_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(arrays, "CHUNK", 10)
     stream = io.BytesIO(b'[{"a": 1} {"a": 2}, ' + b'{"a": 3}, ' * 1000 + b"1]")
-    with pytest.raises(Unreadable, match="element 1: no comma"):
+    with pytest.raises(Skipped, match="element 1: no comma"):
         list(elements(stream, 10_000))
     stream = io.BytesIO(b'[{"a": 1}x' + b" " * 10_000 + b"]")
-    with pytest.raises(Unreadable, match="element 1: no comma"):
+    with pytest.raises(Skipped, match="element 1: no comma"):
         list(elements(stream, 10_000))
     assert stream.tell() < 100
 
@@ -90,7 +90,7 @@ def test_a_large_set_in_one_array_is_read_row_by_row(
     )  # over the size of what is packed, under that of its content
     assert packed.stat().st_size < documents.LARGE
     seen = list(documents._file(next(iter(next(iter(batches(packed)))))))
-    assert [document.place.line for document in seen] == list(range(1, 7))
+    assert [document.location.line for document in seen] == list(range(1, 7))
     path.write_text(json.dumps(rows)[:-200])
     monkeypatch.setattr(documents, "LARGE", 10)
     damaged = importing(path).summary

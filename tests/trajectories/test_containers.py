@@ -16,8 +16,9 @@ import pytest
 
 from rmlab.errors import DataError
 from rmlab.trajectories.ingest.containers import batches
-from rmlab.trajectories.ingest.entries import Entry, Limits, Refusal, Refused
+from rmlab.trajectories.ingest.entries import ImportLimits, SourceFile
 from rmlab.trajectories.ingest.locations import roots
+from rmlab.trajectories.ingest.skipped import Skipped
 
 FILES = {"run/a.json": b'{"a": 1}', "run/b/c.jsonl": b'{"b": 1}\n{"b": 2}\n', "é ü.txt": "ä".encode()}
 
@@ -64,18 +65,18 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
 }
 
 
-def listed(path: Path, limits: Limits | None = None) -> tuple[dict[str, bytes], dict[str, str]]:
+def listed(path: Path, limits: ImportLimits | None = None) -> tuple[dict[str, bytes], dict[str, str]]:
     """Contents of what can be read, and reasons of what cannot."""
     read, refused = {}, {}
     for batch in batches(path, limits):
         for one in batch:
-            if isinstance(one, Refusal):
-                refused[one.place.path or str(one.place)] = one.reason
+            if isinstance(one, Skipped):
+                refused[one.location.path or str(one.location)] = one.reason
             else:
                 try:
-                    read[one.place.path] = one.read()
-                except Refused as reason:
-                    refused[one.place.path] = str(reason)
+                    read[one.location.path] = one.read()
+                except Skipped as reason:
+                    refused[one.location.path] = str(reason)
     return read, refused
 
 
@@ -85,10 +86,10 @@ def test_every_container_gives_the_same_files(name: str, tmp_path: Path) -> None
     assert listed(path) == (FILES, {})
     for batch in batches(path):
         for one in batch:
-            assert isinstance(one, Entry)
+            assert isinstance(one, SourceFile)
             with one.seekable() as stream:
-                assert stream.read() == FILES[one.place.path] == b"".join(one.lines())
-            assert (one.head(3), str(one.place)) == (FILES[one.place.path][:3], f"{name}/{one.place.path}")
+                assert stream.read() == FILES[one.location.path] == b"".join(one.lines())
+            assert (one.head(3), str(one.location)) == (FILES[one.location.path][:3], f"{name}/{one.location.path}")
 
 
 def test_names_in_utf8_that_a_zip_does_not_mark_as_such(tmp_path: Path) -> None:
@@ -239,8 +240,8 @@ def test_links_to_members_are_followed_and_others_named(tmp_path: Path, kind: st
     named = ("out", "whole", "gone", "self", "ping", "pong")
     with_links = []
     for batch in batches(path):
-        with_links += [(one.place.path, one.read()) for one in batch if isinstance(one, Entry)]
-        assert {one.place.path: one.reason for one in batch if isinstance(one, Refusal)} == {
+        with_links += [(one.location.path, one.read()) for one in batch if isinstance(one, SourceFile)]
+        assert {one.location.path: one.reason for one in batch if isinstance(one, Skipped)} == {
             f"run/{name}.json": NO_MEMBER for name in named
         }
     assert with_links == sorted(read.items())
@@ -255,7 +256,7 @@ def test_what_links_repeat_counts_as_what_is_unpacked_does(tmp_path: Path) -> No
             info = tarfile.TarInfo(f"l{number}.json")
             info.type, info.linkname = tarfile.SYMTYPE, "a.json"
             archive.addfile(info)
-    read, refused = listed(tmp_path / "x.tar", Limits(total=300))
+    read, refused = listed(tmp_path / "x.tar", ImportLimits(total=300))
     assert sorted(read) == ["a.json", "l0.json", "l1.json"]
     assert {reason[:14] for reason in refused.values()} == {"over the limit"}
 
@@ -337,7 +338,7 @@ def test_of_two_members_of_one_name_the_last_is_read_and_the_other_counted(tmp_p
             archive.addfile(info, io.BytesIO(text))
     for name in ("x.zip", "x.tar"):
         (batch,) = batches(tmp_path / name)
-        kinds = [one.reason if isinstance(one, Refusal) else "read" for one in batch]
+        kinds = [one.reason if isinstance(one, Skipped) else "read" for one in batch]
         assert [kind.split(" (")[0] for kind in kinds] == [
             "an earlier member of a name that stands again in the archive",
             "read",
@@ -347,19 +348,19 @@ def test_of_two_members_of_one_name_the_last_is_read_and_the_other_counted(tmp_p
 
 def test_bombs_are_refused_and_the_reason_says_what_to_do(tmp_path: Path) -> None:
     path = zipped(tmp_path / "x.zip", {"bomb.json": bytes(3_000_000), "ok.json": b"{}", "z.json": b"[]"})
-    small = Limits(ratio_from=1_000_000)
+    small = ImportLimits(ratio_from=1_000_000)
     read, refused = listed(path, small)
     assert list(read) == ["ok.json", "z.json"]
     assert refused == {
         "bomb.json": "unpacks to over 300 times its size: unpack it yourself and import the folder if it is meant"
     }
-    assert "1 MB for one document" in listed(path, Limits(document=1 << 20))[1]["bomb.json"]
-    assert "unpack it yourself" in listed(path, Limits(member=1 << 20))[1]["bomb.json"]
-    assert set(listed(path, Limits(total=3_000_001))[1]) == {"ok.json", "z.json"}
-    assert set(listed(path, Limits(members=1))[1]) == {"ok.json", "z.json"}
+    assert "1 MB for one document" in listed(path, ImportLimits(document=1 << 20))[1]["bomb.json"]
+    assert "unpack it yourself" in listed(path, ImportLimits(member=1 << 20))[1]["bomb.json"]
+    assert set(listed(path, ImportLimits(total=3_000_001))[1]) == {"ok.json", "z.json"}
+    assert set(listed(path, ImportLimits(members=1))[1]) == {"ok.json", "z.json"}
     tar = tarred(tmp_path / "x.tar.gz", {"bomb.json": bytes(3_000_000), "ok.json": b"{}"}, "w:gz")
-    assert "unpack it yourself" in listed(tar, Limits(member=1 << 20))[1]["bomb.json"]
-    assert set(listed(tar, Limits(total=1 << 20))[1]) == {"bomb.json"}
+    assert "unpack it yourself" in listed(tar, ImportLimits(member=1 << 20))[1]["bomb.json"]
+    assert set(listed(tar, ImportLimits(total=1 << 20))[1]) == {"bomb.json"}
 
 
 def test_a_zip_that_lies_about_a_size_gives_no_more_than_it_says(tmp_path: Path) -> None:

@@ -7,14 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from rmlab.trajectories.ingest.drafts import NotATrajectory
-from rmlab.trajectories.ingest.json_text import Unreadable, clean, read_json
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.json_text import clean, read_json
+from rmlab.trajectories.ingest.locations import Location
+from rmlab.trajectories.ingest.skipped import Skipped
 from rmlab.trajectories.readers.calls import call, content_text, of_text, of_tool_calls
 from rmlab.trajectories.readers.protocol import exit_status
 from rmlab.trajectories.readers.registry import FORMATS, format_of, formats_named
 
-HERE = Place("run.jsonl", "")
+HERE = Location("run.jsonl", "")
 TALK = [
     {"role": "system", "content": "You fix."},
     {"role": "user", "content": "Fix x."},
@@ -86,7 +86,7 @@ def test_near_json_is_mended_and_nothing_else() -> None:
         (b'{"a" 1}', "line 1"),
         (b'{"a": "x\ny" 1}', "line 1"),
     ):
-        with pytest.raises(Unreadable, match=reason):
+        with pytest.raises(Skipped, match=reason):
             read_json(broken)
 
 
@@ -328,9 +328,9 @@ def test_no_agent_turn_and_crash_traces_have_reasons() -> None:
         "info": {"exit_status": "Timeout", "submission": ""},
         "messages": TALK[:2],
     }
-    with pytest.raises(NotATrajectory, match=r"crash trace \(Timeout\)"):
+    with pytest.raises(Skipped, match=r"crash trace \(Timeout\)"):
         format_of(mini).read(mini, HERE)
-    with pytest.raises(NotATrajectory, match="no agent turn"):
+    with pytest.raises(Skipped, match="no agent turn"):
         format_of(mini).read({**mini, "info": {"exit_status": "LimitsExceeded"}}, HERE)
 
 

@@ -11,11 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rmlab.trajectories.ingest.assemble import settle
-from rmlab.trajectories.ingest.drafts import NotATrajectory, Spool
-from rmlab.trajectories.ingest.importing import Reader, Reading
-from rmlab.trajectories.ingest.json_text import Unreadable, read_json
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.assemble import assemble
+from rmlab.trajectories.ingest.drafts import Spool
+from rmlab.trajectories.ingest.json_text import read_json
+from rmlab.trajectories.ingest.locations import Location
+from rmlab.trajectories.ingest.reading import Importer, ImportOptions
+from rmlab.trajectories.ingest.skipped import Skipped
 from rmlab.trajectories.ingest.summary import summary
 from rmlab.trajectories.labels.documents import reports
 from rmlab.trajectories.labels.statement import predictions
@@ -62,13 +63,13 @@ values = st.recursive(
 @settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(values)
 def test_readers_answer_any_document(document: object) -> None:
-    place = Place("x.zip", "a/b.json")
+    location = Location("x.zip", "a/b.json")
     for reader in FORMATS:
         if not isinstance(document, (dict, list)) or not reader.matches(document):
             continue
         try:
-            draft = reader.read(document, place)
-        except NotATrajectory:
+            draft = reader.read(document, location)
+        except Skipped:
             continue
         assert all(isinstance(m, Message) and isinstance(m.content, str) for m in draft.messages)
         assert any(m.role == "assistant" for m in draft.messages)
@@ -77,9 +78,9 @@ def test_readers_answer_any_document(document: object) -> None:
             assert any(
                 isinstance(document, dict) and key in document for key in ("resolved", "target", "reward", "rewards")
             )
-    for report in reports(document, place):
+    for report in reports(document, location):
         assert all(isinstance(task, str) and isinstance(outcome, bool) for task, outcome in report.outcome.items())
-    predictions(document, place)
+    predictions(document, location)
 
 
 @settings(max_examples=200, deadline=None)
@@ -87,7 +88,7 @@ def test_readers_answer_any_document(document: object) -> None:
 def test_json_answers_any_bytes(data: bytes) -> None:
     try:
         value, mended = read_json(data)
-    except Unreadable:
+    except Skipped:
         return
     if mended is None:
         assert json.dumps(value) == json.dumps(json.loads(data.decode("utf-8-sig")))
@@ -175,13 +176,13 @@ def test_a_thousand_damaged_files(seed: int, samples: list[tuple[str, bytes]], t
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(changed)
         spool = Spool()
-        reader = Reader(Reading(), spool)
-        reader.read(tmp_path / "set")
-        settled = settle(reader.found)
-        records = list(settled.records())
+        importer = Importer(ImportOptions(), spool)
+        importer.read(tmp_path / "set")
+        result = assemble(importer.imported)
+        records = list(result.records())
         for record in records:
             record.trajectory_id.encode()
-        found = summary(settled)
+        found = summary(result)
         json.dumps(found, allow_nan=False)
         spool.close()
         where = (seed, number, name)
@@ -237,7 +238,7 @@ def test_readers_answer_real_documents_with_any_part_replaced(samples: list[tupl
     documents = [
         d
         for d in documents
-        if format_of(d) is not None or reports(d, Place("x", "y")) or predictions(d, Place("x", "y"))
+        if format_of(d) is not None or reports(d, Location("x", "y")) or predictions(d, Location("x", "y"))
     ]
     documents.append({"events": events, "state": {}})
     steps = [{"thought": "x", "action": "<function=a><parameter=b>c</parameter></function>", "observation": "y"}]
@@ -260,13 +261,13 @@ def test_readers_answer_real_documents_with_any_part_replaced(samples: list[tupl
         if reader is not None:
             known[reader.name] += 1
             try:
-                draft = reader.read(document, Place("x.zip", "a/b.json"))
-            except NotATrajectory:
+                draft = reader.read(document, Location("x.zip", "a/b.json"))
+            except Skipped:
                 continue
             json.dumps([[m.role, m.content] for m in draft.messages], ensure_ascii=False).encode()
-        for report in reports(document, Place("x.zip", "a/b.json")):
+        for report in reports(document, Location("x.zip", "a/b.json")):
             assert all(isinstance(outcome, bool) for outcome in report.outcome.values())
-        predictions(document, Place("x.zip", "a/b.json"))
+        predictions(document, Location("x.zip", "a/b.json"))
     assert known.keys() == {one.name for one in FORMATS}
     assert known.total() > 1000
 
@@ -294,6 +295,6 @@ def test_a_label_is_only_what_the_bytes_state() -> None:
         float("inf"),
     ):
         row = {"messages": talk, "instance_id": "o__n-1", "resolved": value}
-        draft = format_of(row).read(row, Place("a.jsonl", ""))
+        draft = format_of(row).read(row, Location("a.jsonl", ""))
         states = value in ("true", "resolved") or (isinstance(value, (bool, int, float)) and value in (0, 1))
         assert draft.resolved is (bool(value) if states else None), value

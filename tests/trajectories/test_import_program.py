@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rmlab.commands.common import program
+from rmlab.commands.import_trajectories import import_trajectories
+from rmlab.commands.trajectories import show
 from rmlab.errors import DataError
 from rmlab.paths import REPOSITORY
 
@@ -26,7 +27,7 @@ def rows(tmp_path: Path) -> Path:
 
 
 def imported(*paths: Path, out: Path, format_name: str = "auto", **options: object) -> dict:
-    return program("import_trajectories").main(format_name, [str(path) for path in paths], out, **options)
+    return import_trajectories(format_name, [str(path) for path in paths], out, **options)
 
 
 def test_an_empty_reading_never_takes_the_place_of_a_set(
@@ -110,7 +111,7 @@ def test_a_carriage_return_is_shown_as_the_end_of_a_line(tmp_path: Path, capsys:
     (tmp_path / "rows.jsonl").write_text(json.dumps(row("o__n-1", "10 %\r20 %\r\ndone\x1b[1m")))
     imported(tmp_path / "rows.jsonl", out=tmp_path / "set.parquet")
     capsys.readouterr()
-    program("show_trajectories").main(tmp_path / "set.parquet", "o__n-1")
+    show(tmp_path / "set.parquet", "o__n-1")
     assert "10 %\n20 %\ndone\N{REPLACEMENT CHARACTER}[1m" in capsys.readouterr().out
 
 

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from rmlab.trajectories.ingest.locations import Place, roots, token, tokens
+from rmlab.trajectories.ingest.locations import Location, roots, token, tokens
 from rmlab.trajectories.labels.documents import reports
-from rmlab.trajectories.labels.join import Attempt, join
+from rmlab.trajectories.labels.join import LabelTarget, join
 from rmlab.trajectories.labels.rows import csv_report, markdown_report
 from rmlab.trajectories.labels.statement import Report, predictions
 
-HERE = Place("run.zip", "results.json")
+HERE = Location("run.zip", "results.json")
 A, B, C, D = "o__n-1", "o__n-2", "o__n-3", "o__n-4"
 
 
@@ -229,13 +229,13 @@ def test_predictions() -> None:
 
 def attempt(
     key: int, task: str, *names: str, content: str = "", own: bool | None = None, joins: bool = True
-) -> Attempt:
-    place = Place("run.zip", f"{'/'.join(names) or 'trajs'}/{task}.json")
-    return Attempt(
+) -> LabelTarget:
+    location = Location("run.zip", f"{'/'.join(names) or 'trajs'}/{task}.json")
+    return LabelTarget(
         key,
         task,
         content or str(key),
-        place,
+        location,
         tokens(["run", *names]),
         None if own is None else (own, f"row {key}"),
         joins,
@@ -243,7 +243,7 @@ def attempt(
 
 
 def report(path: str, outcome: dict[str, bool], **more: object) -> Report:
-    return Report(Place("run.zip", path), "id lists", outcome=outcome, **more)
+    return Report(Location("run.zip", path), "id lists", outcome=outcome, **more)
 
 
 def test_names_compare_across_spellings() -> None:
@@ -294,9 +294,9 @@ def test_a_report_of_another_run_in_the_same_folder_labels_nobody() -> None:
 
 
 def test_a_report_of_another_model_in_the_same_folder_labels_nobody() -> None:
-    place = Place("run.zip", f"mine/{A}.json")
-    mine = Attempt(
-        0, A, "0", place, tokens(["run", "mine", "deepseek/deepseek-reasoner"]), model="deepseek/deepseek-reasoner"
+    location = Location("run.zip", f"mine/{A}.json")
+    mine = LabelTarget(
+        0, A, "0", location, tokens(["run", "mine", "deepseek/deepseek-reasoner"]), model="deepseek/deepseek-reasoner"
     )
     other = report("mine/deepseek__deepseek-chat.dev.json", {A: True})
     found = join([mine], [other])
@@ -355,16 +355,18 @@ def test_a_row_that_names_no_run_takes_no_label() -> None:
 def test_paths_that_end_alike_are_called_apart(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("a/run", "b/run", "b/x/run", "c.json", "a/run")]
     assert roots(paths) == ["a/run", "b/run", "x/run", "c.json", "a/run"]
-    assert Place("a/run", "trajs/x.json").folders == ("a", "run", "trajs")
-    assert (Place("a/r.json", "").stem, Place("a/r.json", "").name, str(Place("a/r.json", ""))) == (
+    assert Location("a/run", "trajs/x.json").folders == ("a", "run", "trajs")
+    assert (Location("a/r.json", "").stem, Location("a/r.json", "").name, str(Location("a/r.json", ""))) == (
         "r",
         "r.json",
         "a/r.json",
     )
-    runs = [Attempt(i, A, str(i), Place(f"{r}/run", f"{A}.json"), tokens([r, "run"])) for i, r in enumerate("ab")]
-    stated = [Report(Place(f"{r}/run", "report.json"), "id lists", outcome={A: r == "a"}) for r in "ab"]
+    runs = [
+        LabelTarget(i, A, str(i), Location(f"{r}/run", f"{A}.json"), tokens([r, "run"])) for i, r in enumerate("ab")
+    ]
+    stated = [Report(Location(f"{r}/run", "report.json"), "id lists", outcome={A: r == "a"}) for r in "ab"]
     assert {key: outcome for key, (outcome, _) in join(runs, stated).label.items()} == {0: True, 1: False}
-    named = [Report(Place(f"{r}/report.json", ""), "id lists", outcome={A: r == "a"}, explicit=True) for r in "ab"]
+    named = [Report(Location(f"{r}/report.json", ""), "id lists", outcome={A: r == "a"}, explicit=True) for r in "ab"]
     assert {key: outcome for key, (outcome, _) in join(runs, named).label.items()} == {0: True, 1: False}
 
 

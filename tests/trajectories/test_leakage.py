@@ -51,7 +51,7 @@ def test_a_repeated_patch_is_removed_and_counted() -> None:
         Message("tool", patch + "x" * 300),
     ):
         assert without_repeated_patch([ISSUE, said, last], patch)[0][-1] == last
-    assert without_repeated_patch([ISSUE], "Fix")[0] == []  # nothing but the issue: `proven` has refused it before
+    assert without_repeated_patch([ISSUE], "Fix")[0] == []  # nothing but the issue: `validated` has refused it before
 
 
 def test_leaks_are_reported_or_dropped_and_training_refuses_the_rest(importing, tmp_path: Path) -> None:

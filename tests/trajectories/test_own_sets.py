@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from rmlab.commands.common import program
+from rmlab.commands.import_trajectories import import_trajectories
 from rmlab.paths import STARTER
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import iterate_trajectories, read_metadata, read_trajectories, write_trajectories
@@ -66,7 +66,7 @@ def test_the_shipped_trajectories_stay_as_they_are(tmp_path: Path, importing) ->
 
 
 def test_the_command_keeps_the_origin_and_the_fingerprint(own: Path, tmp_path: Path) -> None:
-    program("import_trajectories").main("auto", [str(own)], tmp_path / "again.parquet")
+    import_trajectories("auto", [str(own)], tmp_path / "again.parquet")
     assert read_trajectories(tmp_path / "again.parquet").fingerprint == read_trajectories(own).fingerprint
     assert read_metadata(tmp_path / "again.parquet") == {"command": "rmlab collect", "edits": "build_up"}
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from rmlab.trajectories.ingest.drafts import Draft
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.readers.executed import in_notation
 from rmlab.trajectories.readers.protocol import exit_status
 from rmlab.trajectories.readers.registry import drafted
@@ -22,11 +22,11 @@ TALK = [
     {"role": "tool", "content": "a.py"},
     {"role": "assistant", "content": "Done."},
 ]
-HERE = Place("run", "o__n-1/trajectory.json")
+HERE = Location("run", "o__n-1/trajectory.json")
 
 
-def read(document: Any, place: Place = HERE) -> Draft:
-    draft = drafted(document, place)
+def read(document: Any, location: Location = HERE) -> Draft:
+    draft = drafted(document, location)
     assert draft is not None
     return draft
 

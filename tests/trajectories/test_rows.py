@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from rmlab.trajectories.ingest.drafts import Spool
-from rmlab.trajectories.ingest.importing import Reader, Reading
+from rmlab.trajectories.ingest.reading import Importer, ImportOptions
 
 
 def test_rows_that_name_no_task_are_told_apart_by_their_issue(tmp_path: Path, importing) -> None:
@@ -64,10 +64,10 @@ def test_no_altered_byte_of_a_footer_hides_rows(tmp_path: Path) -> None:
     for at in range(len(whole) - 8 - footer, len(whole)):
         for flip in (1, 0x80):
             path.write_bytes(whole[:at] + bytes([whole[at] ^ flip]) + whole[at + 1 :])
-            reader = Reader(Reading(), Spool())
-            reader.read(path)
-            reader.found.spool.close()
-            assert len(reader.found.drafts) == 3 or sum(reader.found.skipped.values()), (at, flip)
+            importer = Importer(ImportOptions(), Spool())
+            importer.read(path)
+            importer.imported.spool.close()
+            assert len(importer.imported.drafts) == 3 or sum(importer.imported.skipped.values()), (at, flip)
 
 
 def test_every_row_of_no_format_counts(tmp_path: Path, importing) -> None:

@@ -6,18 +6,19 @@ from typing import Any
 
 import pytest
 
-from rmlab.trajectories.ingest.drafts import Draft, NotATrajectory
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.drafts import Draft
+from rmlab.trajectories.ingest.locations import Location
+from rmlab.trajectories.ingest.skipped import Skipped
 from rmlab.trajectories.readers.registry import format_of
 
-HERE = Place("run", "o__n-1/trajectory.json")
+HERE = Location("run", "o__n-1/trajectory.json")
 CALL = '{"command": "ls"}'
 
 
-def read(document: Any, place: Place = HERE) -> Draft:
+def read(document: Any, location: Location = HERE) -> Draft:
     known = format_of(document)
     assert known is not None
-    return known.read(document, place)
+    return known.read(document, location)
 
 
 def said(draft: Draft) -> list[tuple[str, str]]:
@@ -61,7 +62,7 @@ def test_mini_without_a_version_keeps_its_submission() -> None:
     talk = [{"role": "user", "content": "Fix x."}, {"role": "assistant", "content": "See\n```bash\nls\n```"}]
     draft = read(
         {"info": {"exit_status": "LimitsExceeded", "submission": "d"}, "messages": talk},
-        Place("run", "o__n-1.traj.json"),
+        Location("run", "o__n-1.traj.json"),
     )
     assert (draft.format, draft.task_id, draft.patch, draft.exit_status) == (
         "mini-swe-agent",
@@ -101,7 +102,7 @@ def test_openhands_output_of_the_sdk() -> None:
         "metadata": {"llm": {"model": "m"}},
         "error": None,
     }
-    draft = read(row, Place("output.jsonl", "", 1))
+    draft = read(row, Location("output.jsonl", "", 1))
     assert said(draft) == [
         ("system", "You fix."),
         ("user", "Fix x."),
@@ -120,22 +121,22 @@ def test_a_saved_trajectory_of_openhands_is_a_bare_list_of_events() -> None:
         {"id": 1, "source": "agent", "action": "run", "args": {"command": "ls", "thought": "I look."}},
         {"id": 2, "source": "agent", "observation": "run", "content": "a.py"},
     ]
-    draft = read(events, Place("run", "trajs/o__n-1.json"))
+    draft = read(events, Location("run", "trajs/o__n-1.json"))
     assert (draft.format, draft.task_id, draft.exit_status) == ("openhands-output", "o__n-1", "unfinished")
     assert said(draft)[1:] == [("assistant", "I look.\n\n[call run]\nls\n[/call]"), ("tool", "a.py")]
-    assert len(read(SDK_LIST, Place("run", "o__n-1.json")).messages) == 5
+    assert len(read(SDK_LIST, Location("run", "o__n-1.json")).messages) == 5
 
 
 def test_a_conversation_whose_folder_names_an_instance_is_of_that_task() -> None:
     events = {"events": SDK, "state": {}}
-    assert read(events, Place("run", "conversations/ab12/events")).task_id.startswith("issue-")
-    assert read(events, Place("run", "claude__sonnet/ab12/events")).task_id.startswith("issue-")
+    assert read(events, Location("run", "conversations/ab12/events")).task_id.startswith("issue-")
+    assert read(events, Location("run", "claude__sonnet/ab12/events")).task_id.startswith("issue-")
     for root, path in (
         ("run", "conversations/o__n-7.tar.gz/ab12/events"),
         ("run", "o__n-7/events"),
         ("o__n-7.zip", "ab12/events"),
     ):
-        assert read(events, Place(root, path)).task_id == "o__n-7", path
+        assert read(events, Location(root, path)).task_id == "o__n-7", path
 
 
 def test_openhands_rows_without_events_have_reasons_and_evaluated_rows_outcomes(tmp_path: Path, importing) -> None:
@@ -284,7 +285,7 @@ def test_swe_agent_without_a_history_is_read_from_its_steps() -> None:
         }
     ]
     draft = read(
-        {"trajectory": steps, "info": {"exit_status": "submitted", "submission": "d"}}, Place("run", "o__n-1.traj")
+        {"trajectory": steps, "info": {"exit_status": "submitted", "submission": "d"}}, Location("run", "o__n-1.traj")
     )
     assert said(draft) == [
         ("system", "You fix."),
@@ -298,8 +299,8 @@ def test_swe_agent_without_a_history_is_read_from_its_steps() -> None:
 def test_a_file_that_every_instance_has_is_about_its_folder(name: str) -> None:
     talk = [{"role": "user", "content": "Fix x."}, {"role": "assistant", "content": "See\n```bash\nls\n```"}]
     documents = ({"info": {"submission": "d"}, "messages": talk}, {"history": talk}, {"messages": talk, "patch": "d"})
-    assert [read(one, Place("run", f"o__n-1/{name}")).task_id for one in documents] == ["o__n-1"] * 3
-    assert read(documents[0], Place(name, "")).task_id == name.split(".")[0]
+    assert [read(one, Location("run", f"o__n-1/{name}")).task_id for one in documents] == ["o__n-1"] * 3
+    assert read(documents[0], Location(name, "")).task_id == name.split(".")[0]
 
 
 def test_r2e_gym_steps() -> None:
@@ -328,7 +329,7 @@ def test_r2e_gym_steps() -> None:
     assert read({**row, "ds": {"instance_id": "o__n-1"}}).task_id == "o__n-1"
     assert read({**row, "reward": None}).resolved is None
     assert read({**row, "exit_reason": "token_limit"}).exit_status == "unfinished"
-    with pytest.raises(NotATrajectory, match=r"crash trace \(llm_query_error\)"):
+    with pytest.raises(Skipped, match=r"crash trace \(llm_query_error\)"):
         read({**row, "trajectory_steps": [{"observation": "x"}], "exit_reason": "llm_query_error"})
 
 

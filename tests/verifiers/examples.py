@@ -3,14 +3,14 @@
 import random
 from typing import Any
 
-from rmlab.trajectories.record import Message, Part, Trajectory
+from rmlab.trajectories.record import Message, Split, Trajectory
 
 
 def episode(
     number: int,
     resolved: bool,
     *,
-    part: Part = "verifier",
+    part: Split = "verifier",
     policy: str = "hand",
     attempt: int = 0,
     extra: dict[str, Any] | None = None,
@@ -48,6 +48,6 @@ def episode(
     )
 
 
-def episodes(count: int, part: Part = "verifier", first: int = 0, attempts: int = 2) -> list[Trajectory]:
+def episodes(count: int, part: Split = "verifier", first: int = 0, attempts: int = 2) -> list[Trajectory]:
     """`count` tasks with `attempts` attempts each, every other one resolved."""
     return [episode(first + i, a % 2 == 0, part=part, attempt=a) for i in range(count) for a in range(attempts)]

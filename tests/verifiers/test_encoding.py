@@ -11,15 +11,15 @@ from rmlab.models.tokenizer import load_tokenizer
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.verifiers import encoding
 from rmlab.verifiers.answer import verifier_tokenizer
-from rmlab.verifiers.config import OverLength, PromptConfig, Shows
+from rmlab.verifiers.config import OverLength, PromptConfig, PromptView
 from rmlab.verifiers.encoding import (
     Encoded,
-    counted,
     cut_counts,
     cut_words,
     encode,
     encode_prefixes,
     prompt_ids,
+    token_counts,
     unfit_counts,
 )
 from rmlab.verifiers.per_turn import prefixes
@@ -64,7 +64,7 @@ def with_observations(*sizes: int, number: int = 7) -> Trajectory:
 def test_a_turns_tokens_are_read_off_the_prompts_ids(tokenizer) -> None:
     trajectory = with_observations(3, 50)
     (ids,) = prompt_ids([trajectory], tokenizer)
-    known = counted(ids, tokenizer)
+    known = token_counts(ids, tokenizer)
     alone = [len(tokenizer.encode([f"<|im_start|>{m.role}\n{m.content}<|im_end|>\n"])[0]) for m in trajectory.messages]
     assert list(known.turn_M) == alone
     assert sum(alone) + known.around == len(ids)
@@ -158,7 +158,7 @@ def plain(read: list[Encoded]) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.parametrize("over", [OverLength.rank_last, OverLength.truncate_head, CUT])
-@pytest.mark.parametrize("shows", [Shows.whole, Shows.patch_only])
+@pytest.mark.parametrize("shows", [PromptView.whole, PromptView.patch_only])
 def test_prefixes_are_read_as_if_each_were_tokenised_by_itself(tokenizer, with_bos, over, shows, monkeypatch) -> None:
     long = with_observations(300, 4, 200)
     long = replace(long, messages=(*long.messages, Message("tool", "  <s> and <|im_start|>user\n\n")))
@@ -167,6 +167,6 @@ def test_prefixes_are_read_as_if_each_were_tokenised_by_itself(tokenizer, with_b
     for asked in (tokenizer, with_bos):
         alone = plain(encode(parts, asked, config))
         with monkeypatch.context() as patch:
-            if shows is Shows.whole:  # no prefix is tokenised whole
+            if shows is PromptView.whole:  # no prefix is tokenised whole
                 patch.setattr(encoding, "encode", None)
             assert plain(encode_prefixes(long, parts, asked, config)) == alone

@@ -19,7 +19,7 @@ from rmlab.trajectories.folds import FoldsConfig, folds_of
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import TrajectorySet
 from rmlab.verifiers.config import PromptConfig
-from rmlab.verifiers.dataset import Material
+from rmlab.verifiers.dataset import VerifierData
 from rmlab.verifiers.encoding import Encoded
 from rmlab.verifiers.out_of_fold import fold_baselines, of_policies, pooled
 from rmlab.verifiers.run_record import FoldLogger
@@ -54,10 +54,10 @@ def attempts() -> list[Trajectory]:
     return made
 
 
-def materials() -> list[Material]:
+def materials() -> list[VerifierData]:
     folds = folds_of(attempts(), FoldsConfig(number=2, validation=0.4, unseen=["new"]))
     return [
-        Material(
+        VerifierData(
             TrajectorySet(fold.trajectories, {}),
             None,
             [],

@@ -13,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rmlab.commands.browse import browse
+from rmlab.commands.score import score
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.paths import CONF, REPOSITORY
@@ -92,15 +94,14 @@ def test_the_record_of_a_run_and_its_scores_again(pool: Path, tmp_path: Path, mo
 
     table = read_score_table(run.artifact("scores.parquet"))
     for model in (run.run_id, str(run.artifact("model"))):
-        again = load_program("score").main(model, pool, tmp_path / "again.csv", show=False)
+        score(pool, model, tmp_path / "again.csv")
+        again = read_score_table(tmp_path / "again.csv")
         assert again.trajectory_id.tolist() == table.trajectory_id.tolist()
         assert np.abs(again.score - table.score).max() < 1e-6
     assert np.abs(read_score_table(tmp_path / "again.csv").score - table.score).max() < 1e-6
 
-    load_program("score").main(run.run_id, pool, tmp_path / "turns.csv", show=False, per_turn=True)
-    load_program("browse").main(
-        tmp_path / "turns.csv", pool, tmp_path / "browse.html"
-    )  # the last turns are the table's scores
+    score(pool, run.run_id, tmp_path / "turns.csv", per_turn=True)
+    browse(tmp_path / "turns.csv", pool, tmp_path / "browse.html")  # the last turns are the table's scores
     for page in (tmp_path / "browse.html", run.artifact("browse.html")):
         assert table.task_id[0] in page.read_text()
 
@@ -124,10 +125,11 @@ def test_what_is_not_read_of_long_attempts_is_counted_in_training_and_scoring(
     assert run.metrics["train/cut_attempts"] == selection["training_cut"]["cut_attempts"] == 48
     assert run.tags["over_length"] == "cut_observations"
     assert f"12 are read in part: {report['cut_tokens']:,} of their" in capsys.readouterr().out
-    again = load_program("score").main(run.run_id, pool, tmp_path / "turns.csv", show=False, per_turn=True)
+    score(pool, run.run_id, tmp_path / "turns.csv", per_turn=True)
+    again = read_score_table(tmp_path / "turns.csv")
     assert np.abs(again.score - read_score_table(run.artifact("scores.parquet")).score).max() < 1e-6
     assert "12 are read in part" in capsys.readouterr().out
-    load_program("browse").main(tmp_path / "turns.csv", pool, tmp_path / "browse.html")  # every prefix has its score
+    browse(tmp_path / "turns.csv", pool, tmp_path / "browse.html")  # every prefix has its score
 
 
 @pytest.mark.slow
@@ -140,12 +142,7 @@ def test_killed_and_gone_on_gives_the_scores_of_an_unbroken_run(
     while ended != -signal.SIGKILL:  # again, where it was done before this process saw its checkpoint
         shutil.rmtree(broken, ignore_errors=True)
         process = subprocess.Popen(
-            [
-                sys.executable,
-                "-m",
-                "experiments.programs.train_verifier",
-                *overrides(pool, *more, "runtime.checkpoint_seconds=0.2"),
-            ],
+            [sys.executable, "-m", "rmlab.cli", "train", *overrides(pool, *more, "runtime.checkpoint_seconds=0.2")],
             cwd=REPOSITORY,
             env={**os.environ, "RMLAB_RUNS": str(broken)},
             stdout=subprocess.DEVNULL,
@@ -199,9 +196,9 @@ def test_bad_input_is_one_clear_line(pool: Path, tmp_path: Path, monkeypatch: py
     with pytest.raises(DataError, match="1 of 279 prompts hold the outcome"):
         load_program("train_verifier").main(overrides(leaking))
     assert {run.status for run in runs(Store.open())} == {"failed"}
-    with pytest.raises(DataError, match=r"verifier\.json is missing"):
-        load_program("score").main(str(tmp_path), pool, tmp_path / "out.csv")
+    with pytest.raises(DataError, match=r"holds no verifier\.json"):
+        score(pool, str(tmp_path), tmp_path / "out.csv")
     with pytest.raises(DataError, match="no trajectories of part rl: name another"):
-        load_program("score").main(str(tmp_path), pool, tmp_path / "out.csv", part="rl")
+        score(pool, str(tmp_path), tmp_path / "out.csv", part="rl")
     with pytest.raises(UsageError, match="--part train: it is one of supervised"):
-        load_program("score").main(str(tmp_path), pool, tmp_path / "out.csv", part="train")
+        score(pool, str(tmp_path), tmp_path / "out.csv", part="train")

@@ -13,7 +13,7 @@ from rmlab.policies.policy import Runs, ScriptedConfig, Stops
 from rmlab.policies.rollout import plan, rollout
 from rmlab.policies.scripted import ScriptedPolicy
 from rmlab.trajectories.record import Message
-from rmlab.verifiers.config import PromptConfig, Shows
+from rmlab.verifiers.config import PromptConfig, PromptView
 from rmlab.verifiers.prompt import render, turns_of
 from rmlab.verifiers.prompt_view import visible
 from tests.verifiers.examples import episode
@@ -40,7 +40,7 @@ def said(config: PromptConfig) -> list[str]:
 
 def test_all_but_the_agents_own_runs() -> None:
     whole = [m.content for m in WITH_RUNS.messages]
-    assert said(PromptConfig(shows=Shows.without_runs)) == [
+    assert said(PromptConfig(shows=PromptView.without_runs)) == [
         whole[0],
         *whole[3:5],
         "run now",
@@ -48,14 +48,14 @@ def test_all_but_the_agents_own_runs() -> None:
         "submit",
         "final got 11",
     ]
-    assert "Last: final got 11" in render(WITH_RUNS, config=PromptConfig(shows=Shows.without_runs))
-    both = PromptConfig(shows=Shows.without_runs, evidence=Evidence.voluntary)
+    assert "Last: final got 11" in render(WITH_RUNS, config=PromptConfig(shows=PromptView.without_runs))
+    both = PromptConfig(shows=PromptView.without_runs, evidence=Evidence.voluntary)
     assert said(both)[-1] == "submit"
     assert "Last: error: say one of" in render(WITH_RUNS, config=both)
 
 
 def test_the_patch_only() -> None:
-    config = PromptConfig(shows=Shows.patch_only)
+    config = PromptConfig(shows=PromptView.patch_only)
     assert render(WITH_RUNS, config=config) == (
         "<|im_start|>user\nf(4) should return 11 but got 4\n1 def f(x):\n2     return x<|im_end|>\n"
         "<|im_start|>user\nAsked: f(4) should return 11 but got 4\n"
@@ -75,16 +75,16 @@ def test_another_conversation_is_refused_rather_than_shown_whole() -> None:
         WITH_RUNS, messages=(Message("user", "It crashes"), Message("assistant", "run"), Message("tool", "got 3"))
     )
     for config, advice in (
-        (PromptConfig(shows=Shows.without_runs), r"Take prompt\.shows=whole \(or patch_only\)\.$"),
+        (PromptConfig(shows=PromptView.without_runs), r"Take prompt\.shows=whole \(or patch_only\)\.$"),
         (PromptConfig(evidence=Evidence.voluntary), r"Take prompt\.evidence=final\.$"),
         (
-            PromptConfig(shows=Shows.without_runs, evidence=Evidence.voluntary),
+            PromptConfig(shows=PromptView.without_runs, evidence=Evidence.voluntary),
             r"Take prompt\.evidence=final and prompt\.shows",
         ),
     ):
         with pytest.raises(DataError, match=rf"is no micro-SWE episode.*{advice}"):
             visible(foreign, config)
-    assert visible(foreign, PromptConfig(shows=Shows.patch_only)).messages == foreign.messages[:1]
+    assert visible(foreign, PromptConfig(shows=PromptView.patch_only)).messages == foreign.messages[:1]
 
 
 def test_without_the_final_value_is_what_collecting_without_it_gives() -> None:

@@ -7,6 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rmlab.commands.browse import browse
+from rmlab.commands.import_trajectories import import_trajectories
+from rmlab.commands.score import score
+from rmlab.commands.trajectories import split
 from rmlab.configuration import load_program
 from rmlab.errors import DataError
 from rmlab.paths import REPOSITORY
@@ -23,8 +27,8 @@ RUN = REPOSITORY.parent / "shared" / "data" / "real_corpus" / "moatless_20240609
 def test_a_real_run_is_imported_split_trained_on_and_scored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
     whole, pool = tmp_path / "real.parquet", tmp_path / "split.parquet"
-    load_program("import_trajectories").main("auto", [str(RUN)], whole, [])
-    load_program("split_trajectories").main(whole, pool)
+    import_trajectories("auto", [str(RUN)], whole, [])
+    split(whole, pool)
     asked = [
         "preset=smoke",
         f"data.path={pool}",
@@ -43,10 +47,11 @@ def test_a_real_run_is_imported_split_trained_on_and_scored(tmp_path: Path, monk
     assert 0 < report["cut_tokens"] < report["cut_attempts_tokens"]
     assert 0 < selection["training_cut"]["cut_attempts"] < 32
     table = read_score_table(run.artifact("scores.parquet"))
-    again = load_program("score").main(run.run_id, pool, tmp_path / "scores.parquet", show=False)
+    score(pool, run.run_id, tmp_path / "scores.parquet")
+    again = read_score_table(tmp_path / "scores.parquet")
     known = dict(zip(again.trajectory_id.tolist(), again.score.tolist(), strict=True))
     assert np.allclose([known[name] for name in table.trajectory_id.tolist()], table.score, atol=1e-6, equal_nan=True)
-    load_program("browse").main(tmp_path / "scores.parquet", pool, tmp_path / "browse.html")
+    browse(tmp_path / "scores.parquet", pool, tmp_path / "browse.html")
 
     parts = read_trajectories(pool).trajectories
     (lesson, *_), (judged, *_) = ([t for t in parts if t.split == part] for part in ("verifier", "evaluation"))

@@ -10,7 +10,7 @@ from rmlab.models.config import TokenizerConfig
 from rmlab.models.tokenizer import Tokenizer, train_tokenizer
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.verifiers.prompt import render
-from rmlab.verifiers.truncation import KEEP_LAST, within
+from rmlab.verifiers.truncation import KEEP_LAST, truncate_observations
 
 
 def words(text: str) -> int:
@@ -29,12 +29,12 @@ def long(observations: list[int], patch: str = "+x") -> Trajectory:
 
 def test_what_fits_is_left_alone() -> None:
     whole = long([5, 5])
-    held = within(whole, 2000, words)
+    held = truncate_observations(whole, 2000, words)
     assert (held.trajectory, held.fits, held.cut, held.left_out, held.characters) == (whole, True, 0, 0, 0)
 
 
 def test_the_longest_observations_are_cut_first_and_in_their_middle() -> None:
-    held = within(long([10, 900, 30, 400, 5, 5, 5, 5]), 700, words)
+    held = truncate_observations(long([10, 900, 30, 400, 5, 5, 5, 5]), 700, words)
     assert held.fits
     assert (held.cut, held.left_out) == (2, 0)
     texts = [m.content for m in held.trajectory.messages]
@@ -50,7 +50,7 @@ def test_the_longest_observations_are_cut_first_and_in_their_middle() -> None:
 
 def test_what_was_cut_is_counted() -> None:
     whole = long([10, 900, 30, 400])
-    held = within(whole, 500, words)
+    held = truncate_observations(whole, 500, words)
     assert held.characters == sum(len(m.content) for m in whole.messages) - sum(
         len(m.content) for m in held.trajectory.messages
     )
@@ -60,7 +60,7 @@ def test_what_was_cut_is_counted() -> None:
 @pytest.mark.parametrize("budget", [360, 420, 700, 2000, 10_000])
 def test_issue_last_turns_and_patch_are_always_there(budget: int) -> None:
     whole = long([60] * 40)
-    held = within(whole, budget, words)
+    held = truncate_observations(whole, budget, words)
     assert held.fits
     assert held.trajectory.messages[:2] == whole.messages[:2]
     assert (
@@ -74,7 +74,7 @@ def test_issue_last_turns_and_patch_are_always_there(budget: int) -> None:
 
 
 def test_a_patch_that_does_not_fit_is_not_cut() -> None:
-    held = within(long([5], patch="+ y " * 900), 500, words)
+    held = truncate_observations(long([5], patch="+ y " * 900), 500, words)
     assert not held.fits
     assert held.trajectory.patch == "+ y " * 900
 
@@ -83,7 +83,7 @@ def test_a_patch_that_does_not_fit_is_not_cut() -> None:
 @given(st.lists(st.integers(0, 400), min_size=1, max_size=30), st.integers(150, 4000))
 def test_what_fits_has_at_most_the_budget_and_more_room_never_shows_less(observations: list[int], budget: int) -> None:
     whole = long(observations)
-    held, more = within(whole, budget, words), within(whole, budget + 500, words)
+    held, more = truncate_observations(whole, budget, words), truncate_observations(whole, budget + 500, words)
     assert held.fits <= more.fits
     if held.fits:
         assert held.tokens <= budget
@@ -105,7 +105,7 @@ def test_the_rendered_prompt_holds_to_the_budget(tokenizer: Tokenizer, budget: i
     whole = long([300, 20, 900, 40, 700, 10, 10, 10, 10])
     dense = replace(whole, messages=(*whole.messages[:3], Message("tool", "€ß漢字" * 900), *whole.messages[4:]))
     for trajectory in (whole, dense):
-        held = within(trajectory, budget, count)
+        held = truncate_observations(trajectory, budget, count)
         assert held.fits
         assert count(render(held.trajectory, tokenizer.reserved)) <= budget
         assert trajectory.messages[1].content in render(held.trajectory)

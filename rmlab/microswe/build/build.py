@@ -16,17 +16,17 @@ from itertools import pairwise
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.build.clusters import clusters
-from rmlab.microswe.build.extension import ADDED, Beside, admitted, cluster_names, own_functions, read_beside
+from rmlab.microswe.build.extension import ADDED, BaseTasks, admitted, cluster_names, own_functions, read_base_tasks
 from rmlab.microswe.build.fitness import unfit
 from rmlab.microswe.build.functions import FIRST_SOURCES, Collection, collect_functions, versions
 from rmlab.microswe.build.parts import counted, deal
 from rmlab.microswe.build.public_call import Outputs, PublicCall, choose
-from rmlab.microswe.build.trial import Edit, Search, Tested, all_edits, run_edits, tested_functions
-from rmlab.microswe.round_robin import in_turns
+from rmlab.microswe.build.trial import InputSearch, Tested, TriedEdit, all_edits, run_edits, tested_functions
+from rmlab.microswe.round_robin import round_robin
 from rmlab.microswe.task import Task
 from rmlab.microswe.values import show
 from rmlab.paths import REPOSITORY
-from rmlab.trajectories.record import Part
+from rmlab.trajectories.record import Split
 
 SCOPE_ERRORS = frozenset({"NameError", "UnboundLocalError"})
 
@@ -49,7 +49,7 @@ class BuildConfig:
     share of tasks with two changed lines, at most. longest_call: characters of the call, what it should return and what
     it got. workers change the time only.
 
-    tried, most_guesses, every_kind: how long inputs are looked for (`rmlab.microswe.build.trial.Search`). beside: a tasks file, ""
+    tried, most_guesses, every_kind: how long inputs are looked for (`rmlab.microswe.build.trial.InputSearch`). beside: a tasks file, ""
     for none: everything goes to the part `rl` then, what is alike to a function of another part of that file is left out, and
     what is there is not repeated; `most_of_a_function` counts the tasks that are there.
     """
@@ -108,21 +108,19 @@ def build(config: BuildConfig) -> Built:
 
     UsageError where a family is withheld in the file beside which they are to stand.
     """
-    beside = read_beside(REPOSITORY / config.beside) if config.beside else None
-    if beside and beside.withheld in config.sources:
-        raise UsageError(
-            f"sources: {beside.withheld} is withheld for evaluation in beside={config.beside}; leave it out"
-        )
-    built = build_from(collect_functions(tuple(config.sources), config.progress), config, beside)
+    base = read_base_tasks(REPOSITORY / config.beside) if config.beside else None
+    if base and base.withheld in config.sources:
+        raise UsageError(f"sources: {base.withheld} is withheld for evaluation in beside={config.beside}; leave it out")
+    built = build_from(collect_functions(tuple(config.sources), config.progress), config, base)
     return Built(built.tasks, {**built.metadata, "versions": json.dumps(versions(tuple(config.sources)))})
 
 
-def build_from(collection: Collection, config: BuildConfig, beside: Beside | None = None) -> Built:
+def build_from(collection: Collection, config: BuildConfig, base: BaseTasks | None = None) -> Built:
     """Builds the tasks from functions that were collected before. Raises DataError where nothing is left."""
-    search = Search(config.tried, config.most_guesses, config.every_kind)
+    search = InputSearch(config.tried, config.most_guesses, config.every_kind)
     tested, left_out = tested_functions(collection, config.seed, config.workers, config.progress, search)
-    if beside:
-        tested, alike = admitted(tested, beside)
+    if base:
+        tested, alike = admitted(tested, base)
         for source, counts in alike.items():
             left_out[source].update(counts)
     unsuitable = unfit(tested, config.workers)
@@ -130,30 +128,30 @@ def build_from(collection: Collection, config: BuildConfig, beside: Beside | Non
         if t.function.function_id in unsuitable:
             left_out[t.function.source][unsuitable[t.function.function_id]] += 1
     tested = [t for t in tested if t.function.function_id not in unsuitable]
-    tested = [*(own_functions(beside) if beside else []), *_drawn_functions(tested, config)]
+    tested = [*(own_functions(base) if base else []), *_drawn_functions(tested, config)]
     edits = all_edits(tested, config.seed, config.workers, config.progress)
     single = [bug for t in tested for bug in single_bugs(t, edits[t.function.function_id], config)]
     bugs = [*single, *_double_bugs(single, edits, config)]
-    if beside:
-        bugs = not_there(bugs, beside)
-    share = share_threshold(bugs, config, beside)
-    chosen = _capped([bug for bug in bugs if bug.public.share >= share], config, beside)
+    if base:
+        bugs = not_there(bugs, base)
+    share = share_threshold(bugs, config, base)
+    chosen = _capped([bug for bug in bugs if bug.public.share >= share], config, base)
     if not chosen:
         raise DataError(
             f"no task is left of {len(bugs)} bugs in {len(tested)} functions: lower least_share or add sources"
         )
-    tasks, cluster_of = _tasks(chosen, edits, config, beside)
+    tasks, cluster_of = _tasks(chosen, edits, config, base)
     return Built(
-        tasks, _metadata(tasks, cluster_of, share, left_out, Counter(t.function.source for t in tested), config, beside)
+        tasks, _metadata(tasks, cluster_of, share, left_out, Counter(t.function.source for t in tested), config, base)
     )
 
 
-def not_there(bugs: Sequence[Bug], beside: Beside) -> list[Bug]:
+def not_there(bugs: Sequence[Bug], base: BaseTasks) -> list[Bug]:
     """The bugs that are no task of the file, nor one in the same lines with the same outputs."""
     there = {
         (b.tested.function.function_id, b.lines, b.outputs)
         for b in bugs
-        if (b.tested.function.function_id, b.code) in beside.codes
+        if (b.tested.function.function_id, b.code) in base.codes
     }
     return [b for b in bugs if (b.tested.function.function_id, b.lines, b.outputs) not in there]
 
@@ -168,7 +166,7 @@ def _drawn_functions(tested: Sequence[Tested], config: BuildConfig) -> list[Test
     return drawn
 
 
-def single_bugs(tested: Tested, edits: Sequence[Edit], config: BuildConfig) -> list[Bug]:
+def single_bugs(tested: Tested, edits: Sequence[TriedEdit], config: BuildConfig) -> list[Bug]:
     """Every edit that is a bug with a call to show: wrong, always ending, and no slip of a name's scope."""
     return [
         bug
@@ -196,7 +194,7 @@ def _bug(
     operators: tuple[str, ...],
     outputs: Outputs,
     raises: frozenset[str],
-    edits: Sequence[Edit],
+    edits: Sequence[TriedEdit],
     config: BuildConfig,
 ) -> Bug | None:
     if outputs == tested.expected or None in outputs or raises & SCOPE_ERRORS:
@@ -214,7 +212,7 @@ def _lengths(tested: Tested, outputs: Outputs) -> list[int]:
     ]
 
 
-def _double_bugs(single: Sequence[Bug], edits: Mapping[str, Sequence[Edit]], config: BuildConfig) -> list[Bug]:
+def _double_bugs(single: Sequence[Bug], edits: Mapping[str, Sequence[TriedEdit]], config: BuildConfig) -> list[Bug]:
     """Pairs of bugs in different lines of one function, a few for each, run like any other text."""
     by_function: dict[str, list[Bug]] = defaultdict(list)
     for bug in sorted(single, key=lambda b: b.order):
@@ -246,20 +244,20 @@ def _double_bugs(single: Sequence[Bug], edits: Mapping[str, Sequence[Edit]], con
     return [bug for bug in found if bug is not None]
 
 
-def share_threshold(bugs: Sequence[Bug], config: BuildConfig, beside: Beside | None = None) -> float:
+def share_threshold(bugs: Sequence[Bug], config: BuildConfig, base: BaseTasks | None = None) -> float:
     """`least_share`, or the largest share that leaves `fewest_tasks` after the cap of a function's tasks."""
-    if len(_capped([b for b in bugs if b.public.share >= config.least_share], config, beside)) >= config.fewest_tasks:
+    if len(_capped([b for b in bugs if b.public.share >= config.least_share], config, base)) >= config.fewest_tasks:
         return config.least_share
     below = sorted({b.public.share for b in bugs if b.public.share < config.least_share}, reverse=True)
     for share in below:
-        if len(_capped([b for b in bugs if b.public.share >= share], config, beside)) >= config.fewest_tasks:
+        if len(_capped([b for b in bugs if b.public.share >= share], config, base)) >= config.fewest_tasks:
             return share
     return 0.0
 
 
-def _capped(bugs: Sequence[Bug], config: BuildConfig, beside: Beside | None = None) -> list[Bug]:
+def _capped(bugs: Sequence[Bug], config: BuildConfig, base: BaseTasks | None = None) -> list[Bug]:
     """At most `most_of_a_function` bugs of each function with different outputs, lines and operators in turns; few doubles."""
-    there = beside.of_function if beside else Counter[str]()
+    there = base.of_function if base else Counter[str]()
     by_function: dict[str, list[Bug]] = defaultdict(list)
     for bug in sorted(bugs, key=lambda b: b.order):
         by_function[bug.tested.function.function_id].append(bug)
@@ -270,8 +268,8 @@ def _capped(bugs: Sequence[Bug], config: BuildConfig, beside: Beside | None = No
         distinct = list({(b.lines, b.outputs): b for b in reversed(own)}.values())[::-1]
         crashes = [b for b in distinct if b.crashes]
         distinct = [b for b in distinct if b not in crashes[config.most_crashes :]]
-        ones = in_turns(
-            in_turns([b for b in distinct if len(b.lines) == 1], lambda b: str(b.lines)), lambda b: b.operators[0]
+        ones = round_robin(
+            round_robin([b for b in distinct if len(b.lines) == 1], lambda b: str(b.lines)), lambda b: b.operators[0]
         )
         twos = [b for b in distinct if len(b.lines) == 2]
         single += ones[: max(most - bool(twos), 0)]
@@ -281,12 +279,12 @@ def _capped(bugs: Sequence[Bug], config: BuildConfig, beside: Beside | None = No
 
 
 def _tasks(
-    bugs: Sequence[Bug], edits: Mapping[str, Sequence[Edit]], config: BuildConfig, beside: Beside | None
+    bugs: Sequence[Bug], edits: Mapping[str, Sequence[TriedEdit]], config: BuildConfig, base: BaseTasks | None
 ) -> tuple[list[Task], dict[str, str]]:
     functions = {b.tested.function.function_id: b.tested.function for b in bugs}
-    if beside:
-        cluster_of = cluster_names(functions.values(), beside)
-        alone: dict[str, Part] = dict.fromkeys(cluster_of.values(), ADDED)
+    if base:
+        cluster_of = cluster_names(functions.values(), base)
+        alone: dict[str, Split] = dict.fromkeys(cluster_of.values(), ADDED)
         return [
             _task(b, cluster_of[b.tested.function.function_id], alone, edits[b.tested.function.function_id], config)
             for b in bugs
@@ -303,7 +301,7 @@ def _tasks(
     return tasks, cluster_of
 
 
-def _task(bug: Bug, cluster: str, parts: Mapping[str, Part], edits: Sequence[Edit], config: BuildConfig) -> Task:
+def _task(bug: Bug, cluster: str, parts: Mapping[str, Split], edits: Sequence[TriedEdit], config: BuildConfig) -> Task:
     function, public = bug.tested.function, bug.public
     if config.public_call is PublicCallKind.random:
         others = [e.outputs for e in edits if e.mutant.line in bug.lines]
@@ -345,20 +343,20 @@ def _metadata(
     left_out: Mapping[str, Counter[str]],
     functions: Counter[str],
     config: BuildConfig,
-    beside: Beside | None,
+    base: BaseTasks | None,
 ) -> dict[str, str]:
     counts = {
         **counted(tasks),
         "tested_functions": functions,
-        **({"functions_there": len(cluster_of.keys() & beside.functions.keys())} if beside else {}),
+        **({"functions_there": len(cluster_of.keys() & base.functions.keys())} if base else {}),
         "left_out": {source: dict(counts.most_common()) for source, counts in left_out.items()},
     }
     return {
         "seed": str(config.seed),
-        "withheld": "" if beside else config.withheld,
+        "withheld": "" if base else config.withheld,
         "public_call": config.public_call.value,
         "least_share": str(config.least_share),
         "share_threshold": f"{share:.6g}",
         "counts": json.dumps(counts),
-        **({"beside": beside.fingerprint} if beside else {}),
+        **({"beside": base.fingerprint} if base else {}),
     }

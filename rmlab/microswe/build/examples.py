@@ -51,7 +51,7 @@ MOST = 40
 def examples(function: Function, tests: dict[str, str]) -> list[str]:
     """Argument tuples of the calls in the docstring, then in the tests, each once; at most MOST."""
     signature = signature_of(function.code)
-    found: dict[str, None] = {}
+    sources: dict[str, None] = {}
     for text in (*_doctests(function.documentation), *(tests[key] for key in function.tests)):
         try:
             tree = ast.parse(text)
@@ -60,10 +60,10 @@ def examples(function: Function, tests: dict[str, str]) -> list[str]:
         for call, known in _calls(tree.body, function.entry, {}):
             source = _arguments(call, signature, known)
             if source is not None:
-                found.setdefault(source)
-            if len(found) == MOST:
-                return list(found)
-    return list(found)
+                sources.setdefault(source)
+            if len(sources) == MOST:
+                return list(sources)
+    return list(sources)
 
 
 def signature_of(code: str) -> ast.arguments:

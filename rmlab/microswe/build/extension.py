@@ -15,14 +15,14 @@ from rmlab.microswe.build.clusters import clusters
 from rmlab.microswe.build.functions import Function
 from rmlab.microswe.build.trial import Tested
 from rmlab.microswe.task import Task, read_tasks
-from rmlab.trajectories.record import Part
+from rmlab.trajectories.record import Split
 
-ADDED: Part = "rl"
+ADDED: Split = "rl"
 """The only part that anything is added to."""
 
 
 @dataclass(frozen=True)
-class Beside:
+class BaseTasks:
     """A finished tasks file. withheld: its family that stands in evaluation only, "" for none."""
 
     tasks: tuple[Task, ...]
@@ -45,20 +45,20 @@ class Beside:
         return frozenset((task.function_id, task.code) for task in self.tasks)
 
 
-def read_beside(path: Path) -> Beside:
+def read_base_tasks(path: Path) -> BaseTasks:
     """Reads the file. Raises DataError where it is not a tasks file or has no task of the part `rl`."""
     tasks, metadata = read_tasks(path)
     if not any(task.part == ADDED for task in tasks):
         raise DataError(f"beside={path}: it has no task of the part {ADDED}, which is what a file beside it adds to")
-    return Beside(tuple(tasks), metadata.get("withheld", ""), metadata["fingerprint"])
+    return BaseTasks(tuple(tasks), metadata.get("withheld", ""), metadata["fingerprint"])
 
 
-def own_functions(beside: Beside) -> list[Tested]:
+def own_functions(base: BaseTasks) -> list[Tested]:
     """The functions of the file's part `rl`, with the inputs that they have there, by id."""
-    return [tested for tested in functions_of(beside) if beside.functions[tested.function.function_id].part == ADDED]
+    return [tested for tested in functions_of(base) if base.functions[tested.function.function_id].part == ADDED]
 
 
-def functions_of(beside: Beside) -> list[Tested]:
+def functions_of(base: BaseTasks) -> list[Tested]:
     """All functions of the file, with the inputs that they have there, by id."""
     return [
         Tested(
@@ -67,21 +67,21 @@ def functions_of(beside: Beside) -> list[Tested]:
             task.outputs,
             guessed=False,
         )
-        for _, task in sorted(beside.functions.items())
+        for _, task in sorted(base.functions.items())
     ]
 
 
-def admitted(candidates: Sequence[Tested], beside: Beside) -> tuple[list[Tested], dict[str, Counter[str]]]:
+def admitted(candidates: Sequence[Tested], base: BaseTasks) -> tuple[list[Tested], dict[str, Counter[str]]]:
     """The candidates that may join, in order, and by source how many may not, by reason.
 
     Functions that are in the file's part `rl` are not among those returned: `own_functions` has them. A text is taken once.
     """
     left_out: dict[str, Counter[str]] = defaultdict(Counter)
     new: list[Tested] = []
-    texts = {(task.original, task.context) for task in beside.functions.values() if task.part == ADDED}
+    texts = {(task.original, task.context) for task in base.functions.values() if task.part == ADDED}
     for tested in candidates:
         function = tested.function
-        there = beside.functions.get(function.function_id)
+        there = base.functions.get(function.function_id)
         if there is not None and there.part != ADDED:
             left_out[function.source][f"in {there.part}"] += 1
         elif there is None and (function.code, function.context) in texts:
@@ -89,10 +89,10 @@ def admitted(candidates: Sequence[Tested], beside: Beside) -> tuple[list[Tested]
         elif there is None:
             texts.add((function.code, function.context))
             new.append(tested)
-    cluster_of = _clusters([t.function for t in new], beside)
-    parts: dict[str, set[Part]] = defaultdict(set)
+    cluster_of = _clusters([t.function for t in new], base)
+    parts: dict[str, set[Split]] = defaultdict(set)
     names: dict[str, set[str]] = defaultdict(set)
-    for function_id, task in beside.functions.items():
+    for function_id, task in base.functions.items():
         parts[cluster_of[function_id]].add(task.part)
         names[cluster_of[function_id]].add(task.cluster)
     kept = []
@@ -108,18 +108,18 @@ def admitted(candidates: Sequence[Tested], beside: Beside) -> tuple[list[Tested]
     return kept, left_out
 
 
-def cluster_names(functions: Iterable[Function], beside: Beside) -> dict[str, str]:
+def cluster_names(functions: Iterable[Function], base: BaseTasks) -> dict[str, str]:
     """Function id of each given function to its cluster: the file's name where the cluster reaches into it."""
     given = list(functions)
-    cluster_of = _clusters([f for f in given if f.function_id not in beside.functions], beside)
-    names = {cluster_of[function_id]: task.cluster for function_id, task in beside.functions.items()}
+    cluster_of = _clusters([f for f in given if f.function_id not in base.functions], base)
+    names = {cluster_of[function_id]: task.cluster for function_id, task in base.functions.items()}
     return {f.function_id: names.get(cluster_of[f.function_id], cluster_of[f.function_id]) for f in given}
 
 
-def _clusters(new: Sequence[Function], beside: Beside) -> dict[str, str]:
+def _clusters(new: Sequence[Function], base: BaseTasks) -> dict[str, str]:
     """The cluster rule over the functions of both, by function id."""
-    codes = {i: task.original for i, task in beside.functions.items()} | {f.function_id: f.code for f in new}
-    contexts = {i: task.context for i, task in beside.functions.items()} | {f.function_id: f.context for f in new}
+    codes = {i: task.original for i, task in base.functions.items()} | {f.function_id: f.code for f in new}
+    contexts = {i: task.context for i, task in base.functions.items()} | {f.function_id: f.context for f in new}
     return clusters(codes, contexts)
 
 
@@ -141,13 +141,13 @@ def check_joined(first: Sequence[Task], more: Sequence[Task], name: str) -> None
         raise DataError(
             f"{name}: the task {repeated} is in another tasks file too. Name each file once, or build it with beside=FILE."
         )
-    beside = Beside(tuple(first))
-    wrong = {i for i, task in beside.functions.items() if task.part != ADDED}
+    base = BaseTasks(tuple(first))
+    wrong = {i for i, task in base.functions.items() if task.part != ADDED}
     new = {task.function_id: task for task in more}
     shared = next((i for i in new if i in wrong), None)
     if shared is None:
-        functions = [own.function for own in _functions(new) if own.function.function_id not in beside.functions]
-        cluster_of = _clusters(functions, beside)
+        functions = [own.function for own in _functions(new) if own.function.function_id not in base.functions]
+        cluster_of = _clusters(functions, base)
         held = {cluster_of[i] for i in wrong}
         shared = next((f.function_id for f in functions if cluster_of[f.function_id] in held), None)
     if shared is not None:
@@ -158,4 +158,4 @@ def check_joined(first: Sequence[Task], more: Sequence[Task], name: str) -> None
 
 
 def _functions(tasks: Mapping[str, Task]) -> list[Tested]:
-    return own_functions(Beside(tuple(tasks.values())))
+    return own_functions(BaseTasks(tuple(tasks.values())))

@@ -137,13 +137,13 @@ def _kinds(name: str, annotation: str) -> tuple[str, ...]:
 
 def sample(kinds: Sequence[str], count: int, rng: random.Random) -> list[str]:
     """Different argument tuples of the given kinds, at most `count`."""
-    found: dict[str, None] = {}
+    sources: dict[str, None] = {}
     for _ in range(4 * count):
-        if len(found) == count:
+        if len(sources) == count:
             break
         values = ", ".join(_value(kind, rng) for kind in kinds)
-        found.setdefault(f"({values},)" if len(kinds) == 1 else f"({values})")
-    return list(found)
+        sources.setdefault(f"({values},)" if len(kinds) == 1 else f"({values})")
+    return list(sources)
 
 
 def _small(rng: random.Random) -> int:

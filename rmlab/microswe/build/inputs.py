@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 
 from rmlab.microswe.build.examples import LONGEST
-from rmlab.microswe.round_robin import in_turns
+from rmlab.microswe.round_robin import round_robin
 from rmlab.microswe.sandbox import Result
 
 FEWEST, MOST = 8, 16
@@ -39,7 +39,7 @@ def choose(sources: Sequence[str], results: Sequence[Result], code: str) -> list
                 continue
             raising += 1
         usable.append((source, output))
-    chosen = in_turns(usable, lambda pair: pair[1])[:MOST]
+    chosen = round_robin(usable, lambda pair: pair[1])[:MOST]
     values = [output for _, output in chosen]
     if len(chosen) < FEWEST or len(set(values)) < 2 or max(map(values.count, set(values))) > 0.75 * len(values):
         return None

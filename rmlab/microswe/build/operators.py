@@ -59,7 +59,7 @@ def mutants(code: str, lines: Sequence[int] | None = None) -> list[Mutant]:
     strings = list(
         dict.fromkeys(n.value for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, str))
     )
-    found: list[Mutant] = []
+    changes: list[Mutant] = []
     seen = {code}
     wanted = None if lines is None else set(lines)
     for statement, variables in sorted(_statements(tree.body, ()), key=lambda pair: pair[0].lineno):
@@ -74,8 +74,8 @@ def mutants(code: str, lines: Sequence[int] | None = None) -> list[Mutant]:
             changed = "\n".join([*text[: number - 1], indent + new, *text[number:]])
             if changed not in seen and new != old.strip():
                 seen.add(changed)
-                found.append(Mutant(changed, number, operator))
-    return found
+                changes.append(Mutant(changed, number, operator))
+    return changes
 
 
 def _statements(body: Sequence[ast.stmt], outer: tuple[str, ...]) -> Iterator[tuple[ast.stmt, tuple[str, ...]]]:

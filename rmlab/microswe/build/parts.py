@@ -13,21 +13,21 @@ from typing import Any
 from rmlab.errors import UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.task import Task
-from rmlab.trajectories.record import Part
+from rmlab.trajectories.record import Split
 
-SHARES: dict[Part, float] = {"supervised": 0.22, "verifier": 0.38, "validation": 0.06, "rl": 0.16, "evaluation": 0.18}
+SHARES: dict[Split, float] = {"supervised": 0.22, "verifier": 0.38, "validation": 0.06, "rl": 0.16, "evaluation": 0.18}
 """Share of the tasks of every source that is not withheld."""
 
 
 def deal(
-    sizes: Mapping[str, Mapping[str, int]], withheld: str, seed: int, shares: Mapping[Part, float] = SHARES
-) -> dict[str, Part]:
+    sizes: Mapping[str, Mapping[str, int]], withheld: str, seed: int, shares: Mapping[Split, float] = SHARES
+) -> dict[str, Split]:
     """Cluster to part.
 
     sizes: source -> cluster -> tasks. A cluster that reaches over several sources counts where most of its tasks are,
     and goes to evaluation where any of them is withheld. withheld: a source, or "" for none. Deterministic by seed.
     """
-    parts: dict[str, Part] = dict.fromkeys(sizes.get(withheld, {}), "evaluation")
+    parts: dict[str, Split] = dict.fromkeys(sizes.get(withheld, {}), "evaluation")
     home: dict[str, str] = {}
     total: dict[str, int] = {}
     for source, clusters in sizes.items():
@@ -39,7 +39,7 @@ def deal(
         names = [c for c in home if home[c] == source and c not in parts]
         # large clusters first: the small ones that follow even the shares out
         names.sort(key=lambda c: (-total[c] // 24, fingerprint([seed, c])))
-        dealt: dict[Part, Fraction] = dict.fromkeys(shares, Fraction(0))
+        dealt: dict[Split, Fraction] = dict.fromkeys(shares, Fraction(0))
         for cluster in names:
             part = min(shares, key=lambda p: (dealt[p] + total[cluster] / 2) / Fraction(shares[p]))
             dealt[part] += total[cluster]
@@ -66,7 +66,7 @@ def counted(tasks: Sequence[Task]) -> dict[str, Any]:
     }
 
 
-def set_apart(
+def demonstration_split(
     tasks: Sequence[Task], beside: Sequence[Task], share: float, seed: int = 0
 ) -> tuple[list[Task], list[Task]]:
     """(those that stay, those that go to the part `supervised`). Deterministic by seed, in the order of `tasks`.

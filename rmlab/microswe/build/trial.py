@@ -15,7 +15,7 @@ from rmlab.microswe.build.guesses import guesses, sample
 from rmlab.microswe.build.inputs import choose, variations
 from rmlab.microswe.build.operators import Mutant, mutants
 from rmlab.microswe.build.public_call import Outputs
-from rmlab.microswe.round_robin import in_turns
+from rmlab.microswe.round_robin import round_robin
 from rmlab.microswe.sandbox import Outcome, Program, Sandbox
 from rmlab.progress import progress
 
@@ -25,7 +25,7 @@ MOST_OF_A_LINE, MOST_OF_A_FUNCTION, MOST_OF_A_WHILE = 12, 90, 45
 
 
 @dataclass(frozen=True)
-class Search:
+class InputSearch:
     """How long inputs are looked for. tried: argument tuples; guesses: combinations of kinds, of `every_kind` or the likely ones."""
 
     tried: int = 40
@@ -52,7 +52,7 @@ class Tested:
 
 
 @dataclass(frozen=True)
-class Edit:
+class TriedEdit:
     """One mutant and its outputs; where one agrees with the expected output, it is that very text. names: of what it raises."""
 
     mutant: Mutant
@@ -61,7 +61,7 @@ class Edit:
 
 
 def tested_functions(
-    collection: Collection, seed: int, workers: int, show: bool, search: Search
+    collection: Collection, seed: int, workers: int, show: bool, search: InputSearch
 ) -> tuple[list[Tested], dict[str, Counter[str]]]:
     """The functions that have inputs and are deterministic, in order, and by source how many are not."""
     left_out = {source: Counter(counts) for source, counts in collection.left_out.items()}
@@ -132,14 +132,14 @@ def _best(tries: Sequence[Sequence[str]], outcome: Outcome) -> int | None:
     return scores.index(top) if top > 0 else None
 
 
-def all_edits(tested: Sequence[Tested], seed: int, workers: int, show: bool) -> dict[str, list[Edit]]:
+def all_edits(tested: Sequence[Tested], seed: int, workers: int, show: bool) -> dict[str, list[TriedEdit]]:
     """Function id to a balanced draw of its mutants, each with its outputs."""
     drawn = {t.function.function_id: drawn_mutants(t.function, seed) for t in tested}
     pairs = [(t, m) for t in tested for m in drawn[t.function.function_id]]
-    found: dict[str, list[Edit]] = {t.function.function_id: [] for t in tested}
+    found: dict[str, list[TriedEdit]] = {t.function.function_id: [] for t in tested}
     ran = run_edits([(t, m.code) for t, m in pairs], workers, "running mutants", show)
     for (t, mutant), outputs, raises in zip(pairs, *ran, strict=True):
-        found[t.function.function_id].append(Edit(mutant, outputs, raises))
+        found[t.function.function_id].append(TriedEdit(mutant, outputs, raises))
     return found
 
 
@@ -169,7 +169,7 @@ def drawn_mutants(function: Function, seed: int) -> list[Mutant]:
     drawn: list[Mutant] = []
     for line in rng.sample(sorted(by_line), len(by_line)):
         if len(drawn) < most:
-            drawn += in_turns(rng.sample(by_line[line], len(by_line[line])), lambda m: m.operator)[:MOST_OF_A_LINE]
+            drawn += round_robin(rng.sample(by_line[line], len(by_line[line])), lambda m: m.operator)[:MOST_OF_A_LINE]
     return sorted(drawn[:most], key=lambda m: m.line)
 
 

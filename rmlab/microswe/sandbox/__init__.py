@@ -17,7 +17,14 @@ zygote     the bare process that each program's own process is forked from
 
 from rmlab.microswe.sandbox.isolation import LEVELS, IsolationLevel
 from rmlab.microswe.sandbox.modules import importable
-from rmlab.microswe.sandbox.pool import Sandbox, SandboxConfig, Told, default_workers, isolation_level, warn_if_weak
+from rmlab.microswe.sandbox.pool import (
+    OnOutcome,
+    Sandbox,
+    SandboxConfig,
+    default_workers,
+    isolation_level,
+    warn_if_weak,
+)
 from rmlab.microswe.sandbox.records import Kind, Limits, Outcome, Program, Result
 
 __all__ = [
@@ -25,12 +32,12 @@ __all__ = [
     "IsolationLevel",
     "Kind",
     "Limits",
+    "OnOutcome",
     "Outcome",
     "Program",
     "Result",
     "Sandbox",
     "SandboxConfig",
-    "Told",
     "default_workers",
     "importable",
     "isolation_level",

@@ -18,7 +18,7 @@ from rmlab.microswe.sandbox.records import Kind, Limits, Outcome, Program, Resul
 
 DEFAULT_LIMITS = Limits()
 FREE_HERE = "with resource limits alone: it can read and change files, end processes and forge its label"
-Told = Callable[[int, Outcome], None]
+OnOutcome = Callable[[int, Outcome], None]
 LOOK_SECONDS = 0.02  # between two looks at whether a worker became free
 GRACE_SECONDS = 5.0  # above a program's own limit, before its worker counts as hung
 
@@ -72,18 +72,18 @@ class Sandbox:
         for worker in workers:
             worker.close()
 
-    def run(self, programs: Sequence[Program], told: Told | None = None) -> list[Outcome]:
+    def run(self, programs: Sequence[Program], on_outcome: OnOutcome | None = None) -> list[Outcome]:
         """Runs the programs, some at a time; one outcome each, in order. A lost worker is replaced, its program tried
         once more, then reported as killed. Past `batch_seconds` what has not run is a timeout.
 
-        told: is called with each program's index and outcome as soon as it is known, in the calling thread.
+        on_outcome: is called with each program's index and outcome as soon as it is known, in the calling thread.
 
         Several threads may call it at once: a batch keeps the workers that it has programs for until another has none, so that
         neither an endless program nor a long batch holds up the others until their time is over.
         """
         if not self._workers:
             raise ValueError("the sandbox is closed")
-        return _Batch(self, programs, told).run()
+        return _Batch(self, programs, on_outcome).run()
 
     def borrow(self, seconds: float) -> Worker | None:
         """A worker that no batch has, waiting for one up to so long, in turn; None where there is none."""
@@ -172,8 +172,8 @@ def default_workers() -> int:
 class _Batch:
     """One call of `Sandbox.run`: which programs wait, run, are done."""
 
-    def __init__(self, sandbox: Sandbox, programs: Sequence[Program], told: Told | None) -> None:
-        self.sandbox, self.programs, self.told, limits = sandbox, programs, told, sandbox.limits
+    def __init__(self, sandbox: Sandbox, programs: Sequence[Program], on_outcome: OnOutcome | None) -> None:
+        self.sandbox, self.programs, self.on_outcome, limits = sandbox, programs, on_outcome, sandbox.limits
         self.per_program = limits.longest_program + GRACE_SECONDS
         seconds = limits.batch_seconds
         if seconds is None:
@@ -201,8 +201,8 @@ class _Batch:
 
     def _known(self, index: int, outcome: Outcome) -> None:
         self.outcomes[index] = outcome
-        if self.told is not None:
-            self.told(index, outcome)
+        if self.on_outcome is not None:
+            self.on_outcome(index, outcome)
 
     def _hire(self) -> None:
         """Takes the workers that are free; where it has none at all, waits for one."""

@@ -16,12 +16,12 @@ from typing import Any
 
 def remove(function_id: str) -> None:
     """function_id: module.name, as in a task. Does nothing where the module is not loaded."""
-    found = list(_same_function(*function_id.rpartition(".")[::2]))
-    if not found:
+    objects = list(_same_function(*function_id.rpartition(".")[::2]))
+    if not objects:
         return
     gc.unfreeze()  # or nothing of what was loaded before the fork would be looked at
-    while found:
-        _release(found.pop())
+    while objects:
+        _release(objects.pop())
     gc.freeze()
 
 

@@ -21,8 +21,9 @@ from typing import IO, Any
 
 from rmlab.errors import DataError
 from rmlab.trajectories.ingest.compression import compression, unpacked
-from rmlab.trajectories.ingest.entries import DAMAGED, MB, Entry, Limits, Refusal, copy_bounded, first_line
-from rmlab.trajectories.ingest.locations import ARCHIVES, Place
+from rmlab.trajectories.ingest.entries import DAMAGED, MB, ImportLimits, SourceFile, copy_bounded, first_line
+from rmlab.trajectories.ingest.locations import ARCHIVES, Location
+from rmlab.trajectories.ingest.skipped import Skipped
 
 BLOBS = "blobs"
 LINK_BYTES = 4096  # the longest path
@@ -36,28 +37,28 @@ def is_archive(name: str) -> bool:
 
 
 @contextlib.contextmanager
-def opened_archive(path: Path, place: Place, limits: Limits) -> Iterator[list[Entry | Refusal]]:
-    """The members of an archive, which stays open; `place` is the archive's own."""
+def opened_archive(path: Path, location: Location, limits: ImportLimits) -> Iterator[list[SourceFile | Skipped]]:
+    """The members of an archive, which stays open; `location` is the archive's own."""
     with contextlib.ExitStack() as stack:
         try:
             if path.name.lower().endswith(".zip"):
-                found = _zip(stack.enter_context(zipfile.ZipFile(path)), place, limits)
+                entries = _zip(stack.enter_context(zipfile.ZipFile(path)), location, limits)
             else:
-                found = _tar(path, place, limits, stack.enter_context(tempfile.TemporaryFile()))
+                entries = _tar(path, location, limits, stack.enter_context(tempfile.TemporaryFile()))
         except DAMAGED as error:
-            raise DataError(f"{place}: not a readable archive ({first_line(error)})") from error
-        yield found
+            raise DataError(f"{location}: not a readable archive ({first_line(error)})") from error
+        yield entries
 
 
-def _zip(archive: zipfile.ZipFile, place: Place, limits: Limits) -> list[Entry | Refusal]:
+def _zip(archive: zipfile.ZipFile, location: Location, limits: ImportLimits) -> list[SourceFile | Skipped]:
     total = 0
-    found: list[Entry | Refusal] = []
-    links: dict[Place, str] = {}
+    entries: list[SourceFile | Skipped] = []
+    links: dict[Location, str] = {}
     last = {info.filename: info for info in archive.infolist()}
     for number, info in enumerate(sorted(archive.infolist(), key=lambda i: i.filename), 1):
         if info.is_dir():
             continue
-        where = _within(place, _name(info))
+        where = _within(location, _name(info))
         reason = _refusal(info.filename, info.file_size, limits)
         if reason is None and last[info.filename] is not info:
             reason = REPLACED
@@ -74,26 +75,28 @@ def _zip(archive: zipfile.ZipFile, place: Place, limits: Limits) -> list[Entry |
             reason = OVER_TOTAL
         if reason is None and stat.S_ISLNK(info.external_attr >> 16):
             target = archive.open(info).read(LINK_BYTES).decode("utf-8", "replace")
-            links[where] = _leads_to(place, posixpath.join(posixpath.dirname(_name(info)), target))
+            links[where] = _leads_to(location, posixpath.join(posixpath.dirname(_name(info)), target))
         elif reason:
-            found.append(Refusal(where, reason))
+            entries.append(Skipped(reason, where))
         else:
-            found.append(Entry(where, info.file_size, partial(archive.open, info), limits))
-    return _with_links(found, links, limits)
+            entries.append(SourceFile(where, info.file_size, partial(archive.open, info), limits))
+    return _with_links(entries, links, limits)
 
 
-def _leads_to(place: Place, target: str) -> str:
+def _leads_to(location: Location, target: str) -> str:
     """The path of a link's target as that of its place; "" where it leaves the archive."""
     whole = posixpath.normpath(target)
-    return "" if whole.startswith(("/", "..")) else _within(place, whole).path
+    return "" if whole.startswith(("/", "..")) else _within(location, whole).path
 
 
-def _with_links(found: list[Entry | Refusal], links: dict[Place, str], limits: Limits) -> list[Entry | Refusal]:
+def _with_links(
+    entries: list[SourceFile | Skipped], links: dict[Location, str], limits: ImportLimits
+) -> list[SourceFile | Skipped]:
     """The members in the order of their names, and the links among them as what they lead to.
 
     A file of the hub's cache that a link leads to is read by the link's name alone.
     """
-    files = {one.place.path: one for one in found if isinstance(one, Entry)}
+    files = {one.location.path: one for one in entries if isinstance(one, SourceFile)}
     onward = {link.path: target for link, target in links.items()}
     followed: set[str] = set()
     total = sum(one.size for one in files.values())
@@ -104,15 +107,15 @@ def _with_links(found: list[Entry | Refusal], links: dict[Place, str], limits: L
             target = onward[target]
         total += files[target].size if target in files else 0
         if target in files and total > limits.total:
-            found.append(Refusal(link, OVER_TOTAL))
+            entries.append(Skipped(OVER_TOTAL, link))
         elif target in files:
             followed.add(target)
-            found.append(replace(files[target], place=link))
+            entries.append(replace(files[target], location=link))
         else:
-            found.append(Refusal(link, "link (leads to no file of the archive)"))
+            entries.append(Skipped("link (leads to no file of the archive)", link))
     return sorted(
-        (one for one in found if not (one.place.path in followed and _is_blob(one.place.path))),
-        key=lambda one: one.place.path,
+        (one for one in entries if not (one.location.path in followed and _is_blob(one.location.path))),
+        key=lambda one: one.location.path,
     )
 
 
@@ -130,44 +133,44 @@ def _name(info: zipfile.ZipInfo) -> str:
         return info.filename
 
 
-def _tar(path: Path, place: Place, limits: Limits, copy: IO[bytes]) -> list[Entry | Refusal]:
+def _tar(path: Path, location: Location, limits: ImportLimits, copy: IO[bytes]) -> list[SourceFile | Skipped]:
     total = 0
-    found: list[Entry | Refusal] = []
-    links: dict[Place, str] = {}
+    entries: list[SourceFile | Skipped] = []
+    links: dict[Location, str] = {}
     try:
         with _tar_stream(path) as archive:
             for number, info in enumerate(archive, 1):
                 if info.isdir():
                     continue
-                where = _within(place, info.name)
+                where = _within(location, info.name)
                 reason = _refusal(info.name, info.size, limits)
                 if reason is None and (info.issym() or info.islnk()):
                     beside = posixpath.dirname(info.name) if info.issym() else ""
-                    links[where] = _leads_to(place, posixpath.join(beside, info.linkname))
+                    links[where] = _leads_to(location, posixpath.join(beside, info.linkname))
                     continue
                 if reason is None and not info.isreg():
                     reason = "not a plain file"
                 total += info.size
                 if total > limits.total or number > limits.members:
-                    found.append(Refusal(where, OVER_TOTAL))
+                    entries.append(Skipped(OVER_TOTAL, where))
                     break
                 stream = archive.extractfile(info) if reason is None else None
                 if stream is None:
-                    found.append(Refusal(where, reason or "not a plain file"))
+                    entries.append(Skipped(reason or "not a plain file", where))
                     continue
                 start = copy.tell()
                 size = copy_bounded(stream, copy, limits.member)
-                found.append(Entry(where, size, partial(_Section, copy, start, size), limits))
+                entries.append(SourceFile(where, size, partial(_Section, copy, start, size), limits))
         if not _ended(path):
             raise EOFError("no end mark")
     except DAMAGED as error:
-        if not found:
+        if not entries:
             raise
-        found.append(Refusal(place, f"archive ends early ({first_line(error)}): what stands before that is read"))
-    last = {one.place.path: one for one in found}
+        entries.append(Skipped(f"archive ends early ({first_line(error)}): what stands before that is read", location))
+    last = {one.location.path: one for one in entries}
     counted = [
-        one if isinstance(one, Refusal) or last[one.place.path] is one else Refusal(one.place, REPLACED)
-        for one in found
+        one if isinstance(one, Skipped) or last[one.location.path] is one else Skipped(REPLACED, one.location)
+        for one in entries
     ]
     return _with_links(counted, links, limits)
 
@@ -192,12 +195,12 @@ def _ended(path: Path) -> bool:
         return not any(file.read())
 
 
-def _within(place: Place, name: str) -> Place:
+def _within(location: Location, name: str) -> Location:
     clean = name.replace("\\", "/")
-    return Place(place.root, f"{place.path}/{clean}" if place.path else clean)
+    return Location(location.root, f"{location.path}/{clean}" if location.path else clean)
 
 
-def _refusal(name: str, size: int, limits: Limits) -> str | None:
+def _refusal(name: str, size: int, limits: ImportLimits) -> str | None:
     parts = name.replace("\\", "/").split("/")
     if name.startswith(("/", "\\")) or ".." in parts or (len(parts[0]) == 2 and parts[0][1] == ":"):
         return "path leaves the archive"

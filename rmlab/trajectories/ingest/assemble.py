@@ -12,10 +12,10 @@ from pathlib import Path
 
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.trajectories.ingest.drafts import Draft
-from rmlab.trajectories.ingest.importing import Found
 from rmlab.trajectories.ingest.locations import natural, token, tokens
+from rmlab.trajectories.ingest.reading import ImportedRecords
 from rmlab.trajectories.ingest.repeats import contents, without_snapshots
-from rmlab.trajectories.labels.join import Attempt, Joined, in_scope, join
+from rmlab.trajectories.labels.join import Joined, LabelTarget, in_scope, join
 from rmlab.trajectories.leakage import hidden_names
 from rmlab.trajectories.record import Trajectory, bare, family, instance, repository, task_key
 from rmlab.trajectories.store import fingerprint_line, write_in_order
@@ -24,10 +24,10 @@ Step = Callable[[float], None]
 
 
 @dataclass
-class Settled:
+class ImportResult:
     """What will be written. rows: index into the drafts, in the file's order. also: places of copies, by index."""
 
-    found: Found
+    imported: ImportedRecords
     rows: list[int]
     policy: list[str]
     attempt: list[int]
@@ -71,20 +71,20 @@ class Settled:
 
     def _hidden(self) -> dict[str, set[str]]:
         hidden: dict[str, set[str]] = defaultdict(set)
-        for report in self.found.reports:
+        for report in self.imported.reports:
             for task, names in report.hidden.items():
                 hidden[task_key(task)].update(names)
         return hidden
 
     def _record(self, index: int) -> Trajectory:
-        draft = self.found.drafts[index]
-        messages, patch = self.found.spool.get(self.found.keys[index])
+        draft = self.imported.drafts[index]
+        messages, patch = self.imported.spool.get(self.imported.keys[index])
         label = self.joined.label.get(index)
         fixed = draft.fixed
         if fixed:
             extra = draft.extra
         else:
-            extra = {"format": draft.format, "place": str(draft.place), **draft.extra}
+            extra = {"format": draft.format, "place": str(draft.location), **draft.extra}
             stated = (("time", draft.time), ("also", self.also.get(index)), ("removed", dict(draft.removed)))
             extra |= {name: value for name, value in stated if value}
         return Trajectory(
@@ -103,14 +103,14 @@ class Settled:
         )
 
 
-def settle(found: Found, source: str = "") -> Settled:
+def assemble(imported: ImportedRecords, source: str = "") -> ImportResult:
     """Labels, policies, attempts and copies of all that was read. source: for all records, in place of the tasks' family."""
-    found = without_snapshots(found)
-    drafts, content = found.drafts, contents(found)
+    imported = without_snapshots(imported)
+    drafts, content = imported.drafts, contents(imported)
     task = one_spelling([_spelled(storable(d.task_id)) or "unnamed" for d in drafts], task_key)
     task = [d.task_id if d.fixed else task[i] for i, d in enumerate(drafts)]
     folders = [_names(d, task[i]) for i, d in enumerate(drafts)]
-    patch, model = _predicted(found, content, task, folders)
+    patch, model = _predicted(imported, content, task, folders)
     named = [
         d.policy
         if d.fixed
@@ -120,28 +120,30 @@ def settle(found: Found, source: str = "") -> Settled:
     spelled = one_spelling(named)
     policy = [named[i] if d.fixed else spelled[i] for i, d in enumerate(drafts)]
     attempts = [
-        Attempt(
+        LabelTarget(
             i,
             task[i],
             content[i],
-            d.place,
+            d.location,
             folders[i] | tokens([policy[i]]),
-            None if d.resolved is None else (d.resolved, d.label_source or str(d.place)),
+            None if d.resolved is None else (d.resolved, d.label_source or str(d.location)),
             d.joins,
             d.policy,
         )
         for i, d in enumerate(drafts)
     ]
-    joined = join(attempts, found.reports)
+    joined = join(attempts, imported.reports)
     first: dict[str, int] = {}
     also: dict[int, list[str]] = defaultdict(list)
-    for i in sorted(range(len(drafts)), key=lambda i: (drafts[i].fixed is None, natural(str(drafts[i].place)))):
+    for i in sorted(range(len(drafts)), key=lambda i: (drafts[i].fixed is None, natural(str(drafts[i].location)))):
         kept = first.setdefault(content[i], i)
         if kept != i:
-            also[kept].append(str(drafts[i].place))
-    rows = sorted(first.values(), key=lambda i: (_split(drafts[i]), task[i], policy[i], natural(str(drafts[i].place))))
+            also[kept].append(str(drafts[i].location))
+    rows = sorted(
+        first.values(), key=lambda i: (_split(drafts[i]), task[i], policy[i], natural(str(drafts[i].location)))
+    )
     attempt = _numbered(drafts, rows, task, policy)
-    return Settled(found, rows, policy, attempt, task, patch, dict(also), joined, source)
+    return ImportResult(imported, rows, policy, attempt, task, patch, dict(also), joined, source)
 
 
 def _split(draft: Draft) -> str:
@@ -188,17 +190,17 @@ def storable(text: str) -> str:
 
 def _names(draft: Draft, task: str) -> frozenset[str]:
     """The names that an attempt carries: its folders, its file, its run, its policy; the task's own name is none."""
-    return tokens([*map(bare, draft.place.folders), draft.place.stem, draft.policy, *draft.names]) - {token(task)}
+    return tokens([*map(bare, draft.location.folders), draft.location.stem, draft.policy, *draft.names]) - {token(task)}
 
 
 def _run_folder(draft: Draft, task: str) -> str:
     """The innermost folder that is neither the task nor one that every harness makes: the run's name, for want of a better."""
-    named = [folder for folder in map(bare, draft.place.folders) if tokens([folder]) - {token(task)}]
+    named = [folder for folder in map(bare, draft.location.folders) if tokens([folder]) - {token(task)}]
     return named[-1] if named else draft.format
 
 
 def _predicted(
-    found: Found, content: Sequence[str], task: list[str], names: list[frozenset[str]]
+    imported: ImportedRecords, content: Sequence[str], task: list[str], names: list[frozenset[str]]
 ) -> tuple[dict[int, str], dict[int, str]]:
     """Patches (where the attempt has none) and models that predictions files give, by index.
 
@@ -209,11 +211,11 @@ def _predicted(
     by_task: dict[str, list[int]] = defaultdict(list)
     for i, one in enumerate(task):
         by_task[task_key(one)].append(i)
-    home = [_home(draft, task[i]) for i, draft in enumerate(found.drafts)]
+    home = [_home(draft, task[i]) for i, draft in enumerate(imported.drafts)]
     patch: dict[int, str] = {}
     model: dict[int, str] = {}
-    for file in found.predictions:
-        own = tokens([*file.place.folders, file.place.stem])
+    for file in imported.predictions:
+        own = tokens([*file.location.folders, file.location.stem])
         shares = {i: len(own & names[i]) for one in file.patch for i in by_task.get(task_key(one), ())}
         top = max(shares.values(), default=0)
         # One run's file may hold rows that go by other names (a part was run again): the run is what most rows say.
@@ -224,23 +226,23 @@ def _predicted(
             takers = [
                 i
                 for i in by_task.get(task_key(one), ())
-                if shares[i] == top and found.drafts[i].joins and in_scope(file.place, own, names[i])
+                if shares[i] == top and imported.drafts[i].joins and in_scope(file.location, own, names[i])
             ]
             for i in takers:
                 if run:
                     model.setdefault(i, run)
-                if len({content[j] for j in takers}) == 1 and file.patch[one].strip() and not found.has_patch[i]:
+                if len({content[j] for j in takers}) == 1 and file.patch[one].strip() and not imported.has_patch[i]:
                     patch.setdefault(i, file.patch[one])
     of_home: dict[frozenset[str], set[str]] = defaultdict(set)
     for i, name in model.items():
         of_home[home[i]].add(name)
     for i in range(len(task)):
-        if i not in model and found.drafts[i].joins and len(of_home[home[i]]) == 1:
+        if i not in model and imported.drafts[i].joins and len(of_home[home[i]]) == 1:
             model[i] = min(of_home[home[i]])
     return patch, model
 
 
 def _home(draft: Draft, task: str) -> frozenset[str]:
     """The run in which an attempt lies: its folders, and its file where that holds many attempts."""
-    file = [] if draft.place.line is None else [draft.place.stem]
-    return tokens([*draft.place.folders, *file, *draft.names]) - {token(task)}
+    file = [] if draft.location.line is None else [draft.location.stem]
+    return tokens([*draft.location.folders, *file, *draft.names]) - {token(task)}

@@ -10,19 +10,20 @@ from pathlib import Path
 
 from rmlab.errors import DataError
 from rmlab.trajectories.ingest.archives import is_archive, opened_archive
-from rmlab.trajectories.ingest.entries import Entry, Limits, Refusal
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.entries import ImportLimits, SourceFile
+from rmlab.trajectories.ingest.locations import Location
+from rmlab.trajectories.ingest.skipped import Skipped
 
 SNAPSHOTS, BLOBS = "snapshots", "blobs"
 
 
-def batches(path: Path, limits: Limits | None = None, root: str = "") -> Iterator[list[Entry | Refusal]]:
+def batches(path: Path, limits: ImportLimits | None = None, root: str = "") -> Iterator[list[SourceFile | Skipped]]:
     """All files under a path, in the order of their names: those of the folder itself, then those of each archive in it.
 
     root: what the path is called in places; "" = its last part. The files of a batch can be read until the next batch is asked
     for. Raises DataError where the path is not there, or is an archive that cannot be opened at all.
     """
-    limits = limits or Limits()
+    limits = limits or ImportLimits()
     if not path.exists():
         raise DataError(f"{path}: there is no such file or folder")
     if not (path.is_dir() or path.is_file()):
@@ -33,50 +34,50 @@ def batches(path: Path, limits: Limits | None = None, root: str = "") -> Iterato
     if path.is_dir():
         yield from _folder(path, limits, root)
     elif is_archive(path.name):
-        with opened_archive(path, Place(root, ""), limits) as found:
-            yield found
+        with opened_archive(path, Location(root, ""), limits) as entries:
+            yield entries
     else:
-        yield [_file(path, Place(root, ""), limits)]
+        yield [_file(path, Location(root, ""), limits)]
 
 
-def _folder(path: Path, limits: Limits, root: str) -> Iterator[list[Entry | Refusal]]:
-    found: list[Entry | Refusal] = []
-    archives: list[tuple[Path, Place]] = []
+def _folder(path: Path, limits: ImportLimits, root: str) -> Iterator[list[SourceFile | Skipped]]:
+    entries: list[SourceFile | Skipped] = []
+    archives: list[tuple[Path, Location]] = []
     inside = _cache(path) or Path(os.path.realpath(path))
     unreadable: list[OSError] = []
 
-    def place_of(whole: str | Path) -> Place:
+    def place_of(whole: str | Path) -> Location:
         inner = Path(whole).relative_to(path).as_posix()
-        return Place(root, "" if inner == "." else inner)
+        return Location(root, "" if inner == "." else inner)
 
     walked: list[Path] = []
     for folder, names, files in os.walk(path, onerror=unreadable.append):
         names.sort()
         for name in [n for n in names if (Path(folder) / n).is_symlink()]:
             names.remove(name)
-            found.append(Refusal(place_of(Path(folder) / name), "link (to a folder: name that folder to read it)"))
+            entries.append(Skipped("link (to a folder: name that folder to read it)", place_of(Path(folder) / name)))
         walked += [Path(folder) / name for name in sorted(files)]
-    found += [Refusal(place_of(e.filename), f"folder cannot be read ({e.strerror})") for e in unreadable]
+    entries += [Skipped(f"folder cannot be read ({e.strerror})", place_of(e.filename)) for e in unreadable]
     linked = {target for whole in walked if whole.is_symlink() for target in _target(whole, inside)}
     for whole in walked:
-        place = place_of(whole)
+        location = place_of(whole)
         if whole.is_symlink() and (refused := _refused(whole, inside)):
-            found.append(Refusal(place, refused))
+            entries.append(Skipped(refused, location))
         elif whole.parent.name == BLOBS and Path(os.path.realpath(whole)) in linked:
             continue  # read by the name of its link
         elif not whole.is_file():
-            found.append(Refusal(place, "not a plain file"))
+            entries.append(Skipped("not a plain file", location))
         elif is_archive(whole.name):
-            archives.append((whole, place))
+            archives.append((whole, location))
         else:
-            found.append(_file(whole, place, limits))
-    yield found
-    for whole, place in archives:
+            entries.append(_file(whole, location, limits))
+    yield entries
+    for whole, location in archives:
         try:
-            with opened_archive(whole, place, limits) as inner:
+            with opened_archive(whole, location, limits) as inner:
                 yield inner
         except DataError as error:
-            yield [Refusal(place, str(error).split(": ", 1)[-1])]
+            yield [Skipped(str(error).split(": ", 1)[-1], location)]
 
 
 def _cache(path: Path) -> Path | None:
@@ -106,5 +107,5 @@ def _refused(link: Path, inside: Path) -> str | None:
     return f"link (leads out of the folder that was named, to {target}: name that too)"
 
 
-def _file(path: Path, place: Place, limits: Limits) -> Entry:
-    return Entry(place, path.stat().st_size, lambda: path.open("rb"), limits)
+def _file(path: Path, location: Location, limits: ImportLimits) -> SourceFile:
+    return SourceFile(location, path.stat().st_size, lambda: path.open("rb"), limits)

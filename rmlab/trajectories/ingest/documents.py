@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import IO, Any
 
 from rmlab.trajectories.ingest.compression import compression, plain_name
-from rmlab.trajectories.ingest.entries import Entry, Refused, elements
-from rmlab.trajectories.ingest.json_text import Unreadable, read_json
-from rmlab.trajectories.ingest.locations import Place, natural
+from rmlab.trajectories.ingest.entries import SourceFile, elements
+from rmlab.trajectories.ingest.json_text import read_json
+from rmlab.trajectories.ingest.locations import Location, natural
+from rmlab.trajectories.ingest.skipped import Skipped
 from rmlab.trajectories.readers.chat import held_back, names_patch, row_list
 
 EVENT = re.compile(r"(?:^|/)events/event-(\d+)-[^/]*\.json$")
@@ -27,22 +28,14 @@ ARROW = b"\xff\xff\xff\xff"  # how every message of an Arrow stream begins
 
 
 @dataclass(frozen=True)
-class Document:
+class RawRecord:
     """A parsed record, or text where it is no JSON. row: whether it is one of many in its file. mended: see read_json."""
 
-    place: Place
+    location: Location
     value: Any
     row: bool = False
     mended: str | None = None
     bytes: int = 0
-
-
-@dataclass(frozen=True)
-class Damaged:
-    """What could not be read, and why."""
-
-    place: Place
-    reason: str
 
 
 @dataclass
@@ -50,8 +43,8 @@ class Unit:
     """Files that are read together; most are alone. kind: file, events, calls."""
 
     kind: str
-    entries: list[Entry]
-    state: list[Entry] = field(default_factory=list)
+    entries: list[SourceFile]
+    state: list[SourceFile] = field(default_factory=list)
 
     @property
     def size(self) -> int:
@@ -59,32 +52,32 @@ class Unit:
         return sum(e.size for e in self.entries)
 
 
-def units(entries: Sequence[Entry]) -> list[Unit]:
+def units(entries: Sequence[SourceFile]) -> list[Unit]:
     """Files put together where they are one record, in the order of their first file."""
-    found: dict[tuple[str, str], Unit] = {}
-    states: list[Entry] = []
+    unit_of: dict[tuple[str, str], Unit] = {}
+    states: list[SourceFile] = []
     for entry in entries:
-        path = str(entry.place)
+        path = str(entry.location)
         folder = path.rpartition("/")[0]
         if EVENT.search(path):
-            found.setdefault(("events", folder), Unit("events", [])).entries.append(entry)
+            unit_of.setdefault(("events", folder), Unit("events", [])).entries.append(entry)
         elif CALL.search(path) and folder:
-            found.setdefault(("calls", folder), Unit("calls", [])).entries.append(entry)
+            unit_of.setdefault(("calls", folder), Unit("calls", [])).entries.append(entry)
         elif STATE.search(path):
             states.append(entry)
         else:
-            found[("file", path)] = Unit("file", [entry])
+            unit_of[("file", path)] = Unit("file", [entry])
     for entry in states:
-        unit = found.get(("events", f"{str(entry.place).rpartition('/')[0]}/events"))
+        unit = unit_of.get(("events", f"{str(entry.location).rpartition('/')[0]}/events"))
         if unit is not None:
             unit.state.append(entry)
         else:
-            found[("file", str(entry.place))] = Unit("file", [entry])
-    return list(found.values())
+            unit_of[("file", str(entry.location))] = Unit("file", [entry])
+    return list(unit_of.values())
 
 
-def documents(unit: Unit) -> Iterator[Document | Damaged]:
-    """The records of a unit, lazily. Whatever is damaged is given as Damaged, and the rest goes on."""
+def documents(unit: Unit) -> Iterator[RawRecord | Skipped]:
+    """The records of a unit, lazily. Whatever is damaged is given as Skipped, and the rest goes on."""
     try:
         if unit.kind == "events":
             yield from _events(unit)
@@ -92,12 +85,12 @@ def documents(unit: Unit) -> Iterator[Document | Damaged]:
             yield from _last_call(unit)
         else:
             yield from _file(unit.entries[0])
-    except (Refused, Unreadable) as error:
-        yield Damaged(unit.entries[0].place, str(error))
+    except Skipped as error:
+        yield error.at(unit.entries[0].location)
 
 
-def _file(entry: Entry) -> Iterator[Document | Damaged]:
-    name = plain_name(entry.place.name).lower()
+def _file(entry: SourceFile) -> Iterator[RawRecord | Skipped]:
+    name = plain_name(entry.location.name).lower()
     head = entry.head(HEAD)
     if packed := compression(head):
         entry = entry.unpacked(packed)
@@ -105,10 +98,10 @@ def _file(entry: Entry) -> Iterator[Document | Damaged]:
     if head.startswith(b"PAR1") or head.startswith(ARROW):
         yield from _tables(entry, "Parquet" if head.startswith(b"PAR1") else "Arrow")
     elif name.endswith((".md", ".csv", ".txt", ".tsv")):
-        yield Document(entry.place, entry.read().decode("utf-8", "replace"), bytes=entry.size)
+        yield RawRecord(entry.location, entry.read().decode("utf-8", "replace"), bytes=entry.size)
     elif not head.lstrip(b"\xef\xbb\xbf \t\r\n").startswith((b"{", b"[")):
         stated = name.endswith((".json", ".jsonl", ".ndjson", ".traj"))
-        yield Damaged(entry.place, "empty file" if not head.strip() else "not JSON" if stated else "no known format")
+        yield Skipped("empty file" if not head.strip() else "not JSON" if stated else "no known format", entry.location)
     elif name.endswith((".jsonl", ".ndjson")) or _is_lines(head):
         yield from _lines(entry)
     elif (len(entry.head(LARGE + 1)) if packed else entry.size) > LARGE and _begins_with_row(entry):
@@ -118,11 +111,11 @@ def _file(entry: Entry) -> Iterator[Document | Damaged]:
         rows = row_list(value)
         if rows:
             yield from (
-                Document(entry.place.at_line(n), row, True, mended, entry.size // len(rows))
+                RawRecord(entry.location.at_line(n), row, True, mended, entry.size // len(rows))
                 for n, row in enumerate(rows, 1)
             )
         else:
-            yield Document(entry.place, value, mended=mended, bytes=entry.size)
+            yield RawRecord(entry.location, value, mended=mended, bytes=entry.size)
 
 
 def _is_lines(head: bytes) -> bool:
@@ -132,45 +125,45 @@ def _is_lines(head: bytes) -> bool:
         return False
     try:
         read_json(first)
-    except Unreadable:
+    except Skipped:
         return False
     return True
 
 
-def _begins_with_row(entry: Entry) -> bool:
+def _begins_with_row(entry: SourceFile) -> bool:
     """Whether a large file is an array whose first element is a row of messages: then it is read one row at a time."""
     try:
         with entry.reading() as stream:
             return bool(row_list([next(elements(stream, ROW), None)]))
-    except (Refused, Unreadable):
+    except Skipped:
         return False
 
 
-def _array(entry: Entry) -> Iterator[Document | Damaged]:
+def _array(entry: SourceFile) -> Iterator[RawRecord | Skipped]:
     number = 0
     try:
         with entry.reading() as stream:
             for number, row in enumerate(elements(stream, ROW), 1):
-                yield Document(entry.place.at_line(number), row, True)
-    except (Refused, Unreadable) as error:
-        yield Damaged(entry.place.at_line(number + 1), str(error))
+                yield RawRecord(entry.location.at_line(number), row, True)
+    except Skipped as error:
+        yield error.at(entry.location.at_line(number + 1))
 
 
-def _lines(entry: Entry) -> Iterator[Document | Damaged]:
+def _lines(entry: SourceFile) -> Iterator[RawRecord | Skipped]:
     number = 0
     for number, line in enumerate(entry.lines(), 1):
         if not line.strip():
             continue
-        place = entry.place.at_line(number)
+        location = entry.location.at_line(number)
         try:
             value, mended = read_json(line)
-        except Unreadable as error:
-            yield Damaged(place, str(error))
+        except Skipped as error:
+            yield error.at(location)
         else:
-            yield Document(place, value, True, mended, len(line))
+            yield RawRecord(location, value, True, mended, len(line))
 
 
-def _tables(entry: Entry, kind: str) -> Iterator[Document | Damaged]:
+def _tables(entry: SourceFile, kind: str) -> Iterator[RawRecord | Skipped]:
     """Rows of a Parquet file, or of an Arrow stream as `datasets` saves it to disk."""
     import pyarrow as pa
 
@@ -181,11 +174,11 @@ def _tables(entry: Entry, kind: str) -> Iterator[Document | Damaged]:
                 for row in batch.to_pylist():
                     number += 1
                     patches = {name: value for name, value in row.items() if names_patch(name)}
-                    yield Document(entry.place.at_line(number), patches | _present(row), True, None, each)
+                    yield RawRecord(entry.location.at_line(number), patches | _present(row), True, None, each)
         if not number:
-            yield Damaged(entry.place, "empty file")
+            yield Skipped("empty file", entry.location)
     except (pa.ArrowException, OSError, UnicodeDecodeError, ValueError) as error:
-        raise Refused(
+        raise Skipped(
             f"not readable {kind} ({str(error).splitlines()[0][:80] if str(error) else type(error).__name__})"
         ) from error
 
@@ -229,45 +222,45 @@ def _present(value: Any) -> Any:
     return value
 
 
-def _events(unit: Unit) -> Iterator[Document | Damaged]:
-    def order(entry: Entry) -> int:
-        found = EVENT.search(str(entry.place))
-        return int(found[1]) if found else 0
+def _events(unit: Unit) -> Iterator[RawRecord | Skipped]:
+    def order(entry: SourceFile) -> int:
+        match = EVENT.search(str(entry.location))
+        return int(match[1]) if match else 0
 
     events, mends = [], None
     for entry in sorted(unit.entries, key=order):
         try:
             value, mended = read_json(entry.read())
-        except (Refused, Unreadable) as error:
-            yield Damaged(entry.place, str(error))
+        except Skipped as error:
+            yield error.at(entry.location)
             continue
         events.append(value)
         mends = mends or mended
     state: Any = {}
-    for entry in sorted(unit.state, key=lambda e: e.place.name):  # base_state.json before meta.json
+    for entry in sorted(unit.state, key=lambda e: e.location.name):  # base_state.json before meta.json
         try:
             state = state or read_json(entry.read())[0]
-        except (Refused, Unreadable) as error:
-            yield Damaged(entry.place, str(error))
-    first = unit.entries[0].place
+        except Skipped as error:
+            yield error.at(entry.location)
+    first = unit.entries[0].location
     folder = first.path.rpartition("/")[0].removesuffix("/events").removesuffix("/event_service")
-    yield Document(
-        Place(first.root, f"{folder}/events"), {"events": events, "state": state}, mended=mends, bytes=unit.size
+    yield RawRecord(
+        Location(first.root, f"{folder}/events"), {"events": events, "state": state}, mended=mends, bytes=unit.size
     )
 
 
-def _last_call(unit: Unit) -> Iterator[Document | Damaged]:
+def _last_call(unit: Unit) -> Iterator[RawRecord | Skipped]:
     """The last call by the time that its name says, or by its name; the one before where it is damaged."""
 
-    def time(entry: Entry) -> tuple[float, list[tuple[int, int | str]]]:
-        found = CALL.search(str(entry.place))
-        return float(found[1]) if found and found[1] else 0.0, natural(entry.place.name)
+    def time(entry: SourceFile) -> tuple[float, list[tuple[int, int | str]]]:
+        match = CALL.search(str(entry.location))
+        return float(match[1]) if match and match[1] else 0.0, natural(entry.location.name)
 
     for entry in sorted(unit.entries, key=time, reverse=True):
         try:
             value, mended = read_json(entry.read())
-        except (Refused, Unreadable) as error:
-            yield Damaged(entry.place, str(error))
+        except Skipped as error:
+            yield error.at(entry.location)
             continue
-        yield Document(entry.place, value, mended=mended, bytes=unit.size)
+        yield RawRecord(entry.location, value, mended=mended, bytes=unit.size)
         return

@@ -7,15 +7,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import IO, Any, cast
 
-import pyarrow as pa
-
-from rmlab.errors import DataError
-from rmlab.trajectories.ingest.locations import Place
-from rmlab.trajectories.record import ExitStatus, Message, Part
-
-
-class NotATrajectory(DataError):
-    """A record of a known format that holds no attempt; the message is the reason, short enough to be counted by."""
+from rmlab.trajectories.ingest.locations import Location
+from rmlab.trajectories.record import ExitStatus, Message, Split
 
 
 @dataclass(frozen=True)
@@ -26,7 +19,7 @@ class Fixed:
     cluster: str
     source: str
     attempt: int
-    split: Part | None
+    split: Split | None
 
 
 @dataclass
@@ -40,7 +33,7 @@ class Draft:
     turn; "" where the record is no document of its own. fixed: of a record that was read from one of our own sets.
     """
 
-    place: Place
+    location: Location
     format: str
     task_id: str
     policy: str
@@ -63,6 +56,8 @@ class Spool:
     """Messages and patches, put in once and got back in any order."""
 
     def __init__(self) -> None:
+        import pyarrow as pa  # slow to import, and readers are imported for a help text
+
         self._file = cast(IO[bytes], tempfile.TemporaryFile())  # noqa: SIM115  it lives as long as the spool
         self._codec: Any = pa.Codec("zstd", compression_level=1)
         self._where: list[tuple[int, int, int]] = []

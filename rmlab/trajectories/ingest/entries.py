@@ -1,4 +1,4 @@
-"""One file of a folder or an archive: read whole, line by line, or rewound; damage and limits are refusals with a reason."""
+"""One file of a folder or an archive: read whole, line by line, or rewound; damage and limits are skipped with a reason."""
 
 import codecs
 import contextlib
@@ -13,10 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from rmlab.errors import DataError
 from rmlab.trajectories.ingest.compression import unpacked
-from rmlab.trajectories.ingest.json_text import Unreadable
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.locations import Location
+from rmlab.trajectories.ingest.skipped import Skipped
 
 MB = 1 << 20
 DAMAGED = (
@@ -33,12 +32,8 @@ DAMAGED = (
 """What the standard library raises while it reads a damaged container."""
 
 
-class Refused(DataError):
-    """A file that is not read; the message is the reason, short enough to be counted by."""
-
-
 @dataclass(frozen=True)
-class Limits:
+class ImportLimits:
     """member: bytes of one file, unpacked. total: of one archive. members: files of one archive. ratio: unpacked by packed
     above which a member of over `ratio_from` bytes counts as a bomb. document: one JSON document, which is read whole."""
 
@@ -51,15 +46,15 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Entry:
+class SourceFile:
     """One file. size: bytes, unpacked."""
 
-    place: Place
+    location: Location
     size: int
     _opener: Any = field(repr=False)
-    _limits: Limits = field(repr=False, default_factory=Limits)
+    _limits: ImportLimits = field(repr=False, default_factory=ImportLimits)
 
-    def unpacked(self, kind: str) -> "Entry":
+    def unpacked(self, kind: str) -> "SourceFile":
         """The content of a file that is packed by itself. Its size is then not known, and what is read is what counts."""
 
         @contextlib.contextmanager
@@ -67,17 +62,17 @@ class Entry:
             with self._opener() as stream, unpacked(stream, kind) as plain:
                 yield plain
 
-        return Entry(self.place, self.size, opener, self._limits)
+        return SourceFile(self.location, self.size, opener, self._limits)
 
     def head(self, size: int) -> bytes:
-        """The first bytes of the file. Raises Refused where it is damaged there."""
+        """The first bytes of the file. Raises Skipped where it is damaged there."""
         with _reading(), self._opener() as stream:
             return bytes(stream.read(size) or b"")
 
     def read(self) -> bytes:
-        """The whole file. Raises Refused over the limit: what is unpacked is counted, not what the archive promises."""
+        """The whole file. Raises Skipped over the limit: what is unpacked is counted, not what the archive promises."""
         limit = self._limits.document
-        over = Refused(
+        over = Skipped(
             f"over the limit of {limit // MB} MB for one document: split it, or write one record a line (.jsonl)"
         )
         if self.size > limit:
@@ -90,12 +85,12 @@ class Entry:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[IO[bytes]]:
-        """The file from front to end. Raises Refused where it is damaged."""
+        """The file from front to end. Raises Skipped where it is damaged."""
         with _reading(), self._opener() as stream:
             yield stream
 
     def lines(self) -> Iterator[bytes]:
-        """The lines of the file, one at a time. Raises Refused where it is damaged, or a line is over the limit."""
+        """The lines of the file, one at a time. Raises Skipped where it is damaged, or a line is over the limit."""
         limit = self._limits.document
         with contextlib.ExitStack() as stack:
             with _reading():
@@ -106,12 +101,12 @@ class Entry:
                 if not line:
                     return
                 if len(line) > limit:
-                    raise Refused(f"over the limit of {limit // MB} MB for one line")
+                    raise Skipped(f"over the limit of {limit // MB} MB for one line")
                 yield line
 
     @contextlib.contextmanager
     def seekable(self) -> Iterator[IO[bytes]]:
-        """The file as a stream that can be rewound, on disk where it is large. Raises Refused where it is damaged."""
+        """The file as a stream that can be rewound, on disk where it is large. Raises Skipped where it is damaged."""
         with tempfile.SpooledTemporaryFile(max_size=64 * MB) as copy:
             with _reading(), self._opener() as stream:
                 copy_bounded(stream, copy, self._limits.member)
@@ -119,21 +114,13 @@ class Entry:
             yield copy
 
 
-@dataclass(frozen=True)
-class Refusal:
-    """A file that is not read, and why."""
-
-    place: Place
-    reason: str
-
-
 def copy_bounded(source: IO[bytes], target: IO[bytes], limit: int) -> int:
-    """Copies a stream and returns its size. Raises Refused over the limit."""
+    """Copies a stream and returns its size. Raises Skipped over the limit."""
     copied = 0
     while chunk := source.read(MB):
         copied += len(chunk)
         if copied > limit:
-            raise Refused(f"over the limit of {limit // MB} MB for one file: unpack it yourself and import the folder")
+            raise Skipped(f"over the limit of {limit // MB} MB for one file: unpack it yourself and import the folder")
         target.write(chunk)
     return copied
 
@@ -143,7 +130,7 @@ def _reading() -> Iterator[None]:
     try:
         yield
     except DAMAGED as error:
-        raise Refused(f"not readable ({first_line(error)})") from error
+        raise Skipped(f"not readable ({first_line(error)})") from error
 
 
 def first_line(error: BaseException) -> str:
@@ -158,11 +145,11 @@ _BLANK = " \t\r\n"
 def elements(stream: IO[bytes], largest: int) -> Iterator[Any]:
     """The elements of the array that the stream holds. largest: characters of one element.
 
-    Raises Unreadable with the element's number where the text is no JSON array, Refused over the limit.
+    Raises Skipped with the element's number where the text is no JSON array, or over the limit.
     """
     text = _Text(stream)
     if text.next_sign() != "[":
-        raise Unreadable("not a JSON array")
+        raise Skipped("not a JSON array")
     text.at += 1
     number = 0
     if text.next_sign() == "]":
@@ -175,10 +162,10 @@ def elements(stream: IO[bytes], largest: int) -> Iterator[Any]:
         text.at += 1
         if sign == "]":
             if text.next_sign():
-                raise Unreadable(f"not JSON (more text behind the array of {number} elements)")
+                raise Skipped(f"not JSON (more text behind the array of {number} elements)")
             return
         if sign != ",":
-            raise Unreadable(f"not JSON (element {number}: no comma or bracket behind it)")
+            raise Skipped(f"not JSON (element {number}: no comma or bracket behind it)")
 
 
 def _element(text: "_Text", number: int, largest: int) -> Any:
@@ -189,11 +176,11 @@ def _element(text: "_Text", number: int, largest: int) -> Any:
             value, end = decoder.raw_decode(text.held, text.at)
         except json.JSONDecodeError as error:
             if len(text.held) - text.at > largest:
-                raise Refused(f"over the limit of {largest >> 20} MB for one element of an array") from error
+                raise Skipped(f"over the limit of {largest >> 20} MB for one element of an array") from error
             if not text.more(len(text.held) - text.at):
-                raise Unreadable(f"not JSON (element {number}: {error.msg})") from error
+                raise Skipped(f"not JSON (element {number}: {error.msg})") from error
         except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of brackets
-            raise Unreadable(f"not readable JSON (element {number}: {str(error).split(';')[0]})") from error
+            raise Skipped(f"not readable JSON (element {number}: {str(error).split(';')[0]})") from error
         else:
             # A number may go on behind what was read ("1", "1.", "1e+"): three signs behind it, or one that can stand there, end it.
             behind = text.held[end : end + 3]
@@ -220,7 +207,7 @@ class _Text:
         try:
             self.held, self.at = self.held[self.at :] + self._decoder.decode(data, final=self._ended), 0
         except UnicodeDecodeError as error:
-            raise Unreadable(f"not UTF-8 (byte {error.start})") from error
+            raise Skipped(f"not UTF-8 (byte {error.start})") from error
         return True
 
     def next_sign(self) -> str:

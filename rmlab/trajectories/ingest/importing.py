@@ -1,218 +1,126 @@
-"""Reading trajectories in the wild: every file of every path, one record at a time; then labels, copies and attempts.
+"""An import from end to end: read every path, assemble records and their labels, write the set."""
 
-Nothing stops the import of the rest: what is no trajectory, or cannot be read, is skipped, counted by its reason and named
-with its place. Under `strict` the first of them is an error.
-"""
-
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from rmlab.errors import DataError
-from rmlab.trajectories.ingest.compression import plain_name
-from rmlab.trajectories.ingest.containers import batches
-from rmlab.trajectories.ingest.documents import Damaged, Document, documents, units
-from rmlab.trajectories.ingest.drafts import Draft, NotATrajectory, Spool
-from rmlab.trajectories.ingest.entries import Limits, Refusal
-from rmlab.trajectories.ingest.json_text import as_dict
-from rmlab.trajectories.ingest.locations import Place
-from rmlab.trajectories.labels.documents import reports
-from rmlab.trajectories.labels.rows import csv_report, markdown_report
-from rmlab.trajectories.labels.statement import Predictions, Report, predictions
-from rmlab.trajectories.leakage import outcome_texts, without_repeated_patch
-from rmlab.trajectories.readers.protocol import STATISTICS, Format
-from rmlab.trajectories.readers.registry import FORMATS, drafted
+from rmlab.progress import progress
+from rmlab.trajectories.ingest.archives import is_archive
+from rmlab.trajectories.ingest.assemble import ImportResult, assemble
+from rmlab.trajectories.ingest.drafts import Spool
+from rmlab.trajectories.ingest.locations import Location, roots
+from rmlab.trajectories.ingest.reading import Importer, ImportOptions
+from rmlab.trajectories.ingest.summary import summary
+from rmlab.trajectories.readers.chat import names_patch
+from rmlab.trajectories.store import read_metadata
 
-UNKNOWN, LEAKS = "no known format", "the prompt holds an outcome"
-STATISTICS_KEYS = (
-    "metrics",
-    "patch_generated",
-    "patch_length",
-    "exit_status",
-    "cost",
-    "instance_cost",
-    "duration",
-    "model_stats",
-)
-Step = Callable[[float, str], None]
+HUB = "hf:"
 
 
-@dataclass
-class Found:
-    """All that was read, texts in the spool. drafts: without their messages and patches; keys and contents in their order."""
+def import_trajectories(
+    paths: Sequence[str], out: Path, labels: Sequence[Path] = (), options: ImportOptions | None = None, source: str = ""
+) -> tuple[ImportResult, dict[str, Any]]:
+    """What was imported, and its summary. Nothing is written where no trajectory was read.
 
-    spool: Spool
-    drafts: list[Draft] = field(default_factory=list)
-    keys: list[int] = field(default_factory=list)
-    contents: list[str] = field(default_factory=list)
-    has_patch: list[bool] = field(default_factory=list)
-    reports: list[Report] = field(default_factory=list)
-    predictions: list[Predictions] = field(default_factory=list)
-    skipped: Counter[str] = field(default_factory=Counter)
-    skips: list[tuple[str, str]] = field(default_factory=list)
-    removed: Counter[str] = field(default_factory=Counter)
-    mended: list[str] = field(default_factory=list)
-    leaks: list[str] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
-class Reading:
-    """How to read. formats: those that are asked. strict: stop at the first skip. drop_leaks: leave out attempts whose
-    prompt holds an outcome, instead of only naming them."""
-
-    formats: tuple[Format, ...] = FORMATS
-    strict: bool = False
-    drop_leaks: bool = False
-    limits: Limits = field(default_factory=Limits)
+    paths: folders, files, archives, or `hf:NAME` of a hub's set. labels: reports that stand elsewhere. source: of all records,
+    "" = by the task's id. Raises DataError where a path is not there, labels are none, and under `strict`.
+    """
+    options = options or ImportOptions()
+    with contextlib.closing(Spool()) as spool:
+        importer = Importer(options, spool)
+        named_twice = _read(importer, paths, labels)
+        result = assemble(importer.imported, source)
+        if options.strict:
+            _check_labels(result)
+        if result.rows:
+            with progress("Writing", len(result.rows), "trajectories") as step:
+                result.write(out, _origin(paths, result), step)
+    notes = [f"{name} is named twice and was read once" for name in named_twice]
+    return result, summary(result, notes)
 
 
-class Reader:
-    """Reads paths into one Found."""
+def _read(importer: Importer, paths: Sequence[str], labels: Sequence[Path]) -> list[str]:
+    """Reads all paths, then all labels; the names that were given more than once."""
+    once, twice = _once(paths)
+    labels_once, labels_twice = _once([str(path) for path in labels])
+    local = [Path(name) for name in (*paths, *map(str, labels)) if not name.startswith(HUB)]
+    root_of = dict(zip(local, roots(local), strict=True))
+    for name in once:
+        if name.startswith(HUB):
+            importer.rows(_hub_rows(name.removeprefix(HUB)), Location(name, ""))
+        else:
+            _read_path(importer, Path(name), root_of[Path(name)])
+    for path in map(Path, labels_once):
+        before = len(importer.imported.reports)
+        importer.read(path, labels_only=True, root=root_of[path])
+        if len(importer.imported.reports) == before:
+            raise DataError(f"{path}: no labels were found there. A report, an id list, a table or a matrix is needed.")
+    return list(dict.fromkeys([*twice, *labels_twice]))
 
-    def __init__(self, reading: Reading, spool: Spool):
-        self.reading = reading
-        self.found = Found(spool)
-        self._open: dict[tuple[Any, ...], Report | Predictions] = {}
-        self._unknown_rows: set[str] = set()
 
-    def read(
-        self, path: Path, labels_only: bool = False, progress: Callable[[str, float], Any] | None = None, root: str = ""
-    ) -> None:
-        """All of a path. labels_only: only reports and predictions are taken, and they are taken as named by the user.
-        root: what the path is called; "" = its last part, which is enough where no other path ends alike.
+def _once(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The names without those that repeat one before them, and the latter. Two spellings of one path are one."""
+    first: dict[str, str] = {}
+    twice = []
+    for name in names:
+        key = name if name.startswith(HUB) else os.path.normpath(Path(name).absolute())
+        if key in first:
+            twice.append(name)
+        first.setdefault(key, name)
+    return list(first.values()), twice
 
-        Raises DataError where the path is not there, and under `strict`.
-        """
-        for batch in batches(path, self.reading.limits, root):
-            for refusal in (one for one in batch if isinstance(one, Refusal)):
-                if not labels_only:
-                    self._skip(refusal.place, refusal.reason)
-            together = units([one for one in batch if not isinstance(one, Refusal)])
-            if progress is None:
-                for unit in together:
-                    self._take(documents(unit), labels_only)
-                continue
-            with progress(path.name, sum(unit.size for unit in together)) as advance:
-                for unit in together:
-                    self._take(documents(unit), labels_only)
-                    advance(unit.size)
 
-    def rows(self, rows: Iterable[dict[str, Any]], place: Place) -> None:
-        """Rows that come from elsewhere (a hub)."""
-        self._take((Document(place.at_line(n), row, True) for n, row in enumerate(rows, 1)), labels_only=False)
+def _read_path(importer: Importer, path: Path, root: str) -> None:
+    """Reads a path. A report that is named on the line is meant for what is read, as if it stood behind --labels."""
+    imported = importer.imported
+    reports, drafts = len(imported.reports), len(imported.drafts)
+    importer.read(path, progress=_bar, root=root)
+    if path.is_file() and not is_archive(path.name) and len(imported.drafts) == drafts:
+        for report in imported.reports[reports:]:
+            report.explicit = True
 
-    def _take(self, found: Iterable[Document | Damaged], labels_only: bool) -> None:
-        for one in found:
-            if isinstance(one, Damaged):
-                if not labels_only:
-                    self._skip(one.place, one.reason)
-                continue
-            if one.mended:
-                self.found.mended.append(f"{one.place}: {one.mended}")
-                if self.reading.strict:
-                    raise DataError(
-                        f"{one.place} is not strict JSON ({one.mended}). Mend it, or import without --strict."
-                    )
-            if not labels_only and self._attempt(one):
-                continue
-            if not self._statement(one, labels_only) and not labels_only:
-                self._unknown(one)
 
-    def _attempt(self, document: Document) -> bool:
-        """Whether the document is of a trajectory's format; it is then read or skipped."""
-        if not isinstance(document.value, (dict, list)):
-            return False
-        try:
-            draft = drafted(document.value, document.place, self.reading.formats)
-        except NotATrajectory as reason:
-            self._skip(document.place, str(reason))
-            return True
-        if draft is None:
-            return False
-        self.add(draft)
-        return True
+@contextlib.contextmanager
+def _bar(title: str, size: float) -> Iterator[Any]:
+    with progress(f"Reading {title}", round(size / 1e6, 1), "MB") as advance:
+        yield lambda amount: advance(amount / 1e6)
 
-    def add(self, draft: Draft) -> None:
-        """Keeps a draft, its text in the spool."""
-        found = self.found
-        fixed = draft.fixed is not None
-        messages, removed = (
-            (draft.messages, Counter[str]()) if fixed else without_repeated_patch(draft.messages, draft.patch)
+
+def _check_labels(result: ImportResult) -> None:
+    """Raises DataError where labels are in conflict, or could mean several attempts."""
+    trouble = [*result.joined.conflicts, *result.joined.ambiguous]
+    if trouble:
+        raise DataError(
+            f"{trouble[0]} ({len(trouble)} such). Remove one of the sources, or import without --strict, "
+            "which leaves them unlabelled."
         )
-        leaks = [f"{draft.place}, message {number}: {text!r}" for number, text in outcome_texts(messages)]
-        found.leaks += leaks
-        if leaks and self.reading.drop_leaks:
-            self._skip(draft.place, LEAKS)
-            return
-        found.removed.update(removed + draft.removed)
-        key, content = found.spool.put(messages, draft.patch)
-        found.keys.append(key)
-        found.contents.append(content)
-        found.has_patch.append(draft.patch is not None)
-        found.drafts.append(replace(draft, messages=[], patch=None, removed=removed + draft.removed))
-
-    def _statement(self, document: Document, explicit: bool) -> bool:
-        """Whether the document states labels or holds predictions; it is then kept."""
-        place = replace(document.place, line=None)
-        stated: Sequence[Report | Predictions]
-        if isinstance(document.value, str):
-            table = (
-                markdown_report(document.value, place)
-                if plain_name(place.name).lower().endswith((".md", ".txt"))
-                else csv_report(document.value, place)
-            )
-            stated = [table] if table else []
-        else:
-            submitted = predictions(document.value, place)
-            stated = [submitted] if submitted else reports([document.value] if document.row else document.value, place)
-            if document.row and not stated:
-                stated = reports(document.value, place)
-        for one in stated:
-            if isinstance(one, Report):
-                one.explicit = explicit
-            self._join_rows(one)
-        return bool(stated)
-
-    def _join_rows(self, one: Report | Predictions) -> None:
-        """Rows of one file are one report."""
-        key = (str(one.place), explicit_key(one))
-        known = self._open.get(key)
-        if known is None:
-            self._open[key] = one
-            (self.found.reports if isinstance(one, Report) else self.found.predictions).append(one)  # type: ignore[arg-type]
-        elif isinstance(one, Report) and isinstance(known, Report):
-            known.merge(one)
-        elif isinstance(one, Predictions) and isinstance(known, Predictions):
-            known.patch.update(one.patch)
-            known.model.update(one.model)
-
-    def _unknown(self, document: Document) -> None:
-        """A record of no known format: statistics of a run, or anything else. Every row counts; their file is named once."""
-        value = as_dict(document.value)
-        file = str(replace(document.place, line=None))
-        if document.row:
-            if file in self._unknown_rows:
-                self.found.skipped[UNKNOWN] += 1
-                return
-            self._unknown_rows.add(file)
-            self._skip(document.place, UNKNOWN)
-        elif "instance_id" in value and any(key in value for key in STATISTICS_KEYS):
-            self._skip(document.place, STATISTICS)
-        else:
-            self._skip(document.place, UNKNOWN)
-
-    def _skip(self, place: Place, reason: str) -> None:
-        if self.reading.strict and reason != UNKNOWN:
-            raise DataError(
-                f"{place}: {reason}. Mend or remove it, or import without --strict, which skips and counts it."
-            )
-        kind = reason.split(" (", 1)[0].split(": ", 1)[0]
-        self.found.skipped[kind] += 1
-        self.found.skips.append((str(place), reason))
 
 
-def explicit_key(one: Report | Predictions) -> tuple[Any, ...]:
-    """What tells reports of one file apart."""
-    return (one.kind, one.system, one.names, one.explicit) if isinstance(one, Report) else ("predictions",)
+def _origin(paths: Sequence[str], result: ImportResult) -> dict[str, str]:
+    """What the set says of its origin: this command; where it is one of our own sets read again, what that one says."""
+    if len(paths) == 1 and Path(paths[0]).is_file() and result.rows and all(d.fixed for d in result.imported.drafts):
+        with contextlib.suppress(DataError):  # rows as JSON lines, or packed, state no origin
+            return read_metadata(paths[0])
+    return {"command": "rmlab import", "from": ", ".join(Path(p).name for p in paths)}
+
+
+def _hub_rows(name: str) -> Iterator[dict[str, Any]]:
+    """The rows of a public data set, one at a time. NAME or NAME@SPLIT. Raises DataError where it cannot be reached."""
+    import datasets
+
+    name, _, split = name.partition("@")
+    try:
+        loaded = datasets.load_dataset(name, split=split or None, streaming=True)
+        parts = [loaded] if split else [loaded[part] for part in loaded]
+        for part in parts:
+            for row in part:
+                yield {key: value for key, value in row.items() if value is not None or names_patch(key)}
+    except (OSError, ValueError, RuntimeError) as error:  # no network, no such set, no such split
+        first = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(
+            f"hf:{name} cannot be read ({first[:160]}). Check the name and the network, or name a local folder or file "
+            "of the same columns."
+        ) from error

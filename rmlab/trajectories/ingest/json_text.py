@@ -8,31 +8,27 @@ import json
 import re
 from typing import Any
 
-from rmlab.errors import DataError
+from rmlab.trajectories.ingest.skipped import Skipped
 
 # A whole string (kept as it is) or a comma before a closing bracket (dropped).
 _COMMA = re.compile(r'"(?:[^"\\]|\\.)*"|,(?=\s*[}\]])', re.DOTALL)
 _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
 
 
-class Unreadable(DataError):
-    """A file or line that holds no JSON; the message is the reason."""
-
-
 def read_json(data: bytes) -> tuple[Any, str | None]:
-    """The value, and what had to be mended (None = nothing). Raises Unreadable."""
+    """The value, and what had to be mended (None = nothing). Raises Skipped."""
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Unreadable(f"not UTF-8 (byte {error.start})") from error
+        raise Skipped(f"not UTF-8 (byte {error.start})") from error
     try:
         return json.loads(text), None
     except json.JSONDecodeError as error:
         first = error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits; thousands of brackets
-        raise Unreadable(f"not readable JSON ({str(error).split(';')[0]})") from error
+        raise Skipped(f"not readable JSON ({str(error).split(';')[0]})") from error
     if not text.strip():
-        raise Unreadable("empty file")
+        raise Skipped("empty file")
     mended, notes = text, []
     if first.msg.startswith("Invalid \\"):
         mended = _ESCAPE.sub(lambda found: found[0] if len(found[0]) > 1 else "\\\\", mended)
@@ -50,7 +46,7 @@ def read_json(data: bytes) -> tuple[Any, str | None]:
             notes.append("a control character within a string")
         else:
             return value, " and ".join(notes)
-    raise Unreadable(f"not JSON (line {first.lineno}: {first.msg})") from first
+    raise Skipped(f"not JSON (line {first.lineno}: {first.msg})") from first
 
 
 def clean(text: str) -> str:

@@ -75,7 +75,7 @@ COUNTED = frozenset(
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """root: the path given on the line, its last part only (more of it where another path ends alike). path: the file within
     it, with `/`; "" where root is the file.
 
@@ -90,9 +90,9 @@ class Place:
         whole = clean(f"{self.root}/{self.path}" if self.path else self.root)  # a file's name need not be UTF-8
         return whole if self.line is None else f"{whole}:{self.line}"
 
-    def at_line(self, line: int) -> "Place":
+    def at_line(self, line: int) -> "Location":
         """The same file, one record of it."""
-        return Place(self.root, self.path, line)
+        return Location(self.root, self.path, line)
 
     @property
     def name(self) -> str:
@@ -160,8 +160,8 @@ def stem(name: str) -> str:
     """A file's name without the ending of a format or container."""
     archive = max((ending for ending in ARCHIVES if name.lower().endswith(ending)), key=len, default="")
     name = (name[: len(name) - len(archive)] or name) if archive else plain_name(name)
-    found = next((ending for ending in ENDINGS if not archive and name.lower().endswith(ending)), "")
-    return name[: len(name) - len(found)] or name
+    ending_there = next((ending for ending in ENDINGS if not archive and name.lower().endswith(ending)), "")
+    return name[: len(name) - len(ending_there)] or name
 
 
 def token(name: str) -> str:

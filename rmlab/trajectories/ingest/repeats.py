@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 
 from rmlab.fingerprint import fingerprint
 from rmlab.trajectories.ingest.drafts import Draft
-from rmlab.trajectories.ingest.importing import Found
 from rmlab.trajectories.ingest.locations import COUNTED, is_counted
+from rmlab.trajectories.ingest.reading import ImportedRecords
 from rmlab.trajectories.record import Message, bare, family
 
 EARLIER = "earlier snapshots"
@@ -22,56 +22,60 @@ CALL = re.compile(r"\[call [^\]\n]*\]\n.*?\[/call\]", re.DOTALL)
 OBSERVED = re.compile(r"^\s*OBSERVATION:\s*", re.IGNORECASE)
 
 
-def without_snapshots(found: Found) -> Found:
+def without_snapshots(imported: ImportedRecords) -> ImportedRecords:
     """What was read without the earlier snapshots of conversations; each is counted with the last one."""
     last_of: dict[int, int] = {}
-    for same in _grouped((i, (*_folder(d), d.opening)) for i, d in enumerate(found.drafts) if d.opening):
-        threads = {i: found.spool.get(found.keys[i])[0] for i in same}
-        has_patch = found.has_patch
+    for same in _grouped((i, (*_folder(d), d.opening)) for i, d in enumerate(imported.drafts) if d.opening):
+        threads = {i: imported.spool.get(imported.keys[i])[0] for i in same}
+        has_patch = imported.has_patch
         order = sorted(same, key=lambda i: (len(threads[i]), has_patch[i]))
         for n, i in enumerate(order):
             for j in reversed(order[n + 1 :]):
                 gained = has_patch[j] and not has_patch[i]
-                if _may_be_one(found.drafts[i], found.drafts[j]) and _goes_on(threads[i], threads[j], gained):
+                if _may_be_one(imported.drafts[i], imported.drafts[j]) and _goes_on(threads[i], threads[j], gained):
                     last_of[i] = j
                     break
     if not last_of:
-        return found
-    beside = Counter(_folder(d) for d in found.drafts if d.opening)
+        return imported
+    beside = Counter(_folder(d) for d in imported.drafts if d.opening)
     snapshots, names = Counter[int](), defaultdict[int, set[str]](set)
     for i in last_of:
         last = i
         while last in last_of:
             last = last_of[last]
         snapshots[last] += 1
-        names[last] |= {found.drafts[i].task_id, found.drafts[last].task_id}
+        names[last] |= {imported.drafts[i].task_id, imported.drafts[last].task_id}
     for i, n in snapshots.items():
-        draft = found.drafts[i]
+        draft = imported.drafts[i]
         draft.removed[EARLIER] += n
-        if len(names[i]) > 1 and draft.place.path and beside[_folder(draft)] == n + 1:
+        if len(names[i]) > 1 and draft.location.path and beside[_folder(draft)] == n + 1:
             # each was called by its own file's name, and nothing else lies there
-            draft.task_id = bare(draft.place.folders[-1])
-    found.removed[EARLIER] += len(last_of)
-    kept = [i for i in range(len(found.drafts)) if i not in last_of]
+            draft.task_id = bare(draft.location.folders[-1])
+    imported.removed[EARLIER] += len(last_of)
+    kept = [i for i in range(len(imported.drafts)) if i not in last_of]
     for name in ("drafts", "keys", "contents", "has_patch"):
-        setattr(found, name, [getattr(found, name)[i] for i in kept])
-    return found
+        setattr(imported, name, [getattr(imported, name)[i] for i in kept])
+    return imported
 
 
-def contents(found: Found) -> list[str]:
+def contents(imported: ImportedRecords) -> list[str]:
     """For each draft what is equal for records of one attempt: a hash of its content, the same for all renderings.
 
     Records of our own sets were told apart when they were written: they stay so, and what has the content of one is a copy of it.
     """
-    same = list(found.contents)
-    for rows in _grouped((i, name) for i, d in enumerate(found.drafts) if (name := _attempt_name(d))):
-        files = Counter((found.drafts[i].place.root, found.drafts[i].place.path) for i in rows)
-        seen = {i: _seen(found, i, with_words=max(files.values()) > 1) for i in rows}
+    same = list(imported.contents)
+    for rows in _grouped((i, name) for i, d in enumerate(imported.drafts) if (name := _attempt_name(d))):
+        files = Counter((imported.drafts[i].location.root, imported.drafts[i].location.path) for i in rows)
+        seen = {i: _seen(imported, i, with_words=max(files.values()) > 1) for i in rows}
         first = {key: i for i, key in reversed(seen.items())}
         for i in rows:
-            same[i] = found.contents[first[seen[i]]]
-    own = {found.contents[i]: d.fixed.trajectory_id for i, d in reversed(list(enumerate(found.drafts))) if d.fixed}
-    return [d.fixed.trajectory_id if d.fixed else own.get(one, one) for d, one in zip(found.drafts, same, strict=True)]
+            same[i] = imported.contents[first[seen[i]]]
+    own = {
+        imported.contents[i]: d.fixed.trajectory_id for i, d in reversed(list(enumerate(imported.drafts))) if d.fixed
+    }
+    return [
+        d.fixed.trajectory_id if d.fixed else own.get(one, one) for d, one in zip(imported.drafts, same, strict=True)
+    ]
 
 
 def _grouped(pairs: Iterable[tuple[int, object]]) -> list[list[int]]:
@@ -84,7 +88,7 @@ def _grouped(pairs: Iterable[tuple[int, object]]) -> list[list[int]]:
 
 def _folder(draft: Draft) -> tuple[str, str]:
     """The folder that a file lies in; where a snapshot has a folder of its own (`round_2`), the one around it."""
-    root, path = draft.place.root, draft.place.path
+    root, path = draft.location.root, draft.location.path
     if not path:
         return "", root.rpartition("/")[0]
     folders = path.split("/")[:-1]
@@ -95,7 +99,7 @@ def _folder(draft: Draft) -> tuple[str, str]:
 
 def _may_be_one(one: Draft, other: Draft) -> bool:
     """Whether two documents may be of one attempt by the tasks and policies that they name."""
-    named = [d.task_id for d in (one, other) if d.task_id != d.place.subject or family(d.task_id) != "other"]
+    named = [d.task_id for d in (one, other) if d.task_id != d.location.subject or family(d.task_id) != "other"]
     return len(set(named)) < 2 and len({one.policy, other.policy} - {""}) < 2
 
 
@@ -117,9 +121,9 @@ def _attempt_name(draft: Draft) -> tuple[str, str, str] | None:
     return draft.task_id, draft.policy, name
 
 
-def _seen(found: Found, index: int, with_words: bool) -> str:
+def _seen(imported: ImportedRecords, index: int, with_words: bool) -> str:
     """What the renderings of one attempt have in common."""
-    messages, patch = found.spool.get(found.keys[index])
+    messages, patch = imported.spool.get(imported.keys[index])
     observed = [" ".join(OBSERVED.sub("", m.content).split()) for m in messages if m.role in ("user", "tool")]
     turns = [" ".join(CALL.sub("", m.content).split()) if with_words else "" for m in messages if m.role == "assistant"]
     return fingerprint([observed, turns, patch])

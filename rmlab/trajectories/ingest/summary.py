@@ -1,66 +1,68 @@
 """What an import did, in numbers and places: one object for programs, a few lines for people."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
-from rmlab.trajectories.ingest.assemble import Settled
+from rmlab.trajectories.ingest.assemble import ImportResult
 from rmlab.wording import counted
 
 SHOWN = 20  # places of one kind that a summary names; all are counted
 
 
-def summary(settled: Settled) -> dict[str, Any]:
-    """The object of `rmlab import --json`."""
-    found, joined = settled.found, settled.joined
-    labels = [joined.label.get(i) for i in settled.rows]
+def summary(result: ImportResult, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """The object of `rmlab import --json`. notes: what else is to be said, one line each."""
+    imported, joined = result.imported, result.joined
+    labels = [joined.label.get(i) for i in result.rows]
     return {
-        "trajectories": len(settled.rows),
-        "tasks": len({settled.task[i] for i in settled.rows}),
+        "trajectories": len(result.rows),
+        "tasks": len({result.task[i] for i in result.rows}),
         "labelled": sum(label is not None for label in labels),
         "resolved": sum(label is not None and label[0] for label in labels),
-        "policies": dict(sorted(Counter(settled.policy[i] for i in settled.rows).items())),
-        "duplicates": settled.duplicates,
-        "skipped": dict(sorted(found.skipped.items())),
-        "formats": dict(sorted(Counter(found.drafts[i].format for i in settled.rows).items())),
-        "exit_statuses": dict(sorted(Counter(found.drafts[i].exit_status for i in settled.rows).items())),
-        "without_patch": sum(not found.has_patch[i] and i not in settled.patch for i in settled.rows),
-        "removed": dict(sorted(found.removed.items())),
-        "reports": _reports(settled),
+        "policies": dict(sorted(Counter(result.policy[i] for i in result.rows).items())),
+        "duplicates": result.duplicates,
+        "skipped": dict(sorted(imported.skipped.items())),
+        "formats": dict(sorted(Counter(imported.drafts[i].format for i in result.rows).items())),
+        "exit_statuses": dict(sorted(Counter(imported.drafts[i].exit_status for i in result.rows).items())),
+        "without_patch": sum(not imported.has_patch[i] and i not in result.patch for i in result.rows),
+        "removed": dict(sorted(imported.removed.items())),
+        "reports": _reports(result),
         "predictions": [
-            {"place": str(p.place), "tasks": len(p.patch), "empty": sum(not t.strip() for t in p.patch.values())}
-            for p in found.predictions
+            {"place": str(p.location), "tasks": len(p.patch), "empty": sum(not t.strip() for t in p.patch.values())}
+            for p in imported.predictions
         ],
         "conflicts": len(joined.conflicts),
         "ambiguous": len(joined.ambiguous),
         "not_evaluated": dict(sorted(joined.unfinished.items())),
-        "mended": len(found.mended),
-        "notes": [*(f"{r.place}: {r.note}" for r in found.reports if r.note), *joined.notes],
-        "outcomes_in_prompts": len(found.leaks),
-        "hidden_tests_named": len(settled.hidden_seen),
+        "mended": len(imported.mended),
+        "notes": [*(f"{r.location}: {r.note}" for r in imported.reports if r.note), *joined.notes, *notes],
+        "outcomes_in_prompts": len(imported.leaks),
+        "hidden_tests_named": len(result.hidden_seen),
         "places": {
-            "skipped": [f"{place}: {reason}" for place, reason in found.skips[:SHOWN]],
+            "skipped": [f"{one.location}: {one.reason}" for one in imported.skips[:SHOWN]],
             "duplicates": [
-                f"{found.drafts[i].place} = {', '.join(others)}" for i, others in list(settled.also.items())[:SHOWN]
+                f"{imported.drafts[i].location} = {', '.join(others)}"
+                for i, others in list(result.also.items())[:SHOWN]
             ],
             "conflicts": joined.conflicts[:SHOWN],
             "ambiguous": joined.ambiguous[:SHOWN],
-            "mended": found.mended[:SHOWN],
-            "outcomes_in_prompts": found.leaks[:SHOWN],
-            "hidden_tests_named": settled.hidden_seen[:SHOWN],
+            "mended": imported.mended[:SHOWN],
+            "outcomes_in_prompts": imported.leaks[:SHOWN],
+            "hidden_tests_named": result.hidden_seen[:SHOWN],
         },
     }
 
 
-def _reports(settled: Settled) -> list[dict[str, Any]]:
+def _reports(result: ImportResult) -> list[dict[str, Any]]:
     """Each report's own counts; those of single instances are added up by their folder."""
     rows: dict[tuple[str, str, str], dict[str, Any]] = {}
-    for report in settled.found.reports:
+    for report in result.imported.reports:
         single = report.kind == "report.json"
-        place = str(report.place).rsplit("/", 2)[0] + "/*/report.json" if single else str(report.place)
+        location = str(report.location).rsplit("/", 2)[0] + "/*/report.json" if single else str(report.location)
         row = rows.setdefault(
-            (place, report.kind, report.system),
+            (location, report.kind, report.system),
             {
-                "place": place,
+                "place": location,
                 "kind": report.kind,
                 "system": report.system or None,
                 "stated": 0,
@@ -122,6 +124,6 @@ def lines(result: dict[str, Any], leaks_dropped: bool = False) -> list[str]:
         if result[kind]:
             shown.append(f"{words}: {result[kind]:,}, first {result['places'][kind][0]}")
     shown += [f"note: {note}" for note in result["notes"]]
-    for place in result["places"]["skipped"][:3]:
-        shown.append(f"skipped {place}")
+    for location in result["places"]["skipped"][:3]:
+        shown.append(f"skipped {location}")
     return shown

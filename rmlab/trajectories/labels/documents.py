@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.labels.rows import NOT_EVALUATED, row_report
 from rmlab.trajectories.labels.statement import Report, infra_word, stated_outcome
 from rmlab.trajectories.record import instance, looks_like_task
@@ -49,9 +49,9 @@ REPORT_KEYS = (
 )
 
 
-def reports(document: Any, place: Place) -> list[Report]:
+def reports(document: Any, location: Location) -> list[Report]:
     """What a JSON document states, one report a run; [] where it is no report. Never raises."""
-    found = as_dict(document)
+    fields = as_dict(document)
     for reader in (
         _single,
         _id_lists,
@@ -65,37 +65,37 @@ def reports(document: Any, place: Place) -> list[Report]:
         _inner_keyed,
         _flags,
     ):
-        stated = reader(document if reader is _rows else found, place)
+        stated = reader(document if reader is _rows else fields, location)
         if stated:
             return stated
     return []
 
 
-def _single(found: dict[str, Any], place: Place) -> list[Report]:
-    if stated_outcome(found.get("resolved")) is None or not any(key in found for key in REPORT_KEYS):
+def _single(fields: dict[str, Any], location: Location) -> list[Report]:
+    if stated_outcome(fields.get("resolved")) is None or not any(key in fields for key in REPORT_KEYS):
         return []
-    report = Report(place, "report.json", names=_names(found))
-    task = as_text(found.get("instance_id")) or (place.folders[-1] if place.path else "")
-    _take(report, task, found)
+    report = Report(location, "report.json", names=_names(fields))
+    task = as_text(fields.get("instance_id")) or (location.folders[-1] if location.path else "")
+    _take(report, task, fields)
     return [report]
 
 
-def _keyed(found: dict[str, Any], place: Place) -> list[Report]:
-    records = {task: as_dict(value) for task, value in found.items()}
+def _keyed(fields: dict[str, Any], location: Location) -> list[Report]:
+    records = {task: as_dict(value) for task, value in fields.items()}
     if not _says([record.get("resolved", "") for record in records.values()]) or _by_attempt(records):
         return []
-    report = Report(place, "report.json by instance")
+    report = Report(location, "report.json by instance")
     for task, record in records.items():
         _take(report, task, record)
     return [report]
 
 
-def _inner_keyed(found: dict[str, Any], place: Place) -> list[Report]:
+def _inner_keyed(fields: dict[str, Any], location: Location) -> list[Report]:
     """Records by instance that stand under one name beside other things (`{"total": 2, "results": {id: {...}}}`)."""
     inner = [
-        value for value in map(as_dict, found.values()) if value and all(map(looks_like_task, map(instance, value)))
+        value for value in map(as_dict, fields.values()) if value and all(map(looks_like_task, map(instance, value)))
     ]
-    return _keyed(inner[0], place) or _flags(inner[0], place) if len(inner) == 1 else []
+    return _keyed(inner[0], location) or _flags(inner[0], location) if len(inner) == 1 else []
 
 
 def _by_attempt(records: dict[str, dict[str, Any]]) -> bool:
@@ -115,71 +115,71 @@ def _take(report: Report, task: str, value: dict[str, Any]) -> None:
         report.hidden[instance(task)] = names
 
 
-def _id_lists(found: dict[str, Any], place: Place) -> list[Report]:
-    if not any(isinstance(found.get(key), list) for key in PASSED):
+def _id_lists(fields: dict[str, Any], location: Location) -> list[Report]:
+    if not any(isinstance(fields.get(key), list) for key in PASSED):
         return []
-    report = Report(place, "id lists", names=_names(found))
-    _say_all(report, (found.get(key) for key in PASSED), True)
-    _say_all(report, (found.get(key) for key in FAILED), False)
+    report = Report(location, "id lists", names=_names(fields))
+    _say_all(report, (fields.get(key) for key in PASSED), True)
+    _say_all(report, (fields.get(key) for key in FAILED), False)
     for key in OPEN:
-        for task in _instances(found.get(key)):
+        for task in _instances(fields.get(key)):
             report.leave_open(task, key)
-    for key in filter(infra_word, found):
-        for task in _instances(as_list(found[key]) or list(as_dict(found[key]))):  # a list, or reasons by instance
+    for key in filter(infra_word, fields):
+        for task in _instances(as_list(fields[key]) or list(as_dict(fields[key]))):  # a list, or reasons by instance
             report.fail(task, key)
-    if unclear := _instances(found.get("ambiguous_failure_ids")):
+    if unclear := _instances(fields.get("ambiguous_failure_ids")):
         report.note = f"{len(unclear)} of its failures may be the environment's (ambiguous_failure_ids): they are taken as it lists them"
-    if "unresolved_ids" not in found:  # reports of the first containerised harness
-        settled = {*report.outcome, *report.unfinished, *report.contradictions}
-        _say_all(report, [[task for task in _instances(found.get("completed_ids")) if task not in settled]], False)
+    if "unresolved_ids" not in fields:  # reports of the first containerised harness
+        settled = report.tasks
+        _say_all(report, [[task for task in _instances(fields.get("completed_ids")) if task not in settled]], False)
     return [report]
 
 
-def _bare_lists(found: dict[str, Any], place: Place) -> list[Report]:
+def _bare_lists(fields: dict[str, Any], location: Location) -> list[Report]:
     """Lists under the names of id lists without `_ids`; one of resolved instances alone says nothing of the others."""
     lists = {
         f"{name}_ids": next(
-            (found[key] for key in (name, f"{name}_instances") if isinstance(found.get(key), list)), None
+            (fields[key] for key in (name, f"{name}_instances") if isinstance(fields.get(key), list)), None
         )
         for name in ("resolved", "unresolved", "completed", "empty_patch", "error", "incomplete", "pending")
     }
     stated = {key: value for key, value in lists.items() if value is not None}
-    return _id_lists(found | stated, place) if "resolved_ids" in stated and len(stated) > 1 else []
+    return _id_lists(fields | stated, location) if "resolved_ids" in stated and len(stated) > 1 else []
 
 
-def _stages(found: dict[str, Any], place: Place) -> list[Report]:
-    if not isinstance(found.get("resolved"), list) or not any(isinstance(found.get(key), list) for key in STAGES):
+def _stages(fields: dict[str, Any], location: Location) -> list[Report]:
+    if not isinstance(fields.get("resolved"), list) or not any(isinstance(fields.get(key), list) for key in STAGES):
         return []
-    report = Report(place, "lists by stage")
-    _say_all(report, [found["resolved"]], True)
-    stage_of = {task: key for key in STAGES for task in _instances(found.get(key))}
+    report = Report(location, "lists by stage")
+    _say_all(report, [fields["resolved"]], True)
+    stage_of = {task: key for key in STAGES for task in _instances(fields.get(key))}
     for task, stage in stage_of.items():
         if task in report.outcome:
             continue
         # "generated" alone: a patch whose tests left no log; the stages in between state that the tests ran.
-        if stage in HARNESS_FAILED or (stage == "generated" and isinstance(found.get("with_logs"), list)):
+        if stage in HARNESS_FAILED or (stage == "generated" and isinstance(fields.get("with_logs"), list)):
             report.leave_open(task, stage)
         else:
             report.say(task, False)
     return [report]
 
 
-def _systems(found: dict[str, Any], place: Place) -> list[Report]:
+def _systems(fields: dict[str, Any], location: Location) -> list[Report]:
     stated = []
-    for system, value in found.items():
+    for system, value in fields.items():
         passed = as_dict(value).get("resolved_ids")
         if isinstance(passed, list):
-            report = Report(place, "id lists of several systems", system=system)
+            report = Report(location, "id lists of several systems", system=system)
             _say_all(report, [passed], True)
             _say_all(report, [value.get("unresolved_ids")], False)
             stated.append(report)
     return stated
 
 
-def _leaderboards(found: dict[str, Any], place: Place) -> list[Report]:
+def _leaderboards(fields: dict[str, Any], location: Location) -> list[Report]:
     """An entry may stand on several boards: it is one report. A stated share that its own table does not have is noted."""
     stated: dict[str, Report] = {}
-    for board in map(as_dict, as_list(found.get("leaderboards"))):
+    for board in map(as_dict, as_list(fields.get("leaderboards"))):
         for entry in map(as_dict, as_list(board.get("results"))):
             cells = {
                 task: as_dict(cell).get("resolved") for task, cell in as_dict(entry.get("per_instance_details")).items()
@@ -187,7 +187,7 @@ def _leaderboards(found: dict[str, Any], place: Place) -> list[Report]:
             system = as_text(entry.get("folder")) or as_text(entry.get("name"))
             if not any(isinstance(value, bool) for value in cells.values()):
                 continue
-            report = stated.setdefault(system, Report(place, "leaderboard", system=system, names=_names(entry)))
+            report = stated.setdefault(system, Report(location, "leaderboard", system=system, names=_names(entry)))
             for task, value in cells.items():
                 if isinstance(value, bool):
                     report.say(task, value)
@@ -198,28 +198,28 @@ def _leaderboards(found: dict[str, Any], place: Place) -> list[Report]:
     return list(stated.values())
 
 
-def _submissions(found: dict[str, Any], place: Place) -> list[Report]:
+def _submissions(fields: dict[str, Any], location: Location) -> list[Report]:
     """Instance → the submissions that resolved it. An empty cell states nothing: submissions cover different splits."""
-    if not found or not all(isinstance(as_dict(v).get("resolved_submissions"), list) for v in found.values()):
+    if not fields or not all(isinstance(as_dict(v).get("resolved_submissions"), list) for v in fields.values()):
         return []
     stated: dict[str, Report] = {}
-    for task, value in found.items():
+    for task, value in fields.items():
         for system in value["resolved_submissions"]:
             if isinstance(system, str):
-                stated.setdefault(system, Report(place, "submissions by instance", system=system)).say(task, True)
+                stated.setdefault(system, Report(location, "submissions by instance", system=system)).say(task, True)
     return list(stated.values())
 
 
-def _rows(document: Any, place: Place) -> list[Report]:
-    report = row_report(document, place)
+def _rows(document: Any, location: Location) -> list[Report]:
+    report = row_report(document, location)
     return [report] if report else []
 
 
-def _flags(found: dict[str, Any], place: Place) -> list[Report]:
-    if not _says(found.values()) or not all(map(looks_like_task, found)):
+def _flags(fields: dict[str, Any], location: Location) -> list[Report]:
+    if not _says(fields.values()) or not all(map(looks_like_task, fields)):
         return []
-    report = Report(place, "id to bool")
-    for task, value in found.items():
+    report = Report(location, "id to bool")
+    for task, value in fields.items():
         report.take({}, task, stated_outcome(value), NOT_EVALUATED)
     return [report]
 
@@ -241,7 +241,9 @@ def _instances(tasks: object) -> list[str]:
     return [instance(task) for task in as_list(tasks) if isinstance(task, str)]
 
 
-def _names(found: dict[str, Any]) -> tuple[str, ...]:
+def _names(fields: dict[str, Any]) -> tuple[str, ...]:
     return tuple(
-        as_text(found.get(key)) for key in ("model_name_or_path", "run_id", "folder", "name") if as_text(found.get(key))
+        as_text(fields.get(key))
+        for key in ("model_name_or_path", "run_id", "folder", "name")
+        if as_text(fields.get(key))
     )

@@ -13,21 +13,21 @@ import re
 from typing import Any
 
 from rmlab.trajectories.ingest.json_text import as_dict, as_list
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.labels.statement import Report, infra_failure, infra_word, stated_outcome
 from rmlab.trajectories.record import looks_like_task
 
 NOT_EVALUATED, FAILED_EVALUATION, NOT_READABLE = "no outcome", "evaluation failed", "outcome neither true nor false"
 
 
-def row_report(document: Any, place: Place) -> Report | None:
+def row_report(document: Any, location: Location) -> Report | None:
     """The report of a list of rows, or of an object that keeps one such list under some name; None where it is none."""
     lists = [as_list(document), *map(as_list, as_dict(document).values())]
-    found = [rows for one in lists if (rows := [as_dict(row) for row in one]) and all(map(_is_row, rows))]
-    if len(found) != 1:
+    row_lists = [rows for one in lists if (rows := [as_dict(row) for row in one]) and all(map(_is_row, rows))]
+    if len(row_lists) != 1:
         return None
-    rows = found[0]
-    report = Report(place, "rows")
+    rows = row_lists[0]
+    report = Report(location, "rows")
     for row in rows:
         first, second = _inner(row)
         report.take(first | second | row, row["instance_id"], *_outcome(row))
@@ -84,12 +84,12 @@ SEPARATORS = (",", "\t", ";", "|")
 NUMBERS = {"1": True, "1.0": True, "0": False, "0.0": False}
 
 
-def markdown_report(text: str, place: Place) -> Report | None:
+def markdown_report(text: str, location: Location) -> Report | None:
     """A report with the headings Resolved, Unresolved, Empty Patch, Error and Incomplete Instances; None where it is none.
 
     An empty patch stands in two of its lists, as unresolved.
     """
-    report, section, headings = Report(place, "Markdown list"), "", 0
+    report, section, headings = Report(location, "Markdown list"), "", 0
     for line in text.splitlines():
         if heading := HEADING.match(line):
             section = heading[1].lower()
@@ -106,7 +106,7 @@ def markdown_report(text: str, place: Place) -> Report | None:
     return report if headings else None
 
 
-def csv_report(text: str, place: Place) -> Report | None:
+def csv_report(text: str, location: Location) -> Report | None:
     """A table with the columns `instance_id` and `resolved`, and no scores; None where it is none.
 
     Its cells are separated by commas, tabs, semicolons or bars.
@@ -121,7 +121,7 @@ def csv_report(text: str, place: Place) -> Report | None:
         columns = rows.fieldnames or []
         if "instance_id" not in columns or "resolved" not in columns or "score" in columns:
             return None
-        report = Report(place, "table")
+        report = Report(location, "table")
         for row in rows:
             value = (row.get("resolved") or "").strip()
             outcome = NUMBERS.get(value, stated_outcome(value))

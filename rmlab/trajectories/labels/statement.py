@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, clean
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.record import instance, task_key
 
 YES, NO = (
@@ -65,7 +65,7 @@ class Report:
     explicit: named by the user as a source of labels. note: what in the file does not agree with itself.
     """
 
-    place: Place
+    location: Location
     kind: str
     outcome: dict[str, bool] = field(default_factory=dict)
     unfinished: dict[str, str] = field(default_factory=dict)
@@ -76,6 +76,11 @@ class Report:
     void: dict[str, str] = field(default_factory=dict)
     explicit: bool = False
     note: str = ""
+
+    @property
+    def tasks(self) -> set[str]:
+        """All that it names."""
+        return {*self.outcome, *self.unfinished, *self.contradictions}
 
     @property
     def resolved(self) -> int:
@@ -141,12 +146,12 @@ class Report:
 class Predictions:
     """The patches that a run submitted. patch: task → patch ("" = none). model: task → the name that the run goes by."""
 
-    place: Place
+    location: Location
     patch: dict[str, str] = field(default_factory=dict)
     model: dict[str, str] = field(default_factory=dict)
 
 
-def predictions(document: Any, place: Place) -> Predictions | None:
+def predictions(document: Any, location: Location) -> Predictions | None:
     """The predictions of a document: a row, rows, or rows by id. None where it holds none."""
     if _is_row(document):
         rows = [as_dict(document)]
@@ -156,12 +161,12 @@ def predictions(document: Any, place: Place) -> Predictions | None:
         rows = [as_dict(value) for value in as_list(document)]
     if not rows or not all(map(_is_row, rows)):
         return None
-    found = Predictions(place)
+    submitted = Predictions(location)
     for row in rows:
         task = row["instance_id"]
-        found.patch[task] = clean(as_text(row.get("model_patch")) or as_text(row.get("prediction")))
-        found.model[task] = clean(as_text(row.get("model_name_or_path")))
-    return found
+        submitted.patch[task] = clean(as_text(row.get("model_patch")) or as_text(row.get("prediction")))
+        submitted.model[task] = clean(as_text(row.get("model_name_or_path")))
+    return submitted
 
 
 def _is_row(value: Any) -> bool:

@@ -13,12 +13,13 @@ def of_nobody(reports: Sequence[Report], names: frozenset[str]) -> list[str]:
     systems: dict[str, list[str]] = defaultdict(list)
     for report in reports:
         if report.system:
-            systems[str(report.place)].append(report.system)
+            systems[str(report.location)].append(report.system)
     return [
-        f"{place} is about {counted(len(found), 'system')}, and no attempt carries the name of one ({', '.join(sorted(found)[:3])}, ...): "
+        f"{location} is about {counted(len(named), 'system')}, and no attempt carries the name of one "
+        f"({', '.join(sorted(named)[:3])}, ...): "
         "import the run from a folder of its system's name"
-        for place, found in systems.items()
-        if names and not any(token(system) in names for system in found)
+        for location, named in systems.items()
+        if names and not any(token(system) in names for system in named)
     ]
 
 
@@ -39,8 +40,8 @@ def unjoined(
         if _group(report) not in known:
             groups[_group(report)].append(report)
     lines = []
-    for place, found in groups.items():
-        tasks = {task for report in found for task in (*report.outcome, *report.unfinished, *report.contradictions)}
+    for location, together in groups.items():
+        tasks = frozenset[str]().union(*(report.tasks for report in together))
         if not tasks:
             continue
         if not tasks & read.keys():
@@ -50,22 +51,22 @@ def unjoined(
             )
         elif not tasks & joining:
             why = "the attempts at its tasks are rows that name no run, model or patch, and take only the label of their own row"
-        elif any(report.explicit for report in found):
+        elif any(report.explicit for report in together):
             why = "it goes by the name of another run than the attempts at its tasks: import that run's folder alone"
         else:
             why = (
                 "it goes by another run's name, or lies in another run's folder, than the attempts at its tasks. "
                 "Name it behind --labels if it is about them, or put it into their run's folder"
             )
-        lines.append(f"{place} labels no attempt: {why}")
+        lines.append(f"{location} labels no attempt: {why}")
     return lines
 
 
 def _group(report: Report) -> str:
     """What is explained together: the reports of a run's instances lie in a folder each."""
-    single = len({*report.outcome, *report.unfinished}) == 1 and "/" in str(report.place)
+    single = len({*report.outcome, *report.unfinished}) == 1 and "/" in str(report.location)
     return (
-        str(report.place).rsplit("/", 2)[0] + "/*/report.json"
-        if single and report.place.name == "report.json"
-        else str(report.place)
+        str(report.location).rsplit("/", 2)[0] + "/*/report.json"
+        if single and report.location.name == "report.json"
+        else str(report.location)
     )

@@ -86,8 +86,8 @@ def of_text(text: str) -> str:
     return turn(text[: last.start()] + text[last.end() :], [call("bash", {"command": last["body"]})])
 
 
-def _xml_call(found: re.Match[str]) -> str:
-    return call(found[1], {name: value.strip("\n") for name, value in PARAMETER.findall(found[2])} or found[2].strip())
+def _xml_call(match: re.Match[str]) -> str:
+    return call(match[1], {name: value.strip("\n") for name, value in PARAMETER.findall(match[2])} or match[2].strip())
 
 
 def content_text(content: object) -> str:

@@ -11,17 +11,25 @@ Observations have the role `user` in sets without tool calls; they are read as `
 import json
 import math
 import re
-from functools import partial
+from collections import Counter
 from typing import Any
 
-from rmlab.trajectories.ingest.drafts import Draft, NotATrajectory
+from rmlab.trajectories.ingest.drafts import Draft
 from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, clean, first_text
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.locations import Location
+from rmlab.trajectories.ingest.skipped import Skipped
 from rmlab.trajectories.labels.rows import evaluated, unread_label
 from rmlab.trajectories.labels.statement import infra_failure, stated_outcome
 from rmlab.trajectories.readers.calls import content_text, is_structured, of_message, turn
 from rmlab.trajectories.readers.executed import in_notation, submits
-from rmlab.trajectories.readers.protocol import UNKNOWN_ROLE, agent_turns, exit_status, proven, task_by_place
+from rmlab.trajectories.readers.protocol import (
+    UNKNOWN_ROLE,
+    agent_turns,
+    exit_status,
+    register,
+    task_by_location,
+    validated,
+)
 from rmlab.trajectories.readers.r2e import LOG, judged_attempt
 from rmlab.trajectories.record import Message, Role
 
@@ -65,6 +73,7 @@ HELD_BACK = (
 )
 
 
+@register(order=90)  # last, since several formats hold messages too
 class ChatRows:
     """One row."""
 
@@ -76,58 +85,77 @@ class ChatRows:
         turns = _raw(as_dict(document))
         return bool(turns) and any(_role(as_dict(m)) in ROLES for m in turns[:3])
 
-    def read(self, document: Any, place: Place) -> Draft:
+    def read(self, document: Any, location: Location) -> Draft:
         row = {"messages": document} if isinstance(document, list) else as_dict(document)
-        row = {**row, "test_result": _parsed(row.get("test_result"), "{")} if "test_result" in row else row
-        raw = [as_dict(m) for m in _raw(row)]
+        if "test_result" in row:
+            row = {**row, "test_result": _parsed(row["test_result"], "{")}
         metadata = as_dict(_parsed(row.get("metadata"), "{"))
-        messages = [m for m in map(_message, raw) if m is not None]
-        strange = len(raw) - len(messages)
-        if not any(map(is_structured, raw)):
-            # nebius keeps SWE-agent's runs so: every turn ends with its command
-            messages = in_notation(
-                messages, "last block" if any(_role(m) == "ai" and "text" in m for m in raw) else None
-            )
-        judged = next((m.content for m in messages if m.role == "user" and LOG in m.content), "")
-        logged_patch = None
-        if judged:  # R2E-Gym: the whole attempt stands in a judge's prompt
-            turns, logged_patch = judged_attempt(judged)
-            logged = [Message(ROLES[name], text) for name, text in turns if name in ROLES]
-            messages = in_notation(logged, "observed block")
-        messages = _observed(messages)
-        patch, answers = _patch(row, metadata, logged_patch)
+        raw = [as_dict(m) for m in _raw(row)]
+        messages = _conversation(raw)
+        judged = _judged(messages)
+        messages = _observed(judged[0] if judged else messages)
+        patch, answers = _patch(row, metadata, judged[1] if judged else None)
         policy = first_text(*(row.get(key) for key in POLICIES), metadata.get("teacher_model"), metadata.get("model"))
         stated = as_text(row.get("exit_status"))
         resolved, column = _outcome(row)
+        task = first_text(*(row.get(key) for key in TASKS))
         identity = first_text(row.get("traj_id"), row.get("trajectory_id"))
         last = next((m.content for m in reversed(messages) if m.role == "assistant"), "")
+        if judged and not agent_turns(messages):
+            raise Skipped("a judge's prompt without a log")
+        if judged and resolved is None and not task:
+            raise Skipped("a verifier's conversation")
         draft = Draft(
-            place=place,
+            location=location,
             format=self.name,
-            task_id=first_text(*(row.get(key) for key in TASKS)) or task_by_place(messages, place),
+            task_id=task or task_by_location(messages, location),
             policy=policy,
             messages=messages,
             patch=patch,
             exit_status=exit_status(stated, submitted=(patch is not None and not judged) or submits(last)),
             resolved=resolved,
-            label_source=f"{place}: {column}" if resolved is not None else None,
+            label_source=f"{location}: {column}" if resolved is not None else None,
             joins=bool(policy or patch or stated or isinstance(document, list)),
             repository=first_text(row.get("repo")),
             names=tuple(n for n in (policy, as_text(row.get("run_id"))) if n),
             extra={"row": identity} if identity else {},
+            removed=_removed(row, metadata, raw, answers),
         )
-        draft.removed.update(f"column {key}" for key in answers)
-        for key in HELD_BACK:
-            if row.get(key) or metadata.get(key):
-                draft.removed[f"column {key}"] += 1
-        draft.removed.update(why for why in map(partial(unread_label, row), OUTCOMES) if why)
-        hidden = sum(bool(as_text(m.get("reasoning_content"))) for m in raw)
-        draft.removed.update({kind: n for kind, n in (("hidden reasoning", hidden), (UNKNOWN_ROLE, strange)) if n})
-        if judged and not agent_turns(messages):
-            raise NotATrajectory("a judge's prompt without a log")
-        if judged and resolved is None and not first_text(*(row.get(key) for key in TASKS)):
-            raise NotATrajectory("a verifier's conversation")
-        return proven(draft)
+        return validated(draft)
+
+
+def _conversation(raw: list[dict[str, Any]]) -> list[Message]:
+    """The turns of a row in our roles and our notation of calls; turns of unknown roles are left out."""
+    messages = [m for m in map(_message, raw) if m is not None]
+    if any(map(is_structured, raw)):
+        return messages
+    # nebius keeps SWE-agent's runs so: every turn ends with its command
+    as_nebius = any(_role(m) == "ai" and "text" in m for m in raw)
+    return in_notation(messages, "last block" if as_nebius else None)
+
+
+def _judged(messages: list[Message]) -> tuple[list[Message], str | None] | None:
+    """R2E-Gym: the turns and the patch of the attempt that stands whole in a judge's prompt; None where there is no such prompt."""
+    prompt = next((m.content for m in messages if m.role == "user" and LOG in m.content), None)
+    if prompt is None:
+        return None
+    turns, patch = judged_attempt(prompt)
+    return in_notation([Message(ROLES[role], text) for role, text in turns if role in ROLES], "observed block"), patch
+
+
+def _removed(
+    row: dict[str, Any], metadata: dict[str, Any], raw: list[dict[str, Any]], answers: list[str]
+) -> Counter[str]:
+    """What of a row is not kept, by kind. answers: columns that hold the benchmark's answer."""
+    held_back = [key for key in HELD_BACK if row.get(key) or metadata.get(key)]
+    removed = Counter(f"column {key}" for key in (*answers, *held_back))
+    removed.update(why for key in OUTCOMES if (why := unread_label(row, key)))
+    counts = {
+        "hidden reasoning": sum(bool(as_text(m.get("reasoning_content"))) for m in raw),
+        UNKNOWN_ROLE: sum(_role(m) not in ROLES for m in raw),
+    }
+    removed.update({kind: n for kind, n in counts.items() if n})
+    return removed
 
 
 def _observed(messages: list[Message]) -> list[Message]:
@@ -168,8 +196,8 @@ def _patch(row: dict[str, Any], metadata: dict[str, Any], logged: str | None) ->
 
 def _raw(row: dict[str, Any]) -> list[Any]:
     """The turns of a row; SWE-smith keeps them as a JSON text, older sets call them `conversations`."""
-    found = [_parsed(row.get(key), "[") for key in ("messages", "trajectory", "conversations")]
-    lists = [value for value in found if isinstance(value, list) and value]
+    values = [_parsed(row.get(key), "[") for key in ("messages", "trajectory", "conversations")]
+    lists = [value for value in values if isinstance(value, list) and value]
     turns = (value for value in lists if any(_role(as_dict(m)) in ROLES for m in value[:3]))  # others are no talk
     return next(turns, lists[0] if lists else [])
 

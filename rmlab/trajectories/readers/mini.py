@@ -12,16 +12,17 @@ from typing import Any
 
 from rmlab.trajectories.ingest.drafts import Draft
 from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, clean
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.readers.calls import FENCE, content_text, is_structured, of_message, of_response, turn
 from rmlab.trajectories.readers.executed import in_notation
-from rmlab.trajectories.readers.protocol import UNKNOWN_ROLE, exit_status, proven, task_by_place
+from rmlab.trajectories.readers.protocol import UNKNOWN_ROLE, exit_status, register, task_by_location, validated
 from rmlab.trajectories.record import Message
 
 INFO = ("mini_version", "submission", "exit_status")  # early files carry no version of the format
 SUBMIT = ("COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT", "MINI_SWE_AGENT_FINAL_OUTPUT")
 
 
+@register(order=10)
 class MiniSweAgent:
     """Both versions."""
 
@@ -34,18 +35,18 @@ class MiniSweAgent:
                 m.get("role") == "assistant" and FENCE.search(as_text(m.get("content"))) and "bash" in m["content"]
                 for m in turns[:8]
             ) and not any(map(is_structured, turns))
-        found = as_dict(document)
-        if as_text(found.get("trajectory_format")).startswith("mini-swe-agent"):
+        fields = as_dict(document)
+        if as_text(fields.get("trajectory_format")).startswith("mini-swe-agent"):
             return True
-        turns = [as_dict(m) for m in as_list(found.get("messages"))]
-        others = any(as_list(found.get(key)) for key in ("history", "trajectory"))  # SWE-agent's, whose info is alike
+        turns = [as_dict(m) for m in as_list(fields.get("messages"))]
+        others = any(as_list(fields.get(key)) for key in ("history", "trajectory"))  # SWE-agent's, whose info is alike
         return (
             not others
             and any("role" in m or "object" in m for m in turns[:3])
-            and any(key in as_dict(found.get("info")) for key in INFO)
+            and any(key in as_dict(fields.get("info")) for key in INFO)
         )
 
-    def read(self, document: Any, place: Place) -> Draft:
+    def read(self, document: Any, location: Location) -> Draft:
         bare = isinstance(document, list)
         info = {} if bare else as_dict(document.get("info"))
         raw = document if bare else as_list(document.get("messages"))
@@ -58,7 +59,7 @@ class MiniSweAgent:
             patch = messages.pop().content.strip() or None  # what is shown after the submission is the submission
         model = as_text(as_dict(as_dict(info.get("config")).get("model")).get("model_name"))
         draft = Draft(
-            place=place,
+            location=location,
             format=self.name,
             task_id=as_text(document.get("instance_id")) if not bare else "",
             policy=model,
@@ -68,9 +69,9 @@ class MiniSweAgent:
             time=_time(raw),
             extra={"version": as_text(info.get("mini_version"))} if info.get("mini_version") else {},
         )
-        draft.task_id = draft.task_id or task_by_place(messages, place)
+        draft.task_id = draft.task_id or task_by_location(messages, location)
         draft.removed.update(removed)
-        return proven(draft, crashed=stated if draft.exit_status == "error" else "")
+        return validated(draft, crashed=stated if draft.exit_status == "error" else "")
 
 
 def _messages(raw: list[Any]) -> tuple[list[Message], Counter[str]]:

@@ -10,27 +10,28 @@ from typing import Any
 
 from rmlab.trajectories.ingest.drafts import Draft
 from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, clean, first_text
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.readers.calls import call, turn
-from rmlab.trajectories.readers.protocol import exit_status, proven, task_by_place
+from rmlab.trajectories.readers.protocol import exit_status, register, task_by_location, validated
 from rmlab.trajectories.record import Message
 
 THOUGHTS = ("scratch_pad", "thoughts", "thought")
 DAY = re.compile(r"\b(20\d\d)([01]\d)([0-3]\d)")
 
 
+@register(order=40)
 class Moatless:
     """Both layouts."""
 
     name = "moatless"
 
     def matches(self, document: Any) -> bool:
-        found = as_dict(document)
-        return isinstance(found.get("info"), dict) and any(
-            "actions" in as_dict(one) for key in ("transitions", "steps") for one in as_list(found.get(key))[:4]
+        fields = as_dict(document)
+        return isinstance(fields.get("info"), dict) and any(
+            "actions" in as_dict(one) for key in ("transitions", "steps") for one in as_list(fields.get(key))[:4]
         )
 
-    def read(self, document: Any, place: Place) -> Draft:
+    def read(self, document: Any, location: Location) -> Draft:
         info = as_dict(document.get("info"))
         issue = clean(
             first_text(document.get("initial_message"), as_dict(document.get("input")).get("problem_statement"))
@@ -48,9 +49,9 @@ class Moatless:
         patch = clean(as_text(info.get("submission"))) or None
         day = DAY.search(evaluation)
         draft = Draft(
-            place=place,
+            location=location,
             format=self.name,
-            task_id=as_text(info.get("instance_id")) or task_by_place(messages, place),
+            task_id=as_text(info.get("instance_id")) or task_by_location(messages, location),
             policy="",
             messages=messages,
             patch=patch,
@@ -60,7 +61,7 @@ class Moatless:
         )
         if len(path) < len(steps):
             draft.removed["states of other branches"] += len(steps) - len(path)
-        return proven(draft, crashed=error)
+        return validated(draft, crashed=error)
 
 
 def _path(steps: list[dict[str, Any]], current: object) -> list[dict[str, Any]]:
@@ -110,16 +111,17 @@ def _seen(output: dict[str, Any], error: str) -> str:
     return "\n".join(parts)
 
 
+@register(order=41)
 class MoatlessNodes:
     """A node tree."""
 
     name = "moatless-nodes"
 
     def matches(self, document: Any) -> bool:
-        found = as_dict(document)
-        return any("node_id" in as_dict(node) for node in (*as_list(found.get("nodes"))[:1], found.get("root")))
+        fields = as_dict(document)
+        return any("node_id" in as_dict(node) for node in (*as_list(fields.get("nodes"))[:1], fields.get("root")))
 
-    def read(self, document: Any, place: Place) -> Draft:
+    def read(self, document: Any, location: Location) -> Draft:
         nodes = [as_dict(node) for node in as_list(document.get("nodes"))] or _unfolded(as_dict(document.get("root")))
         path = _node_path(nodes)
         agent, metadata = as_dict(document.get("agent")), as_dict(document.get("metadata"))
@@ -134,9 +136,9 @@ class MoatlessNodes:
         model = as_text(as_dict(agent.get("completion")).get("model"))
         day = DAY.search(evaluation)
         draft = Draft(
-            place=place,
+            location=location,
             format=self.name,
-            task_id=as_text(metadata.get("instance_id")) or task_by_place(messages, place),
+            task_id=as_text(metadata.get("instance_id")) or task_by_location(messages, location),
             policy="",
             messages=messages,
             patch=_patch(path),
@@ -146,7 +148,7 @@ class MoatlessNodes:
         )
         if len(path) < len(nodes):
             draft.removed["nodes of other branches"] += len(nodes) - len(path)
-        return proven(draft)
+        return validated(draft)
 
 
 def _unfolded(root: dict[str, Any]) -> list[dict[str, Any]]:

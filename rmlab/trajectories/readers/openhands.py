@@ -13,17 +13,25 @@ from typing import Any
 
 from rmlab.trajectories.ingest.drafts import Draft
 from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, clean, first_text
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.labels.rows import evaluated
 from rmlab.trajectories.readers.calls import call, content_text, is_structured, of_message, of_tool_calls, turn
 from rmlab.trajectories.readers.executed import in_notation
-from rmlab.trajectories.readers.protocol import UNKNOWN_EVENT, exit_status, proven, task_by_issue, task_by_place
+from rmlab.trajectories.readers.protocol import (
+    UNKNOWN_EVENT,
+    exit_status,
+    register,
+    task_by_issue,
+    task_by_location,
+    validated,
+)
 from rmlab.trajectories.record import ExitStatus, Message, bare, family
 
 CONDENSED = ("condensation", "condense")  # the action and what it gave: the second repeats the first
 NO_TURN = (*CONDENSED, "condensation_request", "recall", "change_agent_state", "agent_state_changed", "null", "loading")
 
 
+@register(order=22)
 class OpenHandsOutput:
     """One row."""
 
@@ -34,15 +42,15 @@ class OpenHandsOutput:
             return any(
                 "source" in e and ("action" in e or "observation" in e or "kind" in e) for e in _events(document[:4])
             )
-        found = as_dict(document)
-        if "instance_id" not in found or "history" not in found:
+        fields = as_dict(document)
+        if "instance_id" not in fields or "history" not in fields:
             return False
-        events = _events(found["history"])
+        events = _events(fields["history"])
         return any("action" in e or "observation" in e or "kind" in e for e in events[:4]) or (
-            not events and ("test_result" in found or "git_patch" in found or "error" in found)
+            not events and ("test_result" in fields or "git_patch" in fields or "error" in fields)
         )
 
-    def read(self, document: Any, place: Place) -> Draft:
+    def read(self, document: Any, location: Location) -> Draft:
         document = {"history": document} if isinstance(document, list) else document
         metadata = as_dict(document.get("metadata"))
         events = _events(document.get("history"))
@@ -56,20 +64,20 @@ class OpenHandsOutput:
         status = exit_status(stated, submitted=True) if stated else ended
         resolved, where = evaluated(document)
         draft = Draft(
-            place=place,
+            location=location,
             format=self.name,
-            task_id=as_text(document.get("instance_id")) or task_by_place(messages, place),
+            task_id=as_text(document.get("instance_id")) or task_by_location(messages, location),
             policy=as_text(as_dict(metadata.get("llm_config") or metadata.get("llm")).get("model")),
             messages=messages,
             patch=patch,
             exit_status=status,
             resolved=resolved,
-            label_source=f"{place}: {where}" if resolved is not None else None,
+            label_source=f"{location}: {where}" if resolved is not None else None,
             time=next((as_text(e.get("timestamp"))[:19] for e in events if as_text(e.get("timestamp"))), ""),
             names=tuple(n for n in (as_text(metadata.get("eval_output_dir")).rstrip("/").rsplit("/", 1)[-1],) if n),
             removed=removed,
         )
-        return proven(draft, crashed=error if status == "error" else "")
+        return validated(draft, crashed=error if status == "error" else "")
 
 
 def _events(history: object) -> list[dict[str, Any]]:
@@ -146,23 +154,24 @@ EVENTS_WITHOUT_TURN = (
 END = 400  # characters of an observation within which a version that writes the exit code into the text has it
 
 
+@register(order=20)
 class OpenHandsEvents:
     """A conversation: `{"events": [...], "state": {...}}`, put together from the files of one folder."""
 
     name = "openhands-events"
 
     def matches(self, document: Any) -> bool:
-        found = as_dict(document)
+        fields = as_dict(document)
         return (
-            isinstance(found.get("events"), list)
-            and "state" in found
-            and any("kind" in as_dict(e) for e in found["events"])
+            isinstance(fields.get("events"), list)
+            and "state" in fields
+            and any("kind" in as_dict(e) for e in fields["events"])
         )
 
-    def read(self, document: Any, place: Place) -> Draft:
+    def read(self, document: Any, location: Location) -> Draft:
         events = [as_dict(e) for e in document["events"]]
         messages, ended, removed = event_turns(events)
-        folders = (bare(place.folders[-1]), bare(place.folders[0]))
+        folders = (bare(location.folders[-1]), bare(location.folders[0]))
         named = next((name for name in folders if family(name) != "other"), "")
         patch = next(
             (
@@ -172,9 +181,9 @@ class OpenHandsEvents:
             ),
             "",
         )
-        return proven(
+        return validated(
             Draft(
-                place=place,
+                location=location,
                 format=self.name,
                 task_id=named or task_by_issue(messages),
                 policy=as_text(as_dict(as_dict(as_dict(document.get("state")).get("agent")).get("llm")).get("model")),
@@ -182,7 +191,7 @@ class OpenHandsEvents:
                 patch=clean(patch) or None,
                 exit_status=ended,
                 time=next((as_text(e.get("timestamp"))[:19] for e in events if as_text(e.get("timestamp"))), ""),
-                extra={"conversation": place.folders[-1]},
+                extra={"conversation": location.folders[-1]},
                 removed=removed,
             )
         )
@@ -249,18 +258,19 @@ def _message(event: dict[str, Any]) -> Message | None:
 NAME = re.compile(r"(.+)-\d{10}\.\d+(?:-[0-9a-f]+)?\.json$")
 
 
+@register(order=21)
 class OpenHandsCompletions:
     """The last call of a folder."""
 
     name = "openhands-completions"
 
     def matches(self, document: Any) -> bool:
-        found = as_dict(document)
-        return isinstance(found.get("messages"), list) and isinstance(
-            as_dict(found.get("response")).get("choices"), list
+        fields = as_dict(document)
+        return isinstance(fields.get("messages"), list) and isinstance(
+            as_dict(fields.get("response")).get("choices"), list
         )
 
-    def read(self, document: Any, place: Place) -> Draft:
+    def read(self, document: Any, location: Location) -> Draft:
         response = as_dict(document.get("response"))
         answer = as_dict(as_dict(next(iter(as_list(response.get("choices"))), None)).get("message"))
         asked = [as_dict(m) for m in as_list(document.get("messages"))]
@@ -271,12 +281,12 @@ class OpenHandsCompletions:
         finished = any("[call finish]" in m.content for m in messages[-1:])
         stamp = document.get("timestamp")
         made = isinstance(stamp, (int, float)) and not isinstance(stamp, bool) and 0 < stamp < 1e11
-        return proven(
+        return validated(
             Draft(
-                place=place,
+                location=location,
                 format=self.name,
-                task_id=place.folders[-1],
-                policy=_model(place, response),
+                task_id=location.folders[-1],
+                policy=_model(location, response),
                 messages=messages,
                 patch=None,
                 exit_status="submitted" if finished else "unfinished",
@@ -285,9 +295,9 @@ class OpenHandsCompletions:
         )
 
 
-def _model(place: Place, response: dict[str, Any]) -> str:
+def _model(location: Location, response: dict[str, Any]) -> str:
     """The model that was asked, by the file's name; the one that answered (a proxy has several) where the name says none."""
-    named = NAME.match(place.name)
+    named = NAME.match(location.name)
     return named[1].replace("__", "/") if named else as_text(response.get("model"))
 
 

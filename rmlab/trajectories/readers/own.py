@@ -10,14 +10,16 @@ from typing import Any, get_args
 
 from rmlab.trajectories.ingest.drafts import Draft, Fixed
 from rmlab.trajectories.ingest.json_text import as_dict, clean
-from rmlab.trajectories.ingest.locations import Place
-from rmlab.trajectories.record import PARTS, ExitStatus, Message, Trajectory
+from rmlab.trajectories.ingest.locations import Location
+from rmlab.trajectories.readers.protocol import register
+from rmlab.trajectories.record import SPLITS, ExitStatus, Message, Trajectory
 
 TEXTS = ("trajectory_id", "task_id", "cluster", "source", "policy", "exit_status")
 ALTERED = "identity of an altered record"  # its trajectory_id is not the hash of its content: it gets the one that is
 OPTIONAL = ("patch", "label_source", "split")
 
 
+@register(order=60)
 class OwnRecords:
     """One row of a set."""
 
@@ -34,11 +36,11 @@ class OwnRecords:
             and isinstance(turns, list)
             and all(isinstance(as_dict(m).get(key), str) for m in turns for key in ("role", "content"))
             and row["exit_status"] in get_args(ExitStatus)
-            and (row.get("split") is None or row["split"] in PARTS)
+            and (row.get("split") is None or row["split"] in SPLITS)
             and _extra(row.get("extra")) is not None
         )
 
-    def read(self, document: Any, place: Place) -> Draft:
+    def read(self, document: Any, location: Location) -> Draft:
         record = Trajectory(
             **{key: clean(document[key]) for key in ("task_id", "cluster", "source", "policy")},
             attempt=document["attempt"],
@@ -52,7 +54,7 @@ class OwnRecords:
         )
         altered = record.trajectory_id != document["trajectory_id"]
         return Draft(
-            place=place,
+            location=location,
             format=self.name,
             task_id=record.task_id,
             policy=record.policy,

@@ -1,13 +1,14 @@
 """What a reader of a format is: it knows its documents by what is in them, and makes one draft of one document."""
 
 import re
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 from rmlab.fingerprint import fingerprint
-from rmlab.trajectories.ingest.drafts import Draft, NotATrajectory
+from rmlab.trajectories.ingest.drafts import Draft
 from rmlab.trajectories.ingest.json_text import clean
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.locations import Location
+from rmlab.trajectories.ingest.skipped import Skipped
 from rmlab.trajectories.record import ExitStatus, Message
 
 CRASH, NO_AGENT, STATISTICS = "crash trace", "no agent turn", "statistics only"
@@ -51,8 +52,29 @@ class Format(Protocol):
     def matches(self, document: Any) -> bool:
         """Whether the parsed document is of this format. Never raises."""
 
-    def read(self, document: Any, place: Place) -> Draft:
-        """The attempt. Raises NotATrajectory with the reason where there is none; nothing else, whatever the document holds."""
+    def read(self, document: Any, location: Location) -> Draft:
+        """The attempt. Raises Skipped with the reason where there is none; nothing else, whatever the document holds."""
+
+
+Kind = TypeVar("Kind", bound=type[Format])
+REGISTERED: dict[str, tuple[int, Format]] = {}
+"""Name → (order, reader) of every reader whose module was imported; `registry` imports them all."""
+
+
+def register(order: int) -> Callable[[Kind], Kind]:
+    """Makes a class a format that `rmlab import` reads. order: those with a lower one are asked first whether a document is
+    theirs, since a document may look like several formats."""
+
+    def add(reader: Kind) -> Kind:
+        known = REGISTERED.get(reader.name)
+        if known is not None and type(known[1]).__module__ != reader.__module__:
+            raise ValueError(
+                f"two readers are named {reader.name!r}: {type(known[1]).__module__} and {reader.__module__}"
+            )
+        REGISTERED[reader.name] = (order, reader())
+        return reader
+
+    return add
 
 
 def agent_turns(messages: list[Message]) -> int:
@@ -62,8 +84,8 @@ def agent_turns(messages: list[Message]) -> int:
 
 def issue_text(message: str) -> str:
     """The issue within a first message, spaces evened; the whole message where it marks none (it names temporary folders)."""
-    found = ISSUE.search(message)
-    return " ".join((found[2] if found else message).split())
+    match = ISSUE.search(message)
+    return " ".join((match[2] if match else message).split())
 
 
 def task_by_issue(messages: Sequence[Message]) -> str:
@@ -75,18 +97,18 @@ def task_by_issue(messages: Sequence[Message]) -> str:
     return f"fragment-{fingerprint([[m.role, clean(m.content)] for m in messages])}"
 
 
-def task_by_place(messages: Sequence[Message], place: Place) -> str:
+def task_by_location(messages: Sequence[Message], location: Location) -> str:
     """The task of an attempt that names none: what its file is called by; of a row, whose file has many, its issue."""
-    return place.subject if place.line is None else task_by_issue(messages)
+    return location.subject if location.line is None else task_by_issue(messages)
 
 
-def proven(draft: Draft, crashed: str = "") -> Draft:
-    """The draft, where the agent spoke at all, with text that can be stored. crashed: what the run died of. Raises NotATrajectory."""
+def validated(draft: Draft, crashed: str = "") -> Draft:
+    """The draft, where the agent spoke at all, with text that can be stored. crashed: what the run died of. Raises Skipped."""
     if not agent_turns(draft.messages):
-        raise NotATrajectory(f"{CRASH} ({clean(crashed).splitlines()[0][:80]})" if crashed.strip() else NO_AGENT)
+        raise Skipped(f"{CRASH} ({clean(crashed).splitlines()[0][:80]})" if crashed.strip() else NO_AGENT)
     draft.messages = [Message(m.role, clean(m.content)) for m in draft.messages]
     draft.patch = clean(draft.patch) if draft.patch else None
-    if draft.place.line is None:
+    if draft.location.line is None:
         first = next(i for i, m in enumerate(draft.messages) if m.role == "assistant")
         draft.opening = fingerprint([[m.role, m.content] for m in draft.messages[:first]])
     draft.extra = {key: clean(value) if isinstance(value, str) else value for key, value in draft.extra.items()}

@@ -10,14 +10,15 @@ from typing import Any
 
 from rmlab.trajectories.ingest.drafts import Draft
 from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, clean, first_text
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.readers.calls import call, of_text, turn
-from rmlab.trajectories.readers.protocol import exit_status, proven, task_by_place
+from rmlab.trajectories.readers.protocol import exit_status, register, task_by_location, validated
 from rmlab.trajectories.record import Message
 
 HELD_BACK = ("test_output", "regression_test_output", "custom_test_outputs")
 
 
+@register(order=50)
 class R2EGym:
     """One row."""
 
@@ -29,7 +30,7 @@ class R2EGym:
             for s in as_list(as_dict(document).get("trajectory_steps"))[:1]
         )
 
-    def read(self, document: Any, place: Place) -> Draft:
+    def read(self, document: Any, location: Location) -> Draft:
         entry, agent = as_dict(document.get("ds")), as_dict(document.get("agent_args"))
         opening = (
             Message("system", clean(as_text(agent.get("system_prompt")))),
@@ -53,21 +54,21 @@ class R2EGym:
         resolved = reward == 1 if isinstance(reward, (int, float)) and reward in (0, 1) else None
         ended = as_text(document.get("exit_reason"))
         draft = Draft(
-            place=place,
+            location=location,
             format=self.name,
             task_id=first_text(entry.get("instance_id"), document.get("docker_image"))
-            or task_by_place(messages, place),
+            or task_by_location(messages, location),
             policy=as_text(agent.get("llm_name")),
             messages=messages,
             patch=clean(as_text(document.get("output_patch"))) or None,
             exit_status=exit_status("submitted" if ended in ("agent", "submit") else ended, submitted=False),
             names=tuple(n for n in (as_text(document.get("exp_name")),) if n),
             resolved=resolved,
-            label_source=f"{place}: reward" if resolved is not None else None,
+            label_source=f"{location}: reward" if resolved is not None else None,
             repository=first_text(entry.get("repo")),
         )
         draft.removed.update({f"column {key}": 1 for key in HELD_BACK if document.get(key)})
-        return proven(draft, crashed=ended if draft.exit_status == "error" else "")
+        return validated(draft, crashed=ended if draft.exit_status == "error" else "")
 
 
 LOG, LOG_ENDS = "=== INTERACTION LOG ===", ("=== END INTERACTION", "=== END")

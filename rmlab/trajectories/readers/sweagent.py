@@ -12,10 +12,17 @@ from typing import Any
 
 from rmlab.trajectories.ingest.drafts import Draft
 from rmlab.trajectories.ingest.json_text import as_dict, as_list, as_text, clean
-from rmlab.trajectories.ingest.locations import Place
+from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.readers.calls import FENCE, XML, call, content_text, is_structured, of_message, of_text, turn
 from rmlab.trajectories.readers.executed import in_notation, submits
-from rmlab.trajectories.readers.protocol import UNKNOWN_ROLE, agent_turns, exit_status, proven, task_by_place
+from rmlab.trajectories.readers.protocol import (
+    UNKNOWN_ROLE,
+    agent_turns,
+    exit_status,
+    register,
+    task_by_location,
+    validated,
+)
 from rmlab.trajectories.record import Message
 
 GENERIC = ("main", "swe_main", "")
@@ -24,25 +31,28 @@ OWN_MARKS = ("trajectory", "info", "environment", "replay_config", "attempts")
 OBSERVED = "OBSERVATION:\n"
 
 
+@register(order=30)
 class SweAgent:
     """0.x and 1.x."""
 
     name = "swe-agent"
 
     def matches(self, document: Any) -> bool:
-        found = as_dict(document)
-        history = as_list(found.get("history"))
+        fields = as_dict(document)
+        history = as_list(fields.get("history"))
         if (
             history
             and all("role" in as_dict(m) for m in history[:3])
             and not any("action" in m and "id" in m for m in map(as_dict, history[:3]))
             # a row of messages may keep a history of something else beside them
-            and (any(key in found for key in OWN_MARKS) or not as_list(found.get("messages")))
+            and (any(key in fields for key in OWN_MARKS) or not as_list(fields.get("messages")))
         ):
             return True
-        return any("action" in as_dict(s) and "observation" in as_dict(s) for s in as_list(found.get("trajectory"))[:1])
+        return any(
+            "action" in as_dict(s) and "observation" in as_dict(s) for s in as_list(fields.get("trajectory"))[:1]
+        )
 
-    def read(self, document: Any, place: Place) -> Draft:
+    def read(self, document: Any, location: Location) -> Draft:
         info = as_dict(document.get("info"))
         history = [as_dict(m) for m in as_list(document.get("history"))]
         demos = sum(bool(m.get("is_demo")) for m in history)
@@ -58,9 +68,11 @@ class SweAgent:
         model = _model(document.get("replay_config"))
         last = next((m.content for m in reversed(messages) if m.role == "assistant"), "")
         draft = Draft(
-            place=place,
+            location=location,
             format=self.name,
-            task_id=task_by_place(messages, place) if environment in GENERIC or " " in environment else environment,
+            task_id=task_by_location(messages, location)
+            if environment in GENERIC or " " in environment
+            else environment,
             policy="" if model in ("replay", "human", "human_thought") else model,
             messages=messages,
             patch=patch,
@@ -76,7 +88,7 @@ class SweAgent:
         ):
             if n > 0:
                 draft.removed[kind] += n
-        return proven(draft, crashed=stated if draft.exit_status == "error" else "")
+        return validated(draft, crashed=stated if draft.exit_status == "error" else "")
 
 
 def _model(config: object) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rmlab.configuration import load_program
+from rmlab.commands import doctor
 from rmlab.errors import RmlabError
 from rmlab.microswe.sandbox import LEVELS, Limits, Program, Sandbox, isolation_level, seccomp, warn_if_weak
 from rmlab.microswe.sandbox.isolation import NOBODY, IsolationLevel, start
@@ -146,7 +146,6 @@ def test_the_weakest_level_is_taken_only_where_it_is_asked_for(weak_machine, cap
 
 
 def test_doctor_tells_the_weakest_level_from_the_others(request):
-    doctor = load_program("doctor")
     (found,) = doctor.sandbox()
     assert (found.verdict, isolation_level().weak) in (("ok", False), ("note", True))
     request.getfixturevalue("weak_machine")

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from rmlab.configuration import load_program
-from rmlab.microswe.build.build import trial
+from rmlab.microswe.build import trial
 from rmlab.microswe.sandbox import Limits, Program, Sandbox
 
 BURN = """
@@ -80,6 +80,10 @@ def test_policy_training_and_the_builder_have_no_limits_of_their_own(monkeypatch
     rl = load_program("rl")
     assert rl.limits(rl.LimitsConfig(batch_seconds=7.0)) == replace(Limits(), batch_seconds=7.0)
     used: list[Limits] = []
-    monkeypatch.setattr(trial, "Sandbox", lambda workers, *limits: used.extend(limits) or Sandbox(workers, *limits))
+    monkeypatch.setattr(
+        trial,
+        "Sandbox",
+        lambda workers, *limits, **options: used.extend(limits) or Sandbox(workers, *limits, **options),
+    )
     trial.run_edits([], 1, "nothing", show=False)
     assert used == []

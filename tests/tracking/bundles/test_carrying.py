@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from rmlab.configuration import load_program
 from rmlab.errors import StoreError, UsageError
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.bundles.reading import open_bundle
 from rmlab.tracking.query import get_run, log_reuse, runs
+from rmlab.tracking.references import find_artifact
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import cell_runs, run_heads
 from rmlab.tracking.store import Store
@@ -148,19 +148,18 @@ def test_models_stay_behind_are_named_and_can_follow(store: Store, other: Store,
     assert list(light.without.values()) == ["model"]
     [run] = [run for run in runs(other) if run.name == "data_scale=2000 s1"]
     assert run.artifact("report.json").exists()
-    model_folder = load_program("score").model_folder
     for run_id in (run.run_id, run.tags["imported_run"]):
         with pytest.raises(
             StoreError, match=r"it was left out when the run was exported from .* again without --without-models"
         ):
-            model_folder(run_id, other.uri)
+            find_artifact(run_id, "model", other.uri)
     export_runs(other, tmp_path / "lighter.zip", show=False)
     assert list(import_bundle(tmp_path / "lighter.zip", other, show=False).without.values()) == ["model"], (
         "still known two bundles later"
     )
     full = import_bundle(bundle, other, show=False)
     assert (full.added, full.completed, full.there, full.without) == (0, 1, 4, {})
-    assert (model_folder(run.run_id, other.uri) / "parts" / "model.safetensors").stat().st_size == 3000
+    assert (find_artifact(run.run_id, "model", other.uri) / "parts" / "model.safetensors").stat().st_size == 3000
     assert contents(other) == contents(store)
 
 

@@ -1,15 +1,18 @@
-"""A model by its folder, its run, its cell; a judge of several."""
+"""What is paid by: models by their names; a judge of several verifiers."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from rmlab.errors import DataError, StoreError
+from experiments.programs import rl
+from rmlab.configuration import compose
+from rmlab.errors import DataError
+from rmlab.policies.language import LanguagePolicyConfig, stated
 from rmlab.rl.artifacts import Shown, episodes_page
 from rmlab.rl.config import Calibration, Combine, RewardConfig, Unread
-from rmlab.rl.references import Reference, find_model
 from rmlab.rl.reward_model import calibrator, combine, load_reward_model
+from rmlab.tracking.references import Reference
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 from rmlab.trajectories.record import Message, Trajectory
@@ -21,36 +24,24 @@ def store(runs_folder: Path) -> Store:
     return Store.open(None)
 
 
-def test_run_cell_and_folder_are_one_model(easy: Path, store: Store) -> None:
-    own, folder = "0123456789abcdef", easy / "run" / "model"
-    for name, level, arm in (("data_scale=8 s0", "8", "epochs"), ("data_scale=8 steps s0", "8", "steps")):
-        tags = {
-            "sweep": "data_scale",
-            "preset": "demo",
-            "level": level,
-            "arm": arm,
-            "config_hash": own if arm == "epochs" else "f" * 16,
-        }
-        with RunLogger.start(store, "data_scale", name, kind="verifier", tags=tags) as run:
-            run.artifact(folder)
-        if arm == "epochs":
-            run_id = run.run_id
-    found = [
-        find_model(name, "verifier.json")
-        for name in (run_id, own, "data_scale/demo/8/s0", str(folder), str(easy / "run"))
-    ]
-    assert [reference.run_id for reference in found] == [run_id] * 3 + [""] * 2
-    assert len({reference.fingerprint() for reference in found}) == 1
-    assert found[0].fingerprint() != find_model(str(easy / "policy"), "config.json").fingerprint()
-    for name, words in (
-        ("data_scale/demo/9/s0", "no finished run of sweep data_scale, preset demo at level 9"),
-        ("e" * 16, "no run of this cell"),
-        (str(easy), "holds no verifier.json"),
-    ):
-        with pytest.raises(DataError, match=words):
-            find_model(name, "verifier.json")
-    with pytest.raises(StoreError, match="there is no run"):
-        find_model("a" * 32, "verifier.json")
+def test_start_and_verifier_are_named_by_run_cell_or_folder(easy: Path, store: Store) -> None:
+    """The same model is the same run of RL, however it is named."""
+    names: dict[str, list[str]] = {}
+    for kind, folder in (("verifier", easy / "run" / "model"), ("start", easy / "policy")):
+        tags = {"sweep": kind, "preset": "demo", "level": "8", "config_hash": f"{kind:0<16}".encode().hex()[:16]}
+        with RunLogger.start(store, kind, f"{kind}=8 s0", kind=kind, tags=tags) as run:
+            for file in folder.iterdir():
+                run.artifact(file, "model")
+        names[kind] = [str(folder), run.run_id, run.run_id[:8], tags["config_hash"], f"{kind}/demo/8/s0"]
+    hashes = {
+        rl.identity(
+            compose("rl", [f"start={start}", f"verifier={verifier}", f"tasks={easy / 'tasks.parquet'}"])
+        ).config_hash
+        for start, verifier in zip(names["start"], names["verifier"], strict=True)
+    }
+    assert len(hashes) == 1
+    weights = {stated(LanguagePolicyConfig(name))["weights"] for name in names["start"]}
+    assert len(weights) == 1, "`rmlab collect language.NAME.model=` takes the same names"
 
 
 def test_several_verifiers_by_hand() -> None:
@@ -83,7 +74,9 @@ def test_a_judge_scores_all_or_fails_and_calibrates_by_validation(easy: Path, tm
     assert with_a_long_one.cut_share == 0.2
     assert (cut.score(attempts).score_N == plain).all()
     assert cut.score(attempts).cut_share == 0
-    with pytest.raises(DataError, match=r"calibration=isotonic is fitted on validation scores and .* is not there"):
+    with pytest.raises(
+        DataError, match=r"calibration=isotonic is fitted on validation scores and neither .* nor .* is there"
+    ):
         calibrator(Reference(tmp_path / "model"), Calibration.isotonic)
 
 

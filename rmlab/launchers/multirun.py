@@ -9,17 +9,25 @@
 
 import os
 import re
-import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rmlab.configuration import config_folder, load_program, near, quoted, register_resolvers, unquoted
 from rmlab.errors import UsageError
 from rmlab.launchers.hydra import Task
 from rmlab.paths import CONF, REPOSITORY, SWEEPS, runs_folder
+from rmlab.sweep.options import CHOICES, SweepOptions
+from rmlab.sweep.spec import plain_yaml
 
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
+
+    from rmlab.launchers.jobs import Launcher
+
+LAUNCHERS = CONF / "hydra" / "launcher"
 PACKAGES = {
     "joblib": "hydra-joblib-launcher",
     "submitit_slurm": "hydra-submitit-launcher",
@@ -27,10 +35,9 @@ PACKAGES = {
     "rq": "hydra-rq-launcher",
 }
 """Packages that bring a launcher of Hydra's own."""
-OF_THE_SWEEP = ("levels", "baseline", "seeds", "arms", "trials")
 
 
-def main(program: str, overrides: Sequence[str], options: Mapping[str, Any] | None = None) -> None:
+def multirun(program: str, overrides: Sequence[str], options: SweepOptions | None = None) -> None:
     """Starts Hydra's multirun of a program. program, +sweep: names, or paths of files. options: of `rmlab sweep`, for its sweeper.
 
     Raises UsageError for a sweep, group or key that is not there, RmlabError where a job failed.
@@ -46,20 +53,20 @@ def main(program: str, overrides: Sequence[str], options: Mapping[str, Any] | No
     module = load_program(program)
     register_resolvers()
     find_plugins()
-    travel_by_value(module)
-    chosen = [text for text in overrides if text.partition("=")[0] in OF_THE_SWEEP]
+    if program.endswith(".py"):
+        travel_by_value(cast(ModuleType, module))
+    chosen = [text for text in overrides if text.partition("=")[0] in CHOICES]
     # Hydra refuses a new name in a mapping of free names (data.policies={careful: 2}) unless it is told to add it.
     given = [f"++{text}" if "={" in text and text[0].isalpha() else text for text in overrides if text not in chosen]
     sweep = next((text for text in given if text.lstrip("+").startswith("sweep=")), None)
     if sweep is not None:
         given[given.index(sweep)] = f"+sweep={quoted(register_sweep(sweep.partition('=')[2]))}"
-    if (chosen or options) and sweep is None:
-        raise UsageError(f"{(chosen or list(options or ()))[0]}: it chooses within a sweep. Name one with +sweep=NAME.")
+    if chosen and sweep is None:
+        raise UsageError(f"{chosen[0]}: it chooses within a sweep. Name one with +sweep=NAME.")
     if sweep is not None:
         given += ["hydra/sweeper=rmlab"]  # by name too: each job is composed without the sweep
-        given += [
-            f"hydra.sweeper.{name}={'null' if value is None else value}" for name, value in (options or {}).items()
-        ]
+        for name, value in (options or SweepOptions()).changed().items():
+            given.append(f"hydra.sweeper.{name}={quoted(value) if isinstance(value, str) else value}")
         given += [f"hydra.sweeper.choose=[{','.join(quoted(text) for text in chosen)}]"] if chosen else []
     folder = runs_folder() / "multirun"
     ours = [
@@ -92,7 +99,7 @@ def _no_launcher(error: str) -> str | None:
         return None
     if found[1] in PACKAGES:
         return f"hydra/launcher={found[1]} needs {PACKAGES[found[1]]}: pip install {PACKAGES[found[1]]}"
-    known = [*sorted(path.stem for path in (CONF / "hydra" / "launcher").glob("*.yaml")), "basic", *PACKAGES]
+    known = [*sorted(path.stem for path in LAUNCHERS.glob("*.yaml")), "basic", *PACKAGES]
     return (
         f"hydra/launcher={found[1]}: there is no such launcher here{near(found[1], known)}; known are: {', '.join(known)} "
         "(a package may bring others)"
@@ -121,23 +128,54 @@ def register_sweep(name: str) -> str:
 
 
 def find_plugins() -> None:
-    """Hydra looks for hydra_plugins on the import path only, and so do the processes that it starts."""
+    """Makes our plugins known to Hydra, here and in processes that it starts. The sweeper takes the keys of `SweepOptions`."""
+    from hydra.core.config_store import ConfigStore
     from hydra.core.plugins import Plugins
 
-    if str(REPOSITORY) not in sys.path:
-        sys.path.append(str(REPOSITORY))
     paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if str(REPOSITORY) not in paths:
         os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, paths), str(REPOSITORY)])
     from hydra_plugins.rmlab_launchers import LocalProcesses, Ray, Slurm
     from hydra_plugins.rmlab_sweeper import RmlabSweeper
 
+    own = {"_target_": f"{RmlabSweeper.__module__}.{RmlabSweeper.__name__}", "sweep": "???", "choose": []}
+    options = {name: str(value) if isinstance(value, str) else value for name, value in asdict(SweepOptions()).items()}
+    ConfigStore.instance().store(group="hydra/sweeper", name="rmlab", node=own | options, provider="rmlab")
     for plugin in (RmlabSweeper, LocalProcesses, Ray, Slurm):
         Plugins.instance().register(plugin)
 
 
+def is_own(launcher: str) -> bool:
+    """Whether a launcher is one of conf/hydra/launcher, which run cells as workers get free."""
+    return (LAUNCHERS / f"{launcher}.yaml").is_file()
+
+
+def own_launcher(name: str, settings: Sequence[str], config: "DictConfig", workers: int | None) -> "Launcher":
+    """One of conf/hydra/launcher by its name. settings: `hydra.launcher.KEY=VALUE`. config: of a cell."""
+    import yaml
+    from hydra.utils import get_class
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    own = cast("DictConfig", OmegaConf.load(LAUNCHERS / f"{name}.yaml"))
+    for text in settings:
+        key, _, value = text.removeprefix("hydra.launcher.").partition("=")
+        if key.split(".")[0] not in own:
+            raise UsageError(
+                f"{text}: launcher {name} has no {key!r}{near(key, map(str, own))}; it has {', '.join(map(str, own))}"
+            )
+        try:
+            OmegaConf.update(own, key, plain_yaml(value))
+        except (yaml.YAMLError, OmegaConfBaseException):
+            raise UsageError(f"{text}: the value of {key} cannot be read. Put a text in quotes: {key}='...'") from None
+    find_plugins()
+    made = get_class(own.pop("_target_"))(**cast("dict[str, Any]", OmegaConf.to_container(own)))
+    launcher: Launcher = made.cells_launcher(config, workers)
+    return launcher
+
+
 def travel_by_value(module: ModuleType) -> None:
-    """A program is loaded by its path, so another process cannot import it by name; its schema travels whole."""
+    """A program of one's own is loaded by its path, so another process cannot import it by name; its schema travels whole."""
     import importlib
 
     for name in ("cloudpickle", "joblib.externals.cloudpickle"):

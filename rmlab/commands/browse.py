@@ -1,39 +1,41 @@
-"""`rmlab browse`: reads scored trajectories, the most confident mistakes first, as a page or over a local server.
-
-rmlab browse scores.parquet trajectories.parquet -o browse.html
-rmlab browse scores.parquet trajectories.parquet --serve
-"""
+"""`rmlab browse`: reads scored trajectories, the most confident mistakes first, as a page or over a local server."""
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from rmlab.errors import DataError, UsageError
 from rmlab.files import check_output
-from rmlab.pages.browse_page import Attempts, join, write_browse_page
-from rmlab.scores.columns import column_names
-from rmlab.scores.table import read_table
-from rmlab.trajectories.store import read_trajectories
-from rmlab.verifiers.per_turn import read_turn_scores, turns_path
 from rmlab.wording import counted
+
+if TYPE_CHECKING:
+    from rmlab.pages.browse_page import Attempts
+
+app = typer.Typer()
 
 SAME_SCORE = 1e-3  # scores that other batches of one prompt may differ by at most
 
 
-def main(
-    scores: Path,
-    trajectories: Path,
-    out: Path | None = None,
-    *,
-    serve: bool = False,
-    port: int | None = None,
-    turns: Path | None = None,
-    columns: Sequence[str] = (),
+@app.command(epilog="Example: `rmlab browse scores.parquet rmlab/starter/trajectories.parquet --serve`")
+def browse(
+    scores: Annotated[Path, typer.Argument(help="A score table with trajectory_id.")],
+    trajectories: Annotated[Path, typer.Argument(help="The trajectories that it scores (Parquet).")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A page to write: the table, and the turns of 200 mistakes.")
+    ] = None,
+    serve: Annotated[bool, typer.Option("--serve", help="Serve all attempts on 127.0.0.1 until Ctrl-C.")] = False,
+    port: Annotated[int | None, typer.Option(help="Of --serve. Default: a free one.")] = None,
+    turns: Annotated[
+        Path | None,
+        typer.Option(help="Scores after every turn. Default: NAME.turns.parquet beside the table, where it is."),
+    ] = None,
+    columns: Annotated[
+        list[str] | None, typer.Option(help="ROLE=COLUMN,... of a table with other names, as in rmlab evaluate.")
+    ] = None,
 ) -> None:
-    """Writes the page, or serves it until Ctrl-C.
-
-    turns: scores after every turn; None = those beside the score table, where there are any. columns: ROLE=COLUMN of a table with
-    other names. Raises UsageError for neither a page nor --serve, DataError for files that are not what they have to be.
-    """
+    """Read scored trajectories, the most confident mistakes first: a page, or a server for tables of any size."""
     if (out is None) == (not serve):
         raise UsageError(
             "name a page to write with -o PAGE.html, or ask for --serve"
@@ -44,9 +46,11 @@ def main(
         raise UsageError("--port belongs to --serve")
     if out is not None:
         check_output(out, [scores, trajectories, *([turns] if turns else [])])
-    attempts = read(scores, trajectories, turns, columns)
+    attempts = read(scores, trajectories, turns, columns or [])
     title = scores.name
     if out is not None:
+        from rmlab.pages.browse_page import write_browse_page
+
         write_browse_page(out, title, attempts)
         print(f"{out}: {counted(len(attempts), 'attempt')}, {out.stat().st_size / 1e6:.1f} MB")
         return
@@ -62,8 +66,14 @@ def main(
             print()
 
 
-def read(scores: Path, trajectories: Path, turns: Path | None, columns: Sequence[str] = ()) -> Attempts:
-    """The attempts that a score table scores, with their trajectories."""
+def read(scores: Path, trajectories: Path, turns: Path | None, columns: Sequence[str] = ()) -> "Attempts":
+    """The attempts that a score table scores, with their trajectories. Raises DataError for turns of another scoring."""
+    from rmlab.pages.browse_page import join
+    from rmlab.scores.columns import column_names
+    from rmlab.scores.table import read_table
+    from rmlab.trajectories.store import read_trajectories
+    from rmlab.verifiers.per_turn import read_turn_scores, turns_path
+
     table = read_table(scores, column_names(columns)).scores
     where = turns if turns is not None else turns_path(scores)
     found = read_turn_scores(where) if turns is not None or where.is_file() else {}

@@ -1,4 +1,4 @@
-"""`rmlab compare RL_RUN RL_RUN`: did one reward make a better policy than another, on the same held-out tasks?
+"""Did one reward make a better policy than another, on the same held-out tasks?
 
 Paired by task: pass@1 after training of A minus that of B, by benchmark and over all, with a cluster bootstrap's interval. What
 another seed of RL would give is not in the interval.
@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 RATES = "held_out.json"
 
 
-def main(a: "TrackedRun", b: "TrackedRun", as_json: bool = False) -> dict[str, Any]:
-    """Prints the comparison (as one JSON object where `as_json`) and returns it. benchmarks: benchmark → way → before (B),
-    after (A), difference.
+def compare_policies(a: "TrackedRun", b: "TrackedRun") -> dict[str, Any]:
+    """benchmarks: benchmark → way → before (B), after (A), difference. `all` is over all benchmarks.
 
     Tasks that only one of them was held out with are left out and counted (`unpaired`). Raises DataError where a run has no rates by
     task, or they have no task in common.
@@ -45,14 +44,7 @@ def main(a: "TrackedRun", b: "TrackedRun", as_json: bool = False) -> dict[str, A
             then_of.setdefault(way, {}).update(then)
             now_of.setdefault(way, {}).update(now)
     found["all"] = {way: asdict(paired_difference(then_of[way], now_of[way], clusters)) for way in now_of}
-    told = {"a": a.run_id, "b": b.run_id, "unpaired": unpaired, "benchmarks": found}
-    if as_json:
-        print(json.dumps(told, indent=1, allow_nan=False))
-    else:
-        _show(a, b, found)
-        if unpaired:
-            print(f"{unpaired} held-out tasks are of one run alone and left out.")
-    return told
+    return {"a": a.run_id, "b": b.run_id, "unpaired": unpaired, "benchmarks": found}
 
 
 def _tasks(rates: Any) -> set[str]:
@@ -67,27 +59,3 @@ def _rates(run: "TrackedRun") -> Any:
             f"{run.name} ({run.run_id}) kept no rates by task, so it cannot be compared in pairs: it is not finished, or "
             "older than this comparison. `rmlab figures rl_table` shows it beside the others."
         ) from error
-
-
-def _show(a: "TrackedRun", b: "TrackedRun", found: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(highlight=False)
-    console.print(f"A = {a.name} ({a.run_id})\nB = {b.name} ({b.run_id})", markup=False, soft_wrap=True)
-    table = Table("held out", "tasks", "A", "B", "A - B", "95 %", title="pass@1 after training", title_justify="left")
-    for benchmark, ways in found.items():
-        for way, row in ways.items():
-            table.add_row(
-                f"{benchmark}, {way}",
-                str(row["tasks"]),
-                f"{row['after']:.3f}",
-                f"{row['before']:.3f}",
-                f"{row['difference']:+.3f}",
-                f"{row['low']:+.3f} to {row['high']:+.3f}",
-            )
-    console.print(table)
-    console.print(
-        "Intervals over clusters of held-out tasks. One run each: what another seed would give is not in them.",
-        style="dim",
-    )

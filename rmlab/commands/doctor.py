@@ -1,16 +1,19 @@
-"""What works on this machine: packages, GPUs, store, sandbox, shipped data, disk. Each line says what to do if it does not."""
+"""`rmlab doctor`: what works on this machine: packages, GPUs, store, sandbox, data, disk. Each line says what to do if it does not."""
 
-import importlib.metadata
+import os
 import re
 import shutil
 import sys
-import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+import typer
+
 from rmlab.errors import RmlabError
 from rmlab.paths import REPOSITORY, STARTER, runs_folder
+
+app = typer.Typer()
 
 Verdict = Literal["ok", "note", "broken"]
 FREE_GIB_WANTED = 2.0
@@ -32,6 +35,9 @@ def python() -> Iterator[Finding]:
 
 def packages() -> Iterator[Finding]:
     """Installed versions against the floors of pyproject.toml."""
+    import importlib.metadata
+    import tomllib
+
     from packaging.version import Version
 
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]
@@ -53,8 +59,6 @@ def packages() -> Iterator[Finding]:
 
 
 def devices() -> Iterator[Finding]:
-    import os
-
     import torch
 
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -134,8 +138,9 @@ def findings() -> Iterator[Finding]:
             yield Finding(subject, "broken", str(error))
 
 
-def main() -> None:
-    """Prints the report. Raises RmlabError (exit code 1) where the demo cannot run on this machine."""
+@app.command(epilog="Example: `rmlab doctor`")
+def doctor() -> None:
+    """Say what works on this machine: packages, GPUs, store, sandbox, shipped data, disk."""
     from rich.console import Console
 
     console = Console(highlight=False)

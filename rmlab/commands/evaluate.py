@@ -1,7 +1,5 @@
 """`rmlab evaluate`: all metrics of a score table, as tables to read, as one JSON object, or as a page.
 
-    rmlab evaluate scores.csv --columns score=final_probe,resolved=label,task_id=iid --html report.html
-
 Reports of a test harness are attempts without scores: `rmlab evaluate run1.json run2.json run3.json` gives pass@k. With the
 trajectories that the table scores, the baselines that read them stand beside it.
 """
@@ -11,42 +9,69 @@ import os
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from rmlab.errors import DataError, UsageError
 from rmlab.files import check_output
-from rmlab.metrics.hybrid_selection import select_by_tests
-from rmlab.metrics.report import report
-from rmlab.scores.baselines import FOLDS, table_baselines
-from rmlab.scores.columns import ColumnNames, column_names
-from rmlab.scores.harness_reports import BY_INSTANCE, Incomplete, harness_reports, read_reports
-from rmlab.scores.scores import Scores
-from rmlab.scores.table import ScoreTable, read_table
 from rmlab.wording import counted
 
+if TYPE_CHECKING:
+    from rmlab.scores.columns import ColumnNames
+    from rmlab.scores.scores import Scores
+    from rmlab.scores.table import ScoreTable
 
-def main(
-    scores: Path | Sequence[Path],
-    as_json: bool,
-    trajectories: Path | None = None,
-    validation: Path | None = None,
-    *,
-    columns: Sequence[str] = (),
-    training_prior: float | None = None,
-    incomplete: str = "unresolved",
-    html: Path | None = None,
+app = typer.Typer()
+
+
+@app.command(
+    epilog="Example: `rmlab evaluate scores.csv --columns score=final_probe,resolved=label,task_id=iid --html report.html`"
+)
+def evaluate(
+    scores: Annotated[
+        list[Path],
+        typer.Argument(
+            help="A score table (CSV, JSONL, JSON, Parquet) with task_id, score, resolved; or reports of a test harness, one attempt each."
+        ),
+    ],
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="ROLE=COLUMN,... of a table with other names: task_id, score, resolved (COLUMN==VALUE: that value is resolved), policy, "
+            "...; logprobs, or yes_logprob and no_logprob, make a score; regression and reproduction are test results."
+        ),
+    ] = None,
+    trajectories: Annotated[
+        Path | None, typer.Option(help="The trajectories that it scores; adds the baselines that read them.")
+    ] = None,
+    validation: Annotated[
+        Path | None,
+        typer.Option(
+            help="A score table of other tasks to fit temperature, Platt and isotonic on. Default: its own folds."
+        ),
+    ] = None,
+    training_prior: Annotated[
+        float | None,
+        typer.Option(help="Share of resolved examples in training: with --validation, the prior-corrected ECE."),
+    ] = None,
+    incomplete: Annotated[
+        str, typer.Option(help="What a task is that a report lists as incomplete: unresolved or unlabelled.")
+    ] = "unresolved",
+    html: Annotated[
+        Path | None, typer.Option(help="A page to write: figures, intervals, worst errors; it loads nothing.")
+    ] = None,
 ) -> None:
-    """Prints the report of a score table, or of harness reports (each one attempt a task, without scores).
+    """All metrics of a score table: selection, discrimination, calibration, what the gradient sees."""
+    from rmlab.metrics.hybrid_selection import select_by_tests
+    from rmlab.metrics.report import report
+    from rmlab.scores.baselines import FOLDS, table_baselines
+    from rmlab.scores.columns import column_names
+    from rmlab.scores.table import read_table
 
-    as_json: exactly one JSON object on stdout instead of tables. trajectories: a trajectory set that holds the scored
-    attempts; `baselines` then has those that read it. validation: a score table of the same verifier on other tasks, with the
-    same columns; `post_hoc` is fitted on it. columns: ROLE=COLUMN of tables with other names. training_prior: share of resolved
-    examples in the verifier's training. incomplete: what tasks are that a report lists as incomplete. html: a page to write.
-    Raises DataError for a table or set that is not one, UsageError for arguments that do not go together.
-    """
-    paths = [scores] if isinstance(scores, Path) else list(scores)
-    for number, path in enumerate(paths):
-        if os.path.normpath(path.absolute()) in [os.path.normpath(other.absolute()) for other in paths[:number]]:
+    for number, path in enumerate(scores):
+        if os.path.normpath(path.absolute()) in [os.path.normpath(other.absolute()) for other in scores[:number]]:
             raise UsageError(f"{path} is named twice: it would count as two attempts a task. Name it once.")
     if training_prior is not None and not 0 < training_prior < 1:
         raise UsageError(f"--training-prior {training_prior}: it is a share of resolved examples, above 0 and below 1")
@@ -55,13 +80,13 @@ def main(
             "--training-prior: the prior-corrected ECE needs the base rate of validation too, whose table --validation names"
         )
     if html is not None:
-        check_output(html, [*paths, *filter(None, (trajectories, validation))])
-    names = column_names(columns)
-    table = _read(paths, names, incomplete)
+        check_output(html, [*scores, *filter(None, (trajectories, validation))])
+    names = column_names(columns or [])
+    table = _read(scores, names, incomplete)
     apart = None if validation is None else read_table(validation, names).scores
     if apart is not None and (both := set(apart.task_id.tolist()) & set(table.scores.task_id.tolist())):
         raise DataError(
-            f"--validation {validation} shares {counted(len(both), 'task')} with {paths[0]}, first {min(both)!r}: calibrators would be "
+            f"--validation {validation} shares {counted(len(both), 'task')} with {scores[0]}, first {min(both)!r}: calibrators would be "
             "fitted on what they are judged by. Name a table of other tasks, or leave --validation out: then they are "
             "fitted on other folds."
         )
@@ -75,7 +100,7 @@ def main(
     found["baselines"] = (
         table_baselines(table.scores, apart) if trajectories is None else _baselines(table.scores, trajectories)
     )
-    title = str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {counted(len(paths) - 1, 'more report')}"
+    title = str(scores[0]) if len(scores) == 1 else f"{scores[0]} and {counted(len(scores) - 1, 'more report')}"
     if html is not None:
         from rmlab.pages.report_page import write_report_page
 
@@ -90,7 +115,10 @@ def main(
         print(f"page: {html}")
 
 
-def _read(paths: Sequence[Path], names: ColumnNames, incomplete: str) -> ScoreTable:
+def _read(paths: Sequence[Path], names: "ColumnNames", incomplete: str) -> "ScoreTable":
+    from rmlab.scores.harness_reports import BY_INSTANCE, Incomplete, harness_reports, read_reports
+    from rmlab.scores.table import read_table
+
     if incomplete not in list(Incomplete):
         raise UsageError(f"--incomplete {incomplete}: it is one of {', '.join(Incomplete)}")
     found = harness_reports(paths[0])
@@ -101,7 +129,7 @@ def _read(paths: Sequence[Path], names: ColumnNames, incomplete: str) -> ScoreTa
     return read_table(paths[0], names)
 
 
-def _baselines(table: Scores, path: Path) -> dict[str, Any]:
+def _baselines(table: "Scores", path: Path) -> dict[str, Any]:
     from rmlab.trajectories.store import TrajectorySet, read_trajectories
     from rmlab.verifiers.baselines import baseline_report
 

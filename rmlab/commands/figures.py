@@ -1,8 +1,10 @@
-"""Regenerates figures from tracked runs: finds the sweeps in a store, draws every figure that fits, names the files."""
+"""`rmlab figures`: draws figures again from tracked runs: finds the sweeps in a store, draws every figure that fits, names the files."""
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import runs_folder
@@ -10,8 +12,29 @@ from rmlab.paths import runs_folder
 if TYPE_CHECKING:
     from analysis.tracked import AnyRun, SweepRuns
 
+app = typer.Typer()
 
-def main(names: Sequence[str] = (), source: str | None = None, out: Path | None = None) -> list[Path]:
+
+@app.command(epilog="Example: `rmlab figures data_scale -o figures`")
+def figures(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Sweeps or figures; none = all.", show_default=False)
+    ] = None,
+    source: Annotated[
+        str | None, typer.Option("--from", help="A store's URL or file, or a bundle. Default: the project's own.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Folder. Default: figures/ in the runs folder.")
+    ] = None,
+) -> list[Path]:
+    """Draw figures again from tracked runs: PDF, PNG and the CSV that each is drawn from."""
+    paths = draw_figures(names or [], source, out)
+    for path in paths:
+        print(path)
+    return paths
+
+
+def draw_figures(names: Sequence[str] = (), source: str | None = None, out: Path | None = None) -> list[Path]:
     """Draws figures and returns the files written.
 
     names: sweeps (all figures of each) or figures (of every sweep, or of all RL runs); none = all of them. source: a store's
@@ -34,10 +57,10 @@ def main(names: Sequence[str] = (), source: str | None = None, out: Path | None 
 def _draw_all(found: "Sequence[AnyRun]", source: str, names: Sequence[str], out: Path | None) -> list[Path]:
     """Figures of RL runs, of verifier sweeps, or both where no name is given."""
     from analysis.policies import policy_runs
-    from analysis.registry import Needs, figures
+    from analysis.registry import Needs, registered
     from analysis.tracked import group_runs
 
-    drawable = figures(Needs.rl)
+    drawable = registered(Needs.rl)
     policies, of_policies = policy_runs(found), [name for name in names if name in drawable]
     if of_policies and not policies:
         raise RmlabError(
@@ -56,29 +79,21 @@ def _draw_all(found: "Sequence[AnyRun]", source: str, names: Sequence[str], out:
 
 
 def _draw_chosen(groups: "Sequence[SweepRuns]", source: str, names: Sequence[str], out: Path | None) -> list[Path]:
-    from analysis.registry import Needs, figures
+    from analysis.registry import Needs, draw_sweep, registered
 
     if not groups:
         raise RmlabError(
             f"{source} holds no finished run of a sweep. Launch one first, e.g. `rmlab sweep data_scale preset=smoke`."
         )
     sweeps = {group.sweep for group in groups}
-    drawable = figures(Needs.sweep)
+    drawable = registered(Needs.sweep)
     unknown = [name for name in names if name not in sweeps and name not in drawable]
     if unknown:
         raise UsageError(
             f"{unknown[0]!r} is neither a sweep in {source} ({', '.join(sorted(sweeps))}) nor a figure "
-            f"({', '.join([*drawable, *figures(Needs.rl)])})"
+            f"({', '.join([*drawable, *registered(Needs.rl)])})"
         )
     chosen_sweeps = [n for n in names if n in sweeps] or sorted(sweeps)
     chosen_figures = [n for n in names if n in drawable] or list(drawable)
     chosen = [group for group in groups if group.sweep in chosen_sweeps]
-    return [path for group in chosen for path in draw(group, out or runs_folder() / "figures", chosen_figures)]
-
-
-def draw(group: "SweepRuns", out: Path, names: Sequence[str] = ()) -> list[Path]:
-    """Draws figures of one group of comparable runs into its folder below `out`; returns the files. names: none = all of a sweep's."""
-    from analysis.registry import Needs, figures
-
-    drawable = figures(Needs.sweep)
-    return [path for name in names or drawable for path in drawable[name].draw(group, out)]
+    return [path for group in chosen for path in draw_sweep(group, out or runs_folder() / "figures", chosen_figures)]

@@ -1,8 +1,5 @@
 """`rmlab compare LEVEL LEVEL --sweep NAME`: do two levels of a sweep differ, or only their seeds, or only these tasks?
 
-    rmlab compare data_scale=8000 data_scale=3000 --sweep data_scale
-    rmlab compare --halves --sweep aa
-
 All levels of the sweep are tested against the second one, so that the variance between seeds is pooled and Holm's
 correction covers the sweep, whichever row is read. With `--halves` one level's seeds are compared with each other: how
 often does the test find what is not there?
@@ -21,7 +18,7 @@ if TYPE_CHECKING:
     from rmlab.metrics.sweep_levels import LevelTest
 
 
-def main(
+def compare_levels(
     a: str, b: str, sweep: str, *, preset: str | None = None, as_json: bool = False, source: str | None = None
 ) -> dict[str, Any]:
     """Prints what level a is above level b in every arm (as one JSON object where `as_json`) and returns it.
@@ -29,8 +26,7 @@ def main(
     a, b: levels, or FACTOR=LEVEL. source: a store or a bundle, None = the project's own store.
     Raises UsageError for a sweep, preset or level that has no finished run.
     """
-    with_runs = _Groups(source)
-    group = with_runs.one(sweep, preset, [a, b])
+    group = _Groups(source).one(sweep, preset, [a, b])
     high, low = (_level(group, text) for text in (a, b))
     if high == low:
         raise UsageError(
@@ -56,7 +52,7 @@ def main(
     return found
 
 
-def halves(
+def compare_halves(
     sweep: str, *, level: str | None = None, preset: str | None = None, as_json: bool = False, source: str | None = None
 ) -> dict[str, Any]:
     """Prints how the halves of one level's seeds compare (as one JSON object where `as_json`) and returns it.

@@ -1,0 +1,179 @@
+"""What came out of a sweep: its table and figures, in the sweep's one summary run, made again only where its cells changed."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmlab.files import write_text
+from rmlab.fingerprint import fingerprint
+from rmlab.paths import runs_folder
+from rmlab.tracking.notes import summary_note
+from rmlab.tracking.query import TrackedRun, runs
+from rmlab.tracking.run import RunLogger
+from rmlab.tracking.store import Store
+from rmlab.tracking.ui import address_hint, ui_command
+
+if TYPE_CHECKING:
+    from analysis.policies import PolicyRun
+    from analysis.tracked import SweepRuns
+    from rmlab.sweep.request import Plan
+    from rmlab.sweep.study import Study, Tried
+
+TABLES = ("table", "trials")
+"""Files of a summary that are no figures, by name."""
+
+
+def show_sweep(plan: "Plan", store: Store) -> None:
+    """Writes the summary run and the figures of what is finished, of verifiers or of RL runs, and names them."""
+    from analysis.policies import policy_runs
+    from analysis.tracked import group_runs
+
+    spec = plan.spec
+    wanted = {"sweep": spec.name, "preset": spec.preset, "control_hash": plan.control_hash, "status": "finished"}
+    found = runs(store, None, wanted)
+    if groups := group_runs(found):
+        group = replace(groups[0], baseline=str(spec.baseline))
+        figures, text = _verifiers(plan, store, group, found)
+        table = group.folder(runs_folder() / "figures") / "table.csv"
+        print(f"\n{spec.question}\n\n{text}")
+        print("figures:", *(f"  {path}" for path in figures), f"table:\n  {table}", sep="\n")
+    elif policies := policy_runs(found):
+        files, text = _policies(plan, store, policies, found)
+        print(f"\n{spec.question}\n\n{text}")
+        print("figures and table:", *(f"  {path}" for path in files), sep="\n")
+    else:
+        print("no cell is finished yet: there is nothing to show")
+        return
+    print(f"look at the runs:\n  {ui_command()}\n  {address_hint(store, spec.name)}")
+
+
+def _verifiers(plan: "Plan", store: Store, group: "SweepRuns", found: Sequence[TrackedRun]) -> tuple[list[Path], str]:
+    """The figures' files, and the table as Markdown."""
+    from analysis import level_tests, style, sweep_table
+    from analysis.registry import draw_sweep
+
+    spec = plan.spec
+    folder = group.folder(runs_folder() / "figures")
+    text = sweep_table.as_markdown(group)
+    drawn_from = fingerprint([group.baseline, sorted(cell.run.run_id for cell in group.cells)])
+    old = _summary_of(found)
+    figures = sorted(folder.glob("*.p*"))
+    if old is not None and old.tags.get("drawn_from") == drawn_from and figures:
+        return figures, text
+    draw_sweep(group, runs_folder() / "figures")
+    write_text(folder / "table.csv", style.csv_text(sweep_table.rows(group)))
+    write_text(folder / "table.md", text)
+    rest = f"{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`"
+    note = summary_note(spec.question, level_tests.answer(group), text, rest)
+    tags = {"factor": spec.factor, "drawn_from": drawn_from, "cells": len(group.cells)}
+    _write_summary(plan, store, old, sorted(folder.iterdir()), note, tags)
+    return sorted(folder.glob("*.p*")), text
+
+
+def _policies(
+    plan: "Plan", store: Store, policies: "Sequence[PolicyRun]", found: Sequence[TrackedRun]
+) -> tuple[list[Path], str]:
+    """The files of figures and table, and the table as Markdown."""
+    from analysis import relation, rl_curves, rl_table, style
+
+    spec = plan.spec
+    folder = runs_folder() / "figures" / spec.name / f"{spec.preset}-{plan.control_hash}"
+    text = rl_table.as_markdown(policies)
+    drawn_from = fingerprint(sorted(policy.run.run_id for policy in policies))
+    old = _summary_of(found)
+    there = sorted(path for path in folder.rglob("*") if path.is_file())
+    if old is not None and old.tags.get("drawn_from") == drawn_from and there:
+        return there, text
+    files = [*rl_curves.draw(policies, folder), *relation.draw(policies, folder)]
+    for name, content in (("table.csv", style.csv_text(rl_table.rows(policies))), ("table.md", text)):
+        write_text(folder / name, content)
+        files.append(folder / name)
+    note = f"{spec.question}\n\n{text}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`"
+    tags = {"factor": spec.factor, "drawn_from": drawn_from, "cells": len(policies)}
+    _write_summary(plan, store, old, files, note, tags)
+    return files, text
+
+
+def show_search(plan: "Plan", study: "Study", study_hash: str, store: Store) -> None:
+    """Writes table, figure and the summary run of a study, and names them. Another study of the search has its own."""
+    from analysis import pareto, style
+    from rmlab.sweep.study_identity import storage_uri
+
+    sweep, search = plan.spec, plan.spec.search
+    assert search is not None
+    tried = study.tried()
+    if not tried:
+        print("no trial was made yet: there is nothing to show")
+        return
+    folder = runs_folder() / "figures" / sweep.name / f"{sweep.preset}-{study_hash}"
+    rows = trial_rows(tried, list(search.objectives))
+    states = ", ".join(f"{sum(t.state == s for t in tried)} {s}" for s in dict.fromkeys(t.state for t in tried))
+    text = best_trials(rows)
+    write_text(folder / "trials.csv", style.csv_text(rows))
+    write_text(folder / "trials.md", text)
+    note = (
+        f"{sweep.name}, preset {sweep.preset}, control {plan.control_hash}, study {study_hash}; {states}; validation part, "
+        f"seeds {sweep.seeds}."
+    )
+    figures = pareto.draw(rows, search.objectives, folder, note)
+    print(f"\n{sweep.question}\n\n{states}; no other trial is better in every objective than these:\n\n{text}")
+    print("figures:", *(f"  {path}" for path in figures), f"table:\n  {folder / 'trials.csv'}", sep="\n")
+    print(f"look at the study:\n  optuna-dashboard {shlex.quote(storage_uri(search))}")
+    drawn_from = fingerprint([[t.number, t.state] for t in tried])
+    own = {"sweep": sweep.name, "preset": sweep.preset, "control_hash": plan.control_hash, "study": study_hash}
+    old = _summary_of(runs(store, None, {**own, "kind": "summary"}))
+    if old is None or old.tags.get("drawn_from") != drawn_from:
+        whole = f"{sweep.question}\n\n{text}\n\n{note}\n\n`{plan.command}`"
+        _write_summary(
+            plan, store, old, sorted(folder.iterdir()), whole, {"study": study_hash, "drawn_from": drawn_from}
+        )
+
+
+def trial_rows(trials: Sequence["Tried"], objectives: Sequence[str]) -> list[dict[str, Any]]:
+    """One row a trial: settings, values, state, runs."""
+    return [
+        {
+            "trial": t.number,
+            "state": t.state,
+            "best": "yes" if t.best else "",
+            **t.params,
+            **dict(zip(objectives, t.values or [None] * len(objectives), strict=True)),
+            "runs": " ".join(t.runs),
+            "why": t.why,
+        }
+        for t in trials
+    ]
+
+
+def best_trials(rows: Sequence[dict[str, Any]]) -> str:
+    """As Markdown: the best trials, or all where none is complete."""
+    shown = [row for row in rows if row["best"]] or list(rows)
+    names = [name for name in shown[0] if name not in ("runs", "best", "state", "why")]
+    cells = [
+        [f"{row[n]:.4g}" if isinstance(row[n], float) else "" if row[n] is None else str(row[n]) for n in names]
+        for row in shown
+    ]
+    return "\n".join(["| " + " | ".join(line) + " |" for line in [names, ["---"] * len(names), *cells]])
+
+
+def _summary_of(found: Sequence[TrackedRun]) -> TrackedRun | None:
+    return next((run for run in found if run.tags.get("kind") == "summary"), None)
+
+
+def _write_summary(
+    plan: "Plan", store: Store, old: TrackedRun | None, files: Sequence[Path], note: str, tags: Mapping[str, Any]
+) -> None:
+    """The one summary run of a sweep, preset and control hash (of a search: of its study), written anew where it is there."""
+    spec = plan.spec
+    own = {"sweep": spec.name, "preset": spec.preset, "control_hash": plan.control_hash}
+    logger = (
+        RunLogger(store, old.run_id, old.experiment_id)
+        if old
+        else RunLogger.start(store, spec.name, f"summary {spec.preset}", kind="summary", tags=own)
+    )
+    with logger as run:
+        for path in files:
+            run.artifact(path, None if path.stem in TABLES else "figures")
+        run.tags({"mlflow.note.content": note, **tags})

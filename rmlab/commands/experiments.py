@@ -1,0 +1,73 @@
+"""`rmlab collect`, `train`, `rl`, `pretrain`, `warm-start`: the experiments, each a program with a Hydra configuration."""
+
+from typing import Annotated
+
+import typer
+
+from rmlab.commands.common import Overrides
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: `rmlab collect output=runs/few.parquet parts.verifier.tasks=20 parts.evaluation.tasks=0`")
+def collect(overrides: Overrides = None) -> None:
+    """Roll policies out in micro-SWE and write a trajectory set."""
+    from experiments.programs import collect as program
+
+    program.main(overrides or [])
+
+
+@app.command(epilog="Example: `rmlab train preset=smoke data.scale=64 seed=1`")
+def train(
+    overrides: Overrides = None,
+    multirun: Annotated[
+        bool,
+        typer.Option(
+            "--multirun", "-m", help="Hydra's multirun: +sweep=NAME, or several values of a key; hydra/launcher=NAME."
+        ),
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Train though this configuration is finished.")] = False,
+) -> None:
+    """Train, score and report one verifier. One that is finished, or being trained, is not trained a second time."""
+    if multirun or any(text.lstrip("+").startswith("sweep=") for text in overrides or []):
+        from rmlab.launchers.multirun import multirun as start_multirun
+
+        start_multirun("train_verifier", overrides or [])
+    else:
+        from experiments.programs import train_verifier
+
+        train_verifier.main(overrides or [], force)
+
+
+@app.command(epilog="Example: `rmlab rl start=runs/policies/starter-s0 reward=hybrid verifier=data_scale/demo/8000/s0`")
+def rl(
+    overrides: Overrides = None,
+    force: Annotated[bool, typer.Option("--force", help="Train though this configuration is finished.")] = False,
+) -> None:
+    """Train one policy in micro-SWE, paid by execution or by a verifier, and measure what became of it."""
+    from experiments.programs import rl as program
+
+    program.main(overrides or [], force)
+
+
+@app.command(epilog="Example: `rmlab pretrain model=base_128x2 runtime=cuda training.compile=true`")
+def pretrain(overrides: Overrides = None) -> None:
+    """Train the base model that small verifiers start from, on unlabelled text."""
+    from experiments.programs import pretrain as program
+
+    program.main(overrides or [])
+
+
+@app.command(
+    "warm-start", epilog="Example: `rmlab warm-start model=path model.pretrained=FOLDER runtime=cuda engine=cuda`"
+)
+def warm_start(
+    overrides: Overrides = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Train though the output folder holds this very policy.")
+    ] = False,
+) -> None:
+    """Teach a language model to act in micro-SWE from demonstrations, and measure it on held-out tasks."""
+    from experiments.programs import train_policy
+
+    train_policy.main(overrides or [], force)

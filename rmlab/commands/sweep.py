@@ -1,0 +1,204 @@
+"""`rmlab sweep`: launches or resumes `sweeps/NAME.yaml`, one process a cell, and shows what came out.
+
+sweep file → cells and their hashes → which are finished, anywhere in the store → what all share is made once, every level
+is proven to be fillable → the rest run → summary run, table, figures. The same command again goes on where it stopped.
+"""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rmlab.errors import RmlabError, UsageError
+from rmlab.paths import runs_folder
+from rmlab.sweep.options import OnError, SweepOptions
+from rmlab.wording import counted
+
+if TYPE_CHECKING:
+    from rmlab.launchers.jobs import Launcher
+    from rmlab.sweep.request import Plan
+    from rmlab.sweep.scheduler import Outcome
+    from rmlab.tracking.store import Store
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: `rmlab sweep data_scale preset=smoke --workers 2`")
+def sweep(
+    name: Annotated[str, typer.Argument(help="A file of sweeps/, without .yaml.")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[preset=P] [OVERRIDE]...",
+            help="preset, levels, seeds, arms, baseline or trials choose within the sweep; hydra/launcher=NAME says where cells run; "
+            "anything else is set in every cell.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the cells, which are finished, and the cost.")
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print what all cells share and, as a diff, how they differ.")
+    ] = False,
+    workers: Annotated[
+        int | None,
+        typer.Option(help="Cells at once. Default: as many as the cores (or GPUs) hold; results do not depend on it."),
+    ] = None,
+    cells_per_gpu: Annotated[
+        int | None,
+        typer.Option(help="Cells that share a GPU, and its memory. Default: 1; small cells leave a card idle."),
+    ] = None,
+    on_error: Annotated[
+        OnError, typer.Option(help="After a failed cell: start no more, or go on with the rest.")
+    ] = OnError.stop,
+    retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Run cells again that failed before.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Run finished cells again; the new runs take their place.")
+    ] = False,
+    redo_before: Annotated[
+        str | None,
+        typer.Option(help="Run cells again that began before this time: goes on with an interrupted --force."),
+    ] = None,
+    rerun_stale: Annotated[
+        bool, typer.Option("--rerun-stale", help="Run cells again that another commit finished.")
+    ] = False,
+) -> None:
+    """Launch a sweep, or go on with it where it stopped. Finished cells are not run again unless asked."""
+    asked = [
+        *(arguments or []),
+        *([f"hydra.launcher.cells_per_gpu={cells_per_gpu}"] if cells_per_gpu is not None else []),
+    ]
+    options = SweepOptions(
+        dry_run, explain, workers, on_error, retry_failed, force=force, redo_before=redo_before, rerun_stale=rerun_stale
+    )
+    launch_sweep(name, asked, options)
+
+
+@dataclass(frozen=True)
+class HydraRun:
+    """What Hydra was told when it started a sweep (`rmlab train -m +sweep=NAME`): its launcher, set up, and the program."""
+
+    launcher: Any
+    program: str
+
+
+def launch_sweep(name: str, arguments: Sequence[str], options: SweepOptions, hydra: HydraRun | None = None) -> None:
+    """Launches, resumes or (dry_run, explain) only describes a sweep.
+
+    Raises UsageError for a wrong name or value, RmlabError for data that cannot fill a level and when cells failed.
+    """
+    from rmlab.launchers.multirun import is_own, multirun
+    from rmlab.sweep.request import make_plan, read_request
+
+    options = options.dated()
+    request = read_request(arguments)
+    if hydra is None and not is_own(request.launcher):  # Hydra sets it up, and calls this again with it
+        multirun(request.spec(name).program, [f"+sweep={name}", *arguments], options)
+        return
+    plan = make_plan(name, arguments, shlex.join(["rmlab", "sweep", name, *arguments, *options.flags()]))
+    if hydra is not None and hydra.program != plan.spec.program:
+        raise UsageError(
+            f"sweep {name} is of the program {plan.spec.program}, not of {hydra.program}: use rmlab sweep {name}"
+        )
+    if options.explain or options.dry_run:
+        print(_described(plan, options))
+    else:
+        _run(plan, options, _launcher(plan, options, hydra))
+
+
+def _described(plan: "Plan", options: SweepOptions) -> str:
+    """What would run, or (explain) in what cells differ."""
+    from rmlab.sweep.dry_run import description, explanation, redo_rule, search_description
+    from rmlab.tracking.store import Store
+
+    if options.explain:
+        return explanation(plan.cells)
+    if plan.spec.search:
+        return search_description(plan.cells)
+    redo = redo_rule(options.redo_before, options.rerun_stale)
+    return description(plan.cells, Store.existing(plan.uri), options.retry_failed, redo)
+
+
+def _launcher(plan: "Plan", options: SweepOptions, hydra: HydraRun | None) -> "Launcher":
+    """What runs the cells: one of ours, also where Hydra set it up, else Hydra's own launcher in batches."""
+    from rmlab.launchers.hydra import ThroughHydra
+    from rmlab.launchers.multirun import own_launcher
+
+    config = plan.cells[0].config
+    if hydra is None:
+        return own_launcher(plan.request.launcher, plan.request.settings, config, options.workers)
+    if hasattr(hydra.launcher, "cells_launcher"):
+        own: Launcher = hydra.launcher.cells_launcher(config, options.workers)
+        return own
+    return ThroughHydra(hydra.launcher, options.batch or options.workers or (1 if plan.spec.search else None))
+
+
+def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher") -> None:
+    """Runs what is not finished, while nobody else runs this sweep, and shows the results."""
+    from analysis.summaries import show_sweep
+    from rmlab.locks import exclusive
+    from rmlab.sweep.dry_run import redo_rule
+    from rmlab.sweep.scheduler import begin, run_cells
+    from rmlab.tracking.store import Store
+
+    redo = redo_rule(options.redo_before, options.rerun_stale)
+    begin(plan.cells, Store.existing(plan.uri), launcher, redo)
+    store = Store.open(plan.uri)
+    lock = runs_folder() / "locks" / f"sweep-{plan.spec.name}-{plan.spec.preset}.lock"
+    with exclusive(lock, f"sweep {plan.spec.name} at preset {plan.spec.preset}", patience=0):
+        try:
+            if plan.spec.search:
+                _search(plan, options, launcher, store)
+                return
+            outcome = run_cells(
+                plan.cells, store, launcher, on_error=options.on_error, retry_failed=options.retry_failed, redo=redo
+            )
+        except KeyboardInterrupt:
+            print(f"\nStopped; finished cells stay finished. Go on with: {plan.command}", file=sys.stderr)
+            raise
+        if outcome.paused:
+            print(
+                f"{len(outcome.paused)} of {counted(len(plan.cells), 'cell')} paused, their time is up ({', '.join(outcome.paused)}). "
+                f"They go on with: {plan.command}",
+                file=sys.stderr,
+            )
+        elif not (outcome.ran or outcome.failed or outcome.left):
+            print("every cell was finished already: nothing was trained", file=sys.stderr)
+        show_sweep(plan, store)
+    _refuse_unfinished(plan, options, outcome)
+
+
+def _search(plan: "Plan", options: SweepOptions, launcher: "Launcher", store: "Store") -> None:
+    """Makes the trials of a search that are missing, and shows what came out."""
+    from analysis.summaries import show_search
+    from rmlab.sweep.search import run_search
+    from rmlab.sweep.study import Study
+    from rmlab.sweep.study_identity import other_studies, study_name
+
+    search = plan.spec.search
+    assert search is not None
+    name = study_name(plan.cells)
+    study = Study(str(name), search, options.retry_failed, name.comparable)
+    for line in other_studies(name, search):
+        print(line)
+    run_search(plan.cells, plan.request.overrides, study, store, launcher, options.retry_failed)
+    show_search(plan, study, name.hash, store)
+
+
+def _refuse_unfinished(plan: "Plan", options: SweepOptions, outcome: "Outcome") -> None:
+    """Raises RmlabError where cells failed or were left, with the command that goes on."""
+    if outcome.failed:
+        left = f", {len(outcome.left)} not started" if outcome.left else ""
+        raise RmlabError(
+            f"{len(outcome.failed)} of {counted(len(plan.cells), 'cell')} failed ({', '.join(outcome.failed)}){left}. "
+            f"{'Mend what the errors say, then try' if options.retry_failed else 'Try'} them again with: {plan.command} --retry-failed"
+        )
+    if outcome.left:
+        raise RmlabError(
+            f"{len(outcome.left)} of {len(plan.cells)} cells had to stop again and again ({', '.join(outcome.left)}): see above why. "
+            f"They go on with: {plan.command}"
+        )

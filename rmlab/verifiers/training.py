@@ -1,0 +1,154 @@
+"""A verifier from its settings: the training set is chosen, and a model is trained on it."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rmlab.errors import UsageError
+from rmlab.models.config import ModelConfig
+from rmlab.selection.select import DataConfig, Selection, select
+from rmlab.tracking.config import TrackingConfig
+from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig, canonical
+from rmlab.trajectories.record import Trajectory
+from rmlab.verifiers.config import EvaluationConfig, ObjectiveConfig, PromptConfig
+
+if TYPE_CHECKING:
+    from rmlab.tracking.run import RunLogger
+    from rmlab.training.supervised import Trained
+    from rmlab.verifiers.dataset import VerifierData
+    from rmlab.verifiers.verifier import Verifier
+
+POINTS = 200  # of each training series, however many steps there are
+
+
+@dataclass
+class VerifierSettings:
+    """What makes a verifier. seed: of the draw, the first weights and the order of the batches."""
+
+    seed: int = 0
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    prompt: PromptConfig = field(default_factory=PromptConfig)
+    objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    training: TrainingConfig = field(default_factory=TrainingConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+
+
+def choose(ready: "VerifierData", settings: VerifierSettings) -> Selection[Trajectory]:
+    """The training set: filtered by length first, then chosen. Raises DataError where the total cannot be filled."""
+    if (room := settings.data.room) and room > settings.prompt.max_tokens:
+        raise UsageError(
+            f"data.fits={room} is longer than the context, prompt.max_tokens={settings.prompt.max_tokens}: what is trained "
+            "on has to be read whole. Lower it, or set it to null."
+        )
+    fits = {
+        e.trajectory.trajectory_id for e in ready.verifier if e.ids is not None and (room is None or e.n_tokens < room)
+    }
+    return select(
+        (e.trajectory for e in ready.verifier), settings.data, settings.seed, lambda t: t.trajectory_id in fits
+    )
+
+
+def fit(
+    ready: "VerifierData",
+    chosen: Selection[Trajectory],
+    settings: VerifierSettings,
+    device: Any,
+    cell: Path,
+    logger: "RunLogger",
+) -> "tuple[Verifier, Trained]":
+    """Trains a verifier on the chosen set; its checkpoint lies in the folder `cell` while it is under way."""
+    from rmlab.training.batching import total_steps
+    from rmlab.training.supervised import train
+    from rmlab.verifiers.answer import prove_answers, spread
+    from rmlab.verifiers.objective import lesson
+    from rmlab.verifiers.prompt import render
+    from rmlab.verifiers.verifier import Verifier
+
+    proven_on = [chosen.chosen[i] for i in spread(len(chosen.chosen))]
+    answer = prove_answers(ready.tokenizer, [render(t, ready.tokenizer.reserved, settings.prompt) for t in proven_on])
+    ids = {e.trajectory.trajectory_id: e.ids for e in ready.verifier if e.ids is not None}
+    training = canonical(settings.training, settings.data.scale)
+    learned = lesson(chosen.chosen, ids, [e.trajectory for e in ready.verifier], settings.objective, training, answer)
+    model = _first_weights(settings, ready.tokenizer.size, learned.scalar)
+    _log_inputs(logger, ready, chosen, settings, model, learned.record)
+    every = max(total_steps(len(learned.items), learned.training) // POINTS, 1)
+
+    def log(step: int, loss: float, rate: float, speed: float) -> None:
+        if step % every == 0 or step == 1:
+            logger.metrics({"train/loss": loss, "train/learning_rate": rate, "train/tokens_per_second": speed}, step)
+
+    def watch(step: int, routers: dict[str, float]) -> None:
+        if step % every == 0 or step == 1:
+            logger.metrics(routers, step)
+
+    took = train(
+        model,
+        learned.items,
+        ready.tokenizer.pad_id,
+        device,
+        optimizer=settings.optimizer,
+        training=learned.training,
+        runtime=settings.runtime,
+        seed=settings.seed,
+        checkpoint=cell / "checkpoint.safetensors",
+        log=log,
+        watch=watch,
+        loss=learned.loss,
+        title=settings.tracking.name or "training",
+    )
+    logger.metrics({"train/steps": took.steps, "train/tokens": took.tokens, "train/seconds": took.seconds})
+    return Verifier(model, ready.tokenizer, settings.prompt, answer, settings.training.dtype), took
+
+
+def _first_weights(settings: VerifierSettings, vocabulary: int, scalar: bool) -> Any:
+    """The model before training. Raises RmlabError where the context is longer than it has positions for."""
+    from rmlab.models.heads import ScalarModel
+    from rmlab.models.load import load_model, scratch_model
+    from rmlab.models.moe import experts_of
+    from rmlab.verifiers.config import check_positions
+
+    if settings.model.pretrained:
+        model = load_model(Path(settings.model.pretrained))
+        if experts_of(model):
+            model.config.router_aux_loss_coef = settings.model.balance
+    else:
+        model = scratch_model(settings.model, vocabulary, settings.seed)
+    check_positions(int(model.config.max_position_embeddings), settings.model, settings.prompt)
+    return ScalarModel(model, settings.seed) if scalar else model
+
+
+def _log_inputs(
+    logger: "RunLogger",
+    ready: "VerifierData",
+    chosen: Selection[Trajectory],
+    settings: VerifierSettings,
+    model: Any,
+    objective: dict[str, Any],
+) -> None:
+    """What the run reads, and the few parameters that runs are compared by."""
+    from rmlab.verifiers.run_record import log_inputs, model_parameters
+
+    record = chosen.record()
+    weak = ready.weak.record() if ready.weak else None
+    log_inputs(
+        logger, ready, chosen.chosen, {**record, "objective": objective, "weak_tests": weak}, Path(settings.data.path)
+    )
+    logger.params(
+        {
+            "seed": settings.seed,
+            "data_scale": settings.data.scale,
+            "resolved_share": round(record["resolved"] / record["taken"], 4),
+            "learning_rate": settings.optimizer.learning_rate,
+            "epochs": settings.training.epochs,
+            "match": settings.training.match.value,
+            "objective": settings.objective.kind.value,
+            **model_parameters(model),
+        }
+    )
+    if weak and ready.weak:
+        logger.tags({"isolation": ready.weak.isolation})
+        logger.metrics({f"labels/{name}": value for name, value in weak.items()})

@@ -1,0 +1,82 @@
+"""A run, a cell and a folder are names of one model."""
+
+from pathlib import Path
+
+import pytest
+
+from rmlab.errors import DataError, StoreError
+from rmlab.tracking.references import find_artifact, find_model, find_run
+from rmlab.tracking.run import RunLogger
+from rmlab.tracking.store import Store
+
+OWN = "0123456789abcdef"
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """The folder of a model, and a score table beside it."""
+    folder = tmp_path / "trained" / "model"
+    folder.mkdir(parents=True)
+    (folder / "verifier.json").write_text("{}")
+    (folder.parent / "scores.parquet").write_text("scores")
+    return folder
+
+
+@pytest.fixture
+def run_id(store: Store, model: Path) -> str:
+    """Of the run that made it: the main arm of a sweep's cell, beside another arm."""
+    ids = []
+    for name, arm, config_hash in (("data_scale=8 s0", "epochs", OWN), ("data_scale=8 steps s0", "steps", "f" * 16)):
+        tags = {"sweep": "data_scale", "preset": "demo", "level": "8", "arm": arm, "config_hash": config_hash}
+        with RunLogger.start(store, "data_scale", name, kind="verifier", tags=tags) as run:
+            run.artifact(model)
+            run.artifact(model.parent / "scores.parquet")
+        ids.append(run.run_id)
+    return ids[0]
+
+
+def test_run_cell_and_folder_are_one_model(run_id: str, model: Path) -> None:
+    names = (run_id, run_id[:8], OWN, "data_scale/demo/8/s0")
+    assert [find_run(name).run_id for name in names] == [run_id] * 4
+    found = [find_model(name, "verifier.json") for name in (*names, str(model), str(model.parent))]
+    assert [reference.run_id for reference in found] == [run_id] * 4 + [""] * 2
+    assert len({reference.fingerprint() for reference in found}) == 1
+    for name in (*names, str(model), str(model.parent)):
+        assert find_artifact(name, "scores.parquet").read_text() == "scores"
+
+
+def test_what_no_name_means_is_one_line(run_id: str, model: Path, tmp_path: Path) -> None:
+    for name, words in (
+        ("data_scale/demo/9/s0", "no finished run of sweep data_scale, preset demo at level 9"),
+        ("e" * 16, "no run of this cell"),
+        (str(tmp_path), "holds no verifier.json"),
+        (str(tmp_path / "none"), "there is no such file or folder"),
+        ("trained/none/at/all", "no cell or run has this name"),
+    ):
+        with pytest.raises(DataError, match=words) as caught:
+            find_model(name, "verifier.json")
+        assert "\n" not in str(caught.value)
+    with pytest.raises(DataError, match=r"the model of this run holds no policy\.json"):
+        find_model(run_id, "policy.json")
+    with pytest.raises(StoreError, match="there is no run"):
+        find_model("a" * 32, "verifier.json")
+    (model.parent / "scores.parquet").unlink()
+    with pytest.raises(DataError, match="a model named by its run brings its own"):
+        find_artifact(str(model), "scores.parquet")
+
+
+def test_two_cells_of_one_name_are_named_by_their_hashes(store: Store, run_id: str, model: Path) -> None:
+    tags = {"sweep": "data_scale", "preset": "demo", "level": "8", "config_hash": "e" * 16}
+    with RunLogger.start(store, "data_scale", "data_scale=8 s0", kind="verifier", tags=tags) as run:
+        run.artifact(model)
+    with pytest.raises(DataError, match=f"2 different cells have this name .*: {OWN}, {'e' * 16}"):
+        find_model("data_scale/demo/8/s0", "verifier.json")
+
+
+def test_nothing_is_tracked_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "none"))
+    with pytest.raises(
+        DataError, match="x: there is no such file or folder, and no run either: nothing is tracked yet"
+    ):
+        find_run("x")
+    assert not (tmp_path / "none").exists()
