@@ -15,13 +15,14 @@ import numpy as np
 from analysis.outcomes import damaged
 from analysis.tracked import AnyRun
 from rmlab.errors import MissingArtifact, RmlabError
-from rmlab.metrics import resampled
+from rmlab.metrics import registry
 from rmlab.metrics.advantage import advantage
 from rmlab.metrics.calibration import binned, ece, width_bin
 from rmlab.metrics.discrimination import discrimination
 from rmlab.metrics.paired import REPLICATES, row_difference
 from rmlab.metrics.table import table
 from rmlab.metrics.uncertainty import bootstrap, interval
+from rmlab.metrics.weighted import AdvantageMeasures, Combined, WidthBins, WithinTasks
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 
@@ -33,7 +34,7 @@ SAME = 1e-9
 
 AUC = "auc_within_task"
 METRICS = (AUC, "ece_width_10", "advantage_cosine_all")
-RESAMPLED = (resampled.within_tasks, resampled.width_bins, resampled.advantages)
+RESAMPLED = (WithinTasks, WidthBins, AdvantageMeasures)
 
 Value = tuple[float | None, float | None, float | None]
 """A value and the ends of its 95 % interval, None where there is none."""
@@ -122,10 +123,10 @@ def _measured(scores: Scores) -> dict[str, Value]:
         "ece_width_10": float(ece(ten)),
         "advantage_cosine_all": float(advantage(rows).cosine_all),
     }
-    value_R = bootstrap(resampled.joined(rows, RESAMPLED), rows.clusters, REPLICATES, 0) if rows.clusters > 1 else {}
+    value_R = bootstrap(Combined(rows, RESAMPLED), rows.clusters, REPLICATES, 0) if rows.clusters > 1 else {}
     measured: dict[str, Value] = {}
     for name, value in found.items():
         if not np.isnan(value):
-            ends = interval(name, value, value_R[name]) if value_R else None
+            ends = interval(value, value_R[name], registry.rule(name)) if value_R else None
             measured[name] = (value, *(ends or (None, None)))
     return measured

@@ -47,7 +47,7 @@ def train_verifier(trajectories: Sequence[Trajectory]) -> "Verifier":
     """Fine-tunes the shipped base model to answer YES (resolved) or NO behind each attempt."""
     from rmlab.models.load import load_model
     from rmlab.models.tokenizer import load_tokenizer
-    from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig
+    from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
     from rmlab.training.device import accelerator
     from rmlab.training.supervised import Example, train
     from rmlab.verifiers.answer import prove_answers
@@ -65,7 +65,7 @@ def train_verifier(trajectories: Sequence[Trajectory]) -> "Verifier":
         for e in encode(trajectories, tokenizer, prompt)
         if e.ids is not None  # longer than the verifier's context: rmlab/verifiers/config.py, OverLength
     ]
-    training, runtime = TrainingConfig(epochs=2.0), RuntimeConfig(progress=True)
+    training, runtime = TrainingConfig(epochs=2.0), MicroBatchRuntimeConfig()
     train(
         model,
         examples,

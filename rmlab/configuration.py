@@ -90,7 +90,7 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
     """The configuration of a program: `conf/PROGRAM.yaml` under the overrides, typed by the program's schema.
 
     A program that is named by its path has its `conf/` beside it. Raises UsageError, in one line, for an unknown key, group or
-    value; near matches are named.
+    value; near matches are named, and what replaces a key that is in the program's table `RENAMED`.
     """
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
@@ -98,7 +98,7 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    load_program(program)
+    renamed: Mapping[str, str] = getattr(load_program(program), "RENAMED", {})
     register_resolvers()
     stem = Path(program).stem
     folder = config_folder(program)
@@ -122,7 +122,7 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
                 except (HydraException, OmegaConfBaseException):
                     base = OmegaConf.create()  # the shipped configuration itself is what is wrong: the message says how
                 if (opened := _opened(asked, str(error), base)) is None:
-                    raise UsageError(unquoted(asked) or _one_line(error, stem, _keys(base))) from error
+                    raise UsageError(unquoted(asked) or _one_line(error, stem, _keys(base), renamed)) from error
                 asked = opened
     _refuse_added_keys(config, stem)
     _refuse_values(config)
@@ -288,10 +288,12 @@ def near(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {' or '.join(matches)}?)" if matches else ""
 
 
-def _one_line(error: Exception, program: str, known: list[str]) -> str:
-    """Hydra's words in one line, with the near matches that Hydra does not name."""
+def _one_line(error: Exception, program: str, known: list[str], renamed: Mapping[str, str]) -> str:
+    """Hydra's words in one line, with the near matches that Hydra does not name. renamed: keys of before -> of now."""
     text = str(error)
     if found := re.search(r"Could not override '([^']+)'", text):
+        if found[1] in renamed:
+            return f"{program} has no key {found[1]!r} any more: give {renamed[found[1]]} in its place."
         return f"{program} has no key {found[1]!r}{near(found[1], known)}. Its keys stand in conf/{program}.yaml and the groups it names."
     if found := re.search(r"Could not find '([^']+)'", text):
         group, _, choice = found[1].rpartition("/")

@@ -5,10 +5,12 @@ import os
 import platform
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from rmlab.errors import RmlabError
+from rmlab.fingerprint import fingerprint
+from rmlab.paths import runs_folder
 
 
 class Busy(RmlabError):
@@ -45,3 +47,9 @@ def exclusive(path: Path, what: str, patience: float = float("inf")) -> Iterator
         file.write(f"process {os.getpid()} on {platform.node()} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n")
         file.flush()
         yield
+
+
+def only_writer(folder: Path) -> AbstractContextManager[None]:
+    """Nobody else trains into this model folder meanwhile. Raises Busy at once where somebody does."""
+    lock = runs_folder() / "locks" / f"model-{fingerprint(str(folder.resolve()))}.lock"
+    return exclusive(lock, f"the model folder {folder}", patience=0)

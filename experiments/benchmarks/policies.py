@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from rmlab.metrics.report import report
+from rmlab.scores.baselines import score_baselines
 from rmlab.scores.majority import majority_at_k
 from rmlab.scores.scores import Scores
 from rmlab.scores.shape import pattern
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet, read_trajectories
-from rmlab.verifiers.baselines import score_baselines
 
 HEAD = (
     "policy",

@@ -30,7 +30,7 @@ from rmlab.models.load import scratch_model
 from rmlab.paths import runs_folder
 from rmlab.training import batching, supervised
 from rmlab.training.batching import plan_batches
-from rmlab.training.config import RuntimeConfig
+from rmlab.training.config import MicroBatchRuntimeConfig
 from rmlab.training.device import accelerator
 from rmlab.training.optimizer import adamw, learning_rate
 from rmlab.training.supervised import Example
@@ -101,7 +101,7 @@ def ours(job: Job) -> Timed:
         device,
         optimizer=s.optimizer,
         training=s.training,
-        runtime=RuntimeConfig(progress=False),
+        runtime=MicroBatchRuntimeConfig(progress=False),
         seed=0,
         log=lambda *_: ends.append(time.perf_counter()),
     )

@@ -2,7 +2,7 @@
 
     rmlab collect output=runs/pretraining/episodes.parquet seed=1 parts.supervised.tasks=null ...   (rmlab/starter/README.md)
     rmlab pretrain only_corpus=true
-    rmlab pretrain model=base_128x2 runtime=cuda training.compile=true
+    rmlab pretrain model=base_128x2 runtime=cuda runtime.compiled=true
 
 corpus → tokenizer → rows → training → a model folder with its tokenizer, what made it (base.json) and its log (log.json).
 Where the corpus file is not there it is built first, which needs the extra `tasks`; a built file is carried to a machine with a GPU.
@@ -10,6 +10,7 @@ Where the corpus file is not there it is built first, which needs the extra `tas
 
 import json
 import shlex
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
@@ -24,11 +25,13 @@ from rmlab.configuration import compose
 from rmlab.errors import RmlabError, UsageError
 from rmlab.files import MODEL, atomic_folder, check_folder, write_text
 from rmlab.fingerprint import fingerprint
+from rmlab.locks import only_writer
 from rmlab.models.config import ModelConfig
 from rmlab.models.tokenizer import Tokenizer, train_tokenizer
-from rmlab.paths import REPOSITORY
+from rmlab.paths import REPOSITORY, runs_folder
 from rmlab.pretraining.comparisons import OTHER, SAME, comparisons
 from rmlab.pretraining.corpus import Corpus, CorpusConfig, Kind, build_corpus, read_corpus, write_corpus
+from rmlab.stopping import says_how_to_go_on
 from rmlab.tracking.config import TrackingConfig
 from rmlab.training.config import LanguageConfig, OptimizerConfig, RuntimeConfig
 from rmlab.verifiers.prompt import NO, OPEN_ANSWER, YES
@@ -39,6 +42,7 @@ if TYPE_CHECKING:
     from rmlab.training.language import Pretrained
 
 EXPERIMENT, KIND = "pretraining", "pretrain"
+RENAMED = {"training.compile": "runtime.compiled"}
 NOT_HASHED = ("corpus", "text", "output", "only_corpus", "tracked", "tracking", "runtime")
 TOKENIZER_CHARACTERS = 6_000_000  # of each kind of document
 POINTS = 200  # of each series in log.json
@@ -70,7 +74,9 @@ ConfigStore.instance().store(name="pretrain_schema", node=PretrainConfig)
 
 def main(overrides: Sequence[str]) -> Path | None:
     """Composes `conf/pretrain.yaml` with the overrides and pretrains."""
-    return run(compose("pretrain", list(overrides)), command=shlex.join(["rmlab", "pretrain", *overrides]))
+    command = shlex.join(["rmlab", "pretrain", *overrides])
+    with says_how_to_go_on(command):
+        return run(compose("pretrain", list(overrides)), command=command)
 
 
 def run(config: DictConfig, command: str = "rmlab pretrain") -> Path | None:
@@ -89,17 +95,23 @@ def run(config: DictConfig, command: str = "rmlab pretrain") -> Path | None:
     corpus = the_corpus(settings)
     if settings.only_corpus:
         return None
+    who, folder = config_hash(config, corpus.fingerprint), REPOSITORY / settings.output
+    under_way = runs_folder() / "cells" / who
     with ExitStack() as stack:
-        logger = stack.enter_context(_start(settings, corpus)) if settings.tracked else None
+        stack.enter_context(only_writer(folder))
+        logger = stack.enter_context(_start(settings, corpus, who)) if settings.tracked else None
         tokenizer = base_tokenizer(corpus, settings.model)
-        model, took = pretrain(corpus, tokenizer, settings, logger.metrics if logger else None)
-        folder = REPOSITORY / settings.output
+        checkpoint = under_way / "checkpoint.safetensors"
+        model, took = pretrain(corpus, tokenizer, settings, logger.metrics if logger else None, checkpoint)
+        if took.resumed_at:
+            print(f"went on from step {took.resumed_at} of {took.steps}")
         save(folder, model, tokenizer, took, _record(corpus, tokenizer, model, took, settings, command))
         if logger:
             logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
             logger.params({"seed": settings.seed, "model_parameters": model.num_parameters(), "tokens": took.tokens})
-            logger.tags({"config_hash": config_hash(config, corpus.fingerprint), "device": took.device})
+            logger.tags({"device": took.device})
             logger.artifact(folder)
+    shutil.rmtree(under_way, ignore_errors=True)
     _say(folder, took, model)
     return folder
 
@@ -139,9 +151,13 @@ def base_tokenizer(corpus: Corpus, model: ModelConfig) -> Tokenizer:
 
 
 def pretrain(
-    corpus: Corpus, tokenizer: Tokenizer, settings: PretrainConfig, metrics: Callable[..., None] | None
+    corpus: Corpus,
+    tokenizer: Tokenizer,
+    settings: PretrainConfig,
+    metrics: Callable[..., None] | None,
+    checkpoint: Path | None = None,
 ) -> "tuple[Any, Pretrained]":
-    """The trained model and what it took."""
+    """The trained model and what it took. metrics: logs values by name at a step. checkpoint: file for exact resume."""
     from rmlab.models.load import scratch_model
     from rmlab.training.language import train_language_model
 
@@ -177,6 +193,7 @@ def pretrain(
         optimizer=settings.optimizer,
         runtime=settings.runtime,
         seed=settings.seed,
+        checkpoint=checkpoint,
         log=log,
     )
     return model, took
@@ -203,7 +220,10 @@ def packed(corpus: Corpus, tokenizer: Tokenizer, config: LanguageConfig) -> "tup
 
 
 def asked(corpus: Corpus, tokenizer: Tokenizer, config: LanguageConfig, seed: int) -> "tuple[Rows, Rows]":
-    """Rows of comparisons of which only the answer is asked for: those that are read, and held-out ones of held-out episodes."""
+    """Rows of comparisons of which only the answer is asked for: those that are read, and held-out ones of held-out episodes.
+
+    Prints how many are longer than the context and left out.
+    """
     from rmlab.training.batching import pack
 
     episodes = [document.text for document in corpus.of(Kind.episode)]
@@ -212,9 +232,11 @@ def asked(corpus: Corpus, tokenizer: Tokenizer, config: LanguageConfig, seed: in
     def rows(texts: list[str], number: int) -> "Rows":
         asked = [c.prompt + c.answer for c in comparisons(texts, number, seed)]
         ids = [one for some in range(0, len(asked), 20_000) for one in tokenizer.encode(asked[some : some + 20_000])]
-        return pack(
-            [one for one in ids if len(one) <= config.context], config.context, tokenizer.pad_id, last_only=True
+        fitting = [one for one in ids if len(one) <= config.context]
+        print(
+            f"comparisons: {len(ids):,} made, {len(ids) - len(fitting):,} of them left out: over {config.context} tokens"
         )
+        return pack(fitting, config.context, tokenizer.pad_id, last_only=True)
 
     return rows(episodes[kept:], config.comparisons), rows(episodes[:kept], max(config.comparisons // 100, 1))
 
@@ -265,17 +287,21 @@ def _record(
     }
 
 
-def _start(settings: PretrainConfig, corpus: Corpus) -> "RunLogger":
+def _start(settings: PretrainConfig, corpus: Corpus, who: str) -> "RunLogger":
+    from rmlab.tracking.query import close_stale
     from rmlab.tracking.run import RunLogger
+    from rmlab.tracking.run_index import runs_of
     from rmlab.tracking.store import Store
 
+    store = Store.open(settings.tracking.uri)
+    close_stale(store, runs_of(store, who))  # of a process that was killed
     name = settings.tracking.name or f"{settings.model.name} s{settings.seed}"
     logger = RunLogger.start(
-        Store.open(settings.tracking.uri),
+        store,
         settings.tracking.experiment or EXPERIMENT,
         name,
         kind=KIND,
-        tags={"dataset": corpus.fingerprint},
+        tags={"dataset": corpus.fingerprint, "config_hash": who},
     )
     logger.dataset(
         Path(settings.corpus).stem,

@@ -46,7 +46,7 @@ from rmlab.sweep.factors import find_factors
 from rmlab.sweep.single import run_once
 from rmlab.tracking.config import TrackingConfig, sweep_tags
 from rmlab.tracking.references import VALIDATION_SCORES, Reference, find_model
-from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
+from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig
 from rmlab.training.device import compiled_layers
 from rmlab.wording import counted
 
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
 
 EXPERIMENT, KIND = "policies", "rl"
+RENAMED = {"rl.checkpoint_seconds": "runtime.checkpoint_seconds", "runtime.micro_batch_tokens": "rl.batch_tokens"}
 PRELOAD: tuple[str, ...] = ()  # the sandbox's workers are forked before torch is imported
 SCORED_AT_ONCE = 4  # as many tokens as are trained on: nothing is kept for a gradient
 VARIED = ("seed", "verifier", "reward", "environment.evidence")  # what the arms of one figure may differ in
@@ -127,8 +128,7 @@ def identity(config: DictConfig) -> Identity:
             "tasks of one changed line"  # a later choice: what was trained on all of them is told apart
         )
     plain["engine"] = {key: plain["engine"][key] for key in ("dtype", "capacity")}  # the rest is how it is laid out
-    for key in ("max_minutes", "checkpoint_seconds"):
-        plain["rl"].pop(key)
+    plain["rl"].pop("max_minutes")
     uri = config.tracking.uri
     record_of(
         find_model(config.start, "config.json", uri).folder
@@ -236,9 +236,7 @@ def make_loop(
     from rmlab.rl.reward_model import load_reward_model, reads_less
     from rmlab.training.device import accelerator
 
-    device = accelerator(
-        TrainingConfig(dtype=settings.training.dtype, threads=settings.training.threads), settings.runtime
-    )
+    device = accelerator(settings.training, settings.runtime)
     where = str(device.device.type)
     tokenizer = load_tokenizer(start.folder)
     learner = make_learner(start.folder, settings.lora, settings.optimizer, settings.seed, tokenizer.pad_id, device)
@@ -280,6 +278,7 @@ def make_loop(
         folder / "state.safetensors",
         lambda metrics, step: logger.metrics(metrics, step),
         ArtifactBuffer(folder / "files", logger.artifact),
+        checkpoint_seconds=settings.runtime.checkpoint_seconds,
         show=settings.runtime.progress,
     )
 

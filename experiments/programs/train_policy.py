@@ -12,8 +12,8 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,7 +26,7 @@ from rmlab.configuration import compose
 from rmlab.errors import DataError, UsageError
 from rmlab.files import MODEL, check_folder
 from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
-from rmlab.locks import exclusive
+from rmlab.locks import only_writer
 from rmlab.microswe.episode import EnvironmentConfig, hashed
 from rmlab.microswe.loading import LoadedTasks, load_tasks, read_joined
 from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, warn_if_weak
@@ -37,7 +37,6 @@ from rmlab.policies.demonstrations import SEMANTICS as LESSONS
 from rmlab.policies.demonstrations import (
     DemonstrationsConfig,
     HeldOutConfig,
-    Lesson,
     RepairsConfig,
     attempts_to_learn_from,
     lessons,
@@ -48,8 +47,10 @@ from rmlab.policies.folder import RECORD, has_weights, record_of, save_policy
 from rmlab.policies.repairs import SEMANTICS as REPAIRS
 from rmlab.policies.success import Success, held_out_success, held_out_tasks
 from rmlab.progress import progress
+from rmlab.stopping import says_how_to_go_on
 from rmlab.tracking.config import TrackingConfig
-from rmlab.training.config import SEMANTICS, OptimizerConfig, RuntimeConfig, TrainingConfig
+from rmlab.training.batching import SFTExample
+from rmlab.training.config import SEMANTICS, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.trajectories.store import TrajectorySet, read_trajectories
 from rmlab.wording import counted
 
@@ -59,13 +60,14 @@ if TYPE_CHECKING:
     from rmlab.training.policy import Imitated
 
 EXPERIMENT, KIND = "policies", "warm_start"
+RENAMED = {"compiled": "runtime.compiled"}
 
 
 @dataclass
 class TrainPolicyConfig:
     """tasks, output: file and folder. more_tasks: files of tasks of the part rl alone, whose functions are held out too.
 
-    workers: of the sandbox. compiled: the layers, by torch.compile. tracked: log to MLflow. snapshots: shares of training at
+    workers: of the sandbox. tracked: log to MLflow. snapshots: shares of training at
     which the model is kept too, measured and saved as OUTPUT-at-SHARE: weaker policies of stated quality, for collections.
     """
 
@@ -74,7 +76,6 @@ class TrainPolicyConfig:
     output: str = MISSING
     seed: int = 0
     workers: int = 2
-    compiled: bool = False
     snapshots: list[float] = field(default_factory=list)
     tracked: bool = True
     demonstrations: DemonstrationsConfig = field(default_factory=DemonstrationsConfig)
@@ -88,7 +89,7 @@ class TrainPolicyConfig:
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    runtime: MicroBatchRuntimeConfig = field(default_factory=MicroBatchRuntimeConfig)
 
 
 ConfigStore.instance().store(name="train_policy_schema", node=TrainPolicyConfig)
@@ -97,12 +98,8 @@ ConfigStore.instance().store(name="train_policy_schema", node=TrainPolicyConfig)
 def main(overrides: Sequence[str], force: bool = False) -> Path:
     """Composes `conf/train_policy.yaml` with the overrides and trains."""
     command = shlex.join(["rmlab", "warm-start", *overrides])
-    try:
+    with says_how_to_go_on(command + (" --force" if force else "")):
         return run(compose("train_policy", list(overrides)), command=command, force=force)
-    except KeyboardInterrupt:
-        again = " --force" if force else ""
-        print(f"\nStopped. Go on from the last checkpoint with: {command}{again}", file=sys.stderr)
-        raise
 
 
 def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = False) -> Path:
@@ -127,7 +124,7 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
             f"repairs.corpus={settings.repairs.corpus}: there is no such file. `rmlab pretrain only_corpus=true` builds one."
         )
     with ExitStack() as stack:
-        stack.enter_context(_alone(Path(settings.output)))
+        stack.enter_context(only_writer(Path(settings.output)))
         by_model = settings.held_out.tasks != 0  # else only the tasks' own programs run
         sandbox = stack.enter_context(Sandbox(settings.workers, allow_weak=settings.sandbox.allow_weak or not by_model))
         warn_if_weak(sandbox.isolation)
@@ -182,16 +179,10 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
                 logger.artifact(path, "model")
     shutil.rmtree(under_way, ignore_errors=True)
     print(
-        f"{folder}: {model.num_parameters():,} parameters, {counted(took.steps, 'step')}, {took.tokens:,} tokens in {took.seconds:.0f} s "
-        f"({took.tokens_per_second:,.0f} tokens/s)"
+        f"{folder}: {model.num_parameters():,} parameters, {counted(took.steps, 'step')}, {took.tokens:,} tokens in "
+        f"{took.seconds_in_all:.0f} s ({took.tokens_per_second:,.0f} tokens/s)"
     )
     return folder
-
-
-def _alone(folder: Path) -> AbstractContextManager[None]:
-    """Nobody else trains into this folder meanwhile."""
-    lock = runs_folder() / "locks" / f"policy-{fingerprint(str(folder.resolve()))}.lock"
-    return exclusive(lock, f"the policy folder {folder}", patience=0)
 
 
 def config_hash(config: DictConfig, pools: Sequence[TrajectorySet], tasks: str) -> str:
@@ -199,7 +190,7 @@ def config_hash(config: DictConfig, pools: Sequence[TrajectorySet], tasks: str) 
     plain: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
     if more := plain.pop("more_tasks"):  # a run without any keeps its hash
         plain["more_tasks"] = [file_fingerprint(Path(name)) for name in more]
-    for key in ("tasks", "output", "sandbox", "workers", "compiled", "tracked", "tracking", "runtime"):
+    for key in ("tasks", "output", "sandbox", "workers", "tracked", "tracking", "runtime"):
         plain.pop(key)
     plain["environment"] = hashed(plain["environment"])
     plain["engine"] = {key: plain["engine"][key] for key in ("dtype", "capacity")}  # the rest is how it is laid out
@@ -273,7 +264,7 @@ def corpus_repairs(settings: TrainPolicyConfig) -> list[str]:
 
 def material(
     pools: Sequence[TrajectorySet], texts: Sequence[str], tokenizer: "Tokenizer", settings: TrainPolicyConfig
-) -> tuple[list[Lesson], dict[str, Any]]:
+) -> tuple[list[SFTExample], dict[str, Any]]:
     """What is taught, and what the record says of it: how much of what was left out, and which clusters were shown."""
     from rmlab.policies.language_prompt import PolicyPrompt
 
@@ -296,7 +287,7 @@ def material(
 
 def teach(
     model: Any,
-    taught: Sequence[Lesson],
+    taught: Sequence[SFTExample],
     tokenizer: "Tokenizer",
     settings: TrainPolicyConfig,
     checkpoint: Path,
@@ -309,14 +300,13 @@ def teach(
         if logger:
             logger.metrics({"train/loss": loss, "train/learning_rate": rate, "train/tokens_per_second": speed}, step)
 
-    runtime = replace(settings.runtime, compiled=settings.compiled or settings.runtime.compiled)
     return imitate(
         model,
         taught,
         tokenizer.pad_id,
         optimizer=settings.optimizer,
         training=settings.training,
-        runtime=runtime,
+        runtime=settings.runtime,
         seed=settings.seed,
         snapshots=settings.snapshots,
         checkpoint=checkpoint,
@@ -364,7 +354,7 @@ def _record(
         "steps": took.steps,
         "tokens": took.tokens,
         "taught_tokens": took.taught_tokens,
-        "seconds": round(took.seconds, 1),
+        "seconds": round(took.seconds_in_all, 1),
         "tokens_per_second": round(took.tokens_per_second),
         "torch": torch.__version__,
         "transformers": transformers.__version__,

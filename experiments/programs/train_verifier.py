@@ -98,8 +98,8 @@ def identity(config: DictConfig) -> Identity:
 
 def prepare(configs: Sequence[DictConfig]) -> None:
     """Makes tokenizers, token ids and baselines once for all cells. Raises an RmlabError where a device or an example is missing."""
+    from rmlab.scores.baselines import baseline_report
     from rmlab.training.device import resolve_device
-    from rmlab.verifiers.baselines import baseline_report
 
     made: dict[str, VerifierData] = {}
     for config in configs:

@@ -11,7 +11,7 @@ from rmlab.files import check_output
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
-    from rmlab.pages.browse_page import Attempts
+    from rmlab.pages.browse_page import ScoredAttempts
 
 app = typer.Typer()
 
@@ -66,7 +66,7 @@ def browse(
             print()
 
 
-def read(scores: Path, trajectories: Path, turns: Path | None, columns: Sequence[str] = ()) -> "Attempts":
+def read(scores: Path, trajectories: Path, turns: Path | None, columns: Sequence[str] = ()) -> "ScoredAttempts":
     """The attempts that a score table scores, with their trajectories. Raises DataError for turns of another scoring."""
     from rmlab.pages.browse_page import join
     from rmlab.scores.columns import column_names

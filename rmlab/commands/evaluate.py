@@ -130,8 +130,8 @@ def _read(paths: Sequence[Path], names: "ColumnNames", incomplete: str) -> "Scor
 
 
 def _baselines(table: "Scores", path: Path) -> dict[str, Any]:
+    from rmlab.scores.baselines import baseline_report
     from rmlab.trajectories.store import TrajectorySet, read_trajectories
-    from rmlab.verifiers.baselines import baseline_report
 
     pool = read_trajectories(path)
     scored = set(table.trajectory_id.tolist())
@@ -146,6 +146,6 @@ def _baselines(table: "Scores", path: Path) -> dict[str, Any]:
         t for t in pool.part("validation").trajectories if t.cluster not in judged
     )  # never fitted on what is judged
     baselines: dict[str, Any] = baseline_report(
-        TrajectorySet(evaluation, pool.metadata), TrajectorySet(apart, pool.metadata)
+        TrajectorySet(evaluation, pool.metadata), TrajectorySet(apart, pool.metadata), scored=table
     )
     return baselines

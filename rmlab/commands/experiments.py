@@ -50,7 +50,7 @@ def rl(
     program.main(overrides or [], force)
 
 
-@app.command(epilog="Example: `rmlab pretrain model=base_128x2 runtime=cuda training.compile=true`")
+@app.command(epilog="Example: `rmlab pretrain model=base_128x2 runtime=cuda runtime.compiled=true`")
 def pretrain(overrides: Overrides = None) -> None:
     """Train the base model that small verifiers start from, on unlabelled text."""
     from experiments.programs import pretrain as program

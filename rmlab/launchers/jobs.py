@@ -155,7 +155,7 @@ def answer(job: Job) -> Answer:
     except SystemExit:  # a signal
         if (reason := stop_asked()) is None:
             raise
-        return "stopped", reason
+        return "stopped", str(reason)
     except Exception as error:
         trace = traceback.format_exc()
         with suppress(OSError):  # a disk that is full takes no log; what is answered is shown all the same

@@ -64,35 +64,6 @@ def pass_at_k_of_groups(label_N: Floats, group_N: Codes, k_J: Sequence[int]) -> 
     return value_GJ
 
 
-def rm_at_k(score_K: ArrayLike, label_K: ArrayLike, k: int) -> float:
-    """Expected label of the best-scored of k attempts drawn from one task's attempts.
-
-    score_K: K scores of one task, NaN = not scored (ranks below every scored attempt).
-    label_K: K labels, True = resolved.
-    k: attempts drawn, at least 1; a task with fewer uses all it has.
-
-    A tie at the top counts as the mean of the tied. Raises ValueError on empty input or k < 1.
-    """
-    score, label = np.asarray(score_K, dtype=float), np.asarray(label_K, dtype=float)
-    _check(len(score), k)
-    return float(rm_at_k_of_groups(score, label, np.zeros(len(score), dtype=np.intp), [k])[0, 0])
-
-
-def pass_at_k(label_K: ArrayLike, k: int) -> float:
-    """Probability that at least one of k attempts drawn from one task's attempts is resolved.
-
-    label_K: K labels, True = resolved. k as in rm_at_k. Raises ValueError on empty input or k < 1.
-    """
-    label = np.asarray(label_K, dtype=float)
-    _check(len(label), k)
-    return float(pass_at_k_of_groups(label, np.zeros(len(label), dtype=np.intp), [k])[0, 0])
-
-
-def _check(attempts: int, k: int) -> None:
-    if not attempts or k < 1:
-        raise ValueError(f"best of {k} from {attempts} attempts: both must be at least 1")
-
-
 def rm_curve(table: Table, k_J: Sequence[int]) -> list[float]:
     """RM@k of a table for each k: mean over the tasks of each policy, averaged over policies."""
     return _means(table, rm_at_k_of_groups(table.score_N, table.label_N, table.group_N, k_J))

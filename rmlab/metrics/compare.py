@@ -4,24 +4,21 @@ Paired: both tables score the same attempts, so their shared luck with tasks can
 does not matter which of the two scores of a cluster is called A; the test swaps them for whole clusters at random.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from rmlab.errors import DataError
-from rmlab.metrics import resampled
-from rmlab.metrics.best_of_k import sizes_of_k
-from rmlab.metrics.resampled import Part, Values
-from rmlab.metrics.table import Floats, Table, table
+from rmlab.metrics import registry
+from rmlab.metrics.table import Floats, table
 from rmlab.metrics.uncertainty import cluster_weights, interval
+from rmlab.metrics.weighted import Combined, Statistic, Values
 from rmlab.scores.scores import Scores
 
 SWAPS = 10_000
 REPLICATES = 2000
-CURVES = {"rm_at_k", "pass_at_k", "rm_at_k_across"}
 WEIGHTS_AT_ONCE = 1 << 21
-Makers = Sequence[Callable[[Table], Part]]
 
 
 def compare(
@@ -31,33 +28,32 @@ def compare(
     swaps: int = SWAPS,
     replicates: int = REPLICATES,
     seed: int = 0,
-    makers: Makers = resampled.ALL,
+    kinds: Sequence[type[Statistic]] | None = None,
 ) -> dict[str, Any]:
     """{trajectories, clusters, swaps, replicates, seed, metrics}: what A is above B.
 
     metrics: name -> {a, b, difference (a - b), ci95 of the difference, p}; curves nested by k; undefined = None.
     ci95: paired bootstrap of clusters. p: two-sided, of the swap test; at least 1 / (swaps + 1).
-    makers: which metrics, by default all (see resampled.ALL).
+    kinds: the statistics whose metrics are compared, by default all of the registry.
 
     Raises DataError unless both tables hold the same labelled trajectories.
     """
     b = aligned(a, b)
     both = table(_stacked(a, b))
     clusters = both.clusters // 2
-    part = resampled.joined(both, makers)
+    statistic = Combined(both, registry.statistics(compared=True) if kinds is None else kinds)
     ones_1C, none_1C = np.ones((1, clusters)), np.zeros((1, clusters))
-    of_a, of_b = part(np.hstack([ones_1C, none_1C])), part(np.hstack([none_1C, ones_1C]))
+    of_a, of_b = (statistic.values(np.hstack(pair)) for pair in ([ones_1C, none_1C], [none_1C, ones_1C]))
     drawn = _differences(
-        part, ((weight_RC, np.zeros_like(weight_RC)) for weight_RC in cluster_weights(clusters, replicates, seed))
+        statistic, ((weight_RC, np.zeros_like(weight_RC)) for weight_RC in cluster_weights(clusters, replicates, seed))
     )
-    swapped = _differences(part, ((1 - swap_RC, swap_RC) for swap_RC in _swaps(clusters, swaps, seed)))
+    swapped = _differences(statistic, ((1 - swap_RC, swap_RC) for swap_RC in _swaps(clusters, swaps, seed)))
     metrics: dict[str, Any] = {}
     for name in of_a:
-        if name in CURVES:
-            most = both.most_attempts_across if name == "rm_at_k_across" else both.most_attempts
+        if name in statistic.sizes:
             metrics[name] = {
                 str(k): _result(name, *(values[name][:, j] for values in (of_a, of_b, drawn, swapped)))
-                for j, k in enumerate(sizes_of_k(most))
+                for j, k in enumerate(statistic.sizes[name])
             }
         else:
             metrics[name] = _result(name, *(values[name] for values in (of_a, of_b, drawn, swapped)))
@@ -113,7 +109,12 @@ def _stacked(a: Scores, b: Scores) -> Scores:
         )
 
     return Scores.of(
-        both("task_id", "/"), both("score"), both("resolved"), policy=both("policy"), cluster=both("cluster", "/")
+        both("task_id", "/"),
+        both("score"),
+        both("resolved"),
+        policy=both("policy"),
+        cluster=both("cluster", "/"),
+        patch=both("patch"),
     )
 
 
@@ -125,11 +126,11 @@ def _swaps(clusters: int, swaps: int, seed: int) -> Iterator[Floats]:
         yield rng.integers(0, 2, (min(chunk, swaps - start), clusters)).astype(float)
 
 
-def _differences(part: Part, weights: Iterator[tuple[Floats, Floats]]) -> Values:
+def _differences(statistic: Statistic, weights: Iterator[tuple[Floats, Floats]]) -> Values:
     """Value of one side minus value of the other, for (weight of A's rows, weight of B's rows) on that side; mirrored on the other."""
     chunks: list[Values] = []
     for from_a_RC, from_b_RC in weights:
-        this, other = part(np.hstack([from_a_RC, from_b_RC])), part(np.hstack([from_b_RC, from_a_RC]))
+        this, other = (statistic.values(np.hstack(pair)) for pair in ([from_a_RC, from_b_RC], [from_b_RC, from_a_RC]))
         chunks.append({name: this[name] - other[name] for name in this})
     return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]} if chunks else {}
 
@@ -145,7 +146,7 @@ def _result(name: str, a_1: Floats, b_1: Floats, drawn_R: Floats, swapped_R: Flo
             "ci95": None,
             "p": None,
         }
-    ends = interval(name, difference, drawn_R, difference=True)
+    ends = interval(difference, drawn_R, registry.rule(name), difference=True)
     defined_R = swapped_R[~np.isnan(swapped_R)]
     as_large = int((np.abs(defined_R) >= abs(difference) - 1e-12).sum())
     return {

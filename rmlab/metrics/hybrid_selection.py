@@ -20,7 +20,7 @@ LEAST_KEPT = 3
 
 
 @dataclass(frozen=True)
-class Selection:
+class SelectionCurves:
     """{"k": expected label of the pick} of each selector, means over the tasks of each policy, averaged over policies.
 
     untested: labelled attempts without a result of tests; they rank below every tested one.
@@ -39,7 +39,7 @@ def kept(k: int) -> int:
 
 def select_by_tests(
     scores: Scores, regression_N: Floats, reproduction_N: Floats, k_J: Sequence[int] | None = None
-) -> Selection:
+) -> SelectionCurves:
     """The three curves over the labelled rows. regression_N, reproduction_N: results of tests, one a row, NaN = not run.
 
     k_J: sizes of k; None = as in the report.
@@ -84,7 +84,7 @@ def select_by_tests(
         }
 
     untested = int((~np.isfinite(regression_N) | ~np.isfinite(reproduction_N)).sum())
-    return Selection(**{name: curve(value_GJ) for name, value_GJ in values.items()}, untested=untested)
+    return SelectionCurves(**{name: curve(value_GJ) for name, value_GJ in values.items()}, untested=untested)
 
 
 def hybrid_of_group(first_N: Codes, second_N: Codes, label_N: Floats, k_J: Sequence[int]) -> Floats:

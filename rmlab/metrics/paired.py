@@ -68,5 +68,5 @@ def row_difference(
         [mean(weight_RC, 1) - mean(weight_RC, 0) for weight_RC in cluster_weights(len(names), REPLICATES, seed)]
     )
     difference = float(sides[1][0].mean() - sides[0][0].mean())
-    low, high = interval("difference", difference, value_R, difference=True) or (np.nan, np.nan)
+    low, high = interval(difference, value_R) or (np.nan, np.nan)
     return difference, low, high

@@ -13,11 +13,10 @@ import numpy as np
 from scipy import stats
 
 from rmlab.errors import DataError
-from rmlab.metrics import resampled
 from rmlab.metrics.compare import aligned
-from rmlab.metrics.resampled import Values
 from rmlab.metrics.table import Floats, table
 from rmlab.metrics.uncertainty import bootstrap
+from rmlab.metrics.weighted import BestOfK, Combined, Values, WidthBins, WithinTasks
 from rmlab.scores.scores import Scores
 
 FAMILY = ("rm_at_k", "auc_within_task", "ece_width_10")  # RM@k at the most attempts
@@ -151,9 +150,9 @@ class _Seed:
     @classmethod
     def of(cls, scores: Scores, replicates: int, seed: int) -> "_Seed":
         rows = table(scores)
-        part = resampled.joined(rows, (resampled.best_of_k, resampled.within_tasks, resampled.width_bins))
-        point = part(np.ones((1, rows.clusters)))
-        drawn = bootstrap(part, rows.clusters, replicates, seed) if replicates else {}
+        statistic = Combined(rows, (BestOfK, WithinTasks, WidthBins))
+        point = statistic.values(np.ones((1, rows.clusters)))
+        drawn = bootstrap(statistic, rows.clusters, replicates, seed) if replicates else {}
         return cls(
             {name: float(_at_most_attempts(point[name])[0]) for name in FAMILY},
             {name: _at_most_attempts(drawn[name]) for name in FAMILY if drawn},

@@ -4,7 +4,7 @@ Attempts are grouped by (task, policy): a verifier must not win by telling polic
 per policy and averaged over the policies where it is defined. Clusters are what the bootstrap resamples.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -37,13 +37,15 @@ def mean_where_defined(value: Floats) -> Floats:
     return mean
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Table:
-    """N labelled rows, sorted by (task_id, policy, score, label), so that no number depends on the order of a file.
+    """N labelled rows, sorted by (task_id, policy, score, label, patch), so that no number depends on the order of a file.
 
     score_N: NaN = not scored. label_N: 1.0 = resolved. task_N, group_N, cluster_N: codes 0, 1, ... of the row's task,
     (task, policy) group and cluster. policy_G, cluster_G: policy and cluster of each group; cluster_T: of each task.
     unlabelled: rows of the score table without a label; they are in nothing else.
+    patch_N: code of the row's patch, each within one group, an attempt without a patch with a code of its own; None where no
+    attempt has a patch. priors: share of resolved attempts in training and in validation, where both are known.
     """
 
     score_N: Floats
@@ -57,6 +59,8 @@ class Table:
     policies: int
     clusters: int
     unlabelled: int
+    patch_N: Codes | None = None
+    priors: tuple[float, float] | None = None
 
     @property
     def groups(self) -> int:
@@ -80,18 +84,14 @@ class Table:
     def scored(self) -> "Table":
         """The same table without the rows that have no score; groups, tasks and clusters keep their codes."""
         keep = ~np.isnan(self.score_N)
-        return Table(
-            self.score_N[keep],
-            self.label_N[keep],
-            self.task_N[keep],
-            self.group_N[keep],
-            self.cluster_N[keep],
-            self.policy_G,
-            self.cluster_G,
-            self.cluster_T,
-            self.policies,
-            self.clusters,
-            self.unlabelled,
+        return replace(
+            self,
+            score_N=self.score_N[keep],
+            label_N=self.label_N[keep],
+            task_N=self.task_N[keep],
+            group_N=self.group_N[keep],
+            cluster_N=self.cluster_N[keep],
+            patch_N=None if self.patch_N is None else self.patch_N[keep],
         )
 
     def over_policies(self, sum_G: Floats, count_G: Floats) -> float:
@@ -101,7 +101,7 @@ class Table:
         return float(mean_where_defined(ratio(sum_P, count_P)))
 
 
-def table(scores: Scores) -> Table:
+def table(scores: Scores, priors: tuple[float, float] | None = None) -> Table:
     """Groups the labelled rows. Raises DataError where the attempts of one task lie in two clusters."""
     labelled = ~np.isnan(scores.resolved)
     unlabelled = int((~labelled).sum())
@@ -120,7 +120,7 @@ def table(scores: Scores) -> Table:
             f"task {rows.task_id[row]} lies in cluster {names_C[cluster_T[task_N[row]]]} and in cluster {rows.cluster[row]}: "
             "all attempts at a task belong to one cluster"
         )
-    order = np.lexsort((rows.resolved, rows.score, group_N))
+    order = np.lexsort((rows.patch, rows.resolved, rows.score, group_N))
     return Table(
         score_N=rows.score[order],
         label_N=rows.resolved[order],
@@ -133,4 +133,16 @@ def table(scores: Scores) -> Table:
         policies=policies,
         clusters=len(names_C),
         unlabelled=unlabelled,
+        patch_N=_patches(rows.patch[order], group_N[order]),
+        priors=priors,
     )
+
+
+def _patches(patch_N: NDArray[np.str_], group_N: Codes) -> Codes | None:
+    """Codes 0, 1, ... of the (group, patch) pairs; None where there is no patch."""
+    none_N = patch_N == ""
+    if none_N.all():
+        return None
+    names, code_N = np.unique(patch_N, return_inverse=True)
+    code_N = np.where(none_N, len(names) + np.arange(len(code_N)), code_N)
+    return np.asarray(np.unique(group_N * (len(names) + len(code_N)) + code_N, return_inverse=True)[1], dtype=np.intp)

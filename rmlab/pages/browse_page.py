@@ -19,7 +19,7 @@ Details = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Attempts:
+class ScoredAttempts:
     """scores: in the order shown. trajectory: by trajectory_id; not all need be there. turns: scores after every turn."""
 
     scores: Scores
@@ -93,7 +93,7 @@ class Attempts:
         }
 
 
-def join(scores: Scores, trajectories: Sequence[Trajectory], turns: TurnScores | None = None) -> Attempts:
+def join(scores: Scores, trajectories: Sequence[Trajectory], turns: TurnScores | None = None) -> ScoredAttempts:
     """Orders scored attempts by |score - label|, largest first, then by task; unscored and unlabelled ones stand last.
 
     Raises DataError where the table names no attempts, or none that is here.
@@ -112,7 +112,7 @@ def join(scores: Scores, trajectories: Sequence[Trajectory], turns: TurnScores |
         )
     error_N = np.abs(scores.score - scores.resolved)
     order = np.lexsort((scores.trajectory_id, scores.task_id, -np.where(np.isnan(error_N), -1.0, error_N)))
-    return Attempts(scores.select(order), own, turns or {})
+    return ScoredAttempts(scores.select(order), own, turns or {})
 
 
 def shortened(content: str, longest: int | None) -> str:
@@ -132,12 +132,12 @@ LARGEST = 10_000_000  # bytes of the file
 LONGEST = 20_000  # characters of a message in a file, where the whole does not fit
 
 
-def write_browse_page(path: Path, title: str, attempts: Attempts) -> None:
+def write_browse_page(path: Path, title: str, attempts: ScoredAttempts) -> None:
     """Writes the page whole or not at all."""
     write_text(path, browse_page(title, attempts))
 
 
-def browse_page(title: str, attempts: Attempts) -> str:
+def browse_page(title: str, attempts: ScoredAttempts) -> str:
     """The page's markup. Raises DataError where the table alone is larger than a page may be."""
     shell = _markup(title, attempts, {"data-rows": attempts.columns()}, served=False)
     room = LARGEST - len(shell.encode()) - 1000  # for the numbers that the notes say
@@ -150,12 +150,12 @@ def browse_page(title: str, attempts: Attempts) -> str:
     )
 
 
-def served_page(title: str, attempts: Attempts) -> str:
+def served_page(title: str, attempts: ScoredAttempts) -> str:
     """The page that asks its server for rows and turns."""
     return _markup(title, attempts, {}, served=True)
 
 
-def _embedded(attempts: Attempts, room: int) -> list[Details]:
+def _embedded(attempts: ScoredAttempts, room: int) -> list[Details]:
     """Details of the first attempts, as many as fit into `room` bytes; long messages are cut where the whole does not fit."""
     names = [name for name in attempts.scores.trajectory_id.tolist() if name in attempts.trajectory][:EMBEDDED]
     for longest in (None, LONGEST, LONGEST // 10):
@@ -173,7 +173,7 @@ def _embedded(attempts: Attempts, room: int) -> list[Details]:
     return chosen if names else []
 
 
-def _markup(title: str, attempts: Attempts, data: dict[str, Any], *, served: bool) -> str:
+def _markup(title: str, attempts: ScoredAttempts, data: dict[str, Any], *, served: bool) -> str:
     about = {"served": served, "count": len(attempts), "columns": attempts.telling_columns()}
     missing = attempts.without_trajectory
     held = len(data.get("data-details", ()))

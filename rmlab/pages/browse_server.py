@@ -12,14 +12,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from rmlab.errors import RmlabError, UsageError
-from rmlab.pages.browse_page import Attempts, served_page
+from rmlab.pages.browse_page import ScoredAttempts, served_page
 from rmlab.pages.html import asset, policy
 
 HOST = "127.0.0.1"
 CHUNK = 4000  # rows an answer
 
 
-def browse_server(title: str, attempts: Attempts, port: int = 0) -> ThreadingHTTPServer:
+def browse_server(title: str, attempts: ScoredAttempts, port: int = 0) -> ThreadingHTTPServer:
     """A server that is bound and not yet running; port 0 takes a free one (`server.server_port`).
 
     Raises RmlabError where the port is taken, UsageError where it is no port.

@@ -4,7 +4,7 @@ import numpy as np
 
 from rmlab.metrics import risk_coverage
 from rmlab.metrics.calibration import width_bin
-from rmlab.metrics.report import Report
+from rmlab.metrics.definitions import Report
 from rmlab.metrics.table import Floats, Table, ratio
 from rmlab.metrics.uncertainty import cluster_weights
 from rmlab.pages.plots import BLUE, GREEN, GREY, ORANGE, Plot

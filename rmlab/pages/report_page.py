@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 
 from rmlab.files import write_text
-from rmlab.metrics.report import Report
+from rmlab.metrics import registry
+from rmlab.metrics.definitions import Report
 from rmlab.metrics.table import table as grouped
 from rmlab.pages import report_figures
 from rmlab.pages.html import asset, page, table, text
-from rmlab.pages.report_tables import METRICS, groups, how_far, interval, notes_of, number, summary
+from rmlab.pages.report_tables import curves, how_far, interval, notes_of, number, summary
 from rmlab.scores.scores import Scores
 
 WORST = 25
@@ -44,33 +45,10 @@ def report_page(title: str, found: Report, scores: Scores) -> str:
         )
         + "</div>"
     )
-    parts.append(_curves(found))
+    parts.append(table(*curves(found), text_columns=(), caption="Best of k"))
     if scored:
         parts += [_metrics(found), _post_hoc(found), _selection(found), _baselines(found), _worst(scores)]
     return page(f"{title} - rmlab report", f"<main>{''.join(parts)}</main>", asset("report.css"))
-
-
-def _curves(found: Report) -> str:
-    across = found["rm_at_k_across"] or {}
-    header = [
-        "k",
-        "RM@k",
-        "95 %",
-        "pass@k",
-        "95 %",
-        f"{groups(found)} with k attempts",
-        *(["RM@k across policies", "95 %"] if across else []),
-    ]
-    rows = []
-    for k in sorted({*found["rm_at_k"], *across}, key=int):
-        row = [k]
-        for name in ("rm_at_k", "pass_at_k"):
-            row += [number(found[name].get(k)), interval(found["ci95"].get(name, {}).get(k))]
-        row.append(f"{found['tasks_at_k'].get(k, '')}")
-        if across:
-            row += [number(across.get(k)), interval(found["ci95"].get("rm_at_k_across", {}).get(k))]
-        rows.append(row)
-    return table(header, rows, text_columns=(), caption="Best of k")
 
 
 def _metrics(found: Report) -> str:
@@ -79,13 +57,13 @@ def _metrics(found: Report) -> str:
         table(
             ["", "value", "95 %", ""],
             [
-                [title, number(found[name]), interval(found["ci95"].get(name)), notes.get(name, "")]
-                for name, title in names.items()
+                [m.label, number(found[m.name]), interval(found["ci95"].get(m.name)), notes.get(m.name, "")]
+                for m in metrics
             ],
             text_columns=(0, 3),
             caption=section,
         )
-        for section, names in METRICS.items()
+        for section, metrics in registry.sections().items()
     )
 
 
@@ -134,7 +112,7 @@ def _baselines(found: Report) -> str:
             number((values.get("rm_at_k") or {}).get(most)),
             number(values.get("auc_within_task")),
             number(values.get("auc_pooled")),
-            str(values.get("reason") or ""),
+            str(values.get("reason") or values.get("note") or ""),
         ]
         for name, values in {"this table": found, **found["baselines"]}.items()
     ]

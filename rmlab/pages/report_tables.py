@@ -1,43 +1,16 @@
 """A report as tables in a terminal."""
 
 import sys
+from collections.abc import Container
 from typing import TYPE_CHECKING, Any
 
-from rmlab.metrics.report import Report, is_miscalibrated
+from rmlab.metrics import registry
+from rmlab.metrics.definitions import Report
+from rmlab.metrics.report import is_miscalibrated
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-METRICS = {
-    "Discrimination": {
-        "auc_within_task": "AUC within task",
-        "auc_between_tasks": "AUC between tasks",
-        "auc_pooled": "AUC pooled",
-    },
-    "Calibration": {
-        "ece_width_10": "ECE, 10 bins",
-        "ece_noise_floor": "its noise floor",
-        "ece_noise_floor_task": "the same, task effect",
-        "ece_width_15": "ECE, 15 bins",
-        "ece_mass_10": "ECE, 10 equal-mass bins",
-        "ece_debiased": "ECE², debiased",
-        "ece_prior_corrected": "ECE, prior corrected",
-        "ece_confidence": "ECE of max(s, 1 - s)",
-        "mce": "MCE",
-        "brier": "Brier score",
-        "log_loss": "log loss",
-        "calibration_slope": "slope",
-        "calibration_intercept": "intercept",
-    },
-    "Abstaining": {"aurc": "AURC, attempts", "aurc_picks": "AURC, picks"},
-    "What the gradient sees": {
-        "advantage_cosine": "advantage cosine",
-        "advantage_cosine_all": "the same, all groups",
-        "advantage_noise_share": "noise share",
-    },
-}
-
 
 FEW_CLUSTERS = 10
 
@@ -102,9 +75,12 @@ def how_far(found: Report) -> list[str]:
 
 def notes_of(found: Report) -> dict[str, str]:
     """What has to be known to read a metric, by its name."""
-    notes = {
+    notes = {metric.name: metric.note for metric in registry.METRICS if metric.note}
+    notes |= {
+        "auc_within_task_patches": "needs a column patch"
+        if found["patches"] is None
+        else f"{counted(found['patches'], 'distinct patch', 'distinct patches')}; {found['mixed_patches']:,} with both labels left out",
         "auc_within_task": f"{counted(found['within_pairs'], 'pair')} in {found['mixed_tasks']:,} {groups(found)} with both labels",
-        "auc_between_tasks": "high for a score that only knows how hard a task is",
         "brier": "miscalibration - discrimination + uncertainty = "
         + "{} - {} + {}".format(
             *(number(found[f"brier_{part}"]) for part in ("miscalibration", "discrimination", "uncertainty"))
@@ -112,13 +88,11 @@ def notes_of(found: Report) -> dict[str, str]:
         "ece_noise_floor": f"of calibrated scores, labels drawn independently; 95 % below {number(found['ece_noise_floor_p95'])}",
         "ece_noise_floor_task": f"labels of a task drawn alike (τ² = {number(found['task_effect_variance'])}); 95 % below "
         f"{number(found['ece_noise_floor_task_p95'])}",
-        "ece_debiased": "squared; may be negative",
         "ece_prior_corrected": ""
         if found["ece_prior_corrected"] is not None
         else "needs the base rates of training and validation",
         "aurc": f"mean error rate of the likelier answer at all coverages; {number(found['aurc_excess'])} above a perfect order",
         "aurc_picks": f"share unresolved of the best-scored attempts; {number(found['aurc_picks_excess'])} above a perfect order",
-        "advantage_noise_share": "of the scores' spread, at tasks where all attempts have one label",
     }
     if found["within_pair_share"] is not None:
         notes["auc_pooled"] = f"{found['within_pair_share']:.2%} of its pairs lie within a task"
@@ -155,25 +129,32 @@ def _table(title: str) -> "Table":
     return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
 
 
+def curves(found: Report, with_interval: Container[str] | None = None) -> tuple[list[str], list[list[str]]]:
+    """(header, rows) of the table of best of k. with_interval: the curves whose intervals are shown; None = all that have some."""
+    columns = registry.columns(found)
+    intervals = {m.name for m in columns if m.statistic and (with_interval is None or m.name in with_interval)}
+    header = ["k"]
+    for metric in columns:
+        header += [metric.label.replace("tasks", groups(found)), *(["95 %"] if metric.name in intervals else [])]
+    rows = []
+    for k in sorted({k for metric in columns for k in found[metric.name]}, key=int):
+        row = [k]
+        for metric in columns:
+            value = found[metric.name].get(k)
+            row.append(f"{'' if value is None else value}" if metric.statistic is None else number(value))
+            if metric.name in intervals:
+                row.append(interval(found["ci95"].get(metric.name, {}).get(k)))
+        rows.append(row)
+    return header, rows
+
+
 def _curve_table(found: Report) -> "Table":
-    across = found["rm_at_k_across"] or {}
+    header, rows = curves(found, with_interval=("rm_at_k", "pass_at_k"))
     shown = _table("Best of k")
-    names = (
-        "k",
-        "RM@k",
-        "95 %",
-        "pass@k",
-        "95 %",
-        f"{groups(found)} with k attempts",
-        *(["RM@k across policies"] if across else []),
-    )
-    for name in names:
-        shown.add_column(name, justify="right", no_wrap=True)
-    for k in sorted({*found["rm_at_k"], *across}, key=int):
-        cells = [k]
-        for name in ("rm_at_k", "pass_at_k"):
-            cells += [number(found[name].get(k)), interval(found["ci95"].get(name, {}).get(k))]
-        shown.add_row(*cells, str(found["tasks_at_k"].get(k, "")), *([number(across.get(k))] if across else []))
+    for name in header:
+        shown.add_column(name, justify="right", no_wrap=name == "95 %" or len(header) < 8)
+    for row in rows:
+        shown.add_row(*row)
     return shown
 
 
@@ -184,11 +165,12 @@ def _metric_table(found: Report) -> "Table":
     shown.add_column("95 %", justify="right", no_wrap=True)
     shown.add_column("", style="dim")
     notes = notes_of(found)
-    for section, names in METRICS.items():
+    for section, metrics in registry.sections().items():
         shown.add_section()
         shown.add_row(f"[bold]{section}[/bold]")
-        for name, title in names.items():
-            shown.add_row(f"  {title}", number(found[name]), interval(found["ci95"].get(name)), notes.get(name, ""))
+        for metric in metrics:
+            value, ends = found[metric.name], found["ci95"].get(metric.name)
+            shown.add_row(f"  {metric.label}", number(value), interval(ends), notes.get(metric.name, ""))
     return shown
 
 
@@ -236,6 +218,6 @@ def _baseline_table(found: Report) -> "Table":
             number((values.get("rm_at_k") or {}).get(most)),
             number(values.get("auc_within_task")),
             number(values.get("auc_pooled")),
-            escape(str(values.get("reason") or "")),
+            escape(str(values.get("reason") or values.get("note") or "")),
         )
     return shown

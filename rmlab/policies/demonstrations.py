@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import fingerprint
@@ -15,6 +14,7 @@ from rmlab.microswe.episode import Edits, EnvironmentConfig, replayed
 from rmlab.microswe.task import Task
 from rmlab.models.tokenizer import IM_END
 from rmlab.policies.language_prompt import OPEN, PolicyPrompt
+from rmlab.training.batching import SFTExample
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet
 
@@ -61,21 +61,13 @@ TURN = f"{IM_END}\n{OPEN}"
 
 
 @dataclass(frozen=True)
-class Lesson:
-    """ids_T: what is read. taught_T: True where the loss lies; never at the first position."""
-
-    ids_T: NDArray[np.int32]
-    taught_T: NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
 class Lessons:
     """lessons: those that hold a right action and fit. actions: how many are taught, by kind, and how many are not (`wrong`).
 
     left_out: reason -> attempts.
     """
 
-    lessons: tuple[Lesson, ...]
+    lessons: tuple[SFTExample, ...]
     actions: dict[str, int]
     left_out: dict[str, int]
 
@@ -141,7 +133,7 @@ def lessons(
 
     The environment's last message (`final got 7`) is not read: a policy never sees it.
     """
-    made: list[Lesson] = []
+    made: list[SFTExample] = []
     actions: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
     for trajectory in trajectories:
@@ -158,9 +150,9 @@ def lessons(
     return Lessons(tuple(made), dict(sorted(actions.items())), dict(sorted(left_out.items())))
 
 
-def repair_lessons(texts: Sequence[str], prompt: PolicyPrompt, capacity: int) -> list[Lesson]:
+def repair_lessons(texts: Sequence[str], prompt: PolicyPrompt, capacity: int) -> list[SFTExample]:
     """Repairs of a corpus as lessons: the numbered program is read, the edit is taught. Those over `capacity` tokens are left out."""
-    made: list[Lesson] = []
+    made: list[SFTExample] = []
     for start in range(0, len(texts), TOKENISED_AT_ONCE):
         part = texts[start : start + TOKENISED_AT_ONCE]
         halves = [text.removesuffix(f"{IM_END}\n").partition(TURN) for text in part]
@@ -173,7 +165,7 @@ def repair_lessons(texts: Sequence[str], prompt: PolicyPrompt, capacity: int) ->
     return made
 
 
-def _lesson(trajectory: Trajectory, verdicts: Sequence[str], prompt: PolicyPrompt) -> Lesson:
+def _lesson(trajectory: Trajectory, verdicts: Sequence[str], prompt: PolicyPrompt) -> SFTExample:
     pieces: list[tuple[list[int], bool]] = []
     remaining = iter(verdicts)
     for message in trajectory.messages[: _last_said(trajectory) + 1]:
@@ -188,10 +180,10 @@ def _last_said(trajectory: Trajectory) -> int:
     return max(i for i, message in enumerate(trajectory.messages) if message.role == "assistant")
 
 
-def _joined(pieces: Sequence[tuple[Sequence[int], bool]]) -> Lesson:
+def _joined(pieces: Sequence[tuple[Sequence[int], bool]]) -> SFTExample:
     ids = [one for piece, _ in pieces for one in piece]
     taught = [right for piece, right in pieces for _ in piece]
-    return Lesson(np.array(ids, dtype=np.int32), np.array(taught, dtype=np.bool_))
+    return SFTExample(np.array(ids, dtype=np.int32), np.array(taught, dtype=np.bool_))
 
 
 def attempts_to_learn_from(

@@ -106,7 +106,7 @@ def _another(text: str, known: str, drawn: random.Random) -> str:
     """The text of a value that differs from `text`: a near miss mostly, else `known`, an error, or any other value."""
     kind = drawn.random()
     for _ in range(8):
-        if kind < 0.15 and known != text:
+        if kind < 0.15 and differ(known, text):
             return known
         if kind < 0.25:
             other = f"raised {drawn.choice(_ERRORS)}"
@@ -114,10 +114,18 @@ def _another(text: str, known: str, drawn: random.Random) -> str:
             other = _text(invented(drawn))
         else:
             other = near_miss(text, drawn)
-        if other != text:
+        if differ(other, text):
             return other
         kind = drawn.random()
     return text + "0"
+
+
+def differ(one: str, two: str) -> bool:
+    """Whether two texts show values that the environment tells apart; of what is no literal, spaces say nothing."""
+    try:
+        return encode(ast.literal_eval(one)) != encode(ast.literal_eval(two))
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
+        return "".join(one.split()) != "".join(two.split())
 
 
 def near_miss(text: str, drawn: random.Random) -> str:

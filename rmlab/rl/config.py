@@ -146,7 +146,7 @@ class LoopConfig:
     steps: of rollout, reward and update. groups, attempts: tasks a step, attempts at each. temperature, max_action_tokens: of
     sampling. updates: optimiser steps a batch is dealt to, passes: how often it is read. batch_tokens: padded tokens of one
     forward pass. resample: rounds in which groups without signal are replaced by fresh tasks. retries: of attempts that the
-    environment failed on. max_minutes: stop there, resumable; null = no limit. checkpoint_seconds: between two of them.
+    environment failed on. max_minutes: stop there, resumable; null = no limit.
     """
 
     steps: int = 60
@@ -160,7 +160,6 @@ class LoopConfig:
     resample: int = 0
     retries: int = 2
     max_minutes: float | None = None
-    checkpoint_seconds: float = 120.0
 
 
 @dataclass

@@ -82,7 +82,7 @@ def evaluate(
     }
     scores = None
     if reward_model is not None:
-        scores = score_table(own, reward_model.score(own).score_N)
+        scores = Scores.of_trajectories(own, reward_model.score(own).score_N)
         metrics |= of_the_verifier(scores, gap_before)
     return EvalResult(metrics, sampled, rates_by_task(own), rates_by_task(likeliest), scores)
 
@@ -91,19 +91,6 @@ def rates_of(trajectories: Sequence[Trajectory], name: str) -> dict[str, float]:
     """The share of labelled attempts that are resolved, with its interval over clusters: NAME, NAME_low, NAME_high."""
     found = success(trajectories)
     return {name: found.pass_at_1, f"{name}_low": found.low, f"{name}_high": found.high}
-
-
-def score_table(trajectories: Sequence[Trajectory], score_N: np.ndarray) -> Scores:
-    """A verifier's scores of attempts as the record that every metric reads."""
-    return Scores.of(
-        [t.task_id for t in trajectories],
-        score_N,
-        [bool(t.resolved) for t in trajectories],
-        trajectory_id=[t.trajectory_id for t in trajectories],
-        policy=[t.policy for t in trajectories],
-        source=[t.source for t in trajectories],
-        cluster=[t.cluster for t in trajectories],
-    )
 
 
 def of_the_verifier(scores: Scores, gap_before: float | None) -> dict[str, float]:

@@ -21,9 +21,9 @@ from rmlab.rl.config import WatchConfig
 from rmlab.rl.evaluation import evaluate, evaluate_held_out, gap, start_difficulty
 from rmlab.rl.learner import BestWeights, Learner, State, load_state, save_state
 from rmlab.rl.update import batch_logprobs, update
-from rmlab.stopping import Stopped, stop_asked
+from rmlab.stopping import interrupt_asks_to_stop, stop_asked
 from rmlab.training.config import OptimizerConfig
-from rmlab.training.optimizer import learning_rate
+from rmlab.training.optimizer import learning_rate, set_learning_rate
 
 Log = Callable[[dict[str, float], int], None]
 """(metrics by full name, step) as they come."""
@@ -36,7 +36,8 @@ Rates = dict[str, dict[str, dict[str, float]]]
 class Loop:
     """One training. validation: tasks of the evaluations; held_out: tasks by benchmark. run: fingerprint that its state belongs to.
 
-    artifacts: pages of episodes, and the score table of every evaluation. show: draw a progress bar.
+    artifacts: pages of episodes, and the score table of every evaluation. checkpoint_seconds: between two of them.
+    show: draw a progress bar.
     """
 
     learner: Learner
@@ -49,6 +50,7 @@ class Loop:
     checkpoint: Path
     log: Log
     artifacts: ArtifactBuffer
+    checkpoint_seconds: float = 60.0
     show: bool = True
     held_out_after: Rates = field(default_factory=dict)
     held_out_best: Rates = field(default_factory=dict)
@@ -75,7 +77,10 @@ class Loop:
         config, first = self.context.config, state.step
         saved = slice_started = time.monotonic()
         spent = state.seconds
-        with progress(self.context.name, config.steps, "steps", show=self.show, already=state.step) as advance:
+        with (
+            progress(self.context.name, config.steps, "steps", show=self.show, already=state.step) as advance,
+            interrupt_asks_to_stop(),
+        ):
             while True:
                 if state.evaluated < state.step and self._evaluation_is_due(state.step):
                     self._evaluate(state)
@@ -83,13 +88,13 @@ class Loop:
                 done = state.step >= config.steps
                 late = deadline is not None and state.step > first and time.monotonic() >= deadline
                 stop = stop_asked()
-                if done or late or stop or time.monotonic() - saved >= config.checkpoint_seconds:
+                if done or late or stop or time.monotonic() - saved >= self.checkpoint_seconds:
                     save_state(self.checkpoint, self.learner.model, self.learner.adam, state, self.run)
                     if self.watch.choose:
                         self.best_weights.forget_all_but(state.best_step)
                     saved = time.monotonic()
-                if stop and not done:
-                    raise Stopped(stop)
+                if stop:
+                    raise stop
                 if done or late:
                     break
                 note = self._step(state)
@@ -111,8 +116,7 @@ class Loop:
         before_update = time.monotonic()
         if batch.learned:
             rate = learning_rate(state.step, config.steps, self.optimizer)
-            for group in self.learner.adam.param_groups:
-                group["lr"] = rate
+            set_learning_rate(self.learner.adam, rate)
             rollouts = [batch.rollouts[i] for i in batch.learned]
             start_too = bool(algorithm.kl_weight) or self._evaluation_is_due(state.step + 1)
             before = batch_logprobs(self.learner, rollouts, config, start_too)

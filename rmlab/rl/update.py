@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rmlab.errors import RmlabError
 from rmlab.policies.engine import Rollout
 from rmlab.rl.config import AlgorithmConfig, LoopConfig
 from rmlab.rl.learner import Learner
 from rmlab.rl.losses import loss_count, policy_loss
 from rmlab.training.batching import batches_by_tokens
+from rmlab.training.optimizer import accumulate, apply_gradient, check_finite
 from rmlab.training.policy import token_logprobs
 
 Floats = NDArray[np.float64]
@@ -110,7 +110,8 @@ def _step(
 ) -> float:
     """One optimiser step over the attempts of `part`; adds to `sums` and returns the gradient's norm before clipping."""
     count = loss_count(sum(rollouts[i].own_tokens for i in part), len(part), algorithm)
-    for rows in _by_length([rollouts[i] for i in part], loop.batch_tokens):
+
+    def loss(rows: Sequence[int]) -> torch.Tensor:
         chosen = [part[row] for row in rows]
         ids_BT, own_BT, _ = _padded([rollouts[i] for i in chosen], learner)
         width = ids_BT.shape[1]
@@ -131,19 +132,17 @@ def _step(
         )
         advantage_B = torch.tensor(advantage_N[chosen], dtype=torch.float32, device=ids_BT.device)
         found = policy_loss(logprob_BT, old_BT, own_BT, advantage_B, algorithm, count, start_BT, entropy_BT)
-        learner.device.backward(found.loss)
         for name, value in found.sums.items():
             sums[name] = sums.get(name, 0.0) + value
-    norm = float(torch.nn.utils.clip_grad_norm_(learner.trainable, learner.gradient_clip))
-    if not np.isfinite(norm):
+        return found.loss
+
+    def check(norm: torch.Tensor) -> None:
         guard = algorithm.ratio_guard
         beside = "set algorithm.ratio_guard" if guard is None else f"lower algorithm.ratio_guard ({guard})"
-        raise RmlabError(
-            f"the gradient's norm is {norm}: training diverged. Lower optimizer.learning_rate, or {beside}."
-        )
-    learner.adam.step()
-    learner.adam.zero_grad(set_to_none=True)
-    return norm
+        check_finite(float(norm), f"the gradient's norm is {float(norm)}", advice=f", or {beside}")
+
+    accumulate(_by_length([rollouts[i] for i in part], loop.batch_tokens), loss, learner.device)
+    return float(apply_gradient(learner.adam, learner.trainable, learner.gradient_clip, check))
 
 
 def _by_length(rollouts: Sequence[Rollout], batch_tokens: int) -> Iterator[list[int]]:

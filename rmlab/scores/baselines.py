@@ -1,71 +1,207 @@
-"""What could one know from a score table's other columns? Baselines that need no trajectories.
+"""What could one know without a verifier? The scores and selectors that stand beside every table.
 
-random and oracle; task difficulty (the task's own mean label: an oracle, named so); policy identity (the policy's mean label)
-and length (a logistic regression on the logarithm of n_tokens), both fitted on a validation table or on the other folds of the
-same table, whole clusters a fold. What needs the trajectories stands there with that reason.
+Read from the table: random, oracle, task difficulty (the task's own mean label: an oracle, named so), policy identity (the
+policy's mean label) and length. Read from the trajectories, where they are given: the last value shown is the expected one, the
+execution of the public call, shape, and majority of identical patches, a selector without a score. Policy identity, length and
+shape are fitted, on validation or on other clusters. A baseline that cannot be computed stands there with its reason.
+
+Length is the logarithm of n_tokens where the table has it, else of the characters of the trajectory's messages; `note` beside
+its report says which.
 """
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rmlab import metrics
+from rmlab.files import write_text
+from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
 from rmlab.metrics.recalibration import fold_of_clusters
 from rmlab.metrics.report import report
 from rmlab.metrics.table import Floats
+from rmlab.microswe import actions, episode
+from rmlab.microswe.episode import expected_value, last_value
+from rmlab.paths import runs_folder
+from rmlab.scores.majority import majority_at_k
 from rmlab.scores.scores import Scores
+from rmlab.scores.shape import characters, fit_shape
+from rmlab.trajectories.record import Trajectory
+from rmlab.trajectories.store import TrajectorySet
+from rmlab.wording import counted
 
 FOLDS = 5
 READ = ("last_value", "public_execution", "policy_likelihood", "shape", "majority")
 """Baselines that read trajectories."""
+ORDER = (
+    "random",
+    "oracle",
+    "last_value",
+    "public_execution",
+    "task_difficulty",
+    "policy_likelihood",
+    "policy_identity",
+    "length",
+    "shape",
+    "majority",
+)
 
 Reason = dict[str, str]
 Fit = Callable[[Scores, Scores], Floats]
-"""Scores of the second table's rows by a fit to the first's, which are labelled."""
+"""Scores of the second table's rows by a fit to the first's, which are labelled and hold both labels."""
 
 
 def table_baselines(scores: Scores, validation: Scores | None = None) -> dict[str, dict[str, Any]]:
-    """name -> all metrics of `rmlab.metrics.report` without intervals, or {"reason": ...}."""
-    mean_T = _means(scores.task_id, scores.task_id, scores.resolved)
-    found: dict[str, Scores | Reason] = {
+    """name -> all metrics of `rmlab.metrics.report` without intervals, or {"reason": ...}, of a table without its trajectories.
+
+    validation: what is fitted on; without it, the other folds of the same table, whole clusters a fold.
+    """
+    found = _of_table(scores, validation, FOLDS if validation is None else 0)
+    found |= {name: {"reason": "it reads the trajectories: name them with --trajectories"} for name in READ}
+    reported = {name: _reported(name, one, replicates=0, seed=0) for name, one in found.items()}
+    if (scores.patch != "").any():
+        reported["majority"] = _majority(scores, reported["random"], seed=0)
+    return {name: reported[name] for name in ORDER}
+
+
+def score_baselines(
+    evaluation: TrajectorySet, validation: TrajectorySet | None, scored: Scores | None = None
+) -> dict[str, Scores | Reason]:
+    """Every baseline that gives each attempt a score, or the reason why it cannot.
+
+    evaluation: the attempts that are judged. validation: what the fitted ones are fitted on. scored: a score table of these
+    attempts; where it has n_tokens, length is of tokens and fitted on other clusters of it, as it is without trajectories.
+    """
+    rows = evaluation.trajectories
+    fitted_on = () if validation is None else validation.trajectories
+    judged, known = Scores.of_trajectories(rows), Scores.of_trajectories(fitted_on)
+    found = _of_table(judged, known, 0)
+    if scored is not None and _has_tokens(scored):
+        found["length"] = _length(scored, None, FOLDS)
+    else:
+        sized_judged = replace(judged, n_tokens=characters(rows))
+        length = _length(sized_judged, replace(known, n_tokens=characters(fitted_on)), 0)
+        # Characters must not pass for tokens in what is reported.
+        found["length"] = replace(judged, score=length.score) if isinstance(length, Scores) else length
+    found |= {
+        "last_value": _last_value(judged, rows),
+        "public_execution": _public_execution(judged, rows),
+        "policy_likelihood": {"reason": "the trajectories carry no log-likelihoods of their policies"},
+        "shape": _fitted(
+            lambda _, scores: fit_shape([t for t in fitted_on if t.resolved is not None], rows), judged, known, 0
+        ),
+    }
+    return {name: found[name] for name in ORDER if name in found}
+
+
+def baseline_report(
+    evaluation: TrajectorySet,
+    validation: TrajectorySet | None = None,
+    *,
+    replicates: int = 2000,
+    seed: int = 0,
+    scored: Scores | None = None,
+) -> dict[str, dict[str, Any]]:
+    """name -> all metrics of `rmlab.metrics.report` (majority: rm_at_k, its standard errors, pass_at_k), or {"reason": ...}.
+
+    scored: as in score_baselines. All cells of a sweep ask for the same numbers, so they are kept in the cache folder, by
+    trajectories, arguments and the text of everything that computes them.
+    """
+    cache = runs_folder() / "cache" / f"baselines-{_identity(evaluation, validation, replicates, seed, scored)}.json"
+    if cache.is_file():
+        return dict(json.loads(cache.read_text(encoding="utf-8")))
+    scores = score_baselines(evaluation, validation, scored)
+    found = {name: _reported(name, one, replicates, seed) for name, one in scores.items()}
+    found["majority"] = _majority(Scores.of_trajectories(evaluation.trajectories), found["random"], seed)
+    write_text(cache, json.dumps(found, indent=1))
+    return found
+
+
+def _identity(
+    evaluation: TrajectorySet, validation: TrajectorySet | None, replicates: int, seed: int, scored: Scores | None
+) -> str:
+    folders = [Path(metrics.__file__).parent, Path(__file__).parent]
+    code = [*(path for folder in folders for path in sorted(folder.glob("*.py")))]
+    code += [Path(str(module.__file__)) for module in (actions, episode)]
+    passed = fingerprint_lines(
+        str(t.extra.get("public_passed")) for t in sorted(evaluation.trajectories, key=lambda t: t.trajectory_id)
+    )
+    return fingerprint(
+        [
+            evaluation.fingerprint,
+            validation.fingerprint if validation is not None else None,
+            passed,
+            replicates,
+            seed,
+            [file_fingerprint(path) for path in code],
+            # Of the table, length alone is read.
+            []
+            if scored is None
+            else sorted(zip(scored.trajectory_id.tolist(), map(str, scored.n_tokens), strict=True)),
+        ]
+    )
+
+
+def _reported(name: str, found: Scores | Reason, replicates: int, seed: int) -> dict[str, Any]:
+    if not isinstance(found, Scores):
+        return dict(found)
+    # A baseline beside a table is read by attempt; majority is the selector by patch.
+    found = replace(found, patch=np.full(len(found), ""))
+    note = {"note": f"logarithm of {'tokens' if _has_tokens(found) else 'characters'}"} if name == "length" else {}
+    return report(found, replicates=replicates, seed=seed) | note
+
+
+def _of_table(scores: Scores, validation: Scores | None, folds: int) -> dict[str, Scores | Reason]:
+    """The baselines that need no more than the table's columns."""
+    return {
         "random": replace(scores, score=np.full(len(scores), 0.5)),
         "oracle": replace(scores, score=scores.resolved.copy()),
-        "task_difficulty": replace(scores, score=mean_T),
-        "policy_identity": (
-            {"reason": "the table has one policy"}
-            if len(np.unique(scores.policy)) < 2
-            else _fitted(_by_policy, scores, validation)
-        ),
-        "length": (
-            {"reason": "the table has no n_tokens"}
-            if np.isnan(scores.n_tokens).all()
-            else _fitted(_by_length, scores, validation)
-        ),
-        **{name: {"reason": "it reads the trajectories: name them with --trajectories"} for name in READ},
+        "task_difficulty": replace(scores, score=_means(scores.task_id, scores.task_id, scores.resolved)),
+        "policy_identity": _policy_identity(scores, validation, folds),
+        "length": _length(scores, validation, folds),
     }
-    return {name: report(one, replicates=0) if isinstance(one, Scores) else dict(one) for name, one in found.items()}
 
 
-def _fitted(fit: Fit, scores: Scores, validation: Scores | None) -> Scores | Reason:
-    """Scores by a fit to validation, or to the other folds; a reason where there are not both labels to fit on."""
+def _fitted(fit: Fit, scores: Scores, validation: Scores | None, folds: int) -> Scores | Reason:
+    """Scores by a fit to validation, or to the other folds of clusters; a reason where there are not both labels to fit on."""
     if validation is not None:
         parts = [(validation, np.ones(len(scores), dtype=bool))]
     else:
         names, cluster_N = np.unique(scores.cluster, return_inverse=True)
-        fold_N = fold_of_clusters(len(names), FOLDS)[cluster_N]
+        fold_N = fold_of_clusters(len(names), folds)[cluster_N]
         parts = [(scores.select(fold_N != fold), fold_N == fold) for fold in np.unique(fold_N)]
     score_N = np.full(len(scores), np.nan)
     for known, inside_N in parts:
         labelled = known.select(~np.isnan(known.resolved))
         if len(np.unique(labelled.resolved)) < 2:
-            return {"reason": "there are not both labels to fit on in other clusters"}
+            return {
+                "reason": "there is no validation part with both labels to fit on"
+                if validation is not None
+                else "there are not both labels to fit on in other clusters"
+            }
         score_N[inside_N] = fit(labelled, scores.select(inside_N))
     return replace(scores, score=score_N)
 
 
-def _by_policy(known: Scores, scores: Scores) -> Floats:
-    return _means(scores.policy, known.policy, known.resolved)
+def _policy_identity(scores: Scores, validation: Scores | None, folds: int) -> Scores | Reason:
+    policies = {*scores.policy.tolist(), *(() if validation is None else validation.policy.tolist())}
+    if len(policies) < 2:
+        return {"reason": "the table has one policy"}
+    found = _fitted(lambda known, own: _means(own.policy, known.policy, known.resolved), scores, validation, folds)
+    if isinstance(found, Scores) and np.isnan(found.score).any():
+        where = "other clusters have" if validation is None else "validation has"
+        return {"reason": f"{where} no attempts of policy {min(found.policy[np.isnan(found.score)])}"}
+    return found
+
+
+def _length(scores: Scores, validation: Scores | None, folds: int) -> Scores | Reason:
+    """By the column n_tokens, whatever unit it holds."""
+    if not _has_tokens(scores):
+        return {"reason": "the table has no n_tokens"}
+    return _fitted(_by_length, scores, validation, folds)
 
 
 def _by_length(known: Scores, scores: Scores) -> Floats:
@@ -75,11 +211,15 @@ def _by_length(known: Scores, scores: Scores) -> Floats:
     score_N = np.full(len(scores), np.nan)
     if len(np.unique(stated.resolved)) < 2:
         return score_N
-    model = LogisticRegression().fit(np.log1p(stated.n_tokens[:, None]), stated.resolved)
+    model = LogisticRegression(max_iter=5000).fit(np.log1p(stated.n_tokens[:, None]), stated.resolved)
     has = ~np.isnan(scores.n_tokens)
     if has.any():
         score_N[has] = model.predict_proba(np.log1p(scores.n_tokens[has, None]))[:, 1]
     return score_N
+
+
+def _has_tokens(scores: Scores) -> bool:
+    return not np.isnan(scores.n_tokens).all()
 
 
 def _means(wanted: Any, known: Any, label_N: Floats) -> Floats:
@@ -90,3 +230,28 @@ def _means(wanted: Any, known: Any, label_N: Floats) -> Floats:
         zip(names.tolist(), np.bincount(code_N, label_N[labelled]) / np.maximum(np.bincount(code_N), 1), strict=True)
     )
     return np.array([means.get(name, np.nan) for name in wanted.tolist()])
+
+
+def _last_value(scores: Scores, rows: Sequence[Trajectory]) -> Scores | Reason:
+    expected = [expected_value(t.messages) for t in rows]
+    if missing := sum(value is None for value in expected):
+        return {"reason": f"{counted(missing, 'attempt names', 'attempts name')} no expected value: not of micro-SWE"}
+    right = [float(last_value(t.messages) == value) for t, value in zip(rows, expected, strict=True)]
+    return replace(scores, score=np.array(right))
+
+
+def _public_execution(scores: Scores, rows: Sequence[Trajectory]) -> Scores | Reason:
+    passed = [t.extra.get("public_passed") for t in rows]
+    if all(value is None for value in passed):
+        return {"reason": "the public call was not executed on the final programs"}
+    return replace(scores, score=np.array([np.nan if value is None else float(value) for value in passed]))
+
+
+def _majority(scores: Scores, reported: dict[str, Any], seed: int) -> dict[str, Any]:
+    rows = scores.select(~np.isnan(scores.resolved))
+    if without := int((rows.patch == "").sum()):
+        return {"reason": f"{counted(without, 'attempt has', 'attempts have')} no patch"}
+    ks = [int(k) for k in reported["rm_at_k"]]
+    groups = list(zip(rows.task_id.tolist(), rows.policy.tolist(), strict=True))
+    value, error = majority_at_k(groups, rows.patch.tolist(), [bool(y) for y in rows.resolved], ks, seed)
+    return {"rm_at_k": value, "rm_at_k_standard_error": error, "pass_at_k": reported["pass_at_k"]}

@@ -12,10 +12,10 @@ from typing import Any, NoReturn
 
 from rmlab.errors import UsageError
 from rmlab.scores.answer_logprobs import NoAnswer, Tokens, score_of_logprobs, score_of_pair
-from rmlab.scores.files import KEY, Cell, Wanted
+from rmlab.scores.files import KEY, CsvCell, Wanted
 from rmlab.wording import counted
 
-COLUMNS = ("task_id", "trajectory_id", "policy", "source", "cluster", "score", "resolved", "n_tokens")
+COLUMNS = ("task_id", "trajectory_id", "policy", "source", "cluster", "score", "resolved", "n_tokens", "patch")
 REQUIRED = ("task_id", "score", "resolved")
 TASKS = ("instance_id", "docker_image", "docker_images")
 """The names under which others keep the task: read without being named, where there is no `task_id`."""
@@ -203,10 +203,10 @@ class Reader:
 
 def number(value: Any, name: str, fail: Fail) -> float | None:
     """A number or None where there is none; -inf may stand there. Text is taken from CSV cells only."""
-    if value is None or (isinstance(value, Cell) and not value.strip()):
+    if value is None or (isinstance(value, CsvCell) and not value.strip()):
         return None
     try:
-        found = float(value) if type(value) in (int, float) or isinstance(value, Cell) else None
+        found = float(value) if type(value) in (int, float) or isinstance(value, CsvCell) else None
     except (ValueError, OverflowError):
         found = None
     if found is None or found != found or found == float("inf"):

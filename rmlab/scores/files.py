@@ -27,7 +27,7 @@ Row = tuple[str, dict[str, Any]]
 """Where a row stands ("line 7") and its cells."""
 
 
-class Cell(str):
+class CsvCell(str):
     """The text of a CSV cell."""
 
     __slots__ = ()
@@ -147,7 +147,7 @@ def _read_csv(path: Path, wanted: Wanted) -> Iterator[Row]:
                     raise DataError(
                         f"{path}, line {reader.line_num}: {len(cells)} cells under {len(header)} column names"
                     )
-                yield f"line {reader.line_num}", dict(zip(header, map(Cell, cells), strict=True))
+                yield f"line {reader.line_num}", dict(zip(header, map(CsvCell, cells), strict=True))
         except csv.Error as error:
             raise DataError(f"{path}, line {reader.line_num}: not readable as CSV ({error})") from error
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-SUBSETS = 1000
+from rmlab.metrics.weighted_vote import SUBSETS, picked
 
 
 def majority_at_k(
@@ -34,23 +34,11 @@ def majority_at_k(
         order_SN = rng.permuted(np.tile(np.arange(len(rows)), (SUBSETS, 1)), axis=1)
         for k in ks:
             drawn = order_SN[:, :k] if k < len(rows) else np.arange(len(rows))[None, :]
-            samples[k][policy].append(np.broadcast_to(_picked(patch_N, label_N, drawn), SUBSETS))
+            samples[k][policy].append(
+                np.broadcast_to(picked(patch_N, np.ones(len(rows), dtype=np.int64), label_N, drawn), SUBSETS)
+            )
     for k in ks:
         mean_S = np.mean([np.mean(samples[k][policy], axis=0) for policy in policies], axis=0)
         value[str(k)] = float(mean_S.mean())
         error[str(k)] = float(mean_S.std() / np.sqrt(SUBSETS))
     return value, error
-
-
-def _picked(patch_N: NDArray[np.intp], label_N: NDArray[np.float64], drawn_Sk: NDArray[np.intp]) -> NDArray[np.float64]:
-    """Expected label of the pick in each of S draws of k attempts."""
-    draws, k = drawn_Sk.shape
-    count_SP = np.zeros((draws, int(patch_N.max()) + 1))
-    right_SP = np.zeros_like(count_SP)
-    draw = np.repeat(np.arange(draws), k)
-    patch = patch_N[drawn_Sk].ravel()
-    np.add.at(count_SP, (draw, patch), 1.0)
-    np.add.at(right_SP, (draw, patch), label_N[drawn_Sk].ravel())
-    most_SP = count_SP == count_SP.max(axis=1, keepdims=True)
-    rate_SP = np.divide(right_SP, count_SP, out=np.zeros_like(count_SP), where=count_SP > 0)
-    return np.asarray((rate_SP * most_SP).sum(axis=1) / most_SP.sum(axis=1), dtype=np.float64)

@@ -1,11 +1,14 @@
 """The scores record: what every metric reads. Columns of one score table as arrays of one length N."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rmlab.errors import DataError
+from rmlab.scores.patches import patch_hash
+from rmlab.trajectories.record import Trajectory
 
 
 @dataclass(frozen=True)
@@ -15,6 +18,7 @@ class Scores:
     task_id, policy, cluster: strings (policy "" where the table has none; cluster = task_id where it has none).
     score: float in [0, 1], NaN = not scored. resolved: float 1, 0, NaN = unlabelled.
     trajectory_id, source: strings, "" where absent; n_tokens: float, NaN where absent.
+    patch: hash of the normalised patch (rmlab.scores.patches), "" where there is none: equal for attempts with one patch.
     Raises DataError for a score outside [0, 1], unequal lengths, or a repeated trajectory_id.
     """
 
@@ -26,6 +30,7 @@ class Scores:
     source: NDArray[np.str_]
     cluster: NDArray[np.str_]
     n_tokens: NDArray[np.float64]
+    patch: NDArray[np.str_]
 
     def __post_init__(self) -> None:
         lengths = {name: len(getattr(self, name)) for name in self.__dataclass_fields__}
@@ -60,6 +65,7 @@ class Scores:
         source: ArrayLike | None = None,
         cluster: ArrayLike | None = None,
         n_tokens: ArrayLike | None = None,
+        patch: ArrayLike | None = None,
     ) -> "Scores":
         """A table of what is there; None = absent. Lists and arrays of N; None or NaN within score and resolved as in the record."""
         task = np.asarray(task_id, dtype=np.str_)
@@ -76,6 +82,24 @@ class Scores:
             source=text(source),
             cluster=task if cluster is None else text(cluster),
             n_tokens=np.full(len(task), np.nan) if n_tokens is None else np.asarray(n_tokens, dtype=np.float64),
+            patch=text(patch),
+        )
+
+    @classmethod
+    def of_trajectories(
+        cls, trajectories: Sequence[Trajectory], score: ArrayLike | None = None, n_tokens: ArrayLike | None = None
+    ) -> "Scores":
+        """The table of these attempts. score, n_tokens: one an attempt; None = not scored, not known."""
+        return cls.of(
+            [t.task_id for t in trajectories],
+            np.full(len(trajectories), np.nan) if score is None else score,
+            [np.nan if t.resolved is None else float(t.resolved) for t in trajectories],
+            trajectory_id=[t.trajectory_id for t in trajectories],
+            policy=[t.policy for t in trajectories],
+            source=[t.source for t in trajectories],
+            cluster=[t.cluster for t in trajectories],
+            n_tokens=n_tokens,
+            patch=["" if t.patch is None else patch_hash(t.patch) for t in trajectories],
         )
 
     def __len__(self) -> int:

@@ -42,31 +42,17 @@ def features(trajectory: Trajectory) -> dict[str, float]:
     return found
 
 
-def length(trajectory: Trajectory) -> int:
-    """Characters of all messages."""
-    return sum(len(m.content) for m in trajectory.messages)
+def characters(trajectories: Sequence[Trajectory]) -> NDArray[np.float64]:
+    """Characters of all messages of each attempt."""
+    return np.array([sum(len(m.content) for m in t.messages) for t in trajectories], dtype=np.float64)
 
 
 def fit_shape(fitted_on: Sequence[Trajectory], scored: Sequence[Trajectory]) -> NDArray[np.float64]:
     """P(resolved) of the scored attempts by shape alone. fitted_on: labelled attempts with both labels."""
     from sklearn.feature_extraction import DictVectorizer
+    from sklearn.linear_model import LogisticRegression
 
     vectorizer = DictVectorizer()
     x_fit = vectorizer.fit_transform([features(t) for t in fitted_on])
-    return _fit(x_fit, fitted_on, vectorizer.transform([features(t) for t in scored]))
-
-
-def fit_length(fitted_on: Sequence[Trajectory], scored: Sequence[Trajectory]) -> NDArray[np.float64]:
-    """P(resolved) of the scored attempts by the logarithm of their length alone."""
-
-    def column(trajectories: Sequence[Trajectory]) -> NDArray[np.float64]:
-        return np.log1p([[length(t)] for t in trajectories])
-
-    return _fit(column(fitted_on), fitted_on, column(scored))
-
-
-def _fit(x_fit: object, fitted_on: Sequence[Trajectory], x_scored: object) -> NDArray[np.float64]:
-    from sklearn.linear_model import LogisticRegression
-
     model = LogisticRegression(max_iter=5000).fit(x_fit, [bool(t.resolved) for t in fitted_on])
-    return np.asarray(model.predict_proba(x_scored)[:, 1], dtype=np.float64)
+    return np.asarray(model.predict_proba(vectorizer.transform([features(t) for t in scored]))[:, 1], dtype=np.float64)

@@ -1,9 +1,9 @@
 """The score table on disk: what verifiers write, what `rmlab evaluate` and every figure read.
 
 CSV, TSV, JSONL, JSON, packed or not, or Parquet with task_id, score (empty or null = not scored), resolved (empty or null =
-unlabelled) and, where there, trajectory_id, policy, source, cluster, n_tokens; score_table_columns.py reads tables with other
-names. Other columns are left alone. Anything that is not what it has to be is one DataError with file, place and value: a
-table that is read wrongly gives numbers that look right.
+unlabelled) and, where there, trajectory_id, policy, source, cluster, n_tokens, patch (a patch or a hash of it; what is kept is
+the hash of patches.py); columns.py reads tables with other names. Other columns are left alone. Anything that is not what it has
+to be is one DataError with file, place and value: a table that is read wrongly gives numbers that look right.
 """
 
 import csv
@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from rmlab.errors import DataError, UsageError
 from rmlab.files import atomic_path
 from rmlab.scores.columns import COLUMNS, TESTS, ColumnNames, Reader
-from rmlab.scores.files import Cell, one_line_errors, rows_of
+from rmlab.scores.files import CsvCell, one_line_errors, rows_of
+from rmlab.scores.patches import patch_hash
 from rmlab.scores.scores import Scores
 from rmlab.trajectories.labels.statement import stated_outcome
 
@@ -94,7 +95,7 @@ class _Columns:
 
     path: Path
     score_name: str = "score"
-    rows: list[tuple[str, str, str, str, str, float, float, float]] = field(default_factory=list)
+    rows: list[tuple[str, str, str, str, str, float, float, float, str]] = field(default_factory=list)
     place_of: dict[str, str] = field(default_factory=dict)
     cluster_of: dict[str, tuple[str, str]] = field(default_factory=dict)
     tests: dict[str, list[float]] = field(default_factory=lambda: {role: [] for role in TESTS})
@@ -127,6 +128,7 @@ class _Columns:
                 _score(cells["score"], self.score_name, fail),
                 _label(cells["resolved"], fail),
                 _tokens(cells.get("n_tokens"), fail),
+                _patch(cells.get("patch"), fail),
             )
         )
         for role, values in self.tests.items():
@@ -137,7 +139,7 @@ class _Columns:
     def scores(self) -> Scores:
         if not self.rows:
             raise DataError(f"{self.path} has no rows: there is nothing to evaluate")
-        task, trajectory, policy, source, cluster, score, resolved, tokens = zip(*self.rows, strict=True)
+        task, trajectory, policy, source, cluster, score, resolved, tokens, patch = zip(*self.rows, strict=True)
         return Scores(
             task_id=np.array(task),
             score=np.array(score, dtype=float),
@@ -147,6 +149,7 @@ class _Columns:
             source=np.array(source),
             cluster=np.array(cluster),
             n_tokens=np.array(tokens, dtype=float),
+            patch=np.array(patch),
         )
 
 
@@ -193,17 +196,26 @@ def _tokens(value: Any, fail: Callable[[str], NoReturn]) -> float:
     return number
 
 
+def _patch(value: Any, fail: Callable[[str], NoReturn]) -> str:
+    """Its hash; an empty cell of a CSV is no patch, an empty text of any other format the empty one."""
+    if value is None or (isinstance(value, CsvCell) and not value.strip()):
+        return ""
+    if not isinstance(value, str):
+        fail(f"patch {str(value)[:80]!r} is not text: it is a patch, or a hash that is equal for equal patches")
+    return patch_hash(value)
+
+
 def _number(value: Any, name: str, absent: str, fail: Callable[[str], NoReturn]) -> float:
     """A finite number, or NaN where the cell is empty. Text is taken from CSV cells only, where everything is text."""
-    if value is None or (isinstance(value, Cell) and not value.strip()):
+    if value is None or (isinstance(value, CsvCell) and not value.strip()):
         return math.nan
-    plain = value.isascii() and "_" not in value if isinstance(value, Cell) else type(value) in (int, float)
+    plain = value.isascii() and "_" not in value if isinstance(value, CsvCell) else type(value) in (int, float)
     try:
         number = float(value) if plain else None
     except (ValueError, OverflowError):
         number = None
     if number is None:
-        comma = isinstance(value, Cell) and DECIMAL_COMMA.fullmatch(value)
+        comma = isinstance(value, CsvCell) and DECIMAL_COMMA.fullmatch(value)
         fail(f"{name} {str(value)[:80]!r} is not a number; {'write it with a decimal point' if comma else absent}")
     if not math.isfinite(number):
         fail(f"{name} is {value}: {absent}; a verifier that gave {value} is broken")
@@ -226,9 +238,10 @@ def _plain_rows(scores: Scores) -> Iterator[dict[str, Any]]:
     def absent(text: str) -> str | None:
         return text or None
 
+    has_patches = "patch" in _written(scores)
     for i in range(len(scores)):
         score, resolved, tokens = scores.score[i], scores.resolved[i], scores.n_tokens[i]
-        yield {
+        row = {
             "task_id": str(scores.task_id[i]),
             "trajectory_id": absent(str(scores.trajectory_id[i])),
             "policy": absent(str(scores.policy[i])),
@@ -238,12 +251,20 @@ def _plain_rows(scores: Scores) -> Iterator[dict[str, Any]]:
             "resolved": None if np.isnan(resolved) else bool(resolved),
             "n_tokens": None if np.isnan(tokens) else int(tokens),
         }
+        if has_patches:
+            row["patch"] = absent(str(scores.patch[i]))
+        yield row
+
+
+def _written(scores: Scores) -> tuple[str, ...]:
+    """The columns of its file: `patch` is written only where an attempt has one."""
+    return tuple(name for name in COLUMNS if name != "patch" or (scores.patch != "").any())
 
 
 def _write_csv(path: Path, scores: Scores) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
-        plain = csv.DictWriter(file, COLUMNS, lineterminator="\n")
-        quoted = csv.DictWriter(file, COLUMNS, lineterminator="\n", quoting=csv.QUOTE_ALL)
+        plain = csv.DictWriter(file, _written(scores), lineterminator="\n")
+        quoted = csv.DictWriter(file, _written(scores), lineterminator="\n", quoting=csv.QUOTE_ALL)
         plain.writeheader()
         for row in _plain_rows(scores):
             label = row["resolved"]
@@ -263,7 +284,7 @@ def _write_parquet(path: Path, scores: Scores) -> None:
     import pyarrow.parquet as pq
 
     kinds = {"score": pa.float64(), "resolved": pa.bool_(), "n_tokens": pa.int64()}
-    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in COLUMNS])
+    schema = pa.schema([(name, kinds.get(name, pa.string())) for name in _written(scores)])
     pq.write_table(pa.Table.from_pylist(list(_plain_rows(scores)), schema=schema), path, compression="zstd")
 
 

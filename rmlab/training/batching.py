@@ -5,10 +5,12 @@ batches: a batch then holds examples of like length (little padding), which exam
 example is seen once an epoch. The order of batches is shuffled again, so that length and learning rate are unrelated.
 """
 
+import hashlib
 import math
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,17 @@ from rmlab.errors import UsageError
 from rmlab.training.config import Match, TrainingConfig
 
 WINDOW_BATCHES = 16
+
+
+class Item(Protocol):
+    """What a loss is summed over. tokens: that are read for it. content: everything that decides what it teaches."""
+
+    @property
+    def tokens(self) -> int: ...
+    def content(self) -> str: ...
+
+
+Sized = TypeVar("Sized", bound=Item)
 
 
 def total_steps(examples: int, config: TrainingConfig) -> int:
@@ -70,6 +83,30 @@ def batches_by_tokens(lengths: Sequence[int], batch_tokens: int) -> list[list[in
     return batches
 
 
+def micro_batches(batch: Sequence[Sized], size: int, tokens: int | None = None) -> list[list[Sized]]:
+    """A batch in the parts that are read at once: `size` examples each, or as many of like length as make `tokens` padded tokens."""
+    if tokens is None:
+        return [list(batch[start : start + size]) for start in range(0, len(batch), size)]
+    return [[batch[row] for row in rows] for rows in batches_by_tokens([item.tokens for item in batch], tokens)]
+
+
+@dataclass(frozen=True)
+class SFTExample:
+    """One conversation to imitate. ids_T: what is read. loss_mask_T: True where the loss lies; never at the first position."""
+
+    ids_T: NDArray[np.int32]
+    loss_mask_T: NDArray[np.bool_]
+
+    @property
+    def tokens(self) -> int:
+        """Of the conversation."""
+        return len(self.ids_T)
+
+    def content(self) -> str:
+        """Ids and mask as text."""
+        return f"{self.ids_T.tobytes().hex()} {self.loss_mask_T.tobytes().hex()}"
+
+
 IGNORED = -100
 """The target of a position whose next token is not asked for: of another document, or of padding."""
 
@@ -88,6 +125,10 @@ class Rows:
     def tokens(self) -> int:
         """Positions whose next token is asked for."""
         return int((self.target_RT != IGNORED).sum())
+
+    def content(self) -> str:
+        """Everything that decides what the rows teach, as one short text."""
+        return hashlib.sha256(self.ids_RT.tobytes() + self.target_RT.tobytes()).hexdigest()
 
 
 def pack(documents: Sequence[Sequence[int]], context: int, pad_id: int, last_only: bool = False) -> Rows:

@@ -5,10 +5,7 @@ its header) is renamed into place whole: there is the last checkpoint or the one
 """
 
 import json
-import signal
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -71,30 +68,6 @@ def load_checkpoint(path: Path, model: Any, optimizer: torch.optim.Optimizer, ru
     if "rng_cuda" in tensors and _on_cuda(model):
         torch.cuda.set_rng_state(tensors["rng_cuda"])
     return state
-
-
-@contextmanager
-def interrupt_after_step() -> "Iterator[Callable[[], bool]]":
-    """Ctrl-C waits for the end of a step, so that what is kept then is whole: yields whether it was pressed. A second one ends at once."""
-    pressed: list[int] = []
-
-    def note(number: int, frame: object) -> None:
-        if pressed:
-            raise KeyboardInterrupt
-        pressed.append(number)
-
-    # Only the main thread may listen; a process that ignores Ctrl-C (in the background, a cell of a sweep) goes on doing so.
-    if (
-        threading.current_thread() is not threading.main_thread()
-        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    ):
-        yield lambda: False
-        return
-    signal.signal(signal.SIGINT, note)
-    try:
-        yield lambda: bool(pressed)
-    finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _learning(model: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:

@@ -89,16 +89,24 @@ def canonical(training: TrainingConfig, scale: int) -> TrainingConfig:
 class RuntimeConfig:
     """Where and how a run goes, nothing that changes its result but for rounding. device: cpu, cuda, or auto (cuda where there is one).
 
-    micro_batch_tokens: padded tokens of one forward and backward pass, in place of training.micro_batch_size examples; null = those.
-    A mixture of experts refuses it: its balance loss depends on how a batch is cut.
-    compiled: the model's layers, by torch.compile; on a GPU it pays from about ten million tokens on.
+    checkpoint_seconds: between two checkpoints. progress: draw a bar.
+    compiled: the model's layers (of a base model in pretraining: the whole step), by torch.compile; on a GPU it pays from about
+    ten million tokens on.
     """
 
     device: str = "cpu"
     checkpoint_seconds: float = 60.0
     progress: bool = True
-    micro_batch_tokens: int | None = None
     compiled: bool = False
+
+
+@dataclass
+class MicroBatchRuntimeConfig(RuntimeConfig):
+    """micro_batch_tokens: padded tokens of one forward and backward pass, in place of training.micro_batch_size examples; null = those.
+    A mixture of experts refuses it: its balance loss depends on how a batch is cut.
+    """
+
+    micro_batch_tokens: int | None = None
 
 
 @dataclass
@@ -107,7 +115,7 @@ class LanguageConfig:
     first step, which compiles) ends training sooner.
 
     context: tokens of a row. batch_tokens: of a step, a multiple of the context. held_out: share of the documents that is not
-    read. evaluations: how often their loss is taken. compile: by torch, which pays from some ten million tokens on.
+    read. evaluations: how often their loss is taken.
     comparisons: questions whether two values are equal (rmlab.pretraining.comparisons; 0 = none), of which only the answer is
     asked for. comparison_share: of a step's rows. comparison_weight: of the mean loss of their answers beside that of the text.
     """
@@ -121,6 +129,5 @@ class LanguageConfig:
     comparison_share: float = 0.25
     comparison_weight: float = 1.0
     evaluations: int = 10
-    compile: bool = False
     dtype: Dtype = Dtype.bfloat16
     threads: int = 2

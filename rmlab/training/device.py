@@ -1,10 +1,10 @@
 """The device, the arithmetic and the threads of one run, through accelerate."""
 
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Protocol
 
 from rmlab.errors import RmlabError, UsageError
-from rmlab.training.config import Dtype, RuntimeConfig, TrainingConfig
+from rmlab.training.config import Dtype, RuntimeConfig
 
 DEVICES = ("cpu", "cuda", "auto")
 
@@ -36,7 +36,14 @@ def device_name(device: str) -> str:
     return str(torch.cuda.get_device_name()) if device == "cuda" else device
 
 
-def accelerator(training: TrainingConfig, runtime: RuntimeConfig) -> Any:
+class Arithmetic(Protocol):
+    """dtype: of a forward pass over float32 weights. threads: of the CPU."""
+
+    dtype: Dtype
+    threads: int
+
+
+def accelerator(training: Arithmetic, runtime: RuntimeConfig) -> Any:
     """An `accelerate.Accelerator` for one process on one device; sets the process's CPU threads.
 
     One process trains one cell: accelerate keeps its state per process, and so do the threads.

@@ -4,48 +4,48 @@ Rows are shuffled anew in every epoch; a step reads as many as make `batch_token
 the budget is used up, of tokens or of time, whichever is further: a run that time ends has decayed all the same.
 """
 
-import math
-import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from rmlab.errors import RmlabError, UsageError
-from rmlab.progress import progress
+from rmlab.errors import UsageError
 from rmlab.training.batching import IGNORED, Rows
-from rmlab.training.config import Dtype, LanguageConfig, OptimizerConfig, RuntimeConfig
-from rmlab.training.device import resolve_device
-from rmlab.training.optimizer import adamw, learning_rate
+from rmlab.training.config import LanguageConfig, OptimizerConfig, RuntimeConfig
+from rmlab.training.device import accelerator, device_name
+from rmlab.training.loop import Recipe, State, Trained, run_identity, train_loop
+from rmlab.training.optimizer import accumulate, adamw, learning_rate
 
 EVALUATION_ROWS = 64
-LOSS_EVERY = 10  # steps: reading a loss makes the device wait
+LOG_EVERY = 10  # steps: reading a loss makes the device wait
 SCHEDULE_POINTS = 100_000
 
-Autocast = Callable[[], AbstractContextManager[Any]]
 Log = Callable[[int, dict[str, float]], None]
 """(step from 1, values by name)."""
 
 
-@dataclass
+@dataclass(frozen=True)
 class Pretrained:
-    """What training took. history: rows of step and values by name.
+    """What training took. tokens: next tokens asked for. seconds: without the first step of a process, which compiles.
 
-    loss, right: of the held-out rows by kind, in nats a token and as the share of tokens foretold.
+    loss, right: of the held-out rows by kind, in nats a token and as the share of tokens foretold. history: rows of step and values
+    by name.
     """
 
-    steps: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    ended_by: str = "tokens"
-    device: str = ""
-    loss: dict[str, float] = field(default_factory=dict)
-    right: dict[str, float] = field(default_factory=dict)
-    history: list[dict[str, float]] = field(default_factory=list)
+    steps: int
+    tokens: int
+    seconds: float
+    resumed_at: int
+    ended_by: str
+    device: str
+    loss: dict[str, float]
+    right: dict[str, float]
+    history: list[dict[str, float]]
 
 
 def train_language_model(
@@ -58,90 +58,131 @@ def train_language_model(
     optimizer: OptimizerConfig,
     runtime: RuntimeConfig,
     seed: int,
+    checkpoint: Path | None = None,
     log: Log | None = None,
 ) -> Pretrained:
-    """Trains `model` in place (left on the CPU in the end) until the tokens or the minutes are used up.
+    """Trains `model` in place (left on the CPU in the end) until the tokens or the minutes are used up; see `train_loop`.
 
     rows: what is read, again and again. held_out: rows that are not read, by kind; their loss is taken `evaluations` times.
     questions: rows of which only answers are asked for; `comparison_share` of every step's rows are drawn from them.
-    Tokens are counted where a next token is asked for. Raises RmlabError where the loss is no longer finite.
+    Tokens are counted where a next token is asked for. log: is told every LOG_EVERY steps, and of every evaluation.
     """
-    device = resolve_device(runtime.device)
     batch_rows = config.batch_tokens // config.context
     if not 1 <= batch_rows <= len(rows):
         raise UsageError(
             f"batch_tokens={config.batch_tokens} at a context of {config.context} makes {batch_rows} rows a step; "
             f"the corpus has {len(rows)} rows. Choose between {config.context} and {len(rows) * config.context}."
         )
+    device = accelerator(config, runtime)
     torch.manual_seed(seed)
-    torch.set_num_threads(config.threads)
     torch.set_float32_matmul_precision("high")
-    model.to(device).train()
+    model.to(device.device)
     adam = adamw(model, optimizer)
-    loss_of: Any = torch.compile(_mean_loss) if config.compile else _mean_loss
-    ids_RT, target_RT = _on(device, rows)
+    told: Log = log or (lambda step, values: None)
+    recipe = _recipe(model, rows, held_out, questions, config, optimizer, runtime.compiled, seed, device)
+    content = [part.content() for part in (rows, *([] if questions is None else [questions]))]
+    took, state = train_loop(
+        model,
+        adam,
+        recipe,
+        optimizer=optimizer,
+        runtime=runtime,
+        run=run_identity(model, content, config, optimizer, seed) if checkpoint else "",
+        checkpoint=checkpoint,
+        log=lambda *row: told(row[0], _named(*row)),
+        watch=told,
+    )
+    last = evaluate(model, held_out, device)
+    told(took.steps, last)
+    model.cpu().eval()
+    return Pretrained(
+        steps=took.steps,
+        tokens=took.tokens,
+        seconds=took.seconds_in_all,
+        resumed_at=took.resumed_at,
+        ended_by="tokens" if took.tokens >= config.tokens else "minutes",
+        device=device_name(device.device.type),
+        loss={kind: last[f"held_out/loss_{kind}"] for kind in held_out},
+        right={kind: last[f"held_out/right_{kind}"] for kind in held_out},
+        history=_history(took, state, last),
+    )
+
+
+def _recipe(
+    model: Any,
+    rows: Rows,
+    held_out: Mapping[str, Rows],
+    questions: Rows | None,
+    config: LanguageConfig,
+    optimizer: OptimizerConfig,
+    compiled: bool,
+    seed: int,
+    device: Any,
+) -> Recipe:
+    batch_rows = config.batch_tokens // config.context
     asked_rows = round(config.comparison_share * batch_rows) if questions is not None else 0
+    read_rows = batch_rows - asked_rows
+    loss_of: Any = torch.compile(_mean_loss) if compiled else _mean_loss
+    ids_RT, target_RT = _on(device, rows)
     if questions is not None:
         asked_RT, answer_RT = _on(device, questions)
-    found = Pretrained(device=torch.cuda.get_device_name() if device == "cuda" else "cpu")
-    autocast = _autocast(device, config.dtype)
-    started, told, told_tokens, evaluated = time.monotonic(), time.monotonic(), 0, 0
-    read_rows = batch_rows - asked_rows
     per_step = round(rows.tokens / len(rows) * read_rows)
-    draws = zip(_batches(len(rows), read_rows, seed), _batches(len(questions or rows), asked_rows, seed), strict=False)
-    with progress("pretraining", config.tokens, "tokens", show=runtime.progress) as advance:
-        for batch_B, asked_B in draws:
-            minutes = (time.monotonic() - started) / 60 if found.steps else 0.0
-            done = max(found.tokens / config.tokens, minutes / config.max_minutes)
-            if done >= 1:
-                break
-            rate = learning_rate(int(done * SCHEDULE_POINTS), SCHEDULE_POINTS, optimizer)
-            for group in adam.param_groups:
-                group["lr"] = rate
-            index_B = torch.from_numpy(batch_B).to(device)
-            ids_BT, target_BT = ids_RT[index_B].long(), target_RT[index_B].long()
-            if asked_rows:
-                asked = torch.from_numpy(asked_B).to(device)
-                ids_BT = torch.cat([ids_BT, asked_RT[asked].long()])
-                target_BT = torch.cat([target_BT, answer_RT[asked].long()])
-            with autocast():
-                loss = loss_of(model, ids_BT, target_BT, asked_rows, config.comparison_weight)
-            loss.backward()
-            torch.nn.utils.clip_grad_norm_(model.parameters(), optimizer.gradient_clip)
-            adam.step()
-            adam.zero_grad(set_to_none=True)
-            found.steps += 1
-            if found.steps == 1:  # the first one compiles: time is taken from here
-                float(loss.detach())
-                started = told = time.monotonic()
-            found.tokens += per_step
-            advance(per_step, "")
-            if found.steps % LOSS_EVERY == 0:
-                value, now = float(loss.detach()), time.monotonic()
-                if not math.isfinite(value):
-                    raise RmlabError(
-                        f"the loss is {value} at step {found.steps}: training diverged. "
-                        f"Lower optimizer.learning_rate ({optimizer.learning_rate})."
-                    )
-                speed = (found.tokens - told_tokens) / max(now - told, 1e-9)
-                _tell(found, log, {"train/loss": value, "train/learning_rate": rate, "train/tokens_per_second": speed})
-                told, told_tokens = now, found.tokens
-                advance(0, f"loss {value:.3f}")
-            if done * config.evaluations >= evaluated + 1:
-                evaluated = int(done * config.evaluations)
-                _tell(found, log, evaluate(model, held_out, device, autocast))
-                told, told_tokens = time.monotonic(), found.tokens
-    found.seconds = time.monotonic() - started
-    found.ended_by = "tokens" if found.tokens >= config.tokens else "minutes"
-    last = evaluate(model, held_out, device, autocast)
-    found.loss = {kind: last[f"held_out/loss_{kind}"] for kind in held_out}
-    found.right = {kind: last[f"held_out/right_{kind}"] for kind in held_out}
-    _tell(found, log, last)
-    model.cpu().eval()
-    return found
+    draws: Iterator[tuple[np.ndarray, np.ndarray]] = iter(())
+
+    def restore(state: State) -> None:
+        nonlocal draws
+        both = zip(
+            _batches(len(rows), read_rows, seed), _batches(len(questions or rows), asked_rows, seed), strict=False
+        )
+        draws = islice(both, state.step, None)
+
+    def done(state: State) -> float:
+        return max(state.tokens / config.tokens, state.seconds / 60 / config.max_minutes)
+
+    def rate(state: State) -> float | None:
+        share = state.extra["done"] = done(state)
+        return learning_rate(int(share * SCHEDULE_POINTS), SCHEDULE_POINTS, optimizer) if share < 1 else None
+
+    def gradient(_: State) -> tuple[torch.Tensor, int]:
+        batch_B, asked_B = next(draws)
+        index_B = torch.from_numpy(batch_B).to(device.device)
+        ids_BT, target_BT = ids_RT[index_B].long(), target_RT[index_B].long()
+        if asked_rows:
+            asked = torch.from_numpy(asked_B).to(device.device)
+            ids_BT = torch.cat([ids_BT, asked_RT[asked].long()])
+            target_BT = torch.cat([target_BT, answer_RT[asked].long()])
+
+        def loss(_: None) -> torch.Tensor:
+            with device.autocast():
+                value: torch.Tensor = loss_of(model, ids_BT, target_BT, asked_rows, config.comparison_weight)
+            return value
+
+        return accumulate([None], loss, device), per_step
+
+    def after(state: State) -> dict[str, float]:
+        due = int(state.extra["done"] * config.evaluations)  # done: before this step
+        if due <= state.extra.get("evaluated", 0):
+            return {}
+        state.extra["evaluated"] = due
+        return evaluate(model, held_out, device)
+
+    return Recipe(rate, gradient, config.tokens, "pretraining", every=LOG_EVERY, after=after, restore=restore)
 
 
-def evaluate(model: Any, held_out: Mapping[str, Rows], device: str, autocast: Autocast) -> dict[str, float]:
+def _named(step: int, loss: float, rate: float, speed: float) -> dict[str, float]:
+    return {"train/loss": loss, "train/learning_rate": rate, "train/tokens_per_second": speed}
+
+
+def _history(took: Trained, state: State, last: dict[str, float]) -> list[dict[str, float]]:
+    """All rows by step, those of a step's loss before those of its evaluation. Every step reads as many tokens."""
+    found = [(row[0], _named(*row)) for row in took.history] + [*state.measured, (took.steps, last)]
+    per_step = took.tokens // max(took.steps, 1)
+    return [
+        {"step": step, "tokens": step * per_step, **values} for step, values in sorted(found, key=lambda one: one[0])
+    ]
+
+
+def evaluate(model: Any, held_out: Mapping[str, Rows], device: Any) -> dict[str, float]:
     """Mean loss of each kind's rows, nats a token, as `held_out/loss_KIND`, and the share of tokens foretold as `held_out/right_KIND`."""
     model.eval()
     values = {}
@@ -152,7 +193,7 @@ def evaluate(model: Any, held_out: Mapping[str, Rows], device: str, autocast: Au
             for start in range(0, len(rows), EVALUATION_ROWS):
                 part = slice(start, start + EVALUATION_ROWS)
                 target_BT = target_RT[part].long()
-                with autocast():
+                with device.autocast():
                     logits_BTV = _logits(model, ids_RT[part].long())
                     loss = _cross_entropy(logits_BTV, target_BT)
                 total += int((target_BT != IGNORED).sum()) * float(loss)
@@ -202,15 +243,5 @@ def _batches(rows: int, batch_rows: int, seed: int) -> Iterator[np.ndarray]:
         epoch += 1
 
 
-def _on(device: str, rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.from_numpy(rows.ids_RT).to(device), torch.from_numpy(rows.target_RT).to(device)
-
-
-def _autocast(device: str, dtype: Dtype) -> Autocast:
-    return lambda: torch.autocast(device, dtype=torch.bfloat16, enabled=dtype is Dtype.bfloat16)
-
-
-def _tell(found: Pretrained, log: Log | None, values: dict[str, float]) -> None:
-    found.history.append({"step": found.steps, "tokens": found.tokens, **values})
-    if log:
-        log(found.steps, values)
+def _on(device: Any, rows: Rows) -> tuple[torch.Tensor, torch.Tensor]:
+    return torch.from_numpy(rows.ids_RT).to(device.device), torch.from_numpy(rows.target_RT).to(device.device)

@@ -1,11 +1,16 @@
-"""The optimiser of every training here."""
+"""The optimiser of every training here, and its step: gradient by micro-batches, clipping, the schedule of the learning rate."""
 
 import math
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import torch
 
+from rmlab.errors import RmlabError
 from rmlab.training.config import OptimizerConfig
+
+Part = TypeVar("Part")
+"""What one forward and backward pass reads of a step."""
 
 
 def adamw(model: Any, config: OptimizerConfig) -> torch.optim.Optimizer:
@@ -33,3 +38,53 @@ def learning_rate(step: int, steps: int, config: OptimizerConfig) -> float:
     done = (step - warmup) / max(steps - 1 - warmup, 1)
     cosine = 0.5 * (1 + math.cos(math.pi * min(done, 1.0)))
     return config.learning_rate * (config.final_fraction + (1 - config.final_fraction) * cosine)
+
+
+def set_learning_rate(adam: torch.optim.Optimizer, rate: float) -> None:
+    """Of all weights, from the next step on."""
+    for group in adam.param_groups:
+        group["lr"] = rate
+
+
+def accumulate(
+    parts: Iterable[Part],
+    loss: Callable[[Part], torch.Tensor],
+    device: Any,
+    added: Callable[[Part], torch.Tensor] | None = None,
+) -> torch.Tensor:
+    """Adds the gradient of a step's loss to the parameters, micro-batch by micro-batch; returns that loss, on the device.
+
+    loss: what a micro-batch contributes to the step's loss, so that the sum over them does not depend on how a step is cut.
+    device: the run's Accelerator. added: of a micro-batch; goes into the gradient and not into what is returned.
+    """
+    total = torch.zeros((), dtype=torch.float64, device=device.device)
+    for part in parts:
+        value = loss(part)
+        total += value.detach()
+        device.backward(value if added is None else value + added(part))
+    return total
+
+
+def apply_gradient(
+    adam: torch.optim.Optimizer,
+    parameters: Iterable[torch.nn.Parameter],
+    clip: float,
+    check: Callable[[torch.Tensor], None] | None = None,
+) -> torch.Tensor:
+    """One optimiser step with the gradient clipped; returns its norm before that.
+
+    check: is given the norm before the weights change, to raise where it must not be applied.
+    """
+    norm = torch.nn.utils.clip_grad_norm_(parameters, clip)
+    if check:
+        check(norm)
+    adam.step()
+    adam.zero_grad(set_to_none=True)
+    return norm
+
+
+def check_finite(value: float, what: str, config: OptimizerConfig | None = None, advice: str = "") -> None:
+    """Raises RmlabError where `value` is not finite. what: it is, and where. advice: beside a lower learning rate."""
+    if not math.isfinite(value):
+        rate = f" ({config.learning_rate})" if config else ""
+        raise RmlabError(f"{what}: training diverged. Lower optimizer.learning_rate{rate}{advice}.")

@@ -5,172 +5,95 @@ count, so that how a batch is cut changes nothing. Conversations of like length 
 """
 
 import copy
-import hashlib
 import math
-import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from torch.nn.functional import cross_entropy
 
-from rmlab.errors import RmlabError, UsageError
+from rmlab.errors import UsageError
 from rmlab.files import atomic_path
-from rmlab.fingerprint import fingerprint
 from rmlab.models.heads import float_logits
-from rmlab.progress import progress
-from rmlab.training.batching import plan_batches
-from rmlab.training.checkpoint import interrupt_after_step, load_checkpoint, save_checkpoint
-from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
-from rmlab.training.device import compiled_layers, resolve_device
-from rmlab.training.optimizer import adamw, learning_rate
+from rmlab.training.batching import SFTExample, micro_batches, plan_batches
+from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
+from rmlab.training.device import accelerator, compiled_layers
+from rmlab.training.loop import Log, State, Trained, planned, run_identity, train_loop
+from rmlab.training.optimizer import accumulate, adamw
 
 WIDTH = 64  # rows are padded to a multiple of this on a GPU
-TELL_EVERY = 10  # steps: reading a loss makes the device wait
-
-
-class Taught(Protocol):
-    """What one conversation teaches: ids_T and taught_T of equal length, taught_T False at the first position."""
-
-    @property
-    def ids_T(self) -> NDArray[np.int32]: ...
-
-    @property
-    def taught_T(self) -> NDArray[np.bool_]: ...
+LOG_EVERY = 10  # steps: reading a loss makes the device wait
 
 
 @dataclass(frozen=True)
-class Imitated:
-    """What training took. tokens: read, padding aside. tokens_per_second and seconds: behind the first step, which compiles.
-    resumed_at: step gone on from, 0 = none; seconds are those of all slices, the speed is this one's.
+class Imitated(Trained):
+    """What training took. snapshots: (share of training, model on the CPU as it was then)."""
 
-    history: (step, loss of that step, learning rate, tokens/s since the row before). snapshots: (share of training, model on the
-    CPU as it was then).
-    """
-
-    steps: int
-    tokens: int
     taught_tokens: int
-    seconds: float
-    tokens_per_second: float
-    resumed_at: int
-    history: tuple[tuple[int, float, float, float], ...]
-    snapshots: tuple[tuple[float, Any], ...] = ()
+    snapshots: tuple[tuple[float, Any], ...]
 
 
 def imitate(
     model: Any,
-    lessons: Sequence[Taught],
+    examples: Sequence[SFTExample],
     pad_id: int,
     *,
     optimizer: OptimizerConfig,
     training: TrainingConfig,
-    runtime: RuntimeConfig,
+    runtime: MicroBatchRuntimeConfig,
     seed: int,
     snapshots: Sequence[float] = (),
     checkpoint: Path | None = None,
-    log: Callable[[int, float, float, float], None] | None = None,
+    log: Log | None = None,
     title: str = "imitation",
 ) -> Imitated:
-    """Trains `model` in place and leaves it on the CPU.
+    """Trains `model` in place and leaves it on the CPU; see `train_loop`.
 
-    log: (step from 1, loss of that step, learning rate, tokens/s since the last), those before a resume first. snapshots: shares of
-    training (over 0, under 1) at which the model is copied. checkpoint: file for exact resume, written when
-    `runtime.checkpoint_seconds` have gone by, on Ctrl-C, and at the end of a training that took longer than that; its owner removes
-    its folder.
-    Raises UsageError without lessons, RmlabError where the loss is no longer finite.
+    log: is told every LOG_EVERY steps. snapshots: shares of training (over 0, under 1) at which the model is copied; they lie beside
+    the checkpoint, whose owner removes its folder. Raises UsageError without examples.
     """
     if wrong := [share for share in snapshots if not 0 < share < 1]:
         raise UsageError(f"snapshots={wrong[0]}: a share of training over 0 and under 1")
-    if not lessons:
+    if not examples:
         raise UsageError(
             "there is no demonstration to learn from: name a trajectory set with resolved attempts of the supervised part"
         )
-    device = resolve_device(runtime.device)
+    device = accelerator(training, runtime)
     torch.manual_seed(seed)
-    torch.set_num_threads(training.threads)
     torch.set_float32_matmul_precision("high")
-    model.to(device).train()
+    model.to(device.device)
     adam = adamw(model, optimizer)
-    plan = plan_batches([len(lesson.ids_T) for lesson in lessons], training, seed)
-    run = _identity(model, lessons, optimizer, training, seed) if checkpoint else ""
-    state = load_checkpoint(checkpoint, model, adam, run) if checkpoint else None
-    first, before = (int(state["step"]), float(state["seconds"])) if state else (0, 0.0)
-    read, taught = (int(state["read"]), int(state["taught"])) if state else (0, 0)
-    history: list[tuple[int, float, float, float]] = [tuple(row) for row in state["history"]] if state else []
+    tokens_N = [example.tokens for example in examples]
+    plan = plan_batches(tokens_N, training, seed)
     copies = _Snapshots(
         model, {share: math.ceil(share * len(plan)) for share in snapshots}, checkpoint.parent if checkpoint else None
     )
-    copies.read(first)
-    for row in history:
-        if log:
-            log(*row)
-    told_read = first_read = read
-    began = saved = started = told = time.monotonic()
-    total = sum(len(lessons[i].ids_T) for batch in plan[first:] for i in batch)
-    with (
-        compiled_layers(model, runtime.compiled),
-        progress(title, total, "tokens", show=runtime.progress) as advance,
-        interrupt_after_step() as interrupted,
-    ):
-        for step, batch in enumerate(plan[first:], first):
-            rate = learning_rate(step, len(plan), optimizer)
-            for group in adam.param_groups:
-                group["lr"] = rate
-            loss, asked = accumulate(model, [lessons[i] for i in batch], pad_id, training, device)
-            torch.nn.utils.clip_grad_norm_(model.parameters(), optimizer.gradient_clip)
-            adam.step()
-            adam.zero_grad(set_to_none=True)
-            read += (tokens := sum(len(lessons[i].ids_T) for i in batch))
-            taught += asked
-            if step == first:
-                float(loss)
-                started = told = time.monotonic()
-                told_read = first_read = read
-            if (step + 1) % TELL_EVERY == 0 or step + 1 == len(plan):
-                value, now = float(loss), time.monotonic()
-                if not math.isfinite(value):
-                    raise RmlabError(
-                        f"the loss is {value} at step {step + 1} of {len(plan)}: training diverged. "
-                        f"Lower optimizer.learning_rate ({optimizer.learning_rate})."
-                    )
-                history.append((step + 1, value, rate, (read - told_read) / max(now - told, 1e-9)))
-                told, told_read = now, read
-                if log:
-                    log(*history[-1])
-                advance(0, f"loss {value:.3f}")
-            advance(tokens, "")
-            copies.take(step + 1)
-            since = began if step + 1 == len(plan) else saved
-            stop = interrupted()
-            if checkpoint and (stop or time.monotonic() - since >= runtime.checkpoint_seconds):
-                seconds = before + time.monotonic() - began
-                save_checkpoint(
-                    checkpoint,
-                    model,
-                    adam,
-                    {
-                        "run": run,
-                        "step": step + 1,
-                        "seconds": seconds,
-                        "read": read,
-                        "taught": taught,
-                        "history": history,
-                    },
-                )
-                saved = time.monotonic()
-            if stop:
-                raise KeyboardInterrupt
-    seconds = time.monotonic() - started
-    model.cpu().eval()
-    speed = (read - first_read) / max(seconds, 1e-9)
-    return Imitated(len(plan), read, taught, before + seconds, speed, first, tuple(history), copies.models())
+
+    def gradient(batch: Sequence[int], state: State) -> torch.Tensor:
+        loss, asked = mean_gradient(
+            model, [examples[i] for i in batch], pad_id, training, device, runtime.micro_batch_tokens
+        )
+        state.extra["taught"] = state.extra.get("taught", 0) + asked
+        return loss
+
+    recipe = planned(
+        plan, tokens_N, optimizer, gradient, title, every=LOG_EVERY, after=copies.take, restore=copies.read
+    )
+    run = (
+        run_identity(model, (example.content() for example in examples), optimizer, training, seed)
+        if checkpoint
+        else ""
+    )
+    with compiled_layers(model, runtime.compiled):
+        took, state = train_loop(
+            model, adam, recipe, optimizer=optimizer, runtime=runtime, run=run, checkpoint=checkpoint, log=log
+        )
+    model.cpu()
+    return Imitated(**vars(took), taught_tokens=state.extra["taught"], snapshots=copies.models())
 
 
 class _Snapshots:
@@ -180,17 +103,18 @@ class _Snapshots:
         self.model, self.at, self.folder = model, at, folder
         self.weights: dict[float, dict[str, torch.Tensor]] = {}
 
-    def take(self, step: int) -> None:
+    def take(self, state: State) -> dict[str, float]:
         """Copies the weights that learn where a share of training ends with this step."""
-        for share in [share for share, wanted in self.at.items() if wanted == step]:
+        for share in [share for share, wanted in self.at.items() if wanted == state.step]:
             self.weights[share] = {name: p.detach().to("cpu", copy=True).contiguous() for name, p in self._learning()}
             if self.folder is not None:
                 with atomic_path(self._file(share)) as temporary:
                     save_file(self.weights[share], temporary)
+        return {}
 
-    def read(self, first: int) -> None:
-        """The copies that were taken before a resume at step `first`."""
-        for share in [share for share, wanted in self.at.items() if wanted <= first]:
+    def read(self, state: State) -> None:
+        """The copies that were taken before a resume."""
+        for share in [share for share, wanted in self.at.items() if wanted <= state.step]:
             self.weights[share] = load_file(self._file(share))
 
     def models(self) -> tuple[tuple[float, Any], ...]:
@@ -213,53 +137,42 @@ class _Snapshots:
         return self.folder / f"snapshot_{share}.safetensors"
 
 
-def _identity(
-    model: Any, lessons: Sequence[Taught], optimizer: OptimizerConfig, training: TrainingConfig, seed: int
-) -> str:
-    shapes = [[name, list(parameter.shape)] for name, parameter in model.named_parameters()]
-    content = hashlib.sha256()
-    for lesson in lessons:
-        content.update(lesson.ids_T.tobytes() + lesson.taught_T.tobytes())
-    return fingerprint([shapes, content.hexdigest(), asdict(optimizer), asdict(training), seed])
-
-
-def accumulate(
-    model: Any, batch: Sequence[Taught], pad_id: int, training: TrainingConfig, device: str
+def mean_gradient(
+    model: Any,
+    batch: Sequence[SFTExample],
+    pad_id: int,
+    training: TrainingConfig,
+    device: Any,
+    micro_batch_tokens: int | None = None,
 ) -> tuple[torch.Tensor, int]:
     """Adds the gradient of the batch's mean loss to the parameters; returns that loss (on the device) and the tokens it is over."""
-    asked = sum(int(lesson.taught_T.sum()) for lesson in batch)
-    total = torch.zeros((), device=device)
-    for start in range(0, len(batch), training.micro_batch_size):
-        part = batch[start : start + training.micro_batch_size]
-        ids_BT, taught_BT = padded(part, pad_id, min(training.micro_batch_size, len(batch)), device)
-        with autocast(device, training.dtype):
-            logprob_BT, _ = token_logprobs(model, ids_BT, taught_BT)
-        loss = -logprob_BT.sum() / max(asked, 1)
-        loss.backward()  # type: ignore[no-untyped-call]  # torch does not type it
-        total += loss.detach()
-    return total, asked
+    asked = sum(int(example.loss_mask_T.sum()) for example in batch)
+    rows = 0 if micro_batch_tokens else min(training.micro_batch_size, len(batch))
+
+    def loss(part: Sequence[SFTExample]) -> torch.Tensor:
+        ids_BT, loss_mask_BT = padded(part, pad_id, rows, device.device)
+        with device.autocast():
+            logprob_BT, _ = token_logprobs(model, ids_BT, loss_mask_BT)
+        return -logprob_BT.sum() / max(asked, 1)
+
+    return accumulate(micro_batches(batch, training.micro_batch_size, micro_batch_tokens), loss, device), asked
 
 
-def padded(lessons: Sequence[Taught], pad_id: int, rows: int, device: str) -> tuple[torch.Tensor, torch.Tensor]:
-    """ids_BT on the device and taught_BT on the CPU, right-padded to a multiple of WIDTH and to at least `rows` rows."""
+def padded(examples: Sequence[SFTExample], pad_id: int, rows: int, device: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """ids_BT on the device and loss_mask_BT on the CPU, right-padded to a multiple of WIDTH and to at least `rows` rows."""
     width = (
-        -(-max(len(lesson.ids_T) for lesson in lessons) // WIDTH) * WIDTH
-        if device != "cpu"
-        else max(len(x.ids_T) for x in lessons)
+        -(-max(len(example.ids_T) for example in examples) // WIDTH) * WIDTH
+        if torch.device(device).type != "cpu"
+        else max(len(x.ids_T) for x in examples)
     )
-    ids_BT = np.full((max(rows, len(lessons)), width), pad_id, dtype=np.int64)
-    taught_BT = np.zeros(ids_BT.shape, dtype=np.bool_)
-    for ids_T, taught_T, lesson in zip(
-        ids_BT, taught_BT, lessons, strict=False
+    ids_BT = np.full((max(rows, len(examples)), width), pad_id, dtype=np.int64)
+    loss_mask_BT = np.zeros(ids_BT.shape, dtype=np.bool_)
+    for ids_T, loss_mask_T, example in zip(
+        ids_BT, loss_mask_BT, examples, strict=False
     ):  # rows behind the last lesson are padding
-        ids_T[: len(lesson.ids_T)] = lesson.ids_T
-        taught_T[: len(lesson.ids_T)] = lesson.taught_T
-    return torch.from_numpy(ids_BT).to(device), torch.from_numpy(taught_BT)
-
-
-def autocast(device: str, dtype: Dtype) -> AbstractContextManager[Any]:
-    """Arithmetic of a forward pass over float32 weights."""
-    return torch.autocast(device, dtype=torch.bfloat16, enabled=dtype is Dtype.bfloat16)
+        ids_T[: len(example.ids_T)] = example.ids_T
+        loss_mask_T[: len(example.ids_T)] = example.loss_mask_T
+    return torch.from_numpy(ids_BT).to(device), torch.from_numpy(loss_mask_BT)
 
 
 def token_logprobs(

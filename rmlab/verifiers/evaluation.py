@@ -4,9 +4,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
-from rmlab.metrics.report import Report, report
+from rmlab.metrics.definitions import Report
+from rmlab.metrics.report import report
+from rmlab.scores.baselines import baseline_report
 from rmlab.scores.scores import Scores
-from rmlab.verifiers.baselines import baseline_report
 from rmlab.verifiers.config import EvaluationConfig
 from rmlab.verifiers.dataset import VerifierData
 from rmlab.verifiers.encoding import Encoded, cut_counts

@@ -25,8 +25,9 @@ from torch.nn.functional import log_softmax, logsigmoid
 from rmlab.errors import DataError, UsageError
 from rmlab.models.heads import last_logits, last_scalar
 from rmlab.models.moe import Routing
+from rmlab.training.batching import Item
 from rmlab.training.config import TrainingConfig
-from rmlab.training.supervised import Example, Item, Loss, answer_loss, read
+from rmlab.training.supervised import Example, Loss, answer_loss, read
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.answer import AnswerTokens
 from rmlab.verifiers.config import Objective, ObjectiveConfig
@@ -71,7 +72,7 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class TrainingSet:
     """What is trained on: items, their loss, and training as it goes with them. scalar: the model needs a scalar head.
 
     record: plain values for the run's `selection.json`.
@@ -91,7 +92,7 @@ def lesson(
     config: ObjectiveConfig,
     training: TrainingConfig,
     answer: AnswerTokens,
-) -> Lesson:
+) -> TrainingSet:
     """The chosen attempts as an objective reads them.
 
     ids: of each chosen attempt's prompt, by trajectory_id. part: the verifier part, for difficulty. Pairs count as two examples,
@@ -104,7 +105,7 @@ def lesson(
     record: dict[str, Any] = {"kind": config.kind.value, "examples": len(chosen)}
     if config.kind is Objective.answer and not config.smoothing and not config.difficulty:
         examples = [Example(ids[t.trajectory_id], answer.target(bool(t.resolved))) for t in chosen]
-        return Lesson(examples, answer_loss, training, False, record)
+        return TrainingSet(examples, answer_loss, training, False, record)
     weights = task_weights(chosen, part, config.difficulty)
     if config.kind is Objective.pairs:
         pairs, alone = paired(chosen, ids, weights)
@@ -120,10 +121,10 @@ def lesson(
             reference_scale=training.reference_scale // 2,
         )
         record |= {"pairs": len(pairs), "without_partner": alone}
-        return Lesson(pairs, _pair_loss(config.smoothing), halved, True, record)
+        return TrainingSet(pairs, _pair_loss(config.smoothing), halved, True, record)
     weighed = [Weighed(ids[t.trajectory_id], bool(t.resolved), weights[t.task_id]) for t in chosen]
     scalar = config.kind is Objective.scalar
-    return Lesson(
+    return TrainingSet(
         weighed,
         _binary_loss(config.smoothing) if scalar else _answer_loss(config.smoothing, answer),
         training,

@@ -14,13 +14,13 @@ from rmlab.errors import DataError
 from rmlab.metrics.report import report
 from rmlab.models.config import ModelConfig
 from rmlab.models.tokenizer import load_tokenizer
+from rmlab.scores.baselines import Reason, score_baselines
 from rmlab.scores.scores import Scores
 from rmlab.trajectories.folds import Fold
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.splitting import check_parts
 from rmlab.trajectories.store import TrajectorySet
 from rmlab.verifiers.answer import verifier_tokenizer
-from rmlab.verifiers.baselines import Reason, score_baselines
 from rmlab.verifiers.config import EvaluationConfig, PromptConfig
 from rmlab.verifiers.dataset import READ, VerifierData, check_pretraining, evaluated
 from rmlab.verifiers.encoding import Encoded, encode

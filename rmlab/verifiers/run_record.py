@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rmlab.metrics.registry import curves
 from rmlab.scores.table import write_score_table
 from rmlab.tracking.run import RunLogger
-from rmlab.training.supervised import Trained
+from rmlab.training.loop import Trained
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet
 from rmlab.verifiers.dataset import VerifierData
@@ -19,7 +20,11 @@ from rmlab.wording import counted, number
 
 
 def log_inputs(
-    logger: RunLogger, ready: VerifierData, chosen: Sequence[Trajectory], selection: Mapping[str, Any], path: Path
+    logger: "RunLogger | FoldLogger",
+    ready: VerifierData,
+    chosen: Sequence[Trajectory],
+    selection: Mapping[str, Any],
+    path: Path,
 ) -> None:
     """What the run reads: the table of the choice (`selection.json`), data sets, and what its model has read before.
 
@@ -106,7 +111,7 @@ def log_tables(logger: RunLogger, results: Results) -> None:
 def log_report(logger: RunLogger, part: str, report: Mapping[str, Any]) -> None:
     """The numbers of a report as metrics `PART/NAME`; best of k as a series whose step is k."""
     for name, value in report.items():
-        if isinstance(value, dict) and name.endswith(("_at_k", "_at_k_across")):
+        if name in curves() and value is not None:
             for k, at_k in value.items():
                 logger.metric(f"{part}/{name}", at_k, int(k))
         elif isinstance(value, int | float) and name not in ("replicates", "seed"):

@@ -76,14 +76,4 @@ def score_table(encoded: Sequence[Encoded], score_N: NDArray[np.float64], config
         for e, s in zip(encoded, all_scores, strict=True)
         if e.ids is not None or config.over_length is not OverLength.drop
     ]
-    own = [e.trajectory for e, _ in rows]
-    return Scores(
-        task_id=np.array([t.task_id for t in own], dtype=np.str_),
-        score=np.array([s for _, s in rows], dtype=np.float64),
-        resolved=np.array([float("nan") if t.resolved is None else float(t.resolved) for t in own], dtype=np.float64),
-        trajectory_id=np.array([t.trajectory_id for t in own], dtype=np.str_),
-        policy=np.array([t.policy for t in own], dtype=np.str_),
-        source=np.array([t.source for t in own], dtype=np.str_),
-        cluster=np.array([t.cluster for t in own], dtype=np.str_),
-        n_tokens=np.array([e.n_tokens for e, _ in rows], dtype=np.float64),
-    )
+    return Scores.of_trajectories([e.trajectory for e, _ in rows], [s for _, s in rows], [e.n_tokens for e, _ in rows])

@@ -8,14 +8,15 @@ from rmlab.errors import UsageError
 from rmlab.models.config import ModelConfig
 from rmlab.selection.select import DataConfig, Selection, select
 from rmlab.tracking.config import TrackingConfig
-from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig, canonical
+from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig, canonical
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import EvaluationConfig, ObjectiveConfig, PromptConfig
 
 if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
-    from rmlab.training.supervised import Trained
+    from rmlab.training.loop import Trained
     from rmlab.verifiers.dataset import VerifierData
+    from rmlab.verifiers.run_record import FoldLogger
     from rmlab.verifiers.verifier import Verifier
 
 POINTS = 200  # of each training series, however many steps there are
@@ -34,7 +35,7 @@ class VerifierSettings:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
+    runtime: MicroBatchRuntimeConfig = field(default_factory=MicroBatchRuntimeConfig)
 
 
 def choose(ready: "VerifierData", settings: VerifierSettings) -> Selection[Trajectory]:
@@ -58,7 +59,7 @@ def fit(
     settings: VerifierSettings,
     device: Any,
     cell: Path,
-    logger: "RunLogger",
+    logger: "RunLogger | FoldLogger",
 ) -> "tuple[Verifier, Trained]":
     """Trains a verifier on the chosen set; its checkpoint lies in the folder `cell` while it is under way."""
     from rmlab.training.batching import total_steps
@@ -122,7 +123,7 @@ def _first_weights(settings: VerifierSettings, vocabulary: int, scalar: bool) ->
 
 
 def _log_inputs(
-    logger: "RunLogger",
+    logger: "RunLogger | FoldLogger",
     ready: "VerifierData",
     chosen: Selection[Trajectory],
     settings: VerifierSettings,

@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 
 from rmlab.metrics.best_of_k import (
     groups_at_k,
-    pass_at_k,
     pass_at_k_of_groups,
-    rm_at_k,
     rm_at_k_of_groups,
     rm_curve,
     rm_curve_across,
@@ -31,6 +29,16 @@ def by_enumeration(score, label, k):
         best = max(score[i] for i in draw)
         picks.append(np.mean([label[i] for i in draw if score[i] == best]))
     return np.mean(picks)
+
+
+def rm_at_k(score, label, k):
+    """Of one task."""
+    group = np.zeros(len(score), dtype=int)
+    return rm_at_k_of_groups(np.array(score, dtype=float), np.array(label, dtype=float), group, [k])[0, 0]
+
+
+def pass_at_k(label, k):
+    return pass_at_k_of_groups(np.array(label, dtype=float), np.zeros(len(label), dtype=int), [k])[0, 0]
 
 
 @given(attempts, st.integers(1, 8))
@@ -81,14 +89,6 @@ def test_many_attempts_keep_precision():
     label = rng.random(1000) < 0.3
     assert rm_at_k(label.astype(float), label, 200) == pytest.approx(1.0, abs=1e-9)
     assert rm_at_k(np.zeros(1000), label, 200) == pytest.approx(label.mean(), abs=1e-9)
-
-
-@pytest.mark.parametrize(("k", "attempts"), [(4, 0), (0, 2)])
-def test_empty_task_says_what_is_wrong(k, attempts):
-    with pytest.raises(ValueError, match=f"best of {k} from {attempts} attempts"):
-        rm_at_k([0.5] * attempts, [True] * attempts, k)
-    with pytest.raises(ValueError, match=f"best of {k} from {attempts} attempts"):
-        pass_at_k([True] * attempts, k)
 
 
 def test_sizes_are_powers_of_two_and_the_most():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rmlab.errors import DataError
-from rmlab.metrics import resampled
+from rmlab.metrics import weighted
 from rmlab.metrics.compare import aligned, compare
 from rmlab.metrics.report import report
 from rmlab.scores.scores import Scores
@@ -52,7 +52,7 @@ def test_p_is_the_share_of_swaps_that_differ_as_much():
     loss_a, loss_b = (np.array([((s.score - s.resolved)[task == t] ** 2).sum() / 12 for t in "tuvw"]) for s in (a, b))
     seen = abs((loss_a - loss_b).sum())
     exact = np.mean([abs(((loss_a - loss_b) * signs).sum()) >= seen - 1e-12 for signs in product([1, -1], repeat=4)])
-    found = compare(a, b, swaps=20_000, replicates=10, makers=[resampled.row_means])["metrics"]["brier"]
+    found = compare(a, b, swaps=20_000, replicates=10, kinds=[weighted.RowMeans])["metrics"]["brier"]
     assert found["p"] == pytest.approx(exact, abs=0.02)
     assert found["difference"] == pytest.approx((loss_a - loss_b).sum())
 
@@ -116,7 +116,7 @@ def test_the_test_rejects_as_often_as_it_says(name):
             rescored(a, score_b),
             swaps=400,
             replicates=2,
-            makers=[resampled.within_tasks, resampled.width_bins, resampled.best_of_k],
+            kinds=[weighted.WithinTasks, weighted.WidthBins, weighted.BestOfK],
         )["metrics"][name]
         rejected += (found["2"] if name == "rm_at_k" else found)["p"] <= 0.05
     assert 4 <= rejected <= 18

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmlab.metrics.best_of_k import rm_at_k
+from rmlab.metrics.best_of_k import rm_at_k_of_groups
 from rmlab.metrics.hybrid_selection import kept, select_by_tests
 from rmlab.scores.scores import Scores
 
@@ -42,7 +42,8 @@ def test_hybrid_equals_enumeration(rows, k):
     found = select_by_tests(*table(rows), k_J=[k])
     assert found.hybrid[str(k)] == pytest.approx(by_enumeration(rows, k), abs=1e-12)
     assert found.execution_free[str(k)] == pytest.approx(
-        rm_at_k([row[0] for row in rows], [row[3] for row in rows], k), abs=1e-12
+        rm_at_k_of_groups(*np.array([[row[0], row[3]] for row in rows]).T, np.zeros(len(rows), int), [k])[0, 0],
+        abs=1e-12,
     )
 
 

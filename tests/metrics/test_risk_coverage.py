@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmlab.metrics import resampled
 from rmlab.metrics.report import report
 from rmlab.metrics.risk_coverage import of_attempts, of_picks, risk_coverage
+from rmlab.metrics.sorted_rows import ConfidenceOrder
 from rmlab.metrics.table import table
 from rmlab.scores.scores import Scores
 
@@ -57,7 +57,7 @@ def test_weights_equal_the_table_that_is_really_resampled(make_scores, ties):
         .multinomial(rows.clusters, np.full(rows.clusters, 1 / rows.clusters), size=5)
         .astype(float)
     )
-    found = resampled.confidence_order(rows)(drawn_RC)
+    found = ConfidenceOrder(rows).values(drawn_RC)
     names = np.unique(scores.cluster)
     for r, weight_C in enumerate(drawn_RC):
         copies = [

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from rmlab.metrics import resampled
+from rmlab.metrics import weighted
 from rmlab.metrics.table import table
-from rmlab.metrics.uncertainty import bootstrap, cluster_weights, interval
+from rmlab.metrics.uncertainty import Rule, bootstrap, cluster_weights, interval
 from rmlab.scores.scores import Scores
 
 
@@ -25,17 +25,16 @@ def test_the_same_seed_gives_the_same_and_chunks_do_not_matter(monkeypatch):
 
 def test_percentile_and_basic_intervals_by_hand():
     values = np.linspace(0.0, 1.0, 1001)
-    assert interval("auc_pooled", 0.4, values) == pytest.approx((0.025, 0.975))
-    assert interval("ece_debiased", 0.4, values) == pytest.approx((0.8 - 0.975, 0.8 - 0.025))
-    assert interval("ece_width_10", 0.4, values) == pytest.approx((0.0, 0.775))  # cut at 0
-    assert interval("mce", 0.4, values) == pytest.approx((0.0, 0.775))
+    assert interval(0.4, values) == pytest.approx((0.025, 0.975))
+    assert interval(0.4, values, Rule.BASIC_UNCUT) == pytest.approx((0.8 - 0.975, 0.8 - 0.025))
+    assert interval(0.4, values, Rule.BASIC) == pytest.approx((0.0, 0.775))  # cut at 0
 
 
 def test_undefined_replicates_are_left_out():
     values = np.array([0.5, np.nan, 0.5])
-    assert interval("auc_pooled", 0.5, values) == (0.5, 0.5)
-    assert interval("auc_pooled", np.nan, values) is None
-    assert interval("auc_pooled", 0.5, np.array([np.nan])) is None
+    assert interval(0.5, values) == (0.5, 0.5)
+    assert interval(np.nan, values) is None
+    assert interval(0.5, np.array([np.nan])) is None
 
 
 def test_clusters_are_resampled_not_rows():
@@ -44,7 +43,7 @@ def test_clusters_are_resampled_not_rows():
     label = np.repeat(rng.random(20) < 0.5, 10)
     cluster = np.repeat([f"c{i}" for i in range(20)], 10)
     rows = table(Scores.of([f"t{i}" for i in range(200)], np.full(200, 0.5), label, cluster=cluster))
-    spread = bootstrap(resampled.row_means(rows), rows.clusters, 2000, 0)["resolved_rate"].std()
+    spread = bootstrap(weighted.RowMeans(rows), rows.clusters, 2000, 0)["resolved_rate"].std()
     assert spread == pytest.approx(np.sqrt(label.mean() * (1 - label.mean()) / 20), rel=0.1)
 
 
@@ -55,8 +54,6 @@ def test_intervals_cover_the_truth():
     covered = 0
     for seed in range(300):
         rows = table(Scores.of(task, rng.random(480), rng.random(480) < np.repeat(rng.random(60), 8)))
-        low, high = interval(
-            "auc_within_task", 0.5, bootstrap(resampled.within_tasks(rows), rows.clusters, 300, seed)["auc_within_task"]
-        )
+        low, high = interval(0.5, bootstrap(weighted.WithinTasks(rows), rows.clusters, 300, seed)["auc_within_task"])
         covered += low <= 0.5 <= high
     assert 0.91 <= covered / 300 <= 0.98

@@ -128,14 +128,14 @@ def test_the_loss_lies_on_right_actions_and_their_ends_and_on_nothing_else(token
     found = lessons([one], prompt, 640)
     assert found.actions == {"edit": 2, "submit": 1, "wrong": 1}
     lesson = found.lessons[0]
-    taught = tokenizer.decode(lesson.ids_T[lesson.taught_T])
+    taught = tokenizer.decode(lesson.ids_T[lesson.loss_mask_T])
     assert taught == "edit 3: return y<|im_end|>edit 2: y = x<|im_end|>submit<|im_end|>"
     text = tokenizer.decode(lesson.ids_T)
     assert text.startswith(
         f"<|im_start|>user\n{ISSUE}<|im_end|>\n<|im_start|>assistant\nedit 3: return x<|im_end|>\n<|im_start|>user\nok"
     )
     assert text.endswith("<|im_start|>assistant\nsubmit<|im_end|>")
-    assert not lesson.taught_T[0]
+    assert not lesson.loss_mask_T[0]
 
 
 def test_what_is_left_out_is_counted(tokenizer: Tokenizer) -> None:
@@ -156,7 +156,7 @@ def test_repairs_teach_the_edit(tokenizer: Tokenizer) -> None:
     text = "<|im_start|>user\n1 def f():\n2     return 1<|im_end|>\n<|im_start|>assistant\nedit 2: return 2<|im_end|>\n"
     (lesson,) = repair_lessons([text], PolicyPrompt(tokenizer), 640)
     assert tokenizer.decode(lesson.ids_T) == text.rstrip("\n")
-    assert tokenizer.decode(lesson.ids_T[lesson.taught_T]) == "edit 2: return 2<|im_end|>"
+    assert tokenizer.decode(lesson.ids_T[lesson.loss_mask_T]) == "edit 2: return 2<|im_end|>"
     assert repair_lessons([text], PolicyPrompt(tokenizer), 10) == []
     with pytest.raises(DataError, match="no repair"):
         repair_lessons(["def f(): pass"], PolicyPrompt(tokenizer), 640)

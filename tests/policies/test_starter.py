@@ -7,9 +7,9 @@ import pytest
 from rmlab.metrics.report import report
 from rmlab.microswe.task import read_tasks
 from rmlab.paths import STARTER
+from rmlab.scores.baselines import score_baselines
 from rmlab.scores.scores import Scores
 from rmlab.trajectories.store import TrajectorySet, read_trajectories
-from rmlab.verifiers.baselines import score_baselines
 
 
 @pytest.fixture(scope="module")

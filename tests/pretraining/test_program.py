@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from rmlab.configuration import load_program
+from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
 from rmlab.models.load import load_model
 from rmlab.models.tokenizer import load_tokenizer
@@ -106,3 +106,36 @@ def test_too_few_episodes_for_comparisons_are_said(corpus):
 def test_a_pretrained_model_is_no_start(corpus):
     with pytest.raises(UsageError, match="model=starter is a pretrained model"):
         load_program("pretrain").main(["model=starter"])
+
+
+def test_keys_of_before_name_those_of_now():
+    for program, key, now in (
+        ("pretrain", "training.compile", "runtime.compiled"),
+        ("train_policy", "compiled", "runtime.compiled"),
+        ("rl", "rl.checkpoint_seconds", "runtime.checkpoint_seconds"),
+        ("rl", "runtime.micro_batch_tokens", "rl.batch_tokens"),
+    ):
+        with pytest.raises(UsageError, match=rf"^{program} has no key '{key}' any more: give {now} in its place\.$"):
+            compose(program, [f"{key}=1"])
+
+
+def test_ctrl_c_says_how_to_go_on_and_the_same_command_ends_with_the_same_base(corpus, tmp_path, monkeypatch, capsys):
+    program = load_program("pretrain")
+    few = [*FEW, "training.tokens=3000"]
+    whole = load_file_of(program.main([*few, "tracked=false"]))
+    again = [*few, f"output={tmp_path / 'again'}"]
+    with monkeypatch.context() as pressed:
+        pressed.setattr("rmlab.training.loop.stop_asked", lambda: KeyboardInterrupt())
+        with pytest.raises(KeyboardInterrupt):
+            program.main(again)
+    assert "Stopped. Go on from the last checkpoint with: rmlab pretrain model=tiny" in capsys.readouterr().err
+    resumed = load_file_of(program.main(again))
+    assert "went on from step 1 of " in capsys.readouterr().out
+    assert all(torch.equal(whole[name], resumed[name]) for name in whole)
+    assert not list((tmp_path / "cells").iterdir())
+    runs = Store.open(None).client.search_runs([Store.open(None).experiment("pretraining")])
+    assert sorted(run.data.tags["status"] for run in runs) == ["finished", "killed"]
+
+
+def load_file_of(folder):
+    return load_file(folder / "model.safetensors")

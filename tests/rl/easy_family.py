@@ -66,9 +66,9 @@ def write_easy_policy(folder: Path, steps: int = 60) -> None:
     from rmlab.models.config import ModelConfig, TokenizerConfig
     from rmlab.models.load import scratch_model
     from rmlab.models.tokenizer import train_tokenizer
-    from rmlab.policies.demonstrations import Lesson
     from rmlab.policies.language_prompt import PolicyPrompt
-    from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig
+    from rmlab.training.batching import SFTExample
+    from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
     from rmlab.training.policy import imitate
 
     conversations = demonstrations(np.random.default_rng(0), 64)
@@ -90,7 +90,7 @@ def write_easy_policy(folder: Path, steps: int = 60) -> None:
             )
             pieces.append((ids, role == "assistant"))
         lessons.append(
-            Lesson(
+            SFTExample(
                 np.array([i for ids, _ in pieces for i in ids], dtype=np.int32),
                 np.array([taught for ids, taught in pieces for _ in ids], dtype=np.bool_),
             )
@@ -106,7 +106,7 @@ def write_easy_policy(folder: Path, steps: int = 60) -> None:
         tokenizer.pad_id,
         optimizer=OptimizerConfig(learning_rate=5e-3),
         training=TrainingConfig(epochs=steps / 4, batch_size=16, micro_batch_size=16),
-        runtime=RuntimeConfig(progress=False),
+        runtime=MicroBatchRuntimeConfig(progress=False),
         seed=0,
     )
     model.save_pretrained(str(folder))

@@ -137,7 +137,7 @@ def test_slices_of_one_step_end_where_an_unbroken_run_ends(
     ]
     whole = trained(easy, tmp_path / "whole", monkeypatch, *more)
     with monkeypatch.context() as asked:
-        asked.setattr("rmlab.rl.loop.stop_asked", lambda: "the lease could not be renewed")
+        asked.setattr("rmlab.rl.loop.stop_asked", lambda: Stopped("the lease could not be renewed"))
         with pytest.raises(
             Stopped, match="the lease could not be renewed"
         ):  # at its first safe point; the slices go on from it

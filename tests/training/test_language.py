@@ -1,19 +1,22 @@
 """Packing keeps every token and asks for each next one once; a base model learns what it reads."""
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rmlab.errors import UsageError
 from rmlab.models.config import ModelConfig
 from rmlab.models.load import scratch_model
+from rmlab.stopping import Stopped, ask_to_stop
 from rmlab.training.batching import IGNORED, pack
 from rmlab.training.config import Dtype, LanguageConfig, OptimizerConfig, RuntimeConfig
-from rmlab.training.language import train_language_model
+from rmlab.training.language import _mean_loss, train_language_model
 
 PAD = 0
 SHAPE = ModelConfig(hidden_size=32, layers=2, heads=2, kv_heads=2, head_dim=16, intermediate_size=64)
@@ -94,3 +97,74 @@ def test_a_batch_that_the_corpus_cannot_fill_is_refused():
         train_language_model(
             scratch_model(SHAPE, 16, seed=0), ROWS, {}, runtime=CPU, seed=0, optimizer=OptimizerConfig(), config=wide
         )
+
+
+@given(st.lists(st.lists(st.integers(1, 99), min_size=2, max_size=15), min_size=1, max_size=30))
+def test_of_a_question_only_the_last_token_is_asked_for(documents):
+    rows = pack(documents, 16, PAD, last_only=True)
+    asked = rows.target_RT != IGNORED
+    pairs = sorted(zip(rows.ids_RT[asked].tolist(), rows.target_RT[asked].tolist(), strict=True))
+    assert pairs == sorted((d[-2], d[-1]) for d in documents)
+    assert (rows.ids_RT == pack(documents, 16, PAD).ids_RT).all()
+
+
+def test_text_and_answers_each_have_a_mean_of_their_own():
+    model = scratch_model(SHAPE, 16, seed=0)
+    text, asked = pack(cycles(2, 0), 16, PAD), pack(cycles(3, 1), 16, PAD, last_only=True)
+
+    def mean(rows):
+        logits_RTV = model(input_ids=torch.from_numpy(rows.ids_RT).long()).logits
+        nats_RT = -torch.log_softmax(logits_RTV, -1)
+        places = [(r, t) for r, t in np.argwhere(rows.target_RT != IGNORED)]
+        return float(sum(nats_RT[r, t, rows.target_RT[r, t]] for r, t in places)) / len(places)
+
+    ids_BT, target_BT = (
+        torch.from_numpy(np.concatenate(parts)).long()
+        for parts in ((text.ids_RT, asked.ids_RT), (text.target_RT, asked.target_RT))
+    )
+    with torch.no_grad():
+        assert float(_mean_loss(model, ids_BT, target_BT, len(asked), 0.5)) == pytest.approx(
+            mean(text) + 0.5 * mean(asked), abs=1e-5
+        )
+        assert float(_mean_loss(model, ids_BT[:2], target_BT[:2])) == pytest.approx(mean(text), abs=1e-5)
+
+
+@pytest.mark.parametrize("questions", [None, pack(cycles(40, 3), 16, PAD, last_only=True)])
+def test_stopped_and_gone_on_is_bit_for_bit_the_unbroken_run(tmp_path, questions):
+    short = replace(CONFIG, tokens=4000, evaluations=3)
+
+    def learned(name, stop_at=None):
+        model, told = scratch_model(SHAPE, 16, seed=0), []
+
+        def log(step, values):
+            told.append((step, {key: value for key, value in values.items() if "per_second" not in key}))
+            if step == stop_at:
+                ask_to_stop("the lease could not be renewed")
+
+        took = train_language_model(
+            model,
+            ROWS,
+            {"cycle": pack(cycles(20, 1), 16, PAD)},
+            questions,
+            config=short,
+            optimizer=OptimizerConfig(learning_rate=1e-2),
+            runtime=replace(CPU, checkpoint_seconds=1e9),
+            seed=0,
+            checkpoint=tmp_path / name,
+            log=log,
+        )
+        return model, took, sorted(told, key=lambda one: one[0])
+
+    whole, took, told = learned("whole")
+    try:
+        with pytest.raises(Stopped, match="the lease could not be renewed"):
+            learned("stopped", stop_at=20)
+    finally:
+        ask_to_stop(None)
+    again, rest, told_again = learned("stopped")
+    assert (took.resumed_at, rest.resumed_at) == (0, 20)
+    assert (rest.steps, rest.tokens, rest.loss) == (took.steps, took.tokens, took.loss)
+    assert told_again == told
+    assert [row["step"] for row in rest.history] == [row["step"] for row in took.history]
+    assert [row["tokens"] for row in rest.history] == [row["tokens"] for row in took.history]
+    assert all(torch.equal(a, b) for a, b in zip(whole.parameters(), again.parameters(), strict=True))

@@ -1,6 +1,5 @@
 import os
 import signal
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,27 +10,23 @@ import torch
 from rmlab.errors import DataError, UsageError
 from rmlab.models.config import ModelConfig
 from rmlab.models.load import scratch_model
-from rmlab.training.config import OptimizerConfig, RuntimeConfig, TrainingConfig
-from rmlab.training.policy import Imitated, accumulate, imitate, token_logprobs
+from rmlab.training.batching import SFTExample
+from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
+from rmlab.training.device import accelerator
+from rmlab.training.policy import Imitated, imitate, mean_gradient, token_logprobs
 
 SHAPE = ModelConfig(hidden_size=32, layers=2, heads=2, kv_heads=1, head_dim=16, intermediate_size=64, max_positions=64)
-QUIET = RuntimeConfig(device="cpu", progress=False)
+QUIET = MicroBatchRuntimeConfig(device="cpu", progress=False)
 
 
-@dataclass
-class Lesson:
-    ids_T: Any
-    taught_T: Any
-
-
-def some_lessons(number: int) -> list[Lesson]:
+def some_lessons(number: int) -> list[SFTExample]:
     """Sequences that count upwards from a random start; the second half is taught."""
     rng = np.random.default_rng(0)
     made = []
     for _ in range(number):
         length = int(rng.integers(6, 20))
         ids = (np.arange(length) + rng.integers(0, 20)).astype(np.int32)
-        made.append(Lesson(ids, np.arange(length) >= length // 2))
+        made.append(SFTExample(ids, np.arange(length) >= length // 2))
     return made
 
 
@@ -42,18 +37,19 @@ def gradients(model: Any) -> dict[str, torch.Tensor]:
 def test_a_step_is_the_mean_over_taught_tokens_however_it_is_cut() -> None:
     lessons = some_lessons(6)
     by_cut = []
-    for micro in (6, 2, 1):
+    for micro, tokens in ((6, None), (2, None), (1, None), (6, 40)):
         model = scratch_model(SHAPE, 64, 0)
-        loss, asked = accumulate(model, lessons, 63, TrainingConfig(micro_batch_size=micro), "cpu")
+        training = TrainingConfig(micro_batch_size=micro)
+        loss, asked = mean_gradient(model, lessons, 63, training, accelerator(training, QUIET), tokens)
         by_cut.append((float(loss), gradients(model)))
-        assert asked == sum(int(x.taught_T.sum()) for x in lessons)
+        assert asked == sum(int(x.loss_mask_T.sum()) for x in lessons)
     single = []
     model = scratch_model(SHAPE, 64, 0)
     for lesson in lessons:
         with torch.no_grad():
             logits = model(input_ids=torch.from_numpy(lesson.ids_T.astype(np.int64))[None]).logits[0]
         logprob = torch.log_softmax(logits, -1)
-        single += [float(-logprob[t - 1, lesson.ids_T[t]]) for t in np.flatnonzero(lesson.taught_T)]
+        single += [float(-logprob[t - 1, lesson.ids_T[t]]) for t in np.flatnonzero(lesson.loss_mask_T)]
     for loss, gradient in by_cut:
         assert loss == pytest.approx(np.mean(single), abs=1e-5)
         for name, value in gradient.items():
@@ -95,7 +91,7 @@ class Killed(Exception):
 
 
 def test_a_killed_training_goes_on_and_ends_where_an_unbroken_one_ends(tmp_path: Path) -> None:
-    lessons, runtime = some_lessons(64), RuntimeConfig(device="cpu", progress=False, checkpoint_seconds=0.0)
+    lessons, runtime = some_lessons(64), MicroBatchRuntimeConfig(device="cpu", progress=False, checkpoint_seconds=0.0)
     training = TrainingConfig(epochs=12, batch_size=16, micro_batch_size=16, threads=1)
 
     def learned(folder: str, killed_at: int | None = None) -> tuple[Any, Imitated, list[int]]:
@@ -144,7 +140,7 @@ def test_a_killed_training_goes_on_and_ends_where_an_unbroken_one_ends(tmp_path:
 
 def test_ctrl_c_waits_for_the_step_and_keeps_it(tmp_path: Path) -> None:
     lessons = some_lessons(64)
-    runtime = RuntimeConfig(device="cpu", progress=False, checkpoint_seconds=1e9)
+    runtime = MicroBatchRuntimeConfig(device="cpu", progress=False, checkpoint_seconds=1e9)
 
     def learned(interrupted_at: int) -> Imitated:
         def log(step: int, *_: float) -> None:

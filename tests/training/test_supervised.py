@@ -17,13 +17,15 @@ from rmlab.models.heads import last_logits, pad_right
 from rmlab.models.load import scratch_model
 from rmlab.paths import REPOSITORY
 from rmlab.stopping import Stopped, ask_to_stop
-from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
+from rmlab.training.batching import micro_batches
+from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator, resolve_device
-from rmlab.training.supervised import Example, Log, Trained, accumulate, micro_batches, train
+from rmlab.training.loop import Log, Trained
+from rmlab.training.supervised import Example, mean_gradient, train
 
 SHAPE = ModelConfig(hidden_size=16, layers=2, heads=2, kv_heads=2, head_dim=8, intermediate_size=24, max_positions=32)
 YES, NO = 1, 2
-QUIET = RuntimeConfig(progress=False)
+QUIET = MicroBatchRuntimeConfig(progress=False)
 
 
 def examples(n: int) -> list[Example]:
@@ -40,7 +42,7 @@ def examples(n: int) -> list[Example]:
 
 def trained(
     checkpoint: Path | None = None,
-    runtime: RuntimeConfig = QUIET,
+    runtime: MicroBatchRuntimeConfig = QUIET,
     seed: int = 0,
     training: TrainingConfig | None = None,
     n: int = 64,
@@ -73,7 +75,7 @@ def test_eight_by_one_is_two_by_four_is_one_by_eight() -> None:
         assert tokens is None or all(
             len(part) == 1 or len(part) * max(e.tokens for e in part) <= tokens for part in parts
         )
-        loss = accumulate(device.prepare(model), parts, 0, device)
+        loss = float(mean_gradient(model, parts, 0, device))
         gradients.append((loss, [p.grad.clone() for p in model.parameters()]))
     for loss, gradient in gradients[1:]:
         assert loss == pytest.approx(gradients[0][0], abs=1e-6)
@@ -82,7 +84,10 @@ def test_eight_by_one_is_two_by_four_is_one_by_eight() -> None:
 
 
 def test_experts_are_not_balanced_over_micro_batches_that_no_hash_knows_of() -> None:
-    runtime, training = RuntimeConfig(progress=False, micro_batch_tokens=40), TrainingConfig(epochs=1, batch_size=8)
+    runtime, training = (
+        MicroBatchRuntimeConfig(progress=False, micro_batch_tokens=40),
+        TrainingConfig(epochs=1, batch_size=8),
+    )
     for balance in (0.01, 0.0):
         experts = replace(SHAPE, experts=2, experts_per_token=1, expert_size=8, balance=balance)
         device, model = accelerator(training, runtime), scratch_model(experts, 20, seed=0)
@@ -114,7 +119,7 @@ def test_loss_is_the_mean_cross_entropy_over_the_vocabulary_at_the_last_token() 
             for e in batch
         ]
     )
-    assert accumulate(model, micro_batches(batch, 2), 0, device) == pytest.approx(by_hand, abs=1e-5)
+    assert float(mean_gradient(model, micro_batches(batch, 2), 0, device)) == pytest.approx(by_hand, abs=1e-5)
 
 
 def test_learns_and_reports_every_step() -> None:
@@ -146,15 +151,15 @@ def test_bfloat16_is_another_arithmetic_and_still_learns() -> None:
 PROGRAM = """
 import sys
 from pathlib import Path
-from rmlab.training.config import RuntimeConfig
+from rmlab.training.config import MicroBatchRuntimeConfig
 from tests.training.test_supervised import trained
-import rmlab.training.supervised as supervised
-save = supervised.save_checkpoint
+import rmlab.training.loop as loop
+save = loop.save_checkpoint
 def announced(path, model, optimizer, state):
     save(path, model, optimizer, state)
     print(state["step"], flush=True)
-supervised.save_checkpoint = announced
-trained(Path(sys.argv[1]), RuntimeConfig(progress=False, checkpoint_seconds=0.0))
+loop.save_checkpoint = announced
+trained(Path(sys.argv[1]), MicroBatchRuntimeConfig(progress=False, checkpoint_seconds=0.0))
 """
 
 
@@ -189,7 +194,7 @@ def test_asked_to_stop_it_leaves_a_checkpoint_that_the_same_training_goes_on_fro
         if step == 5:
             ask_to_stop("the lease could not be renewed")
 
-    rarely = RuntimeConfig(progress=False, checkpoint_seconds=1e9)
+    rarely = MicroBatchRuntimeConfig(progress=False, checkpoint_seconds=1e9)
     try:
         with pytest.raises(Stopped, match="the lease could not be renewed"):
             trained(checkpoint, rarely, log=log)
@@ -205,7 +210,7 @@ def test_asked_to_stop_it_leaves_a_checkpoint_that_the_same_training_goes_on_fro
 
 def test_a_checkpoint_of_another_run_or_a_broken_one_is_refused(tmp_path: Path) -> None:
     checkpoint = tmp_path / "checkpoint.safetensors"
-    trained(checkpoint, RuntimeConfig(progress=False, checkpoint_seconds=0.0))
+    trained(checkpoint, MicroBatchRuntimeConfig(progress=False, checkpoint_seconds=0.0))
     with pytest.raises(DataError, match="checkpoint of another run"):
         trained(checkpoint, seed=1)
     checkpoint.write_bytes(checkpoint.read_bytes()[:-100])

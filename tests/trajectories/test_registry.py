@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from rmlab.cli import app
 from rmlab.paths import REPOSITORY
 from rmlab.trajectories import readers
 from rmlab.trajectories.readers import registry
@@ -51,6 +53,11 @@ def test_the_order_in_which_formats_are_asked() -> None:
         *("mini-swe-agent", "openhands-events", "openhands-completions", "openhands-output", "swe-agent"),
         *("moatless", "moatless-nodes", "r2e-gym", "rmlab", "chat"),
     ]
+
+
+def test_the_help_of_import_names_every_format() -> None:
+    shown = CliRunner().invoke(app, ["import", "--help"], env={"COLUMNS": "400", "TERMINAL_WIDTH": "400"}).output
+    assert f"auto, or one of {', '.join(registry.format_names())}" in shown
 
 
 def test_two_readers_of_one_name_are_an_error() -> None:

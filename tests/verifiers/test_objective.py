@@ -11,19 +11,19 @@ from rmlab.errors import DataError, UsageError
 from rmlab.models.config import ModelConfig
 from rmlab.models.heads import FILE, ScalarModel, last_logits, last_scalar, pad_right
 from rmlab.models.load import scratch_model
-from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig, TrainingConfig
+from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator
 from rmlab.training.supervised import Example, answer_loss, train
 from rmlab.verifiers.answer import prove_answers, verifier_tokenizer
 from rmlab.verifiers.config import Objective, ObjectiveConfig, PromptConfig
-from rmlab.verifiers.objective import Lesson, lesson, paired, task_weights
+from rmlab.verifiers.objective import TrainingSet, lesson, paired, task_weights
 from rmlab.verifiers.prompt import render
 from rmlab.verifiers.scoring import score_ids
 from rmlab.verifiers.verifier import Verifier, load_verifier, save_verifier
 from tests.verifiers.examples import episode, episodes
 
 SHAPE = ModelConfig(hidden_size=32, layers=2, heads=2, kv_heads=2, head_dim=16, intermediate_size=48)
-QUIET = RuntimeConfig(progress=False)
+QUIET = MicroBatchRuntimeConfig(progress=False)
 POOL = episodes(24, attempts=3)  # of each task: resolved, unresolved, resolved
 
 
@@ -49,7 +49,7 @@ def ids_of(tokenizer, pool=POOL):
     )
 
 
-def made(tokenizer, answer, **changes) -> Lesson:
+def made(tokenizer, answer, **changes) -> TrainingSet:
     return lesson(
         POOL,
         ids_of(tokenizer),
@@ -60,7 +60,7 @@ def made(tokenizer, answer, **changes) -> Lesson:
     )
 
 
-def value(found: Lesson, model, items) -> float:
+def value(found: TrainingSet, model, items) -> float:
     device = accelerator(TrainingConfig(), QUIET)
     return float(found.loss(model, items, 0, device, None).detach())
 

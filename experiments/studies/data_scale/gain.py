@@ -10,10 +10,10 @@ import sys
 import numpy as np
 from numpy.typing import NDArray
 
-from rmlab.metrics import resampled
 from rmlab.metrics.best_of_k import sizes_of_k
 from rmlab.metrics.table import table
 from rmlab.metrics.uncertainty import bootstrap
+from rmlab.metrics.weighted import BestOfK
 from rmlab.scores.table import read_score_table
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
@@ -24,7 +24,7 @@ def main(level: str, k: int) -> None:
     tags = {"kind": "verifier", "status": "finished", "sweep": "data_scale", "preset": "demo", "level": level}
     for run in sorted(runs(Store.open(), tags=tags), key=lambda r: r.name):
         rows = table(read_score_table(run.artifact("scores.parquet")))
-        values = bootstrap(resampled.best_of_k(rows), rows.clusters, 2000, seed=0)
+        values = bootstrap(BestOfK(rows), rows.clusters, 2000, seed=0)
         gain_R = values["rm_at_k"][:, sizes_of_k(rows.most_attempts).index(k)] - values["pass_at_k"][:, 0]
         point = run.metrics["eval/auc_within_task"]
         print(f"{run.name}: {shown(gain_R)}, AUC within task {point:.3f}")

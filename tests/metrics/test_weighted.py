@@ -1,12 +1,15 @@
 """The fast values under weights of clusters against the definitions on the table that is really resampled."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from rmlab.metrics import resampled
+from rmlab.metrics import registry, sorted_rows, weighted
 from rmlab.metrics.best_of_k import sizes_of_k
 from rmlab.metrics.calibration import binned, ece, prior_corrected, width_bin
 from rmlab.metrics.report import report
+from rmlab.metrics.sorted_rows import SortedRows
 from rmlab.metrics.table import table
 from rmlab.scores.scores import Scores
 
@@ -14,8 +17,9 @@ PRIORS = (0.3, 0.6)
 NEARLY = {"calibration_slope", "calibration_intercept"}
 
 
-def all_parts(rows):
-    return resampled.joined(rows, [*resampled.ALL, lambda rows: resampled.prior_corrected_bins(rows, *PRIORS)])
+def all_exact(rows):
+    kinds = [kind for kind in registry.statistics() if kind is not weighted.Recalibrations]
+    return weighted.Combined(replace(rows, priors=PRIORS), kinds).values
 
 
 def really_resampled(scores, weights):
@@ -48,7 +52,7 @@ def test_every_metric_equals_its_definition_on_the_resampled_table(make_scores, 
     weights[0] = 1.0
     weights[1] = 0.0
     weights[1, 0] = 2.0  # one cluster drawn twice: much is undefined
-    found = all_parts(rows)(weights)
+    found = all_exact(rows)(weights)
     largest = {
         "rm_at_k": rows.most_attempts,
         "pass_at_k": rows.most_attempts,
@@ -88,7 +92,7 @@ def test_the_recalibration_is_nearly_that_of_the_resampled_table(make_scores):
         .astype(float)
     )
     weights[0] = 1.0
-    found = resampled.recalibrations(rows)(weights)
+    found = weighted.Recalibrations(rows).values(weights)
     for name in NEARLY:
         refitted = np.array([report(really_resampled(scores, weight), replicates=0)[name] for weight in weights])
         assert found[name][0] == pytest.approx(refitted[0], abs=1e-9)
@@ -99,16 +103,16 @@ def test_the_recalibration_is_nearly_that_of_the_resampled_table(make_scores):
 def test_chunks_of_weightings_give_the_same(make_scores, monkeypatch):
     rows = table(make_scores(1, tasks=30))
     weights = np.random.default_rng(0).multinomial(30, np.full(30, 1 / 30), size=50).astype(float)
-    whole = resampled.sorted_rows(rows)(weights)
-    monkeypatch.setattr(resampled, "ROWS_AT_ONCE", 3 * len(rows.score_N))
-    parts = resampled.sorted_rows(rows)(weights)
+    whole = SortedRows(rows).values(weights)
+    monkeypatch.setattr(sorted_rows, "ROWS_AT_ONCE", 3 * len(rows.score_N))
+    parts = SortedRows(rows).values(weights)
     for name in whole:
         assert parts[name] == pytest.approx(whole[name], abs=0, nan_ok=True)
 
 
 def test_nothing_scored_is_undefined_everywhere():
     rows = table(Scores.of(["t", "u"], [float("nan")] * 2, [1, 0]))
-    found = all_parts(rows)(np.ones((3, 2)))
+    found = all_exact(rows)(np.ones((3, 2)))
     assert found["score_rate"].tolist() == [0, 0, 0]
     assert found["rm_at_k"].tolist() == [[0.5]] * 3
     for name in (

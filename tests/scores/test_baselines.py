@@ -3,13 +3,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from rmlab.metrics.discrimination import auc
+from rmlab.scores import baselines
+from rmlab.scores.baselines import baseline_report, score_baselines, table_baselines
 from rmlab.scores.majority import majority_at_k
 from rmlab.scores.scores import Scores
 from rmlab.scores.shape import features, pattern
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import TrajectorySet
-from rmlab.verifiers import baselines
-from rmlab.verifiers.baselines import baseline_report, score_baselines
 
 
 @pytest.fixture(autouse=True)
@@ -138,3 +139,80 @@ def test_majority_takes_the_mean_over_policies():
     groups = [("t", "p")] * 2 + [("t", "q"), ("u", "q")]
     value, _ = majority_at_k(groups, ["A", "A", "A", "A"], [True, True, False, False], [2])
     assert value["2"] == 0.5
+
+
+def noise(n=200, **columns):
+    rng = np.random.default_rng(0)
+    label = rng.random(n) < 0.5
+    return Scores.of([f"t{i // 4}" for i in range(n)], rng.random(n), label, **columns), label
+
+
+def test_oracles_and_chance_and_reasons():
+    found = table_baselines(noise()[0])
+    assert found["oracle"]["auc_within_task"] == 1.0
+    assert found["random"]["auc_pooled"] == 0.5
+    assert found["task_difficulty"]["auc_within_task"] == 0.5
+    assert found["task_difficulty"]["auc_between_tasks"] > 0.6
+    assert found["policy_identity"] == {"reason": "the table has one policy"}
+    assert found["length"] == {"reason": "the table has no n_tokens"}
+    for name in ("majority", "shape", "last_value"):
+        assert "--trajectories" in found[name]["reason"]
+
+
+def test_length_and_policy_are_fitted_on_other_clusters():
+    table, label = noise()
+    lengths = np.where(label, 100.0, 1000.0)
+    told = Scores.of(table.task_id, table.score, label, n_tokens=lengths, policy=np.where(label, "good", "bad"))
+    found = table_baselines(told)
+    assert found["length"]["auc_pooled"] == 1.0
+    assert found["policy_identity"]["auc_pooled"] == 1.0
+    # One cluster: nothing is left to fit on, and nothing is fitted on what it is judged on.
+    alone = table_baselines(
+        Scores.of(told.task_id, told.score, label, n_tokens=lengths, policy=told.policy, cluster=["c"] * len(label))
+    )
+    assert "not both labels to fit on" in alone["length"]["reason"]
+    # A label that length tells only within this table does not come back as a fit: noise stays at chance.
+    chance = table_baselines(Scores.of(table.task_id, table.score, label, n_tokens=np.arange(200.0)))
+    assert chance["length"]["auc_within_task"] == pytest.approx(0.5, abs=0.12)
+
+
+def test_validation_is_what_is_fitted_on():
+    table, label = noise(n_tokens=np.arange(200.0))
+    other = Scores.of(
+        [f"v{i}" for i in range(40)], [0.5] * 40, np.arange(40) % 2, n_tokens=np.where(np.arange(40) % 2, 10.0, 1000.0)
+    )
+    found = table_baselines(table, other)  # short attempts are the resolved ones there
+    assert found["length"]["auc_pooled"] == pytest.approx(auc(-np.arange(200.0), label.astype(float)))
+    assert found["length"]["score_rate"] == 1.0
+
+
+def test_length_is_one_baseline_whichever_way_the_table_comes():
+    # Short answers of many tokens are resolved: by tokens the length tells all, by characters the other way round.
+    rows = [attempt(f"t{i}", n, n == 0, actions=["run"] * (1 + n)) for i in range(10) for n in range(2)]
+    n_tokens = [100.0 if t.resolved else 10.0 for t in rows]
+    table = Scores.of_trajectories(rows, [0.5] * len(rows), n_tokens)
+    alone = table_baselines(table)["length"]
+    beside = baseline_report(pool(*rows), VALIDATION, replicates=0, scored=table)["length"]
+    assert alone == beside
+    assert alone["note"] == "logarithm of tokens"
+    by_characters = baseline_report(pool(*rows), VALIDATION, replicates=0, scored=Scores.of_trajectories(rows))[
+        "length"
+    ]
+    assert by_characters["note"] == "logarithm of characters"
+    assert by_characters["score_rate"] == 1.0
+    assert by_characters["auc_pooled"] in (0.0, 1.0)
+
+
+def test_what_reads_the_table_alone_is_the_same_beside_trajectories():
+    rows = EVALUATION.trajectories
+    alone = table_baselines(Scores.of_trajectories(rows))
+    beside = baseline_report(EVALUATION, VALIDATION, replicates=0)
+    for name in ("random", "oracle", "task_difficulty", "majority"):
+        assert alone[name] == beside[name], name
+
+
+def test_a_policy_that_nothing_was_fitted_on_is_named():
+    only_p = pool(*(t for t in VALIDATION.trajectories if t.policy == "p"))
+    assert score_baselines(EVALUATION, only_p)["policy_identity"] == {
+        "reason": "validation has no attempts of policy q"
+    }

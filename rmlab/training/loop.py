@@ -1,0 +1,212 @@
+"""The loop of every training: a learning rate, a gradient, an optimiser step; and after each step the log, a checkpoint, a stop.
+
+A `Recipe` says what a verifier, a policy or a base model learns from. How the loop is timed, what it keeps, how it goes on from
+a checkpoint and how it ends is the same for all of them.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from rmlab.fingerprint import fingerprint, fingerprint_lines
+from rmlab.progress import progress
+from rmlab.stopping import interrupt_asks_to_stop, stop_asked
+from rmlab.training.checkpoint import load_checkpoint, save_checkpoint
+from rmlab.training.config import OptimizerConfig, RuntimeConfig
+from rmlab.training.optimizer import apply_gradient, check_finite, learning_rate, set_learning_rate
+
+LAYOUT = 2  # of the state beside a checkpoint's tensors
+
+Row = tuple[int, float, float, float]
+"""(step from 1, loss of that step, learning rate, tokens/s since the row before)."""
+Log = Callable[[int, float, float, float], None]
+"""Is told a `Row`."""
+Watch = Callable[[int, dict[str, float]], None]
+"""Is told (step from 1, values by name): what the routers did, losses of held-out text."""
+
+
+@dataclass
+class State:
+    """How far a training is. step: finished ones. tokens: read in them, padding aside. seconds: of all processes that worked on it,
+    in each from the end of its first step, which compiles. history: rows as they were logged. measured: (step, values by name).
+    extra: JSON values of the recipe's own.
+    """
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    history: list[Row] = field(default_factory=list)
+    measured: list[tuple[int, dict[str, float]]] = field(default_factory=list)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What one kind of training adds to the loop.
+
+    rate: learning rate of the next step, None = training is over. gradient: adds the next step's gradient to the parameters and
+    returns its loss (on the device) and the tokens read. tokens: in all, for the progress bar. steps: in all, where that is known.
+    every: steps between two rows of the log; reading a loss makes the device wait. after: is called after each step and returns
+    values to log. restore: is called with the state that a training goes on from, a new one's too.
+    """
+
+    rate: Callable[[State], float | None]
+    gradient: Callable[[State], tuple[torch.Tensor, int]]
+    tokens: int
+    title: str
+    steps: int | None = None
+    every: int = 1
+    after: Callable[[State], dict[str, float]] | None = None
+    restore: Callable[[State], None] | None = None
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What training took. history: rows of the log, those before a resume included.
+
+    tokens: read in all, padding aside. seconds: of training in this process, which read `tokens_here`. seconds_in_all: of all
+    processes and tokens_per_second: of this one, both without the first step, which compiles. resumed_at: step that this process
+    went on from, 0 = none.
+    """
+
+    steps: int
+    tokens: int
+    tokens_here: int
+    seconds: float
+    seconds_in_all: float
+    tokens_per_second: float
+    resumed_at: int
+    history: tuple[Row, ...]
+
+
+def train_loop(
+    model: Any,
+    adam: torch.optim.Optimizer,
+    recipe: Recipe,
+    *,
+    optimizer: OptimizerConfig,
+    runtime: RuntimeConfig,
+    run: str,
+    checkpoint: Path | None = None,
+    log: Log | None = None,
+    watch: Watch | None = None,
+) -> tuple[Trained, State]:
+    """Trains `model` in place, in training mode on the device where it lies.
+
+    run: fingerprint of everything that decides what is learned (`run_identity`); a checkpoint of another run is refused.
+    checkpoint: file for exact resume, written when `runtime.checkpoint_seconds` have gone by since the last, when the training
+    is asked to stop, and at the end of one that took longer than that; its owner removes it. log, watch: are told what was
+    before a resume first. Raises RmlabError where the loss is no longer finite, Stopped or KeyboardInterrupt (with a
+    checkpoint) where it was asked to stop.
+    """
+    loaded = load_checkpoint(checkpoint, model, adam, run) if checkpoint else None
+    state = _restored(loaded) if loaded else State()
+    if recipe.restore:
+        recipe.restore(state)
+    for row in state.history if log else ():
+        log(*row)  # type: ignore[misc]  # it is there
+    for step, values in state.measured if watch else ():
+        watch(step, values)  # type: ignore[misc]  # it is there
+    first, tokens_before, seconds_before = state.step, state.tokens, state.seconds
+    began = saved = steady = told = time.monotonic()
+    steady_tokens = told_tokens = state.tokens
+    note, rate = "", recipe.rate(state)
+    model.train()
+    with (
+        progress(recipe.title, recipe.tokens, "tokens", show=runtime.progress, already=state.tokens) as advance,
+        interrupt_asks_to_stop(),
+    ):
+        while rate is not None:
+            set_learning_rate(adam, rate)
+            loss, tokens = recipe.gradient(state)
+            value = None
+            if (state.step + 1) % recipe.every == 0 or state.step + 1 == recipe.steps:
+                value = float(loss)
+                where = f"step {state.step + 1}" + (f" of {recipe.steps}" if recipe.steps else "")
+                check_finite(value, f"the loss is {value} at {where}", optimizer)
+            apply_gradient(adam, model.parameters(), optimizer.gradient_clip)
+            state.step += 1
+            state.tokens += tokens
+            now = time.monotonic()
+            if value is not None:
+                state.history.append((state.step, value, rate, (state.tokens - told_tokens) / max(now - told, 1e-9)))
+                told, told_tokens, note = now, state.tokens, f"loss {value:.3f}"
+                if log:
+                    log(*state.history[-1])
+            if state.step == first + 1:
+                float(loss)  # waits for the device
+                steady = told = time.monotonic()
+                steady_tokens = told_tokens = state.tokens
+            advance(tokens, note)
+            aside = time.monotonic()
+            if recipe.after and (values := recipe.after(state)):
+                state.measured.append((state.step, values))
+                if watch:
+                    watch(*state.measured[-1])
+            state.seconds = seconds_before + time.monotonic() - steady
+            rate, stop = recipe.rate(state), stop_asked()
+            since = began if rate is None else saved
+            if checkpoint and (stop or time.monotonic() - since >= runtime.checkpoint_seconds):
+                save_checkpoint(checkpoint, model, adam, {"run": run, **vars(state)})
+                saved = time.monotonic()
+            if stop:
+                raise stop
+            told += time.monotonic() - aside  # evaluations and checkpoints do not count for the speed
+    model.eval()
+    ended = time.monotonic()
+    speed = (state.tokens - steady_tokens) / max(ended - steady, 1e-9)
+    return (
+        Trained(
+            state.step,
+            state.tokens,
+            state.tokens - tokens_before,
+            ended - began,
+            state.seconds,
+            speed,
+            first,
+            tuple(state.history),
+        ),
+        state,
+    )
+
+
+def planned(
+    plan: Sequence[Sequence[int]],
+    tokens_N: Sequence[int],
+    optimizer: OptimizerConfig,
+    gradient: Callable[[Sequence[int], State], torch.Tensor],
+    title: str,
+    **more: Any,
+) -> Recipe:
+    """A recipe whose steps are known before it begins. plan: indices of the examples of each step. tokens_N: of each example.
+
+    gradient: adds that of a step's examples and returns their mean loss. more: fields of Recipe.
+    """
+
+    def rate(state: State) -> float | None:
+        return learning_rate(state.step, len(plan), optimizer) if state.step < len(plan) else None
+
+    def of_step(state: State) -> tuple[torch.Tensor, int]:
+        batch = plan[state.step]
+        return gradient(batch, state), sum(tokens_N[i] for i in batch)
+
+    return Recipe(rate, of_step, sum(tokens_N[i] for batch in plan for i in batch), title, len(plan), **more)
+
+
+def run_identity(model: Any, content: Iterable[str], *settings: Any) -> str:
+    """Fingerprint of a training. content: of what is learned from, in order. settings: configurations, seed."""
+    shapes = [[name, list(parameter.shape)] for name, parameter in model.named_parameters()]
+    plain = [one if isinstance(one, int | str) else asdict(one) for one in settings]
+    return fingerprint([LAYOUT, shapes, fingerprint_lines(content), *plain])
+
+
+def _restored(loaded: dict[str, Any]) -> State:
+    loaded.pop("run")
+    state = State(**loaded)
+    state.history = [(step, loss, rate, speed) for step, loss, rate, speed in state.history]
+    state.measured = [(step, values) for step, values in state.measured]
+    return state
