@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis import level_tests, style
+from analysis.registry import Needs, figure
 from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
 from rmlab.scores.table import read_score_table
 
@@ -32,6 +33,11 @@ FLOOR = "ece_noise_floor_task_p95"
 Row = dict[str, Any]
 
 
+@figure(
+    "Where every policy has one attempt at a task: whose is picked, beside always the better policy, and "
+    "what of a policy never seen?",
+    Needs.sweep,
+)
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     """Draws across_policies.{pdf,png,csv} into the sweep's folder below `out`; nothing where a policy has several attempts at a task,
     or where the runs do not report by policy."""

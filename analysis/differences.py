@@ -10,10 +10,16 @@ from typing import Any
 from matplotlib.ticker import MaxNLocator
 
 from analysis import level_tests, style
+from analysis.registry import Needs, figure
 from analysis.tracked import SweepRuns
 from rmlab.metrics.sweep_levels import FAMILY
 
 
+@figure(
+    "Which levels differ from the baseline, by how much? Filled: shown after Holm's correction over the "
+    "sweep. Hollow: no difference shown.",
+    Needs.sweep,
+)
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     """Draws differences.{pdf,png,csv} into the sweep's folder below `out`; nothing where no level can be compared."""
     if not sweep.tests:

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from analysis import level_tests, style, sweep_table
+from analysis.registry import Needs, figure
 from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
 
 PAPER = Path(__file__).parent / "paper_reported.yaml"
@@ -22,6 +23,11 @@ LINES, MARKS = "Lines", "Marks (levels are words, lines between them would mean 
 ECE = ("#009E73", "ECE (10 bins of equal width)")
 
 
+@figure(
+    "Do AUC (within a task, pooled) and ECE hold along the factor, and is the ECE more than its noise "
+    "floors? The paper's values in a panel of their own.",
+    Needs.sweep,
+)
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     """Draws discrimination_calibration.{pdf,png,csv} into the sweep's folder below `out`."""
     as_reported, reported = paper_points(sweep.factor)

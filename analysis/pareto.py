@@ -6,8 +6,14 @@ from pathlib import Path
 from typing import Any
 
 from analysis import style
+from analysis.registry import Needs, figure
 
 
+@figure(
+    "Which trials of a search does no other beat in every objective? Drawn by `rmlab sweep` for a search, "
+    "into the same folder.",
+    Needs.search,
+)
 def draw(rows: Sequence[Mapping[str, Any]], objectives: Mapping[str, str], folder: Path, note: str) -> list[Path]:
     """Writes pareto.pdf, .png and .csv into a folder and returns them.
 

@@ -11,9 +11,10 @@ from analysis.tracked import AnyRun
 from analysis.watched import Watched
 from rmlab.errors import MissingArtifact
 from rmlab.files import path_part
+from rmlab.rl.rewards import REWARDS
 
 KIND = "rl"
-PAYING = ("execution_free", "hybrid")
+PAYING = tuple(name for name, reward in REWARDS.items() if reward.needs_score)
 """Rewards that hold the verifier's score."""
 
 

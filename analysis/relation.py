@@ -18,6 +18,7 @@ from analysis import style
 from analysis.outcomes import parameter
 from analysis.policies import PAYING, PolicyRun, comparable, note
 from analysis.policy_measures import OFFLINE, OUTCOMES, averaged, shown
+from analysis.registry import Needs, figure
 from analysis.watched import FEWEST_MIXED
 from rmlab.files import write_text
 
@@ -69,6 +70,11 @@ def spearman(x_N: Sequence[float], y_N: Sequence[float], replicates: int = REPLI
     return Correlation(float(rho_R[0]), float(low), float(high), n)
 
 
+@figure(
+    "Which of a verifier's offline metrics foretells what RL with it does? One point a verifier; under "
+    "ten nothing can be concluded.",
+    Needs.rl,
+)
 def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
     """Draws relation.{pdf,png,csv} and writes relation.md for every group of comparable runs into OUT/rl/GROUP."""
     paying = [run for run in runs if run.verifier_fingerprint and parameter(run.run, "reward") in PAYING]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from analysis import style
+from analysis.registry import Needs, figure
 from analysis.tracked import FinishedCell, SweepRuns
 from rmlab.metrics.calibration import width_bin
 from rmlab.metrics.uncertainty import cluster_weights
@@ -18,6 +19,7 @@ BINS = 10
 REPLICATES = 1000
 
 
+@figure("When a verifier says p, is p of it resolved? With counts.", Needs.sweep)
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     """Draws reliability.{pdf,png,csv} into the sweep's folder below `out`."""
     rows: list[dict[str, Any]] = []

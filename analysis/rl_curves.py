@@ -12,6 +12,7 @@ from typing import Any
 
 from analysis import style
 from analysis.policies import PolicyRun, comparable, note
+from analysis.registry import Needs, figure
 from analysis.watched import FEWEST_MIXED, NONE, Value
 
 PANELS = (
@@ -41,6 +42,11 @@ Point = tuple[int, float, float | None, float | None]
 """Step, value (NaN = not known), and the ends of its interval where there is one."""
 
 
+@figure(
+    "What became of a policy while it was trained: pass@1, and the hacking gap below? Of all RL runs of "
+    "one start and length; voluntary evidence has rows of its own.",
+    Needs.rl,
+)
 def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
     """Draws rl_curves.{pdf,png,csv} for every group of comparable runs into OUT/rl/GROUP."""
     return [path for name, group in comparable(runs).items() for path in _draw(group, out / "rl" / name)]

@@ -7,6 +7,7 @@ from typing import Any
 from analysis import style
 from analysis.policies import PolicyRun, comparable, note
 from analysis.policy_measures import hacking_gap
+from analysis.registry import Needs, figure
 from rmlab.files import write_text
 
 HEAD = (
@@ -21,6 +22,11 @@ HEAD = (
 ENDS = 5  # steps at either end that a share is averaged over
 
 
+@figure(
+    "What came of every RL run: pass@1 before, after and paired, hacking gap, collapse, with intervals "
+    "(`rl_table.csv`, `rl_table.md`).",
+    Needs.rl,
+)
 def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
     """Writes rl_table.{csv,md} for every group of comparable runs into OUT/rl/GROUP."""
     paths = []

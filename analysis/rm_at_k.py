@@ -10,9 +10,15 @@ from typing import Any
 import numpy as np
 
 from analysis import level_tests, style, sweep_table
+from analysis.registry import Needs, figure
 from analysis.tracked import SweepRuns, mean_over_seeds
 
 
+@figure(
+    "How good is the attempt that a verifier picks from k, at each level? With pass@k (oracle), pass@1 "
+    "(random) and the baselines.",
+    Needs.sweep,
+)
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     """Draws rm_at_k.{pdf,png,csv} into the sweep's folder below `out`; one panel an arm. Nothing where no policy has two attempts
     at a task (`across_policies`)."""

@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 
 from analysis import style
+from analysis.registry import Needs, figure
 from analysis.tracked import SweepRuns
 
 EDGES = np.linspace(0, 1, 26)
 
 
+@figure("Where do the scores of resolved and unresolved attempts lie?", Needs.sweep)
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     """Draws score_distributions.{pdf,png,csv} into the sweep's folder below `out`."""
     rows: list[dict[str, Any]] = []

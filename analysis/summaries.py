@@ -52,7 +52,7 @@ def show_sweep(plan: "Plan", store: Store) -> None:
 def _verifiers(plan: "Plan", store: Store, group: "SweepRuns", found: Sequence[TrackedRun]) -> tuple[list[Path], str]:
     """The figures' files, and the table as Markdown."""
     from analysis import level_tests, style, sweep_table
-    from analysis.figures import draw
+    from analysis.registry import draw_sweep
 
     spec = plan.spec
     folder = group.folder(runs_folder() / "figures")
@@ -62,7 +62,7 @@ def _verifiers(plan: "Plan", store: Store, group: "SweepRuns", found: Sequence[T
     figures = sorted(folder.glob("*.p*"))
     if old is not None and old.tags.get("drawn_from") == drawn_from and figures:
         return figures, text
-    draw(group, runs_folder() / "figures")
+    draw_sweep(group, runs_folder() / "figures")
     write_text(folder / "table.csv", style.csv_text(sweep_table.rows(group)))
     write_text(folder / "table.md", text)
     rest = f"{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`"
@@ -76,8 +76,7 @@ def _policies(
     plan: "Plan", store: Store, policies: "Sequence[PolicyRun]", found: Sequence[TrackedRun]
 ) -> tuple[list[Path], str]:
     """The files of figures and table, and the table as Markdown."""
-    from analysis import rl_table, style
-    from analysis.figures import draw_policies
+    from analysis import relation, rl_curves, rl_table, style
 
     spec = plan.spec
     folder = runs_folder() / "figures" / spec.name / f"{spec.preset}-{plan.control_hash}"
@@ -87,7 +86,7 @@ def _policies(
     there = sorted(path for path in folder.rglob("*") if path.is_file())
     if old is not None and old.tags.get("drawn_from") == drawn_from and there:
         return there, text
-    files = [path for figure in ("rl_curves", "relation") for path in draw_policies(figure, policies, folder)]
+    files = [*rl_curves.draw(policies, folder), *relation.draw(policies, folder)]
     for name, content in (("table.csv", style.csv_text(rl_table.rows(policies))), ("table.md", text)):
         write_text(folder / name, content)
         files.append(folder / name)

@@ -22,7 +22,7 @@ from rmlab.microswe.episode import EnvironmentConfig, Episode
 from rmlab.microswe.loading import load_tasks
 from rmlab.microswe.sandbox import Sandbox, default_workers
 from rmlab.paths import STARTER
-from rmlab.policies.engine import EngineConfig, EngineSeconds, Rollout, Sampling
+from rmlab.policies.engine import EngineConfig, Rollout, Sampling
 from rmlab.policies.rollout import Executor, Planned, plan
 
 
@@ -141,10 +141,9 @@ def run(given: argparse.Namespace, planned: Sequence[Planned], sandbox: Sandbox)
         f"{len(planned)} episodes, {given.slots} at once, {model.num_parameters():,} parameters, {given.dtype}, {name}"
     )
     engine.rollout(planned, sampling, seed=0)  # captures the graphs, and remembers what the issues' programs give
-    engine.seconds = EngineSeconds()
     before = time.perf_counter()
-    rollouts = engine.rollout(planned, sampling, seed=1)
-    wall, took = time.perf_counter() - before, engine.seconds
+    rollouts, took = engine.rollout(planned, sampling, seed=1)
+    wall = time.perf_counter() - before
     print(
         f"engine:   {took.own_tokens} useful tokens in {wall:.2f} s = {took.own_tokens / wall:,.0f} tokens/s, "
         f"{len(planned) / wall:,.1f} episodes/s; decoding {took.decoding:.2f} s, prefill {took.prefill:.2f} s "

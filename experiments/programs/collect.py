@@ -32,11 +32,11 @@ from rmlab.microswe.loading import LoadedTasks, load_tasks
 from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, warn_if_weak
 from rmlab.microswe.task import Task
 from rmlab.paths import runs_folder
-from rmlab.policies.kept import Kept
+from rmlab.policies.kept import FinishedAttempts
 from rmlab.policies.language import LanguagePolicyConfig, play, stated
 from rmlab.policies.policy import ScriptedConfig
 from rmlab.policies.rollout import Planned, plan, rollout
-from rmlab.policies.scripted import ScriptedPolicy
+from rmlab.policies.scripted import make_policy
 from rmlab.progress import Advance, progress
 from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.origin import commit
@@ -130,7 +130,7 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
             exclusive(runs_folder() / "locks" / f"collection-{under_way.name}.lock", "this collection", patience=0),
             _start(settings, who, sandbox.isolation) if settings.tracked else nullcontext() as logger,
         ):
-            trajectories = collected(planned, sandbox, settings, Kept(under_way), command)
+            trajectories = collected(planned, sandbox, settings, FinishedAttempts(under_way), command)
             pool = write_trajectories(
                 Path(settings.output),
                 trajectories,
@@ -155,7 +155,7 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
 
 
 def collected(
-    planned: Sequence[Planned], sandbox: Sandbox, settings: CollectConfig, kept: Kept, command: str
+    planned: Sequence[Planned], sandbox: Sandbox, settings: CollectConfig, kept: FinishedAttempts, command: str
 ) -> list[Trajectory]:
     """The attempts of the plan, in its order: those that an earlier process of the same collection finished are not played again."""
     if len(kept):
@@ -184,7 +184,7 @@ def attempts_of(
     told: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
     """Plays what is planned: scripts all together, language models one after the other. told: is called with each finished attempt."""
-    scripts = {name: ScriptedPolicy(name, script) for name, script in settings.policy.items()}
+    scripts = {name: make_policy(name, script) for name, script in settings.policy.items()}
     played = rollout(
         [p for p in planned if p.policy in scripts],
         scripts,
@@ -238,7 +238,12 @@ def _log(logger: "RunLogger", pool: TrajectorySet, loaded: LoadedTasks, settings
 
 def config_hash(config: DictConfig, tasks: str, models: Mapping[str, Any]) -> str:
     """Of everything that can change a collection. tasks: fingerprint; models: what language policies are, by name."""
-    return fingerprint({"program": "collect", "config": hashed_values(config), "tasks": tasks, "models": dict(models)})
+    changes = hashed_values(config)
+    changes["policy"] = {
+        name: {k: v for k, v in one.items() if (k, v) != ("kind", "scripted")}
+        for name, one in changes["policy"].items()
+    }  # the only kind there was before kinds had names
+    return fingerprint({"program": "collect", "config": changes, "tasks": tasks, "models": dict(models)})
 
 
 def devices(settings: CollectConfig) -> str:

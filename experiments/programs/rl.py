@@ -2,8 +2,8 @@
 
     rmlab rl start=runs/policies/smollm2-s0 reward=hybrid verifier=data_scale/demo/8000/s0 runtime=cuda engine=cuda
 
-start and verifiers found → sandbox → tasks → policy, engine, judge → look → steps and looks → held-out benchmarks → one MLflow
-run. The same command goes on after a kill, or after `rl.max_minutes`: the state lies in the runs folder under the config_hash.
+start and verifiers found → sandbox → tasks → policy, engine, reward model → evaluation → steps and evaluations → held-out benchmarks →
+one MLflow run. The same command goes on after a kill, or after `rl.max_minutes`: the state lies in the runs folder under the config_hash.
 """
 
 import shutil
@@ -40,6 +40,7 @@ from rmlab.rl.config import (
     WatchConfig,
     check_options,
 )
+from rmlab.rl.rewards import check_reward
 from rmlab.sweep.cells import Identity, identify, without_keys
 from rmlab.sweep.factors import find_factors
 from rmlab.sweep.single import run_once
@@ -163,28 +164,30 @@ def run(config: DictConfig) -> str:
     who = identity(config)
     uri = settings.tracking.uri
     start = find_model(settings.start, "config.json", uri)
-    judges = [find_model(name, "verifier.json", uri) for name in [settings.verifier, *settings.reward.ensemble] if name]
+    verifiers = [
+        find_model(name, "verifier.json", uri) for name in [settings.verifier, *settings.reward.ensemble] if name
+    ]
     loaded = joined_tasks(settings.tasks, settings.more_tasks, settings.workers)
     with (
         Sandbox(settings.workers, limits(settings.limits), allow_weak=settings.sandbox.allow_weak) as sandbox,
-        _tracked(settings, who, start, judges, loaded, str(sandbox.isolation)) as logger,
+        _tracked(settings, who, start, verifiers, loaded, str(sandbox.isolation)) as logger,
     ):
         warn_if_weak(sandbox.isolation)
         logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
-        if judges:
+        if verifiers:
             try:  # travels with the policy it made
-                logger.text("verifier_report.json", judges[0].beside("report.json").read_text(encoding="utf-8"))
+                logger.text("verifier_report.json", verifiers[0].beside("report.json").read_text(encoding="utf-8"))
             except (DataError, StoreError) as error:
                 print(f"the verifier's report is not there, so this run says nothing of its offline metrics: {error}")
         from rmlab.rl.outcome import timed
 
-        loop = make_loop(settings, loaded, sandbox, start, judges, who.config_hash, logger)
+        loop = make_loop(settings, loaded, sandbox, start, verifiers, who.config_hash, logger)
         state = loop.start()
         logger.replay(state.history)
-        loop.attachments.send_again()
+        loop.artifacts.send_again()
         minutes = settings.rl.max_minutes
         with compiled_layers(loop.learner.model, settings.runtime.compiled):
-            done = loop.go(state, None if minutes is None else began + 60 * minutes)
+            done = loop.train(state, None if minutes is None else began + 60 * minutes)
         if not done:
             print(
                 f"stopped after {minutes:.1f} minutes at step {state.step} of {settings.rl.steps}: the same command goes on from there "
@@ -211,21 +214,21 @@ def make_loop(
     loaded: LoadedTasks,
     sandbox: Sandbox,
     start: Reference,
-    judges: Sequence[Reference],
+    verifiers: Sequence[Reference],
     run_hash: str,
     logger: "RunLogger",
 ) -> "Loop":
-    """Policy, engine, judge and tasks of one training, ready to go."""
+    """Policy, engine, reward model and tasks of one training, ready to go."""
     from rmlab.models.tokenizer import load_tokenizer
     from rmlab.policies.language_engine import LanguageEngine
-    from rmlab.rl.artifacts import Attachments
+    from rmlab.rl.artifacts import ArtifactBuffer
     from rmlab.rl.attempts import TaskSampler
-    from rmlab.rl.batches import Supplies
+    from rmlab.rl.batches import RolloutContext
     from rmlab.rl.benchmarks import benchmarks
-    from rmlab.rl.initial_policy import admitted
+    from rmlab.rl.initial_policy import select_tasks
     from rmlab.rl.learner import make_learner
     from rmlab.rl.loop import Loop
-    from rmlab.rl.reward_model import load_judge, reads_less
+    from rmlab.rl.reward_model import load_reward_model, reads_less
     from rmlab.training.device import accelerator
 
     device = accelerator(settings.training, settings.runtime)
@@ -233,19 +236,21 @@ def make_loop(
     tokenizer = load_tokenizer(start.folder)
     learner = make_learner(start.folder, settings.lora, settings.optimizer, settings.seed, tokenizer.pad_id, device)
     at_once = settings.rl.batch_tokens * (SCORED_AT_ONCE if where == "cuda" else 1)
-    judge = load_judge(judges, settings.reward, where, at_once, settings.over_length) if judges else None
-    if judge and reads_less(judge, settings.environment.evidence):
+    reward_model = (
+        load_reward_model(verifiers, settings.reward, where, at_once, settings.over_length) if verifiers else None
+    )
+    if reward_model and reads_less(reward_model, settings.environment.evidence):
         print(
             "the verifier was trained on attempts with the environment's final value and reads attempts without it: train one with "
             "prompt.evidence=voluntary to compare like with like"
         )
-    practising = admitted(record_of(start.folder), loaded.tasks, settings.start, settings.environment)
+    trainable = select_tasks(record_of(start.folder), loaded.tasks, settings.start, settings.environment)
     engine = LanguageEngine(learner.model, tokenizer, sandbox, settings.environment, settings.engine, where)
     tasks = {task.task_id: task for task in loaded.tasks}
-    supplies = Supplies(
+    context = RolloutContext(
         engine,
-        TaskSampler(practising, settings.seed),
-        judge,
+        TaskSampler(trainable, settings.seed),
+        reward_model,
         tasks,
         settings.reward,
         settings.algorithm,
@@ -259,7 +264,7 @@ def make_loop(
     held_out = {} if number == 0 else benchmarks(loaded.tasks, number, watch.long_lines)
     return Loop(
         learner,
-        supplies,
+        context,
         settings.optimizer,
         watch,
         validation,
@@ -267,7 +272,7 @@ def make_loop(
         run_hash,
         folder / "state.safetensors",
         lambda metrics, step: logger.metrics(metrics, step),
-        Attachments(folder / "files", logger.artifact),
+        ArtifactBuffer(folder / "files", logger.artifact),
         checkpoint_seconds=settings.runtime.checkpoint_seconds,
         show=settings.runtime.progress,
     )
@@ -278,11 +283,11 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, 
     from rmlab.models.tokenizer import load_tokenizer
     from rmlab.rl.initial_policy import PASSED_ON
     from rmlab.rl.learner import save_learned
-    from rmlab.rl.outcome import described, outcome, outcome_metrics, signal, task_rates, timed
+    from rmlab.rl.outcome import described, held_out_rates_record, outcome, outcome_metrics, signal, timed
 
     found = outcome(state, loop.held_out_after, loop.held_out, loop.held_out_best)
     logger.json("outcome.json", found)
-    logger.json("held_out.json", task_rates(state, loop.held_out_after, loop.held_out))
+    logger.json("held_out.json", held_out_rates_record(state, loop.held_out_after, loop.held_out))
     logger.metrics(outcome_metrics(found))
     if settings.keep_model:
         with tempfile.TemporaryDirectory() as name:
@@ -310,7 +315,12 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, 
 
 @contextmanager
 def _tracked(
-    settings: RLRun, who: Identity, start: Reference, judges: Sequence[Reference], loaded: LoadedTasks, isolation: str
+    settings: RLRun,
+    who: Identity,
+    start: Reference,
+    verifiers: Sequence[Reference],
+    loaded: LoadedTasks,
+    isolation: str,
 ) -> "Iterator[RunLogger]":
     """The run, opened; an error closes it as failed, an end of the block leaves it to its body."""
     from rmlab.tracking.run import RunLogger
@@ -318,7 +328,7 @@ def _tracked(
     from rmlab.training.device import device_name, resolve_device
 
     tracking, reward = settings.tracking, settings.reward
-    name = tracking.name or f"{settings.name} {reward.mode.value} s{settings.seed}"
+    name = tracking.name or f"{settings.name} {reward.mode} s{settings.seed}"
     tags = {
         **sweep_tags(tracking),
         "config_hash": who.config_hash,
@@ -327,19 +337,19 @@ def _tracked(
         "start": settings.start,
         "start_run": start.run_id,
         "start_fingerprint": _content(settings.start, "config.json", tracking.uri),
-        "reward": reward.mode.value,
+        "reward": reward.mode,
         "evidence": settings.environment.evidence.value,
         "dataset": loaded.fingerprint,
         "device": device_name(resolve_device(settings.runtime.device)),
         "fixed": without_keys(who, VARIED),
         "reward_variant": reward.variant,
     }
-    if judges:
+    if verifiers:
         tags |= {
             "verifier": settings.verifier,
-            "verifier_run": judges[0].run_id,
-            "verifier_name": judges[0].run_name,
-            "verifier_fingerprint": judges[0].fingerprint(),
+            "verifier_run": verifiers[0].run_id,
+            "verifier_name": verifiers[0].run_name,
+            "verifier_fingerprint": verifiers[0].fingerprint(),
         }
     logger = RunLogger.start(
         Store.open(tracking.uri),
@@ -351,7 +361,7 @@ def _tracked(
         tags={k: v for k, v in tags.items() if v},
         params={
             "seed": settings.seed,
-            "reward": reward.mode.value,
+            "reward": reward.mode,
             "reward_weight": reward.weight,
             "learning_rate": settings.optimizer.learning_rate,
             "steps": settings.rl.steps,
@@ -384,5 +394,6 @@ def _settings(config: DictConfig) -> RLRun:
         )
     settings = OmegaConf.to_object(config)
     assert isinstance(settings, RLRun)
-    check_options(settings.rl, settings.reward, settings.verifier)
+    check_reward(settings.reward, settings.verifier)
+    check_options(settings.rl)
     return settings

@@ -56,42 +56,44 @@ def draw_figures(names: Sequence[str] = (), source: str | None = None, out: Path
 
 def _draw_all(found: "Sequence[AnyRun]", source: str, names: Sequence[str], out: Path | None) -> list[Path]:
     """Figures of RL runs, of verifier sweeps, or both where no name is given."""
-    from analysis.figures import POLICY_FIGURES, draw_policies
     from analysis.policies import policy_runs
+    from analysis.registry import Needs, registered
     from analysis.tracked import group_runs
 
-    policies, of_policies = policy_runs(found), [name for name in names if name in POLICY_FIGURES]
+    drawable = registered(Needs.rl)
+    policies, of_policies = policy_runs(found), [name for name in names if name in drawable]
     if of_policies and not policies:
         raise RmlabError(
             f"{source} holds no finished RL run, which {of_policies[0]} is drawn from. Launch one first: `rmlab rl`."
         )
     paths = [
         path
-        for name in (of_policies if names else POLICY_FIGURES)
+        for name in (of_policies if names else drawable)
         if policies
-        for path in draw_policies(name, policies, out or runs_folder() / "figures")
+        for path in drawable[name].draw(policies, out or runs_folder() / "figures")
     ]
-    rest, groups = [name for name in names if name not in POLICY_FIGURES], group_runs(found)
+    rest, groups = [name for name in names if name not in drawable], group_runs(found)
     if rest or (not names and (groups or not paths)):
         paths += _draw_chosen(groups, source, rest, out)
     return paths
 
 
 def _draw_chosen(groups: "Sequence[SweepRuns]", source: str, names: Sequence[str], out: Path | None) -> list[Path]:
-    from analysis.figures import FIGURES, POLICY_FIGURES, draw
+    from analysis.registry import Needs, draw_sweep, registered
 
     if not groups:
         raise RmlabError(
             f"{source} holds no finished run of a sweep. Launch one first, e.g. `rmlab sweep data_scale preset=smoke`."
         )
     sweeps = {group.sweep for group in groups}
-    unknown = [name for name in names if name not in sweeps and name not in FIGURES]
+    drawable = registered(Needs.sweep)
+    unknown = [name for name in names if name not in sweeps and name not in drawable]
     if unknown:
         raise UsageError(
             f"{unknown[0]!r} is neither a sweep in {source} ({', '.join(sorted(sweeps))}) nor a figure "
-            f"({', '.join([*FIGURES, *POLICY_FIGURES])})"
+            f"({', '.join([*drawable, *registered(Needs.rl)])})"
         )
     chosen_sweeps = [n for n in names if n in sweeps] or sorted(sweeps)
-    chosen_figures = [n for n in names if n in FIGURES] or FIGURES
+    chosen_figures = [n for n in names if n in drawable] or list(drawable)
     chosen = [group for group in groups if group.sweep in chosen_sweeps]
-    return [path for group in chosen for path in draw(group, out or runs_folder() / "figures", chosen_figures)]
+    return [path for group in chosen for path in draw_sweep(group, out or runs_folder() / "figures", chosen_figures)]

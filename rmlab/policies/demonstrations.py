@@ -72,7 +72,7 @@ class Lessons:
     left_out: dict[str, int]
 
 
-def judge(trajectory: Trajectory, max_turns: int | None = None, edits: Edits = Edits.build_up) -> list[str]:
+def label_actions(trajectory: Trajectory, max_turns: int | None = None, edits: Edits = Edits.build_up) -> list[str]:
     """Of each message of the agent in order: "edit", "run" or "submit" where it is right, "wrong" where it is not.
 
     max_turns, edits: of the environment. The last turn is for submitting; None = nobody counts. Raises DataError where the
@@ -129,7 +129,7 @@ def lessons(
     max_turns: int | None = None,
     edits: Edits = Edits.build_up,
 ) -> Lessons:
-    """What is taught of each attempt, in order. capacity: tokens that a lesson may have. max_turns, edits: as in `judge`.
+    """What is taught of each attempt, in order. capacity: tokens that a lesson may have. max_turns, edits: as in `label_actions`.
 
     The environment's last message (`final got 7`) is not read: a policy never sees it.
     """
@@ -137,7 +137,7 @@ def lessons(
     actions: Counter[str] = Counter()
     left_out: Counter[str] = Counter()
     for trajectory in trajectories:
-        verdicts = judge(trajectory, max_turns, edits)
+        verdicts = label_actions(trajectory, max_turns, edits)
         if all(verdict == WRONG for verdict in verdicts):
             left_out["no right action"] += 1
             continue

@@ -1,7 +1,7 @@
 """What does a language model's attempt look like to whoever trains on it? The records and the protocol of rollouts.
 
     engine = LanguageEngine(model, tokenizer, sandbox, environment, EngineConfig(slots=512))   # rmlab.policies.language_engine
-    rollouts = engine.rollout(plan(tasks, ["policy"], attempts=8), Sampling(temperature=1.0), seed=step)
+    rollouts, seconds = engine.rollout(plan(tasks, ["policy"], attempts=8), Sampling(temperature=1.0), seed=step)
     ...                                       # an optimiser step on `model`
     engine.refresh()                          # the engine acts with the new weights from here on
 
@@ -11,8 +11,8 @@ again: another tokenisation of the same text is another sequence.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import astuple, dataclass, field
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +86,7 @@ class Rollout:
 
 @dataclass
 class EngineSeconds:
-    """Where the time of rollouts went since it was last reset, and how much was done in it.
+    """Where the time of rollouts went, and how much was done in it; sums of several rollouts add up.
 
     execution: waiting for programs while nothing could be decoded (programs that ran beside decoding cost none).
     """
@@ -98,6 +98,9 @@ class EngineSeconds:
     own_tokens: int = 0
     read_tokens: int = 0
     programs: int = 0
+
+    def __add__(self, other: "EngineSeconds") -> "EngineSeconds":
+        return EngineSeconds(*(a + b for a, b in zip(astuple(self), astuple(other), strict=True)))
 
     @property
     def total(self) -> float:
@@ -111,13 +114,20 @@ class EngineSeconds:
         )
 
 
-class Engine(Protocol):
-    """Plays attempts with one language model.
+def seconds_of(spent: EngineSeconds) -> dict[str, float]:
+    """Where the engine's time went, as metrics."""
+    return {"seconds_prefill": spent.prefill, "seconds_decoding": spent.decoding, "seconds_execution": spent.execution}
 
-    seconds: where time went; set it to EngineSeconds() to start over.
-    """
 
+class Rollouts(NamedTuple):
+    """rollouts: one for each planned attempt, in the order of the plan. seconds: where the time of making them went."""
+
+    rollouts: list[Rollout]
     seconds: EngineSeconds
+
+
+class Engine(Protocol):
+    """Plays attempts with one language model."""
 
     def rollout(
         self,
@@ -125,7 +135,7 @@ class Engine(Protocol):
         sampling: Sampling | Sequence[Sampling],
         seed: int,
         advance: Advance | None = None,
-    ) -> list[Rollout]:
+    ) -> Rollouts:
         """One Rollout for each planned attempt, in the order of the plan. sampling: of all, or one for each attempt of the plan:
         greedy and sampled attempts then share the slots, and only one of many benchmarks waits for its longest line.
 

@@ -15,7 +15,7 @@ from rmlab.trajectories.store import TrajectorySet, read_trajectories, write_in_
 EVERY_SECONDS = 5.0
 
 
-class Kept:
+class FinishedAttempts:
     """Finished attempts of a plan, in a folder; `add` writes what is new every few seconds, `flush` at once."""
 
     def __init__(self, folder: Path):

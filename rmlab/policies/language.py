@@ -88,6 +88,6 @@ def play(
 ) -> "list[Trajectory]":
     """The trajectories of planned attempts, in the order of the plan. told: is called with each as it is finished."""
     engine = load_engine(config, sandbox, environment)
-    found = [rollout.trajectory for rollout in engine.rollout(planned, config.sampling, seed, advance, told)]
-    print(f"{config.model}: {counted(len(found), 'attempt')} in {engine.seconds}", file=sys.stderr)
-    return found
+    rollouts, seconds = engine.rollout(planned, config.sampling, seed, advance, told)
+    print(f"{config.model}: {counted(len(rollouts), 'attempt')} in {seconds}", file=sys.stderr)
+    return [rollout.trajectory for rollout in rollouts]

@@ -23,8 +23,8 @@ from rmlab.microswe.episode import EnvironmentConfig, Episode
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.models.generation import SlotDecoder
 from rmlab.models.tokenizer import Tokenizer
-from rmlab.policies.async_executor import ProgramsAside
-from rmlab.policies.engine import EngineConfig, EngineSeconds, Rollout, Sampling
+from rmlab.policies.async_executor import AsyncExecutor
+from rmlab.policies.engine import EngineConfig, EngineSeconds, Rollout, Rollouts, Sampling
 from rmlab.policies.language_prompt import PolicyPrompt
 from rmlab.policies.rollout import Executor, Planned
 from rmlab.progress import Advance
@@ -90,7 +90,6 @@ class LanguageEngine:
         )
         self.overlap = on_gpu if config.overlap is None else config.overlap
         self.burst = config.burst if on_gpu else 1  # on a CPU a look at who has finished costs nothing
-        self.seconds = EngineSeconds()
 
     def refresh(self) -> None:
         """Takes the weights of the model again that it was made with."""
@@ -103,7 +102,7 @@ class LanguageEngine:
         seed: int,
         advance: Advance | None = None,
         told: Callable[[Trajectory], None] | None = None,
-    ) -> list[Rollout]:
+    ) -> Rollouts:
         """See `rmlab.policies.engine.Engine.rollout`. told: is called with each trajectory as it is finished."""
         sampling_N = [sampling] * len(planned) if isinstance(sampling, Sampling) else list(sampling)
         for one in set(sampling_N):
@@ -112,7 +111,7 @@ class LanguageEngine:
                     f"temperature={one.temperature}, max_action_tokens={one.max_action_tokens}: at least 0, and 1"
                 )
         with _Rolling(self, planned, sampling_N, seed, advance, told) as rolling:
-            return rolling.all()
+            return Rollouts(rolling.all(), rolling.seconds)
 
 
 class _Rolling:
@@ -128,11 +127,11 @@ class _Rolling:
         told: Callable[[Trajectory], None] | None,
     ):
         self.engine, self.seed, self.advance, self.told = engine, seed, advance, told
-        self.decoder, self.seconds = engine.decoder, engine.seconds
+        self.decoder, self.seconds = engine.decoder, EngineSeconds()
         self.unopened = deque(enumerate(zip(planned, sampling_N, strict=True)))
         self.ready: deque[_Attempt] = deque()  # the issue is known, no slot yet
         self.needing: list[_Attempt] = []  # a program has to run
-        self.programs = ProgramsAside[_Attempt](engine.executor, engine.overlap)
+        self.programs = AsyncExecutor[_Attempt](engine.executor, engine.overlap)
         self.calm = False  # whether programs brought no news for a while
         self.listening: list[_Attempt] = []  # hold a slot and have tokens to be told
         self.speaking: dict[int, _Attempt] = {}  # by slot
@@ -181,7 +180,7 @@ class _Rolling:
         """Whether so many conversations are enough for a reading of their own; the last ones do not wait for each other."""
         if not self.engine.overlap or self.calm:
             return waiting > 0
-        others = len(self.speaking) or self.programs.flying
+        others = len(self.speaking) or self.programs.in_flight
         return waiting > 0 and waiting * GATHERED >= waiting + others
 
     def _give_slots(self) -> None:
@@ -253,7 +252,7 @@ class _Rolling:
         """Takes what programs did, and lets those run that are needed. Waits where nothing else can be done."""
         programs = self.programs
         idle = not self.speaking and not self._readable() and (programs.full or not self.needing)
-        if programs.flying and idle:
+        if programs.in_flight and idle:
             with self._timed(
                 "execution"
             ):  # where conversations wait to be read, no longer than it takes several to come
@@ -274,7 +273,7 @@ class _Rolling:
         self._hear_news()
 
     def _hear_news(self) -> None:
-        for attempt, outcome in self.programs.news():
+        for attempt, outcome in self.programs.completed():
             self.calm = False
             attempt.episode.receive(outcome)
             self._go_on(attempt)

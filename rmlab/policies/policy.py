@@ -4,10 +4,12 @@ The batch is the seam: a language model generates for all attempts at once, a sc
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
+
+from hydra.core.config_store import ConfigStore
 
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.episode import Episode
@@ -38,12 +40,30 @@ class Policy(Protocol):
         ...
 
 
+KINDS: dict[str, "Callable[[str, ScriptedConfig], Policy]"] = {}
+Kind = TypeVar("Kind", bound="Callable[[str, ScriptedConfig], Policy]")
+
+
+def policy_kind(kind: str) -> "Callable[[Kind], Kind]":
+    """Registers a policy that is code: a class that is made of a name and a ScriptedConfig. `rmlab collect policy=[KIND]` plays it."""
+
+    def register(made: Kind) -> Kind:
+        KINDS[kind] = made
+        node = {"kind": kind}
+        ConfigStore.instance().store(
+            group="policy", name=kind, package=f"policy.{kind}", node=node, provider=made.__module__
+        )
+        return made
+
+    return register
+
+
 def attempt_rng(seed: int, task_id: str, policy: str, number: int) -> random.Random:
     """The randomness of one attempt."""
     return random.Random(int(fingerprint([seed, task_id, policy, number]), 16))
 
 
-class Search(StrEnum):
+class LineSearch(StrEnum):
     """Which line it turns to when it does not see the bug."""
 
     top_down = "top_down"  # from the first line downwards, skipping some
@@ -79,8 +99,10 @@ class Stops(StrEnum):
 
 @dataclass
 class ScriptedConfig:
-    """A script's behaviour. All numbers but patience are probabilities.
+    """A policy's behaviour. All numbers but patience are probabilities.
 
+    kind: which registered policy plays it (`policy_kind`). What follows is how `scripted` reads the rest; another kind reads what it
+    has a use for.
     eye: it turns to the line that holds the bug, whatever its search would do. hand: on that line it writes the right
     repair; by task it varies evenly over hand ± spread / 2 (some bugs are plain to every script, some to none).
     habit: of the wrong edits of a line it takes the most tempting one, else the next, and so on (which are tempting is the
@@ -90,7 +112,8 @@ class ScriptedConfig:
     of submitting, each time anew. slips: a message is not in the grammar. ends: it submits where no turn is left for anything else.
     """
 
-    search: Search = Search.suspicious
+    kind: str = "scripted"
+    search: LineSearch = LineSearch.suspicious
     runs: Runs = Runs.after_edit
     reacts: Reacts = Reacts.stay
     stops: Stops = Stops.match

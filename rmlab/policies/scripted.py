@@ -17,12 +17,14 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from functools import cached_property, lru_cache
 
+from rmlab.configuration import near
+from rmlab.errors import UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.actions import Edit, Run, Submit, write
 from rmlab.microswe.build.operators import mutants
 from rmlab.microswe.episode import Edits, Episode, expected_value, last_value
 from rmlab.microswe.task import Task
-from rmlab.policies.policy import Attempt, Reacts, Runs, ScriptedConfig, Search, Stops
+from rmlab.policies.policy import KINDS, Attempt, LineSearch, Policy, Reacts, Runs, ScriptedConfig, Stops, policy_kind
 
 
 @lru_cache(maxsize=16384)
@@ -75,6 +77,7 @@ SLIPS = ("edit line {line}: {code}", "I would change line {line}", "test", "run(
 HARDEST, EASIEST = 0.02, 0.98  # no bug is plain to a script, or hidden from it, for certain
 
 
+@policy_kind("scripted")
 class ScriptedPolicy:
     """A policy that plays a script. name: how its trajectories are called."""
 
@@ -90,6 +93,15 @@ class ScriptedPolicy:
         if attempt.memory is None:
             attempt.memory = _Script(attempt.episode, self.config, attempt.rng).messages()
         return str(next(attempt.memory))
+
+
+def make_policy(name: str, config: ScriptedConfig) -> Policy:
+    """The policy of a name and a behaviour. Raises UsageError for a kind that nothing is registered as."""
+    if config.kind not in KINDS:
+        raise UsageError(
+            f"policy.{name}.kind={config.kind}: there is no such policy{near(config.kind, KINDS)}; there are: {', '.join(KINDS)}"
+        )
+    return KINDS[config.kind](name, config)
 
 
 @lru_cache(maxsize=4096)
@@ -189,16 +201,16 @@ class _Script:
             return self.rng.choice(buggy)
         suspicion = self.knowledge.suspicion or {1: 1}
         lines = list(suspicion)
-        if self.config.search is Search.top_down:
+        if self.config.search is LineSearch.top_down:
             self.cursor += 1 + self.rng.randrange(2)
             return lines[(self.cursor - 1) % len(lines)]
-        if self.config.search is Search.random:
+        if self.config.search is LineSearch.random:
             return self.rng.choice(lines)
         return self.rng.choices(lines, list(suspicion.values()))[0]
 
     def _plausible(self, line: int) -> Edit | None:
         """A wrong edit of a line that is not ruled out, the more tempting the likelier; None where there is none."""
-        by_operator = self.config.search is Search.operators
+        by_operator = self.config.search is LineSearch.operators
         siblings, variations = (
             [text for text in texts if Edit(line, text) not in self.ruled_out]
             for texts in self.knowledge.wrong(self.episode.editable, line, by_operator)

@@ -139,7 +139,7 @@ def held_out_success(
             sampling = Sampling(temperature, config.max_action_tokens)
             wanted += [(f"{part}_{way}", planned, sampling) for planned in plan(chosen, [name], attempts)]
     with progress("held out", len(wanted), "episodes", runtime.progress) as advance:
-        made = playing.rollout(
+        made, seconds = playing.rollout(
             [planned for _, planned, _ in wanted], [sampling for _, _, sampling in wanted], seed, advance
         )
     for which in dict.fromkeys(which for which, _, _ in wanted):
@@ -147,7 +147,7 @@ def held_out_success(
             [rollout.trajectory for rollout, (own, _, _) in zip(made, wanted, strict=True) if own == which]
         )
         print(f"{title}{which.replace('_', ', ')}: {found[which]}")
-    print(f"{title}{len(made)} held-out attempts in {playing.seconds}")
+    print(f"{title}{len(made)} held-out attempts in {seconds}")
     return found
 
 

@@ -14,7 +14,7 @@ learner         the policy that learns, its adapters, and the start that it is m
 loop            all of these in order
 losses          GRPO and GSPO on log-probabilities
 outcome         what came of a training: gained, collapsed, hacked; what attempts look like
-reward_model    what the verifier says of fresh attempts, calibrated, combined, transformed
-rewards         what an attempt is paid; scores bent on purpose
+reward_model    what the verifier says of fresh attempts, calibrated, combined, transformed (scores bent on purpose)
+rewards         what an attempt is paid; each reward registers itself
 update          optimiser steps over a batch
 """

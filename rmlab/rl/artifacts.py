@@ -1,4 +1,4 @@
-"""Files that an RL run makes on its way: episode pages, tables of its looks.
+"""Files that an RL run makes on its way: episode pages, tables of its evaluations.
 
 They lie beside the checkpoint first and are sent to the run then. A run that goes on after a kill or a time limit is a new
 tracked run; it is sent the files of the earlier slices too, as it is told their metrics.
@@ -8,8 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from rmlab.files import write_text
 from rmlab.pages.html import page, text
+from rmlab.rl.batches import Batch
 from rmlab.scores.scores import Scores
 from rmlab.trajectories.record import Trajectory
 
@@ -17,7 +20,7 @@ Send = Callable[[Path, str | None], None]
 """Takes a file, and the folder of the run's artifacts that it belongs in."""
 
 
-class Attachments:
+class ArtifactBuffer:
     """folder: where the files lie, below it by their path in the run. send: to the tracked run."""
 
     def __init__(self, folder: Path, send: Send) -> None:
@@ -66,6 +69,19 @@ class Shown:
     trajectory: Trajectory
     parts: dict[str, float]
     score: float | None
+
+
+def spread_over(batch: Batch, number: int) -> list[Shown]:
+    """So many attempts of a batch, evenly from the first to the last."""
+    chosen = np.linspace(0, len(batch.rollouts) - 1, min(number, len(batch.rollouts))).round().astype(int)
+    return [
+        Shown(
+            batch.rollouts[i].trajectory,
+            {name: float(part_N[i]) for name, part_N in batch.rewards.parts.items()},
+            None if batch.score_N is None else float(batch.score_N[i]),
+        )
+        for i in chosen
+    ]
 
 
 def episodes_page(title: str, episodes: Sequence[Shown]) -> str:

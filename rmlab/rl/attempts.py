@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from rmlab.errors import RmlabError, UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.task import Task
-from rmlab.policies.engine import Engine, Rollout, Sampling
+from rmlab.policies.engine import Engine, EngineSeconds, Rollout, Sampling
 from rmlab.policies.rollout import Planned, plan
 from rmlab.progress import Advance
 
@@ -45,12 +46,22 @@ class TaskSampler:
 
 
 @dataclass(frozen=True)
-class Attempts:
-    """rollouts: with a label, in the order of the plan. retried: made again. lost: still without a label, left out."""
+class LabelledAttempts:
+    """rollouts: with a label, in the order of the plan. retried: made again. lost: still without a label, left out. seconds: where
+    the time of all of them went."""
 
     rollouts: list[Rollout]
     retried: int
     lost: int
+    seconds: EngineSeconds
+
+
+class SampledAndGreedy(NamedTuple):
+    """Attempts with a label, in the order of tasks, and where the time of making them went."""
+
+    sampled: list[Rollout]
+    greedy: list[Rollout]
+    seconds: EngineSeconds
 
 
 def make_attempts(
@@ -62,16 +73,16 @@ def make_attempts(
     seed: int,
     retries: int,
     advance: Advance | None = None,
-) -> Attempts:
+) -> LabelledAttempts:
     """`attempts` attempts at each task. An attempt that ended as an error of the environment is made again, up to `retries` times.
 
     name: of the policy in the trajectories. Raises RmlabError where over a tenth stays without a label.
     """
-    found, retried = _made(
+    found, retried, seconds = _made(
         engine, [(planned, sampling) for planned in plan(tasks, [name], attempts)], seed, retries, advance
     )
     kept = labelled(found, retries)
-    return Attempts(kept, retried, len(found) - len(kept))
+    return LabelledAttempts(kept, retried, len(found) - len(kept), seconds)
 
 
 def sampled_and_greedy(
@@ -83,7 +94,7 @@ def sampled_and_greedy(
     seed: int,
     retries: int,
     advance: Advance | None = None,
-) -> tuple[list[Rollout], list[Rollout]]:
+) -> SampledAndGreedy:
     """`attempts` sampled attempts at each task and the greedy one, through the engine at once; in the order of tasks, with labels."""
     likeliest = Sampling(0.0, sampling.max_action_tokens)
     number = len(tasks) * attempts
@@ -91,8 +102,8 @@ def sampled_and_greedy(
         *((p, sampling) for p in plan(tasks, [name], attempts)),
         *((p, likeliest) for p in plan(tasks, [name], 1)),
     ]
-    found, _ = _made(engine, wanted, seed, retries, advance)
-    return labelled(found[:number], retries), labelled(found[number:], retries)
+    found, _, seconds = _made(engine, wanted, seed, retries, advance)
+    return SampledAndGreedy(labelled(found[:number], retries), labelled(found[number:], retries), seconds)
 
 
 def labelled(found: Sequence[Rollout], retries: int) -> list[Rollout]:
@@ -108,20 +119,23 @@ def labelled(found: Sequence[Rollout], retries: int) -> list[Rollout]:
 
 def _made(
     engine: Engine, wanted: Sequence[tuple[Planned, Sampling]], seed: int, retries: int, advance: Advance | None
-) -> tuple[list[Rollout], int]:
-    """One rollout for each that is wanted, in order, and how many were made again."""
-    found = engine.rollout([planned for planned, _ in wanted], [sampling for _, sampling in wanted], seed, advance)
+) -> tuple[list[Rollout], int, EngineSeconds]:
+    """One rollout for each that is wanted, in order, how many were made again, and where the time went."""
+    found, seconds = engine.rollout(
+        [planned for planned, _ in wanted], [sampling for _, sampling in wanted], seed, advance
+    )
     retried = 0
     for again in range(1, retries + 1):
         failed = [i for i, rollout in enumerate(found) if rollout.trajectory.resolved is None]
         if not failed:
             break
         retried += len(failed)
-        made = engine.rollout(
+        made, more = engine.rollout(
             [wanted[i][0] for i in failed],
             [wanted[i][1] for i in failed],
             int(fingerprint([seed, "again", again])[:8], 16),
         )
+        seconds += more
         for i, rollout in zip(failed, made, strict=True):
             found[i] = rollout
-    return found, retried
+    return found, retried, seconds

@@ -12,12 +12,12 @@ import numpy as np
 
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.task import Task
-from rmlab.policies.engine import Engine, EngineSeconds, Rollout, Sampling
+from rmlab.policies.engine import Engine, EngineSeconds, Rollout, Sampling, seconds_of
 from rmlab.rl.advantages import Codes, Floats, advantages
 from rmlab.rl.attempts import TaskSampler, make_attempts
 from rmlab.rl.config import AlgorithmConfig, LoopConfig, RewardConfig
 from rmlab.rl.outcome import behaviour, paid
-from rmlab.rl.reward_model import Judge
+from rmlab.rl.reward_model import RewardModel
 from rmlab.rl.rewards import Rewards, rewards
 
 
@@ -34,57 +34,55 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Supplies:
-    """What batches are made with. tasks: all, by id. judge: pays, or only watches where the reward is execution's; None without."""
+class RolloutContext:
+    """What batches are made with. tasks: all, by id. reward_model: None where no verifier is named; where the reward needs no score,
+    its scores are tracked and pay nothing. config: of the steps. name: of the policy in its trajectories."""
 
     engine: Engine
     sampler: TaskSampler
-    judge: Judge | None
+    reward_model: RewardModel | None
     tasks: Mapping[str, Task]
     reward: RewardConfig
     algorithm: AlgorithmConfig
-    loop: LoopConfig
+    config: LoopConfig
     name: str
     seed: int
 
 
-def make_batch(supplies: Supplies, step: int) -> Batch:
+def make_batch(context: RolloutContext, step: int) -> Batch:
     """The batch of a step (0-based). Raises what rollouts and rewards raise."""
-    loop, seconds = supplies.loop, {"rollout": 0.0, "scoring": 0.0}
-    supplies.engine.seconds = EngineSeconds()
+    config, seconds = context.config, {"rollout": 0.0, "scoring": 0.0}
+    spent = EngineSeconds()
     kept: list[tuple[Rollout, int]] = []  # with its group
     retried = lost = groups = resampled = 0
-    wanted, batch = loop.groups, None
-    for round_ in range(1 + loop.resample):
+    wanted, batch = config.groups, None
+    for round_ in range(1 + config.resample):
         started = time.monotonic()
-        tasks = supplies.sampler.draw(wanted)
+        tasks = context.sampler.draw(wanted)
         made = make_attempts(
-            supplies.engine,
+            context.engine,
             tasks,
-            supplies.name,
-            loop.attempts,
-            Sampling(loop.temperature, loop.max_action_tokens),
-            step_seed(supplies.seed, step, round_),
-            loop.retries,
+            context.name,
+            config.attempts,
+            Sampling(config.temperature, config.max_action_tokens),
+            step_seed(context.seed, step, round_),
+            config.retries,
         )
+        spent += made.seconds
         seconds["rollout"] += time.monotonic() - started
         code = {task.task_id: groups + i for i, task in enumerate(tasks)}
         kept += [(rollout, code[rollout.trajectory.task_id]) for rollout in made.rollouts]
         groups, retried, lost = groups + len(tasks), retried + made.retried, lost + made.lost
         started = time.monotonic()
-        batch = _judged(supplies, [r for r, _ in kept], np.array([g for _, g in kept], dtype=np.intp))
+        batch = _rewarded(context, [r for r, _ in kept], np.array([g for _, g in kept], dtype=np.intp))
         seconds["scoring"] += time.monotonic() - started
-        wanted = min(int(batch.metrics["groups_without_signal"]), loop.groups) - resampled
-        if wanted <= 0 or round_ == loop.resample:
+        wanted = min(int(batch.metrics["groups_without_signal"]), config.groups) - resampled
+        if wanted <= 0 or round_ == config.resample:
             break
         resampled += wanted
     assert batch is not None
-    spent = supplies.engine.seconds
     batch.metrics.update(
-        {f"seconds_{name}": value for name, value in seconds.items()},
-        seconds_prefill=spent.prefill,
-        seconds_decoding=spent.decoding,
-        seconds_execution=spent.execution,
+        {f"seconds_{name}": value for name, value in seconds.items()} | seconds_of(spent),
         retried=float(retried),
         lost=float(lost),
         resampled_groups=float(resampled),
@@ -93,23 +91,23 @@ def make_batch(supplies: Supplies, step: int) -> Batch:
     return batch
 
 
-def _judged(supplies: Supplies, rollouts: list[Rollout], group_N: Codes) -> Batch:
+def _rewarded(context: RolloutContext, rollouts: list[Rollout], group_N: Codes) -> Batch:
     own = [rollout.trajectory for rollout in rollouts]
-    score_N = supplies.judge.score(own) if supplies.judge is not None else None
-    found = rewards(own, supplies.reward, supplies.tasks, score_N)
+    scores = context.reward_model.score(own) if context.reward_model is not None else None
+    score_N = None if scores is None else scores.score_N
+    found = rewards(own, context.reward, context.tasks, score_N)
     _, code_N = np.unique(group_N, return_inverse=True)
-    gained = advantages(found.total_N, code_N.astype(np.intp), supplies.algorithm)
+    gained = advantages(found.total_N, code_N.astype(np.intp), context.algorithm)
     metrics = {
         **behaviour(rollouts),
         **paid(found),
         "groups_without_signal": float(gained.without_signal),
         "signal_share": 1 - gained.without_signal / max(gained.groups, 1),
     }
-    if score_N is not None:
-        assert supplies.judge is not None
-        mean = float(score_N.mean())
+    if scores is not None:
+        mean = float(scores.score_N.mean())
         metrics |= {
-            "verifier_cut_share": supplies.judge.cut_share,
+            "verifier_cut_share": scores.cut_share,
             "mean_score": mean,
             "score_beyond_truth": mean - metrics["true_rate"],
         }

@@ -36,7 +36,7 @@ def _name(task: Task, trained: set[str], long_lines: int) -> str:
     return "long" if task.code.count("\n") + 1 >= long_lines else "new"
 
 
-def task_rates(trajectories: Sequence[Trajectory]) -> dict[str, float]:
+def rates_by_task(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """task_id to the share of its labelled attempts that are resolved."""
     labels: dict[str, list[bool]] = {}
     for trajectory in trajectories:

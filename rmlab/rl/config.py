@@ -75,16 +75,6 @@ class AlgorithmConfig:
     ratio_guard: float | None = 1.0
 
 
-class RewardMode(StrEnum):
-    """What an attempt is paid for. The first three are design.md section 5's; the others are ablations."""
-
-    execution = "execution"
-    execution_free = "execution_free"
-    hybrid = "hybrid"
-    similarity = "similarity"  # of the patch to the reference (SWE-RL, arXiv 2502.18449)
-    weak_tests = "weak_tests"  # execution of the public call alone
-
-
 class Calibration(StrEnum):
     """Post-hoc calibration of the verifier before it pays, fitted on its validation scores."""
 
@@ -127,12 +117,13 @@ class TransformConfig:
 
 @dataclass
 class RewardConfig:
-    """weight: of the score in hybrid. unfinished: what is added for an attempt that never submitted.
+    """mode: the name of a reward (`rmlab.rl.rewards`). weight: of the score in hybrid.
 
+    unfinished: what is added for an attempt that never submitted.
     ensemble: verifiers beside `verifier`, named as that is. bound_width: standard deviations, for lower_bound.
     """
 
-    mode: RewardMode = RewardMode.execution
+    mode: str = "execution"
     weight: float = 1.0
     unfinished: float = -0.5
     calibration: Calibration = Calibration.none
@@ -146,11 +137,6 @@ class RewardConfig:
         """A short hash of what is not its mode and weight, "" where that is as section 5 defines them."""
         own = asdict(self)
         return "" if own == asdict(RewardConfig(self.mode, self.weight)) else fingerprint(own)[:6]
-
-    @property
-    def needs_score(self) -> bool:
-        """Whether a verifier pays."""
-        return self.mode in (RewardMode.execution_free, RewardMode.hybrid)
 
 
 @dataclass
@@ -178,13 +164,13 @@ class LoopConfig:
 
 @dataclass
 class WatchConfig:
-    """What is looked at beside training.
+    """What is evaluated beside training.
 
-    every: steps between two looks at validation, 0 = at the start and the end alone. tasks, attempts: of validation (null = all).
+    every: steps between two evaluations on validation, 0 = at the start and the end alone. tasks, attempts: of validation (null = all).
     held_out_tasks, held_out_attempts: of each held-out benchmark, before the first step and behind the last (0 = none).
-    long_lines: lines from which a function counts as long. episodes: attempts that are shown as HTML at each look.
+    long_lines: lines from which a function counts as long. episodes: attempts that are shown as HTML at each evaluation.
     difficulty_attempts: of the start at each task of the RL part, where a difficulty term needs them.
-    choose: also judge on the held-out benchmarks the weights of the look with the highest pass@1 on validation.
+    choose: also judge on the held-out benchmarks the weights of the evaluation with the highest pass@1 on validation.
     """
 
     every: int = 10
@@ -209,14 +195,8 @@ class LimitsConfig:
     batch_seconds: float = 60.0
 
 
-def check_options(loop: LoopConfig, reward: RewardConfig, verifier: str) -> None:
-    """Raises UsageError for options that contradict each other, before anything is loaded. verifier: "" where nobody scores."""
-    if reward.needs_score and not verifier:
-        raise UsageError(
-            f"reward={reward.mode.value} is paid by a verifier: name one with verifier=RUN, CELL or FOLDER"
-        )
-    if reward.ensemble and not verifier:
-        raise UsageError("reward.ensemble names verifiers beside `verifier`, which is empty: name one there")
+def check_options(loop: LoopConfig) -> None:
+    """Raises UsageError for options that contradict each other, before anything is loaded."""
     if loop.attempts < 2 or min(loop.groups, loop.updates, loop.passes) < 1 or loop.steps < 0:
         raise UsageError(
             f"rl.groups={loop.groups}, rl.attempts={loop.attempts}, rl.updates={loop.updates}, rl.passes={loop.passes}: at "

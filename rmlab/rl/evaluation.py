@@ -1,21 +1,23 @@
-"""Looks at a policy under way: how good is it on validation, and does its verifier still know?
+"""Evaluations of a policy under way: how good is it on validation, and does its verifier still know?
 
-The same tasks, attempts and random streams at every look, so that two looks differ by the policy alone. The hacking gap is
-what the verifier believes beyond the truth, against the first look: (mean score - true rate) now minus the same then.
+The same tasks, attempts and random streams at every evaluation, so that two of them differ by the policy alone. The hacking gap is
+what the verifier believes beyond the truth, against the first evaluation: (mean score - true rate) now minus the same then.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from rmlab.metrics.report import report
 from rmlab.microswe.task import Task
-from rmlab.policies.engine import Engine, Rollout, Sampling
+from rmlab.policies.engine import Engine, EngineSeconds, Rollout, Sampling, seconds_of
 from rmlab.policies.success import success
 from rmlab.rl.attempts import make_attempts, sampled_and_greedy
-from rmlab.rl.benchmarks import task_rates
+from rmlab.rl.benchmarks import rates_by_task
 from rmlab.rl.config import LoopConfig, WatchConfig
 from rmlab.rl.outcome import behaviour
-from rmlab.rl.reward_model import Judge
+from rmlab.rl.reward_model import RewardModel, log_odds
 from rmlab.scores.scores import Scores
 from rmlab.trajectories.record import Trajectory
 
@@ -33,7 +35,7 @@ OF_THE_VERIFIER = (
 
 
 @dataclass(frozen=True)
-class Look:
+class EvalResult:
     """metrics: by name without a group. rollouts: the sampled attempts. rates: task to resolved share of them; greedy: of the
     greedy attempt. scores: the verifier's table of the sampled attempts, None without a verifier."""
 
@@ -45,30 +47,30 @@ class Look:
 
 
 def attempt_tasks(
-    engine: Engine, tasks: Sequence[Task], name: str, attempts: int, loop: LoopConfig, seed: int
+    engine: Engine, tasks: Sequence[Task], name: str, attempts: int, config: LoopConfig, seed: int
 ) -> list[Rollout]:
     """The sampled attempts at tasks, without those that the environment failed on."""
     return make_attempts(
-        engine, tasks, name, attempts, Sampling(loop.temperature, loop.max_action_tokens), seed, loop.retries
+        engine, tasks, name, attempts, Sampling(config.temperature, config.max_action_tokens), seed, config.retries
     ).rollouts
 
 
-def look(
+def evaluate(
     engine: Engine,
     tasks: Sequence[Task],
     name: str,
     attempts: int,
-    judge: Judge | None,
-    loop: LoopConfig,
+    reward_model: RewardModel | None,
+    config: LoopConfig,
     seed: int,
     gap_before: float | None,
-) -> Look:
+) -> EvalResult:
     """`attempts` sampled attempts at each validation task and the greedy one, measured.
 
-    gap_before: mean score - true rate of the first look, None at the first itself.
+    gap_before: mean score - true rate of the first evaluation, None at the first itself.
     """
-    sampled, greedy = sampled_and_greedy(
-        engine, tasks, name, attempts, Sampling(loop.temperature, loop.max_action_tokens), seed, loop.retries
+    sampled, greedy, _ = sampled_and_greedy(
+        engine, tasks, name, attempts, Sampling(config.temperature, config.max_action_tokens), seed, config.retries
     )
     own, likeliest = [r.trajectory for r in sampled], [r.trajectory for r in greedy]
     habits = behaviour(greedy)
@@ -79,11 +81,10 @@ def look(
         "turns_greedy": habits["turns"],
     }
     scores = None
-    if judge is not None:
-        score_N = judge.score(own)
-        scores = Scores.of_trajectories(own, score_N)
+    if reward_model is not None:
+        scores = Scores.of_trajectories(own, reward_model.score(own).score_N)
         metrics |= of_the_verifier(scores, gap_before)
-    return Look(metrics, sampled, task_rates(own), task_rates(likeliest), scores)
+    return EvalResult(metrics, sampled, rates_by_task(own), rates_by_task(likeliest), scores)
 
 
 def rates_of(trajectories: Sequence[Trajectory], name: str) -> dict[str, float]:
@@ -93,7 +94,7 @@ def rates_of(trajectories: Sequence[Trajectory], name: str) -> dict[str, float]:
 
 
 def of_the_verifier(scores: Scores, gap_before: float | None) -> dict[str, float]:
-    """What a verifier is worth on these attempts, what is undefined left out; the hacking gap where there is a look before."""
+    """What a verifier is worth on these attempts, what is undefined left out; the hacking gap where there is an evaluation before."""
     measured = report(scores, replicates=0)
     metrics = {f"verifier_{name}": float(measured[name]) for name in OF_THE_VERIFIER if measured[name] is not None}
     metrics |= {"verifier_mean_score": float(scores.score.mean()), "verifier_mean_label": float(scores.resolved.mean())}
@@ -106,29 +107,41 @@ def gap(metrics: Mapping[str, float]) -> float:
     return metrics["verifier_mean_score"] - metrics["verifier_mean_label"]
 
 
-def held_out(
-    engine: Engine, tasks_of: Mapping[str, Sequence[Task]], name: str, loop: LoopConfig, config: WatchConfig, seed: int
+def evaluate_held_out(
+    engine: Engine, tasks_of: Mapping[str, Sequence[Task]], name: str, config: LoopConfig, watch: WatchConfig, seed: int
 ) -> tuple[dict[str, dict[str, dict[str, float]]], dict[str, float]]:
     """Rates by benchmark and way ("sampled", "greedy") of each task, and metrics by `BENCHMARK/...`. All attempts of all benchmarks
     go through the engine together."""
     tasks = [task for own in tasks_of.values() for task in own]
     if not tasks:
-        return {}, {}
+        return {}, seconds_of(EngineSeconds())
     made = sampled_and_greedy(
         engine,
         tasks,
         name,
-        config.held_out_attempts,
-        Sampling(loop.temperature, loop.max_action_tokens),
+        watch.held_out_attempts,
+        Sampling(config.temperature, config.max_action_tokens),
         seed,
-        loop.retries,
+        config.retries,
     )
     rates: dict[str, dict[str, dict[str, float]]] = {}
     metrics: dict[str, float] = {}
     for benchmark, own in tasks_of.items():
         names = {task.task_id for task in own}
-        sampled, greedy = ([r.trajectory for r in part if r.trajectory.task_id in names] for part in made)
-        rates[benchmark] = {"sampled": task_rates(sampled), "greedy": task_rates(greedy)}
+        sampled, greedy = (
+            [r.trajectory for r in part if r.trajectory.task_id in names] for part in (made.sampled, made.greedy)
+        )
+        rates[benchmark] = {"sampled": rates_by_task(sampled), "greedy": rates_by_task(greedy)}
         of_both = {**rates_of(sampled, "pass_at_1"), **rates_of(greedy, "pass_at_1_greedy")}
         metrics |= {f"{benchmark}/{key}": value for key, value in of_both.items()}
-    return rates, metrics
+    return rates, metrics | seconds_of(made.seconds)
+
+
+def start_difficulty(
+    engine: Engine, tasks: Sequence[Task], name: str, attempts: int, config: LoopConfig, seed: int
+) -> dict[str, float]:
+    """Log odds of each task that the policy as it is solves it, from `attempts` sampled attempts."""
+    made = attempt_tasks(engine, tasks, name, attempts, config, seed)
+    task_N, code_N = np.unique([r.trajectory.task_id for r in made], return_inverse=True)
+    odds_K = log_odds(np.array([float(bool(r.trajectory.resolved)) for r in made]), code_N.astype(np.intp))
+    return dict(zip(task_N.tolist(), odds_K.tolist(), strict=True))

@@ -15,7 +15,9 @@ PASSED_ON = ("shown_clusters",)
 """Of a start's record, what holds of the policies that come from it. The rules of play are those of their own training."""
 
 
-def admitted(record: Mapping[str, Any], tasks: Sequence[Task], name: str, environment: EnvironmentConfig) -> list[Task]:
+def select_tasks(
+    record: Mapping[str, Any], tasks: Sequence[Task], name: str, environment: EnvironmentConfig
+) -> list[Task]:
     """The tasks of the part `rl` to train on; says what is left out of them, and which rules of play the start was not taught.
 
     Raises DataError as `check_shown` does.
@@ -24,12 +26,12 @@ def admitted(record: Mapping[str, Any], tasks: Sequence[Task], name: str, enviro
     for words in other_rules(record, environment):
         print(words, file=sys.stderr)
     whole = [task for task in tasks if task.part == "rl"]
-    found = practised(whole, environment)
-    if len(found) < len(whole):
+    trainable = trainable_tasks(whole, environment)
+    if len(trainable) < len(whole):
         print(
-            f"{len(whole) - len(found)} of {len(whole)} tasks have two changed lines and are not trained on: edits start over"
+            f"{len(whole) - len(trainable)} of {len(whole)} tasks have two changed lines and are not trained on: edits start over"
         )
-    return found
+    return trainable
 
 
 def check_shown(record: Mapping[str, Any], tasks: Sequence[Task], name: str) -> None:
@@ -62,6 +64,6 @@ def other_rules(record: Mapping[str, Any], environment: EnvironmentConfig) -> li
     ]
 
 
-def practised(tasks: Sequence[Task], environment: EnvironmentConfig) -> list[Task]:
+def trainable_tasks(tasks: Sequence[Task], environment: EnvironmentConfig) -> list[Task]:
     """The tasks that a policy can learn from: where edits start over, none with two changed lines, which one edit cannot mend."""
     return [task for task in tasks if environment.edits is Edits.build_up or len(task.lines) == 1]

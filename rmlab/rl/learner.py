@@ -66,16 +66,17 @@ def save_learned(folder: Path, learner: Learner, tokenizer: Tokenizer, record: M
 
 @dataclass
 class State:
-    """step: finished ones. drawn: tasks taken from the sampler. gap_before: mean score - true rate at the first look.
+    """step: finished ones. drawn: tasks taken from the sampler. evaluated: the step of the last evaluation.
+    gap_before: mean score - true rate at the first one.
 
-    held_out_before: rates at the first look, by benchmark, way and task. curve: a row a look (its metrics and `step`).
-    best_step, best: the look with the highest pass@1 on validation (the first of equals), and that value.
+    held_out_before: rates at the first evaluation, by benchmark, way and task. curve: a row an evaluation (its metrics and `step`).
+    best_step, best: the evaluation with the highest pass@1 on validation (the first of equals), and that value.
     difficulty: log odds of tasks under the start, where a reward needs them. history: metrics as they were logged
     (name, value, step, milliseconds). seconds: of all slices.
     """
 
     step: int = 0
-    looked: int = -1
+    evaluated: int = -1
     drawn: int = 0
     gap_before: float | None = None
     held_out_before: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
@@ -103,8 +104,8 @@ def save_state(path: Path, model: Any, adam: torch.optim.Optimizer, state: State
     save_checkpoint(path, Trainable(model), adam, {"run": run, **asdict(state)})
 
 
-class Kept:
-    """The weights of the best look, in files named by step beside the state: a kill leaves those that the state knows of."""
+class BestWeights:
+    """The weights of the best evaluation, in files named by step beside the state: a kill leaves those that the state knows of."""
 
     def __init__(self, folder: Path, model: Any):
         self.folder, self.own = folder, Trainable(model)
@@ -128,8 +129,7 @@ class Kept:
         """Puts the kept weights into the model. Raises DataError where they are gone."""
         if not self.path(step).is_file():
             raise DataError(
-                f"{self.path(step)} is not there: the weights of the best look belong to the state beside it and travel "
-                "with it"
+                f"{self.path(step)} is not there: the best weights belong to the state beside it and travel with it"
             )
         kept = load_file(self.path(step))
         with torch.no_grad():
@@ -143,4 +143,6 @@ def load_state(path: Path, model: Any, adam: torch.optim.Optimizer, run: str) ->
     if found is None:
         return State()
     found.pop("run")
+    if "looked" in found:  # a state that was saved before this field had its present name
+        found["evaluated"] = found.pop("looked")
     return State(**found)

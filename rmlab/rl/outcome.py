@@ -1,7 +1,7 @@
 """What came of a training? The summary by which runs are compared: better or worse than the start, collapsed, hacked.
 
 pass@1 is paired with the start on the same held-out tasks. Collapse (design.md section 5): over all held-out benchmarks the
-last look is lower than the first, one-sided at 97.5 %.
+last evaluation is lower than the first, one-sided at 97.5 %.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,23 +25,24 @@ def outcome(
 ) -> dict[str, Any]:
     """JSON values. held_out: benchmark → way → before, after, difference, low, high; `all`: every benchmark's tasks together.
 
-    chosen: the same for the best look on validation, where it was judged. area: mean pass@1 over the validation curve minus its
+    chosen: the same for the weights that were best on validation, where they were evaluated.
+    area: mean pass@1 over the validation curve minus its
     start, by the trapezoid rule. verifier_first, verifier_last: what the verifier was worth on the policy's attempts. null
-    where there was no look, no verifier or no held-out task.
+    where there was no evaluation, no verifier or no held-out task.
     """
     clusters = {task.task_id: task.cluster for own in tasks_of.values() for task in own}
-    found = held_out(state.held_out_before, after, clusters)
+    differences = held_out_differences(state.held_out_before, after, clusters)
     first, last = (state.curve[0], state.curve[-1]) if state.curve else ({}, {})
     return {
         "steps": state.step,
         "seconds": round(state.seconds, 1),
-        "held_out": found,
-        "collapse": Difference(**found["all"]["sampled"]).falls if after else None,
+        "held_out": differences,
+        "collapse": Difference(**differences["all"]["sampled"]).falls if after else None,
         "area": area(state.curve),
         "hacking_gap": last.get("hacking_gap"),
         "pass_at_1_start": first.get("pass_at_1"),
         "pass_at_1_end": last.get("pass_at_1"),
-        "chosen": {"step": state.best_step, "held_out": held_out(state.held_out_before, best, clusters)}
+        "chosen": {"step": state.best_step, "held_out": held_out_differences(state.held_out_before, best, clusters)}
         if best
         else None,
         "verifier_first": _of_the_verifier(first),
@@ -50,7 +51,7 @@ def outcome(
     }
 
 
-def held_out(before: Rates, after: Rates, clusters: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+def held_out_differences(before: Rates, after: Rates, clusters: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Benchmark → way → paired difference, and all benchmarks' tasks together; empty where there is none."""
     found: dict[str, dict[str, Any]] = {}
     for way in ("sampled", "greedy"):
@@ -65,7 +66,7 @@ def held_out(before: Rates, after: Rates, clusters: Mapping[str, str]) -> dict[s
     return found
 
 
-def task_rates(state: State, after: Rates, tasks_of: Mapping[str, Sequence[Task]]) -> dict[str, Any]:
+def held_out_rates_record(state: State, after: Rates, tasks_of: Mapping[str, Sequence[Task]]) -> dict[str, Any]:
     """What two runs are compared by: benchmark → way → task_id to resolved share before and after, and the tasks' clusters."""
     return {
         "before": state.held_out_before,
@@ -100,7 +101,7 @@ def signal(history: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def timed(history: Sequence[Sequence[Any]]) -> list[str]:
-    """Where the time of a training went, in seconds: means over steps, looks and held-out benchmarks. history: of its state."""
+    """Where the time of a training went, in seconds: means over steps, evaluations and held-out benchmarks. history: of its state."""
     values: dict[str, list[float]] = {}
     for name, value, *_ in history:
         values.setdefault(name, []).append(float(value))
@@ -117,7 +118,7 @@ def timed(history: Sequence[Sequence[Any]]) -> list[str]:
             f"{parts('rl', ('rollout', 'scoring', 'update'))}; of the rollout {parts('rl', ('decoding', 'prefill', 'execution'))}"
         )
     if "rl/seconds_look" in values:
-        lines.append(f"  a look {np.mean(values['rl/seconds_look']):.1f} s")
+        lines.append(f"  an evaluation {np.mean(values['rl/seconds_look']):.1f} s")
     if "held_out/seconds" in values:
         lines.append(
             f"  the held-out benchmarks {np.mean(values['held_out/seconds']):.1f} s: "
@@ -134,7 +135,7 @@ def _said(difference: Mapping[str, float]) -> str:
 
 
 def area(curve: Sequence[Mapping[str, float]]) -> float | None:
-    """Mean of pass@1 over the steps minus its first value; None with fewer than two looks."""
+    """Mean of pass@1 over the steps minus its first value; None with fewer than two evaluations."""
     if len(curve) < 2:
         return None
     step, value = (np.array([row[key] for row in curve], dtype=float) for key in ("step", "pass_at_1"))

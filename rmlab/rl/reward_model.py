@@ -8,22 +8,31 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from scipy.special import expit
 
 from rmlab.errors import DataError, StoreError
+from rmlab.metrics.calibration import logit
 from rmlab.metrics.recalibration import CALIBRATORS
 from rmlab.metrics.table import table
 from rmlab.microswe.episode import Evidence
 from rmlab.rl.advantages import Codes, Floats
-from rmlab.rl.config import Calibration, Combine, RewardConfig, Unread
-from rmlab.rl.rewards import transform
+from rmlab.rl.config import Calibration, Combine, RewardConfig, TransformConfig, Unread
 from rmlab.tracking.references import VALIDATION_SCORES, Reference
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import OverLength
 from rmlab.verifiers.verifier import Verifier, load_verifier
 
 
+@dataclass(frozen=True)
+class RewardScores:
+    """score_N: of N attempts. cut_share: of attempts that a verifier read in part (the largest share among several verifiers)."""
+
+    score_N: Floats
+    cut_share: float
+
+
 @dataclass
-class Judge:
+class RewardModel:
     """verifiers: at least one, on their device; each scores in the arithmetic that it was trained in. calibrate: one map of scores
     for each. difficulty: log odds of each task that the start solves it, frozen; needed for a difficulty term."""
 
@@ -32,35 +41,26 @@ class Judge:
     calibrate: Sequence[Callable[[Floats], Floats]]
     batch_tokens: int = 65536
     difficulty: Mapping[str, float] = field(default_factory=dict)
-    cut_share: float = 0.0
-    """Of the attempts scored last: the share that a verifier read in part."""
 
-    def score(self, trajectories: Sequence[Trajectory]) -> Floats:
-        """score_N in [0, 1]: calibrated, combined and transformed: what pays and what is watched.
+    def score(self, trajectories: Sequence[Trajectory]) -> "RewardScores":
+        """The scores of N attempts in [0, 1], calibrated, combined and transformed.
 
         Raises DataError where an attempt has no score, or its task no difficulty though one is asked for.
         """
         if not trajectories:
-            return np.zeros(0)
-        self.cut_share = 0.0
-        score_VN = np.array(
-            [
-                calibrate(self._scores(verifier, trajectories))
-                for verifier, calibrate in zip(self.verifiers, self.calibrate, strict=True)
-            ]
-        )
-        return transform(
+            return RewardScores(np.zeros(0), 0.0)
+        read_V = [self._scores(verifier, trajectories) for verifier in self.verifiers]
+        score_VN = np.array([calibrate(read.score_N) for read, calibrate in zip(read_V, self.calibrate, strict=True)])
+        score_N = transform(
             combine(score_VN, self.config),
             groups_of(trajectories),
             self.config.transform,
             self._difficulty(trajectories),
         )
+        return RewardScores(score_N, max(read.cut_share for read in read_V))
 
-    def _scores(self, verifier: Verifier, trajectories: Sequence[Trajectory]) -> Floats:
+    def _scores(self, verifier: Verifier, trajectories: Sequence[Trajectory]) -> "RewardScores":
         encoded = verifier.encode(trajectories)
-        self.cut_share = max(
-            self.cut_share, sum(e.n_tokens >= verifier.prompt.max_tokens for e in encoded) / len(encoded)
-        )
         unread = [e for e in encoded if e.ids is None]
         if unread:
             others = [
@@ -73,7 +73,8 @@ class Judge:
                 f"{verifier.prompt.max_tokens} tokens (the first has {unread[0].n_tokens}): a missing score is no "
                 f"reward. Set {' or '.join(others)}, or take a verifier with a longer prompt.max_tokens."
             )
-        return verifier.score(encoded, batch_tokens=self.batch_tokens).score
+        cut_share = sum(e.n_tokens >= verifier.prompt.max_tokens for e in encoded) / len(encoded)
+        return RewardScores(verifier.score(encoded, batch_tokens=self.batch_tokens).score, cut_share)
 
     def _difficulty(self, trajectories: Sequence[Trajectory]) -> Floats | None:
         if not self.config.transform.difficulty:
@@ -92,20 +93,47 @@ def combine(score_VN: Floats, config: RewardConfig) -> Floats:
     return np.asarray(mean_N, dtype=np.float64)
 
 
+def transform(score_N: Floats, group_N: Codes, config: TransformConfig, difficulty_N: Floats | None = None) -> Floats:
+    """The scores after the configured changes, in this order: slope and shift, spread within the group, difficulty.
+
+    score_N: in [0, 1]; its logit is taken at a clip of 1e-6. group_N: codes of the attempts' tasks. difficulty_N: log odds that
+    the start solves the attempt's task. With the default configuration the scores come back as they are.
+    Raises DataError where a difficulty is asked for and not known.
+    """
+    if config == TransformConfig():
+        return np.asarray(score_N, dtype=np.float64)
+    logit_N = config.slope * logit(score_N) + config.shift
+    if config.spread != 1.0:
+        mean_G = np.bincount(group_N, logit_N) / np.maximum(np.bincount(group_N), 1)
+        logit_N = mean_G[group_N] + config.spread * (logit_N - mean_G[group_N])
+    if config.difficulty:
+        if difficulty_N is None:
+            raise DataError("reward.transform.difficulty is set and the tasks' difficulty is not known")
+        logit_N = logit_N + config.difficulty * difficulty_N
+    return np.asarray(expit(logit_N), dtype=np.float64)
+
+
+def log_odds(resolved_N: Floats, group_N: Codes) -> Floats:
+    """Log odds of each group's resolved rate, with half a success and half a failure added so that they are finite."""
+    wins_G = np.bincount(group_N, resolved_N)
+    all_G = np.bincount(group_N)
+    return np.asarray(np.log((wins_G + 0.5) / (all_G - wins_G + 0.5)), dtype=np.float64)
+
+
 def groups_of(trajectories: Sequence[Trajectory]) -> Codes:
     """Codes of the attempts' tasks, in the order of their first attempts."""
     codes: dict[str, int] = {}
     return np.array([codes.setdefault(t.task_id, len(codes)) for t in trajectories], dtype=np.intp)
 
 
-def load_judge(
+def load_reward_model(
     references: Sequence[Reference],
     config: RewardConfig,
     device: str,
     batch_tokens: int,
     over_length: Unread = Unread.error,
-) -> Judge:
-    """A judge of saved verifiers. over_length: what becomes of attempts that do not fit their context.
+) -> RewardModel:
+    """A reward model of saved verifiers. over_length: what becomes of attempts that do not fit their context.
 
     Raises DataError where one cannot be read, or has no validation scores to be calibrated on.
     """
@@ -118,7 +146,7 @@ def load_judge(
         verifier.model.eval()
         verifiers.append(verifier)
         calibrators.append(calibrator(reference, config.calibration))
-    return Judge(verifiers, config, calibrators, batch_tokens)
+    return RewardModel(verifiers, config, calibrators, batch_tokens)
 
 
 def calibrator(reference: Reference, kind: Calibration) -> Callable[[Floats], Floats]:
@@ -138,6 +166,6 @@ def calibrator(reference: Reference, kind: Calibration) -> Callable[[Floats], Fl
     return CALIBRATORS[kind.value](rows.score_N, rows.label_N).apply
 
 
-def reads_less(judge: Judge, evidence: Evidence) -> bool:
+def reads_less(reward_model: RewardModel, evidence: Evidence) -> bool:
     """Whether a verifier was trained on attempts that end with the environment's own final value, and is now shown none."""
-    return evidence is Evidence.voluntary and any(v.prompt.evidence is Evidence.final for v in judge.verifiers)
+    return evidence is Evidence.voluntary and any(v.prompt.evidence is Evidence.final for v in reward_model.verifiers)

@@ -1,44 +1,140 @@
-"""What is an attempt paid? Rewards of design.md section 5, and their ablations.
+"""What is an attempt paid? Rewards of design.md section 5, and their ablations; each registers itself here.
 
-    execution       1 resolved, -0.5 unfinished, else 0; an unfinished attempt that is resolved counts as resolved
-    execution_free  s, and -0.5 + s where unfinished: all that is known without running the tests
-    hybrid          execution + weight · s
-    similarity      of the patch to the reference patch (SWE-RL), -0.5 added where unfinished
-    weak_tests      as execution, by the public call alone
+    @reward("execution_free", needs_score=True)
+    def execution_free(given: RewardInputs) -> dict[str, Floats]:
+        return {"score": given.scores_N(), ...}
+
+A registered reward is a choice on the command line (`rmlab rl reward=execution_free`) and a value of `reward.mode`. It returns its
+summands by name, each of N attempts; the reward is their sum, and each is tracked as `rl/reward_NAME`.
 
 s is a verifier's score (`rmlab.rl.reward_model`). A score that is missing is an error, never a 0. An attempt that the
 environment failed on has no label and no reward: it is made again (`rmlab.rl.attempts`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
 import numpy as np
-from scipy.special import expit
+from hydra.core.config_store import ConfigStore
 
-from rmlab.errors import DataError
-from rmlab.metrics.calibration import logit
+from rmlab.configuration import near
+from rmlab.errors import DataError, UsageError
 from rmlab.microswe import actions as grammar
 from rmlab.microswe.task import Task
-from rmlab.rl.advantages import Codes, Floats
-from rmlab.rl.config import RewardConfig, RewardMode, TransformConfig
+from rmlab.rl.advantages import Floats
+from rmlab.rl.config import RewardConfig
 from rmlab.trajectories.record import Trajectory
 
 
 @dataclass(frozen=True)
+class RewardInputs:
+    """N attempts, all with a label, and what a reward may be computed from. tasks: by id. score_N: what the verifier pays, transforms
+    applied; None without a verifier."""
+
+    trajectories: Sequence[Trajectory]
+    config: RewardConfig
+    tasks: Mapping[str, Task]
+    score_N: Floats | None
+
+    @property
+    def resolved_N(self) -> Floats:
+        """1 where the hidden tests pass, else 0."""
+        return np.array([bool(t.resolved) for t in self.trajectories], dtype=np.float64)
+
+    @property
+    def penalty_N(self) -> Floats:
+        """`reward.unfinished` where the attempt never submitted, else 0."""
+        unfinished_N = np.array([t.exit_status == "unfinished" for t in self.trajectories], dtype=np.float64)
+        return self.config.unfinished * unfinished_N
+
+    def scores_N(self) -> Floats:
+        """The verifier's scores. Raises DataError where one is missing."""
+        score_N, count = self.score_N, len(self.trajectories)
+        if score_N is None or len(score_N) != count:
+            raise DataError(
+                f"{count} attempts and {0 if score_N is None else len(score_N)} scores: the reward needs one each"
+            )
+        missing = np.flatnonzero(~np.isfinite(score_N))
+        if len(missing):
+            raise DataError(
+                f"{len(missing)} of {count} attempts have no score, the first at {self.trajectories[missing[0]].task_id}: "
+                "a missing score is not a reward. Take a verifier whose context holds whole episodes."
+            )
+        return score_N
+
+
+Parts = dict[str, Floats]
+Compute = Callable[[RewardInputs], Parts]
+
+
+@dataclass(frozen=True)
+class Reward:
+    """name: of `reward.mode`. parts: the summands of N attempts' rewards. needs_score: whether a verifier pays."""
+
+    name: str
+    parts: Compute
+    needs_score: bool
+
+
+REWARDS: dict[str, Reward] = {}
+
+
+def reward(name: str, needs_score: bool = False) -> Callable[[Compute], Compute]:
+    """Registers a reward under its name, and makes it a choice of the configuration group `reward`."""
+
+    def register(parts: Compute) -> Compute:
+        REWARDS[name] = Reward(name, parts, needs_score)
+        ConfigStore.instance().store(group="reward", name=name, node={"mode": name}, provider="rmlab.rl.rewards")
+        return parts
+
+    return register
+
+
+@reward("execution")
+def execution(given: RewardInputs) -> Parts:
+    """1 resolved, -0.5 unfinished, else 0; an unfinished attempt that is resolved counts as resolved. A verifier pays nothing."""
+    return {"execution": given.resolved_N, "unfinished": given.penalty_N * (1 - given.resolved_N)}
+
+
+@reward("execution_free", needs_score=True)
+def execution_free(given: RewardInputs) -> Parts:
+    """s, and -0.5 + s where unfinished: all that is known without running the tests."""
+    return {"score": given.scores_N(), "unfinished": given.penalty_N}
+
+
+@reward("hybrid", needs_score=True)
+def hybrid(given: RewardInputs) -> Parts:
+    """execution + weight · s."""
+    return {**execution(given), "score": given.config.weight * given.scores_N()}
+
+
+@reward("similarity")
+def similarity(given: RewardInputs) -> Parts:
+    """Of the patch to the reference patch (SWE-RL, arXiv 2502.18449), -0.5 added where unfinished."""
+    alike = [patch_similarity(t.patch or "", reference_patch(given.tasks[t.task_id])) for t in given.trajectories]
+    return {"similarity": np.array(alike), "unfinished": given.penalty_N}
+
+
+@reward("weak_tests")
+def weak_tests(given: RewardInputs) -> Parts:
+    """As execution, by the public call alone: a reward that a wrong program may earn."""
+    passed_N = np.array([_passed(t) for t in given.trajectories], dtype=np.float64)
+    return {"weak_tests": passed_N, "unfinished": given.penalty_N * (1 - passed_N)}
+
+
+@dataclass(frozen=True)
 class Rewards:
-    """total_N: what is paid. parts: the summands of it by name (`execution`, `score`, `similarity`, `weak_tests`, `unfinished`), of
-    the same length."""
+    """total_N: what is paid. parts: its summands by name, of the same length."""
 
     total_N: Floats
-    parts: dict[str, Floats]
+    parts: Parts
 
 
 def rewards(
     trajectories: Sequence[Trajectory], config: RewardConfig, tasks: Mapping[str, Task], score_N: Floats | None = None
 ) -> Rewards:
-    """The rewards of N attempts. tasks: by id. score_N: what the verifier pays, transforms applied; needed by the modes that it pays in.
+    """The rewards of N attempts. tasks: by id. score_N: what the verifier pays, transforms applied; needed by the rewards that it pays.
 
     Raises DataError for an attempt without a label, and for a score that is missing.
     """
@@ -48,29 +144,23 @@ def rewards(
                 f"an attempt at {trajectory.task_id} has no label ({trajectory.exit_status}): "
                 "an environment failure is never rewarded"
             )
-    resolved_N = np.array([bool(t.resolved) for t in trajectories], dtype=np.float64)
-    unfinished_N = np.array([t.exit_status == "unfinished" for t in trajectories], dtype=np.float64)
-    parts: dict[str, Floats] = {}
-    if config.mode in (RewardMode.execution, RewardMode.hybrid):
-        parts["execution"] = resolved_N
-        parts["unfinished"] = config.unfinished * unfinished_N * (1 - resolved_N)
-    if config.mode is RewardMode.weak_tests:
-        parts["weak_tests"] = np.array([_passed(t) for t in trajectories], dtype=np.float64)
-        parts["unfinished"] = config.unfinished * unfinished_N * (1 - parts["weak_tests"])
-    if config.mode is RewardMode.similarity:
-        parts["similarity"] = np.array(
-            [similarity(t.patch or "", reference_patch(tasks[t.task_id])) for t in trajectories]
-        )
-        parts["unfinished"] = config.unfinished * unfinished_N
-    if config.needs_score:
-        weight = config.weight if config.mode is RewardMode.hybrid else 1.0
-        parts["score"] = weight * _all_there(score_N, trajectories)
-        if config.mode is RewardMode.execution_free:
-            parts["unfinished"] = config.unfinished * unfinished_N
+    parts = REWARDS[config.mode].parts(RewardInputs(trajectories, config, tasks, score_N))
     return Rewards(np.asarray(sum(parts.values()), dtype=np.float64), parts)
 
 
-def similarity(patch: str, reference: str) -> float:
+def check_reward(config: RewardConfig, verifier: str) -> None:
+    """Raises UsageError for a reward that is not there, or that needs a verifier where none is named (verifier: "")."""
+    if config.mode not in REWARDS:
+        raise UsageError(
+            f"reward.mode={config.mode}: there is no such reward{near(config.mode, REWARDS)}; there are: {', '.join(REWARDS)}"
+        )
+    if REWARDS[config.mode].needs_score and not verifier:
+        raise UsageError(f"reward={config.mode} is paid by a verifier: name one with verifier=RUN, CELL or FOLDER")
+    if config.ensemble and not verifier:
+        raise UsageError("reward.ensemble names verifiers beside `verifier`, which is empty: name one there")
+
+
+def patch_similarity(patch: str, reference: str) -> float:
     """Ratio of matching characters of two patches, in [0, 1], by difflib as SWE-RL takes it; an empty patch is like nothing (0)."""
     return SequenceMatcher(None, patch, reference, autojunk=False).ratio() if patch else 0.0
 
@@ -87,44 +177,3 @@ def _passed(trajectory: Trajectory) -> bool:
             f"an attempt at {trajectory.task_id} does not say whether the public call passed: weak_tests pays for that alone"
         )
     return bool(passed)
-
-
-def _all_there(score_N: Floats | None, trajectories: Sequence[Trajectory]) -> Floats:
-    if score_N is None or len(score_N) != len(trajectories):
-        raise DataError(
-            f"{len(trajectories)} attempts and {0 if score_N is None else len(score_N)} scores: the reward needs one each"
-        )
-    missing = np.flatnonzero(~np.isfinite(score_N))
-    if len(missing):
-        raise DataError(
-            f"{len(missing)} of {len(score_N)} attempts have no score, the first at {trajectories[missing[0]].task_id}: "
-            "a missing score is not a reward. Take a verifier whose context holds whole episodes."
-        )
-    return score_N
-
-
-def transform(score_N: Floats, group_N: Codes, config: TransformConfig, difficulty_N: Floats | None = None) -> Floats:
-    """The scores after the configured changes, in this order: slope and shift, spread within the group, difficulty.
-
-    score_N: in [0, 1]; its logit is taken at a clip of 1e-6. group_N: codes of the attempts' tasks. difficulty_N: log odds that
-    the start solves the attempt's task. With the default configuration the scores come back as they are.
-    Raises DataError where a difficulty is asked for and not known.
-    """
-    if config == TransformConfig():
-        return np.asarray(score_N, dtype=np.float64)
-    logit_N = config.slope * logit(score_N) + config.shift
-    if config.spread != 1.0:
-        mean_G = np.bincount(group_N, logit_N) / np.maximum(np.bincount(group_N), 1)
-        logit_N = mean_G[group_N] + config.spread * (logit_N - mean_G[group_N])
-    if config.difficulty:
-        if difficulty_N is None:
-            raise DataError("reward.transform.difficulty is set and the tasks' difficulty is not known")
-        logit_N = logit_N + config.difficulty * difficulty_N
-    return np.asarray(expit(logit_N), dtype=np.float64)
-
-
-def log_odds(resolved_N: Floats, group_N: Codes) -> Floats:
-    """Log odds of each group's resolved rate, with half a success and half a failure added so that they are finite."""
-    wins_G = np.bincount(group_N, resolved_N)
-    all_G = np.bincount(group_N)
-    return np.asarray(np.log((wins_G + 0.5) / (all_G - wins_G + 0.5)), dtype=np.float64)

@@ -24,7 +24,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Before:
+class BatchLogprobs:
     """The batch under the policy that sampled it, one entry an attempt: log-probabilities of all tokens (0 where not own), those
     of the start (None where not asked for), and metrics."""
 
@@ -33,7 +33,7 @@ class Before:
     metrics: dict[str, float]
 
 
-def look_before(learner: Learner, rollouts: Sequence[Rollout], loop: LoopConfig, with_start: bool) -> Before:
+def batch_logprobs(learner: Learner, rollouts: Sequence[Rollout], loop: LoopConfig, with_start: bool) -> BatchLogprobs:
     """Computes what the update needs of the batch. with_start: also the start's log-probabilities, and with them the KL."""
     old: dict[int, torch.Tensor] = {}
     start: dict[int, torch.Tensor] = {}
@@ -58,14 +58,14 @@ def look_before(learner: Learner, rollouts: Sequence[Rollout], loop: LoopConfig,
     if start:
         metrics["kl_to_start"] = kl / max(total, 1)
     order = range(len(rollouts))
-    return Before([old[i] for i in order], [start[i] for i in order] if start else None, metrics)
+    return BatchLogprobs([old[i] for i in order], [start[i] for i in order] if start else None, metrics)
 
 
 def update(
     learner: Learner,
     rollouts: Sequence[Rollout],
     advantage_N: Floats,
-    before: Before,
+    before: BatchLogprobs,
     algorithm: AlgorithmConfig,
     loop: LoopConfig,
     rng: np.random.Generator,
@@ -103,7 +103,7 @@ def _step(
     part: Sequence[int],
     rollouts: Sequence[Rollout],
     advantage_N: Floats,
-    before: Before,
+    before: BatchLogprobs,
     algorithm: AlgorithmConfig,
     loop: LoopConfig,
     sums: dict[str, float],

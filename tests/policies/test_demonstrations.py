@@ -5,7 +5,7 @@ import pytest
 from rmlab.errors import DataError
 from rmlab.microswe.episode import Edits
 from rmlab.models.tokenizer import Tokenizer
-from rmlab.policies.demonstrations import judge, lessons, program, repair_lessons
+from rmlab.policies.demonstrations import label_actions, lessons, program, repair_lessons
 from rmlab.policies.language_prompt import PolicyPrompt
 from rmlab.trajectories.record import ExitStatus, Message, Trajectory
 
@@ -51,7 +51,7 @@ def test_what_is_right_in_a_resolved_attempt() -> None:
         "final got 1",
         resolved=True,
     )
-    assert judge(one) == [
+    assert label_actions(one) == [
         "wrong",
         "wrong",
         "run",
@@ -68,8 +68,8 @@ def test_what_is_right_in_a_resolved_attempt() -> None:
 
 def test_giving_up_is_right_with_the_last_turn_alone() -> None:
     one = attempt("run", "got 2", "edit 2: y = x", "ok", "submit", "final got 1", resolved=False)
-    assert judge(one)[-1] == judge(one, 4)[-1] == "wrong"
-    assert judge(one, 3)[-1] == "submit"
+    assert label_actions(one)[-1] == label_actions(one, 4)[-1] == "wrong"
+    assert label_actions(one, 3)[-1] == "submit"
 
 
 def test_what_is_right_where_every_edit_starts_over() -> None:
@@ -92,15 +92,24 @@ def test_what_is_right_where_every_edit_starts_over() -> None:
         "final got 1",
         resolved=True,
     )
-    assert judge(one, edits=Edits.start_over) == ["wrong", "run", "edit", "run", "wrong", "wrong", "edit", "submit"]
-    assert judge(one) != judge(one, edits=Edits.start_over)
+    assert label_actions(one, edits=Edits.start_over) == [
+        "wrong",
+        "run",
+        "edit",
+        "run",
+        "wrong",
+        "wrong",
+        "edit",
+        "submit",
+    ]
+    assert label_actions(one) != label_actions(one, edits=Edits.start_over)
 
 
 def test_of_an_unresolved_attempt_only_looking_is_right() -> None:
     turns = ("edit 2: y = x", "ok", "run", "got 1", "submit", "final got 1")
-    assert judge(attempt(*turns, resolved=False)) == ["wrong", "run", "wrong"]
-    assert judge(attempt(*turns, resolved=None)) == ["wrong", "run", "wrong"]
-    assert judge(attempt(*turns, resolved=True)) == ["edit", "run", "submit"]
+    assert label_actions(attempt(*turns, resolved=False)) == ["wrong", "run", "wrong"]
+    assert label_actions(attempt(*turns, resolved=None)) == ["wrong", "run", "wrong"]
+    assert label_actions(attempt(*turns, resolved=True)) == ["edit", "run", "submit"]
 
 
 def test_the_loss_lies_on_right_actions_and_their_ends_and_on_nothing_else(tokenizer: Tokenizer) -> None:

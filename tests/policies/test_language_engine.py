@@ -24,7 +24,7 @@ def play(sandbox: Sandbox, starter_tasks: LoadedTasks, tokenizer: Tokenizer) -> 
         engine = LanguageEngine(
             model, tokenizer, sandbox, EnvironmentConfig(), EngineConfig(**{"slots": 8, "capacity": 448, **config})
         )
-        return engine.rollout(plan(tasks, ["tiny"], 3), sampling, seed)
+        return engine.rollout(plan(tasks, ["tiny"], 3), sampling, seed).rollouts
 
     return rollouts
 
@@ -165,13 +165,13 @@ def test_new_weights_act_after_refresh(
         model, tokenizer, sandbox, EnvironmentConfig(), EngineConfig(slots=4, capacity=448, dtype="bfloat16")
     )
     planned = plan(starter_tasks.part("validation")[:2], ["tiny"], 2)
-    before = engine.rollout(planned, SAMPLED, 0)
+    before = engine.rollout(planned, SAMPLED, 0).rollouts
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(0.5)
-    unchanged = engine.rollout(planned, SAMPLED, 0)
+    unchanged = engine.rollout(planned, SAMPLED, 0).rollouts
     engine.refresh()
-    after = engine.rollout(planned, SAMPLED, 0)
+    after = engine.rollout(planned, SAMPLED, 0).rollouts
     assert all(np.array_equal(a.logprob_T, b.logprob_T) for a, b in zip(before, unchanged, strict=True))
     assert not any(np.array_equal(a.logprob_T, b.logprob_T) for a, b in zip(before, after, strict=True))
 
@@ -219,7 +219,7 @@ def test_a_gpu_says_what_a_plain_forward_pass_says(
         )
         assert engine.decoder.graphs
         assert engine.overlap
-        found = engine.rollout(planned, [SAMPLED, Sampling(0.0, 12)] * (len(planned) // 2), 0)
+        found = engine.rollout(planned, [SAMPLED, Sampling(0.0, 12)] * (len(planned) // 2), 0).rollouts
         apart = [
             rollout.logprob_T[1:][rollout.own_T[1:]]
             - plain_logprobs(model, rollout, 0.8 if i % 2 == 0 else 1.0)[rollout.own_T[1:]]

@@ -4,14 +4,15 @@ from collections import Counter
 import pytest
 
 from rmlab.configuration import compose
+from rmlab.errors import UsageError
 from rmlab.microswe.actions import apply
 from rmlab.microswe.episode import Edits, EnvironmentConfig, expected_value
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.microswe.task import read_tasks
 from rmlab.paths import CONF, STARTER
-from rmlab.policies.policy import Reacts, Runs, ScriptedConfig, Stops
+from rmlab.policies.policy import KINDS, Reacts, Runs, ScriptedConfig, Stops, policy_kind
 from rmlab.policies.rollout import plan, rollout
-from rmlab.policies.scripted import Knowledge, ScriptedPolicy, skill
+from rmlab.policies.scripted import Knowledge, ScriptedPolicy, make_policy, skill
 from rmlab.scores.shape import pattern
 
 
@@ -133,3 +134,30 @@ def test_skill_is_the_same_for_all_attempts_and_differs_between_tasks(tasks):
     assert skills == [skill(config, task) for task in tasks]
     assert len(set(skills)) == len(tasks)
     assert all(0.1 <= s <= 0.9 for s in skills)
+
+
+def test_a_new_policy_is_one_class(tasks, monkeypatch):
+    """It is a choice of the group `policy`, and collection plays it under its name; the shipped scripts are hashed as before."""
+    from hydra.core.config_store import ConfigStore
+    from omegaconf import OmegaConf
+
+    monkeypatch.setitem(KINDS, "silent", None)
+    monkeypatch.setitem(ConfigStore.instance().repo["policy"], "silent.yaml", None)
+
+    @policy_kind("silent")
+    class Silent:
+        def __init__(self, name: str, config: ScriptedConfig):
+            self.name = name
+
+        def act(self, attempts):
+            return ["submit"] * len(attempts)
+
+    config = compose("collect", ["policy=[silent]"])
+    policies = {name: make_policy(name, one) for name, one in OmegaConf.to_object(config).policy.items()}
+    with Sandbox(1) as sandbox:
+        [attempt] = rollout(plan(tasks[:1], ["silent"], 1), policies, sandbox, EnvironmentConfig(), seed=0)
+    assert (attempt.policy, attempt.patch, attempt.resolved) == ("silent", "", False)
+    with pytest.raises(
+        UsageError, match=r"policy\.p\.kind=silnt: .* \(did you mean silent\?\); there are: scripted, silent"
+    ):
+        make_policy("p", ScriptedConfig(kind="silnt"))

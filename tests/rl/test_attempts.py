@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from rmlab.errors import RmlabError, UsageError
-from rmlab.policies.engine import EngineSeconds, Rollout, Sampling
+from rmlab.policies.engine import EngineSeconds, Rollout, Rollouts, Sampling
 from rmlab.policies.rollout import Planned
 from rmlab.progress import Advance
 from rmlab.rl.attempts import TaskSampler, make_attempts
@@ -41,7 +41,6 @@ class FailingEngine:
 
     def __init__(self, numbers: Sequence[int], times: int):
         self.numbers, self.times, self.calls = set(numbers), times, list[tuple[int, int]]()
-        self.seconds = EngineSeconds()
 
     def rollout(
         self,
@@ -49,10 +48,11 @@ class FailingEngine:
         sampling: Sampling | Sequence[Sampling],
         seed: int,
         advance: Advance | None = None,
-    ) -> list[Rollout]:
+    ) -> Rollouts:
         failing = len(self.calls) < self.times
         self.calls.append((len(planned), seed))
-        return [self._one(p, failing and p.number in self.numbers) for p in planned]
+        made = [self._one(p, failing and p.number in self.numbers) for p in planned]
+        return Rollouts(made, EngineSeconds(decoding=1.0, own_tokens=2 * len(planned)))
 
     def refresh(self) -> None:
         """Nothing is remembered."""
@@ -89,6 +89,7 @@ def test_what_the_environment_failed_on_is_made_again_with_another_seed() -> Non
     assert [calls for calls, _ in engine.calls] == [12, 3]
     assert engine.calls[0][1] != engine.calls[1][1]
     assert (made.retried, made.lost) == (3, 0)
+    assert (made.seconds.decoding, made.seconds.own_tokens) == (2.0, 30), "of both calls"
     assert [(r.trajectory.task_id, r.trajectory.attempt) for r in made.rollouts] == [
         (t.task_id, n) for t in TASKS[:3] for n in range(4)
     ]

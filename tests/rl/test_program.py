@@ -15,6 +15,7 @@ from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.microswe.loading import held_tasks, joined_tasks
 from rmlab.microswe.task import write_tasks
 from rmlab.paths import CONF
+from rmlab.rl.rewards import REWARDS
 from rmlab.scores.table import read_score_table
 from rmlab.stopping import Stopped
 from rmlab.sweep.cells import Identity
@@ -53,7 +54,7 @@ def outcome(run: TrackedRun) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("reward", sorted(path.stem for path in (CONF / "reward").glob("*.yaml")))
+@pytest.mark.parametrize("reward", sorted({*REWARDS, *(path.stem for path in (CONF / "reward").glob("*.yaml"))}))
 def test_every_reward_composes(reward: str) -> None:
     load_program("rl")
     assert compose("rl", ["start=somewhere", f"reward={reward}"]).reward.unfinished == -0.5
@@ -306,7 +307,7 @@ def test_the_shipped_sweeps_are_controlled(easy: Path, tmp_path: Path, monkeypat
     modes = plan("reward_modes", ["preset=small", *given, f"verifier={verifier}", "seeds=[0]"], "").cells
     assert len({cell.identity.config_hash for cell in modes}) == len(modes) == 8
     assert len({cell.identity.control_hash for cell in modes}) == 1
-    assert {(cell.config.reward.mode.value, cell.config.reward.weight) for cell in modes} == {
+    assert {(cell.config.reward.mode, cell.config.reward.weight) for cell in modes} == {
         ("execution", 1.0),
         ("execution_free", 1.0),
         ("hybrid", 1.0),

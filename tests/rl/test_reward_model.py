@@ -11,7 +11,7 @@ from rmlab.errors import DataError
 from rmlab.policies.language import LanguagePolicyConfig, stated
 from rmlab.rl.artifacts import Shown, episodes_page
 from rmlab.rl.config import Calibration, Combine, RewardConfig, Unread
-from rmlab.rl.reward_model import calibrator, combine, load_judge
+from rmlab.rl.reward_model import calibrator, combine, load_reward_model
 from rmlab.tracking.references import Reference
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
@@ -56,19 +56,24 @@ def test_several_verifiers_by_hand() -> None:
 def test_a_judge_scores_all_or_fails_and_calibrates_by_validation(easy: Path, tmp_path: Path) -> None:
     reference = Reference(easy / "run" / "model")
     attempts = [episode(n, n % 2 == 0, attempt=0) for n in range(4)]
-    plain = load_judge([reference], RewardConfig(), "cpu", 4096).score(attempts)
-    assert load_judge([reference, reference], RewardConfig(), "cpu", 4096).score(attempts) == pytest.approx(plain)
+    plain = load_reward_model([reference], RewardConfig(), "cpu", 4096).score(attempts).score_N
+    assert load_reward_model([reference, reference], RewardConfig(), "cpu", 4096).score(
+        attempts
+    ).score_N == pytest.approx(plain)
     fitted = calibrator(reference, Calibration.platt)
-    calibrated = load_judge([reference], RewardConfig(calibration=Calibration.platt), "cpu", 4096).score(attempts)
+    calibrated = (
+        load_reward_model([reference], RewardConfig(calibration=Calibration.platt), "cpu", 4096).score(attempts).score_N
+    )
     assert calibrated == pytest.approx(fitted(plain))
     assert calibrated != pytest.approx(plain)
     with pytest.raises(DataError, match="1 of 5 attempts do not fit the verifier's context of 1024 tokens"):
-        load_judge([reference], RewardConfig(), "cpu", 4096).score([*attempts, episode(9, True, longer=900)])
-    cut = load_judge([reference], RewardConfig(), "cpu", 4096, over_length=Unread.truncate_middle)
-    assert cut.score([*attempts, episode(9, True, longer=900)])[:4] == pytest.approx(plain)
-    assert cut.cut_share == 0.2
-    assert (cut.score(attempts) == plain).all()
-    assert cut.cut_share == 0
+        load_reward_model([reference], RewardConfig(), "cpu", 4096).score([*attempts, episode(9, True, longer=900)])
+    cut = load_reward_model([reference], RewardConfig(), "cpu", 4096, over_length=Unread.truncate_middle)
+    with_a_long_one = cut.score([*attempts, episode(9, True, longer=900)])
+    assert with_a_long_one.score_N[:4] == pytest.approx(plain)
+    assert with_a_long_one.cut_share == 0.2
+    assert (cut.score(attempts).score_N == plain).all()
+    assert cut.score(attempts).cut_share == 0
     with pytest.raises(
         DataError, match=r"calibration=isotonic is fitted on validation scores and neither .* nor .* is there"
     ):

@@ -4,11 +4,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rmlab.errors import DataError
+from rmlab.configuration import compose, load_program
+from rmlab.errors import DataError, UsageError
 from rmlab.metrics.discrimination import pairs_in_groups
 from rmlab.microswe.task import Task
-from rmlab.rl.config import RewardConfig, RewardMode, TransformConfig
-from rmlab.rl.rewards import log_odds, reference_patch, rewards, similarity, transform
+from rmlab.rl.config import RewardConfig, TransformConfig
+from rmlab.rl.reward_model import log_odds, transform
+from rmlab.rl.rewards import REWARDS, RewardInputs, check_reward, patch_similarity, reference_patch, reward, rewards
 from rmlab.trajectories.record import Message, Trajectory
 
 TASK = Task(
@@ -55,11 +57,11 @@ SCORES = np.array([0.9, 0.4, 0.3, 0.8])
 @pytest.mark.parametrize(
     ("config", "expected"),
     [
-        (RewardConfig(RewardMode.execution), [1, 0, -0.5, 1]),
-        (RewardConfig(RewardMode.execution_free), [0.9, 0.4, -0.2, 0.3]),
-        (RewardConfig(RewardMode.hybrid), [1.9, 0.4, -0.2, 1.8]),
-        (RewardConfig(RewardMode.hybrid, weight=0.5), [1.45, 0.2, -0.35, 1.4]),
-        (RewardConfig(RewardMode.execution, unfinished=-1), [1, 0, -1, 1]),
+        (RewardConfig("execution"), [1, 0, -0.5, 1]),
+        (RewardConfig("execution_free"), [0.9, 0.4, -0.2, 0.3]),
+        (RewardConfig("hybrid"), [1.9, 0.4, -0.2, 1.8]),
+        (RewardConfig("hybrid", weight=0.5), [1.45, 0.2, -0.35, 1.4]),
+        (RewardConfig("execution", unfinished=-1), [1, 0, -1, 1]),
     ],
 )
 def test_the_definitions(config: RewardConfig, expected: list[float]) -> None:
@@ -68,26 +70,53 @@ def test_the_definitions(config: RewardConfig, expected: list[float]) -> None:
     np.testing.assert_allclose(sum(found.parts.values()), found.total_N)
 
 
+def test_a_new_reward_is_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a choice of the group `reward`, its value is what it returns, and a verifier is asked for where it needs one."""
+    from hydra.core.config_store import ConfigStore
+
+    monkeypatch.setattr("rmlab.rl.rewards.REWARDS", dict(REWARDS))
+    monkeypatch.setitem(ConfigStore.instance().repo["reward"], "half.yaml", None)  # taken out again after the test
+
+    @reward("half", needs_score=True)
+    def half(given: RewardInputs) -> dict[str, Any]:
+        return {"half": given.scores_N() / 2}
+
+    load_program("rl")
+    config = compose("rl", ["start=somewhere", "reward=half"])
+    assert (config.reward.mode, config.reward.unfinished) == ("half", -0.5)
+    assert rewards(FOUR, RewardConfig("half"), {"t": TASK}, SCORES).total_N.tolist() == (SCORES / 2).tolist()
+    with pytest.raises(UsageError, match="reward=half is paid by a verifier"):
+        check_reward(RewardConfig("half"), "")
+
+
+def test_a_reward_that_is_not_there_is_one_line() -> None:
+    with pytest.raises(UsageError, match=r"reward\.mode=hybird: .* \(did you mean hybrid\?\); there are: execution, "):
+        check_reward(RewardConfig("hybird"), "v")
+    load_program("rl")
+    with pytest.raises(UsageError, match=r"reward=hybird: .* \(did you mean hybrid\?\).* calibrated.* weak_tests"):
+        compose("rl", ["start=somewhere", "reward=hybird"])
+
+
 def test_weak_tests_pay_for_the_public_call_alone() -> None:
     shown = [
         attempt(False, status, public_passed=passed)
         for status, passed in (("submitted", True), ("submitted", False), ("unfinished", False), ("unfinished", True))
     ]
-    assert rewards(shown, RewardConfig(RewardMode.weak_tests), {"t": TASK}).total_N.tolist() == [1, 0, -0.5, 1]
+    assert rewards(shown, RewardConfig("weak_tests"), {"t": TASK}).total_N.tolist() == [1, 0, -0.5, 1]
     with pytest.raises(DataError, match="does not say whether the public call passed"):
-        rewards([replace(shown[0], extra={})], RewardConfig(RewardMode.weak_tests), {"t": TASK})
+        rewards([replace(shown[0], extra={})], RewardConfig("weak_tests"), {"t": TASK})
 
 
 def test_similarity_to_the_reference_patch() -> None:
     """The reference is two lines of 17 characters with a break between: "2- return x - 1", "2+ return x + 1"."""
     reference = reference_patch(TASK)
     assert reference == "2- return x - 1\n2+ return x + 1"
-    assert similarity(reference, reference) == 1
-    assert similarity("", reference) == 0
+    assert patch_similarity(reference, reference) == 1
+    assert patch_similarity("", reference) == 0
     near = "2- return x - 1\n2+ return x + 2"  # 30 of 31 characters match in both
-    assert similarity(near, reference) == pytest.approx(30 / 31)
+    assert patch_similarity(near, reference) == pytest.approx(30 / 31)
     found = rewards(
-        [attempt(True, patch=reference), attempt(False, "unfinished")], RewardConfig(RewardMode.similarity), {"t": TASK}
+        [attempt(True, patch=reference), attempt(False, "unfinished")], RewardConfig("similarity"), {"t": TASK}
     )
     assert found.total_N.tolist() == [1, -0.5]
 
@@ -96,11 +125,11 @@ def test_what_has_no_label_or_score_is_an_error() -> None:
     with pytest.raises(DataError, match="environment failure is never rewarded"):
         rewards([attempt(None, "error")], RewardConfig(), {"t": TASK})
     with pytest.raises(DataError, match="4 attempts and 0 scores"):
-        rewards(FOUR, RewardConfig(RewardMode.hybrid), {"t": TASK})
+        rewards(FOUR, RewardConfig("hybrid"), {"t": TASK})
     with pytest.raises(
         DataError, match="1 of 4 attempts have no score, the first at t: a missing score is not a reward"
     ):
-        rewards(FOUR, RewardConfig(RewardMode.execution_free), {"t": TASK}, np.array([0.1, np.nan, 0.2, 0.3]))
+        rewards(FOUR, RewardConfig("execution_free"), {"t": TASK}, np.array([0.1, np.nan, 0.2, 0.3]))
 
 
 GROUP = np.array([0, 0, 1, 1])

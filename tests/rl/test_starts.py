@@ -5,7 +5,7 @@ import pytest
 from rmlab.errors import DataError
 from rmlab.microswe.episode import Edits, EnvironmentConfig
 from rmlab.microswe.task import Task
-from rmlab.rl.initial_policy import admitted, other_rules
+from rmlab.rl.initial_policy import other_rules, select_tasks
 
 ONE = Task(
     "hand/f/0",
@@ -31,18 +31,18 @@ OVER = EnvironmentConfig(edits=Edits.start_over, max_turns=14)
 
 
 def test_two_changed_lines_are_trained_on_where_edits_build_up(capsys: pytest.CaptureFixture[str]) -> None:
-    assert admitted({}, [ONE, TWO, JUDGED], "s", EnvironmentConfig()) == [ONE, TWO]
+    assert select_tasks({}, [ONE, TWO, JUDGED], "s", EnvironmentConfig()) == [ONE, TWO]
     assert capsys.readouterr().out == ""
-    assert admitted({}, [ONE, TWO, JUDGED], "s", OVER) == [ONE]
+    assert select_tasks({}, [ONE, TWO, JUDGED], "s", OVER) == [ONE]
     assert "1 of 2 tasks have two changed lines" in capsys.readouterr().out
 
 
 def test_what_a_start_was_shown_is_neither_trained_on_nor_judged() -> None:
     for cluster in ("a", "c"):
         with pytest.raises(DataError, match="the parts never mix"):
-            admitted({"shown_clusters": [cluster]}, [ONE, JUDGED], "s", OVER)
-    assert admitted({"shown_clusters": ["d"]}, [ONE, JUDGED], "s", OVER)
-    assert admitted({"shown_clusters": ["a"]}, [replace(ONE, part="supervised")], "s", OVER) == []
+            select_tasks({"shown_clusters": [cluster]}, [ONE, JUDGED], "s", OVER)
+    assert select_tasks({"shown_clusters": ["d"]}, [ONE, JUDGED], "s", OVER)
+    assert select_tasks({"shown_clusters": ["a"]}, [replace(ONE, part="supervised")], "s", OVER) == []
 
 
 def test_rules_that_the_start_was_not_taught_are_said() -> None:

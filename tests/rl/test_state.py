@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rmlab.errors import DataError
-from rmlab.rl.learner import Kept, State, load_state, save_state
+from rmlab.rl.learner import BestWeights, State, load_state, save_state
 from rmlab.training.config import OptimizerConfig
 from rmlab.training.optimizer import adamw
 
@@ -47,7 +47,7 @@ def test_weights_moments_and_state_come_back_and_frozen_weights_stay_out(tmp_pat
 
 def test_the_best_looks_weights_come_back_and_others_are_forgotten(tmp_path: Path) -> None:
     own = model(0)
-    kept, best = Kept(tmp_path, own), own[2].weight.detach().clone()
+    kept, best = BestWeights(tmp_path, own), own[2].weight.detach().clone()
     kept.keep(10)
     with torch.no_grad():
         own[2].weight.add_(1)

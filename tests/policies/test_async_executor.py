@@ -4,7 +4,7 @@ import signal
 import pytest
 
 from rmlab.microswe.sandbox import Limits, Program, Sandbox
-from rmlab.policies.async_executor import ProgramsAside
+from rmlab.policies.async_executor import AsyncExecutor
 from rmlab.policies.rollout import Executor
 from tests.waiting import PATIENCE
 
@@ -17,15 +17,15 @@ def double(factor: int) -> Program:
 
 def test_an_endless_program_holds_up_nobody_else() -> None:
     limits = Limits(call_seconds=3.0, program_seconds=3.0)
-    with Sandbox(2, limits) as sandbox, ProgramsAside[str](Executor(sandbox), aside=True) as programs:
+    with Sandbox(2, limits) as sandbox, AsyncExecutor[str](Executor(sandbox), overlap=True) as programs:
         programs.begin(["endless", "a", "b", "a again"], [ENDLESS, double(2), double(3), double(2)])
-        assert programs.flying == 4
+        assert programs.in_flight == 4
         heard: list[tuple[str, str]] = []
-        while programs.flying:
+        while programs.in_flight:
             programs.wait(PATIENCE)
             heard += [
                 (owner, outcome.results[0].value if outcome.results[0].kind == "value" else outcome.results[0].kind)
-                for owner, outcome in programs.news()
+                for owner, outcome in programs.completed()
             ]
         assert sorted(heard[:3]) == [("a", "2"), ("a again", "2"), ("b", "3")], (
             "all before the endless one's time is over"
@@ -33,36 +33,36 @@ def test_an_endless_program_holds_up_nobody_else() -> None:
         assert heard[3:] == [("endless", "timeout")]
 
 
-def test_an_error_in_a_batch_is_raised_where_news_are_taken() -> None:
+def test_an_error_in_a_batch_is_raised_where_outcomes_are_taken() -> None:
     with Sandbox(1) as sandbox:
         executor = Executor(sandbox)
-        with ProgramsAside[str](executor, aside=True) as programs:
+        with AsyncExecutor[str](executor, overlap=True) as programs:
             sandbox.close()
             programs.begin(["a"], [double(2)])
             assert programs.wait(PATIENCE)
             with pytest.raises(ValueError, match="closed"):
                 while True:
-                    assert list(programs.news()) == []
+                    assert list(programs.completed()) == []
 
 
 def test_without_overlap_outcomes_come_in_order(sandbox: Sandbox) -> None:
-    with ProgramsAside[int](Executor(sandbox), aside=False) as programs:
+    with AsyncExecutor[int](Executor(sandbox), overlap=False) as programs:
         programs.begin(list(range(20)), [double(n) for n in range(20)])
         assert programs.wait(0)
         assert programs.wait(0)  # takes no second one
-        assert [(owner, int(outcome.results[0].value)) for owner, outcome in programs.news()] == [
+        assert [(owner, int(outcome.results[0].value)) for owner, outcome in programs.completed()] == [
             (n, n) for n in range(20)
         ]
-        assert programs.flying == 0
+        assert programs.in_flight == 0
 
 
 def test_a_worker_that_is_killed_loses_no_program() -> None:
-    with Sandbox(2) as sandbox, ProgramsAside[int](Executor(sandbox), aside=True) as programs:
+    with Sandbox(2) as sandbox, AsyncExecutor[int](Executor(sandbox), overlap=True) as programs:
         programs.begin(list(range(200)), [double(n) for n in range(200)])
         heard: list[tuple[int, str]] = []
-        while programs.flying:
+        while programs.in_flight:
             programs.wait(PATIENCE)
-            for owner, outcome in programs.news():
+            for owner, outcome in programs.completed():
                 heard.append((owner, outcome.results[0].value))
                 if len(heard) in (20, 60):
                     os.kill(sandbox.workers[len(heard) // 60].process.pid, signal.SIGKILL)
