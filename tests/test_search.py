@@ -138,6 +138,7 @@ def planned(file: str, *arguments: str):
     return str(study_name(cells)), search_description(cells)
 
 
+@pytest.mark.slow
 def test_an_edited_search_is_another_study_and_says_so(where: Path) -> None:
     """Values of another objective, space or baseline would stand beside the new ones and be called best."""
     import csv

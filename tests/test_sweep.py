@@ -208,6 +208,7 @@ def test_failed_cells_are_shown_and_tracked_and_fail_alone(where: Path) -> None:
     assert "no luck" in by_name["data_scale=2 s0"].artifact("traceback.txt").read_text()
 
 
+@pytest.mark.slow
 def test_a_cell_whose_time_is_up_is_paused_and_the_same_command_goes_on(where: Path) -> None:
     arguments = (TOY, "preset=one_arm", "seeds=[0]", "trouble={3:late}", "--workers", "1")
     code, _, err = sweep(*arguments)
@@ -225,6 +226,7 @@ def test_a_cell_whose_time_is_up_is_paused_and_the_same_command_goes_on(where: P
     assert sorted(starts.values()) == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_a_failed_cell_stops_the_sweep_and_is_retried_only_when_asked(where: Path) -> None:
     arguments = (TOY, "preset=one_arm", "seeds=[0]", "trouble={3:error}", "--workers", "1")
     code, _, err = sweep(*arguments)
@@ -249,6 +251,7 @@ def test_nothing_starts_when_what_all_share_is_wrong(where: Path) -> None:
     assert not ledger(where)
 
 
+@pytest.mark.slow
 def test_a_cell_that_became_another_run_since_the_plan_does_not_start(where: Path) -> None:
     arguments = (TOY, "preset=one_arm", "levels=[1,2]", "seeds=[0]", "trouble={0:change}", "--on-error", "continue")
     code, _, err = sweep(*arguments)
@@ -282,6 +285,7 @@ def test_whoever_is_interrupted_ends_the_cells_before_it_says_so(where: Path, mo
     assert ended == ["cells"]
 
 
+@pytest.mark.slow
 def test_two_launches_of_one_sweep(where: Path) -> None:
     (where / "hold").touch()
     first = launch(TOY, "preset=one_arm", "seeds=[0]", "--workers", "1")

@@ -122,6 +122,7 @@ def test_finished_cells_are_run_again_when_asked(where: Path) -> None:
     assert sweep(name, *ONE, "--redo-before", "yesterday")[0] == 2
 
 
+@pytest.mark.slow
 def test_a_cell_out_of_memory_fails_alone_and_a_dry_run_counts_it_apart(where: Path) -> None:
     arguments = (TOY / "toy_scale.yaml", "preset=one_arm", "seeds=[0]", "trouble={2:memory}")
     code, _, err = sweep(*arguments, "--on-error", "continue")

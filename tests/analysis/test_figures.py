@@ -57,6 +57,7 @@ def store(runs_folder):
     return Store.open(None)
 
 
+@pytest.mark.slow
 def test_every_figure_is_drawn_with_its_data_and_twice_alike(store, tmp_path):
     for seed in (0, 1):
         track(store, tmp_path, "100", seed, 0.5)

@@ -98,6 +98,7 @@ def test_clusters_keep_the_names_of_the_file(beside: BaseTasks) -> None:
     assert names == {"more.halves": "more.halves", "a.over": "algorithms.above", "algorithms.above": "algorithms.above"}
 
 
+@pytest.mark.slow
 def test_what_is_built_beside_is_new_and_of_the_part_rl(beside: BaseTasks) -> None:
     built = build_from(collection((*OLD, *NEW)), replace(CONFIG, most_of_a_function=6), beside)
     assert {t.part for t in built.tasks} == {"rl"}

@@ -84,14 +84,14 @@ def test_an_interrupted_collection_goes_on_and_gives_the_same_set(collect, tmp_p
     path, played = tmp_path / "set.parquet", []
     arguments = [*small, f"output={path}", "tracked=true", "batch=4"]
 
-    class Stops(kept.Kept):
+    class Stops(kept.FinishedAttempts):
         def add(self, trajectory):
             super().add(trajectory)
             if len(self) == 5:
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(collect, "Kept", Stops)
+        patched.setattr(collect, "FinishedAttempts", Stops)
         with pytest.raises(KeyboardInterrupt):
             collect.main(arguments)
     said = capsys.readouterr().err
@@ -100,12 +100,12 @@ def test_an_interrupted_collection_goes_on_and_gives_the_same_set(collect, tmp_p
     [run] = runs(Store.open())
     assert (run.status, run.end_time is None) == ("killed", False)
 
-    class Counts(kept.Kept):
+    class Counts(kept.FinishedAttempts):
         def add(self, trajectory):
             played.append(trajectory)
             super().add(trajectory)
 
-    monkeypatch.setattr(collect, "Kept", Counts)
+    monkeypatch.setattr(collect, "FinishedAttempts", Counts)
     pool = collect.main(arguments)
     assert "goes on: 5 of 12 attempts were finished before" in capsys.readouterr().err
     assert len(played) == 7, "none is played again"

@@ -9,7 +9,7 @@ from omegaconf import OmegaConf
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import file_fingerprint
-from rmlab.locks import Busy
+from rmlab.locks import Busy, only_writer
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.policies.demonstrations import ended_well
 from rmlab.policies.success import held_out_tasks
@@ -76,7 +76,7 @@ def test_two_at_once_into_one_folder(base_folder: Path, few_attempts: Trajectory
     demonstrations = tmp_path / "demonstrations.parquet"
     write_trajectories(demonstrations, few_attempts.trajectories)
     program, folder = load_program("train_policy"), tmp_path / "policy"
-    with program._alone(folder), pytest.raises(Busy, match=r"the policy folder .*policy is held by process \d+ on"):
+    with only_writer(folder), pytest.raises(Busy, match=r"the model folder .*policy is held by process \d+ on"):
         program.main(
             [
                 *QUICK,

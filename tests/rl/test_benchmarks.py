@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rmlab.rl.benchmarks import benchmarks, task_rates
+from rmlab.rl.benchmarks import benchmarks, rates_by_task
 from rmlab.rl.learner import State
 from rmlab.rl.outcome import area, outcome, timed
 from rmlab.trajectories.record import Trajectory
@@ -35,7 +35,7 @@ def test_rates_are_over_labelled_attempts() -> None:
             "t", "c", "s", "p", number, (), None, "submitted" if resolved is not None else "error", resolved
         )
 
-    assert task_rates([attempt(True, 0), attempt(False, 1), attempt(None, 2), attempt(False, 3)]) == {
+    assert rates_by_task([attempt(True, 0), attempt(False, 1), attempt(None, 2), attempt(False, 3)]) == {
         "t": pytest.approx(1 / 3)
     }
 
