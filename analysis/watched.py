@@ -77,7 +77,7 @@ class Watched:
 
     @cached_property
     def gaps(self) -> dict[int, Value]:
-        """Step to the hacking gap (design.md section 5): mean score - true rate minus that of the first look."""
+        """Step to the hacking gap: mean score - true rate minus that of the first look."""
         found: dict[int, Value] = {}
         for row in (row for row in self.curve if "hacking_gap" in row):
             step, low, high = int(row["step"]), None, None

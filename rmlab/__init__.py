@@ -2,10 +2,10 @@
 
 errors         what a user can mend, and the exit code it ends with
 paths          where the repository, its shipped data and its results are
-counted        a count with its word: 1 report, 2 reports
 fingerprint    canonical JSON and the hashes that identify configurations and data
 files          writes that are either whole or absent
 locks          file locks that end with their process
+stopping       a request to end at the next safe point, with a checkpoint
 wording        words of messages that depend on a number
 progress       one progress bar for everything that takes over a few seconds
 configuration  programs of experiments/, and their configurations by Hydra
@@ -16,8 +16,9 @@ cli            the `rmlab` command: it joins them
 import sys
 from pathlib import Path
 
-# rmlab is used from its clone: experiments/ and hydra_plugins/ lie beside it and are imported by name.
-if (_clone := str(Path(__file__).resolve().parent.parent)) not in sys.path:
-    sys.path.append(_clone)
+# rmlab is used from its clone: experiments/ and hydra_plugins/ lie beside it and are imported by name. The clone comes first,
+# so that a folder of the same name where somebody works does not take their place.
+if (_clone := str(Path(__file__).resolve().parent.parent)) not in sys.path[:1]:
+    sys.path.insert(0, _clone)
 
 __version__ = "0.1.0"

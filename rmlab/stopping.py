@@ -71,6 +71,8 @@ def interrupt_asks_to_stop() -> Iterator[None]:
     signal.signal(signal.SIGINT, note)
     try:
         yield
+        if _interrupted:  # behind the last safe point: the work that follows is not begun
+            raise KeyboardInterrupt
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         _interrupted = False

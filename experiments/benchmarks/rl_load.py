@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import psutil  # type: ignore[import-untyped]
 
+import rmlab  # noqa: F401  (it puts the clone, in which experiments/ lies, on the path)
 from experiments.programs import rl
 from rmlab.configuration import load_file
 from rmlab.microswe.episode import EnvironmentConfig

@@ -32,6 +32,7 @@ from rmlab.microswe.loading import LoadedTasks, load_tasks
 from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, warn_if_weak
 from rmlab.microswe.task import Task
 from rmlab.paths import runs_folder
+from rmlab.policies.engine import EngineConfig
 from rmlab.policies.kept import FinishedAttempts
 from rmlab.policies.language import LanguagePolicyConfig, play, stated
 from rmlab.policies.policy import ScriptedConfig
@@ -40,6 +41,7 @@ from rmlab.policies.scripted import make_policy
 from rmlab.progress import Advance, progress
 from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.origin import commit
+from rmlab.tracking.references import find_model
 from rmlab.trajectories.record import SPLITS, Trajectory
 from rmlab.trajectories.store import TrajectorySet, write_trajectories
 from rmlab.wording import counted
@@ -123,6 +125,8 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
         for reason, sources in loaded.left_out.items():
             print(f"left out: {counted(sum(sources.values()), 'task')} ({reason}): {sources}", file=sys.stderr)
         planned = planned_attempts(loaded, settings)
+        for model in settings.language.values():  # a name is looked up in this collection's store
+            model.model = str(find_model(model.model, "config.json", settings.tracking.uri).folder)
         models = {name: stated(model) for name, model in settings.language.items()}
         who = config_hash(config, loaded.fingerprint, models)
         under_way = runs_folder() / "cells" / fingerprint([who, rmlab.__version__, commit()])
@@ -243,7 +247,16 @@ def config_hash(config: DictConfig, tasks: str, models: Mapping[str, Any]) -> st
         name: {k: v for k, v in one.items() if (k, v) != ("kind", "scripted")}
         for name, one in changes["policy"].items()
     }  # the only kind there was before kinds had names
-    return fingerprint({"program": "collect", "config": changes, "tasks": tasks, "models": dict(models)})
+    usual = EngineConfig()
+    engines = {  # what of an engine changes attempts, where it is not the default
+        name: [one.engine.dtype, one.engine.capacity]
+        for name, one in config.language.items()
+        if (one.engine.dtype, one.engine.capacity) != (usual.dtype, usual.capacity)
+    }
+    return fingerprint(
+        {"program": "collect", "config": changes, "tasks": tasks, "models": dict(models)}
+        | ({"engines": engines} if engines else {})
+    )
 
 
 def devices(settings: CollectConfig) -> str:

@@ -1,6 +1,6 @@
 """Two looks at the same tasks: by how much did a mean change? Clusters are resampled, and both looks with them.
 
-Percentile intervals of 2,000 resamples (design.md section 5).
+Percentile intervals of 2,000 resamples.
 """
 
 from collections.abc import Mapping

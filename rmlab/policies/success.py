@@ -1,6 +1,6 @@
 """How good is a policy? pass@1 with its interval, and how its attempts go.
 
-pass@1 = the mean over tasks of the share of attempts that are resolved (design: a mean over tasks, not over rows). Attempts at
+pass@1 = the mean over tasks of the share of attempts that are resolved (a mean over tasks, not over rows). Attempts at
 one task, and at tasks of one cluster, stand or fall together: the bootstrap draws whole clusters.
 """
 

@@ -1,6 +1,6 @@
 """What a policy is trained with: rewards, advantages, loss, and how much. Every option is part of the run's hash.
 
-Definitions: design.md section 5. Names of algorithms: GRPO (DeepSeekMath, arXiv 2402.03300), GSPO (arXiv 2507.18071),
+Names of algorithms: GRPO (DeepSeekMath, arXiv 2402.03300), GSPO (arXiv 2507.18071),
 clipping that keeps gradients (GPPO, Klear-Reasoner, arXiv 2508.07629), dynamic sampling (DAPO, arXiv 2503.14476).
 """
 
@@ -134,7 +134,7 @@ class RewardConfig:
 
     @property
     def variant(self) -> str:
-        """A short hash of what is not its mode and weight, "" where that is as section 5 defines them."""
+        """A short hash of what is not its mode and weight, "" where all of it is the default."""
         own = asdict(self)
         return "" if own == asdict(RewardConfig(self.mode, self.weight)) else fingerprint(own)[:6]
 

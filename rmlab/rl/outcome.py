@@ -1,6 +1,6 @@
 """What came of a training? The summary by which runs are compared: better or worse than the start, collapsed, hacked.
 
-pass@1 is paired with the start on the same held-out tasks. Collapse (design.md section 5): over all held-out benchmarks the
+pass@1 is paired with the start on the same held-out tasks. Collapse: over all held-out benchmarks the
 last evaluation is lower than the first, one-sided at 97.5 %.
 """
 

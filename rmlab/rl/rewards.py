@@ -1,4 +1,4 @@
-"""What is an attempt paid? Rewards of design.md section 5, and their ablations; each registers itself here.
+"""What is an attempt paid? Rewards and their ablations; each registers itself here.
 
     @reward("execution_free", needs_score=True)
     def execution_free(given: RewardInputs) -> dict[str, Floats]:

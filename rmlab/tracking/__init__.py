@@ -1,5 +1,6 @@
 """Tracking: the only place that knows MLflow.
 
+bundles    runs in one file that travels
 artifacts  the files of a run on a server: listed, and copied whole
 carrying   what export and import say of what they did
 config     where runs are tracked
@@ -10,7 +11,7 @@ notes      Markdown that the UI shows of a run
 origin     where a run comes from: commit, host, process
 preload    what a fork server imports
 query      reads runs back: metrics, series, artifacts
-references which run, cell or model is meant by a name
+references  which run, cell or model is meant by a name
 run        writes one run: buffered metrics, artifacts, data sets, and `finished` as the last word; logs what is reused
 run_index  names and tags of runs, quickly: which cells are finished
 store      the store: one sqlite file or a server, opened safely by many processes at once

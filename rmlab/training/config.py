@@ -128,7 +128,7 @@ class LanguageConfig:
     context: int = 768
     batch_tokens: int = 98_304
     held_out: float = 0.01
-    comparisons: int = 300_000
+    comparisons: int = 0
     comparison_share: float = 0.25
     comparison_weight: float = 1.0
     evaluations: int = 10

@@ -151,6 +151,8 @@ def train_loop(
             rate, stop = recipe.rate(state), stop_asked()
             since = began if rate is None else saved
             if checkpoint and (stop or time.monotonic() - since >= runtime.checkpoint_seconds):
+                if value is None:  # weights that are no numbers must not be what the same command goes on from
+                    check_finite(float(loss), f"the loss is {float(loss)} at step {state.step}", optimizer)
                 save_checkpoint(checkpoint, model, adam, {"run": run, **vars(state)})
                 saved = time.monotonic()
             if stop:

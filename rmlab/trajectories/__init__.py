@@ -5,5 +5,7 @@ leakage          what tells the outcome: found, removed or refused
 near_duplicates  issues that are almost the same (MinHash)
 record           the trajectory, its identity, the five parts; where a record stands; what a task's id says
 splitting        parts by repository, task or time; no cluster, task or issue lies in two parts
+ingest, readers  attempts of other people's agents become records
+labels           who resolved what, joined to attempts
 store            Parquet files of trajectories, read and written whole or a row group at a time
 """

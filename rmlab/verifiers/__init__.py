@@ -1,7 +1,6 @@
 """Verifiers: a language model reads one trajectory and answers YES or NO; its score is the softmax of the two.
 
 answer       YES and NO are one token each, proven in context; the tokenizer of verifiers that start from nothing
-baselines    what a score has to beat; majority and shape: two of them
 config       what a verifier reads and on what it is judged; the semantics versions of its stages; a model has a
              position for every token of it
 dataset      what cells are made from: the validated pool, its parts as token ids; the pool, read and validated once a

@@ -3,6 +3,7 @@
 import pytest
 
 from rmlab.microswe.episode import Edits, EnvironmentConfig, Episode, expected_value, issue
+from rmlab.microswe.loading import prove
 from rmlab.microswe.task import read_tasks
 from rmlab.microswe.values import show
 from rmlab.paths import STARTER
@@ -26,8 +27,12 @@ def shipped():
 def test_shipped_attempts_replay_to_the_same_words_and_labels(sandbox, shipped, count):
     tasks, pool = shipped
     every = len(pool) // count
-    attempts = [t for t in pool.trajectories[::every] if t.task_id in tasks]
-    assert len(attempts) == len(pool.trajectories[::every])
+    drawn = pool.trajectories[::every]
+    assert all(t.task_id in tasks for t in drawn)
+    # loading leaves out a task whose original runs only with the library's own copy of it, which is not there for its programs
+    verdicts = prove([tasks[name] for name in {t.task_id: None for t in drawn}], sandbox)
+    attempts = [t for t in drawn if t.task_id not in verdicts]
+    assert len(attempts) > 0.98 * len(drawn)
     environment = EnvironmentConfig(
         edits=Edits(pool.metadata.get("edits", "build_up")), max_turns=int(pool.metadata.get("max_turns", "6"))
     )

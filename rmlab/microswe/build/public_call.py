@@ -1,8 +1,8 @@
 """Which failing call does the issue show, and how weak is it as evidence?
 
 An agent that makes the public call right has not repaired the function: other wrong edits of the line do that too. The
-share of them that does is what makes a verifier's work interesting, so the weakest failing call is shown (design.md
-section 7). Everything here is arithmetic on which mutant gives which output on which input.
+share of them that does is what makes a verifier's work interesting, so the weakest failing call is shown.
+Everything here is arithmetic on which mutant gives which output on which input.
 """
 
 import random
