@@ -123,7 +123,7 @@ def test_ctrl_c_asks_a_training_to_stop_and_a_second_one_ends_it_at_once(tmp_pat
 
 
 def test_a_beat_takes_back_its_own_request_and_not_that_of_ctrl_c() -> None:
-    with interrupt_asks_to_stop():
+    with pytest.raises(KeyboardInterrupt), interrupt_asks_to_stop():
         ask_to_stop("the lease could not be renewed")
         assert isinstance(stop_asked(), Stopped)
         os.kill(os.getpid(), signal.SIGINT)
