@@ -19,9 +19,8 @@ from rmlab.metrics import registry
 from rmlab.metrics.advantage import advantage
 from rmlab.metrics.calibration import binned, ece, width_bin
 from rmlab.metrics.discrimination import discrimination
-from rmlab.metrics.paired import REPLICATES, row_difference
 from rmlab.metrics.table import table
-from rmlab.metrics.uncertainty import bootstrap, interval
+from rmlab.metrics.uncertainty import REPLICATES, bootstrap, interval, row_difference
 from rmlab.metrics.weighted import AdvantageMeasures, Combined, WidthBins, WithinTasks
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table

@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 class RmlabSweeper(Sweeper):
     """`rmlab sweep NAME`, started by Hydra.
 
-    sweep: name of the file. choose: `levels=[...]`, `seeds=[...]` and the like. options: `rmlab.sweep.options.SweepOptions`.
+    sweep: name of the file. choose: `levels=[...]`, `seeds=[...]` and the like. options: `rmlab.sweep.request.SweepOptions`.
     """
 
     def __init__(self, sweep: str, choose: Sequence[str], **options: Any) -> None:
@@ -34,7 +34,7 @@ class RmlabSweeper(Sweeper):
     def sweep(self, arguments: list[str]) -> None:
         """Launches or resumes the sweep. arguments: what Hydra was given for the program."""
         from rmlab.commands.sweep import HydraRun, launch_sweep
-        from rmlab.sweep.options import SweepOptions
+        from rmlab.sweep.request import SweepOptions
 
         overrides = [text for text in arguments if text.lstrip("+").partition("=")[0] != "sweep"]
         asked = [*self.choose, *overrides, *self.where]

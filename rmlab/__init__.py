@@ -3,8 +3,7 @@
 errors         what a user can mend, and the exit code it ends with
 paths          where the repository, its shipped data and its results are
 fingerprint    canonical JSON and the hashes that identify configurations and data
-files          writes that are either whole or absent
-locks          file locks that end with their process
+files          writes that are either whole or absent; file locks that end with their process
 stopping       a request to end at the next safe point, with a checkpoint
 wording        words of messages that depend on a number
 progress       one progress bar for everything that takes over a few seconds

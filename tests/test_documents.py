@@ -1,5 +1,6 @@
 """What the documents point to exists: files and folders of links, and paths in code spans."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -67,3 +68,15 @@ def test_imports_follow_the_order_of_the_packages() -> None:
         if place.get(imported, 0) > place[package]
     ]
     assert upwards == []
+
+
+def test_the_docstring_of_a_package_lists_its_modules_and_no_others() -> None:
+    listed = {}
+    for init in sorted(Path("rmlab").rglob("__init__.py")):
+        rows = set(
+            re.findall(r"^([a-z_0-9]+)  +\S", ast.get_docstring(ast.parse(init.read_text())) or "", re.MULTILINE)
+        )
+        modules = {path.stem for path in init.parent.glob("*.py")} - {"__init__"}
+        packages = {path.parent.name for path in init.parent.glob("*/__init__.py")}
+        listed[str(init)] = (sorted(rows - modules - packages), sorted(modules - rows))
+    assert {init: wrong for init, wrong in listed.items() if wrong != ([], [])} == {}

@@ -193,7 +193,7 @@ def test_the_sweepers_options_are_those_of_the_command() -> None:
     from dataclasses import fields
 
     from rmlab.commands.sweep import sweep
-    from rmlab.sweep.options import SweepOptions
+    from rmlab.sweep.request import SweepOptions
 
     named = {field.name for field in fields(SweepOptions)} - {"batch"}
     assert named == set(inspect.signature(sweep).parameters) - {"name", "arguments", "cells_per_gpu"}

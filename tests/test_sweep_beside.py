@@ -52,7 +52,7 @@ def test_two_sweeps_and_a_single_run_share_their_cells(where: Path, tmp_path: Pa
     ready(where, first, 2)
     second = launch(tmp_path / "other.yaml", *ONE, "--workers", "1")
     single = f"""
-from rmlab.sweep.single import run_once
+from rmlab.sweep.multirun import run_once
 from rmlab.configuration import compose, load_program
 program = load_program({str(TOY / "toy.py")!r})
 config = compose({str(TOY / "toy.py")!r}, ["data.scale=2"])
@@ -97,7 +97,7 @@ def test_the_cell_of_a_sweep_that_dies_is_taken_over(where: Path, tmp_path: Path
 
 @pytest.mark.slow
 def test_finished_cells_are_run_again_when_asked(where: Path) -> None:
-    from rmlab.tracking.origin import commit
+    from rmlab.tracking.tags import commit
 
     name = TOY / "toy_scale.yaml"
     assert sweep(name, *ONE)[0] == 0

@@ -15,7 +15,7 @@ import time
 
 import numpy as np
 
-from rmlab.trajectories.near_duplicates import near_duplicates
+from rmlab.trajectories.leakage import near_duplicates
 
 VOCABULARY, EVERY, CHANGED = 30_000, 100, 90
 

@@ -24,24 +24,22 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 import rmlab
 from rmlab.configuration import compose
 from rmlab.errors import UsageError
-from rmlab.files import check_output
+from rmlab.files import check_output, exclusive
 from rmlab.fingerprint import UNHASHED, fingerprint, hashed_values
-from rmlab.locks import exclusive
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks
 from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, warn_if_weak
 from rmlab.microswe.task import Task
 from rmlab.paths import runs_folder
 from rmlab.policies.engine import EngineConfig
-from rmlab.policies.kept import FinishedAttempts
 from rmlab.policies.language import LanguagePolicyConfig, play, stated
 from rmlab.policies.policy import ScriptedConfig
-from rmlab.policies.rollout import Planned, plan, rollout
+from rmlab.policies.rollout import FinishedAttempts, Planned, plan, rollout
 from rmlab.policies.scripted import make_policy
 from rmlab.progress import Advance, progress
 from rmlab.tracking.config import TrackingConfig
-from rmlab.tracking.origin import commit
-from rmlab.tracking.references import find_model
+from rmlab.tracking.query import find_model
+from rmlab.tracking.tags import commit
 from rmlab.trajectories.record import SPLITS, Trajectory
 from rmlab.trajectories.store import TrajectorySet, write_trajectories
 from rmlab.wording import counted

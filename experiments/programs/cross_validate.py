@@ -29,7 +29,7 @@ from rmlab.sweep.cells import Identity, identify, tokenizer_identity
 from rmlab.sweep.factors import find_factors
 from rmlab.tracking.config import sweep_tags
 from rmlab.tracking.notes import NOTE, run_note
-from rmlab.tracking.origin import origin_tags
+from rmlab.tracking.tags import origin_tags
 from rmlab.trajectories import folds
 from rmlab.trajectories.folds import Fold, FoldsConfig, folds_of
 from rmlab.trajectories.record import Trajectory
@@ -174,7 +174,7 @@ def _one_fold(
     """Trains the verifier of a fold, looks at it on validation, and scores what was left out, once."""
     from rmlab.metrics.report import report
     from rmlab.scores.table import write_score_table
-    from rmlab.verifiers.run_record import FoldLogger
+    from rmlab.verifiers.evaluation import FoldLogger
     from rmlab.verifiers.verifier import save_verifier
 
     own = FoldLogger(logger, fold.number)
@@ -214,12 +214,11 @@ def _one_fold(
 def _report(done: Sequence[_Judged], name: str, settings: CrossValidation, logger: "RunLogger") -> str:
     """Reports on the pooled scores: of the policies that are trained on together, of each alone, of those never seen. In a line."""
     from rmlab.metrics.report import report
-    from rmlab.pages.browse_page import browse_page, join
+    from rmlab.pages.browse import browse_page, join
     from rmlab.scores.table import write_score_table
     from rmlab.verifiers.encoding import cut_counts
-    from rmlab.verifiers.evaluation import Results
+    from rmlab.verifiers.evaluation import Results, log_report, log_tables
     from rmlab.verifiers.out_of_fold import baseline_reports, fold_baselines, of_policies, pooled
-    from rmlab.verifiers.run_record import log_report, log_tables
 
     unseen, replicates = settings.folds.unseen, settings.evaluation.replicates
     everything = pooled([one.scores for one in done])

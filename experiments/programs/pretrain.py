@@ -23,9 +23,8 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 import rmlab
 from rmlab.configuration import compose
 from rmlab.errors import RmlabError, UsageError
-from rmlab.files import MODEL, atomic_folder, check_folder, write_text
+from rmlab.files import MODEL, atomic_folder, check_folder, only_writer, write_text
 from rmlab.fingerprint import UNHASHED, fingerprint, hashed_values
-from rmlab.locks import only_writer
 from rmlab.models.config import ModelConfig
 from rmlab.models.tokenizer import Tokenizer, train_tokenizer
 from rmlab.paths import REPOSITORY, runs_folder

@@ -43,9 +43,9 @@ from rmlab.rl.config import (
 from rmlab.rl.rewards import check_reward
 from rmlab.sweep.cells import Identity, identify, without_keys
 from rmlab.sweep.factors import find_factors
-from rmlab.sweep.single import run_once
+from rmlab.sweep.multirun import run_once
 from rmlab.tracking.config import TrackingConfig, sweep_tags
-from rmlab.tracking.references import VALIDATION_SCORES, Reference, find_model
+from rmlab.tracking.query import VALIDATION_SCORES, Reference, find_model
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig
 from rmlab.training.device import compiled_layers
 from rmlab.wording import counted
@@ -223,12 +223,12 @@ def make_loop(
     from rmlab.policies.language_engine import LanguageEngine
     from rmlab.rl.artifacts import ArtifactBuffer
     from rmlab.rl.attempts import TaskSampler
-    from rmlab.rl.batches import RolloutContext
-    from rmlab.rl.benchmarks import benchmarks
+    from rmlab.rl.evaluation import benchmarks
     from rmlab.rl.initial_policy import select_tasks
     from rmlab.rl.learner import make_learner
     from rmlab.rl.loop import Loop
     from rmlab.rl.reward_model import load_reward_model, reads_less
+    from rmlab.rl.update import RolloutContext
     from rmlab.training.device import accelerator
 
     device = accelerator(settings.training, settings.runtime)

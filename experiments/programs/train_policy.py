@@ -24,9 +24,8 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 import rmlab
 from rmlab.configuration import compose
 from rmlab.errors import DataError, UsageError
-from rmlab.files import MODEL, check_folder
+from rmlab.files import MODEL, check_folder, only_writer
 from rmlab.fingerprint import UNHASHED, file_fingerprint, fingerprint, fingerprint_lines, hashed_values
-from rmlab.locks import only_writer
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks, read_joined
 from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, warn_if_weak

@@ -28,12 +28,12 @@ from rmlab.selection import weak_tests
 from rmlab.selection.pool import read_index
 from rmlab.sweep.cells import Identity, identify, tokenizer_identity
 from rmlab.sweep.factors import find_factors
-from rmlab.sweep.single import run_once
+from rmlab.sweep.multirun import run_once
 from rmlab.tracking.config import sweep_tags
 from rmlab.tracking.notes import NOTE, run_note
-from rmlab.tracking.origin import origin_tags
-from rmlab.verifiers.answer import lesson_part
+from rmlab.tracking.tags import origin_tags
 from rmlab.verifiers.config import SEMANTICS
+from rmlab.verifiers.objective import lesson_part
 from rmlab.verifiers.training import VerifierSettings, choose, fit
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 PRELOAD = [
     *HEAVY,
-    "rmlab.verifiers.run_record",
+    "rmlab.verifiers.evaluation",
     "rmlab.verifiers.objective",
-    "rmlab.pages.browse_page",
+    "rmlab.pages.browse",
     "rmlab.training.supervised",
     "rmlab.training.device",
     "rmlab.models.load",
@@ -119,12 +119,11 @@ def run(config: DictConfig) -> str:
 
     Raises an RmlabError for bad data, a missing device, a level that the data cannot fill, or a store that cannot be written.
     """
-    from rmlab.pages.browse_page import browse_page, join
+    from rmlab.pages.browse import browse_page, join
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
     from rmlab.training.device import accelerator, device_name
-    from rmlab.verifiers.evaluation import judge
-    from rmlab.verifiers.run_record import log_results, summary
+    from rmlab.verifiers.evaluation import judge, log_results, summary
 
     settings = _settings(config)
     device = accelerator(settings.training, settings.runtime)

@@ -11,7 +11,7 @@ from rmlab.files import check_output
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
-    from rmlab.pages.browse_page import ScoredAttempts
+    from rmlab.pages.browse import ScoredAttempts
 
 app = typer.Typer()
 
@@ -49,12 +49,12 @@ def browse(
     attempts = read(scores, trajectories, turns, columns or [])
     title = scores.name
     if out is not None:
-        from rmlab.pages.browse_page import write_browse_page
+        from rmlab.pages.browse import write_browse_page
 
         write_browse_page(out, title, attempts)
         print(f"{out}: {counted(len(attempts), 'attempt')}, {out.stat().st_size / 1e6:.1f} MB")
         return
-    from rmlab.pages.browse_server import HOST, browse_server
+    from rmlab.pages.browse import HOST, browse_server
 
     with browse_server(title, attempts, port or 0) as server:
         print(
@@ -68,7 +68,7 @@ def browse(
 
 def read(scores: Path, trajectories: Path, turns: Path | None, columns: Sequence[str] = ()) -> "ScoredAttempts":
     """The attempts that a score table scores, with their trajectories. Raises DataError for turns of another scoring."""
-    from rmlab.pages.browse_page import join
+    from rmlab.pages.browse import join
     from rmlab.scores.columns import column_names
     from rmlab.scores.table import read_table
     from rmlab.trajectories.store import read_trajectories

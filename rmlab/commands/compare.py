@@ -1,7 +1,7 @@
 """`rmlab compare A B`: what is A above B, on the same trajectories, and could that be chance?
 
 A and B are score tables or tracked verifier runs. Paired: all rows of a cluster change sides together. Two runs of RL are
-compared by what their policies solve (`rmlab.rl.compare_policies`), two levels of a sweep over their seeds
+compared by what their policies solve (`rmlab.rl.evaluation`), two levels of a sweep over their seeds
 (`rmlab.commands.compare_levels`).
 """
 
@@ -75,7 +75,7 @@ def _compare_scores(a: str, b: str, as_json: bool, source: str | None) -> dict[s
 
 
 def _compare_policies(policies: "tuple[TrackedRun, TrackedRun]", as_json: bool) -> dict[str, Any]:
-    from rmlab.rl.compare_policies import compare_policies
+    from rmlab.rl.evaluation import compare_policies
 
     found = compare_policies(*policies)
     if as_json:
@@ -90,14 +90,14 @@ def _compare_policies(policies: "tuple[TrackedRun, TrackedRun]", as_json: bool) 
 def _read_scores(name: str, source: str | None) -> "Scores":
     """The score table of a file, or of the evaluation of a run."""
     from rmlab.scores.table import read_score_table
-    from rmlab.tracking.references import find_artifact
+    from rmlab.tracking.query import find_artifact
 
     return read_score_table(Path(name) if Path(name).is_file() else find_artifact(name, "scores.parquet", source))
 
 
 def _policies(a: str, b: str, source: str | None) -> "tuple[TrackedRun, TrackedRun] | None":
     """Both runs where they are of RL, None where neither is. Raises UsageError where one is."""
-    from rmlab.tracking.references import find_run
+    from rmlab.tracking.query import find_run
 
     found = [find_run(name, source) for name in (a, b) if not Path(name).exists()]
     of_rl = [run for run in found if run.tags.get("kind") == RL]

@@ -56,7 +56,7 @@ def export_runs(
     store: StoreOption = None,
 ) -> None:
     """Write runs into one file that carries them to another machine's store, with their artifacts and hashes."""
-    from rmlab.tracking.carrying import show_export
+    from rmlab.tracking.listing import show_export
 
     show_export(output, run or [], sweep=sweep, kind=kind, models=not without_models, uri=store)
 
@@ -66,6 +66,6 @@ def import_runs(
     bundle: Annotated[Path, typer.Argument(help="A file that `rmlab runs export` wrote.")], store: StoreOption = None
 ) -> None:
     """Add the runs of a bundle to the store. Hashes are checked first; runs that are there already are left alone."""
-    from rmlab.tracking.carrying import show_import
+    from rmlab.tracking.listing import show_import
 
     show_import(bundle, store)

@@ -32,7 +32,7 @@ def score(
 ) -> None:
     """Score trajectories with a trained verifier."""
     from rmlab.scores.table import table_writer, write_score_table
-    from rmlab.tracking.references import find_model
+    from rmlab.tracking.query import find_model
     from rmlab.training.device import resolve_device
     from rmlab.trajectories.record import SPLITS
     from rmlab.trajectories.store import read_trajectories

@@ -14,7 +14,7 @@ import typer
 
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import runs_folder
-from rmlab.sweep.options import OnError, SweepOptions
+from rmlab.sweep.request import OnError, SweepOptions
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def _launcher(plan: "Plan", options: SweepOptions, hydra: HydraRun | None) -> "L
 def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher") -> None:
     """Runs what is not finished, while nobody else runs this sweep, and shows the results."""
     from analysis.summaries import show_sweep
-    from rmlab.locks import exclusive
+    from rmlab.files import exclusive
     from rmlab.sweep.dry_run import redo_rule
     from rmlab.sweep.scheduler import begin, run_cells
     from rmlab.tracking.store import Store

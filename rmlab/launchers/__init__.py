@@ -1,9 +1,8 @@
 """Launchers: where the cells of a sweep run, one process a cell.
 
-gpus     one GPU a cell, or a part of one
 hydra    cells through any launcher of Hydra
 jobs     what every launcher takes and gives: jobs and events
-local    one process a cell, W at once, that end when the parent does
+local    one process a cell, W at once, that end when the parent does; one GPU a cell, or a part of one
 preload  the module that a fork server imports
 ray      cells as tasks of a Ray cluster
 slurm    cells as jobs of Slurm

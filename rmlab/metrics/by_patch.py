@@ -12,11 +12,10 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from rmlab.metrics.best_of_k import rm_at_k_of_groups, sizes_of_k
+from rmlab.metrics.best_of_k import rm_at_k_of_groups, sizes_of_k, weighted_vote
 from rmlab.metrics.discrimination import pairs_in_groups
 from rmlab.metrics.table import Codes, Floats, Table, mean_where_defined, ratio, sum_by
 from rmlab.metrics.weighted import GroupMeans, Statistic, Values, per_cluster
-from rmlab.metrics.weighted_vote import weighted_vote
 
 
 @dataclass(frozen=True)

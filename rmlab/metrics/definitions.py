@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from rmlab.metrics import risk_coverage
+from rmlab.metrics import calibration as risk_coverage
 from rmlab.metrics.advantage import advantage
 from rmlab.metrics.best_of_k import groups_at_k, pass_curve, rm_curve, rm_curve_across, sizes_of_k
 from rmlab.metrics.by_patch import patches, vote_error

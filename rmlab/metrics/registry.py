@@ -11,7 +11,6 @@ import numpy as np
 
 from rmlab.metrics.by_patch import BestOfPatches, WeightedMajority, WithinTasksOfPatches
 from rmlab.metrics.definitions import DEFINITIONS, Report, by_k, number
-from rmlab.metrics.sorted_rows import ConfidenceOrder, SortedRows
 from rmlab.metrics.table import Table
 from rmlab.metrics.uncertainty import Rule
 from rmlab.metrics.weighted import (
@@ -19,9 +18,11 @@ from rmlab.metrics.weighted import (
     BestOfK,
     BestOfKAcross,
     Combined,
+    ConfidenceOrder,
     PriorCorrectedBins,
     Recalibrations,
     RowMeans,
+    SortedRows,
     Statistic,
     WidthBins,
     WithinTasks,

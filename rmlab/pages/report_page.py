@@ -8,7 +8,7 @@ from rmlab.files import write_text
 from rmlab.metrics import registry
 from rmlab.metrics.definitions import Report
 from rmlab.metrics.table import table as grouped
-from rmlab.pages import report_figures
+from rmlab.pages import plots as report_figures
 from rmlab.pages.html import asset, page, table, text
 from rmlab.pages.report_tables import curves, how_far, interval, notes_of, number, summary
 from rmlab.scores.scores import Scores

@@ -1,18 +1,16 @@
 """Policies: what attempts a task, one action at a time.
 
-async_executor   programs beside decoding, each outcome as soon as it is known
 demonstrations   what a policy is taught of attempts of mixed quality: the loss on right actions; which attempts of
                  which sets may be learned from
 engine           the records and the protocol of rollouts: what was said, by which tokens, how likely
 folder           a policy's model folder, written whole or not at all
-kept             the finished attempts of a collection that is under way
 language         from a model folder to attempts
-language_engine  the engine: slots that are refilled, programs beside decoding
 language_prompt  what a policy reads and says, as token ids
+language_engine  the engine: slots that are refilled, programs beside decoding
 policy           the protocol: attempts under way in, one message each out; a script's behaviour: how it searches,
                  runs, reacts and stops
 repairs          many one-line mistakes in each function of a corpus, and the edits that mend them
-rollout          many attempts at once through one sandbox
+rollout          many attempts at once through one sandbox, programs run beside decoding, finished attempts kept
 scripted         the edits that a script can think of: right ones, and plausible wrong ones; scripted policies
 success          pass@1 with its interval, and how attempts go; pass@1 on parts that a policy has not learned from
 """

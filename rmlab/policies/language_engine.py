@@ -23,10 +23,9 @@ from rmlab.microswe.episode import EnvironmentConfig, Episode
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.models.generation import SlotDecoder
 from rmlab.models.tokenizer import Tokenizer
-from rmlab.policies.async_executor import AsyncExecutor
 from rmlab.policies.engine import EngineConfig, EngineSeconds, Rollout, Rollouts, Sampling
 from rmlab.policies.language_prompt import PolicyPrompt
-from rmlab.policies.rollout import Executor, Planned
+from rmlab.policies.rollout import AsyncExecutor, Executor, Planned
 from rmlab.progress import Advance
 from rmlab.trajectories.record import Trajectory
 

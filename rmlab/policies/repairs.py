@@ -19,7 +19,7 @@ from rmlab.fingerprint import fingerprint
 from rmlab.microswe.build.operators import mutants
 from rmlab.models.tokenizer import IM_END, IM_START
 from rmlab.pretraining.near_copies import NearCopies
-from rmlab.pretraining.repairs import FEWEST_LINES, MOST_CHARACTERS, MOST_LINES
+from rmlab.pretraining.sources import FEWEST_LINES, MOST_CHARACTERS, MOST_LINES
 from rmlab.verifiers.prompt import escape
 
 CHUNK = 256  # functions that a process takes at once

@@ -2,12 +2,24 @@
 
 Attempts that finish make room for the next ones, so the batch stays full. What a program did is remembered while its
 task is being attempted: attempts at one task often hold the same program.
+
+Programs that run beside decoding. Each outcome is handed over as soon as it is known: an endless program holds up nobody else.
+
+The attempts of a collection that is under way, kept so that a killed one goes on where it was.
+
+Each file of the folder is a trajectory set of some finished attempts, written by renaming. An attempt depends on the seed, its task,
+its policy and its number alone, so which of them were finished before makes no difference to the set.
 """
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Generic, TypeVar
 
 from rmlab.errors import UsageError
 from rmlab.microswe.episode import EnvironmentConfig, Episode
@@ -16,6 +28,7 @@ from rmlab.microswe.task import Task
 from rmlab.policies.policy import Attempt, Policy, attempt_rng
 from rmlab.progress import Advance
 from rmlab.trajectories.record import Trajectory
+from rmlab.trajectories.store import TrajectorySet, read_trajectories, write_in_order
 
 
 @dataclass(frozen=True)
@@ -135,3 +148,109 @@ def _act(active: Mapping[int, Attempt], policies: Mapping[str, Policy]) -> None:
         group = [a for a in ready if a.policy == name]
         for attempt, text in zip(group, policies[name].act(group), strict=True):
             attempt.episode.act(text)
+
+
+BATCHES = 16  # at once, each begun with all programs that were needed then
+Owner = TypeVar("Owner")
+
+
+class AsyncExecutor(Generic[Owner]):
+    """A context manager. overlap: False runs a batch within `begin` and hands its outcomes over in order, so that a run repeats itself.
+
+    in_flight: programs of which nothing is known yet.
+    """
+
+    def __init__(self, executor: Executor, overlap: bool):
+        self.executor, self.overlap, self.in_flight = executor, overlap, 0
+        self._running: list[Future[list[Outcome]]] = []
+        self._told: SimpleQueue[tuple[Owner, Outcome] | None] = SimpleQueue()  # None: a batch is over
+        self._awaited: list[tuple[Owner, Outcome] | None] = []  # taken by `wait`, not handed over yet
+        self._threads = ThreadPoolExecutor(BATCHES)
+
+    def __enter__(self) -> "AsyncExecutor[Owner]":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._threads.shutdown(wait=True)
+
+    @property
+    def full(self) -> bool:
+        """Whether no batch more may begin now."""
+        return len(self._running) == BATCHES
+
+    def begin(self, owners: Sequence[Owner], programs: Sequence[Program]) -> None:
+        """Runs a program of each owner."""
+        self.in_flight += len(programs)
+        if not self.overlap:
+            for owner, outcome in zip(owners, self.executor.run(programs), strict=True):
+                self._told.put((owner, outcome))
+            return
+        future = self._threads.submit(
+            self.executor.run, programs, lambda index, outcome: self._told.put((owners[index], outcome))
+        )
+        self._running.append(future)
+        future.add_done_callback(lambda _: self._told.put(None))
+
+    def completed(self) -> Iterator[tuple[Owner, Outcome]]:
+        """What is known by now and was not handed over yet. Raises what went wrong in a batch."""
+        while self._awaited or not self._told.empty():
+            if (entry := self._awaited.pop() if self._awaited else self._told.get()) is not None:
+                self.in_flight -= 1
+                yield entry
+        for future in [future for future in self._running if future.done()]:
+            self._running.remove(future)
+            future.result()
+
+    def wait(self, seconds: float | None) -> bool:
+        """Waits until an outcome is known, so long at most (None: without end); says whether there is."""
+        try:
+            self._awaited = self._awaited or [self._told.get(timeout=seconds)]
+        except Empty:
+            return False
+        return True
+
+
+EVERY_SECONDS = 5.0
+
+
+class FinishedAttempts:
+    """Finished attempts of a plan, in a folder; `add` writes what is new every few seconds, `flush` at once."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self._new: list[Trajectory] = []
+        self._written = time.monotonic()
+        files = sorted(folder.glob("[0-9]*.parquet"))  # a kill may leave a temporary file, whose name begins with a dot
+        self._files = len(files)
+        self._known = {_key(t): t for path in files for t in read_trajectories(path).trajectories}
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def left(self, planned: Sequence[Planned]) -> list[Planned]:
+        """What of a plan is still to be played."""
+        return [p for p in planned if (p.task.task_id, p.policy, p.number) not in self._known]
+
+    def add(self, trajectory: Trajectory) -> None:
+        """Keeps a finished attempt."""
+        self._known[_key(trajectory)] = trajectory
+        self._new.append(trajectory)
+        if time.monotonic() - self._written > EVERY_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes what is not written yet."""
+        new, self._new = self._new, []
+        if new:
+            path = self.folder / f"{self._files:06}.parquet"
+            write_in_order(path, new, {}, TrajectorySet(tuple(new), {}).fingerprint)
+            self._files += 1
+        self._written = time.monotonic()
+
+    def all(self, planned: Sequence[Planned]) -> list[Trajectory]:
+        """The finished attempts of a plan, in its order."""
+        return [self._known[p.task.task_id, p.policy, p.number] for p in planned]
+
+
+def _key(trajectory: Trajectory) -> tuple[str, str, int]:
+    return trajectory.task_id, trajectory.policy, trajectory.attempt

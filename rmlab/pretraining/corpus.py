@@ -22,8 +22,7 @@ from rmlab.files import atomic_path
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint
 from rmlab.pretraining.near_copies import NearCopies, held_out_functions
-from rmlab.pretraining.repairs import repairs
-from rmlab.pretraining.sources import PACKAGES, functions, versions
+from rmlab.pretraining.sources import PACKAGES, functions, repairs, versions
 from rmlab.progress import progress
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import read_trajectories

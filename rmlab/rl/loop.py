@@ -16,11 +16,10 @@ import torch
 from rmlab.microswe.task import Task
 from rmlab.progress import progress
 from rmlab.rl.artifacts import ArtifactBuffer, episodes_page, spread_over
-from rmlab.rl.batches import RolloutContext, make_batch, step_seed
 from rmlab.rl.config import WatchConfig
 from rmlab.rl.evaluation import evaluate, evaluate_held_out, gap, start_difficulty
 from rmlab.rl.learner import BestWeights, Learner, State, load_state, save_state
-from rmlab.rl.update import batch_logprobs, update
+from rmlab.rl.update import RolloutContext, batch_logprobs, make_batch, step_seed, update
 from rmlab.stopping import interrupt_asks_to_stop, stop_asked
 from rmlab.training.config import OptimizerConfig
 from rmlab.training.optimizer import learning_rate, set_learning_rate

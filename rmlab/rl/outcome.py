@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from rmlab.metrics.paired import Difference, paired_difference
+from rmlab.metrics.uncertainty import Difference, paired_difference
 from rmlab.microswe.task import Task
 from rmlab.policies.engine import Rollout
 from rmlab.policies.success import conduct

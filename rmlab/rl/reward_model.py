@@ -15,9 +15,9 @@ from rmlab.metrics.calibration import logit
 from rmlab.metrics.recalibration import CALIBRATORS
 from rmlab.metrics.table import table
 from rmlab.microswe.episode import Evidence
-from rmlab.rl.advantages import Codes, Floats
 from rmlab.rl.config import Calibration, Combine, RewardConfig, TransformConfig, Unread
-from rmlab.tracking.references import VALIDATION_SCORES, Reference
+from rmlab.rl.losses import Codes, Floats
+from rmlab.tracking.query import VALIDATION_SCORES, Reference
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import OverLength
 from rmlab.verifiers.verifier import Verifier, load_verifier

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from rmlab.metrics.weighted_vote import SUBSETS, picked
+from rmlab.metrics.best_of_k import SUBSETS, picked
 
 
 def majority_at_k(

@@ -10,9 +10,9 @@ from rmlab.errors import UsageError
 from rmlab.sweep.plan import Cell
 from rmlab.sweep.study_identity import other_studies, storage_uri, study_name, trials_made
 from rmlab.tracking.leases import LeaseMonitor, holder_words
-from rmlab.tracking.origin import commit
 from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs
 from rmlab.tracking.store import Store
+from rmlab.tracking.tags import commit
 from rmlab.wording import counted
 
 Redo = Callable[[RunInfo], bool]

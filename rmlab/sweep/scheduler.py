@@ -18,9 +18,9 @@ from rmlab.launchers.jobs import HEAVY, Event, Job, JobList, Launcher
 from rmlab.launchers.local import LocalLauncher, start_fork_server
 from rmlab.launchers.warmup import shared_reads
 from rmlab.paths import runs_folder
-from rmlab.sweep.options import OnError
 from rmlab.sweep.plan import Cell, plain
 from rmlab.sweep.progress_table import CellState, ProgressTable
+from rmlab.sweep.request import OnError
 from rmlab.tracking.config import sweep_tags
 from rmlab.tracking.leases import LeaseMonitor, close_dead, replace
 from rmlab.tracking.run import log_reuse

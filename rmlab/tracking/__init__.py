@@ -2,20 +2,17 @@
 
 bundles    runs in one file that travels
 artifacts  the files of a run on a server: listed, and copied whole
-carrying   what export and import say of what they did
 config     where runs are tracked
 home       a store's artifacts belong to where the store is, also after it was moved or copied
 leases     who is at work on a cell, on any host that shares the store; closes runs whose process died
-listing    runs as a table
+listing    runs as a table; what export and import say of what they did
 notes      Markdown that the UI shows of a run
-origin     where a run comes from: commit, host, process
 preload    what a fork server imports
-query      reads runs back: metrics, series, artifacts
-references  which run, cell or model is meant by a name
+query      reads runs back: metrics, series, artifacts; which run, cell or model is meant by a name
 run        writes one run: buffered metrics, artifacts, data sets, and `finished` as the last word; logs what is reused
 run_index  names and tags of runs, quickly: which cells are finished
 store      the store: one sqlite file or a server, opened safely by many processes at once
-tags       names of a run's tags; sets them and takes them away
+tags       names of a run's tags; sets them and takes them away; where a run comes from: commit, host, process
 ui         the MLflow UI over the store
 views      columns and charts that the UI shows of an experiment
 """

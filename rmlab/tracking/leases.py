@@ -22,7 +22,6 @@ from functools import partial
 
 from rmlab.errors import RmlabError, StoreError
 from rmlab.stopping import EXIT_CODE, Stopped, ask_to_stop
-from rmlab.tracking.origin import HOST, PROCESS, is_alive, this_process
 from rmlab.tracking.run_index import RunInfo, finished_run, runs_of
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import (
@@ -31,13 +30,17 @@ from rmlab.tracking.tags import (
     ERROR,
     FAILED,
     FINISHED,
+    HOST,
     KILLED,
     LEASE,
+    PROCESS,
     REPLACED,
     RUNNING,
     STATUS,
     close,
+    is_alive,
     set_tags,
+    this_process,
 )
 
 CLAIMING = "claiming"

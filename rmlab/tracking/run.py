@@ -17,7 +17,6 @@ from rmlab.errors import StoreError
 from rmlab.fingerprint import canonical_json
 from rmlab.stopping import Stopped, is_stop
 from rmlab.tracking import leases
-from rmlab.tracking.origin import HOST, PROCESS, origin_tags
 from rmlab.tracking.query import TrackedRun, get_run
 from rmlab.tracking.run_index import RunInfo
 from rmlab.tracking.store import Store
@@ -26,11 +25,13 @@ from rmlab.tracking.tags import (
     ERROR,
     FAILED,
     FINISHED,
+    HOST,
     IMPORTED_AT,
     IMPORTED_RUN,
     KILLED,
     LEFT_OUT,
     LONGEST_TAG,
+    PROCESS,
     REPLACES,
     RUNNING,
     SOURCE_RUN,
@@ -38,6 +39,7 @@ from rmlab.tracking.tags import (
     TRACEBACK,
     check_names,
     close,
+    origin_tags,
     set_tags,
     texts,
 )

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import quote, urlsplit
 
 from rmlab.errors import StoreError, StoreOutOfReach
-from rmlab.locks import exclusive
+from rmlab.files import exclusive
 from rmlab.paths import runs_folder
 from rmlab.tracking.home import ARTIFACTS, artifacts_of, bring_home
 from rmlab.tracking.views import view_tags

@@ -1,8 +1,7 @@
 """Trajectories: what an agent did with a task, and whether the hidden tests passed afterwards.
 
 folds            repositories left out in turn, and the parts of each fold
-leakage          what tells the outcome: found, removed or refused
-near_duplicates  issues that are almost the same (MinHash)
+leakage          what tells the outcome: found, removed or refused; issues that are almost the same (MinHash)
 record           the trajectory, its identity, the five parts; where a record stands; what a task's id says
 splitting        parts by repository, task or time; no cluster, task or issue lies in two parts
 ingest, readers  attempts of other people's agents become records

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from rmlab.errors import DataError, UsageError
-from rmlab.trajectories.near_duplicates import issues_of, near_duplicates
+from rmlab.trajectories.leakage import issues_of, near_duplicates
 from rmlab.trajectories.record import Split, Trajectory
 from rmlab.trajectories.splitting import by_size, group_name, groups_of
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeVar, get_args
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.progress import progress
-from rmlab.trajectories.near_duplicates import Near, issue_of, issues_of, near_duplicates
+from rmlab.trajectories.leakage import Near, issue_of, issues_of, near_duplicates
 from rmlab.trajectories.record import SPLITS, Split, Trajectory
 from rmlab.trajectories.store import fingerprint_line, iterate_trajectories, read_count, write_in_order
 

@@ -1,20 +1,17 @@
 """Verifiers: a language model reads one trajectory and answers YES or NO; its score is the softmax of the two.
 
-answer       YES and NO are one token each, proven in context; the tokenizer of verifiers that start from nothing
 config       what a verifier reads and on what it is judged; the semantics versions of its stages; a model has a
              position for every token of it
 dataset      what cells are made from: the validated pool, its parts as token ids; the pool, read and validated once a
              process or once a launcher
 encoding     text to token ids, once for all cells; what does not fit the context
-evaluation   score tables, reports and baselines of one verifier
+evaluation   score tables, reports and baselines of one verifier, and what a run or a fold leaves in the store
 leaks        no prompt holds the outcome that it asks for
 lengths      how many trajectories fit a context
-objective    what is learned: an answer, a number, which of two; smoothing, difficulty
+objective    what is learned: an answer (one token, proven in context), a number, which of two; smoothing, difficulty
 out_of_fold  the same by folds of repositories; their scores as one table
 per_turn     the score after every turn
-prompt       the one renderer: trajectory to text
-prompt_view  which turns of an attempt a prompt shows
-run_record   what a run leaves in the tracking store; what one fold leaves in the run of all folds
+prompt       the one renderer: trajectory to text; which turns of an attempt a prompt shows
 scoring      scores by batches of tokens
 training     the training set is chosen, and a model trained on it
 truncation   observations cut in the middle, what was cut counted

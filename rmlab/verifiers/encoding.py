@@ -19,8 +19,7 @@ from rmlab.models.tokenizer import Tokenizer
 from rmlab.progress import progress
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig, PromptView
-from rmlab.verifiers.prompt import escape, render_question, render_shown, turns_of
-from rmlab.verifiers.prompt_view import visible
+from rmlab.verifiers.prompt import escape, render_question, render_shown, turns_of, visible
 from rmlab.verifiers.truncation import TokenCounts, truncate_observations
 
 Ids = NDArray[np.int32]

@@ -1,18 +1,31 @@
-"""How good is a verifier? Its score tables of validation and evaluation, their reports, and the baselines beside them."""
+"""How good is a verifier? Its score tables of validation and evaluation, their reports, and the baselines beside them.
 
+What a verifier's run leaves in the tracking store: its inputs, the few parameters that runs are compared by, its results.
+"""
+
+import tempfile
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rmlab.metrics.definitions import Report
+from rmlab.metrics.registry import curves
 from rmlab.metrics.report import report
 from rmlab.scores.baselines import baseline_report
 from rmlab.scores.scores import Scores
+from rmlab.scores.table import write_score_table
+from rmlab.tracking.run import RunLogger
+from rmlab.training.loop import Trained
+from rmlab.trajectories.record import Trajectory
+from rmlab.trajectories.store import TrajectorySet
 from rmlab.verifiers.config import EvaluationConfig
 from rmlab.verifiers.dataset import VerifierData
-from rmlab.verifiers.encoding import Encoded, cut_counts
+from rmlab.verifiers.encoding import Encoded, cut_counts, cut_words, unfit_counts
 from rmlab.verifiers.scoring import Autocast
-from rmlab.verifiers.verifier import Verifier
+from rmlab.verifiers.verifier import Verifier, save_verifier
+from rmlab.wording import counted, number
 
 
 @dataclass(frozen=True)
@@ -59,3 +72,193 @@ def judge(
         report(validation, replicates=config.replicates) if validation else None,
         baselines,
     )
+
+
+def log_inputs(
+    logger: "RunLogger | FoldLogger",
+    ready: VerifierData,
+    chosen: Sequence[Trajectory],
+    selection: Mapping[str, Any],
+    path: Path,
+) -> None:
+    """What the run reads: the table of the choice (`selection.json`), data sets, and what its model has read before.
+
+    chosen: the training set. selection: plain values of the choice. path: of the pool. What is not read of the training set is a
+    metric (`train/cut_attempts`, `train/cut_tokens`, ...), as it is of what is judged.
+    """
+    drawn = {t.trajectory_id for t in chosen}
+    cut = cut_counts([e for e in ready.verifier if e.trajectory.trajectory_id in drawn])
+    logger.json(
+        "selection.json",
+        {
+            **selection,
+            "training_unfit": unfit_counts(ready.verifier),
+            "training_cut": cut,
+            "evaluation_unfit": unfit_counts(ready.evaluation),
+            "evaluation_cut": cut_counts(ready.evaluation),
+        },
+    )
+    logger.metrics({f"train/{name}": value for name, value in cut.items()})
+    logger.tags(
+        {
+            "dataset": ready.pool.fingerprint,
+            "tokenizer": ready.tokenizer.fingerprint,
+            "pretraining": ready.pretraining,
+            "over_length": ready.prompt.over_length.value,
+        }
+    )
+    source = {"path": path.name, "pool": ready.pool.fingerprint, **ready.pool.metadata}
+    parts = {
+        "training": chosen,
+        "validation": [e.trajectory for e in ready.validation],
+        "evaluation": [e.trajectory for e in ready.evaluation],
+    }
+    for context, trajectories in parts.items():
+        part = TrajectorySet(tuple(trajectories), {})
+        logger.dataset(
+            path.stem,
+            part.fingerprint,
+            context,
+            source,
+            {"trajectories": len(part), "resolved": sum(t.resolved is True for t in part.trajectories)},
+        )
+
+
+def model_parameters(model: Any) -> dict[str, int]:
+    """The size of the model that is trained, as it is and not as it was asked for."""
+    shape = {
+        "model_parameters": sum(p.numel() for p in model.parameters()),
+        "hidden_size": int(model.config.hidden_size),
+        "layers": int(model.config.num_hidden_layers),
+    }
+    experts = int(getattr(model.config, "num_experts", 0) or 0)
+    if not experts:
+        return shape | {"active_parameters": shape["model_parameters"]}
+    in_experts = sum(p.numel() for name, p in model.named_parameters() if ".experts." in name)
+    idle = in_experts * (experts - int(model.config.num_experts_per_tok)) // experts
+    return shape | {"active_parameters": shape["model_parameters"] - idle, "experts": experts}
+
+
+def log_results(logger: RunLogger, verifier: Verifier, results: Results) -> None:
+    """Reports, baselines, metrics by part, score tables and the verifier itself."""
+    log_tables(logger, results)
+    with tempfile.TemporaryDirectory() as name:
+        save_verifier(Path(name) / "model", verifier)
+        logger.artifact(Path(name) / "model")
+
+
+def log_tables(logger: RunLogger, results: Results) -> None:
+    """Reports, baselines, metrics by part and score tables."""
+    logger.json("report.json", results.report)
+    logger.json("baselines.json", results.baselines)
+    log_report(logger, "eval", results.report)
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_score_table(folder / "scores.parquet", results.evaluation)
+        logger.artifact(folder / "scores.parquet")
+        if results.validation is not None and results.validation_report is not None:
+            log_report(logger, "validation", results.validation_report)
+            logger.json("validation_report.json", results.validation_report)
+            write_score_table(folder / "validation_scores.parquet", results.validation)
+            logger.artifact(folder / "validation_scores.parquet")
+
+
+def log_report(logger: RunLogger, part: str, report: Mapping[str, Any]) -> None:
+    """The numbers of a report as metrics `PART/NAME`; best of k as a series whose step is k."""
+    for name, value in report.items():
+        if name in curves() and value is not None:
+            for k, at_k in value.items():
+                logger.metric(f"{part}/{name}", at_k, int(k))
+        elif isinstance(value, int | float) and name not in ("replicates", "seed"):
+            logger.metric(f"{part}/{name}", value)
+
+
+def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
+    """What was found, in a few lines."""
+    report, baselines = results.report, results.baselines
+    most = max(report["rm_at_k"], key=int)
+    speed = took.tokens_here / max(took.seconds, 1e-9)
+    resumed = f", {took.tokens_here:,} of them since it went on at step {took.resumed_at}," if took.resumed_at else ""
+    cut = cut_words(report)
+    return "\n".join(
+        [
+            f"{name}: {counted(took.steps, 'step')}, {took.tokens:,} tokens{resumed} in {took.seconds:.1f} s ({speed:,.0f} tokens/s)",
+            f"  judged on {counted(report['trajectories'], 'attempt')} at {counted(report['tasks'], 'task')} "
+            f"in {counted(report['clusters'], 'cluster')}",
+            f"  AUC within task {_with_ends(report, 'auc_within_task')}, pooled {_with_ends(report, 'auc_pooled')}, "
+            f"ECE {_with_ends(report, 'ece_width_10')}",
+            *(
+                [
+                    "  no task that is judged has a resolved and an unresolved attempt with a score: AUC within task is not defined"
+                ]
+                if report["auc_within_task"] is None
+                else []
+            ),
+            f"  pass@1 {number(report['pass_at_k']['1'])}"
+            + (
+                ""
+                if most == "1"
+                else (f", RM@{most} {number(report['rm_at_k'][most])}, pass@{most} {number(report['pass_at_k'][most])}")
+            ),
+            *(
+                f"  {baseline}: AUC within task {number(found.get('auc_within_task'))}, RM@{most} {number(found['rm_at_k'].get(most))}"
+                for baseline, found in baselines.items()
+                if found.get("rm_at_k")
+            ),
+            *([f"  of the attempts judged, {cut}"] if cut else []),
+            f"  MLflow run {run_id}: `rmlab runs list` and `rmlab ui` show it",
+        ]
+    )
+
+
+def _with_ends(report: Mapping[str, Any], name: str) -> str:
+    ends = report["ci95"].get(name)
+    return number(report[name]) + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else "")
+
+
+@dataclass(frozen=True)
+class FoldLogger:
+    """Writes into `run` what the training of one fold says, so that no fold writes over another.
+
+    Metrics `train/loss` become `fold_1/loss`, tags `fold_1/dataset`, artifacts `folds/1/selection.json`. Parameters are those of the
+    first fold: all folds have the same, but for the size of a model whose tokenizer found fewer words than it may have.
+    """
+
+    run: RunLogger
+    fold: int
+
+    def metrics(self, values: Mapping[str, float | None], step: int = 0) -> None:
+        """Values of one step."""
+        self.run.metrics({self._named(name): value for name, value in values.items()}, step)
+
+    def params(self, values: Mapping[str, Any]) -> None:
+        """Of the first fold; the others say the same."""
+        if self.fold == 1:
+            self.run.params(values)
+
+    def tags(self, values: Mapping[str, Any]) -> None:
+        """Tags of this fold."""
+        self.run.tags({self._named(name): value for name, value in values.items()})
+
+    def dataset(
+        self,
+        name: str,
+        fingerprint: str,
+        context: str,
+        source: Mapping[str, Any],
+        profile: Mapping[str, Any] | None = None,
+    ) -> None:
+        """A data set that this fold reads, and what for."""
+        self.run.dataset(name, fingerprint, f"fold {self.fold} {context}", source, profile)
+
+    def json(self, name: str, value: Any) -> None:
+        """An artifact of this fold."""
+        self.run.json(f"{self.folder}/{name}", value)
+
+    @property
+    def folder(self) -> str:
+        """Of this fold's artifacts."""
+        return f"folds/{self.fold}"
+
+    def _named(self, name: str) -> str:
+        return f"fold_{self.fold}/{name.removeprefix('train/')}"

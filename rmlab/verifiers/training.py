@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
     from rmlab.training.loop import Trained
     from rmlab.verifiers.dataset import VerifierData
-    from rmlab.verifiers.run_record import FoldLogger
+    from rmlab.verifiers.evaluation import FoldLogger
     from rmlab.verifiers.verifier import Verifier
 
 POINTS = 200  # of each training series, however many steps there are
@@ -64,8 +64,7 @@ def fit(
     """Trains a verifier on the chosen set; its checkpoint lies in the folder `cell` while it is under way."""
     from rmlab.training.batching import total_steps
     from rmlab.training.supervised import train
-    from rmlab.verifiers.answer import prove_answers, spread
-    from rmlab.verifiers.objective import lesson
+    from rmlab.verifiers.objective import lesson, prove_answers, spread
     from rmlab.verifiers.prompt import render
     from rmlab.verifiers.verifier import Verifier
 
@@ -131,7 +130,7 @@ def _log_inputs(
     objective: dict[str, Any],
 ) -> None:
     """What the run reads, and the few parameters that runs are compared by."""
-    from rmlab.verifiers.run_record import log_inputs, model_parameters
+    from rmlab.verifiers.evaluation import log_inputs, model_parameters
 
     record = chosen.record()
     weak = ready.weak.record() if ready.weak else None

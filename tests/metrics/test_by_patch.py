@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rmlab.metrics import weighted_vote as vote
+from rmlab.metrics import best_of_k as vote
 from rmlab.metrics.by_patch import votes
 from rmlab.metrics.report import report
 from rmlab.metrics.table import table
 from rmlab.pages.report_page import report_page
 from rmlab.pages.report_tables import show
 from rmlab.scores.scores import Scores
-from rmlab.verifiers.run_record import log_report
+from rmlab.verifiers.evaluation import log_report
 
 nan = float("nan")
 attempt = st.tuples(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from rmlab.errors import DataError
-from rmlab.metrics.paired import paired_difference, row_difference
+from rmlab.metrics.uncertainty import paired_difference, row_difference
 
 
 def test_paired_difference_by_hand() -> None:

@@ -16,7 +16,7 @@ from rmlab.metrics.weighted import Statistic, Values
 from rmlab.pages.report_page import report_page
 from rmlab.pages.report_tables import show
 from rmlab.scores.table import read_score_table
-from rmlab.verifiers.run_record import log_report
+from rmlab.verifiers.evaluation import log_report
 
 DATA = Path(__file__).parents[1] / "data"
 NO_METRICS = {"post_hoc", "post_hoc_fitted_on", "ci95", "replicates", "seed"}

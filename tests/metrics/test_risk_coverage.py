@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rmlab.metrics.calibration import of_attempts, of_picks, risk_coverage
 from rmlab.metrics.report import report
-from rmlab.metrics.risk_coverage import of_attempts, of_picks, risk_coverage
-from rmlab.metrics.sorted_rows import ConfidenceOrder
 from rmlab.metrics.table import table
+from rmlab.metrics.weighted import ConfidenceOrder
 from rmlab.scores.scores import Scores
 
 rows = st.lists(st.tuples(st.sampled_from([0.5, 0.7, 0.9]), st.booleans()), min_size=1, max_size=6)

@@ -5,12 +5,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rmlab.metrics import registry, sorted_rows, weighted
+from rmlab.metrics import registry, weighted
+from rmlab.metrics import weighted as sorted_rows
 from rmlab.metrics.best_of_k import sizes_of_k
 from rmlab.metrics.calibration import binned, ece, prior_corrected, width_bin
 from rmlab.metrics.report import report
-from rmlab.metrics.sorted_rows import SortedRows
 from rmlab.metrics.table import table
+from rmlab.metrics.weighted import SortedRows
 from rmlab.scores.scores import Scores
 
 PRIORS = (0.3, 0.6)

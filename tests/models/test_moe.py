@@ -89,7 +89,7 @@ def test_padding_routes_nothing_and_scores_do_not_see_it() -> None:
 
 def test_active_and_total_parameters_of_the_shipped_shapes() -> None:
     from rmlab.configuration import compose
-    from rmlab.verifiers.run_record import model_parameters
+    from rmlab.verifiers.evaluation import model_parameters
 
     def sizes(name: str) -> dict[str, int]:
         config = compose("train_verifier", [f"model={name}"]).model

@@ -12,9 +12,8 @@ import pytest
 
 from rmlab.commands.browse import browse
 from rmlab.errors import DataError, UsageError
-from rmlab.pages import browse_page as pages
-from rmlab.pages.browse_page import browse_page, join, shortened, write_browse_page
-from rmlab.pages.browse_server import browse_server
+from rmlab.pages import browse as pages
+from rmlab.pages.browse import browse_page, browse_server, join, shortened, write_browse_page
 from rmlab.pages.html import embedded_json, text
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import write_score_table

@@ -77,7 +77,7 @@ def test_writes_a_labelled_set_that_names_its_origin(collect, tmp_path, tasks, s
 
 
 def test_an_interrupted_collection_goes_on_and_gives_the_same_set(collect, tmp_path, small, capsys, monkeypatch):
-    from rmlab.policies import kept
+    from rmlab.policies import rollout as kept
 
     whole = tmp_path / "whole.parquet"
     collect.main([*small, f"output={whole}"])

@@ -8,13 +8,12 @@ from omegaconf import OmegaConf
 
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
+from rmlab.files import Busy, only_writer
 from rmlab.fingerprint import file_fingerprint
-from rmlab.locks import Busy, only_writer
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.policies.demonstrations import ended_well
 from rmlab.policies.success import held_out_tasks
-from rmlab.tracking.query import runs
-from rmlab.tracking.references import find_model
+from rmlab.tracking.query import find_model, runs
 from rmlab.tracking.store import Store
 from rmlab.trajectories.store import TrajectorySet, write_trajectories
 

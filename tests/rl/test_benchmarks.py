@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from rmlab.rl.benchmarks import benchmarks, rates_by_task
+from rmlab.rl.evaluation import benchmarks, rates_by_task
 from rmlab.rl.learner import State
 from rmlab.rl.outcome import area, outcome, timed
 from rmlab.trajectories.record import Trajectory

@@ -5,8 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from rmlab.errors import UsageError
-from rmlab.sweep.options import OnError, SweepOptions
-from rmlab.sweep.request import read_request
+from rmlab.sweep.request import OnError, SweepOptions, read_request
 
 
 def test_what_is_done_once_is_not_in_the_command_that_goes_on() -> None:

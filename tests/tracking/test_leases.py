@@ -20,7 +20,8 @@ import pytest
 from rmlab.errors import RmlabError, StoreError, StoreOutOfReach
 from rmlab.paths import REPOSITORY
 from rmlab.stopping import EXIT_CODE, Stopped
-from rmlab.tracking import leases, origin
+from rmlab.tracking import leases
+from rmlab.tracking import tags as origin
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import RunInfo, cell_runs, runs_of

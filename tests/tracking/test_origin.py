@@ -6,7 +6,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rmlab.tracking import origin
+from rmlab.tracking import tags as origin
 
 
 def test_a_tree_without_history_is_told_its_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

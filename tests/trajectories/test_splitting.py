@@ -5,7 +5,7 @@ import random
 import pytest
 
 from rmlab.errors import DataError, UsageError
-from rmlab.trajectories.near_duplicates import SHINGLE, WORD, issue_of, near_duplicates
+from rmlab.trajectories.leakage import SHINGLE, WORD, issue_of, near_duplicates
 from rmlab.trajectories.splitting import TaskFacts, parse_shares, split
 
 WORDS = [f"w{i}" for i in range(400)]

@@ -21,8 +21,8 @@ from rmlab.trajectories.store import TrajectorySet
 from rmlab.verifiers.config import PromptConfig
 from rmlab.verifiers.dataset import VerifierData
 from rmlab.verifiers.encoding import Encoded
+from rmlab.verifiers.evaluation import FoldLogger
 from rmlab.verifiers.out_of_fold import fold_baselines, of_policies, pooled
-from rmlab.verifiers.run_record import FoldLogger
 
 # By repository: (resolved by p, resolved by q) of each task. Which policy is the better one depends on what is left out.
 TASKS = {

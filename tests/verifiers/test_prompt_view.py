@@ -14,8 +14,7 @@ from rmlab.policies.rollout import plan, rollout
 from rmlab.policies.scripted import ScriptedPolicy
 from rmlab.trajectories.record import Message
 from rmlab.verifiers.config import PromptConfig, PromptView
-from rmlab.verifiers.prompt import render, turns_of
-from rmlab.verifiers.prompt_view import visible
+from rmlab.verifiers.prompt import render, turns_of, visible
 from tests.verifiers.examples import episode
 
 WITH_RUNS = replace(

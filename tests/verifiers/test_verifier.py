@@ -11,8 +11,8 @@ from rmlab.errors import DataError
 from rmlab.models.config import ModelConfig, TokenizerConfig
 from rmlab.models.load import scratch_model
 from rmlab.training.batching import batches_by_tokens
-from rmlab.verifiers.answer import prove_answers, verifier_tokenizer
 from rmlab.verifiers.config import OverLength, PromptConfig
+from rmlab.verifiers.objective import prove_answers, verifier_tokenizer
 from rmlab.verifiers.prompt import render
 from rmlab.verifiers.verifier import Verifier, load_verifier, save_verifier
 from tests.verifiers.examples import episode, episodes

@@ -20,11 +20,10 @@ from rmlab.files import atomic_path, check_output
 from rmlab.progress import progress
 from rmlab.tracking.artifacts import download, listed
 from rmlab.tracking.bundles.format import MANIFEST, BundledFile, BundleEntry, Record, manifest_text, metric_line
-from rmlab.tracking.origin import commit
 from rmlab.tracking.query import get_run
 from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import RUNNING, SOURCE_RUN
+from rmlab.tracking.tags import RUNNING, SOURCE_RUN, commit
 
 if TYPE_CHECKING:
     from mlflow.entities import Run

@@ -16,16 +16,27 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rmlab.errors import DataError, RmlabError
-from rmlab.locks import exclusive
+from rmlab.files import exclusive
 from rmlab.paths import runs_folder
 from rmlab.progress import progress
 from rmlab.tracking.bundles.format import BundledFile, BundleEntry, Record
 from rmlab.tracking.bundles.reading import Bundle, open_bundle
-from rmlab.tracking.origin import HOST, PROCESS, origin_tags
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import AT_WORK, IMPORTED_AT, IMPORTED_RUN, LEFT_OUT, RUNNING, STATUS, check_names, close
+from rmlab.tracking.tags import (
+    AT_WORK,
+    HOST,
+    IMPORTED_AT,
+    IMPORTED_RUN,
+    LEFT_OUT,
+    PROCESS,
+    RUNNING,
+    STATUS,
+    check_names,
+    close,
+    origin_tags,
+)
 
 if TYPE_CHECKING:
     from mlflow.entities import DatasetInput

@@ -16,8 +16,7 @@ from rmlab.paths import REPOSITORY
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.bundles.reading import open_bundle
-from rmlab.tracking.query import get_run, runs
-from rmlab.tracking.references import find_artifact
+from rmlab.tracking.query import find_artifact, get_run, runs
 from rmlab.tracking.run import RunLogger, log_reuse
 from rmlab.tracking.run_index import cell_runs, run_infos
 from rmlab.tracking.store import Store
