@@ -259,7 +259,8 @@ def _record(
     import torch
     import transformers
 
-    made_from = {name: json.loads(corpus.metadata[name]) for name in ("versions", "episodes", "counts", "left_out")}
+    names = ("versions", "packages", "episodes", "counts", "left_out")  # a text built before packages were recorded lacks them
+    made_from = {name: json.loads(corpus.metadata[name]) for name in names if name in corpus.metadata}
     return {
         "command": command,
         "seed": settings.seed,
