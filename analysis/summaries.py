@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmlab.files import write_text
 from rmlab.fingerprint import fingerprint
-from rmlab.paths import runs_folder
+from rmlab.paths import portable, runs_folder
 from rmlab.tracking.notes import summary_note
 from rmlab.tracking.query import TrackedRun, runs
 from rmlab.tracking.run import RunLogger
@@ -34,7 +34,7 @@ def show_sweep(plan: "Plan", store: Store) -> None:
     wanted = {"sweep": spec.name, "preset": spec.preset, "control_hash": plan.control_hash, "status": "finished"}
     found = runs(store, None, wanted)
     if groups := group_runs(found):
-        group = replace(groups[0], baseline=str(spec.baseline))
+        group = replace(groups[0], baseline=portable(str(spec.baseline)))
         figures, text = _verifiers(plan, store, group, found)
         table = group.folder(runs_folder() / "figures") / "table.csv"
         print(f"\n{spec.question}\n\n{text}")

@@ -149,13 +149,24 @@ NAMED = 5  # of many, so many are named
 
 
 def show_export(
-    output: Path, run_ids: Sequence[str], *, sweep: str | None, kind: str | None, models: bool, uri: str | None
+    output: Path,
+    run_ids: Sequence[str],
+    *,
+    sweep: str | None,
+    kind: str | None,
+    preset: str | None,
+    control: str | None,
+    models: bool,
+    study: bool,
+    uri: str | None,
 ) -> None:
     """Exports runs and prints what the bundle has, and what it has not."""
     store = Store.existing(uri)
     if store is None:
         raise UsageError(f"there is nothing to export: no run was ever tracked in {uri or default_uri()}")
-    done = export_runs(store, output, run_ids, sweep=sweep, kind=kind, models=models)
+    done = export_runs(
+        store, output, run_ids, sweep=sweep, kind=kind, preset=preset, control=control, models=models, study=study
+    )
     along = f" and {counted(done.sources, 'run')} that they reuse" if done.sources else ""
     print(
         f"{output}: {counted(done.runs, 'run')}{along}, {counted(done.artifacts, 'artifact')}, {done.bytes / 1e6:.2f} MB"
@@ -163,9 +174,10 @@ def show_export(
     if done.running:
         print(f"not taken, under way: {_named(done.running)}")
     if done.left_out:
-        print(
-            f"left out: {counted(len(done.left_out), 'model')}, {sum(done.left_out.values()) / 1e6:.1f} MB: {_named(list(done.left_out))}"
-        )
+        size = f"{sum(done.left_out.values()) / 1e6:.1f} MB"
+        names = sorted({name.rpartition(": ")[2] for name in done.left_out})
+        what = counted(len(done.left_out), "artifact" if study else "model")
+        print(f"left out: {what}, {size}: {_named(names if study else list(done.left_out))}")
 
 
 def show_import(bundle: Path, uri: str | None) -> None:
