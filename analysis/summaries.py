@@ -51,7 +51,7 @@ def show_sweep(plan: "Plan", store: Store) -> None:
 
 def _verifiers(plan: "Plan", store: Store, group: "SweepRuns", found: Sequence[TrackedRun]) -> tuple[list[Path], str]:
     """The figures' files, and the table as Markdown."""
-    from analysis import level_tests, style, sweep_table
+    from analysis import level_tests, sweep_table
     from analysis.registry import draw_sweep
 
     spec = plan.spec
@@ -63,8 +63,6 @@ def _verifiers(plan: "Plan", store: Store, group: "SweepRuns", found: Sequence[T
     if old is not None and old.tags.get("drawn_from") == drawn_from and figures:
         return figures, text
     draw_sweep(group, runs_folder() / "figures")
-    write_text(folder / "table.csv", style.csv_text(sweep_table.rows(group)))
-    write_text(folder / "table.md", text)
     rest = f"{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`"
     note = summary_note(spec.question, level_tests.answer(group), text, rest)
     tags = {"factor": spec.factor, "drawn_from": drawn_from, "cells": len(group.cells)}
