@@ -13,7 +13,6 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.files import atomic_path
 from rmlab.paths import runs_folder
 from rmlab.progress import progress
-from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from analysis.policies import PolicyRun
@@ -58,7 +57,7 @@ def figures(
         print(path)
     drawn = dict.fromkeys(path.stem for path in paths)
     took = time.monotonic() - began
-    print(f"{counted(len(drawn), "figure")} (tables counted) in {took:.1f} s: {', '.join(drawn)}", file=sys.stderr)
+    print(f"drawn in {took:.1f} s: {', '.join(drawn) or 'nothing'}", file=sys.stderr)
     return paths
 
 

@@ -29,7 +29,7 @@ def score_table(quality, seed):
     return Scores.of(np.repeat([f"t{i}" for i in range(20)], 4), 1 / (1 + np.exp(-logit)), label)
 
 
-def track(store, folder, level, seed, quality, *, arm="", control="c0", commit="a"):
+def track(store, folder, level, seed, quality, *, arm="", control="c0", commit="a", **more):
     scores = score_table(quality, seed)
     write_score_table(folder / "scores.parquet", scores)
     tags = {
@@ -41,6 +41,7 @@ def track(store, folder, level, seed, quality, *, arm="", control="c0", commit="
         "config_hash": f"{level}{seed}{arm}",
         "control_hash": control,
         "commit": commit,
+        **more,
     }
     with RunLogger.start(
         store, "data_scale", f"data_scale={level} s{seed}", kind="verifier", tags=tags, params={"seed": seed}
@@ -66,7 +67,7 @@ def test_every_figure_is_drawn_with_its_data_and_twice_alike(store, tmp_path):
     paths = draw(["data_scale"])
     folder = tmp_path / "runs" / "figures" / "data_scale" / "smoke-c0"
     assert sorted(p.name for p in folder.iterdir()) == sorted(
-        f"{n}.{e}" for n in FIGURES for e in ("pdf", "png", "csv")
+        [*(f"{n}.{e}" for n in FIGURES for e in ("pdf", "png", "csv")), "table.csv", "table.md"]
     )
     first = {p.name: p.read_bytes() for p in paths}
     assert {p.name: p.read_bytes() for p in draw([], out=tmp_path / "again")} == first
