@@ -15,7 +15,7 @@ from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.reading import open_bundle
 from rmlab.tracking.bundles.study import anonymous
 from rmlab.tracking.store import Store
-from tests.analysis.test_figures import track
+from tests.analysis.test_levels import track
 from tests.sweeping import sweep
 from tests.tracking.bundles.test_study import everything
 
@@ -32,7 +32,7 @@ def page(request: pytest.FixtureRequest, runs_folder: Path, tmp_path: Path) -> P
         return STUDIES / request.param
     for seed in (0, 1, 2):
         for level, quality in (("100", 0.5), ("1000", 3.0)):
-            track(Store.open(None), tmp_path, level, seed, quality, baseline="100")
+            track(Store.open(None), tmp_path, "data_scale", level, seed, quality, place=int(quality), baseline="100")
     folder = tmp_path / "page"
     export_runs(Store.open(None), folder / "runs.zip", sweep="data_scale", study=True, show=False)
     draw_figures(["sweep_table", "differences"], str(folder / "runs.zip"), page=folder)
@@ -104,7 +104,7 @@ def test_a_page_is_drawn_into_its_folder_twice_alike(page: Path, tmp_path: Path)
     assert sorted(first) == ["differences.csv", "differences.png", "table.csv"]
     assert first == again
     assert first["table.csv"] == (page / "table.csv").read_bytes()
-    track(Store.open(None), tmp_path, "100", 0, 1.0, control="c1")
+    track(Store.open(None), tmp_path, "data_scale", "100", 0, 1.0, place=0, baseline="100", control="c1")
     with pytest.raises(
         UsageError, match=r"share no figure, .*data_scale/smoke-c0, data_scale/smoke-c1\. Name one with --group"
     ):

@@ -29,7 +29,7 @@ def score_table(quality, seed):
     return Scores.of(np.repeat([f"t{i}" for i in range(20)], 4), 1 / (1 + np.exp(-logit)), label)
 
 
-def track(store, folder, level, seed, quality, *, arm="", control="c0", commit="a", **more):
+def track(store, folder, level, seed, quality, *, arm="", control="c0", commit="a"):
     scores = score_table(quality, seed)
     write_score_table(folder / "scores.parquet", scores)
     tags = {
@@ -41,7 +41,6 @@ def track(store, folder, level, seed, quality, *, arm="", control="c0", commit="
         "config_hash": f"{level}{seed}{arm}",
         "control_hash": control,
         "commit": commit,
-        **more,
     }
     with RunLogger.start(
         store, "data_scale", f"data_scale={level} s{seed}", kind="verifier", tags=tags, params={"seed": seed}
