@@ -153,3 +153,17 @@ def test_of_a_real_sweep_nothing_of_the_machine_travels(
     drawn = {path.name: path.read_bytes() for path in draw_figures(source=str(bundle), out=tmp_path / "drawn")}
     [folder] = (runs_folder / "figures" / "label_ratio").iterdir()
     assert drawn == {path.name: path.read_bytes() for path in folder.iterdir()}, "what the sweep itself drew"
+
+
+@pytest.mark.slow
+def test_rl_runs_travel_with_what_their_figures_read(runs_folder: Path, tmp_path: Path) -> None:
+    from tests.analysis.test_watched import track as track_rl
+
+    for evidence in ("final", "voluntary"):
+        track_rl(Store.open(None), tmp_path, evidence)
+    export_runs(Store.open(None), tmp_path / "rl.zip", kind="rl", study=True, show=False)
+    drawn = {path.name: path.read_bytes() for path in draw_figures(out=tmp_path / "store")}
+    assert {"rl_table.csv", "rl_curves.png", "relation.md"} <= drawn.keys()
+    assert {
+        path.name: path.read_bytes() for path in draw_figures(source=str(tmp_path / "rl.zip"), out=tmp_path / "bundle")
+    } == drawn

@@ -4,6 +4,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,7 +25,7 @@ ON_PAGES = (".png", ".csv")
 
 
 @app.command(
-    epilog="Examples: `rmlab figures data_scale -o figures`; a page of this repository again, from the runs that travel with it: "
+    epilog="Example: `rmlab figures data_scale -o figures`. From the runs that travel with a study: "
     "`rmlab figures --from experiments/studies/label_ratio/runs.zip --page experiments/studies/label_ratio`"
 )
 def figures(
@@ -165,7 +166,7 @@ def _of_sweeps(groups: "dict[str, SweepRuns]", source: str, names: Sequence[str]
     chosen_sweeps = [n for n in names if n in sweeps] or sorted(sweeps)
     chosen_figures = [n for n in names if n in drawable] or list(drawable)
     return [
-        _Drawing(figure, [folder], lambda out, group=group, figure=figure: draw_sweep(group, out, [figure]))
+        _Drawing(figure, [folder], partial(draw_sweep, group, names=[figure]))
         for folder, group in groups.items()
         if group.sweep in chosen_sweeps
         for figure in chosen_figures

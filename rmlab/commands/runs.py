@@ -39,7 +39,7 @@ def list_runs(
 
 @app.command(
     "export",
-    epilog="Examples: `rmlab runs export --sweep data_scale --without-models -o data_scale.zip`; for the page of a study "
+    epilog="Example: `rmlab runs export --sweep data_scale --without-models -o data_scale.zip`. For the page of a study: "
     "`rmlab runs export --study --sweep label_ratio --preset demo -o experiments/studies/label_ratio/runs.zip`",
 )
 def export_runs(
