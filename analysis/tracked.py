@@ -14,16 +14,13 @@ import numpy as np
 from rmlab.files import path_part
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
-from rmlab.tracking.bundles.reading import BundledRun, is_bundle, open_bundle
-from rmlab.tracking.query import TrackedRun, runs
+from rmlab.tracking.bundles.reading import AnyRun, is_bundle, open_bundle
+from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store, default_uri
 from rmlab.tracking.tags import FINISHED, STATUS
 
 if TYPE_CHECKING:
     from rmlab.metrics.sweep_levels import LevelTest
-
-AnyRun = TrackedRun | BundledRun
-"""Of a store, or of a bundle that was exported from one."""
 
 
 @dataclass(frozen=True)

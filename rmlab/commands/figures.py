@@ -121,15 +121,16 @@ def _chosen(found: "Sequence[AnyRun]", source: str, names: Sequence[str], part: 
     from analysis.registry import Needs, registered
     from analysis.tracked import group_runs
 
+    drawable = registered(Needs.rl)
+    of_policies = [name for name in names if name in drawable]
+    policies = policy_runs(found) if of_policies or not names else []
     groups = {f"{group.folder(Path())}": group for group in group_runs(found)}
-    of_rl = {f"rl/{name}": runs for name, runs in comparable(policy_runs(found)).items()}
+    of_rl = {f"rl/{name}": runs for name, runs in comparable(policies).items()}
     if part and not any(part in folder for folder in (*groups, *of_rl)):
         raise UsageError(f"--group {part}: {source} has {', '.join((*groups, *of_rl)) or 'no finished run'}")
     groups = {folder: group for folder, group in groups.items() if part in folder}
     of_rl = {folder: runs for folder, runs in of_rl.items() if part in folder}
 
-    drawable = registered(Needs.rl)
-    of_policies = [name for name in names if name in drawable]
     if of_policies and not of_rl:
         raise RmlabError(
             f"{source} holds no finished RL run, which {of_policies[0]} is drawn from. Launch one first: `rmlab rl`."

@@ -29,7 +29,9 @@ def list_runs(
     ascending: Annotated[bool, typer.Option("--ascending", help="Smallest first.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="So many runs at most.")] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Everything as CSV: all parameters and metrics.")] = False,
-    store: StoreOption = None,
+    store: Annotated[
+        str | None, typer.Option("--store", help="A store: URL or sqlite URI, or a bundle. Default: the project's own.")
+    ] = None,
 ) -> None:
     """Tracked runs as a table, newest first."""
     from rmlab.tracking.listing import show_runs

@@ -33,6 +33,7 @@ from rmlab.tracking.bundles.format import (
     sense,
     texts,
 )
+from rmlab.tracking.query import TrackedRun
 from rmlab.tracking.run_index import RunInfo
 from rmlab.tracking.tags import SOURCE_RUN
 
@@ -231,6 +232,10 @@ class BundledRun(RunInfo):
         source = self.tags.get(SOURCE_RUN)
         owner = next((e for e in self.bundle.entries if e.run_id == source), self.entry)
         return self.bundle.artifact(owner, path)
+
+
+AnyRun = TrackedRun | BundledRun
+"""Of a store, or of a bundle that was exported from one."""
 
 
 @contextmanager
