@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import rmlab
 from rmlab.errors import RmlabError, UsageError
 from rmlab.files import atomic_path, check_output
+from rmlab.paths import portable
 from rmlab.progress import progress
 from rmlab.tracking.artifacts import download, listed
 from rmlab.tracking.bundles import study as study_bundle
@@ -260,7 +261,9 @@ def _copied(archive: zipfile.ZipFile, place: str, path: str, local: Path) -> Bun
 def _origin(store: Store) -> dict[str, str]:
     parts = urlsplit(store.uri)
     return {
-        "store": store.uri.replace(f"{parts.username}:{parts.password}@", "") if parts.password else store.uri,
+        "store": portable(
+            store.uri.replace(f"{parts.username}:{parts.password}@", "") if parts.password else store.uri
+        ),
         "host": platform.node(),
         "commit": commit(),
         "rmlab_version": rmlab.__version__,

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rmlab.errors import DataError, UsageError
+from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.paths import REPOSITORY
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table, write_score_table
@@ -16,6 +16,7 @@ from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.bundles.reading import Bundle, is_bundle, open_bundle
 from rmlab.tracking.bundles.study import anonymous
+from rmlab.tracking.listing import show_runs
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger, log_reuse
 from rmlab.tracking.run_index import run_infos
@@ -189,6 +190,25 @@ def test_runs_that_share_no_figure_are_refused_until_one_kind_is_named(store: St
         pass
     with pytest.raises(UsageError, match="none of 1 runs is a finished verifier or RL run"):
         export_runs(store, tmp_path / "b.zip", [run.run_id], study=True, show=False)
+
+
+def test_it_is_listed_like_a_store_and_named_where_only_a_store_will_do(
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in (0, 1):
+        track(store, tmp_path, seed)
+    bundle = tmp_path / "b.zip"
+    export_runs(store, bundle, study=True, show=False)
+    show_runs(as_csv=True)
+    by_store = capsys.readouterr().out
+    show_runs(str(bundle), as_csv=True)
+    assert capsys.readouterr().out == by_store.replace("/mnt/disk", "disk")
+    show_runs(str(bundle), "another")
+    assert capsys.readouterr().out == f"no runs of sweep another in {bundle}\n"
+    with pytest.raises(
+        StoreError, match=r"b\.zip is a zip archive and no store: if it is a bundle, `rmlab runs import"
+    ):
+        Store.open(str(bundle))
 
 
 def test_it_is_imported_and_read_from_its_folder_like_any_bundle(store: Store, other: Store, tmp_path: Path) -> None:
