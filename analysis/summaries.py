@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmlab.files import write_text
 from rmlab.fingerprint import fingerprint
-from rmlab.paths import runs_folder
+from rmlab.paths import portable, runs_folder
 from rmlab.tracking.notes import summary_note
 from rmlab.tracking.query import TrackedRun, runs
 from rmlab.tracking.run import RunLogger
@@ -34,7 +34,7 @@ def show_sweep(plan: "Plan", store: Store) -> None:
     wanted = {"sweep": spec.name, "preset": spec.preset, "control_hash": plan.control_hash, "status": "finished"}
     found = runs(store, None, wanted)
     if groups := group_runs(found):
-        group = replace(groups[0], baseline=str(spec.baseline))
+        group = replace(groups[0], baseline=portable(str(spec.baseline)))
         figures, text = _verifiers(plan, store, group, found)
         table = group.folder(runs_folder() / "figures") / "table.csv"
         print(f"\n{spec.question}\n\n{text}")
@@ -51,7 +51,7 @@ def show_sweep(plan: "Plan", store: Store) -> None:
 
 def _verifiers(plan: "Plan", store: Store, group: "SweepRuns", found: Sequence[TrackedRun]) -> tuple[list[Path], str]:
     """The figures' files, and the table as Markdown."""
-    from analysis import level_tests, style, sweep_table
+    from analysis import level_tests, sweep_table
     from analysis.registry import draw_sweep
 
     spec = plan.spec
@@ -63,8 +63,6 @@ def _verifiers(plan: "Plan", store: Store, group: "SweepRuns", found: Sequence[T
     if old is not None and old.tags.get("drawn_from") == drawn_from and figures:
         return figures, text
     draw_sweep(group, runs_folder() / "figures")
-    write_text(folder / "table.csv", style.csv_text(sweep_table.rows(group)))
-    write_text(folder / "table.md", text)
     rest = f"{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`"
     note = summary_note(spec.question, level_tests.answer(group), text, rest)
     tags = {"factor": spec.factor, "drawn_from": drawn_from, "cells": len(group.cells)}

@@ -1,16 +1,31 @@
 """The table of a sweep: what was measured at each level, with intervals, and every baseline beside it."""
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from analysis import level_tests
+from analysis import level_tests, style
+from analysis.registry import Needs, figure
 from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
+from rmlab.files import write_text
 from rmlab.wording import number
 
 _number = partial(number, absent="")
 
 SCALARS = {"auc_within_task": "AUC within task", "auc_pooled": "AUC pooled", "ece_width_10": "ECE", "brier": "Brier"}
 Row = dict[str, Any]
+
+
+@figure(
+    "What was measured at each level, with intervals, and every baseline beside it (`table.csv`, `table.md`).",
+    Needs.sweep,
+)
+def draw(sweep: SweepRuns, out: Path) -> list[Path]:
+    """Writes table.{csv,md}."""
+    paths = [sweep.folder(out) / "table.csv", sweep.folder(out) / "table.md"]
+    for path, text in zip(paths, (style.csv_text(rows(sweep)), as_markdown(sweep)), strict=True):
+        write_text(path, text)
+    return paths
 
 
 def shown_k(group: SweepRuns) -> list[str]:

@@ -105,7 +105,7 @@ def run(config: DictConfig, command: str = "rmlab pretrain") -> Path | None:
             print(f"went on from step {took.resumed_at} of {took.steps}")
         save(folder, model, tokenizer, took, _record(corpus, tokenizer, model, took, settings, command))
         if logger:
-            logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+            logger.configuration(config)
             logger.params({"seed": settings.seed, "model_parameters": model.num_parameters(), "tokens": took.tokens})
             logger.tags({"device": took.device})
             logger.artifact(folder)
