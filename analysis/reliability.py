@@ -74,11 +74,11 @@ def panel(top: Any, bottom: Any, cells: list[FinishedCell], level: str, arm: str
         capsize=1.5,
         label="verifier",
     )
-    ece = float(np.mean([c.report["ece_width_10"] for c in cells]))
+    ece, less = (float(np.mean([c.report[name] for c in cells])) for name in ("ece_width_10", "ece_less_floor"))
     top.text(
         0.97,
         0.04,
-        f"ECE {ece:.3f}",
+        f"ECE {ece:.3f}, less floor {less:.3f}",
         transform=top.transAxes,
         ha="right",
         fontsize=7,

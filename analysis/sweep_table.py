@@ -12,7 +12,13 @@ from rmlab.wording import number
 
 _number = partial(number, absent="")
 
-SCALARS = {"auc_within_task": "AUC within task", "auc_pooled": "AUC pooled", "ece_width_10": "ECE", "brier": "Brier"}
+SCALARS = {
+    "auc_within_task": "AUC within task",
+    "auc_pooled": "AUC pooled",
+    "ece_width_10": "ECE",
+    "ece_less_floor": "ECE less floor",
+    "brier": "Brier",
+}
 Row = dict[str, Any]
 
 

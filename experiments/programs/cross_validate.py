@@ -194,7 +194,12 @@ def _one_fold(
     watched = scored(ready.validation, "scoring validation")
     scores = scored(ready.evaluation, "scoring what was left out")
     validation = report(watched, replicates=0)
-    own.metrics({f"validation_{name}": validation[name] for name in ("auc_pooled", "log_loss", "ece_width_10")})
+    own.metrics(
+        {
+            f"validation_{name}": validation[name]
+            for name in ("auc_pooled", "log_loss", "ece_width_10", "ece_less_floor")
+        }
+    )
     with tempfile.TemporaryDirectory() as name:
         write_score_table(Path(name) / "validation_scores.parquet", watched)
         logger.artifact(Path(name) / "validation_scores.parquet", own.folder)

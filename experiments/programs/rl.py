@@ -350,6 +350,7 @@ def _tracked(
             "verifier_run": verifiers[0].run_id,
             "verifier_name": verifiers[0].run_name,
             "verifier_fingerprint": verifiers[0].fingerprint(),
+            "verifier_training": verifiers[0].run.tags.get("config_hash", "") if verifiers[0].run else "",
         }
     logger = RunLogger.start(
         Store.open(tracking.uri),

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 RL = "rl"
-SHOWN = ("rm_at_k", "auc_within_task", "auc_pooled", "ece_width_10", "brier", "log_loss", "advantage_cosine")
+SHOWN = (
+    "rm_at_k",
+    "auc_within_task",
+    "auc_pooled",
+    "ece_width_10",
+    "ece_less_floor",
+    "brier",
+    "log_loss",
+    "advantage_cosine",
+)
 
 
 @app.command(epilog="Example: `rmlab compare data_scale=8000 data_scale=3000 --sweep data_scale`")
@@ -130,7 +139,8 @@ def _show_scores(a: str, b: str, found: dict[str, Any]) -> None:
             )
     console.print(table)
     console.print(
-        f"p: two-sided, {found['swaps']:,} swaps of whole clusters ({found['clusters']:,}). One comparison, no correction.",
+        f"p: two-sided, {found['swaps']:,} swaps of whole clusters ({found['clusters']:,}); of pooled AUC and ECE, which mix "
+        f"clusters, {found['replicates']:,} resamples. One comparison, no correction.",
         style="dim",
     )
 

@@ -45,8 +45,10 @@ def compare_levels(
     if as_json:
         print(json.dumps(found, indent=1, allow_nan=False))
     else:
+        from rmlab.metrics.sweep_levels import distinct
+
         _show(f"{group.factor}: A = {high}, B = {low} ({group.note()})", tests)
-        tested = sum(test.p is not None for test in group.tests.values())
+        tested = len(distinct(list(group.tests.values())))
         print(f"Differences A - B, paired by seed; Holm over the {tested} tests of all levels against {low}.")
     return found
 
@@ -144,24 +146,27 @@ def _level(group: "SweepRuns", text: str) -> str:
 def _plain(test: "LevelTest") -> dict[str, Any]:
     from analysis.level_tests import verdict
 
-    return {**asdict(test), "ci95": list(test.ci95) if test.ci95 else None, "verdict": verdict(test)}
+    found = {**asdict(test), "by_seed": list(test.by_seed), "ci95": list(test.ci95) if test.ci95 else None}
+    return {**found, "verdict": verdict(test)}
 
 
 def _show(title: str, tests: "Sequence[tuple[str, LevelTest]]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from analysis.level_tests import verdict
+    from analysis.level_tests import power, verdict
 
     console = Console(highlight=False)
     if not console.is_terminal:  # for a pipe: nothing cut
         console.width = 200
     console.print(title, markup=False, soft_wrap=True)
     table = Table(box=None)
-    for column in ("metric", "seeds", "A - B", "95 %", "p", "p (Holm)", ""):
+    for column in ("metric", "seeds", "A - B", "95 %", "p", "p (Holm)", "80 % power from (alone / Holm)", ""):
         table.add_column(column, no_wrap=True)
     for arm, test in tests:
         ends = f"{test.ci95[0]:+.4f} to {test.ci95[1]:+.4f}" if test.ci95 else ""
         numbers = ["-" if value is None else f"{value:.4f}" for value in (test.difference, test.p, test.p_holm)]
-        table.add_row(f"{test.metric} {arm}".strip(), str(test.seeds), numbers[0], ends, *numbers[1:], verdict(test))
+        table.add_row(
+            f"{test.metric} {arm}".strip(), str(test.seeds), numbers[0], ends, *numbers[1:], power(test), verdict(test)
+        )
     console.print(table)

@@ -45,7 +45,10 @@ class Statistic:
     """Metrics of one table that are computed together. What does not depend on the weights is computed when it is made.
 
     sizes: the k of each metric that is a curve, by its name.
+    across_clusters: whether rows of different clusters are ordered or binned together, so that the metric is no sum over clusters.
     """
+
+    across_clusters = False
 
     def __init__(self, table: Table) -> None:
         self.sizes: dict[str, list[int]] = {}
@@ -193,6 +196,8 @@ class AdvantageMeasures(Statistic):
 class WidthBins(Statistic):
     """ece_width_10, ece_width_15, mce, ece_confidence."""
 
+    across_clusters = True
+
     def __init__(self, table: Table) -> None:
         super().__init__(table)
         rows = table.scored
@@ -213,6 +218,8 @@ class WidthBins(Statistic):
 
 class PriorCorrectedBins(Statistic):
     """ece_prior_corrected; nothing where the table does not know both priors."""
+
+    across_clusters = True
 
     def __init__(self, table: Table) -> None:
         super().__init__(table)
@@ -274,6 +281,8 @@ ROWS_AT_ONCE = 1 << 18  # rows × weightings that one pass holds in memory
 class SortedRows(Statistic):
     """auc_pooled, auc_between_tasks, within_pair_share, ece_mass_10, ece_debiased: one pass over the rows by score."""
 
+    across_clusters = True
+
     def __init__(self, table: Table) -> None:
         super().__init__(table)
         rows = table.scored
@@ -303,6 +312,8 @@ class SortedRows(Statistic):
 
 class ConfidenceOrder(Statistic):
     """aurc, aurc_picks: passes over attempts and picks from the most confident on."""
+
+    across_clusters = True
 
     def __init__(self, table: Table) -> None:
         super().__init__(table)

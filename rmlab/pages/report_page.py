@@ -10,7 +10,7 @@ from rmlab.metrics.definitions import Report
 from rmlab.metrics.table import table as grouped
 from rmlab.pages import plots as report_figures
 from rmlab.pages.html import asset, page, table, text
-from rmlab.pages.report_tables import curves, how_far, interval, notes_of, number, summary
+from rmlab.pages.report_tables import calibrated, curves, how_far, interval, notes_of, number, summary
 from rmlab.scores.scores import Scores
 
 WORST = 25
@@ -70,22 +70,13 @@ def _metrics(found: Report) -> str:
 def _post_hoc(found: Report) -> str:
     if found["post_hoc"] is None:
         return ""
-    rows = [
-        [
-            name,
-            number(values["ece_width_10"]),
-            interval(values["ci95"].get("ece_width_10")),
-            number(values["brier"]),
-            number(values["log_loss"]),
-        ]
-        for name, values in {"before": found, **found["post_hoc"]}.items()
-    ]
+    header, rows = calibrated(found)
     where = (
         "validation"
         if found["post_hoc_fitted_on"] == "validation"
         else f"other tasks of this table ({found['post_hoc_fitted_on']})"
     )
-    return table(["", "ECE, 10 bins", "95 %", "Brier score", "log loss"], rows, caption=f"Calibrated on {where}")
+    return table(header, rows, caption=f"Calibrated on {where}")
 
 
 def _selection(found: Report) -> str:

@@ -91,6 +91,10 @@ def notes_of(found: Report) -> dict[str, str]:
         "ece_prior_corrected": ""
         if found["ece_prior_corrected"] is not None
         else "needs the base rates of training and validation",
+        "ece_prior_corrected_less_floor": ""
+        if found["ece_prior_corrected_less_floor"] is None
+        else "the floor is that of the corrected scores; 95 % below "
+        f"{number(found['ece_prior_corrected_noise_floor_task_p95'])}",
         "aurc": f"mean error rate of the likelier answer at all coverages; {number(found['aurc_excess'])} above a perfect order",
         "aurc_picks": f"share unresolved of the best-scored attempts; {number(found['aurc_picks_excess'])} above a perfect order",
     }
@@ -180,17 +184,29 @@ def _post_hoc_table(found: Report) -> "Table":
         if found["post_hoc_fitted_on"] == "validation"
         else f"Calibrated on other tasks of this table ({found['post_hoc_fitted_on']})"
     )
-    for name in ("", "ECE, 10 bins", "95 %", "Brier score", "log loss"):
+    header, rows = calibrated(found)
+    for name in header:
         shown.add_column(name, justify="right" if name else "left", no_wrap=True)
-    for name, values in {"before": found, **found["post_hoc"]}.items():
-        shown.add_row(
+    for row in rows:
+        shown.add_row(*row)
+    return shown
+
+
+def calibrated(found: Report) -> tuple[list[str], list[list[str]]]:
+    """(header, rows) of the table of post-hoc calibration."""
+    rows = [
+        [
             name,
             number(values["ece_width_10"]),
             interval(values["ci95"].get("ece_width_10")),
+            number(values["ece_less_floor"]),
+            interval(values["ci95"].get("ece_less_floor")),
             number(values["brier"]),
             number(values["log_loss"]),
-        )
-    return shown
+        ]
+        for name, values in {"before": found, **found["post_hoc"]}.items()
+    ]
+    return ["", "ECE, 10 bins", "95 %", "less its floor", "95 %", "Brier score", "log loss"], rows
 
 
 def _selection_table(selection: dict[str, Any]) -> "Table":

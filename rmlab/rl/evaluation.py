@@ -43,6 +43,7 @@ OF_THE_VERIFIER = (
     "auc_within_task",
     "auc_pooled",
     "ece_width_10",
+    "ece_less_floor",
     "brier",
     "advantage_cosine",
     "advantage_cosine_all",

@@ -24,6 +24,7 @@ SHOWN = {
     "eval/auc_within_task": "AUC within",
     "eval/auc_pooled": "AUC",
     "eval/ece_width_10": "ECE",
+    "eval/ece_less_floor": "less floor",
     "eval/rm_at_k": "RM@most",
     "rl/pass_at_1": "pass@1",
     "outcome/all_greedy_difference": "gained",

@@ -99,6 +99,7 @@ def test_no_estimate_depends_on_the_names_of_tasks(make_scores):
         "replicates",
         "clusters",
         "ci95",
+        "ece_less_floor",
         "ece_noise_floor",
         "ece_noise_floor_p95",
         "ece_noise_floor_task",
