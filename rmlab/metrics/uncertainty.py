@@ -17,6 +17,7 @@ from enum import Enum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
 from rmlab.errors import DataError
 from rmlab.metrics.table import Floats, ratio
@@ -95,6 +96,16 @@ class Difference:
     def falls(self) -> bool:
         """Lower than before, one-sided at 97.5 %."""
         return self.high < 0
+
+    @property
+    def detectable(self) -> float:
+        """The fall, above 0, that `falls` says with a power of 80 %."""
+        return detectable_fall(self.low, self.high)
+
+
+def detectable_fall(low: float, high: float) -> float:
+    """The fall, above 0, by which a 95 % interval of this width lies below 0 with a probability of 80 %."""
+    return float((high - low) / 2 * (1 + ndtri(0.8) / ndtri(0.975)))
 
 
 def paired_difference(

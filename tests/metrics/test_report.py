@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from rmlab.errors import DataError
+from rmlab.metrics.calibration import prior_corrected
 from rmlab.metrics.report import is_miscalibrated, report
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
@@ -165,6 +166,24 @@ def test_miscalibrated_is_said_above_the_task_floor_only():
     assert is_miscalibrated(report(Scores.of(task, score, rng.random(2000) < score), replicates=0)) is False
     assert is_miscalibrated(report(Scores.of(task, score, rng.random(2000) < score**2), replicates=0)) is True
     assert is_miscalibrated(report(Scores.of(["t"], [np.nan], [1]), replicates=0)) is None
+
+
+def test_every_ece_stands_less_a_floor_of_its_own(make_scores):
+    scores, validation = make_scores(6, tasks=40), make_scores(7, tasks=40)
+    found = report(scores, replicates=300, validation=validation, training_prior=0.1)
+    floor = found["ece_noise_floor_task"]
+    assert found["ece_less_floor"] == pytest.approx(found["ece_width_10"] - floor)
+    low, high = found["ci95"]["ece_less_floor"]
+    assert low < found["ece_less_floor"] < found["ece_width_10"] < high, "it reaches up to the error without bias"
+    corrected = prior_corrected(scores.score, 0.1, float(validation.resolved.mean()))
+    alone = report(Scores.of(scores.task_id, corrected, scores.resolved, cluster=scores.cluster), replicates=0)
+    assert found["ece_prior_corrected"] == pytest.approx(alone["ece_width_10"])
+    assert found["ece_prior_corrected_noise_floor_task"] == pytest.approx(alone["ece_noise_floor_task"])
+    assert found["ece_prior_corrected_less_floor"] == pytest.approx(alone["ece_less_floor"])
+    assert found["ece_prior_corrected_noise_floor_task"] != pytest.approx(floor, rel=0.01)
+    for after in found["post_hoc"].values():
+        assert 0 < after["ece_width_10"] - after["ece_less_floor"] != pytest.approx(floor, rel=0.001)
+        assert after["ci95"]["ece_less_floor"][0] < after["ece_less_floor"] < after["ci95"]["ece_less_floor"][1]
 
 
 def test_only_unlabelled_rows_leave_all_undefined():
