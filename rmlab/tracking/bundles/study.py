@@ -51,8 +51,8 @@ def latest(heads: Sequence[RunInfo], by_sweep: bool) -> list[RunInfo]:
             f"none of {len(heads)} runs is a finished verifier or RL run, which a study's figures are drawn from"
         )
     groups: dict[str, dict[str, int]] = {}
-    for head in kept:
-        controls = groups.setdefault(f"sweep {head.tags.get('sweep')}, preset {head.tags.get('preset')}", {})
+    for head in (head for head in kept if "sweep" in head.tags):
+        controls = groups.setdefault(f"sweep {head.tags['sweep']}, preset {head.tags.get('preset')}", {})
         controls[head.tags.get(CONTROL_HASH, "")] = controls.get(head.tags.get(CONTROL_HASH, ""), 0) + 1
     for group, controls in groups.items():
         if by_sweep and len(controls) > 1:
