@@ -1,4 +1,4 @@
-"""The bundle of a study, which travels with the repository: small, and without a word of the machine that made its runs.
+"""The bundle of a study, which travels with the repository: small, and without a path, host or user name of the machine that made its runs.
 
 It holds what figures, tables and comparisons read: parameters, tags, metrics, reports, score tables. Weights, pages and pictures
 stay behind. Runs of one study repeat each other (the same attempts are scored in each), so their files lie side by side, score
