@@ -66,7 +66,7 @@ def export_runs(
         typer.Option(
             "--study",
             help="What figures, tables and comparisons read, small enough for the repository: the newest finished run of each cell, "
-            "no weights, no pages, no word of the machine. The same runs give the same bytes.",
+            "no weights, no pages, no path, host or user name. The same runs give the same bytes.",
         ),
     ] = False,
     store: StoreOption = None,

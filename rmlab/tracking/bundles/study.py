@@ -1,4 +1,4 @@
-"""The bundle of a study, which travels with the repository: small, and without a word of the machine that made its runs.
+"""The bundle of a study, which travels with the repository: small, and without a path, host or user name of the machine that made its runs.
 
 It holds what figures, tables and comparisons read: parameters, tags, metrics, reports, score tables. Weights, pages and pictures
 stay behind. Runs of one study repeat each other (the same attempts are scored in each), so their files lie side by side, score
@@ -51,8 +51,8 @@ def latest(heads: Sequence[RunInfo], by_sweep: bool) -> list[RunInfo]:
             f"none of {len(heads)} runs is a finished verifier or RL run, which a study's figures are drawn from"
         )
     groups: dict[str, dict[str, int]] = {}
-    for head in kept:
-        controls = groups.setdefault(f"sweep {head.tags.get('sweep')}, preset {head.tags.get('preset')}", {})
+    for head in (head for head in kept if "sweep" in head.tags):
+        controls = groups.setdefault(f"sweep {head.tags['sweep']}, preset {head.tags.get('preset')}", {})
         controls[head.tags.get(CONTROL_HASH, "")] = controls.get(head.tags.get(CONTROL_HASH, ""), 0) + 1
     for group, controls in groups.items():
         if by_sweep and len(controls) > 1:

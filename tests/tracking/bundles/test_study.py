@@ -186,6 +186,12 @@ def test_runs_that_share_no_figure_are_refused_until_one_kind_is_named(store: St
         export_runs(store, tmp_path / "b.zip", control="c0", study=True, show=False)
     with pytest.raises(UsageError, match=r"no run to export, sweep data_scale, preset paper \(0 are under way\)"):
         export_runs(store, tmp_path / "b.zip", sweep="data_scale", preset="paper", study=True, show=False)
+    for seed in (0, 1):  # single runs of no sweep
+        with RunLogger.start(
+            store, "policies", "p", kind="rl", tags={"config_hash": f"p{seed}", "control_hash": f"c{seed}"}
+        ):
+            pass
+    assert export_runs(store, tmp_path / "b.zip", kind="rl", study=True, show=False).runs == 2
     with RunLogger.start(store, "collections", "c", kind="collection") as run:
         pass
     with pytest.raises(UsageError, match="none of 1 runs is a finished verifier or RL run"):
