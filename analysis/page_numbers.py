@@ -58,7 +58,13 @@ NUMBER = re.compile(r"(?:(?<![\w.,)%\]])[+-])?(?<![\d.])\d+(?:,\d{3})*(?:\.\d+)?
 FUNCTIONS = {"min": min, "max": max, "sum": sum, "count": len, "mean": statistics.mean, "median": statistics.median}
 ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 NAMES = {text: name for name, text in SCALARS.items()}  # as pages write them -> as files do
-COLUMNS = {"seeds": "seeds", "p": "p", "p (Holm)": "p_holm", "ECE by chance (95 %)": "ece_noise_floor_task_p95"}
+COLUMNS = {
+    "seeds": "seeds",
+    "p": "p",
+    "p (Holm)": "p_holm",
+    "ECE by chance (95 %)": "ece_noise_floor_task_p95",
+    "80 % power from (alone / Holm)": "detectable detectable_holm",
+}
 
 
 class MarkError(ValueError):
@@ -67,11 +73,15 @@ class MarkError(ValueError):
 
 @dataclass(frozen=True)
 class Token:
-    """A number of a page: its text, where it starts in the page; in a table its row (0 = heading) and column."""
+    """A number of a page: its text, where it starts in the page; in a table its row (0 = heading) and column.
+
+    bound: it stands behind `<` or `≤`, so that the value may be anything up to it.
+    """
 
     text: str
     start: int
     cell: tuple[int, int] = (0, 0)
+    bound: bool = False
 
 
 @dataclass
@@ -144,7 +154,10 @@ def _block(lines: Sequence[tuple[int, str]]) -> Block:
 def _tokens(text: str, start: int, cell: tuple[int, int] = (0, 0)) -> list[Token]:
     for pattern in EXEMPT.values():
         text = re.sub(pattern, lambda match: "x" * len(match[0]), text)
-    return [Token(match[0], start + match.start(), cell) for match in NUMBER.finditer(text)]
+    return [
+        Token(match[0], start + match.start(), cell, text[: match.start()].rstrip()[-1:] in ("<", "≤"))
+        for match in NUMBER.finditer(text)
+    ]
 
 
 def agrees(text: str, value: float) -> bool:
@@ -244,8 +257,7 @@ def _checked(folder: Path, block: Block, token: Token, kind: str, item: str, eve
         actual = _calculated(item, everything) if kind == "derived" else value(folder, kind, item, token.text)
     except (MarkError, LookupError, ValueError, SyntaxError) as error:
         return Checked(token, block.key, kind, f"{token.text}: {kind}: {item}: {error}")
-    bound = bool(block.cells) and block.cells[token.cell[0]][token.cell[1]].startswith("<")
-    fits = actual < float(token.text) if bound else agrees(token.text, actual)
+    fits = agrees(token.text, actual) or (token.bound and actual < float(token.text))
     return Checked(token, block.key, kind, "" if fits else f"{token.text}, where {kind}: {item} is {actual:.6g}", actual)
 
 

@@ -63,7 +63,7 @@ def _verifiers(plan: "Plan", store: Store, group: "SweepRuns", found: Sequence[T
     if old is not None and old.tags.get("drawn_from") == drawn_from and figures:
         return figures, text
     draw_sweep(group, runs_folder() / "figures")
-    write_text(folder / "table.csv", style.csv_text(sweep_table.rows(group)))
+    write_text(folder / "table.csv", style.csv_text([*sweep_table.rows(group), *sweep_table.baseline_rows(group)]))
     write_text(folder / "table.md", text)
     rest = f"{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`"
     note = summary_note(spec.question, level_tests.answer(group), text, rest)
