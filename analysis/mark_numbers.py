@@ -2,11 +2,13 @@
 
     python -m analysis.mark_numbers               # what is wrong, and how many numbers of each kind each page has
     python -m analysis.mark_numbers once          # the numbers of one kind, block by block
-    python -m analysis.mark_numbers mark PAGE     # adds marks to its blocks that have none; sources are guessed, so look at them
+    python -m analysis.mark_numbers mark PAGE     # adds marks where none are; sources are guessed, so look at them
     python -m analysis.mark_numbers write PAGE    # puts the values that the sources have now into the page
 
-After new tables: `write` the page, read what its sentences say now, and mend those that no longer hold. `analysis.page_numbers`
-says what a mark is. A guess is a column of a small CSV beside the page that has a value with these digits; `unknown` has none.
+After new tables: put them into the page, `mark` it (tables that disagree with their marks are marked anew), `write` it, read what
+its sentences say now, and mend those that no longer hold. Where numbers came into a block or left it, take its marks out of
+`numbers.yaml` and `mark` again. A guess is a column of a small CSV beside the page that has a value with these digits; `unknown`
+has none. `analysis.page_numbers` says what a mark is.
 """
 
 import sys
@@ -18,7 +20,8 @@ from typing import Any
 
 import yaml
 
-from analysis.page_numbers import Block, Token, agrees, blocks, check, checked, marks_of, page_key, pages, plain, read_source
+from analysis.page_blocks import Block, Token, blocks
+from analysis.page_numbers import agrees, check, checked, marks_of, page_key, pages, plain, read_source
 from rmlab.files import write_text
 from rmlab.paths import REPOSITORY
 
@@ -50,11 +53,17 @@ def of_kind(kind: str) -> list[str]:
 
 
 def mark(page: Path) -> int:
-    """Adds marks for the numbers of a page that have none; marks of blocks that are gone leave. Returns how many were added."""
+    """Adds marks for the numbers of a page that have none; returns how many. Tables that disagree with their marks are marked anew."""
     path, marks = marks_of(page)
     text = page.read_text(encoding="utf-8")
     old = marks.get(page_key(page), {})
-    new = {block.key: list(old.get(block.key) or _whole_table(path.parent, block)) for block in blocks(text)}
+    wrong = {one.block for one in check(path.parent, text, old) if one.wrong}
+    new = {}
+    for block in blocks(text):
+        kept = [
+            one for one in old.get(block.key, []) if not (block.cells and block.key in wrong and "table" not in one)
+        ]
+        new[block.key] = kept or _whole_table(path.parent, block)
     cells = list(_cells(path.parent))
     bare = [one for one in check(path.parent, text, new) if one.kind == "none" and one.wrong.endswith("has no mark")]
     for key, found in groupby(bare, key=lambda one: one.block):

@@ -9,7 +9,7 @@ table), in the order of the text. A block is found by its beginning, digits writ
       - table.csv level=4:1: ece_width_10                # the one row of a CSV where level is 4:1; a column for each number
       - differences.csv level=4:1 metric=ece_width_10: difference low high
       - table.csv: min(rm_at_16) -max(rm_at_16)*100      # over all rows that fit; a minus before, a factor behind
-      - ledger.csv config_hash=91aae4fe: in(result)      # one of the numbers in a text
+      - ledger.csv config_hash=91aae4fe: in(result)      # one of the numbers in a text, in(result@3) the third
       - halves.json: rejected.rm_at_k*100                # a path into JSON
       - derived: 0.860-0.819                             # arithmetic on numbers of the page
       '| label_ratio | seeds | RM@# |':
@@ -17,7 +17,7 @@ table), in the order of the text. A block is found by its beginning, digits writ
       - design: 3                                        # then its numbers that no column covers
 
 Names and values hold letters, digits and `_` for any other sign (`arm=hybrid_good`). Numbers with a source are compared to the
-digits that are shown. Not marked is what stands in code, links, names and hashes (EXEMPT).
+digits that are shown. `analysis.page_blocks` says what a number is.
 
 `python -m analysis.mark_numbers` lists what is wrong, writes marks and new values.
 """
@@ -30,13 +30,14 @@ import re
 import shlex
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from analysis.page_blocks import NUMBER, Block, Token, blocks
 from analysis.sweep_table import SCALARS
 from rmlab.paths import REPOSITORY
 
@@ -47,16 +48,9 @@ KINDS = {
     "cited": "quoted from a source that the text names",
     "once": "measured once, not shipped",
 }
-EXEMPT = {
-    "code": r"`[^`]*`",
-    "link": r"\]\([^)]*\)|https?://\S+",
-    "paper": r"arXiv \d{4}\.\d{5}",
-    "hash": r"\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{7,32}\b",
-    "name": r"(?<!\w)[A-Za-z_][\w.@]*(?:-[\w.]*[A-Za-z][\w.]*)*|\b\d+(?!e-?\d)[A-Za-z][\w-]*|(?<=Claude )3\.5|(?<=Gemini )3",
-}
-NUMBER = re.compile(r"(?:(?<![\w.,)%\]])[+-])?(?<![\d.])\d+(?:,\d{3})*(?:\.\d+)?(?:e-?\d+)?(?::\d+)?")
-FUNCTIONS = {"min": min, "max": max, "sum": sum, "count": len, "mean": statistics.mean, "median": statistics.median}
+FUNCTIONS = {"min": min, "max": max, "sum": sum, "mean": statistics.mean, "median": statistics.median}
 ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
+BOUNDS = ("0.05", "0.01", "0.001", "0.0001")
 NAMES = {text: name for name, text in SCALARS.items()}  # as pages write them -> as files do
 COLUMNS = {
     "seeds": "seeds",
@@ -72,28 +66,6 @@ class MarkError(ValueError):
 
 
 @dataclass(frozen=True)
-class Token:
-    """A number of a page: its text, where it starts in the page; in a table its row (0 = heading) and column.
-
-    bound: it stands behind `<` or `≤`, so that the value may be anything up to it.
-    """
-
-    text: str
-    start: int
-    cell: tuple[int, int] = (0, 0)
-    bound: bool = False
-
-
-@dataclass
-class Block:
-    """A paragraph, item, heading or table. cells: the rows of a table, heading first, without the line of dashes."""
-
-    key: str
-    tokens: list[Token]
-    cells: list[list[str]] = field(default_factory=list)
-
-
-@dataclass(frozen=True)
 class Checked:
     """A number beside its mark. value: what its source has, None = without a source. wrong: why they disagree, '' = they agree."""
 
@@ -102,62 +74,6 @@ class Checked:
     kind: str
     wrong: str = ""
     value: float | None = None
-
-
-def blocks(text: str) -> list[Block]:
-    """The blocks of a page that hold a number, in order. Code blocks hold none."""
-    found: list[Block] = []
-    lines: list[tuple[int, str]] = []
-
-    def close() -> None:
-        if lines:
-            block = _block(lines)
-            same = sum(other.key.partition(" ~")[0] == block.key for other in found)
-            block.key += f" ~{same + 1}" if same else ""
-            if block.tokens:
-                found.append(block)
-            lines.clear()
-
-    start, fenced = 0, False
-    for line in text.splitlines(keepends=True):
-        fence = line.startswith("```")
-        fenced ^= fence
-        code = fenced or fence or line.startswith("    ")
-        table = bool(lines) and line.startswith("|") and lines[-1][1].startswith("|")
-        if code or not line.strip() or (re.match(r"\||[-#]+ |\d+\. ", line) and not table):
-            close()
-        if line.strip() and not code:
-            lines.append((start, line))
-        start += len(line)
-    close()
-    return found
-
-
-def _block(lines: Sequence[tuple[int, str]]) -> Block:
-    key = re.sub(r"\d+", "#", " ".join("".join(line for _, line in lines).split()))[:40].rstrip()
-    if not lines[0][1].startswith("|"):
-        text = "".join(line for _, line in lines)
-        return Block(key, _tokens(text, lines[0][0]))
-    cells: list[list[str]] = []
-    tokens: list[Token] = []
-    for start, line in lines:
-        if not re.fullmatch(r"[|\s:-]+", line):
-            parts = line.strip().removeprefix("|").removesuffix("|").split("|")
-            at = start + 1
-            for column, part in enumerate(parts):
-                tokens += _tokens(part, at, (len(cells), column))
-                at += len(part) + 1
-            cells.append([part.strip() for part in parts])
-    return Block(key, tokens, cells)
-
-
-def _tokens(text: str, start: int, cell: tuple[int, int] = (0, 0)) -> list[Token]:
-    for pattern in EXEMPT.values():
-        text = re.sub(pattern, lambda match: "x" * len(match[0]), text)
-    return [
-        Token(match[0], start + match.start(), cell, text[: match.start()].rstrip()[-1:] in ("<", "≤"))
-        for match in NUMBER.finditer(text)
-    ]
 
 
 def agrees(text: str, value: float) -> bool:
@@ -169,6 +85,7 @@ def agrees(text: str, value: float) -> bool:
 
 @cache
 def read_source(path: Path) -> Any:
+    """A JSON file, or the rows of a CSV file with their columns' names as marks write them."""
     if not path.exists():
         raise MarkError(f"{path.name} is not there")
     text = path.read_text(encoding="utf-8")
@@ -178,9 +95,11 @@ def read_source(path: Path) -> Any:
 
 
 def plain(text: str) -> str:
+    """A name or value as marks write it."""
     return re.sub(r"[^\w:.*+-]+", "_", text).strip("_")
 
 
+@cache
 def selected(folder: Path, source: str) -> list[dict[str, str]]:
     """The rows of a CSV file below `folder` that fit a source's conditions."""
     name, *conditions = shlex.split(source)
@@ -191,10 +110,12 @@ def selected(folder: Path, source: str) -> list[dict[str, str]]:
 
 def value(folder: Path, source: str, expression: str, like: str = "0") -> float:
     """What a source has in a column, or a function of a column over the rows. like: the number shown, for `in`."""
-    parts = re.fullmatch(r"(-?)(?:(min|max|sum|count|mean|median|in)\((.+)\)|([^*]+))(?:\*([\d.]+))?", expression)
+    parts = re.fullmatch(
+        r"(-?)(?:(min|max|sum|mean|median|in)\(([^@]+)(?:@(\d+))?\)|([^*]+))(?:\*([\d.]+))?", expression
+    )
     if parts is None:
         raise MarkError("neither a column nor a function of one")
-    minus, function, inner, column, factor = parts.groups()
+    minus, function, inner, place, column, factor = parts.groups()
     scale = (-1 if minus else 1) * float(factor or 1)
     if source.endswith(".json"):
         found = read_source(folder / source)
@@ -208,8 +129,10 @@ def value(folder: Path, source: str, expression: str, like: str = "0") -> float:
             raise MarkError(f"{len(rows)} rows, {len(texts)} with a value")
         if function == "in":
             numbers = [float(one.replace(",", "")) * scale for one in NUMBER.findall(texts[0]) if ":" not in one]
+            if place:
+                return numbers[int(place) - 1]
             return min(numbers, key=lambda one: abs(one - float(like.replace(",", ""))))
-        values = [float(text) for text in texts] if function != "count" else [0.0 for _ in texts]
+        values = [float(text) for text in texts]
     result = FUNCTIONS[function](values) if function else values[0]
     return scale * float(result)
 
@@ -236,12 +159,16 @@ def check(folder: Path, text: str, marks: dict[str, list[dict[str, Any]]]) -> li
     for block in of_page:
         entries, tokens, covered = list(marks.get(block.key, [])), block.tokens, []
         while entries and "table" in entries[0]:
-            covered += table_marks(folder, block, tokens, entries.pop(0))
+            mark = entries.pop(0)
+            try:
+                covered += table_marks(folder, block, tokens, mark)
+            except (MarkError, LookupError, ValueError) as error:
+                found.append(Checked(tokens[0], block.key, "none", f"{mark['table']}: {error}"))
             done = {one.token for one in covered}
             tokens = [token for token in tokens if token not in done]
         named = [(kind, item) for entry in entries for kind, items in entry.items() for item in items.split()]
         found += covered
-        found += [_checked(folder, block, t, *mark, everything) for t, mark in zip(tokens, named, strict=False)]
+        found += [_checked(folder, block, t, *one, everything) for t, one in zip(tokens, named, strict=False)]
         found += [Checked(t, block.key, "none", f"{t.text} has no mark") for t in tokens[len(named) :]]
         for kind, item in named[len(tokens) :]:
             found.append(Checked(block.tokens[0], block.key, "none", f"'{kind}: {item}' has no number"))
@@ -257,8 +184,10 @@ def _checked(folder: Path, block: Block, token: Token, kind: str, item: str, eve
         actual = _calculated(item, everything) if kind == "derived" else value(folder, kind, item, token.text)
     except (MarkError, LookupError, ValueError, SyntaxError) as error:
         return Checked(token, block.key, kind, f"{token.text}: {kind}: {item}: {error}")
-    fits = agrees(token.text, actual) or (token.bound and actual < float(token.text))
-    return Checked(token, block.key, kind, "" if fits else f"{token.text}, where {kind}: {item} is {actual:.6g}", actual)
+    fits = agrees(token.text, actual) or (token.text in BOUNDS and token.bound and actual < float(token.text))
+    return Checked(
+        token, block.key, kind, "" if fits else f"{token.text}, where {kind}: {item} is {actual:.6g}", actual
+    )
 
 
 def table_marks(folder: Path, block: Block, tokens: Sequence[Token], mark: dict[str, Any]) -> list[Checked]:
@@ -287,8 +216,8 @@ def table_marks(folder: Path, block: Block, tokens: Sequence[Token], mark: dict[
         for column, heading in enumerate(head):
             here = [token for token in tokens if token.cell == (row, column)]
             items = [item for item in columns.get(heading, "").split() if there and there[0].get(item) != ""]
-            if heading not in own and items and items[0] not in there[0]:
-                items = []
+            if items and items[0] not in there[0] and heading not in own:
+                items = []  # the table has the heading, this CSV does not
             if there and isinstance(by, dict) and heading in by:
                 found += [Checked(token, block.key, source) for token in here]  # they name the row that was found
             for token, item in zip(here, items, strict=False):

@@ -13,30 +13,36 @@ from numpy.typing import NDArray
 from rmlab.metrics.best_of_k import sizes_of_k
 from rmlab.metrics.table import table
 from rmlab.metrics.uncertainty import bootstrap
-from rmlab.metrics.weighted import BestOfK
+from rmlab.metrics.weighted import BestOfK, Values
 from rmlab.scores.table import read_score_table
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 
 
 def main(level: str, k: int) -> None:
-    gains = []
+    gains, estimates = [], []
     tags = {"kind": "verifier", "status": "finished", "sweep": "data_scale", "preset": "demo", "level": level}
     for run in sorted(runs(Store.open(), tags=tags), key=lambda r: r.name):
         rows = table(read_score_table(run.artifact("scores.parquet")))
-        values = bootstrap(BestOfK(rows), rows.clusters, 2000, seed=0)
-        gain_R = values["rm_at_k"][:, sizes_of_k(rows.most_attempts).index(k)] - values["pass_at_k"][:, 0]
+        best = BestOfK(rows)
+        at_k = sizes_of_k(rows.most_attempts).index(k)
+        gain_R = gained(bootstrap(best, rows.clusters, 2000, seed=0), at_k)
+        estimates.append(float(gained(best.values(np.ones((1, rows.clusters))), at_k)[0]))
         point = run.metrics["eval/auc_within_task"]
-        print(f"{run.name}: {shown(gain_R)}, AUC within task {point:.3f}")
+        print(f"{run.name}: {shown(estimates[-1], gain_R)}, AUC within task {point:.3f}")
         gains.append(gain_R)
-    mean_R = np.mean(gains, axis=0)
-    print(f"mean of {len(gains)} seeds: {shown(mean_R)}")
+    print(f"mean of {len(gains)} seeds: {shown(float(np.mean(estimates)), np.mean(gains, axis=0))}")
 
 
-def shown(gain_R: NDArray[np.float64]) -> str:
-    """Mean and 95 % interval of R resamples."""
+def gained(values: Values, at_k: int) -> NDArray[np.float64]:
+    """RM@k - pass@1 under each weighting of the clusters. at_k: the place of k among the sizes."""
+    return values["rm_at_k"][:, at_k] - values["pass_at_k"][:, 0]
+
+
+def shown(estimate: float, gain_R: NDArray[np.float64]) -> str:
+    """The estimate (not the mean of its resamples) and the 95 % interval of R resamples."""
     low, high = np.quantile(gain_R, [0.025, 0.975])
-    return f"{gain_R.mean():+.3f} [{low:.3f}, {high:.3f}]"
+    return f"{estimate:+.3f} [{low:.3f}, {high:.3f}]"
 
 
 if __name__ == "__main__":

@@ -74,7 +74,11 @@ def _error(run: dict[str, str]) -> float:
 
 
 def _rate_change(run_id: str) -> float:
-    rates = [float(row["validation_pass_at_1"]) for row in _read("steps.csv") if row["run_id"] == run_id and row["hacking_gap"]]
+    rates = [
+        float(row["validation_pass_at_1"])
+        for row in _read("steps.csv")
+        if row["run_id"] == run_id and row["hacking_gap"]
+    ]
     return rates[-1] - rates[0]
 
 
