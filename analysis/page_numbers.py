@@ -29,7 +29,7 @@ import operator
 import re
 import shlex
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -48,7 +48,13 @@ KINDS = {
     "cited": "quoted from a source that the text names",
     "once": "measured once, not shipped",
 }
-FUNCTIONS = {"min": min, "max": max, "sum": sum, "mean": statistics.mean, "median": statistics.median}
+FUNCTIONS: dict[str, Callable[[list[float]], float]] = {
+    "min": min,
+    "max": max,
+    "sum": sum,
+    "mean": statistics.mean,
+    "median": statistics.median,
+}
 ARITHMETIC = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.Div: operator.truediv}
 BOUNDS = ("0.05", "0.01", "0.001", "0.0001")
 NAMES = {text: name for name, text in SCALARS.items()}  # as pages write them -> as files do
@@ -236,10 +242,11 @@ def _name(text: str, column: str) -> str:
 def _standard(head: Sequence[str]) -> dict[str, str]:
     columns = dict(COLUMNS)
     for heading in head:
-        name = NAMES.get(heading) or re.sub(r"RM@(\d+).*", r"rm_at_\1", heading)
+        metric = heading.removesuffix(" across policies")
+        name = NAMES.get(metric) or re.sub(r"^RM@(\d+)$", r"rm_at_\1", metric)
         if heading.startswith("difference from"):
             columns[heading] = "difference low high"
-        elif name != heading:
+        elif name != metric:
             columns[heading] = f"{name} {name}_low {name}_high"
     return columns
 

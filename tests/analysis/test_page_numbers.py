@@ -68,7 +68,8 @@ def test_one_altered_digit_is_found(page: Path) -> None:
 def test_a_page_that_agrees_has_nothing_wrong(folder):
     assert wrong(folder) == []
     kinds = [one.kind for one in check(folder, PAGE, MARKS)]
-    assert len(kinds) == 11 and kinds.count("once") == 2
+    assert len(kinds) == 11
+    assert kinds.count("once") == 2
 
 
 @pytest.mark.parametrize(
@@ -101,7 +102,8 @@ def test_what_does_not_agree_is_named(folder, old, new, words):
 )
 def test_a_mark_that_names_nothing_is_an_error_with_its_number(folder, mark, words):
     [text] = wrong(folder, "It is 0.712.\n", {"It is #.#.": [mark]})
-    assert text.startswith("0.712: ") and words in text
+    assert text.startswith("0.712: ")
+    assert words in text
 
 
 def test_expressions(folder):
@@ -119,10 +121,13 @@ def test_expressions(folder):
 
 
 def test_rounding_is_from_the_value_and_not_from_a_rounded_one():
-    assert agrees("0.21", 0.21484) and not agrees("0.22", 0.2148) and not agrees("0.22", 0.21484)
-    assert (
-        agrees("-0.062", -0.0625) and agrees("-0.063", -0.0625) and agrees("3e-5", 2.9e-5) and agrees("1,024", 1024.3)
-    )
+    assert agrees("0.21", 0.21484)
+    assert not agrees("0.22", 0.2148)
+    assert not agrees("0.22", 0.21484)
+    assert agrees("-0.062", -0.0625)
+    assert agrees("-0.063", -0.0625)
+    assert agrees("3e-5", 2.9e-5)
+    assert agrees("1,024", 1024.3)
 
 
 def test_new_marks_and_new_values(folder, monkeypatch):

@@ -34,7 +34,7 @@ def rows() -> list[dict[str, Any]]:
     """One row a run that a verifier paid, in the order of rl_table.csv."""
     table = _read("rewards/rl_table.csv")
     execution = {VOLUNTARY in run["arm"]: run for run in table if run["arm"].startswith("execution (")}
-    found = []
+    found: list[dict[str, Any]] = []
     for run in table:
         if run not in execution.values():
             paid = execution[VOLUNTARY in run["arm"]]
