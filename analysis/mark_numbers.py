@@ -27,6 +27,7 @@ from rmlab.paths import REPOSITORY
 
 KEYS = ("config_hash", "arm", "level", "metric", "seed", "verifier", "base", "scale", "learning_rate", "group", "panel")
 MOST_ROWS = 100  # a larger CSV has nearly every value somewhere
+NEAR = 60  # characters around a number in which its row may be named
 Cell = tuple[str, str]  # a source, a column
 
 
@@ -68,7 +69,7 @@ def mark(page: Path) -> int:
     bare = [one for one in check(path.parent, text, new) if one.kind == "none" and one.wrong.endswith("has no mark")]
     for key, found in groupby(bare, key=lambda one: one.block):
         tokens = [one.token for one in found]
-        sources = [_guess(token, tokens[i + 1 : i + 2], cells) for i, token in enumerate(tokens)]
+        sources = [_guess(token, text, tokens[i + 1 : i + 2], cells) for i, token in enumerate(tokens)]
         for kind, group in groupby(sources, key=lambda source: source[0]):
             new[key].append({kind: " ".join(item for _, item in group)})
     marks[page_key(page)] = new
@@ -99,15 +100,21 @@ def _cells(folder: Path) -> Iterator[tuple[float, Cell]]:
                     continue
 
 
-def _guess(token: Token, following: Sequence[Token], cells: Sequence[tuple[float, Cell]]) -> Cell:
-    """A guess for one number: of the cells that fit, one whose row fits the next number too."""
+def _guess(token: Token, text: str, following: Sequence[Token], cells: Sequence[tuple[float, Cell]]) -> Cell:
+    """A guess for one number: of the cells that fit, one whose row fits the next number too and is named around the number."""
     digits = len(token.text.partition(".")[2])
     if not digits:
         return "design", token.text
     fitting = [cell for value, cell in cells if digits > 2 and agrees(token.text, value)]
     rows = {cell[0] for other in following for value, cell in cells if agrees(other.text, value)}
-    best = sorted(fitting, key=lambda cell: cell[0] not in rows)
-    return (f"guess {best[0][0]}", best[0][1]) if best else ("unknown", token.text)
+    around = text[max(0, token.start - NEAR) : token.start + NEAR]
+
+    def fit(cell: Cell) -> tuple[int, bool]:
+        named = [part.partition("=")[2] for part in cell[0].split()[1:]]
+        return (cell[0] in rows) + sum(name.replace("_", " ") in around for name in named), "runs" not in cell[0]
+
+    best = max(fitting, key=fit, default=None)
+    return (f"guess {best[0]}", best[1]) if best else ("unknown", token.text)
 
 
 def write(page: Path) -> int:

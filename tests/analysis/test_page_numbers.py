@@ -187,3 +187,25 @@ def test_what_relation_says_was_gained_is_in_the_table_of_runs():
         reward, evidence, rest = row["arm"].partition(" (")
         arm = f"{reward}, {row['verifier']}{evidence}{rest}"
         assert float(row["pass@1 gained"]) == pytest.approx(mean(gained[arm]), abs=1e-9), arm
+
+
+@pytest.mark.parametrize("study", sorted(p.parent.name for p in STUDIES.glob("*/differences.csv")))
+def test_the_table_of_a_study_has_the_differences_of_its_figure(study):
+    names = {"rm_at_k": "rm_at_16", "auc_within_task": "auc_within_task", "ece_width_10": "ece_width_10"}
+    rows = {(row["arm"], row["level"]): row for row in _rows(STUDIES / study / "table.csv")}
+    for test in _rows(STUDIES / study / "differences.csv"):
+        row = rows[test["arm"], test["level"]]
+        for column in ("difference", "p_holm", "verdict"):
+            assert row[f"{names[test['metric']]}_{column}"] == test[column]
+
+
+def test_the_table_of_rl_runs_has_the_last_gaps_of_its_figure():
+    folder = STUDIES / "policy_rl" / "rewards"
+    drawn = {
+        row["run_id"]: row for row in _rows(folder / "rl_curves.csv") if row["panel"] == "hacking_gap"
+    }  # the last step
+    for run in _rows(folder / "rl_table.csv"):
+        shown = [drawn[run["run_id"]][name] for name in ("value", "low", "high")]
+        assert [float(value) for value in shown] == pytest.approx(
+            [float(run[name]) for name in ("hacking_gap", "hacking_gap_low", "hacking_gap_high")]
+        )
