@@ -61,10 +61,10 @@ def mark(page: Path) -> int:
     wrong = {one.block for one in check(path.parent, text, old) if one.wrong}
     new = {}
     for block in blocks(text):
-        kept = [
-            one for one in old.get(block.key, []) if not (block.cells and block.key in wrong and "table" not in one)
-        ]
-        new[block.key] = kept or _whole_table(path.parent, block)
+        new[block.key] = list(old.get(block.key, []))
+        if not new[block.key] or (block.cells and block.key in wrong):
+            of_table = [one for one in new[block.key] if "table" in one]
+            new[block.key] = _whole_table(path.parent, block) or of_table
     cells = list(_cells(path.parent))
     bare = [one for one in check(path.parent, text, new) if one.kind == "none" and one.wrong.endswith("has no mark")]
     for key, found in groupby(bare, key=lambda one: one.block):

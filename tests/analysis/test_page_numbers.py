@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import mean
 
 import pytest
+import yaml
 
 from analysis import mark_numbers
 from analysis.page_blocks import blocks
@@ -130,7 +131,7 @@ def test_rounding_is_from_the_value_and_not_from_a_rounded_one():
     assert agrees("1,024", 1024.3)
 
 
-def test_new_marks_and_new_values(folder, monkeypatch):
+def test_new_marks_and_new_values(folder):
     page = folder / "README.md"
     page.write_text(PAGE)
     assert mark_numbers.mark(page) == 5
@@ -139,6 +140,17 @@ def test_new_marks_and_new_values(folder, monkeypatch):
     page.write_text(PAGE.replace("0.712 [", "0.699 ["))
     assert mark_numbers.write(page) == 1
     assert page.read_text() == PAGE
+
+
+def test_a_table_that_changed_is_marked_anew(folder):
+    page = folder / "README.md"
+    page.write_text(PAGE.replace("| 14 |", "| 15 |"))
+    (folder / "numbers.yaml").write_text(yaml.safe_dump({"README.md": MARKS}))
+    assert wrong(folder, page.read_text()) == ["15, marked as once: 14"]
+    assert mark_numbers.mark(page) == 1
+    assert marks_of(page)[1]["README.md"] == MARKS | {
+        "| level | seeds | AUC within task | cost": [{"table": "table.csv"}, {"design": "15"}]
+    }
 
 
 def test_shown_keeps_digits_sign_and_commas():
