@@ -9,7 +9,7 @@ table), in the order of the text. A block is found by its beginning, digits writ
       - table.csv level=4:1: ece_width_10                # the one row of a CSV where level is 4:1; a column for each number
       - differences.csv level=4:1 metric=ece_width_10: difference low high
       - table.csv: min(rm_at_16) -max(rm_at_16)*100      # over all rows that fit; a minus before, a factor behind
-      - ledger.csv config_hash=91aae4fe: in(result)      # one of the numbers in a text, in(result@3) the third
+      - ledger.csv config_hash=91aae4fe: in(result@2)    # the second number in a text; in(result@greedy.2): behind a word
       - halves.json: rejected.rm_at_k*100                # a path into JSON
       - derived: 0.860-0.819                             # arithmetic on numbers of the page
       '| label_ratio | seeds | RM@# |':
@@ -114,14 +114,14 @@ def selected(folder: Path, source: str) -> list[dict[str, str]]:
     return [row for row in rows if all(plain(row[key]) in value.split(",") for key, value in wanted.items())]
 
 
-def value(folder: Path, source: str, expression: str, like: str = "0") -> float:
-    """What a source has in a column, or a function of a column over the rows. like: the number shown, for `in`."""
+def value(folder: Path, source: str, expression: str) -> float:
+    """What a source has in a column, or a function of a column over the rows."""
     parts = re.fullmatch(
-        r"(-?)(?:(min|max|sum|mean|median|in)\(([^@]+)(?:@(\d+))?\)|([^*]+))(?:\*([\d.]+))?", expression
+        r"(-?)(?:(min|max|sum|mean|median|in)\(([^@]+)(?:@(?:(\w+)\.)?(\d+))?\)|([^*]+))(?:\*([\d.]+))?", expression
     )
     if parts is None:
         raise MarkError("neither a column nor a function of one")
-    minus, function, inner, place, column, factor = parts.groups()
+    minus, function, inner, word, place, column, factor = parts.groups()
     scale = (-1 if minus else 1) * float(factor or 1)
     if source.endswith(".json"):
         found = read_source(folder / source)
@@ -134,10 +134,11 @@ def value(folder: Path, source: str, expression: str, like: str = "0") -> float:
         if not texts or (function in (None, "in") and len(rows) != 1):
             raise MarkError(f"{len(rows)} rows, {len(texts)} with a value")
         if function == "in":
-            numbers = [float(one.replace(",", "")) * scale for one in NUMBER.findall(texts[0]) if ":" not in one]
-            if place:
-                return numbers[int(place) - 1]
-            return min(numbers, key=lambda one: abs(one - float(like.replace(",", ""))))
+            if not place:
+                raise MarkError("which number? in(COLUMN@2) is the second")
+            behind = texts[0].partition(word)[2] if word else texts[0]
+            numbers = [float(one.replace(",", "")) for one in NUMBER.findall(behind) if ":" not in one]
+            return scale * numbers[int(place) - 1]
         values = [float(text) for text in texts]
     result = FUNCTIONS[function](values) if function else values[0]
     return scale * float(result)
@@ -187,7 +188,7 @@ def _checked(folder: Path, block: Block, token: Token, kind: str, item: str, eve
     if kind in KINDS:
         return Checked(token, block.key, kind, "" if token.text == item else f"{token.text}, marked as {kind}: {item}")
     try:
-        actual = _calculated(item, everything) if kind == "derived" else value(folder, kind, item, token.text)
+        actual = _calculated(item, everything) if kind == "derived" else value(folder, kind, item)
     except (MarkError, LookupError, ValueError, SyntaxError) as error:
         return Checked(token, block.key, kind, f"{token.text}: {kind}: {item}: {error}")
     fits = agrees(token.text, actual) or (token.text in BOUNDS and token.bound and actual < float(token.text))

@@ -97,6 +97,7 @@ def test_what_does_not_agree_is_named(folder, old, new, words):
         ({"gone.csv": "a"}, "gone.csv is not there"),
         ({"table.csv": "auc_within_task"}, "2 rows, 2 with a value"),
         ({"table.csv level=4:1": "auc"}, "'auc'"),
+        ({"table.csv level=4:1": "in(p)"}, "which number? in(COLUMN@2) is the second"),
         ({"derived": "9.5-1"}, "9.5, 1 is not on the page"),
         ({"guess table.csv": "p"}, "guess is not there"),
     ],
@@ -113,7 +114,7 @@ def test_expressions(folder):
     text = "From 50 to 71.2, 0.221 and 28.6 of 1,024: -0.5, 25, 0.065.\n"
     entries = [
         {"table.csv": "min(auc_within_task)*100 max(auc_within_task)*100"},
-        {"notes.csv run=a": "in(result@1) in(result@2)*100 in(result)"},
+        {"notes.csv run=a": "in(result@1) in(result@2)*100 in(result@of.1)"},
         {"table.csv level=random": "-auc_within_task"},
         {"found.json": "tests.0.p*100"},
         {"derived": "(28.6/100)-0.221"},
