@@ -259,7 +259,13 @@ def _record(
     import torch
     import transformers
 
-    names = ("versions", "packages", "episodes", "counts", "left_out")  # a text built before packages were recorded lacks them
+    names = (
+        "versions",
+        "packages",
+        "episodes",
+        "counts",
+        "left_out",
+    )  # a text built before packages were recorded lacks them
     made_from = {name: json.loads(corpus.metadata[name]) for name in names if name in corpus.metadata}
     return {
         "command": command,
