@@ -58,7 +58,7 @@ class OwnLauncher(Launcher):
         launcher = self.cells_launcher(composed)
         with closing(launcher.run(JobList(jobs), getattr(load_program(program), "PRELOAD", HEAVY))) as events:
             for event in events:
-                if event is None or event.state in ("started", "progress"):
+                if event is None or event.state in ("started", "submitted", "progress"):
                     continue
                 print(f"{event.job.name}: {event.state} {event.trace or event.error}", flush=True)
                 returned = returns[event.job.name]

@@ -13,4 +13,5 @@ search_spec     what a search in a sweep file may set, and what it judges by
 spec            sweeps/NAME.yaml: what is asked, which levels, and what their names mean
 study           which settings were tried and what to try next: Optuna, shared with other searches
 study_identity  which studies there are: what makes the trials of one comparable is in its name
+time_left       how long a sweep will go on
 """

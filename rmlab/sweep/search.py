@@ -14,7 +14,7 @@ from omegaconf import open_dict
 
 from rmlab.configuration import compose, load_program, with_values
 from rmlab.launchers.jobs import HEAVY, Event, Job, Launcher
-from rmlab.sweep.plan import Cell, check_control
+from rmlab.sweep.plan import Cell, check_control, shape
 from rmlab.sweep.progress_table import ProgressTable
 from rmlab.sweep.request import OnError
 from rmlab.sweep.scheduler import SweepUnderWay, close_all_dead, prepare
@@ -46,7 +46,8 @@ def run_search(
         return
     monitor = LeaseMonitor()
     close_all_dead(store, cell_runs(store), monitor)
-    with ProgressTable(f"{sweep.name}, preset {sweep.preset}", {}) as table:
+    with ProgressTable(f"{sweep.name}, preset {sweep.preset}") as table:
+        table.inform(f"{sweep.name}, preset {sweep.preset}: {shape(templates)}")
         search = _Search(store, templates, overrides, table, monitor, study, retry_failed)
         preload = getattr(load_program(sweep.program), "PRELOAD", HEAVY)
         prepare(templates, table, preload)
