@@ -12,8 +12,8 @@ from rmlab.sweep.time_left import CellTime, seconds_left
 from rmlab.wording import counted, duration
 
 if TYPE_CHECKING:
+    from rich.console import Group
     from rich.live import Live
-    from rich.table import Table
 
 CellState = Literal[
     "waiting", "submitted", "running", "elsewhere", "finished", "reused", "paused", "failed", "failed before", "pruned"
@@ -167,13 +167,14 @@ class ProgressTable:
         left = self.seconds_left()
         return "" if left is None else f"{before}about {duration(left)} left"
 
-    def _table(self) -> "Table":
+    def _table(self) -> "Group":
+        from rich.console import Group
         from rich.table import Table
         from rich.text import Text
 
         waiting = sum(line.state == "waiting" for line in self.lines.values())
         count = f"{self._done()} of {counted(len(self.lines), 'cell')} finished, {waiting} waiting{self._left(', ')}"
-        table = Table(title=Text(f"{self.title}: {count}"), title_justify="left")
+        table = Table()
         table.add_column("cell")
         for name in ("state", "step", "rate", "left", ""):
             table.add_column(name, justify="right" if name in ("rate", "left") else "left")
@@ -181,8 +182,8 @@ class ProgressTable:
             state = f"{line.state} {duration(line.seconds)}" if line.seconds is not None else line.state
             where = line.where if line.state in UNDER_WAY else ""
             words = [*_columns(line)[:-1], " ".join(filter(None, (where, _columns(line)[-1])))]
-            table.add_row(line.name, Text(state, style=COLOURS[line.state]), *(Text(word) for word in words))
-        return table
+            table.add_row(Text(line.name), Text(state, style=COLOURS[line.state]), *(Text(word) for word in words))
+        return Group(Text(f"{self.title}: {count}"), table)
 
     def shown(self) -> list[ProgressLine]:
         """The rows: what has ended in the order in which it ended, what is under way, what waits in the order in which it starts.
