@@ -11,7 +11,7 @@ _number = partial(number, absent="")
 
 SCALARS = {
     "auc_within_task": "AUC within task",
-    "auc_within_task_patches": "the same by patch",
+    "auc_within_task_patches": "AUC by patch",
     "auc_pooled": "AUC pooled",
     "ece_width_10": "ECE",
     "brier": "Brier",
