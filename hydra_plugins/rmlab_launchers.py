@@ -58,7 +58,10 @@ class OwnLauncher(Launcher):
         launcher = self.cells_launcher(composed)
         with closing(launcher.run(JobList(jobs), getattr(load_program(program), "PRELOAD", HEAVY))) as events:
             for event in events:
-                if event is None or event.state in ("started", "submitted", "progress"):
+                if event is None or event.state in ("started", "progress"):
+                    continue
+                if event.state == "submitted":
+                    print(f"{event.job.name}: submitted as {event.where}", flush=True)
                     continue
                 print(f"{event.job.name}: {event.state} {event.trace or event.error}", flush=True)
                 returned = returns[event.job.name]

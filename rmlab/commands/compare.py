@@ -22,7 +22,17 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 RL = "rl"
-SHOWN = ("rm_at_k", "auc_within_task", "auc_pooled", "ece_width_10", "brier", "log_loss", "advantage_cosine")
+SHOWN = (
+    "rm_at_k",
+    "rm_at_k_weighted",
+    "auc_within_task",
+    "auc_within_task_patches",
+    "auc_pooled",
+    "ece_width_10",
+    "brier",
+    "log_loss",
+    "advantage_cosine",
+)
 
 
 @app.command(epilog="Example: `rmlab compare data_scale=8000 data_scale=3000 --sweep data_scale`")
@@ -112,7 +122,7 @@ def _show_scores(a: str, b: str, found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(f"A = {a}\nB = {b}", markup=False, soft_wrap=True)
     table = Table(
         "metric", "A", "B", "A - B", "95 %", "p", title=counted(found["trajectories"], "attempt"), title_justify="left"
@@ -139,7 +149,7 @@ def _show_policies(a: "TrackedRun", b: "TrackedRun", found: dict[str, Any]) -> N
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(f"A = {a.name} ({a.run_id})\nB = {b.name} ({b.run_id})", markup=False, soft_wrap=True)
     table = Table("held out", "tasks", "A", "B", "A - B", "95 %", title="pass@1 after training", title_justify="left")
     for benchmark, ways in found.items():
