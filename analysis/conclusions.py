@@ -151,7 +151,7 @@ def _not_shown(group: SweepRuns) -> str:
 
 def _power(group: SweepRuns, hidden: Sequence[LevelTest]) -> str:
     """The differences that the tests would have shown, after the correction, with a power of 80 %."""
-    least = {}
+    least: dict[str, float] = {}
     for test in hidden:
         if (amount := getattr(test, "detectable_holm", None)) is not None:
             least[test.metric] = max(amount, least.get(test.metric, 0.0))

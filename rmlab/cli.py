@@ -57,8 +57,8 @@ SHOW_PROGRESS = (
 )
 """The commands that take -q and -v."""
 
-for group in (app, *(entry.typer_instance for entry in app.registered_groups)):
-    for registered in group.registered_commands if group is not None else ():
+for commands in (app, runs.app, tasks.app, trajectories.app):
+    for registered in commands.registered_commands:
         if registered.callback in SHOW_PROGRESS:
             registered.callback = tells_progress(registered.callback)
 

@@ -143,7 +143,8 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher") -> None:
     from analysis.summaries import show_sweep
     from rmlab.files import exclusive
     from rmlab.sweep.dry_run import redo_rule
-    from rmlab.sweep.scheduler import begin, run_cells
+    from rmlab.sweep.preparation import begin
+    from rmlab.sweep.scheduler import run_cells
     from rmlab.tracking.store import Store
 
     redo = redo_rule(options.redo_before, options.rerun_stale)

@@ -5,6 +5,7 @@ dry_run         what a sweep would do, and in what two of its cells differ
 factors         named choices and the configuration keys they own
 multirun        Hydra's own multirun of a program (`rmlab train -m`); our launchers by name; one run by itself, beside sweeps
 plan            the cells that answer it
+preparation     the fork server of the cells, and what all of them share
 progress_table  what a sweep is doing, as one live table or as lines
 request         what is asked on the command line or of Hydra's sweeper, and the cells that follow
 scheduler       a sweep under way: what is finished, at work elsewhere, failed, or to be started

@@ -8,20 +8,19 @@ process is at work on, here or on another host, is waited for while the rest goe
 import random
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
 from omegaconf import OmegaConf
 
 from rmlab.configuration import load_program
-from rmlab.errors import DataError, RmlabError, UsageError
-from rmlab.launchers.jobs import HEAVY, Event, Job, JobList, Launcher
-from rmlab.launchers.local import LocalLauncher, start_fork_server
-from rmlab.launchers.warmup import shared_reads
+from rmlab.launchers.jobs import HEAVY, Event, Job, Launcher
 from rmlab.paths import runs_folder
 from rmlab.progress import is_verbose
+from rmlab.sweep.dry_run import Redo
 from rmlab.sweep.plan import Cell, plain, shape
+from rmlab.sweep.preparation import prepare
 from rmlab.sweep.progress_table import CellState, ProgressLine, ProgressTable
 from rmlab.sweep.request import OnError
 from rmlab.tracking.config import sweep_tags
@@ -31,7 +30,6 @@ from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs, finished_run,
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import CONTROL_HASH, ERROR, FAILED, FINISHED, SOURCE_RUN
 
-Redo = Callable[[RunInfo], bool]
 LOOK_SECONDS = 2.0
 """How often a cell that is at work elsewhere is looked at."""
 MOST_STOPS = 3
@@ -130,22 +128,6 @@ def _newest(known: CellRuns) -> dict[tuple[str | None, str | None, str | None, s
         (run.tags.get("sweep"), run.tags.get("preset"), run.tags.get(CONTROL_HASH), run.name): key
         for run, key in sorted(runs, key=lambda pair: pair[0].start_time)
     }
-
-
-def begin(cells: Sequence[Cell], store: Store | None, launcher: Launcher, redo: Redo = lambda run: False) -> None:
-    """Starts the fork server where cells will be forked from it, so that it imports and reads while this process does the same."""
-    known = cell_runs(store).finished
-    wanted = {
-        cell.identity.config_hash
-        for cell in cells
-        if (run := known.get(cell.identity.config_hash)) is None or redo(run)
-    }
-    if wanted and isinstance(launcher, LocalLauncher):
-        program = load_program(cells[0].sweep.program)
-        reads = shared_reads(
-            [cell.config for cell in cells if cell.identity.config_hash in wanted], getattr(program, "SHARED", {})
-        )
-        start_fork_server(getattr(program, "PRELOAD", HEAVY), reads)
 
 
 class SweepUnderWay:
@@ -343,24 +325,3 @@ def _work(cell: Cell) -> float:
     """How much there is to do in a cell beside the others of its sweep: trajectories that it is trained on, the same in all where
     its program has no such key."""
     return float(OmegaConf.select(cell.config, "data.scale") or 1.0)
-
-
-def prepare(cells: Sequence[Cell], table: ProgressTable, preload: Sequence[str]) -> None:
-    """Makes what all cells share, once, in a process of its own; the first that is wrong is raised before any cell starts."""
-    job = Job(
-        "prepare",
-        cells[0].sweep.program,
-        "prepare",
-        tuple(plain(c.config) for c in cells),
-        log=runs_folder() / "logs" / f"prepare-{cells[0].sweep.name}-{cells[0].sweep.preset}.log",
-        many=True,
-    )
-    table.inform("preparing what the cells share ...")
-    for event in LocalLauncher(1).run(JobList([job]), preload):
-        if event is not None and event.state in ("failed", "stopped"):
-            if event.trace:
-                table.say(event.trace)
-            kind = (
-                UsageError if event.exit_code == UsageError.exit_code else DataError if not event.trace else RmlabError
-            )
-            raise kind(event.error)
