@@ -134,7 +134,7 @@ def _not_shown(group: SweepRuns) -> str:
     tested = {place: test for place, test in group.tests.items() if test.p is not None}
     hidden = {place: test for place, test in tested.items() if not test.shown}
     if not tested:
-        text = level_tests.note(group)
+        text = f"whether levels differ. {level_tests.note(group)}"
     elif hidden:
         of_metric: dict[str, list[str]] = {}
         for arm, level, metric in hidden:
