@@ -11,6 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 
 
+FIXED = 0.5
+"""Of what a cell takes, what does not grow with its work (start, scoring): a guess, for as long as one level alone is known."""
+
+
 @dataclass(frozen=True)
 class CellTime:
     """What is known of the time of one cell. Times in seconds.
@@ -55,7 +59,7 @@ def _expected(cell: CellTime, known: Sequence[tuple[str, float, float]]) -> floa
         return float(np.mean(alike))
     work_N, seconds_N = np.array([work for _, work, _ in known]), np.array([seconds for _, _, seconds in known])
     if len(set(work_N)) == 1:
-        return float(seconds_N.mean() * cell.work / work_N[0])
+        return float(seconds_N.mean() * (FIXED + (1 - FIXED) * cell.work / work_N[0]))
     slope, start = np.polyfit(work_N, seconds_N, 1)
     # Between what is known and beyond it, but never less than nothing: noise among alike cells can turn the line over.
     return float(max(start + slope * cell.work, seconds_N.min() * min(1.0, cell.work / work_N.min())))

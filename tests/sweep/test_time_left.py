@@ -34,7 +34,7 @@ def test_what_the_others_took_counts_more_than_the_rate_of_a_stage() -> None:
 
 def test_another_level_is_expected_by_its_work() -> None:
     one = [CellTime("large", 8000.0, took=80.0), CellTime("small", 2000.0)]
-    assert seconds_left(one, 1) == pytest.approx(20.0)
+    assert seconds_left(one, 1) == pytest.approx(50.0), "half of it is taken as fixed: 40 + 40 / 4"
     two = [CellTime("large", 8000.0, took=90.0), CellTime("mid", 3000.0, took=40.0), CellTime("small", 500.0)]
     assert seconds_left(two, 1) == pytest.approx(15.0), "10 s and 10 s a thousand"
 
