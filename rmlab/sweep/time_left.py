@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-
 FIXED = 0.5
 """Of what a cell takes, what does not grow with its work (start, scoring): a guess, for as long as one level alone is known."""
 
