@@ -1,15 +1,17 @@
 """The five lines at the end of a sweep say what the runs and tests say, and never more."""
 
 import re
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from analysis import conclusions
+from analysis import conclusions, summaries
 from analysis.tracked import SweepRuns
 from rmlab.metrics.sweep_levels import LevelTest
+from rmlab.progress import set_verbosity
 
 
 @dataclass(frozen=True)
@@ -134,3 +136,31 @@ def test_where_to_look_names_the_first_figure_and_the_table(tmp_path: Path) -> N
 @pytest.mark.parametrize(("words", "said"), [([], "none"), (["a"], "a"), (["a", "b", "c"], "a, b and c")])
 def test_lists_are_read_aloud(words: list[str], said: str) -> None:
     assert conclusions._listed(words) == said
+
+
+TABLE = "| level | AUC |\n|---|---|\n| 500 | 0.700 |\n"
+
+
+def test_the_long_table_is_in_its_file_unless_more_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    summaries._tell("Does it?", TABLE, ["Varied: a", "Table: t.md"])
+    assert capsys.readouterr().out == "\nDoes it?\n\nVaried: a\nTable: t.md\n"
+    set_verbosity(1)
+    try:
+        summaries._tell("Does it?", TABLE, ["Varied: a"])
+    finally:
+        set_verbosity(0)
+    assert TABLE in capsys.readouterr().out, "Markdown where it goes into a file"
+
+
+def test_a_terminal_shows_a_table_and_no_pipes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    set_verbosity(1)
+    try:
+        summaries._tell("Does it?", TABLE, ["Varied: a"])
+    finally:
+        set_verbosity(0)
+    out = capsys.readouterr().out
+    assert "0.700" in out
+    assert "|" not in out
