@@ -156,7 +156,7 @@ def _show(title: str, tests: "Sequence[tuple[str, LevelTest]]") -> None:
 
     from analysis.level_tests import power, verdict
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     if not console.is_terminal:  # for a pipe: nothing cut
         console.width = 200
     console.print(title, markup=False, soft_wrap=True)

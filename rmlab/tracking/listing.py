@@ -128,7 +128,7 @@ def _draw(found: Sequence[AnyRun]) -> None:
             facts["started"],
             run.run_id,
         )
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     if not console.is_terminal:  # for a pipe: nothing cut
         console.width = 1000
     console.print(table, soft_wrap=True)
