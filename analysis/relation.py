@@ -21,6 +21,7 @@ from analysis.policy_measures import OFFLINE, OUTCOMES, averaged, shown
 from analysis.registry import Needs, figure
 from analysis.watched import FEWEST_MIXED
 from rmlab.files import write_text
+from rmlab.metrics.uncertainty import interval
 
 FEWEST = 10
 REPLICATES = 2000
@@ -66,8 +67,8 @@ def spearman(x_N: Sequence[float], y_N: Sequence[float], replicates: int = REPLI
     centred = [side - side.mean(1, keepdims=True) for side in ranks]
     energy = np.sqrt((centred[0] ** 2).sum(1) * (centred[1] ** 2).sum(1))
     rho_R = np.divide((centred[0] * centred[1]).sum(1), energy, out=np.full(len(energy), np.nan), where=energy > 0)
-    low, high = np.nanquantile(rho_R[1:], [0.025, 0.975])
-    return Correlation(float(rho_R[0]), float(low), float(high), n)
+    low, high = interval(float(rho_R[0]), rho_R[1:]) or (None, None)
+    return Correlation(float(rho_R[0]), low, high, n)
 
 
 @figure(

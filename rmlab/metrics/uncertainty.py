@@ -2,7 +2,7 @@
 
 Attempts at one task (and at near-copies of its function, or at one repository) stand or fall together, so whole
 clusters are resampled, never rows. Intervals are percentile intervals, except for calibration errors: their bootstrap
-is biased upwards (resampled bins are noisier), which basic intervals turn around.
+is biased upwards (resampled bins are noisier), which basic intervals turn around. Every interval holds its estimate.
 
 Two looks at the same tasks: by how much did a mean change? Clusters are resampled, and both looks with them.
 
@@ -50,17 +50,21 @@ def interval(
     estimate: float, value_R: Floats, rule: Rule = Rule.PERCENTILE, *, difference: bool = False
 ) -> tuple[float, float] | None:
     """95 % interval of one metric. Replicates where it is undefined are left out; None if all are,
-    or the estimate is. difference: of the metric between two tables, which may be negative."""
+    or the estimate is. difference: of the metric between two tables, which may be negative.
+
+    Where the bootstrap is biased by more than it spreads (the ECE of scores that were just calibrated: hardly anything is
+    left, and every resample has more), all of it lies on one side of the estimate, and so would the interval. It then ends
+    at the estimate, which makes it longer and never shorter.
+    """
     defined = value_R[~np.isnan(value_R)]
     if not len(defined) or np.isnan(estimate):
         return None
     low, high = (float(q) for q in np.quantile(defined, [0.025, 0.975]))
-    if rule is Rule.PERCENTILE:
-        return low, high
-    low, high = 2 * estimate - high, 2 * estimate - low
-    return (
-        (low, high) if difference or rule is Rule.BASIC_UNCUT else (min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0))
-    )
+    if rule is not Rule.PERCENTILE:
+        low, high = 2 * estimate - high, 2 * estimate - low
+    if rule is Rule.BASIC and not difference:
+        low, high = max(low, 0.0), min(high, 1.0)
+    return min(low, estimate), max(high, estimate)
 
 
 REPLICATES = 2000
