@@ -82,7 +82,10 @@ def join(table: ScoreTable, path: Path, pool: TrajectorySet, pool_path: Path) ->
         note += f"; {counted(table_only, 'row')} of the table left out, not in the set (first: {name})"
     else:
         note += "; every row of the table is in the set"
-    note += f"; {counted(set_only, 'trajectory', 'trajectories')} of the set without a row in the table"
+    if set_only:
+        note += f"; {counted(set_only, 'trajectory', 'trajectories')} of the set without a row in the table"
+    else:
+        note += "; every trajectory of the set has a row"
     notes = [note]
     if differ:
         notes.append(f"{counted(differ, 'row states', 'rows state')} another label than the set, whose labels count")

@@ -174,7 +174,7 @@ def _margins(model: Any, batch: dict[str, torch.Tensor], answer: AnswerTokens | 
         logits_BUV = model(**batch, use_cache=False, logits_to_keep=kept_U).logits
     else:
         logits_BUV, at_B = model(**batch, use_cache=False).logits, last_B
-    logits_BV = logits_BUV[torch.arange(len(at_B), device=at_B.device), at_B].float()
+    logits_BV: torch.Tensor = logits_BUV[torch.arange(len(at_B), device=at_B.device), at_B].float()
     return logits_BV[:, answer.yes] - logits_BV[:, answer.no]
 
 
@@ -201,13 +201,18 @@ def _say_in_float32(model: Any) -> None:
 def local_folder(name: str) -> Path | None:
     """The folder of a model that rmlab has not trained: a local one, or `hf:NAME` (`hf:NAME@REVISION`); None for any other name.
 
-    Raises DataError where the hub's model cannot be had.
+    Raises DataError where a folder holds no model, or the hub's cannot be had.
     """
     if name.startswith(HUB):
         return _from_hub(name)
     folder = Path(name)
-    ours = any((place / "verifier.json").is_file() for place in (folder, folder / "model"))
-    return folder if (folder / "config.json").is_file() and not ours else None
+    if not folder.is_dir() or any((place / "verifier.json").is_file() for place in (folder, folder / "model")):
+        return None
+    if not (folder / "config.json").is_file():
+        raise DataError(
+            f"{name} holds neither a verifier of rmlab (verifier.json) nor a model (config.json): name the folder of one"
+        )
+    return folder
 
 
 def _from_hub(name: str) -> Path:

@@ -225,6 +225,8 @@ def test_folders_that_cannot_score_say_why(tmp_path, pool, attempts):
     config = (masked / "config.json").read_text()
     (masked / "config.json").write_text(config.replace("Qwen2ForCausalLM", "BertForMaskedLM"))
     refused(masked, "is a BertForMaskedLM: a score needs a causal language model")
+    (tmp_path / "empty").mkdir()
+    refused(tmp_path / "empty", r"holds neither a verifier of rmlab \(verifier.json\) nor a model \(config.json\)")
     ours = tmp_path / "ours" / "model"
     write_verifier(ours)
     refused(ours, "--answers is for a model that rmlab has not trained", UsageError, answers="YES,NO")
