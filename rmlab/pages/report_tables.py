@@ -97,7 +97,7 @@ def notes_of(found: Report) -> dict[str, str]:
     notes["auc_within_task_across"] = (
         "pairs of any policies: defined with one attempt of each policy at a task"
         if found["policies"] > 1
-        else "the table has one policy"
+        else "only one policy has labels"
     )
     if found["within_pair_share"] is not None:
         notes["auc_pooled"] = f"{found['within_pair_share']:.2%} of its pairs lie within a task"

@@ -6,6 +6,7 @@ its one number. Prompts are padded on the side that the tokenizer names; a score
 
 import inspect
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +34,7 @@ from rmlab.verifiers.scoring import score_table
 HUB = "hf:"
 FILES = ("*.json", "*.safetensors", "*.txt", "*.jinja", "*.model")
 CLASSIFIER = "ForSequenceClassification"
+LITTLE = 0.5  # share of the probability below which two answers are not what the model would say
 GENERATORS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 
 
@@ -53,9 +55,9 @@ class JudgeModel:
         return self.encode(prefixes)
 
     def score(self, encoded: Sequence[Encoded], *, batch_tokens: int = 16384, show: bool = False) -> Scores:
-        """The score table of encoded trajectories, in their order."""
+        """The score table of encoded trajectories, in their order. show: progress, and how much of the probability the answers have."""
         prompts = [e.ids for e in encoded if e.ids is not None]
-        score_N = score_prompts(
+        score_N, share_N = score_prompts(
             self.model,
             prompts,
             self.answer,
@@ -63,6 +65,8 @@ class JudgeModel:
             batch_tokens=batch_tokens,
             show=show,
         )
+        if show and self.prompt.answers and len(share_N):
+            print(_what_answers_have(self.prompt.answers, float(share_N.mean())), file=sys.stderr)
         return score_table(encoded, score_N, PromptConfig(self.prompt.max_tokens, OverLength.cut_observations))
 
 
@@ -126,17 +130,29 @@ def score_prompts(
     *,
     batch_tokens: int = 16384,
     show: bool = False,
-) -> NDArray[np.float64]:
-    """score_N of N prompts (token ids, none empty), each in [0, 1]. answer: None = of a classification head. side: of the padding."""
-    score_N = np.full(len(prompts), np.nan)
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(score_N, share_N) of N prompts (token ids, none empty), each in [0, 1].
+
+    share_N: probability of either answer among all tokens, 1 of a classification head. answer: None = there is such a head. side: of
+    the padding.
+    """
+    score_N, share_N = np.full(len(prompts), np.nan), np.full(len(prompts), np.nan)
     device = next(model.parameters()).device
     with torch.inference_mode(), progress("score", sum(map(len, prompts)), "tokens", show=show) as advance:
         for rows in batches_by_tokens([len(p) for p in prompts], batch_tokens):
             batch = _batch([prompts[i] for i in rows], side, model)
-            margin_B = _margins(model, {name: tensor.to(device) for name, tensor in batch.items()}, answer)
-            score_N[rows] = torch.sigmoid(margin_B.float()).cpu().double().numpy()
+            margin_B, share_B = _margins(model, {name: tensor.to(device) for name, tensor in batch.items()}, answer)
+            score_N[rows] = torch.sigmoid(margin_B).cpu().double().numpy()
+            share_N[rows] = share_B.cpu().double().numpy()
             advance(sum(len(prompts[i]) for i in rows))
-    return score_N
+    return score_N, share_N
+
+
+def _what_answers_have(answers: tuple[str, str], share: float) -> str:
+    said = f"{answers[0]!r} and {answers[1]!r} have {share:.1%} of the probability behind a prompt, on average"
+    if share >= LITTLE:
+        return said
+    return f"{said}: the model would rather say something else, so scores may mean little. Change the template, or --answers."
 
 
 def _batch(prompts: Sequence[Ids], side: str, model: Any) -> dict[str, torch.Tensor]:
@@ -161,11 +177,14 @@ def _batch(prompts: Sequence[Ids], side: str, model: Any) -> dict[str, torch.Ten
     return batch
 
 
-def _margins(model: Any, batch: dict[str, torch.Tensor], answer: AnswerTokens | None) -> torch.Tensor:
-    """margin_B: the logit of yes less that of no behind the last token of each prompt, or the one number of a head."""
+def _margins(
+    model: Any, batch: dict[str, torch.Tensor], answer: AnswerTokens | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(margin_B, share_B) in float32: the logit of yes less that of no behind the last token of each prompt, or the one number of a
+    head; the probability of either answer."""
     if answer is None:
-        logits_B1: torch.Tensor = model(**batch).logits
-        return logits_B1[:, 0]
+        margin_B = model(**batch).logits[:, 0].float()
+        return margin_B, torch.ones_like(margin_B)
     mask_BT = batch["attention_mask"]
     last_B = mask_BT.shape[1] - 1 - mask_BT.flip(1).argmax(1)
     # The model's own forward, so that what it does to logits behind its head (a scale, a cap) counts; at these places alone.
@@ -175,7 +194,8 @@ def _margins(model: Any, batch: dict[str, torch.Tensor], answer: AnswerTokens | 
     else:
         logits_BUV, at_B = model(**batch, use_cache=False).logits, last_B
     logits_BV: torch.Tensor = logits_BUV[torch.arange(len(at_B), device=at_B.device), at_B].float()
-    return logits_BV[:, answer.yes] - logits_BV[:, answer.no]
+    yes_B, no_B = logits_BV[:, answer.yes], logits_BV[:, answer.no]
+    return yes_B - no_B, torch.exp(torch.logaddexp(yes_B, no_B) - logits_BV.logsumexp(dim=1))
 
 
 class _Float32Head(torch.nn.Module):

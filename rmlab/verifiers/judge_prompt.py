@@ -104,16 +104,16 @@ class JudgePrompt:
 
     def encode(self, trajectories: Sequence[Trajectory], show: bool = False) -> list[Encoded]:
         """Prompts in order; long ones have their observations cut as `cut_observations` does, what cannot fit has no ids."""
-        forged = self._specials(self._ids(_empty()))
+        specials = self._specials(self._ids(_empty()))
         read: list[Encoded] = []
         with progress("tokenising", len(trajectories), "trajectories", show=show) as advance:
             for chunk in in_chunks(trajectories):
                 whole = self.tokenizer.encode([self.text(t) for t in chunk])
                 for trajectory, ids in zip(chunk, whole, strict=True):
-                    if self._specials(ids) != forged:
+                    if self._specials(ids) != specials:
                         raise DataError(
-                            f"the prompt of {trajectory.trajectory_id} has {self._specials(ids)} special tokens instead of {forged}: this "
-                            "tokenizer reads special tokens where there are none"
+                            f"the prompt of {trajectory.trajectory_id} has {self._specials(ids)} special tokens instead of {specials}: "
+                            "this tokenizer reads special tokens where there are none"
                         )
                     read.append(self._as_read(trajectory, np.array(ids, dtype=np.int32)))
                 advance(len(chunk))

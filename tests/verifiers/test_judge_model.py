@@ -49,7 +49,7 @@ def test_scores_do_not_depend_on_padding_or_batches_and_are_the_model_s_own(tmp_
     judge = load_judge(folder, judge_prompt(folder), attempts)
     ids = [e.ids for e in judge.encode(attempts)]
     assert len({len(i) for i in ids}) > 2, "prompts of several lengths, or nothing is padded"
-    expected = []
+    expected, shares = [], []
     judge.model.config.pad_token_id = (
         None  # else transformers takes the end of a turn, which the prompt may end in, for padding
     )
@@ -60,20 +60,25 @@ def test_scores_do_not_depend_on_padding_or_batches_and_are_the_model_s_own(tmp_
             logits[0, 0] if judge.answer is None else logits[0, -1, judge.answer.yes] - logits[0, -1, judge.answer.no]
         )
         expected.append(float(torch.sigmoid(margin)))
+        answers = None if judge.answer is None else [judge.answer.yes, judge.answer.no]
+        shares.append(1.0 if answers is None else float(logits[0, -1].softmax(-1)[answers].sum()))
     assert np.std(expected) > 1e-3
     for side in ("left", "right"):
         for batch_tokens in (1, 100_000):
-            found = score_prompts(judge.model, ids, judge.answer, side, batch_tokens=batch_tokens)
+            found, share = score_prompts(judge.model, ids, judge.answer, side, batch_tokens=batch_tokens)
+            assert share == pytest.approx(shares, abs=1e-5)
             assert found == pytest.approx(expected, abs=1e-5), (side, batch_tokens)
 
 
 @pytest.mark.parametrize("name", ["qwen2", "gpt2 head"])
-def test_the_command_pads_as_the_tokenizer_says_and_gives_the_same_table(tmp_path, pool, name):
+def test_the_command_pads_as_the_tokenizer_says_and_gives_the_same_table(tmp_path, pool, name, capsys):
     tables = []
     for side in ("left", "right"):
         folder = write_model(tmp_path / side, side=side, **FAMILIES[name])
         score(pool, str(folder), tmp_path / f"{side}.csv", part="all")
         tables.append(read_score_table(tmp_path / f"{side}.csv"))
+        said = "the model would rather say something else" in capsys.readouterr().err
+        assert said == ("labels" not in FAMILIES[name]), "random weights know nothing of YES and NO"
     assert tables[0].score == pytest.approx(tables[1].score, abs=1e-5)
     assert len(tables[0]) == 4
     assert (tables[0].n_tokens > 100).all()
