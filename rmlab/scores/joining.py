@@ -119,7 +119,8 @@ def _matches(scores: Scores, path: Path, trajectories: Sequence[Trajectory], poo
         fitting = [t for t in of_task.get(task_key(task), ()) if policy in ("", t.policy)]
         if len(fitting) > 1:
             policies = sorted({t.policy for t in fitting})
-            missing = "trajectory_id" if policy or len(policies) < len(fitting) else "policy or trajectory_id"
+            alone = "policy (or --columns policy=NAME), or trajectory_id"
+            missing = "trajectory_id" if policy or len(policies) < len(fitting) else alone
             raise DataError(
                 f"{path}, row {row}: {pool_path} has {len(fitting)} attempts at task {task}"
                 f"{f' of policy {policy}' if policy else ' (' + ', '.join(policies) + ')'}, and which of them is scored is not said. "

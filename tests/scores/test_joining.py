@@ -146,6 +146,14 @@ def test_what_cannot_be_joined_is_one_line(tmp_path, pool):
         evaluate([tmp_path / "run.json"], True, trajectories=tmp_path / "two.parquet")
 
 
+def test_a_policy_that_is_not_named_is_asked_for(tmp_path, pool):
+    path = write_csv(tmp_path / "scores.csv", [{"task_id": TASKS[0], "model": "p", "score": 0.5}])
+    with pytest.raises(
+        DataError, match=r"2 attempts at task a__x-1 \(p, q\), .*Add a column policy \(or --columns policy=NAME\)"
+    ):
+        evaluate([path], True, trajectories=tmp_path / "set.parquet")
+
+
 def test_two_rows_that_find_one_attempt(tmp_path, pool):
     path = write_csv(tmp_path / "scores.csv", [{"task_id": TASKS[0], "policy": "p", "score": s} for s in (0.1, 0.2)])
     with pytest.raises(DataError, match=r"rows 1 and 2 score one attempt, .*task a__x-1, policy p"):
