@@ -125,7 +125,7 @@ class _Columns:
         if not cluster and (cluster := cluster_of(task)) != task:
             self.by_repository.add(task)
         known, where = self.cluster_of.setdefault(task, (cluster, place))
-        if known != cluster and task:
+        if known != cluster and not self.joined:
             fail(
                 f"task {task} lies in cluster {cluster}, but in cluster {known} on {where}: "
                 "all attempts at a task belong to one cluster"

@@ -4,7 +4,6 @@ A language model's score is the two-way softmax of the logits of its two answer 
 its one number. Prompts are padded on the side that the tokenizer names; a score does not depend on it, nor on the batch.
 """
 
-import inspect
 import json
 import sys
 from collections.abc import Sequence
@@ -187,13 +186,23 @@ def _margins(
         return margin_B, torch.ones_like(margin_B)
     mask_BT = batch["attention_mask"]
     last_B = mask_BT.shape[1] - 1 - mask_BT.flip(1).argmax(1)
-    # The model's own forward, so that what it does to logits behind its head (a scale, a cap) counts; at these places alone.
-    if "logits_to_keep" in inspect.signature(model.forward).parameters:
-        kept_U, at_B = torch.unique(last_B, return_inverse=True)
-        logits_BUV = model(**batch, use_cache=False, logits_to_keep=kept_U).logits
-    else:
-        logits_BUV, at_B = model(**batch, use_cache=False).logits, last_B
-    logits_BV: torch.Tensor = logits_BUV[torch.arange(len(at_B), device=at_B.device), at_B].float()
+    row_B = torch.arange(len(last_B), device=last_B.device)
+
+    def last_alone(_: Any, inputs: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        return inputs[0][row_B, last_B][:, None]
+
+    # The model's own forward, so that what it does to logits behind its head (a scale, a cap) counts. The head itself reads one place
+    # a prompt: logits of all places would be gigabytes.
+    hook = model.get_output_embeddings().register_forward_pre_hook(last_alone)
+    try:
+        logits_B1V: torch.Tensor = model(**batch, use_cache=False).logits
+    finally:
+        hook.remove()
+    if logits_B1V.shape[1] != 1:
+        raise DataError(
+            f"a {type(model).__name__} does not make its logits by its output embeddings: it cannot score here"
+        )
+    logits_BV = logits_B1V[:, 0].float()
     yes_B, no_B = logits_BV[:, answer.yes], logits_BV[:, answer.no]
     return yes_B - no_B, torch.exp(torch.logaddexp(yes_B, no_B) - logits_BV.logsumexp(dim=1))
 

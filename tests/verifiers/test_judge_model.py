@@ -25,6 +25,7 @@ from tests.verifiers.tiny_models import LLAMA, write_model
 FAMILIES = {
     "qwen2": {"family": "qwen2"},
     "llama": {"family": "llama", "chat": LLAMA, "bos": True},
+    "gemma2": {"family": "gemma2", "chat": LLAMA, "bos": True},
     "gpt2 without a chat template": {"family": "gpt2", "chat": None, "bos": True},
     "qwen2 head": {"family": "qwen2", "labels": 1},
     "llama head": {"family": "llama", "chat": LLAMA, "labels": 1},

@@ -61,7 +61,7 @@ def write_model(
     positions: int = 2048,
     seed: int = 0,
 ) -> Path:
-    """A folder as others publish them. family: qwen2, llama or gpt2. labels: of a classification head; 0 = a language model."""
+    """A folder as others publish them. family: qwen2, llama, gemma2 or gpt2. labels: of a classification head; 0 = a language model."""
     import torch
     import transformers
 
@@ -72,7 +72,9 @@ def write_model(
     else:
         shape |= {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
         shape |= {"intermediate_size": 64, "max_position_embeddings": positions, "tie_word_embeddings": True}
-    name = {"qwen2": "Qwen2", "llama": "Llama", "gpt2": "GPT2"}[family]
+    if family == "gemma2":
+        shape |= {"head_dim": 8, "final_logit_softcapping": 2.0}  # which the model does to logits behind its head
+    name = {"qwen2": "Qwen2", "llama": "Llama", "gemma2": "Gemma2", "gpt2": "GPT2"}[family]
     config = getattr(transformers, f"{name}Config")(
         **shape, pad_token_id=hf.pad_token_id, bos_token_id=None, eos_token_id=hf.eos_token_id
     )
