@@ -150,13 +150,14 @@ def _read(paths: Sequence[Path], names: "ColumnNames", incomplete: str, joined: 
 
 
 def _validation(path: Path, names: "ColumnNames", pool: "TrajectorySet | None", pool_path: Path | None) -> "Scores":
-    """Its table, joined with the set where that holds any of its attempts."""
+    """Its table, joined with the set where that holds any of its attempts by id, or where it has no labels of its own."""
     from rmlab.scores.joining import join
     from rmlab.scores.table import read_table
 
     if pool is not None and pool_path is not None:
         table = read_table(path, names, joined=True)
-        if {t.trajectory_id for t in pool.trajectories} & set(table.scores.trajectory_id.tolist()):
+        shared = {t.trajectory_id for t in pool.trajectories} & set(table.scores.trajectory_id.tolist())
+        if shared or not set(table.scores.resolved.tolist()) & {0.0, 1.0}:
             return join(table, path, pool, pool_path).table.scores
     return read_table(path, names).scores
 

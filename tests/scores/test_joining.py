@@ -175,6 +175,22 @@ def test_baselines_that_the_set_cannot_fit_are_the_table_s(capsys, tmp_path, poo
     assert "reason" in baselines["shape"]
 
 
+def test_validation_is_joined_too_or_stands_for_itself(capsys, tmp_path, pool):
+    judged = [{"trajectory_id": t.trajectory_id, "score": score_of(t)} for t in pool if t.cluster != "c/z"]
+    path = write_csv(tmp_path / "scores.csv", judged)
+    others = [t for t in pool if t.cluster == "c/z"]
+    by_id = [{"trajectory_id": t.trajectory_id, "score": score_of(t)} for t in others]
+    by_task = [{"task_id": t.task_id, "policy": t.policy, "score": score_of(t)} for t in others]
+    labelled = [row | {"resolved": int(bool(t.resolved))} for row, t in zip(by_task, others, strict=True)]
+    elsewhere = [row | {"task_id": f"other {row['task_id']}"} for row in labelled]
+    found = [
+        evaluated(capsys, path, trajectories=tmp_path / "set.parquet", validation=write_csv(tmp_path / "v.csv", rows))
+        for rows in (by_id, by_task, labelled, elsewhere)
+    ]
+    assert found[0]["post_hoc_fitted_on"] == "validation"
+    assert [one["post_hoc"] for one in found] == [found[0]["post_hoc"]] * 4
+
+
 def test_a_micro_swe_task_is_its_own_cluster_where_nothing_says_otherwise():
     found = Scores.of(["functional/take/1a2b", "t7", "django__django-11066"], [0.1] * 3, [1] * 3)
     assert found.cluster.tolist() == ["functional/take/1a2b", "t7", "django/django"]
