@@ -14,7 +14,7 @@ from analysis import style
 from analysis.registry import Needs, figure
 from analysis.tracked import FinishedCell, SweepRuns
 from rmlab.metrics.calibration import width_bin
-from rmlab.metrics.uncertainty import cluster_weights
+from rmlab.metrics.uncertainty import cluster_weights, interval
 from rmlab.scores.scores import Scores
 
 BINS = 10
@@ -169,5 +169,5 @@ def binned(
         share_B = resolved_CB.sum(0) / count_B
     low_B, high_B = np.full(BINS, np.nan), np.full(BINS, np.nan)
     for b in np.flatnonzero(count_B):
-        low_B[b], high_B[b] = np.nanquantile(share_RB[:, b], [0.025, 0.975])
+        low_B[b], high_B[b] = interval(float(share_B[b]), share_RB[:, b]) or (np.nan, np.nan)
     return count_B, mean_score_B, share_B, low_B, high_B
