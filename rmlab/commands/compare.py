@@ -27,6 +27,7 @@ SHOWN = (
     "rm_at_k_weighted",
     "auc_within_task",
     "auc_within_task_patches",
+    "auc_within_task_across",
     "auc_pooled",
     "ece_width_10",
     "ece_less_floor",
@@ -129,13 +130,13 @@ def _policies(a: str, b: str, source: str | None) -> "tuple[TrackedRun, TrackedR
 
 def _show_scores(a: str, b: str, found: dict[str, Any]) -> None:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     console = Console(highlight=False, markup=False)
     console.print(f"A = {a}\nB = {b}", markup=False, soft_wrap=True)
-    table = Table(
-        "metric", "A", "B", "A - B", "95 %", "p", title=counted(found["trajectories"], "attempt"), title_justify="left"
-    )
+    names = Column("metric", min_width=max(map(len, SHOWN)))  # a name that is cut cannot be looked up
+    title = counted(found["trajectories"], "attempt")
+    table = Table(names, "A", "B", "A - B", "95 %", "p", title=title, title_justify="left")
     for name in SHOWN:
         values = found["metrics"].get(name) or {}
         curve = "difference" not in values
