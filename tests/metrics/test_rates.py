@@ -59,7 +59,7 @@ WORLDS = {
 
 def test_intervals_of_discrimination_hold_the_truth_at_80_tasks():
     """RM@8 and AUC within task of 80 tasks with 16 attempts: at least 0.93 of the 95 % intervals hold the value of endless tasks."""
-    draws, kinds = 600, (BestOfK, WithinTasks)
+    draws, kinds = 2000, (BestOfK, WithinTasks)
     worlds = [table(World().draw(np.random.default_rng([1, i]), 20_000, 16)) for i in range(4)]
     endless = [Combined(rows, kinds).values(np.ones((1, rows.clusters))) for rows in worlds]
     eighth = (1, 2, 4, 8, 16).index(8)
@@ -70,7 +70,7 @@ def test_intervals_of_discrimination_hold_the_truth_at_80_tasks():
     rng, held = np.random.default_rng(2), dict.fromkeys(truth, 0)
     for seed in range(draws):
         rows = table(World().draw(rng, 80, 16))
-        values = bootstrap(Combined(rows, kinds), rows.clusters, 1000, seed)
+        values = bootstrap(Combined(rows, kinds), rows.clusters, 600, seed)
         for name, value_R in (
             ("rm_at_8", values["rm_at_k"][:, eighth]),
             ("auc_within_task", values["auc_within_task"]),
