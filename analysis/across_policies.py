@@ -55,7 +55,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         for axis, metric, title in ((auc, "auc_pooled", "AUC pooled"), (ece, "ece_width_10", "ECE (10 bins)")):
             _by_policy(axis, sweep, metric, place, rows)
             axis.set(title=title, xlabel=sweep.factor)
-        auc.axhline(0.5, color=style.REFERENCE, linestyle=":", linewidth=1)
+        auc.axhline(0.5, color=style.REFERENCE, linestyle=":", linewidth=1, label=style.CHANCE)
         ece.set_ylim(bottom=0)
         drawn.legend(
             *picked.get_legend_handles_labels(),

@@ -23,7 +23,7 @@ from analysis.registry import Needs, figure
 from analysis.watched import FEWEST_MIXED
 from rmlab.files import write_text
 from rmlab.metrics.table import Floats, ratio
-from rmlab.metrics.uncertainty import cluster_weights
+from rmlab.metrics.uncertainty import cluster_weights, interval
 
 FEWEST = 10
 REPLICATES = 2000
@@ -80,8 +80,8 @@ def spearman(
     a, b = (rank - (weight_RN * rank).sum(axis=1, keepdims=True) / total_R1 for rank in _ranks((x, y), weight_RN))
     energy = np.sqrt((weight_RN * a**2).sum(axis=1) * (weight_RN * b**2).sum(axis=1))
     rho_R = ratio((weight_RN * a * b).sum(axis=1), np.where(energy > SAME * total_R1[:, 0], energy, 0.0))
-    low, high = np.nanquantile(rho_R[1:], [0.025, 0.975])
-    return Correlation(float(rho_R[0]), float(low), float(high), n)
+    low, high = interval(float(rho_R[0]), rho_R[1:]) or (None, None)
+    return Correlation(float(rho_R[0]), low, high, n)
 
 
 def _ranks(sides: Iterable[Floats], weight_RN: Floats) -> Iterator[Floats]:

@@ -148,7 +148,7 @@ def run(config: DictConfig) -> str:
         once=True,
         replaces=settings.tracking.replaces,
     ) as logger:
-        logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+        logger.configuration(config)
         done = [_one_fold(fold, ready, settings, device, cell, logger) for fold, ready in _materials(settings)]
         said = _report(done, name, settings, logger)
     shutil.rmtree(cell, ignore_errors=True)

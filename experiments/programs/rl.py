@@ -173,7 +173,7 @@ def run(config: DictConfig) -> str:
         _tracked(settings, who, start, verifiers, loaded, str(sandbox.isolation)) as logger,
     ):
         warn_if_weak(sandbox.isolation)
-        logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+        logger.configuration(config)
         if verifiers:
             try:  # travels with the policy it made
                 logger.text("verifier_report.json", verifiers[0].beside("report.json").read_text(encoding="utf-8"))

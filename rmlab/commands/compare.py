@@ -24,7 +24,9 @@ app = typer.Typer()
 RL = "rl"
 SHOWN = (
     "rm_at_k",
+    "rm_at_k_weighted",
     "auc_within_task",
+    "auc_within_task_patches",
     "auc_pooled",
     "ece_width_10",
     "ece_less_floor",
@@ -129,7 +131,7 @@ def _show_scores(a: str, b: str, found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(f"A = {a}\nB = {b}", markup=False, soft_wrap=True)
     table = Table(
         "metric", "A", "B", "A - B", "95 %", "p", title=counted(found["trajectories"], "attempt"), title_justify="left"
@@ -157,7 +159,7 @@ def _show_policies(a: "TrackedRun", b: "TrackedRun", found: dict[str, Any]) -> N
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     console.print(f"A = {a.name} ({a.run_id})\nB = {b.name} ({b.run_id})", markup=False, soft_wrap=True)
     table = Table("held out", "tasks", "A", "B", "A - B", "95 %", title="pass@1 after training", title_justify="left")
     for benchmark, ways in found.items():

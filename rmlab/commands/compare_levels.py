@@ -8,7 +8,6 @@ often does the test find what is not there?
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmlab.errors import UsageError
@@ -26,7 +25,7 @@ def compare_levels(
     a, b: levels, or FACTOR=LEVEL. source: a store or a bundle, None = the project's own store.
     Raises UsageError for a sweep, preset or level that has no finished run.
     """
-    group = _Groups(source).one(sweep, preset, [a, b])
+    group = _group(source, sweep, preset, [a, b])
     high, low = (_level(group, text) for text in (a, b))
     if high == low:
         raise UsageError(
@@ -63,7 +62,7 @@ def compare_halves(
     """
     from rmlab.metrics.sweep_levels import same_level
 
-    group = _Groups(source).one(sweep, preset, [level] if level else [])
+    group = _group(source, sweep, preset, [level] if level else [])
     if level is None and len(group.levels) > 1:
         raise UsageError(
             f"sweep {sweep} has the levels {', '.join(group.levels)}: name one, e.g. "
@@ -100,46 +99,35 @@ def compare_halves(
     return answer
 
 
-class _Groups:
-    """The comparable runs of a store or bundle, read with their score tables before it closes."""
+def _group(source: str | None, sweep: str, preset: str | None, levels: Sequence[str] = ()) -> "SweepRuns":
+    """The sweep's runs at a preset, with their score tables; of several control hashes the one that ran last, of those that have
+    the levels if any has."""
+    from analysis.tracked import group_runs, source_runs
 
-    def __init__(self, source: str | None) -> None:
-        from analysis.tracked import group_runs
-        from rmlab.tracking.bundles.reading import is_bundle, open_bundle
-        from rmlab.tracking.query import runs
-        from rmlab.tracking.store import Store
-        from rmlab.tracking.tags import FINISHED, STATUS
-
-        self.where = source or "the project's store"
-        if source and is_bundle(Path(source)):
-            with open_bundle(Path(source)) as bundle:
-                self.all = group_runs(bundle.runs())
-                for cell in (cell for group in self.all for cell in group.cells):
-                    _ = cell.scores, cell.report  # kept from here on
-        else:
-            store = Store.existing(source)
-            self.all = group_runs(runs(store, tags={"kind": "verifier", STATUS: FINISHED})) if store else []
-
-    def one(self, sweep: str, preset: str | None, levels: Sequence[str] = ()) -> "SweepRuns":
-        """The sweep's runs at a preset; of several control hashes the one that ran last, of those that have the levels if any has."""
-        mine = [group for group in self.all if group.sweep == sweep]
+    with source_runs(source, ("verifier",)) as (_, found):
+        groups = group_runs(found)
+        mine = [group for group in groups if group.sweep == sweep]
         presets = sorted({group.preset for group in mine})
         chosen = [group for group in mine if preset in (None, group.preset)]
         if not chosen:
             there = (
                 f"presets: {', '.join(presets)}"
                 if mine
-                else f"sweeps: {', '.join(sorted({g.sweep for g in self.all})) or 'none'}"
+                else f"sweeps: {', '.join(sorted({g.sweep for g in groups})) or 'none'}"
             )
             asked = f"{sweep} at preset {preset}" if preset else sweep
-            raise UsageError(f"{self.where} has no finished verifier run of sweep {asked}; {there}")
+            where = source or "the project's store"
+            raise UsageError(f"{where} has no finished verifier run of sweep {asked}; {there}")
         if preset is None and len(presets) > 1:
             raise UsageError(
                 f"sweep {sweep} has finished runs at the presets {', '.join(presets)}: choose with --preset"
             )
         asked_for = {text.rpartition("=")[2] for text in levels}
         chosen = [group for group in chosen if asked_for <= set(group.levels)] or chosen
-        return max(chosen, key=lambda group: max(cell.run.start_time for cell in group.cells))
+        latest = max(chosen, key=lambda group: max(cell.run.start_time for cell in group.cells))
+        for cell in latest.cells:
+            _ = cell.scores, cell.report  # kept from here on, where a bundle closes
+        return latest
 
 
 def _level(group: "SweepRuns", text: str) -> str:
@@ -168,7 +156,7 @@ def _show(title: str, tests: "Sequence[tuple[str, LevelTest]]") -> None:
 
     from analysis.level_tests import power, verdict
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     if not console.is_terminal:  # for a pipe: nothing cut
         console.width = 200
     console.print(title, markup=False, soft_wrap=True)

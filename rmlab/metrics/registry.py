@@ -117,6 +117,13 @@ METRICS: tuple[Metric, ...] = (
         statistic=WithinTasksOfPatches,
     ),
     Metric(
+        "auc_within_task_across",
+        "auc_within_task over pairs of any policies",
+        section=DISCRIMINATION,
+        label="the same, across policies",
+        statistic=WithinTasks,
+    ),
+    Metric(
         "auc_between_tasks",
         "the same of two attempts at different tasks",
         section=DISCRIMINATION,
@@ -127,7 +134,6 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "auc_pooled", "the same of any two attempts", section=DISCRIMINATION, label="AUC pooled", statistic=SortedRows
     ),
-    Metric("auc_within_task_across", "auc_within_task over pairs of any policies"),
     Metric(
         "within_pair_share",
         "share of pairs of a resolved and an unresolved attempt that lie within a task",

@@ -72,7 +72,10 @@ def _priors(training_prior: float | None, validation: Scores | None) -> tuple[fl
 
 def _post_hoc(rows: Table, validation: Table | None, folds: int, replicates: int, seed: int) -> Report | None:
     """{calibrator: {parameters, ece_width_10, ece_less_floor, brier, log_loss, ci95}} after calibration; None where there is nothing
-    to fit on."""
+    to fit on.
+
+    ci95 is of the calibrated scores as they are: no calibrator is fitted again for a resample.
+    """
     scored = rows.scored
     fold_N = fold_of_clusters(rows.clusters, max(folds, 1))[scored.cluster_N]
     if not len(validation.label_N if validation is not None else scored.label_N) or (

@@ -4,7 +4,8 @@ Attempts at one task (and at near-copies of its function, or at one repository) 
 clusters are resampled, never rows. Intervals are percentile intervals, except for calibration errors: their bootstrap
 is biased upwards (resampled bins are noisier), which basic intervals turn around. Where two errors are compared, or an
 error is taken less its noise floor, the quantiles are moved by that bias instead (recentred): the two sides' bias is
-alike, or is what the floor is about.
+alike, or is what the floor is about. Every interval
+holds its estimate.
 
 Two looks at the same tasks: by how much did a mean change? Clusters are resampled, and both looks with them.
 
@@ -64,18 +65,23 @@ def interval(
     difference: of the metric between two tables, which may be negative.
     floor: that was taken off the estimate, for Rule.LESS_FLOOR. All of it is bias where scores are calibrated and none of it
     where they are far off, so the interval reaches up by the floor: it holds the error that a table without end would show.
+
+    Where the bootstrap is biased by more than it spreads (the ECE of scores that were just calibrated: hardly anything is
+    left, and every resample has more), all of it lies on one side of the estimate, and so would the interval. It then ends
+    at the estimate, which makes it longer and never shorter.
     """
     defined = value_R[~np.isnan(value_R)]
     if not len(defined) or np.isnan(estimate):
         return None
     low, high = (float(q) for q in np.quantile(defined, [0.025, 0.975]))
-    if rule is Rule.PERCENTILE:
-        return low, high
-    if difference or rule is Rule.LESS_FLOOR:
+    if rule is not Rule.PERCENTILE and (difference or rule is Rule.LESS_FLOOR):
         shift = estimate - float(defined.mean())
-        return low + shift, high + shift + (floor or 0.0)
-    low, high = 2 * estimate - high, 2 * estimate - low
-    return (low, high) if rule is Rule.BASIC_UNCUT else (min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0))
+        low, high = low + shift, high + shift + (floor or 0.0)
+    elif rule is not Rule.PERCENTILE:
+        low, high = 2 * estimate - high, 2 * estimate - low
+        if rule is Rule.BASIC:
+            low, high = max(low, 0.0), min(high, 1.0)
+    return min(low, estimate), max(high, estimate)
 
 
 REPLICATES = 2000

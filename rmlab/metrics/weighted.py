@@ -152,16 +152,20 @@ class BestOfKAcross(Statistic):
 
 
 class WithinTasks(Statistic):
-    """auc_within_task."""
+    """auc_within_task, and auc_within_task_across where there are several policies."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(table)
         rows = table.scored
         pairs = pairs_in_groups(rows.score_N, rows.label_N, rows.group_N, rows.groups)
         self.won_CP, self.all_CP = per_cluster(table, pairs.won_G), per_cluster(table, pairs.all_G)
+        self.across_C2 = _pairs_by_cluster(table) if table.policies > 1 else None
 
     def values(self, weight_RC: Floats) -> Values:
-        return {"auc_within_task": mean_where_defined(ratio(weight_RC @ self.won_CP, weight_RC @ self.all_CP))}
+        found = {"auc_within_task": mean_where_defined(ratio(weight_RC @ self.won_CP, weight_RC @ self.all_CP))}
+        if self.across_C2 is not None:
+            found["auc_within_task_across"] = ratio(*(weight_RC @ self.across_C2).T)
+        return found
 
 
 class AdvantageMeasures(Statistic):
@@ -268,6 +272,13 @@ def _width_sums(rows: Table, score_N: Floats, label_N: Floats, bins: int) -> Flo
     return np.array([flat.count, flat.score, flat.label]).reshape(3, rows.clusters, bins)
 
 
+def _pairs_by_cluster(table: Table) -> Floats:
+    """Pairs of one task and any policies that the resolved attempt wins, and all of them, of each cluster: shape (C, 2)."""
+    rows = table.scored
+    task = pairs_in_groups(rows.score_N, rows.label_N, rows.task_N, rows.tasks)
+    return np.column_stack([sum_by(rows.cluster_T, value_T, rows.clusters) for value_T in (task.won_G, task.all_G)])
+
+
 def per_cluster(table: Table, value_G: Floats) -> Floats:
     """Sums of group values over the groups of each cluster and policy: (G, ...) to (C, P, ...)."""
     sum_CP = np.zeros((table.clusters, table.policies, *value_G.shape[1:]))
@@ -289,10 +300,7 @@ class SortedRows(Statistic):
         order = np.argsort(rows.score_N, kind="stable")
         self.score_N, self.label_N, self.cluster_N = rows.score_N[order], rows.label_N[order], rows.cluster_N[order]
         self.edge_E = _edges(self.score_N)
-        task = pairs_in_groups(rows.score_N, rows.label_N, rows.task_N, rows.tasks)
-        self.within_C2 = np.column_stack(
-            [sum_by(rows.cluster_T, value_T, rows.clusters) for value_T in (task.won_G, task.all_G)]
-        )
+        self.within_C2 = _pairs_by_cluster(table)
 
     def values(self, weight_RC: Floats) -> Values:
         size = max(1, ROWS_AT_ONCE // max(len(self.score_N), 1))

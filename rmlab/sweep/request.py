@@ -14,8 +14,6 @@ from omegaconf import OmegaConf
 
 from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
-from rmlab.selection.pool import read_index
-from rmlab.selection.select import DataConfig, check_fill
 from rmlab.sweep.plan import Cell, SweepSpec, expand, read_sweep
 from rmlab.sweep.spec import plain_yaml
 
@@ -148,6 +146,9 @@ def make_plan(name: str, arguments: Sequence[str], command: str) -> Plan:
 
     Raises UsageError for a wrong name or value, RmlabError for data that cannot fill a level.
     """
+    from rmlab.selection.pool import read_index  # with NumPy, which the help of a command has no need of
+    from rmlab.selection.select import DataConfig, check_fill
+
     request = read_request(arguments)
     spec = request.spec(name)
     cells = expand(spec, request.overrides, compose, load_program(spec.program).identity)

@@ -3,12 +3,15 @@
 import csv
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from analysis import conclusions
+from analysis.policies import policy_runs
 from analysis.relation import NOTHING, spearman
 from rmlab.commands.compare import compare
 from rmlab.commands.figures import draw_figures
@@ -178,6 +181,24 @@ def test_few_verifiers_conclude_nothing_and_the_curves_hold_every_look(store: St
     export_runs(store, bundle, kind="rl", show=False)
     again = draw_figures(["relation"], str(bundle), tmp_path / "again")
     assert next(p for p in again if p.name == "relation.csv").read_text() == (folder / "relation.csv").read_text()
+
+
+def test_five_lines_on_rl_compare_each_run_with_its_own_start(store: Store) -> None:
+    track(store, 0, "execution", 0, 0.5)
+    for seed, quality in ((0, 0.05), (1, 0.25)):
+        track(store, 1, "hybrid", seed, quality)
+    spec = SimpleNamespace(factor="reward")
+    varied, found, hidden = conclusions.of_policies(spec, policy_runs(runs(store, tags={"kind": "rl"})))  # type: ignore[arg-type]
+    assert (
+        varied
+        == "Varied: reward = execution and hybrid, verifier 1; 1 to 2 seeds each, 3 runs; everything else was the same."
+    )
+    assert (
+        "execution +0.500 (1 seed, its interval off 0 in 1); hybrid, verifier 1 +0.150 (2 seeds, its interval off 0 in 1)"
+        in found
+    )
+    assert found.endswith("2 runs of 3 collapsed.")
+    assert "whether these differ from each other" in hidden
 
 
 def test_runs_that_kept_no_rates_by_task_are_not_compared(store: Store) -> None:

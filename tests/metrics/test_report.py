@@ -7,6 +7,8 @@ import pytest
 from rmlab.errors import DataError
 from rmlab.metrics.calibration import prior_corrected
 from rmlab.metrics.report import is_miscalibrated, report
+from rmlab.pages.report_page import report_page
+from rmlab.scores.baselines import table_baselines
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 
@@ -139,6 +141,22 @@ def test_several_policies_by_hand():
     assert found["auc_within_task"] == 0.5
     assert found["advantage_cosine"] == pytest.approx(0.0)
     assert (found["tasks"], found["policies"], found["trajectories"]) == (1, 2, 4)
+
+
+def test_one_attempt_of_each_policy_has_an_auc_across_policies_with_its_interval():
+    # Of 40 tasks the better policy's attempt is resolved, the other's not, and scored above it at 30.
+    score = [value for t in range(40) for value in ((0.7, 0.3) if t % 4 else (0.2, 0.6))]
+    table = Scores.of(np.repeat([f"t{t}" for t in range(40)], 2), score, [1, 0] * 40, policy=["a", "b"] * 40)
+    found = report(table, replicates=500)
+    assert found["auc_within_task"] is None
+    assert found["auc_within_task_across"] == 0.75
+    low, high = found["ci95"]["auc_within_task_across"]
+    # 40 tasks, each right with 0.75: a standard error of 0.068.
+    assert (low, high) == (pytest.approx(0.75 - 1.96 * 0.068, abs=0.03), pytest.approx(0.75 + 1.96 * 0.068, abs=0.03))
+    found["baselines"] = table_baselines(table)
+    page = report_page("two agents", found, table)
+    for shown in ("the same, across policies", "RM@2 across policies", "AUC within task across policies", "0.7500"):
+        assert shown in page
 
 
 def test_prior_correction_needs_both_priors(make_scores):
