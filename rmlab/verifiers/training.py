@@ -64,7 +64,8 @@ def fit(
     """Trains a verifier on the chosen set; its checkpoint lies in the folder `cell` while it is under way."""
     from rmlab.training.batching import total_steps
     from rmlab.training.supervised import train
-    from rmlab.verifiers.objective import lesson, prove_answers, spread
+    from rmlab.verifiers.answer import prove_answers, spread
+    from rmlab.verifiers.objective import lesson
     from rmlab.verifiers.prompt import render
     from rmlab.verifiers.verifier import Verifier
 
