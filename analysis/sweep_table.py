@@ -28,6 +28,12 @@ def shown_k(group: SweepRuns) -> list[str]:
     )
 
 
+def scalars(group: SweepRuns) -> dict[str, str]:
+    """Those of SCALARS that the runs report: that of patches only where patches are known."""
+    by_patch = group.cells[0].report.get("auc_within_task_patches") is not None
+    return {name: words for name, words in SCALARS.items() if by_patch or name != "auc_within_task_patches"}
+
+
 def weighted(group: SweepRuns) -> dict[str, str]:
     """The largest k to its column, where the patch with the largest sum of scores can be picked: patches are known."""
     curve = group.cells[0].report.get("rm_at_k_weighted")
@@ -48,7 +54,7 @@ def rows(group: SweepRuns) -> list[Row]:
                     row |= _measured(cells, group.reported("rm_at_k"), k, name=f"rm_at_{k}")
                 for curve, name in weighted(group).items():
                     row |= _measured(cells, "rm_at_k_weighted", curve, name=name)
-                for name in SCALARS:
+                for name in scalars(group):
                     row |= _measured(cells, group.reported(name), name=name)
                 row |= level_tests.columns(group, arm, level)
                 row["ece_noise_floor_task_p95"] = _measured(cells, "ece_noise_floor_task_p95", name="p95")["p95"]
@@ -69,7 +75,7 @@ def as_markdown(group: SweepRuns) -> str:
     names = {
         **{f"rm_at_{k}": f"RM@{k}{across}" for k in ks},
         **{name: f"RM@{k} by sum of scores" for k, name in weighted(group).items()},
-        **SCALARS,
+        **scalars(group),
         "auc_within_task": f"{SCALARS['auc_within_task']}{across}",
     }
     arms = len(group.arms) > 1
@@ -85,7 +91,7 @@ def as_markdown(group: SweepRuns) -> str:
         values = [
             *(_number(curve.get(k)) for k in ks),
             *(_number((report.get("rm_at_k_weighted") or {}).get(k)) for k in weighted(group)),
-            *(_number(report.get(group.reported(metric))) for metric in SCALARS),
+            *(_number(report.get(group.reported(metric))) for metric in scalars(group)),
         ]
         if any(value != "" for value in values):
             lines.append(f"| {' | '.join([*([''] if arms else []), f'*{name}*', '', *values, ''])} |")
