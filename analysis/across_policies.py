@@ -81,6 +81,8 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
                 "high": t.ci95 and t.ci95[1],
                 "p": t.p,
                 "p_holm": t.p_holm,
+                "detectable": t.detectable,
+                "detectable_holm": t.detectable_holm,
             }
             for t in tests
         ]
@@ -113,8 +115,11 @@ def sentences(tests: "list[LevelTest]", k: str) -> list[str]:
     for test in tests:
         value = "undefined" if test.difference is None else f"{test.difference:+.3f}"
         interval = f" [{test.ci95[0]:+.3f}, {test.ci95[1]:+.3f}]" if test.ci95 else ""
+        power = (
+            "" if test.shown or test.p is None else f"; 80 % power from {level_tests.power(test)}, alone / after Holm"
+        )
         said.append(
-            f"RM@{k} at {test.level} less always the better policy: {value}{interval} ({level_tests.verdict(test)})."
+            f"RM@{k} at {test.level} less always the better policy: {value}{interval} ({level_tests.verdict(test)}{power})."
         )
     return said
 

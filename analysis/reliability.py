@@ -14,7 +14,7 @@ from analysis import style
 from analysis.registry import Needs, figure
 from analysis.tracked import FinishedCell, SweepRuns
 from rmlab.metrics.calibration import width_bin
-from rmlab.metrics.uncertainty import cluster_weights
+from rmlab.metrics.uncertainty import cluster_weights, interval
 from rmlab.scores.scores import Scores
 
 BINS = 10
@@ -38,7 +38,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
             row, column = divmod(place, columns)
             top, bottom = axes[2 * row, column], axes[2 * row + 1, column]
             panel(top, bottom, sweep.at(level, arm), level, arm, colours, rows)
-            top.set_title(style.title(sweep.factor, level), pad=14)
+            top.set_title(style.title(sweep.factor, level), pad=22)
             top.text(0.5, 1.03, ece_words(sweep.at(level, arm)), transform=top.transAxes, ha="center", fontsize=7)
             bottom.set_xlabel("score")
             if column == 0:
@@ -85,6 +85,16 @@ def panel(
         capsize=1.5,
         label="all seeds" if len(cells) > 1 else "verifier",
     )
+    ece, less = (float(np.mean([c.report[name] for c in cells])) for name in ("ece_width_10", "ece_less_floor"))
+    top.text(
+        0.97,
+        0.04,
+        f"ECE {ece:.3f}, less floor {less:.3f}",
+        transform=top.transAxes,
+        ha="right",
+        fontsize=7,
+        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5},
+    )
     top.set(xlim=(0, 1), ylim=(0, 1))
     bottom.bar((np.arange(BINS) + 0.5) / BINS, count, width=0.9 / BINS, color="0.7")
     rows += [
@@ -111,10 +121,10 @@ def used(tables: list[Scores]) -> tuple[NDArray[np.float64], NDArray[np.float64]
 
 
 def ece_words(cells: list[FinishedCell]) -> str:
-    """The ECE as mean over seeds, and its range; above the panel, where it lies on no bar."""
-    values = [cell.report["ece_width_10"] for cell in cells]
+    """The ECE as mean over seeds, its range, and what is left of it less its floor; above the panel, where it lies on no bar."""
+    values, less = ([cell.report[name] for cell in cells] for name in ("ece_width_10", "ece_less_floor"))
     ends = f" ({min(values):.3f} to {max(values):.3f})" if len(values) > 1 else ""
-    return f"ECE {np.mean(values):.3f}{ends}"
+    return f"ECE {np.mean(values):.3f}{ends}\nless floor {np.mean(less):.3f}"
 
 
 def seed_line(axis: Any, cell: FinishedCell, level: str, arm: str, colour: str) -> list[dict[str, Any]]:
@@ -159,5 +169,5 @@ def binned(
         share_B = resolved_CB.sum(0) / count_B
     low_B, high_B = np.full(BINS, np.nan), np.full(BINS, np.nan)
     for b in np.flatnonzero(count_B):
-        low_B[b], high_B[b] = np.nanquantile(share_RB[:, b], [0.025, 0.975])
+        low_B[b], high_B[b] = interval(float(share_B[b]), share_RB[:, b]) or (np.nan, np.nan)
     return count_B, mean_score_B, share_B, low_B, high_B

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from rmlab.files import write_text
 from rmlab.fingerprint import fingerprint
-from rmlab.paths import runs_folder
+from rmlab.paths import portable, runs_folder
 from rmlab.progress import is_verbose
 from rmlab.tracking.notes import summary_note
 from rmlab.tracking.query import TrackedRun, runs
@@ -40,7 +40,7 @@ def show_sweep(plan: "Plan", store: Store) -> None:
     ui = f"{ui_command()}, then {address_hint(store, spec.name)}"
     folder = runs_folder() / "figures" / spec.name / f"{spec.preset}-{plan.control_hash}"
     if groups := group_runs(found):
-        group = replace(groups[0], baseline=str(spec.baseline))
+        group = replace(groups[0], baseline=portable(str(spec.baseline)))
         text = _verifiers(plan, store, group, found)
         said = conclusions.of_verifiers(group)
     elif policies := policy_runs(found):
@@ -73,7 +73,7 @@ def _tell(question: str, table: str, lines: Sequence[str]) -> None:
 
 def _verifiers(plan: "Plan", store: Store, group: "SweepRuns", found: Sequence[TrackedRun]) -> str:
     """Draws the figures; returns the table as Markdown."""
-    from analysis import level_tests, style, sweep_table
+    from analysis import level_tests, sweep_table
     from analysis.registry import draw_sweep
 
     spec = plan.spec
@@ -84,8 +84,6 @@ def _verifiers(plan: "Plan", store: Store, group: "SweepRuns", found: Sequence[T
     if old is not None and old.tags.get("drawn_from") == drawn_from and (folder / "table.md").is_file():
         return text
     draw_sweep(group, runs_folder() / "figures")
-    write_text(folder / "table.csv", style.csv_text(sweep_table.rows(group)))
-    write_text(folder / "table.md", text)
     rest = f"{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`"
     note = summary_note(spec.question, level_tests.answer(group), text, rest)
     tags = {"factor": spec.factor, "drawn_from": drawn_from, "cells": len(group.cells)}

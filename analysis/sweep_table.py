@@ -1,10 +1,13 @@
 """The table of a sweep: what was measured at each level, with intervals, and every baseline beside it."""
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from analysis import level_tests
+from analysis import level_tests, style
+from analysis.registry import Needs, figure
 from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
+from rmlab.files import write_text
 from rmlab.wording import number
 
 _number = partial(number, absent="")
@@ -14,9 +17,24 @@ SCALARS = {
     "auc_within_task_patches": "AUC by patch",
     "auc_pooled": "AUC pooled",
     "ece_width_10": "ECE",
+    "ece_less_floor": "ECE less floor",
     "brier": "Brier",
 }
 Row = dict[str, Any]
+
+
+@figure(
+    "What was measured at each level, with intervals, and every baseline beside it (`table.csv`, `table.md`).",
+    Needs.sweep,
+)
+def draw(sweep: SweepRuns, out: Path) -> list[Path]:
+    """Writes table.{csv,md}."""
+    paths = [sweep.folder(out) / "table.csv", sweep.folder(out) / "table.md"]
+    for path, text in zip(
+        paths, (style.csv_text([*rows(sweep), *baseline_rows(sweep)]), as_markdown(sweep)), strict=True
+    ):
+        write_text(path, text)
+    return paths
 
 
 def shown_k(group: SweepRuns) -> list[str]:
@@ -62,6 +80,19 @@ def rows(group: SweepRuns) -> list[Row]:
     return found
 
 
+def baseline_rows(group: SweepRuns) -> list[Row]:
+    """One row a baseline that could be computed, its name in the place of the level; no arm, no seeds, no intervals."""
+    found = []
+    for name, report in group.cells[0].baselines.items():
+        curve = report.get(group.reported("rm_at_k")) or {}
+        values = {f"rm_at_{k}": curve.get(k) for k in shown_k(group)}
+        values |= {column: (report.get("rm_at_k_weighted") or {}).get(k) for k, column in weighted(group).items()}
+        values |= {metric: report.get(group.reported(metric)) for metric in scalars(group)}
+        if any(value is not None for value in values.values()):
+            found.append({"arm": "", "level": name} | values)
+    return found
+
+
 def _measured(cells: list[FinishedCell], *path: str, name: str) -> Row:
     point, low, high = mean_over_seeds(cells, *path) or (None, None, None)
     ends = (low, high) if low == low else (None, None)  # NaN: no interval was computed
@@ -86,15 +117,10 @@ def as_markdown(group: SweepRuns) -> str:
         values = [_with_interval(row, name) for name in names]
         first = [*([row["arm"]] if arms else []), row["level"], str(row["seeds"])]
         lines.append(f"| {' | '.join([*first, *values, _number(row['ece_noise_floor_task_p95'])])} |")
-    for name, report in group.cells[0].baselines.items():
-        curve = report.get(group.reported("rm_at_k")) or {}
-        values = [
-            *(_number(curve.get(k)) for k in ks),
-            *(_number((report.get("rm_at_k_weighted") or {}).get(k)) for k in weighted(group)),
-            *(_number(report.get(group.reported(metric))) for metric in scalars(group)),
-        ]
-        if any(value != "" for value in values):
-            lines.append(f"| {' | '.join([*([''] if arms else []), f'*{name}*', '', *values, ''])} |")
+    for row in baseline_rows(group):
+        values = [_number(row[name]) for name in names]
+        name = f"*{row['level']}*"
+        lines.append(f"| {' | '.join([*([''] if arms else []), name, '', *values, ''])} |")
     sentences = [f"- {text}" for text in (*unbeaten_at_k(group), *unbeaten_auc(group))]
     return "\n".join([*lines, "", level_tests.as_markdown(group), *sentences]) + "\n"
 

@@ -169,7 +169,7 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
         measured = measure(model, tokenizer)
         keep(folder, model, tokenizer, record | {"trained": 1.0}, measured, took)
         if logger:
-            logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+            logger.configuration(config)
             logger.params({"seed": settings.seed, "model_parameters": model.num_parameters(), "lessons": len(taught)})
             logger.metrics(
                 {k: v for name, found in measured.items() for k, v in found.metrics(f"held_out_{name}").items()}

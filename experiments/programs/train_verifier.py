@@ -146,7 +146,7 @@ def run(config: DictConfig) -> str:
         once=True,
         replaces=settings.tracking.replaces,
     ) as logger:
-        logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+        logger.configuration(config)
         ready = _labelled(_material(settings), settings)
         chosen = choose(ready, settings)
         verifier, took = fit(ready, chosen, settings, device, cell, logger)

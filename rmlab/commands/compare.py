@@ -29,6 +29,7 @@ SHOWN = (
     "auc_within_task_patches",
     "auc_pooled",
     "ece_width_10",
+    "ece_less_floor",
     "brier",
     "log_loss",
     "advantage_cosine",
@@ -52,6 +53,10 @@ def compare(
     halves: Annotated[
         bool, typer.Option("--halves", help="Compare the seeds of one level with each other (A/A).")
     ] = False,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="Of two runs of RL: a held-out benchmark that stays out of `all`, such as two_bugs."),
+    ] = None,
     source: Annotated[
         str | None, typer.Option("--from", help="A store's URL or file; with --sweep a bundle too.")
     ] = None,
@@ -65,10 +70,12 @@ def compare(
             "name two: `rmlab compare A B`, `rmlab compare LEVEL LEVEL --sweep NAME` or "
             "`rmlab compare --halves --sweep NAME`"
         )
+    if without and (sweep or not (policies := _policies(a, b, source))):
+        raise UsageError("--without leaves out a held-out benchmark: it needs two runs of RL")
     if sweep:
         return compare_levels(a, b, sweep, preset=preset, as_json=as_json, source=source)
     if policies := _policies(a, b, source):
-        return _compare_policies(policies, as_json)
+        return _compare_policies(policies, as_json, without or [])
     return _compare_scores(a, b, as_json, source)
 
 
@@ -84,14 +91,16 @@ def _compare_scores(a: str, b: str, as_json: bool, source: str | None) -> dict[s
     return found
 
 
-def _compare_policies(policies: "tuple[TrackedRun, TrackedRun]", as_json: bool) -> dict[str, Any]:
+def _compare_policies(policies: "tuple[TrackedRun, TrackedRun]", as_json: bool, without: list[str]) -> dict[str, Any]:
     from rmlab.rl.evaluation import compare_policies
 
-    found = compare_policies(*policies)
+    found = compare_policies(*policies, without)
     if as_json:
         print(json.dumps(found, indent=1, allow_nan=False))
     else:
         _show_policies(*policies, found["benchmarks"])
+        if without:
+            print(f"all: without {', '.join(without)}.")
         if found["unpaired"]:
             print(f"{found['unpaired']} held-out tasks are of one run alone and left out.")
     return found
@@ -140,7 +149,8 @@ def _show_scores(a: str, b: str, found: dict[str, Any]) -> None:
             )
     console.print(table)
     console.print(
-        f"p: two-sided, {found['swaps']:,} swaps of whole clusters ({found['clusters']:,}). One comparison, no correction.",
+        f"p: two-sided, {found['swaps']:,} swaps of whole clusters ({found['clusters']:,}); of pooled AUC and ECE, which mix "
+        f"clusters, {found['replicates']:,} resamples. One comparison, no correction.",
         style="dim",
     )
 

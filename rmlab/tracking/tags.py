@@ -19,7 +19,7 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]  # ships no types
 
 from rmlab.errors import StoreError
-from rmlab.paths import REPOSITORY
+from rmlab.paths import REPOSITORY, portable
 from rmlab.tracking.store import Store
 
 HOST, PROCESS = "host", "process"
@@ -86,7 +86,7 @@ def origin_tags() -> dict[str, str]:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's numeric user without a name
         user = str(os.getuid())
-    command = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    command = portable(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
     return {
         "commit": commit(),
         HOST: platform.node(),
@@ -124,8 +124,8 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def texts(values: Mapping[str, Any], longest: int | None = None) -> dict[str, str]:
-    """Plain values as the store holds them; None is left out; cut at `longest` characters."""
-    found = {name: str(value) for name, value in values.items() if value is not None}
+    """Plain values as the store holds them, without the machine's paths; None is left out; cut at `longest` characters."""
+    found = {name: portable(str(value)) for name, value in values.items() if value is not None}
     return {name: text[:longest] for name, text in found.items()} if longest else found
 
 

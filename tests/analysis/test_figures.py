@@ -67,7 +67,7 @@ def test_every_figure_is_drawn_with_its_data_and_twice_alike(store, tmp_path):
     paths = draw(["data_scale"])
     folder = tmp_path / "runs" / "figures" / "data_scale" / "smoke-c0"
     assert sorted(p.name for p in folder.iterdir()) == sorted(
-        f"{n}.{e}" for n in FIGURES for e in ("pdf", "png", "csv")
+        [*(f"{n}.{e}" for n in FIGURES for e in ("pdf", "png", "csv")), "table.csv", "table.md"]
     )
     first = {p.name: p.read_bytes() for p in paths}
     assert {p.name: p.read_bytes() for p in draw([], out=tmp_path / "again")} == first

@@ -29,7 +29,7 @@ from rmlab.tracking.store import Store
 
 CONTENDERS = """
 import os, sys, threading, time
-from rmlab.tracking import leases, origin
+from rmlab.tracking import leases, tags as origin
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store, _import_mlflow
 
