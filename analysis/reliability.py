@@ -48,7 +48,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
             row, column = divmod(empty, columns)
             axes[2 * row, column].set_visible(False)
             axes[2 * row + 1, column].set_visible(False)
-        drawn.legend(*style.legend(axes.flat), loc="outside upper center", ncols=6)
+        drawn.legend(*style.legend(axes.flat), loc="outside upper center", ncols=8)
         shown = f" Arm {arm}." if arm else ""
         style.footnote(
             drawn,
@@ -84,16 +84,6 @@ def panel(
         elinewidth=0.9,
         capsize=1.5,
         label="all seeds" if len(cells) > 1 else "verifier",
-    )
-    ece, less = (float(np.mean([c.report[name] for c in cells])) for name in ("ece_width_10", "ece_less_floor"))
-    top.text(
-        0.97,
-        0.04,
-        f"ECE {ece:.3f}, less floor {less:.3f}",
-        transform=top.transAxes,
-        ha="right",
-        fontsize=7,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5},
     )
     top.set(xlim=(0, 1), ylim=(0, 1))
     bottom.bar((np.arange(BINS) + 0.5) / BINS, count, width=0.9 / BINS, color="0.7")
