@@ -32,8 +32,7 @@ from rmlab.sweep.multirun import run_once
 from rmlab.tracking.config import sweep_tags
 from rmlab.tracking.notes import NOTE, run_note
 from rmlab.tracking.tags import origin_tags
-from rmlab.verifiers.config import SEMANTICS
-from rmlab.verifiers.objective import lesson_part
+from rmlab.verifiers.config import SEMANTICS, lesson_part
 from rmlab.verifiers.training import VerifierSettings, choose, fit
 
 if TYPE_CHECKING:

@@ -4,12 +4,13 @@ from typing import Annotated
 
 import typer
 
-from rmlab.commands.common import Overrides
+from rmlab.commands.common import Overrides, of_program
 
 app = typer.Typer()
 
 
 @app.command(epilog="Example: `rmlab collect output=runs/few.parquet parts.verifier.tasks=20 parts.evaluation.tasks=0`")
+@of_program("collect")
 def collect(overrides: Overrides = None) -> None:
     """Roll policies out in micro-SWE and write a trajectory set."""
     from experiments.programs import collect as program
@@ -18,6 +19,7 @@ def collect(overrides: Overrides = None) -> None:
 
 
 @app.command(epilog="Example: `rmlab train preset=smoke data.scale=64 seed=1`")
+@of_program("train_verifier")
 def train(
     overrides: Overrides = None,
     multirun: Annotated[
@@ -40,6 +42,7 @@ def train(
 
 
 @app.command(epilog="Example: `rmlab rl start=runs/policies/starter-s0 reward=hybrid verifier=data_scale/demo/8000/s0`")
+@of_program("rl")
 def rl(
     overrides: Overrides = None,
     force: Annotated[bool, typer.Option("--force", help="Train though this configuration is finished.")] = False,
@@ -51,6 +54,7 @@ def rl(
 
 
 @app.command(epilog="Example: `rmlab pretrain model=base_128x2 runtime=cuda runtime.compiled=true`")
+@of_program("pretrain")
 def pretrain(overrides: Overrides = None) -> None:
     """Train the base model that small verifiers start from, on unlabelled text."""
     from experiments.programs import pretrain as program
@@ -61,6 +65,7 @@ def pretrain(overrides: Overrides = None) -> None:
 @app.command(
     "warm-start", epilog="Example: `rmlab warm-start model=path model.pretrained=FOLDER runtime=cuda engine=cuda`"
 )
+@of_program("train_policy")
 def warm_start(
     overrides: Overrides = None,
     force: Annotated[

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rmlab.commands.completion import complete_sweep, sweep_names
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import runs_folder
 from rmlab.sweep.request import OnError, SweepOptions
@@ -28,7 +29,7 @@ app = typer.Typer()
 
 @app.command(epilog="Example: `rmlab sweep data_scale preset=smoke --workers 2`")
 def sweep(
-    name: Annotated[str, typer.Argument(help="A file of sweeps/, without .yaml.")],
+    name: Annotated[str, typer.Argument(help="A file of sweeps/, without .yaml.", autocompletion=sweep_names)],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
@@ -36,6 +37,7 @@ def sweep(
             help="preset, levels, seeds, arms, baseline or trials choose within the sweep; hydra/launcher=NAME says where cells run; "
             "anything else is set in every cell.",
             show_default=False,
+            autocompletion=complete_sweep,
         ),
     ] = None,
     dry_run: Annotated[

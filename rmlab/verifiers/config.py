@@ -1,6 +1,7 @@
 """What a verifier reads, how it answers, and on what it is judged."""
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -9,6 +10,7 @@ from rmlab.errors import RmlabError
 from rmlab.microswe.episode import Evidence
 from rmlab.models.config import ModelConfig
 from rmlab.training import config as training
+from rmlab.trajectories.record import Split
 
 SEMANTICS: dict[str, int] = {"render": 2, "train": training.SEMANTICS, "score": 1}
 """Hand-bumped, part of every config hash. render: the same trajectory becomes other text or ids (2: observations can be cut, see
@@ -78,6 +80,11 @@ class EvaluationConfig:
     policies: list[str] = field(default_factory=list)
     replicates: int = 2000
     batch_tokens: int = 16384
+
+
+def lesson_part(parts: Collection[Split | None]) -> Split:
+    """The part of a pool that a tokenizer is trained on. parts: those that the pool has."""
+    return "supervised" if "supervised" in parts else "verifier"
 
 
 def check_context(model: ModelConfig, prompt: PromptConfig) -> None:

@@ -15,7 +15,7 @@ The answer is one token: proven in the real context, before anything is trained 
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -33,7 +33,7 @@ from rmlab.models.tokenizer import Tokenizer, cached_tokenizer, train_tokenizer
 from rmlab.training.batching import Item
 from rmlab.training.config import TrainingConfig
 from rmlab.training.supervised import Example, Loss, answer_loss, read
-from rmlab.trajectories.record import Split, Trajectory
+from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import Objective, ObjectiveConfig
 from rmlab.verifiers.prompt import NO, OPEN_ANSWER, YES, render
 
@@ -86,11 +86,6 @@ ANSWERS = (
     40  # how often either answer is read for every LONG characters: often enough for a place in the smallest vocabulary
 )
 ENOUGH = 20_000_000  # characters: more text gives hardly other merges, and takes minutes
-
-
-def lesson_part(parts: Collection[Split | None]) -> Split:
-    """The part of a pool that a tokenizer is trained on. parts: those that the pool has."""
-    return "supervised" if "supervised" in parts else "verifier"
 
 
 def verifier_tokenizer(

@@ -8,7 +8,8 @@ from rmlab.errors import DataError
 from rmlab.models.config import TokenizerConfig
 from rmlab.trajectories.record import Message
 from rmlab.verifiers import objective as tokens
-from rmlab.verifiers.objective import lesson_part, prove_answers, verifier_tokenizer
+from rmlab.verifiers.config import lesson_part
+from rmlab.verifiers.objective import prove_answers, verifier_tokenizer
 from rmlab.verifiers.prompt import render
 from tests.verifiers.examples import episode, episodes
 
