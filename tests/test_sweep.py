@@ -115,7 +115,7 @@ def test_a_cell_that_had_to_stop_goes_on_in_the_same_launch(where: Path, trouble
     assert len([line for line in err.splitlines() if "data_scale=2 s0 stopped: the " in line]) == 1
     found = [(run.name, run.status) for run in runs(Store.open(), ["toy_scale"])]
     names = [f"data_scale={level} s0" for level in (1, 2, 3)]
-    assert sorted(found) == sorted([*((name, "finished") for name in names), (names[1], "killed")])
+    assert sorted(found) == sorted([*((name, "finished") for name in names), (names[1], "stopped")])
 
 
 @pytest.mark.slow
@@ -125,7 +125,7 @@ def test_a_cell_that_has_to_stop_again_and_again_is_left_for_the_next_launch(whe
     assert code == 1
     assert err.count("data_scale=2 s0 stopped: [Errno 28] No space left on device") == 4
     assert "1 of 2 cells had to stop again and again (data_scale=2 s0): see above why. They go on with: rmlab" in err
-    assert Counter(run.status for run in runs(Store.open())) == {"finished": 1, "killed": 4}
+    assert Counter(run.status for run in runs(Store.open())) == {"finished": 1, "stopped": 4}
     assert "1 of 2 runs finished, 1 to run" in sweep(*arguments, "trouble={2:full}", "--dry-run")[1]
 
 
@@ -217,7 +217,7 @@ def test_a_cell_whose_time_is_up_is_paused_and_the_same_command_goes_on(where: P
     assert {run.name: run.status for run in runs(Store.open(), ["toy_scale"]) if run.tags["kind"] == "toy"} == {
         "data_scale=1 s0": "finished",
         "data_scale=2 s0": "finished",
-        "data_scale=3 s0": "killed",
+        "data_scale=3 s0": "stopped",
     }
     code, _, err = sweep(*arguments)
     assert code == 0, err

@@ -155,7 +155,7 @@ def prepare(configs: Sequence[DictConfig]) -> None:
 
 
 def run(config: DictConfig) -> str:
-    """Trains one policy as one tracked run; returns its id. Where the time is up first, the run is left `killed` and resumable.
+    """Trains one policy as one tracked run; returns its id. Where the time is up first, the run is left `stopped` and resumable.
 
     Raises an RmlabError for a start, verifier or device that is not there, options that contradict, and training that diverges.
     """

@@ -26,12 +26,13 @@ from rmlab.hydra_keys import refuse_unread
 from rmlab.launchers.hydra import cell_to_run
 from rmlab.launchers.jobs import answer
 from rmlab.paths import CONF, REPOSITORY, SWEEPS, runs_folder
+from rmlab.stopping import says_how_to_go_on
 from rmlab.sweep.request import CHOICES, SweepOptions
 from rmlab.sweep.spec import plain_yaml
 from rmlab.tracking.leases import Done, Held, LeaseMonitor, close_dead, holder_words, replace
 from rmlab.tracking.run_index import finished_run, runs_of
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import FINISHED
+from rmlab.tracking.tags import FINISHED, command_line
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -219,10 +220,8 @@ def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig]
         if holder is None:
             close_dead(store, found, monitor)
             try:
-                run_id = run(config)
-            except KeyboardInterrupt:
-                print("\nStopped. The same command goes on from its last checkpoint.", file=sys.stderr)
-                raise
+                with says_how_to_go_on(command_line()):
+                    run_id = run(config)
             except (Held, Done):
                 time.sleep(_jitter.uniform(0.1, 1.0))
                 continue

@@ -16,7 +16,7 @@ from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.leases import LeaseMonitor, close_dead
 from rmlab.tracking.query import TrackedRun, runs
 from rmlab.tracking.store import Store, default_uri
-from rmlab.tracking.tags import SOURCE_RUN
+from rmlab.tracking.tags import CONTINUED_BY, SOURCE_RUN
 from rmlab.wording import counted
 
 SHOWN = {
@@ -96,6 +96,8 @@ def _value(run: TrackedRun, key: str) -> str | float | None:
 
 def _facts(run: TrackedRun) -> dict[str, str]:
     status = f"{run.status} (reused)" if SOURCE_RUN in run.tags else run.status
+    if CONTINUED_BY in run.tags:
+        status += ", continued"
     minutes = f"{(run.end_time - run.start_time) / 60_000:.1f}" if run.end_time else ""
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.start_time / 1000))
     tags = {name: run.tags.get(name, "") for name in ("kind", "sweep", "preset", "level", "arm")}

@@ -18,16 +18,19 @@ from rmlab.fingerprint import canonical_json
 from rmlab.stopping import Stopped, is_stop
 from rmlab.tracking import leases
 from rmlab.tracking.query import TrackedRun, get_run
-from rmlab.tracking.run_index import RunInfo
+from rmlab.tracking.run_index import RunInfo, runs_of
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import (
     AT_WORK,
+    CONFIG_HASH,
+    CONTINUED_BY,
     ERROR,
     FAILED,
     FINISHED,
     HOST,
     IMPORTED_AT,
     IMPORTED_RUN,
+    IN_MLFLOW,
     KILLED,
     LEFT_OUT,
     LONGEST_TAG,
@@ -36,6 +39,7 @@ from rmlab.tracking.tags import (
     RUNNING,
     SOURCE_RUN,
     STATUS,
+    STOPPED,
     TRACEBACK,
     check_names,
     close,
@@ -53,7 +57,7 @@ LONGEST_PARAM = 250
 class RunLogger:
     """Writes one run. Used as a context: it finishes the run at the end, or records the error that ended it.
 
-    What ends a run from outside (KeyboardInterrupt, SystemExit, a lost lease, a store out of reach, a full disk) leaves `killed`, any
+    What ends a run from outside (KeyboardInterrupt, SystemExit, a lost lease, a store out of reach, a full disk) leaves `stopped`, any
     other exception `failed` with its traceback (as tag and as artifact `traceback.txt`); the exception goes on.
     """
 
@@ -105,11 +109,18 @@ class RunLogger:
             beaten = leases.claim(store, logger.run_id, first["config_hash"], made, replaces)
             logger._keeper = leases.Keeper(store, logger.run_id, beaten)
         try:
+            logger._take_up(first.get(CONFIG_HASH))
             logger.params(params or {})
         except BaseException as error:
             logger.fail(error)
             raise
         return logger
+
+    def _take_up(self, config_hash: str | None) -> None:
+        """Says in runs of the same cell that were stopped or killed that this one goes on with their work."""
+        for run in runs_of(self.store, config_hash) if config_hash else ():
+            if run.status in (STOPPED, KILLED) and CONTINUED_BY not in run.tags:
+                set_tags(self.store, run.run_id, {CONTINUED_BY: self.run_id})
 
     def metric(self, name: str, value: float | None, step: int = 0) -> None:
         """One value; None (undefined) is left out."""
@@ -216,29 +227,25 @@ class RunLogger:
         finally:  # it beats until the run says how it ended, however long the store takes
             if self._keeper:
                 self._keeper.stop()
-        close(self.store, self.run_id, "FINISHED", self._signed)
+        close(self.store, self.run_id, IN_MLFLOW[FINISHED], self._signed)
 
     def fail(self, error: BaseException) -> None:
         """Flushes, records the error and closes. Where the store fails too, that is added to the error as a note."""
-        killed = isinstance(error, KeyboardInterrupt | SystemExit) or is_stop(error)
+        status = STOPPED if isinstance(error, KeyboardInterrupt | SystemExit) or is_stop(error) else FAILED
         if self._keeper:
             self._keeper.stop()
         try:
             self.flush()
             whole = "".join(traceback.format_exception(error))
-            tags = (
-                {STATUS: KILLED}
-                if killed
-                else {
-                    STATUS: FAILED,
+            tags = {STATUS: status}
+            if status == FAILED:
+                tags |= {
                     ERROR: f"{type(error).__name__}: {error}".splitlines()[0][:500],
                     TRACEBACK: whole[-LONGEST_TAG:],
                 }
-            )
-            if not killed:
                 self.text("traceback.txt", whole)
             self.tags(tags)
-            close(self.store, self.run_id, "KILLED" if killed else "FAILED", self._signed)
+            close(self.store, self.run_id, IN_MLFLOW[status], self._signed)
         except (StoreError, OSError) as second:
             error.add_note(f"this could not be recorded in run {self.run_id}: {second}")
 
