@@ -31,6 +31,7 @@ from rmlab.sweep.factors import find_factors
 from rmlab.sweep.multirun import run_once
 from rmlab.tracking.config import sweep_tags
 from rmlab.tracking.notes import NOTE, run_note
+from rmlab.tracking.parameters import describe_single
 from rmlab.tracking.tags import origin_tags
 from rmlab.verifiers.config import SEMANTICS, lesson_part
 from rmlab.verifiers.training import VerifierSettings, choose, fit
@@ -66,6 +67,7 @@ def main(overrides: Sequence[str], force: bool = False) -> str:
     A configuration that is finished is not trained again unless `force`; one that is being trained is waited for.
     """
     config = compose("train_verifier", list(overrides))
+    describe_single(config, overrides)
     return run_once(config, identity(config).config_hash, run, force)
 
 

@@ -30,6 +30,7 @@ from rmlab.stopping import says_how_to_go_on
 from rmlab.sweep.request import CHOICES, SweepOptions
 from rmlab.sweep.spec import plain_yaml
 from rmlab.tracking.leases import Done, Held, LeaseMonitor, close_dead, holder_words, replace
+from rmlab.tracking.parameters import describe_single
 from rmlab.tracking.run_index import finished_run, runs_of
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import FINISHED, command_line
@@ -248,8 +249,10 @@ class HydraTask:
         """What `answer` says of a cell; the run id of a configuration by itself."""
         if (job := cell_to_run()) is not None:
             return answer(job)
+        from hydra.core.hydra_config import HydraConfig
         from omegaconf import OmegaConf
 
         program = load_program(self.program)
         own = restore(self.program, OmegaConf.to_container(config, resolve=True, enum_to_str=True))  # type: ignore[arg-type]
+        describe_single(own, HydraConfig.get().overrides.task)
         return run_once(own, program.identity(own).config_hash, program.run)

@@ -14,6 +14,7 @@ class TrackingConfig:
     The rest is set by a sweep and empty for a single run. factors: every declared factor, the first is the one whose levels
     are compared; arm: level of the second, "" in the first arm's stead where there is none. baseline: the level that the others
     are compared with; place: of this level among them. name: of the run.
+    asked: keys of the configuration that were asked for, which stand first among its parameters.
     replaces: ids of finished runs of the same configuration that this one takes the place of; else a finished one is not done again.
     """
 
@@ -29,6 +30,7 @@ class TrackingConfig:
     baseline: str = ""
     place: int | None = None
     name: str = ""
+    asked: list[str] = field(default_factory=list)
     replaces: list[str] = field(default_factory=list)
 
 

@@ -17,6 +17,7 @@ from rmlab.errors import StoreError
 from rmlab.fingerprint import canonical_json
 from rmlab.stopping import Stopped, is_stop
 from rmlab.tracking import leases
+from rmlab.tracking.parameters import LONGEST_PARAM
 from rmlab.tracking.query import TrackedRun, get_run
 from rmlab.tracking.run_index import RunInfo, runs_of
 from rmlab.tracking.store import Store
@@ -48,9 +49,8 @@ from rmlab.tracking.tags import (
     texts,
 )
 
-BATCH = 1000
+BATCH, PARAMS_AT_ONCE = 1000, 100  # what MLflow takes
 FLUSH_SECONDS = 5.0
-LONGEST_PARAM = 250
 
 
 @dataclass
@@ -155,7 +155,7 @@ class RunLogger:
         self._last_flush = time.monotonic()
 
     def params(self, values: Mapping[str, Any]) -> None:
-        """Few short plain values (None is left out); a long one is refused: the whole configuration is an artifact."""
+        """Short plain values (None is left out), in the order given; a long one is refused: the whole configuration is an artifact."""
         from mlflow.entities import Param
 
         check_names(values)
@@ -165,9 +165,10 @@ class RunLogger:
                 raise ValueError(
                     f"parameter {name} has {len(text)} characters: log it as an artifact, parameters are short"
                 )
-        if short:
-            rows = [Param(name, text) for name, text in short.items()]
-            self.store.call(lambda: self.store.client.log_batch(self.run_id, params=rows))
+        rows = [Param(name, text) for name, text in short.items()]
+        for start in range(0, len(rows), PARAMS_AT_ONCE):
+            batch = rows[start : start + PARAMS_AT_ONCE]
+            self.store.call(partial(self.store.client.log_batch, self.run_id, params=batch))
 
     def tags(self, values: Mapping[str, Any]) -> None:
         """Sets tags, at once (None is left out)."""

@@ -8,6 +8,7 @@ from rmlab.errors import UsageError
 from rmlab.models.config import ModelConfig
 from rmlab.selection.select import DataConfig, Selection, select
 from rmlab.tracking.config import TrackingConfig
+from rmlab.tracking.parameters import parameters
 from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig, canonical
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import EvaluationConfig, ObjectiveConfig, PromptConfig
@@ -138,16 +139,19 @@ def _log_inputs(
         logger, ready, chosen.chosen, {**record, "objective": objective, "weak_tests": weak}, Path(settings.data.path)
     )
     logger.params(
-        {
-            "seed": settings.seed,
-            "data_scale": settings.data.scale,
-            "resolved_share": round(record["resolved"] / record["taken"], 4),
-            "learning_rate": settings.optimizer.learning_rate,
-            "epochs": settings.training.epochs,
-            "match": settings.training.match.value,
-            "objective": settings.objective.kind.value,
-            **model_parameters(model),
-        }
+        parameters(
+            settings,
+            {
+                "seed": settings.seed,
+                "data_scale": settings.data.scale,
+                "resolved_share": round(record["resolved"] / record["taken"], 4),
+                "learning_rate": settings.optimizer.learning_rate,
+                "epochs": settings.training.epochs,
+                "match": settings.training.match.value,
+                "objective": settings.objective.kind.value,
+                **model_parameters(model),
+            },
+        )
     )
     if weak and ready.weak:
         logger.tags({"isolation": ready.weak.isolation})
