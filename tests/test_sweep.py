@@ -115,7 +115,9 @@ def test_a_cell_that_had_to_stop_goes_on_in_the_same_launch(where: Path, trouble
     assert len([line for line in err.splitlines() if "data_scale=2 s0 stopped: the " in line]) == 1
     found = [(run.name, run.status) for run in runs(Store.open(), ["toy_scale"])]
     names = [f"data_scale={level} s0" for level in (1, 2, 3)]
-    assert sorted(found) == sorted([*((name, "finished") for name in names), (names[1], "killed" if trouble == "stand still" else "stopped")])
+    assert sorted(found) == sorted(
+        [*((name, "finished") for name in names), (names[1], "killed" if trouble == "stand still" else "stopped")]
+    )
 
 
 @pytest.mark.slow

@@ -13,6 +13,8 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmlab.tracking.config import sweep_params
+
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
@@ -61,7 +63,9 @@ def parameters(settings: Any, own: Mapping[str, Any]) -> dict[str, Any]:
     named = {key: _parameter(key, values, own) for key in values}
     asked = [key for key in values if any(key == one or key.startswith(f"{one}.") for one in settings.tracking.asked)]
     whole = {name: _text(values[key]) for key, name in named.items()} | dict(own)
-    order = [*(named[key] for key in asked), *own, *named.values()]
+    swept = sweep_params(settings.tracking)
+    whole = swept | whole  # where both have a name, the exact value
+    order = [*swept, *(named[key] for key in asked), *own, *named.values()]
     return {name: whole[name] for name in order}
 
 
@@ -110,7 +114,9 @@ def _parameter(key: str, keys: Iterable[str], own: Mapping[str, Any]) -> str:
 def _text(value: Any) -> str:
     if isinstance(value, Enum):
         return str(value.value)
-    if isinstance(value, Mapping | list | tuple):
+    if isinstance(value, Mapping) and any(is_dataclass(one) for one in value.values()):
+        text = ", ".join(value)  # the names of its parts; what they are is in config.yaml
+    elif isinstance(value, Mapping | list | tuple):
         value = (
             {key: _text(one) for key, one in value.items()} if isinstance(value, Mapping) else [_text(v) for v in value]
         )

@@ -17,6 +17,7 @@ from rmlab.errors import StoreError
 from rmlab.fingerprint import canonical_json
 from rmlab.stopping import Stopped, is_stop
 from rmlab.tracking import leases
+from rmlab.tracking.config import LEVEL_NUMBER
 from rmlab.tracking.parameters import LONGEST_PARAM
 from rmlab.tracking.query import TrackedRun, get_run
 from rmlab.tracking.run_index import RunInfo, runs_of
@@ -266,8 +267,18 @@ class RunLogger:
             raise
 
 
-def log_reuse(store: Store, source: RunInfo, experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
-    """Logs a run of its own for a cell that another run already finished: its parameters, metrics with steps, and `source_run`."""
+def log_reuse(
+    store: Store,
+    source: RunInfo,
+    experiment: str,
+    name: str,
+    tags: Mapping[str, str],
+    params: Mapping[str, str] | None = None,
+) -> TrackedRun:
+    """Logs a run of its own for a cell that another run already finished: its parameters, metrics with steps, and `source_run`.
+
+    params: what this sweep says of the cell (`sweep_params`), in place of what the source's sweep said.
+    """
     origin = get_run(store, source.tags.get(SOURCE_RUN) or source.run_id)
     own = {
         "sweep",
@@ -293,7 +304,7 @@ def log_reuse(store: Store, source: RunInfo, experiment: str, name: str, tags: M
         experiment,
         name,
         kind=origin.tags["kind"],
-        params=origin.params,
+        params={**(params or {}), **{k: v for k, v in origin.params.items() if k != LEVEL_NUMBER}},
         tags={**keep, **tags, SOURCE_RUN: origin.run_id},
     ) as run:
         for metric in origin.metrics:

@@ -8,7 +8,7 @@ import atexit
 import gc
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -189,8 +189,11 @@ class Store:
         except Exception as error:
             raise _store_error(self.uri, error) from error
 
-    def experiment(self, name: str) -> str:
-        """Id of the experiment of that name, made where there is none (by several processes at once, too)."""
+    def experiment(self, name: str, searched: Sequence[str] = ()) -> str:
+        """Id of the experiment of that name, made where there is none (by several processes at once, too).
+
+        searched: parameters of a search, which are columns in its view; it has no levels to draw.
+        """
         if name in self._experiments:
             return self._experiments[name]
         if not name or "/" in name:
@@ -203,7 +206,7 @@ class Store:
                 try:
                     return str(
                         self.client.create_experiment(
-                            name, artifact_location=location, tags=TRAINING_VIEW | view_tags()
+                            name, artifact_location=location, tags=TRAINING_VIEW | view_tags(searched)
                         )
                     )
                 except Exception as error:
@@ -216,7 +219,7 @@ class Store:
                     "Restore it (mlflow experiments restore) or use another store."
                 )
             # A view that somebody changed in the UI stays as it is.
-            missing = {key: value for key, value in view_tags().items() if key not in found.tags}
+            missing = {key: value for key, value in view_tags(searched).items() if key not in found.tags}
             for key, value in (TRAINING_VIEW | missing).items():
                 if found.tags.get(key) != value:
                     self.client.set_experiment_tag(found.experiment_id, key, value)

@@ -32,6 +32,7 @@ class Part:
 class Settings:
     part: Part = field(default_factory=Part)
     other: Part = field(default_factory=Part)
+    policy: dict[str, Part] = field(default_factory=lambda: {"careful": Part(), "hasty": Part()})
     size: int = 3
     seed: int = 0
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
@@ -46,6 +47,7 @@ def test_keys_are_the_shortest_that_are_unique_and_what_was_asked_for_comes_firs
     assert "other.steps" not in found
     assert (found["size"], found["part.kind"], found["part.fits"], found["part.whole"]) == ("3", "one", "null", "true")
     assert found["part.weights"] == "{careful: 2.0}"
+    assert found["policy"] == "careful, hasty"
     assert found["part.path"] == "pool.parquet", "no place of this machine"
     assert not [name for name in found if "tracking" in name or found[name] == "not a parameter"]
     check_names(found)
