@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 SQLITE = "sqlite:///"
+SEARCHED = "searched"
+"""Tag of an experiment: the parameters of its search."""
 TRAINING_VIEW = {"mlflow.experimentKind": "custom_model_development"}
 """The tag with which the UI opens an experiment as model training, not as evaluation of agents."""
 
@@ -199,6 +201,8 @@ class Store:
         if not name or "/" in name:
             raise StoreError(f"{name!r} cannot name an experiment: the UI cuts names at a slash. Choose another name.")
 
+        own = {SEARCHED: " ".join(searched)} if searched else {}
+
         def find_or_make() -> str:
             found = self.client.get_experiment_by_name(name)
             if found is None:
@@ -206,7 +210,7 @@ class Store:
                 try:
                     return str(
                         self.client.create_experiment(
-                            name, artifact_location=location, tags=TRAINING_VIEW | view_tags(searched)
+                            name, artifact_location=location, tags=TRAINING_VIEW | own | view_tags(searched)
                         )
                     )
                 except Exception as error:
@@ -219,8 +223,9 @@ class Store:
                     "Restore it (mlflow experiments restore) or use another store."
                 )
             # A view that somebody changed in the UI stays as it is.
-            missing = {key: value for key, value in view_tags(searched).items() if key not in found.tags}
-            for key, value in (TRAINING_VIEW | missing).items():
+            views = view_tags(searched or found.tags.get(SEARCHED, "").split())
+            missing = {key: value for key, value in views.items() if key not in found.tags}
+            for key, value in (TRAINING_VIEW | own | missing).items():
                 if found.tags.get(key) != value:
                     self.client.set_experiment_tag(found.experiment_id, key, value)
             return str(found.experiment_id)

@@ -14,7 +14,7 @@ import pytest
 from rmlab.tracking.config import TrackingConfig, level_number, sweep_params
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
-from rmlab.tracking.views import PREFIX, TABLE, view_tags
+from rmlab.tracking.views import CURVES, PREFIX, TABLE, view_tags
 
 SCRIPTS = Path(mlflow.__file__).parent / "server" / "js" / "build" / "static" / "js"
 
@@ -67,6 +67,8 @@ def test_a_search_has_its_parameters_as_columns_and_no_levels(store: Store) -> N
     experiment = store.client.get_experiment(store.experiment("search", searched=["learning_rate", "width"]))
     views = {key: tag for key, tag in experiment.tags.items() if key.startswith(PREFIX)}
     assert list(views) == [f"{PREFIX}{TABLE}"]
+    Store.open(store.uri).experiment("search")  # as the process of a cell does
+    assert f"{PREFIX}{CURVES}" not in store.client.get_experiment(experiment.experiment_id).tags
     packed = json.loads(views[f"{PREFIX}{TABLE}"])["state"].partition(";")[2]
     columns = json.loads(zlib.decompress(base64.b64decode(packed)))["selectedColumns"]
     assert columns[:2] == ["params.`learning_rate`", "params.`width`"]
