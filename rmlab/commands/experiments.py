@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from rmlab.commands.common import Overrides, of_program
+from rmlab.errors import UsageError
 
 app = typer.Typer()
 
@@ -29,12 +30,23 @@ def train(
         ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Train though this configuration is finished.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the configuration and what it would cost, and train nothing.")
+    ] = False,
 ) -> None:
     """Train, score and report one verifier. One that is finished, or being trained, is not trained a second time."""
-    if multirun or any(text.lstrip("+").startswith("sweep=") for text in overrides or []):
+    of_sweep = any(text.lstrip("+").startswith("sweep=") for text in overrides or [])
+    if multirun or of_sweep:
         from rmlab.sweep.multirun import multirun as start_multirun
+        from rmlab.sweep.request import SweepOptions
 
-        start_multirun("train_verifier", overrides or [])
+        if dry_run and not of_sweep:
+            raise UsageError("--dry-run is of a single run or a sweep: leave -m out, or name one with +sweep=NAME")
+        start_multirun("train_verifier", overrides or [], SweepOptions(dry_run=dry_run))
+    elif dry_run:
+        from experiments.programs import train_verifier
+
+        print(train_verifier.dry_run(overrides or []))
     else:
         from experiments.programs import train_verifier
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rmlab.training.loop import Trained
     from rmlab.verifiers.dataset import VerifierData
     from rmlab.verifiers.evaluation import FoldLogger
+    from rmlab.verifiers.objective import AnswerTokens, TrainingSet
     from rmlab.verifiers.verifier import Verifier
 
 POINTS = 200  # of each training series, however many steps there are
@@ -65,15 +66,9 @@ def fit(
     """Trains a verifier on the chosen set; its checkpoint lies in the folder `cell` while it is under way."""
     from rmlab.training.batching import total_steps
     from rmlab.training.supervised import train
-    from rmlab.verifiers.objective import lesson, prove_answers, spread
-    from rmlab.verifiers.prompt import render
     from rmlab.verifiers.verifier import Verifier
 
-    proven_on = [chosen.chosen[i] for i in spread(len(chosen.chosen))]
-    answer = prove_answers(ready.tokenizer, [render(t, ready.tokenizer.reserved, settings.prompt) for t in proven_on])
-    ids = {e.trajectory.trajectory_id: e.ids for e in ready.verifier if e.ids is not None}
-    training = canonical(settings.training, settings.data.scale)
-    learned = lesson(chosen.chosen, ids, [e.trajectory for e in ready.verifier], settings.objective, training, answer)
+    learned, answer = _lesson(ready, chosen, settings)
     model = _first_weights(settings, ready.tokenizer.size, learned.scalar)
     _log_inputs(logger, ready, chosen, settings, model, learned.record)
     every = max(total_steps(len(learned.items), learned.training) // POINTS, 1)
@@ -103,6 +98,31 @@ def fit(
     )
     logger.metrics({"train/steps": took.steps, "train/tokens": took.tokens, "train/seconds": took.seconds})
     return Verifier(model, ready.tokenizer, settings.prompt, answer, settings.training.dtype), took
+
+
+def planned_cost(ready: "VerifierData", chosen: Selection[Trajectory], settings: VerifierSettings) -> tuple[int, int]:
+    """Steps and tokens of the training that `fit` would do."""
+    from rmlab.training.batching import plan_batches
+
+    learned, _ = _lesson(ready, chosen, settings)
+    tokens_N = [item.tokens for item in learned.items]
+    plan = plan_batches(tokens_N, learned.training, settings.seed)
+    return len(plan), sum(tokens_N[i] for batch in plan for i in batch)
+
+
+def _lesson(
+    ready: "VerifierData", chosen: Selection[Trajectory], settings: VerifierSettings
+) -> "tuple[TrainingSet, AnswerTokens]":
+    """What is learned from the chosen set, and the answers' tokens, proven in its prompts."""
+    from rmlab.verifiers.objective import lesson, prove_answers, spread
+    from rmlab.verifiers.prompt import render
+
+    proven_on = [chosen.chosen[i] for i in spread(len(chosen.chosen))]
+    answer = prove_answers(ready.tokenizer, [render(t, ready.tokenizer.reserved, settings.prompt) for t in proven_on])
+    ids = {e.trajectory.trajectory_id: e.ids for e in ready.verifier if e.ids is not None}
+    training = canonical(settings.training, settings.data.scale)
+    part = [e.trajectory for e in ready.verifier]
+    return lesson(chosen.chosen, ids, part, settings.objective, training, answer), answer
 
 
 def _first_weights(settings: VerifierSettings, vocabulary: int, scalar: bool) -> Any:

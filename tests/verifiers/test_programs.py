@@ -107,6 +107,38 @@ def test_the_record_of_a_run_and_its_scores_again(pool: Path, tmp_path: Path, mo
         assert table.task_id[0] in page.read_text()
 
 
+def test_a_dry_run_prints_configuration_and_cost_and_trains_nothing(
+    pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rmlab.commands.experiments import train
+
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
+    train(overrides(pool), dry_run=True)
+    said = capsys.readouterr().out
+    who = load_program("train_verifier").identity(compose("train_verifier", overrides(pool)))
+    assert f"path: {pool}" in said, "the configuration, with its references resolved"
+    assert who.config_hash in said
+    assert "trained on 96 attempts (48 resolved), 6 steps" in said
+    assert "judged on 48 attempts, and 24 of validation" in said
+    assert "time of training: not known" in said
+    assert "not trained yet" in said
+    assert not (tmp_path / "mlflow.db").exists(), "nothing is tracked"
+    assert not list(tmp_path.glob("cells/*")), "nothing is trained"
+
+    run = trained(pool, tmp_path, monkeypatch)
+    assert f"6 steps, {run.metrics['train/tokens']:,.0f} tokens" in said, "what was foretold is what was done"
+    capsys.readouterr()
+    train(overrides(pool, "seed=1"), dry_run=True)
+    said = capsys.readouterr().out
+    assert f"tokens/s, as run {run.run_id}" in said
+    train(overrides(pool), dry_run=True)
+    assert f"finished already in run {run.run_id}" in capsys.readouterr().out
+    with pytest.raises(DataError, match=r"data\.scale=4000 cannot be filled"):
+        train(overrides(pool, "data.scale=4000"), dry_run=True)
+    with pytest.raises(UsageError, match="leave -m out"):
+        train(overrides(pool, "seed=0,1"), multirun=True, dry_run=True)
+
+
 def test_what_is_not_read_of_long_attempts_is_counted_in_training_and_scoring(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
