@@ -112,6 +112,7 @@ def test_values_are_means_over_the_seeds(where: Path) -> None:
         assert found[run_id].tags["trial_address"].endswith("/trials?numbers=0")
     experiment = Store.open().client.get_experiment_by_name("toy_search")
     views = [key for key in experiment.tags if key.startswith("mlflow.sharedViewState.")]
+    assert experiment.tags["mlflow.note.content"].endswith("?"), "its question"
     assert views == ["mlflow.sharedViewState.rmlab-table"], "a search has no levels to draw"
 
 

@@ -150,6 +150,7 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher") -> None:
     redo = redo_rule(options.redo_before, options.rerun_stale)
     begin(plan.cells, Store.existing(plan.uri), launcher, redo)
     store = Store.open(plan.uri)
+    store.describe(plan.spec.name, plan.spec.question, list(plan.spec.search.space) if plan.spec.search else [])
     lock = runs_folder() / "locks" / f"sweep-{plan.spec.name}-{plan.spec.preset}.lock"
     with exclusive(lock, f"sweep {plan.spec.name} at preset {plan.spec.preset}", patience=0):
         try:

@@ -47,8 +47,6 @@ def run_search(
     sweep = templates[0].sweep
     if not study.is_open():
         return
-    assert sweep.search is not None
-    store.experiment(sweep.name, searched=list(sweep.search.space))
     monitor = LeaseMonitor()
     close_all_dead(store, cell_runs(store), monitor)
     with ProgressTable(f"{sweep.name}, preset {sweep.preset}", {}) as table:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 SQLITE = "sqlite:///"
+NOTE = "mlflow.note.content"
 SEARCHED = "searched"
 """Tag of an experiment: the parameters of its search."""
 TRAINING_VIEW = {"mlflow.experimentKind": "custom_model_development"}
@@ -232,6 +233,16 @@ class Store:
 
         self._experiments[name] = self.call(find_or_make)
         return self._experiments[name]
+
+    def describe(self, name: str, text: str, searched: Sequence[str] = ()) -> None:
+        """What the UI says of an experiment, unless somebody has written something there. searched: as `experiment` takes it."""
+        experiment_id = self.experiment(name, searched)
+
+        def write() -> None:
+            if not self.client.get_experiment(experiment_id).tags.get(NOTE):
+                self.client.set_experiment_tag(experiment_id, NOTE, text)
+
+        self.call(write)
 
     def call(self, request: Callable[[], Answer], patience: float = 60.0) -> Answer:
         """Makes a request, again with growing, jittered pauses while the store is busy. patience: seconds in all.

@@ -83,3 +83,10 @@ def test_a_level_as_a_number(level: str, place: int | None, number: float | None
     tracking = TrackingConfig(level=level, place=place)
     assert level_number(tracking) == number
     assert sweep_params(tracking) == ({} if number is None else {"level_number": f"{number:g}"})
+
+
+def test_an_experiment_says_its_question_and_keeps_what_somebody_wrote(store: Store) -> None:
+    store.describe("data_scale", "How much data?")
+    store.describe("data_scale", "Another question?")
+    experiment = store.client.get_experiment_by_name("data_scale")
+    assert experiment.tags["mlflow.note.content"] == "How much data?"
