@@ -111,7 +111,7 @@ def _draw(found: Sequence[TrackedRun]) -> None:
     shown = [name for name in SHOWN if any(name in run.metrics for run in found)]
     table = Table(box=None)
     for name in ("run", "kind", "status", "preset", *(SHOWN[name] for name in shown), "minutes", "started", "id"):
-        table.add_column(name, no_wrap=True)
+        table.add_column(name, no_wrap=name != "run", overflow="fold")  # a long name takes lines, and is not cut
     for run in found:
         facts = _facts(run)
         values = [f"{run.metrics[name]:.3f}" if name in run.metrics else "" for name in shown]
