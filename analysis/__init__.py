@@ -5,6 +5,7 @@ The figures stand in README.md, a table that `python -m analysis.registry` write
 registry                      the figures, each registered where it is defined
 tracked                       the runs of one sweep, grouped so that only comparable ones share a line
 summaries                     a sweep's one summary run: table, figures, note
+conclusions                   what came out of a sweep, in five lines of plain words
 level_tests                   which levels differ from the baseline, in words
 sweep_table                   the table of a sweep
 style                         colours, sizes, file formats: what all figures have in common

@@ -55,7 +55,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         for axis, metric, title in ((auc, "auc_pooled", "AUC pooled"), (ece, "ece_width_10", "ECE (10 bins)")):
             _by_policy(axis, sweep, metric, place, rows)
             axis.set(title=title, xlabel=sweep.factor)
-        auc.axhline(0.5, color=style.REFERENCE, linestyle=":", linewidth=1)
+        auc.axhline(0.5, color=style.REFERENCE, linestyle=":", linewidth=1, label=style.CHANCE)
         ece.set_ylim(bottom=0)
         drawn.legend(
             *picked.get_legend_handles_labels(),
@@ -81,6 +81,8 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
                 "high": t.ci95 and t.ci95[1],
                 "p": t.p,
                 "p_holm": t.p_holm,
+                "detectable": t.detectable,
+                "detectable_holm": t.detectable_holm,
             }
             for t in tests
         ]
@@ -113,8 +115,11 @@ def sentences(tests: "list[LevelTest]", k: str) -> list[str]:
     for test in tests:
         value = "undefined" if test.difference is None else f"{test.difference:+.3f}"
         interval = f" [{test.ci95[0]:+.3f}, {test.ci95[1]:+.3f}]" if test.ci95 else ""
+        power = (
+            "" if test.shown or test.p is None else f"; 80 % power from {level_tests.power(test)}, alone / after Holm"
+        )
         said.append(
-            f"RM@{k} at {test.level} less always the better policy: {value}{interval} ({level_tests.verdict(test)})."
+            f"RM@{k} at {test.level} less always the better policy: {value}{interval} ({level_tests.verdict(test)}{power})."
         )
     return said
 

@@ -41,7 +41,9 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         axes[0, 0].set_ylim(len(lines) - 0.5, -0.5)
         axes[0, 0].set_ylabel(sweep.factor)
         style.footnote(
-            drawn, f"{sweep.note()}\n{level_tests.note(sweep)} Filled: shown. Hollow: no difference shown, or no test."
+            drawn,
+            f"{sweep.note()}\n{level_tests.note(sweep)} Filled: shown. Hollow: no difference shown, or no test.\n"
+            f"{level_tests.power_note(sweep)}",
         )
         return style.save(drawn, sweep.folder(out), "differences", rows)
 
@@ -63,6 +65,8 @@ def mark(
             "high": test.ci95 and test.ci95[1],
             "p": test.p,
             "p_holm": test.p_holm,
+            "detectable": test.detectable,
+            "detectable_holm": test.detectable_holm,
             "verdict": level_tests.verdict(test),
         }
     )

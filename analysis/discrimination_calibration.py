@@ -1,8 +1,8 @@
 """Do discrimination and calibration hold along the factor, and is the calibration error more than noise?
 
-Left: AUC within a task (what a group-relative advantage sees) and pooled, with the baselines. Middle: ECE with both noise
-floors: only above the 95th percentile of the floor with a task effect is a verifier called miscalibrated. Right: what the
-paper reports, on axes of its own, because its tasks, policies and models are others.
+Left: AUC within a task (what a group-relative advantage sees; over attempts, and over distinct patches) and pooled, with the
+baselines. Middle: ECE with both noise floors: only above the 95th percentile of the floor with a task effect is a verifier called
+miscalibrated. Right: what the paper reports, on axes of its own, because its tasks, policies and models are others.
 """
 
 from pathlib import Path
@@ -15,7 +15,11 @@ from analysis.registry import Needs, figure
 from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
 
 PAPER = Path(__file__).parent / "paper_reported.yaml"
-AUCS = {"auc_within_task": ("#0072B2", "AUC within task"), "auc_pooled": ("#CC79A7", "AUC pooled")}
+AUCS = {
+    "auc_within_task": ("#0072B2", "AUC within task"),
+    "auc_within_task_patches": ("#56B4E9", "AUC within task, of distinct patches"),
+    "auc_pooled": ("#CC79A7", "AUC pooled"),
+}
 FLOORS = {"ece_noise_floor": ("0.6", "noise floor"), "ece_noise_floor_task": ("0.35", "noise floor with task effect")}
 REPORTED = {"ece": "ECE", "rm_at_32": "RM@32"}
 PAPER_LEVELS = {"data_scale": "training samples", "context_length": "tokens", "label_ratio": "resolved : unresolved"}
@@ -36,8 +40,8 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         left, right = axes[0, :2]
         place = style.level_axis((left, right), sweep.levels, sweep.numbers)
         for arm, dash in zip(sweep.arms, style.DASHES, strict=False):
-            for metric, (colour, _) in AUCS.items():
-                series(left, sweep, arm, metric, place, colour, dash, rows)
+            for number, (metric, (colour, _)) in enumerate(AUCS.items()):
+                series(left, sweep, arm, metric, beside(left, place, number - 1), colour, dash, rows)
             series(right, sweep, arm, "ece_width_10", place, ECE[0], dash, rows)
         floors(right, sweep, sweep.arms[0], place, rows)
         baselines(left, sweep.cells[0], rows)
@@ -63,13 +67,15 @@ def legend_entries(sweep: SweepRuns) -> list[Any]:
     """What each colour and dash means, once for all panels."""
     from matplotlib.lines import Line2D
 
-    solid = [*AUCS.values(), ECE, *FLOORS.values()]
+    drawn = [look for name, look in AUCS.items() if sweep.cells[0].report.get(name) is not None]
+    solid = [*drawn, ECE, *FLOORS.values()]
     entries = [Line2D([], [], color=colour, label=name) for colour, name in solid]
     entries += [
         Line2D([], [], color=colour, linestyle=dashes, label=f"within task: {name.replace('_', ' ')}")
         for name, (colour, dashes) in style.BASELINE_LOOK.items()
         if "auc_within_task" in sweep.cells[0].baselines.get(name, {})
     ]
+    entries.append(Line2D([], [], color=style.REFERENCE, linestyle=":", linewidth=1, label=style.CHANCE))
     if len(sweep.arms) > 1:
         entries += [
             Line2D([], [], color="0.2", linestyle=d, label=f"arm {a}")
@@ -104,17 +110,16 @@ def series(
     )
     for level, (middle, _, high) in shown.items():
         if level_tests.is_shown(sweep, arm, level, metric):
-            axis.annotate("*", (place[level], max(middle, high)), ha="center", fontsize=11, color=colour)
+            top = (place[level], max(middle, high))
+            axis.annotate("*", top, (0, 1), textcoords="offset points", ha="center", fontsize=11, color=colour)
 
-    def beside(x: float) -> float:
-        return x * 1.04 if axis.get_xscale() == "log" else x + (0.0 if sweep.numbers else 0.08)
-
+    dots = beside(axis, place, 0.5)
     for level in levels:
         for cell in sweep.at(level, arm):
-            value, interval = cell.report[metric], cell.report["ci95"].get(metric) or (None, None)
+            value, interval = cell.report.get(metric), cell.report["ci95"].get(metric) or (None, None)
             if value is None:
                 continue  # undefined, a within-task AUC of single attempts, say
-            axis.plot(beside(place[level]), value, ".", color=colour, markersize=3, alpha=0.7)
+            axis.plot(dots[level], value, ".", color=colour, markersize=3, alpha=0.7)
             rows.append(
                 {
                     "panel": metric,
@@ -127,6 +132,15 @@ def series(
                     "run_id": cell.run.run_id,
                 }
             )
+
+
+def beside(axis: Any, place: dict[str, float], steps: float) -> dict[str, float]:
+    """The places of levels a little to the right (steps > 0) or left, so that bars at one level do not hide each other."""
+    if axis.get_xscale() == "log":
+        span = max(place.values()) / min(place.values())
+        return {level: x * span ** (0.02 * steps) for level, x in place.items()}
+    span = max(place.values()) - min(place.values()) or 1.0
+    return {level: x + 0.02 * span * steps for level, x in place.items()}
 
 
 def floors(axis: Any, sweep: SweepRuns, arm: str, place: dict[str, float], rows: list[dict[str, Any]]) -> None:

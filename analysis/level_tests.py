@@ -1,9 +1,10 @@
 """Which levels of a sweep differ from its baseline, in words and columns: never more than the tests say."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from analysis.tracked import SweepRuns
-from rmlab.metrics.sweep_levels import FAMILY, LEAST_SEEDS, LevelTest
+from rmlab.metrics.sweep_levels import FAMILY, LEAST_SEEDS, LevelTest, distinct
 
 WORDS = {"auc_within_task": "AUC within task", "ece_width_10": "ECE"}
 
@@ -32,6 +33,31 @@ def verdict(test: LevelTest) -> str:
     return ("higher" if (test.difference or 0) > 0 else "lower") if test.shown else "no difference shown"
 
 
+def power(test: LevelTest) -> str:
+    """The differences that such a test shows with a power of 80 %, alone and after Holm's correction; empty without a test."""
+    if test.detectable is None:
+        return ""
+    return f"{test.detectable:.3f} / {'-' if test.detectable_holm is None else f'{test.detectable_holm:.3f}'}"
+
+
+def power_note(group: SweepRuns) -> str:
+    """How large a difference would have been shown where none is: the range over those tests, for each metric. Empty if none is."""
+    said = []
+    for metric in FAMILY:
+        tests = [test for test in group.tests.values() if test.metric == metric and test.detectable and not test.shown]
+        if tests:
+            alone = _range(test.detectable for test in tests)
+            said.append(f"{metric_words(group, metric)} {alone} ({_range(test.detectable_holm for test in tests)})")
+    if not said:
+        return ""
+    return f"No difference shown: 80 % power from a difference of {', '.join(said)}, alone (after Holm's correction)."
+
+
+def _range(values: Iterable[float | None]) -> str:
+    low_high = sorted({f"{value:.3f}" for value in values if value is not None}, key=float)
+    return " to ".join(dict.fromkeys([low_high[0], low_high[-1]])) if low_high else "-"
+
+
 def answer(group: SweepRuns) -> str:
     """What the tests say, in a sentence: the levels that are shown to differ, or that none is."""
     shown = [
@@ -40,9 +66,10 @@ def answer(group: SweepRuns) -> str:
         if test.shown
     ]
     if shown:
-        return f"Beside {group.baseline}: {', '.join(shown)}; no other difference is shown."
+        rest = f"; no other difference is shown. {power_note(group)}" if power_note(group) else "."
+        return f"Beside {group.baseline}: {', '.join(shown)}{rest}"
     if any(test.p is not None for test in group.tests.values()):
-        return f"No difference from {group.baseline} is shown."
+        return f"No difference from {group.baseline} is shown. {power_note(group)}"
     return note(group)
 
 
@@ -56,6 +83,8 @@ def columns(group: SweepRuns, arm: str, level: str) -> dict[str, Any]:
             f"{name}_difference": test and test.difference,
             f"{name}_p_holm": test and test.p_holm,
             f"{name}_verdict": test and verdict(test),
+            f"{name}_detectable": test and test.detectable,
+            f"{name}_detectable_holm": test and test.detectable_holm,
         }
     return found
 
@@ -72,6 +101,7 @@ def as_markdown(group: SweepRuns) -> str:
         f"difference from {group.baseline}",
         "p",
         "p (Holm)",
+        "80 % power from (alone / Holm)",
         "verdict",
     ]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
@@ -79,7 +109,15 @@ def as_markdown(group: SweepRuns) -> str:
         interval = f" [{test.ci95[0]:+.3f}, {test.ci95[1]:+.3f}]" if test.ci95 else ""
         value = "" if test.difference is None else f"{test.difference:+.3f}{interval}"
         p_values = ["" if p is None else f"{p:.3f}" if p >= 0.001 else "< 0.001" for p in (test.p, test.p_holm)]
-        row = [*([arm] if arms else []), level, metric_words(group, metric), value, *p_values, verdict(test)]
+        row = [
+            *([arm] if arms else []),
+            level,
+            metric_words(group, metric),
+            value,
+            *p_values,
+            power(test),
+            verdict(test),
+        ]
         lines.append(f"| {' | '.join(row)} |")
     return "\n".join(lines) + f"\n\n{note(group)}\n"
 
@@ -93,14 +131,18 @@ def note(group: SweepRuns) -> str:
             else "the runs do not name a baseline"
         )
         return f"Levels are not compared: {'there is one' if len(group.levels) < 2 else missing}."
-    tested = sum(test.p is not None for test in group.tests.values())
+    family = distinct(list(group.tests.values()))
+    tested = len(family)
     if not tested:
         seeds = max(test.seeds for test in group.tests.values())
         many = f"{seeds} seed{'' if seeds == 1 else 's'}"
         reason = f"{many}, at least {LEAST_SEEDS} are needed" if seeds < LEAST_SEEDS else "nothing varies"
         return f"Levels beside the baseline {group.baseline}: no test ({reason})."
-    shown = sum(test.shown for test in group.tests.values())
+    shown = sum(test.shown for test in family)
+    again = sum(test.p is not None for test in group.tests.values()) - tested
+    once = f" {again} that compare the same runs again are counted once." if again else ""
     return (
-        f"Levels beside the baseline {group.baseline}: differences paired by seed, their variance from seeds (pooled over levels that "
-        f"are alike) and from tasks, t tests; {shown} of {tested} differences are shown at 5 % after Holm's correction over all of them."
+        f"Levels beside the baseline {group.baseline}: differences paired by seed, their variance from seeds (pooled over levels, or "
+        f"the level's own where that is larger) and from tasks, t tests; {shown} of {tested} differences are shown at 5 % after "
+        f"Holm's correction over all of them.{once}"
     )

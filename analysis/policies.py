@@ -67,8 +67,14 @@ class PolicyRun:
 
     @property
     def verifier_fingerprint(self) -> str:
-        """Its content: the unit of the relation."""
+        """Its content: a point of the relation."""
         return self.run.tags.get("verifier_fingerprint", "")
+
+    @property
+    def training(self) -> str:
+        """The training that made it, the unit of the relation: the verifier's cell, else its run, else its content."""
+        tags = self.run.tags
+        return tags.get("verifier_training") or tags.get("verifier_run") or self.verifier_fingerprint
 
     @property
     def evidence(self) -> str:

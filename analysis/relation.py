@@ -2,12 +2,13 @@
 
 One point a verifier (mean over its seeds), one colour a reward. Offline metrics on the verifier's own evaluation set and on the
 policy's shifted attempts (the last look), against what came of the policy: final pass@1 paired with the start, the area under
-the validation curve, the hacking gap, collapse. Spearman's rank correlation with a bootstrap over verifiers. Under ten verifiers
-nothing can be concluded, whatever the coefficient is, and the figure says so.
+the validation curve, the hacking gap, collapse. Spearman's rank correlation with a bootstrap over trainings: verifiers that come of
+one training (distortions of it, repeats) are drawn together and count as one. Under ten trainings nothing can be concluded,
+whatever the coefficient is, and the figure says so.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,13 @@ from analysis.policy_measures import OFFLINE, OUTCOMES, averaged, shown
 from analysis.registry import Needs, figure
 from analysis.watched import FEWEST_MIXED
 from rmlab.files import write_text
+from rmlab.metrics.table import Floats, ratio
+from rmlab.metrics.uncertainty import cluster_weights, interval
 
 FEWEST = 10
 REPLICATES = 2000
+SAME = 1e-9
+"""Spread of ranks, a row, that is 0 but for rounding."""
 NOTHING = "nothing can be concluded"
 MARKS = (
     "Shifted: on the policy's own attempts at the last look. A within-task AUC of fewer than "
@@ -33,7 +38,7 @@ MARKS = (
 
 @dataclass(frozen=True)
 class Correlation:
-    """Spearman's coefficient over n verifiers with its 95 % bootstrap interval; None where it is undefined."""
+    """Spearman's coefficient over the verifiers of n trainings with its 95 % bootstrap interval; None where it is undefined."""
 
     rho: float | None
     low: float | None
@@ -53,26 +58,43 @@ class Correlation:
         return f"ρ = {shown}{interval if self.n >= FEWEST else ''}, n = {self.n}: {self.verdict}"
 
 
-def spearman(x_N: Sequence[float], y_N: Sequence[float], replicates: int = REPLICATES, seed: int = 0) -> Correlation:
-    """Rank correlation of N verifiers (ties get their mean rank). Resamples in which a side is constant are left out."""
-    from scipy.stats import rankdata
+def spearman(
+    x_N: Sequence[float],
+    y_N: Sequence[float],
+    training_N: Sequence[str] | None = None,
+    replicates: int = REPLICATES,
+    seed: int = 0,
+) -> Correlation:
+    """Rank correlation of N verifiers (ties get their mean rank), its interval by a bootstrap over trainings.
 
+    training_N: which verifiers come of one training and are drawn together; None: each is one of its own. Resamples in which a
+    side is constant are left out.
+    """
     x, y = np.asarray(x_N, dtype=float), np.asarray(y_N, dtype=float)
-    n = len(x)
+    names, unit_N = np.unique(range(len(x)) if training_N is None else training_N, return_inverse=True)
+    n = len(names)
     if n < 3 or len(set(x)) < 2 or len(set(y)) < 2:
         return Correlation(None, None, None, n)
-    draw_RN = np.vstack([np.arange(n), np.random.default_rng(seed).integers(0, n, (replicates, n))])
-    ranks = [rankdata(side[draw_RN], axis=1) for side in (x, y)]
-    centred = [side - side.mean(1, keepdims=True) for side in ranks]
-    energy = np.sqrt((centred[0] ** 2).sum(1) * (centred[1] ** 2).sum(1))
-    rho_R = np.divide((centred[0] * centred[1]).sum(1), energy, out=np.full(len(energy), np.nan), where=energy > 0)
-    low, high = np.nanquantile(rho_R[1:], [0.025, 0.975])
-    return Correlation(float(rho_R[0]), float(low), float(high), n)
+    weight_RN = np.vstack([np.ones((1, n)), *cluster_weights(n, replicates, seed)])[:, unit_N]
+    total_R1 = weight_RN.sum(axis=1, keepdims=True)
+    a, b = (rank - (weight_RN * rank).sum(axis=1, keepdims=True) / total_R1 for rank in _ranks((x, y), weight_RN))
+    energy = np.sqrt((weight_RN * a**2).sum(axis=1) * (weight_RN * b**2).sum(axis=1))
+    rho_R = ratio((weight_RN * a * b).sum(axis=1), np.where(energy > SAME * total_R1[:, 0], energy, 0.0))
+    low, high = interval(float(rho_R[0]), rho_R[1:]) or (None, None)
+    return Correlation(float(rho_R[0]), low, high, n)
+
+
+def _ranks(sides: Iterable[Floats], weight_RN: Floats) -> Iterator[Floats]:
+    """Mean ranks of N values, each repeated weight times, but for a constant: rank_RN of each side."""
+    for value_N in sides:
+        value_V, code_N = np.unique(value_N, return_inverse=True)
+        weight_RV = weight_RN @ np.eye(len(value_V))[code_N]
+        yield (np.cumsum(weight_RV, axis=1) - weight_RV / 2)[:, code_N]
 
 
 @figure(
     "Which of a verifier's offline metrics foretells what RL with it does? One point a verifier; under "
-    "ten nothing can be concluded.",
+    "ten trainings nothing can be concluded.",
     Needs.rl,
 )
 def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
@@ -98,7 +120,8 @@ def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
                 for arm in arms:
                     own = [p for p in points if p["arm"] == arm and p[offline] is not None and p[outcome] is not None]
                     _scatter(axis, own, offline, outcome, colours[arm], arm)
-                    found = spearman([p[offline] for p in own], [p[outcome] for p in own])
+                    sides = ([p[name] for p in own] for name in (offline, outcome, "training"))
+                    found = spearman(*sides)
                     lines.append((colours[arm], "ρ -" if found.rho is None else f"ρ {found.rho:+.2f} (n {found.n})"))
                     table.append(
                         {
@@ -109,6 +132,7 @@ def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
                             "low": found.low,
                             "high": found.high,
                             "n": found.n,
+                            "verifiers": len(own),
                             "verdict": found.verdict,
                         }
                     )
@@ -153,6 +177,7 @@ def _points(runs: Sequence[PolicyRun], arm: str) -> list[dict[str, Any]]:
             "arm": arm,
             "verifier": own[0].verifier,
             "verifier_fingerprint": fingerprint,
+            "training": own[0].training,
             "runs": len(own),
         }
         for name, measure in (OFFLINE | OUTCOMES).items():
@@ -173,18 +198,18 @@ def _scatter(axis: Any, points: Sequence[dict[str, Any]], x: str, y: str, colour
 
 
 def conclusion(table: Sequence[dict[str, Any]]) -> str:
-    """One sentence: what this many verifiers allow to say."""
+    """One sentence: what this many trainings allow to say."""
     most = max((row["n"] for row in table), default=0)
     if most < FEWEST:
         return (
-            f"{most} verifier{'s' if most != 1 else ''} at most in an arm: {NOTHING} about which metric foretells what RL does "
+            f"{most} verifier training{'s' if most != 1 else ''} at most in an arm: {NOTHING} about which metric foretells what RL does "
             f"(at least {FEWEST} are needed)."
         )
     said = [row for row in table if row["verdict"] != NOTHING]
     if not said:
-        return f"Up to {most} verifiers in an arm, and every interval holds 0: {NOTHING}."
+        return f"Up to {most} verifier trainings in an arm, and every interval holds 0: {NOTHING}."
     return (
-        f"Up to {most} verifiers in an arm; intervals without 0, of {len(table)} looked at (one in twenty would be by chance): "
+        f"Up to {most} verifier trainings in an arm; intervals without 0, of {len(table)} looked at (one in twenty would be by chance): "
         + "; ".join(f"{row['outcome']} {row['verdict']}: {row['offline']} ({row['arm']})" for row in said)
         + "."
     )

@@ -1,6 +1,7 @@
 """When a verifier says p, is p of it resolved? Reliability diagrams with counts, one column a level (last arm: epochs).
 
-Bins of equal width as in ece_width_10; all seeds of a level together; intervals by bootstrap over clusters.
+Bins of equal width as in ece_width_10. Coloured: each seed of a level by itself, for it is one verifier
+that is calibrated or not; black: all seeds together, with intervals by bootstrap over clusters.
 """
 
 from pathlib import Path
@@ -13,7 +14,8 @@ from analysis import style
 from analysis.registry import Needs, figure
 from analysis.tracked import FinishedCell, SweepRuns
 from rmlab.metrics.calibration import width_bin
-from rmlab.metrics.uncertainty import cluster_weights
+from rmlab.metrics.uncertainty import cluster_weights, interval
+from rmlab.scores.scores import Scores
 
 BINS = 10
 REPLICATES = 1000
@@ -25,6 +27,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
     rows: list[dict[str, Any]] = []
     arm = sweep.arms[0]
     levels = [level for level in sweep.levels if sweep.at(level, arm)]
+    colours = style.level_colours([str(seed) for seed in sweep.seeds], ordered=False)
     rows_of_panels, columns = style.grid(len(levels))
     ratios = [3, 1] * rows_of_panels
     with style.figure(2 * rows_of_panels, columns, 2.1, 1.9, sharex=True, sharey="row", height_ratios=ratios) as (
@@ -34,8 +37,9 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         for place, level in enumerate(levels):
             row, column = divmod(place, columns)
             top, bottom = axes[2 * row, column], axes[2 * row + 1, column]
-            panel(top, bottom, sweep.at(level, arm), level, arm, rows)
-            top.set_title(style.title(sweep.factor, level))
+            panel(top, bottom, sweep.at(level, arm), level, arm, colours, rows)
+            top.set_title(style.title(sweep.factor, level), pad=14)
+            top.text(0.5, 1.03, ece_words(sweep.at(level, arm)), transform=top.transAxes, ha="center", fontsize=7)
             bottom.set_xlabel("score")
             if column == 0:
                 top.set_ylabel("resolved share")
@@ -44,41 +48,48 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
             row, column = divmod(empty, columns)
             axes[2 * row, column].set_visible(False)
             axes[2 * row + 1, column].set_visible(False)
-        axes[0, 0].legend(loc="upper left")
+        drawn.legend(*style.legend(axes.flat), loc="outside upper center", ncols=6)
         shown = f" Arm {arm}." if arm else ""
         style.footnote(
             drawn,
-            f"{sweep.note()}{shown}\nAll seeds together; bars: 95 % intervals (bootstrap over clusters); counts below.",
+            f"{sweep.note()}{shown}\nBlack: all seeds together, with 95 % intervals (bootstrap over clusters), counts below. Coloured: "
+            "each seed, larger dots are more attempts. ECE: mean and range over seeds.",
         )
         return style.save(drawn, sweep.folder(out), "reliability", rows)
 
 
-def panel(top: Any, bottom: Any, cells: list[FinishedCell], level: str, arm: str, rows: list[dict[str, Any]]) -> None:
-    tables = [cell.scores for cell in cells]
-    score, label = (np.concatenate([getattr(t, name) for t in tables]) for name in ("score", "resolved"))
-    cluster = np.concatenate([t.cluster for t in tables])
-    used = ~np.isnan(score) & ~np.isnan(label)
-    score, label, cluster = score[used], label[used], cluster[used]
-    bin_N = width_bin(score, BINS)
-    count, mean_score, share, low, high = binned(score, label, cluster, bin_N)
+def panel(
+    top: Any,
+    bottom: Any,
+    cells: list[FinishedCell],
+    level: str,
+    arm: str,
+    colours: dict[str, Any],
+    rows: list[dict[str, Any]],
+) -> None:
     top.plot([0, 1], [0, 1], color=style.REFERENCE, linestyle=":", linewidth=1, label="calibrated")
+    for cell in cells if len(cells) > 1 else ():
+        rows += seed_line(top, cell, level, arm, colours[str(cell.seed)])
+    score, label, cluster = used([cell.scores for cell in cells])
+    count, mean_score, share, low, high = binned(score, label, cluster, width_bin(score, BINS))
     there = count > 0
     top.errorbar(
         mean_score[there],
         share[there],
         yerr=[np.maximum(share - low, 0)[there], np.maximum(high - share, 0)[there]],
-        color=style.RESOLVED,
+        color="black",
         marker="o",
         markersize=3,
+        zorder=3,
         elinewidth=0.9,
         capsize=1.5,
-        label="verifier",
+        label="all seeds" if len(cells) > 1 else "verifier",
     )
-    ece = float(np.mean([c.report["ece_width_10"] for c in cells]))
+    ece, less = (float(np.mean([c.report[name] for c in cells])) for name in ("ece_width_10", "ece_less_floor"))
     top.text(
         0.97,
         0.04,
-        f"ECE {ece:.3f}",
+        f"ECE {ece:.3f}, less floor {less:.3f}",
         transform=top.transAxes,
         ha="right",
         fontsize=7,
@@ -90,6 +101,7 @@ def panel(top: Any, bottom: Any, cells: list[FinishedCell], level: str, arm: str
         {
             "arm": arm,
             "level": level,
+            "seed": "all",
             "bin": b,
             "count": int(count[b]),
             "mean_score": mean_score[b],
@@ -98,6 +110,45 @@ def panel(top: Any, bottom: Any, cells: list[FinishedCell], level: str, arm: str
             "high": high[b],
         }
         for b in np.flatnonzero(there)
+    ]
+
+
+def used(tables: list[Scores]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.str_]]:
+    """Score, label and cluster of the attempts that have both, of all tables together."""
+    score, label = (np.concatenate([getattr(t, name) for t in tables]) for name in ("score", "resolved"))
+    both = ~np.isnan(score) & ~np.isnan(label)
+    return score[both], label[both], np.concatenate([t.cluster for t in tables])[both]
+
+
+def ece_words(cells: list[FinishedCell]) -> str:
+    """The ECE as mean over seeds, and its range; above the panel, where it lies on no bar."""
+    values = [cell.report["ece_width_10"] for cell in cells]
+    ends = f" ({min(values):.3f} to {max(values):.3f})" if len(values) > 1 else ""
+    return f"ECE {np.mean(values):.3f}{ends}"
+
+
+def seed_line(axis: Any, cell: FinishedCell, level: str, arm: str, colour: str) -> list[dict[str, Any]]:
+    """Draws one seed by itself, the more attempts in a bin the larger the dot; returns its rows."""
+    score, label, _ = used([cell.scores])
+    bin_N = width_bin(score, BINS)
+    count = np.bincount(bin_N, minlength=BINS)
+    there = np.flatnonzero(count)
+    mean_score, share = (np.bincount(bin_N, value, BINS)[there] / count[there] for value in (score, label))
+    axis.plot(mean_score, share, color=colour, linewidth=0.5, alpha=0.5)
+    size = 1 + 24 * count[there] / count.sum()
+    axis.scatter(mean_score, share, size, color=colour, linewidths=0, clip_on=False, label=f"seed {cell.seed}")
+    return [
+        {
+            "arm": arm,
+            "level": level,
+            "seed": cell.seed,
+            "bin": b,
+            "count": int(count[b]),
+            "mean_score": x,
+            "resolved_share": y,
+            "run_id": cell.run.run_id,
+        }
+        for b, x, y in zip(there, mean_score, share, strict=True)
     ]
 
 
@@ -118,5 +169,5 @@ def binned(
         share_B = resolved_CB.sum(0) / count_B
     low_B, high_B = np.full(BINS, np.nan), np.full(BINS, np.nan)
     for b in np.flatnonzero(count_B):
-        low_B[b], high_B[b] = np.nanquantile(share_RB[:, b], [0.025, 0.975])
+        low_B[b], high_B[b] = interval(float(share_B[b]), share_RB[:, b]) or (np.nan, np.nan)
     return count_B, mean_score_B, share_B, low_B, high_B

@@ -9,6 +9,7 @@ from analysis.policies import PolicyRun, comparable, note
 from analysis.policy_measures import hacking_gap
 from analysis.registry import Needs, figure
 from rmlab.files import write_text
+from rmlab.metrics.uncertainty import detectable_fall
 
 HEAD = (
     "reward, verifier",
@@ -51,6 +52,8 @@ def rows(runs: Sequence[PolicyRun]) -> list[dict[str, Any]]:
         row["hacking_gap"], row["hacking_gap_low"], row["hacking_gap_high"] = hacking_gap(run)
         row["ran_share_first"], row["ran_share_last"] = _ends(run, "rl/ran_share")
         row |= {name: run.outcome[name] for name in ("collapse", "area")}
+        low, high = row["sampled_low"], row["sampled_high"]
+        row["collapse_detectable"] = None if low is None else detectable_fall(low, high)
         table.append(row | {"run_id": run.run.run_id})
     return table
 
@@ -59,7 +62,8 @@ def as_markdown(runs: Sequence[PolicyRun]) -> str:
     """The table as Markdown: differences with their intervals over tasks, paired with the start."""
     lines = [f"| {' | '.join(HEAD)} |", "|---" * len(HEAD) + "|"]
     for row in rows(runs):
-        collapsed = "-" if row["collapse"] is None else "yes" if row["collapse"] else "no"
+        power = f"no (80 % power for a loss of {row['collapse_detectable'] or 0:.3f})"
+        collapsed = "-" if row["collapse"] is None else "yes" if row["collapse"] else power
         ran = "-" if row["ran_share_first"] is None else f"{row['ran_share_first']:.2f} → {row['ran_share_last']:.2f}"
         cells = [
             row["arm"],

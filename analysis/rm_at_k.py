@@ -1,7 +1,9 @@
 """How good is the attempt that a verifier picks from k, at each level of the factor?
 
-RM@k over k, one line a level; pass@k (a perfect verifier) above, pass@1 (any attempt) below, and the baselines that read
-no weights: a verifier that does not beat them has learned less than a rule.
+One row of panels an arm. Left: RM@k over k, one line a level; pass@k (a perfect verifier) above, pass@1 (any attempt) below, and the
+baselines that read no weights: a verifier that does not beat them has learned less than a rule. Where patches are known, two
+further panels. Of k attempts, the patch whose attempts have the largest sum of scores, beside the same references: copies of the
+right patch are one ticket on the left and many here. RM@k of k distinct patches: each is one ticket.
 """
 
 from pathlib import Path
@@ -13,51 +15,68 @@ from analysis import level_tests, style, sweep_table
 from analysis.registry import Needs, figure
 from analysis.tracked import SweepRuns, mean_over_seeds
 
+SELECTORS = {
+    "rm_at_k": ("Best score", "k: attempts to choose from"),
+    "rm_at_k_weighted": ("Largest sum of scores", "k: attempts to choose from"),
+    "rm_at_k_patches": ("Best score of patches", "k: distinct patches to choose from"),
+}
+"""Metric to the title of its panel and what k counts."""
+
 
 @figure(
     "How good is the attempt that a verifier picks from k, at each level? With pass@k (oracle), pass@1 "
-    "(random) and the baselines.",
+    "(random) and the baselines; and the same where identical patches stand together.",
     Needs.sweep,
 )
 def draw(sweep: SweepRuns, out: Path) -> list[Path]:
-    """Draws rm_at_k.{pdf,png,csv} into the sweep's folder below `out`; one panel an arm. Nothing where no policy has two attempts
-    at a task (`across_policies`)."""
+    """Draws rm_at_k.{pdf,png,csv} into the sweep's folder below `out`; one row of panels an arm. Nothing where no policy has two
+    attempts at a task (`across_policies`)."""
     if sweep.across:
         return []
-    report = sweep.cells[0].report
-    ks = sorted(map(int, report["rm_at_k"]))
+    selectors = [name for name in SELECTORS if len(sweep.cells[0].report.get(name) or {}) > 1]
+    selectors = selectors or ["rm_at_k"]  # of one attempt a task, which all reports have
     colours = style.level_colours(sweep.levels, ordered=bool(sweep.numbers))
     rows: list[dict[str, Any]] = []
-    height = max(3.6, 2.4 + 0.17 * len(sweep.levels))  # the legend names every level
-    with style.figure(1, len(sweep.arms), 5.4 if len(sweep.arms) == 1 else 4.2, height, sharey=True) as (drawn, axes):
-        for axis, arm in zip(axes[0], sweep.arms, strict=True):
-            references(axis, sweep, ks, arm, rows)
-            for level in sweep.levels:
-                line(axis, sweep, level, arm, ks, colours[level], rows)
-            style.log_ticks(axis, ks)
-            axis.set_xlabel("k: attempts to choose from")
-            axis.set_title(f"Best of k by {sweep.factor}" + (f" ({arm})" if arm else ""))
-        axes[0, 0].set_ylabel("resolved share of the picked attempts")
-        drawn.legend(*legend(axes[0]), loc="outside right upper", title=sweep.factor, title_fontsize=7)
+    height = max(3.6, 2.4 + 0.17 * len(sweep.levels)) / (
+        1 if len(sweep.arms) == 1 else 1.4
+    )  # the legend names every level
+    width = 5.4 if len(selectors) == 1 else 3.7
+    with style.figure(len(sweep.arms), len(selectors), width, height, sharey=True) as (drawn, axes):
+        for arm, panels in zip(sweep.arms, axes, strict=True):
+            for selector, axis in zip(selectors, panels, strict=True):
+                ks = sorted(map(int, sweep.cells[0].report[selector]))
+                references(axis, sweep, selector, ks, arm, rows)
+                for level in sweep.levels:
+                    line(axis, sweep, selector, level, arm, ks, colours[level], rows)
+                style.log_ticks(axis, ks)
+                title, counts = SELECTORS[selector]
+                axis.set_xlabel(counts)
+                axis.set_title(f"{title} ({arm})" if arm else title)
+            panels[0].set_ylabel("resolved share of the picked" + (" attempts" if len(sweep.arms) == 1 else ""))
+        drawn.legend(*style.legend(axes.flat), loc="outside right upper", title=sweep.factor, title_fontsize=7)
+        most = level_tests.largest_k(sweep)
         unbeaten = " ".join(sweep_table.unbeaten_at_k(sweep))
         marks = "Lines: mean over seeds; bars: their 95 % intervals over tasks, averaged; dots: single seeds."
-        at_most = f"*: RM@{ks[-1]} differs from the baseline level's; no difference is shown at the others."
+        if len(selectors) > 1:
+            marks += " Largest sum: the scores of attempts with one patch are added. Patches: k distinct ones are drawn, of mean scores."
+        at_most = f"*: RM@{most} differs from the baseline level's; no difference is shown at the others."
         compared = f"{level_tests.note(sweep)} {at_most if any(t.p is not None for t in sweep.tests.values()) else ''}"
         style.footnote(drawn, f"{sweep.note()}\n{marks}\n{compared}\n{unbeaten}")
         return style.save(drawn, sweep.folder(out), "rm_at_k", rows)
 
 
-def legend(axes: Any) -> tuple[list[Any], list[str]]:
-    """Handles and labels of all panels: a level that is marked in one arm only stands there twice."""
-    entries = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    return list(entries.values()), list(entries)
-
-
 def line(
-    axis: Any, sweep: SweepRuns, level: str, arm: str, ks: list[int], colour: Any, rows: list[dict[str, Any]]
+    axis: Any,
+    sweep: SweepRuns,
+    selector: str,
+    level: str,
+    arm: str,
+    ks: list[int],
+    colour: Any,
+    rows: list[dict[str, Any]],
 ) -> None:
-    cells = sweep.at(level, arm)
-    triples = [mean_over_seeds(cells, "rm_at_k", str(k)) for k in ks] if cells else []
+    cells = [cell for cell in sweep.at(level, arm) if cell.report.get(selector)]
+    triples = [mean_over_seeds(cells, selector, str(k)) for k in ks] if cells else []
     if not triples or None in triples:
         return
     middle, low, high = np.array(triples, dtype=float).T
@@ -69,10 +88,11 @@ def line(
     whiskers = np.maximum([middle - low, high - middle], 0)
     axis.errorbar(x, middle, yerr=whiskers, color=colour, elinewidth=0.8, label=name)
     for cell in cells:
-        values = [cell.report["rm_at_k"][str(k)] for k in ks]
+        values = [cell.report[selector][str(k)] for k in ks]
         axis.plot(x, values, ".", color=colour, markersize=3)
         rows += [
             {
+                "panel": selector,
                 "arm": arm,
                 "line": f"level {level}",
                 "seed": cell.seed,
@@ -83,28 +103,36 @@ def line(
                 "run_id": cell.run.run_id,
             }
             for k, v, i in zip(
-                ks, values, (cell.report["ci95"]["rm_at_k"][str(k)] or (None, None) for k in ks), strict=True
+                ks, values, (cell.report["ci95"][selector][str(k)] or (None, None) for k in ks), strict=True
             )
         ]
 
 
-def references(axis: Any, sweep: SweepRuns, ks: list[int], arm: str, rows: list[dict[str, Any]]) -> None:
-    """pass@k, pass@1 and the baselines' own RM@k: equal for all cells, since they read the same attempts."""
+def references(axis: Any, sweep: SweepRuns, selector: str, ks: list[int], arm: str, rows: list[dict[str, Any]]) -> None:
+    """pass@k, pass@1 and the baselines' own curves: equal for all cells, since they read the same attempts. Among distinct patches
+    the blind pick is another one: k = 1 of any line."""
     cell = sweep.cells[0]
-    oracle = [cell.report["pass_at_k"][str(k)] for k in ks]
-    axis.plot(ks, oracle, color=style.REFERENCE, linestyle="--", label="pass@k (oracle)")
-    axis.axhline(oracle[0], color=style.REFERENCE, linestyle=":", label="pass@1 (random)")
-    rows += [{"arm": arm, "line": "pass@k", "k": k, "value": v} for k, v in zip(ks, oracle, strict=True)]
+    if selector == "rm_at_k_patches":
+        blind = cell.report[selector][str(ks[0])]
+        axis.axhline(blind, color=style.REFERENCE, linestyle=":")
+        rows.append({"panel": selector, "arm": arm, "line": "any patch", "k": ks[0], "value": blind})
+    else:
+        oracle = [cell.report["pass_at_k"][str(k)] for k in ks]
+        axis.plot(ks, oracle, color=style.REFERENCE, linestyle="--", label="pass@k (oracle)")
+        axis.axhline(oracle[0], color=style.REFERENCE, linestyle=":", label="pass@1 (random)")
+        rows += [
+            {"panel": selector, "arm": arm, "line": "pass@k", "k": k, "value": v}
+            for k, v in zip(ks, oracle, strict=True)
+        ]
     for name, (colour, dashes) in style.BASELINE_LOOK.items():
-        curve = cell.baselines.get(name, {}).get("rm_at_k")
+        report = cell.baselines.get(name, {})
+        curve = report.get(selector) or (
+            report.get("rm_at_k") if name == "majority" and selector != "rm_at_k_patches" else None
+        )
         if curve is None:
             continue
-        axis.plot(
-            ks,
-            [curve[str(k)] for k in ks],
-            color=colour,
-            linestyle=dashes,
-            linewidth=1,
-            label=f"rule: {name.replace('_', ' ')}",
-        )
-        rows += [{"arm": arm, "line": f"baseline {name}", "k": k, "value": curve[str(k)]} for k in ks]
+        label = f"rule: {name.replace('_', ' ')}"
+        axis.plot(ks, [curve[str(k)] for k in ks], color=colour, linestyle=dashes, linewidth=1, label=label)
+        rows += [
+            {"panel": selector, "arm": arm, "line": f"baseline {name}", "k": k, "value": curve[str(k)]} for k in ks
+        ]

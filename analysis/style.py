@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 DASHES: Any = ("-", "--", ":")  # of the arms of a sweep
 RESOLVED, UNRESOLVED = "#0072B2", "#D55E00"  # Okabe and Ito: told apart with colour-blind eyes too
+CHANCE = "0.5: no better than chance"  # as a legend names that line of an AUC
 REFERENCE = "0.45"  # grey of oracles, chance and other lines that no verifier drew
 BASELINE_LOOK: dict[str, tuple[str, Any]] = {
     "last_value": ("black", "-."),
@@ -123,6 +124,12 @@ def level_axis(axes: Sequence["Axes"], levels: Sequence[str], numbers: dict[str,
             for label in axis.get_xticklabels():
                 label.set(ha="right", rotation_mode="anchor")
     return place
+
+
+def legend(axes: Any) -> tuple[list[Any], list[str]]:
+    """Handles and labels of all panels: each label once (a level that is marked in one arm only is two)."""
+    entries = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
+    return list(entries.values()), list(entries)
 
 
 def footnote(drawn: "Figure", text: str) -> None:

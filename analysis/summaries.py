@@ -1,6 +1,7 @@
 """What came out of a sweep: its table and figures, in the sweep's one summary run, made again only where its cells changed."""
 
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -8,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from rmlab.files import write_text
 from rmlab.fingerprint import fingerprint
-from rmlab.paths import runs_folder
+from rmlab.paths import portable, runs_folder
+from rmlab.progress import is_verbose
 from rmlab.tracking.notes import summary_note
 from rmlab.tracking.query import TrackedRun, runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 from rmlab.tracking.ui import address_hint, ui_command
+from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from analysis.policies import PolicyRun
@@ -26,32 +29,51 @@ TABLES = ("table", "trials")
 
 
 def show_sweep(plan: "Plan", store: Store) -> None:
-    """Writes the summary run and the figures of what is finished, of verifiers or of RL runs, and names them."""
+    """Writes the summary run and the figures of what is finished, of verifiers or of RL runs, and says in five lines what came out."""
+    from analysis import conclusions
     from analysis.policies import policy_runs
     from analysis.tracked import group_runs
 
     spec = plan.spec
     wanted = {"sweep": spec.name, "preset": spec.preset, "control_hash": plan.control_hash, "status": "finished"}
     found = runs(store, None, wanted)
+    ui = f"{ui_command()}, then {address_hint(store, spec.name)}"
+    folder = runs_folder() / "figures" / spec.name / f"{spec.preset}-{plan.control_hash}"
     if groups := group_runs(found):
-        group = replace(groups[0], baseline=str(spec.baseline))
-        figures, text = _verifiers(plan, store, group, found)
-        table = group.folder(runs_folder() / "figures") / "table.csv"
-        print(f"\n{spec.question}\n\n{text}")
-        print("figures:", *(f"  {path}" for path in figures), f"table:\n  {table}", sep="\n")
+        group = replace(groups[0], baseline=portable(str(spec.baseline)))
+        text = _verifiers(plan, store, group, found)
+        said = conclusions.of_verifiers(group)
     elif policies := policy_runs(found):
-        files, text = _policies(plan, store, policies, found)
-        print(f"\n{spec.question}\n\n{text}")
-        print("figures and table:", *(f"  {path}" for path in files), sep="\n")
+        text = _policies(plan, store, policies, found)
+        said = conclusions.of_policies(spec, policies)
+    elif found:
+        print(
+            f"{counted(len(found), 'run')} finished; neither verifiers nor RL, so there is no figure of them. The runs: {ui}"
+        )
+        return
     else:
         print("no cell is finished yet: there is nothing to show")
         return
-    print(f"look at the runs:\n  {ui_command()}\n  {address_hint(store, spec.name)}")
+    _tell(spec.question, text, [*said, *conclusions.where_to_look(folder, ui, folder / "table.md")])
 
 
-def _verifiers(plan: "Plan", store: Store, group: "SweepRuns", found: Sequence[TrackedRun]) -> tuple[list[Path], str]:
-    """The figures' files, and the table as Markdown."""
-    from analysis import level_tests, style, sweep_table
+def _tell(question: str, table: str, lines: Sequence[str]) -> None:
+    """What is printed at the end of a sweep. table: as Markdown, shown where more than usual is asked for."""
+    print(f"\n{question}\n")
+    if is_verbose():
+        if sys.stdout.isatty():
+            from rich.console import Console
+            from rich.markdown import Markdown
+
+            Console(highlight=False).print(Markdown(table))
+        else:
+            print(table)
+    print(*lines, sep="\n")
+
+
+def _verifiers(plan: "Plan", store: Store, group: "SweepRuns", found: Sequence[TrackedRun]) -> str:
+    """Draws the figures; returns the table as Markdown."""
+    from analysis import level_tests, sweep_table
     from analysis.registry import draw_sweep
 
     spec = plan.spec
@@ -59,23 +81,18 @@ def _verifiers(plan: "Plan", store: Store, group: "SweepRuns", found: Sequence[T
     text = sweep_table.as_markdown(group)
     drawn_from = fingerprint([group.baseline, sorted(cell.run.run_id for cell in group.cells)])
     old = _summary_of(found)
-    figures = sorted(folder.glob("*.p*"))
-    if old is not None and old.tags.get("drawn_from") == drawn_from and figures:
-        return figures, text
+    if old is not None and old.tags.get("drawn_from") == drawn_from and (folder / "table.md").is_file():
+        return text
     draw_sweep(group, runs_folder() / "figures")
-    write_text(folder / "table.csv", style.csv_text(sweep_table.rows(group)))
-    write_text(folder / "table.md", text)
     rest = f"{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`"
     note = summary_note(spec.question, level_tests.answer(group), text, rest)
     tags = {"factor": spec.factor, "drawn_from": drawn_from, "cells": len(group.cells)}
     _write_summary(plan, store, old, sorted(folder.iterdir()), note, tags)
-    return sorted(folder.glob("*.p*")), text
+    return text
 
 
-def _policies(
-    plan: "Plan", store: Store, policies: "Sequence[PolicyRun]", found: Sequence[TrackedRun]
-) -> tuple[list[Path], str]:
-    """The files of figures and table, and the table as Markdown."""
+def _policies(plan: "Plan", store: Store, policies: "Sequence[PolicyRun]", found: Sequence[TrackedRun]) -> str:
+    """Draws the figures; returns the table as Markdown."""
     from analysis import relation, rl_curves, rl_table, style
 
     spec = plan.spec
@@ -83,9 +100,8 @@ def _policies(
     text = rl_table.as_markdown(policies)
     drawn_from = fingerprint(sorted(policy.run.run_id for policy in policies))
     old = _summary_of(found)
-    there = sorted(path for path in folder.rglob("*") if path.is_file())
-    if old is not None and old.tags.get("drawn_from") == drawn_from and there:
-        return there, text
+    if old is not None and old.tags.get("drawn_from") == drawn_from and (folder / "table.md").is_file():
+        return text
     files = [*rl_curves.draw(policies, folder), *relation.draw(policies, folder)]
     for name, content in (("table.csv", style.csv_text(rl_table.rows(policies))), ("table.md", text)):
         write_text(folder / name, content)
@@ -93,12 +109,12 @@ def _policies(
     note = f"{spec.question}\n\n{text}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`"
     tags = {"factor": spec.factor, "drawn_from": drawn_from, "cells": len(policies)}
     _write_summary(plan, store, old, files, note, tags)
-    return files, text
+    return text
 
 
 def show_search(plan: "Plan", study: "Study", study_hash: str, store: Store) -> None:
-    """Writes table, figure and the summary run of a study, and names them. Another study of the search has its own."""
-    from analysis import pareto, style
+    """Writes table, figure and the summary run of a study, and says what came out. Another study of the search has its own."""
+    from analysis import conclusions, pareto, style
     from rmlab.sweep.study_identity import storage_uri
 
     sweep, search = plan.spec, plan.spec.search
@@ -117,10 +133,10 @@ def show_search(plan: "Plan", study: "Study", study_hash: str, store: Store) -> 
         f"{sweep.name}, preset {sweep.preset}, control {plan.control_hash}, study {study_hash}; {states}; validation part, "
         f"seeds {sweep.seeds}."
     )
-    figures = pareto.draw(rows, search.objectives, folder, note)
-    print(f"\n{sweep.question}\n\n{states}; no other trial is better in every objective than these:\n\n{text}")
-    print("figures:", *(f"  {path}" for path in figures), f"table:\n  {folder / 'trials.csv'}", sep="\n")
-    print(f"look at the study:\n  optuna-dashboard {shlex.quote(storage_uri(search))}")
+    pareto.draw(rows, search.objectives, folder, note)
+    ui = f"optuna-dashboard {shlex.quote(storage_uri(search))}"
+    look = conclusions.where_to_look(folder, ui, folder / "trials.md")
+    _tell(f"{sweep.question}\n{states}", text, [*conclusions.of_trials(sweep, rows), *look])
     drawn_from = fingerprint([[t.number, t.state] for t in tried])
     own = {"sweep": sweep.name, "preset": sweep.preset, "control_hash": plan.control_hash, "study": study_hash}
     old = _summary_of(runs(store, None, {**own, "kind": "summary"}))

@@ -1,16 +1,40 @@
 """The table of a sweep: what was measured at each level, with intervals, and every baseline beside it."""
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from analysis import level_tests
+from analysis import level_tests, style
+from analysis.registry import Needs, figure
 from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
+from rmlab.files import write_text
 from rmlab.wording import number
 
 _number = partial(number, absent="")
 
-SCALARS = {"auc_within_task": "AUC within task", "auc_pooled": "AUC pooled", "ece_width_10": "ECE", "brier": "Brier"}
+SCALARS = {
+    "auc_within_task": "AUC within task",
+    "auc_within_task_patches": "AUC by patch",
+    "auc_pooled": "AUC pooled",
+    "ece_width_10": "ECE",
+    "ece_less_floor": "ECE less floor",
+    "brier": "Brier",
+}
 Row = dict[str, Any]
+
+
+@figure(
+    "What was measured at each level, with intervals, and every baseline beside it (`table.csv`, `table.md`).",
+    Needs.sweep,
+)
+def draw(sweep: SweepRuns, out: Path) -> list[Path]:
+    """Writes table.{csv,md}."""
+    paths = [sweep.folder(out) / "table.csv", sweep.folder(out) / "table.md"]
+    for path, text in zip(
+        paths, (style.csv_text([*rows(sweep), *baseline_rows(sweep)]), as_markdown(sweep)), strict=True
+    ):
+        write_text(path, text)
+    return paths
 
 
 def shown_k(group: SweepRuns) -> list[str]:
@@ -20,6 +44,14 @@ def shown_k(group: SweepRuns) -> list[str]:
             [k for k in group.cells[0].report[group.reported("rm_at_k")] if k == "8"] + [level_tests.largest_k(group)]
         )
     )
+
+
+def weighted(group: SweepRuns) -> dict[str, str]:
+    """The largest k to its column, where the patch with the largest sum of scores can be picked: patches are known."""
+    curve = group.cells[0].report.get("rm_at_k_weighted")
+    return {
+        k: f"rm_at_{k}_weighted" for k in [level_tests.largest_k(group)] if curve and k in curve and not group.across
+    }
 
 
 def rows(group: SweepRuns) -> list[Row]:
@@ -32,11 +64,26 @@ def rows(group: SweepRuns) -> list[Row]:
                 row: Row = {"arm": arm, "level": level, "seeds": len(cells)}
                 for k in shown_k(group):
                     row |= _measured(cells, group.reported("rm_at_k"), k, name=f"rm_at_{k}")
+                for curve, name in weighted(group).items():
+                    row |= _measured(cells, "rm_at_k_weighted", curve, name=name)
                 for name in SCALARS:
                     row |= _measured(cells, group.reported(name), name=name)
                 row |= level_tests.columns(group, arm, level)
                 row["ece_noise_floor_task_p95"] = _measured(cells, "ece_noise_floor_task_p95", name="p95")["p95"]
                 found.append(row)
+    return found
+
+
+def baseline_rows(group: SweepRuns) -> list[Row]:
+    """One row a baseline that could be computed, its name in the place of the level; no arm, no seeds, no intervals."""
+    found = []
+    for name, report in group.cells[0].baselines.items():
+        curve = report.get(group.reported("rm_at_k")) or {}
+        values = {f"rm_at_{k}": curve.get(k) for k in shown_k(group)}
+        values |= {column: (report.get("rm_at_k_weighted") or {}).get(k) for k, column in weighted(group).items()}
+        values |= {metric: report.get(group.reported(metric)) for metric in SCALARS}
+        if any(value is not None for value in values.values()):
+            found.append({"arm": "", "level": name} | values)
     return found
 
 
@@ -52,6 +99,7 @@ def as_markdown(group: SweepRuns) -> str:
     across = " across policies" if group.across else ""
     names = {
         **{f"rm_at_{k}": f"RM@{k}{across}" for k in ks},
+        **{name: f"RM@{k} by sum of scores" for k, name in weighted(group).items()},
         **SCALARS,
         "auc_within_task": f"{SCALARS['auc_within_task']}{across}",
     }
@@ -63,14 +111,10 @@ def as_markdown(group: SweepRuns) -> str:
         values = [_with_interval(row, name) for name in names]
         first = [*([row["arm"]] if arms else []), row["level"], str(row["seeds"])]
         lines.append(f"| {' | '.join([*first, *values, _number(row['ece_noise_floor_task_p95'])])} |")
-    for name, report in group.cells[0].baselines.items():
-        curve = report.get(group.reported("rm_at_k")) or {}
-        values = [
-            *(_number(curve.get(k)) for k in ks),
-            *(_number(report.get(group.reported(metric))) for metric in SCALARS),
-        ]
-        if any(value != "" for value in values):
-            lines.append(f"| {' | '.join([*([''] if arms else []), f'*{name}*', '', *values, ''])} |")
+    for row in baseline_rows(group):
+        values = [_number(row[name]) for name in names]
+        name = f"*{row['level']}*"
+        lines.append(f"| {' | '.join([*([''] if arms else []), name, '', *values, ''])} |")
     sentences = [f"- {text}" for text in (*unbeaten_at_k(group), *unbeaten_auc(group))]
     return "\n".join([*lines, "", level_tests.as_markdown(group), *sentences]) + "\n"
 
@@ -87,22 +131,31 @@ def unbeaten_auc(group: SweepRuns) -> list[str]:
 
 
 def _unbeaten(group: SweepRuns, words: str, *path: str) -> str:
-    """The oracle, which picks a resolved attempt wherever there is one, is a bound and no baseline to beat."""
     level = group.levels[-1]
     measured = mean_over_seeds(group.at(level, group.arms[0]), *path)
     if measured is None:
         return ""
-    above = []
-    for name, report in group.cells[0].baselines.items():
-        value: Any = report
-        for key in path:
-            value = (value or {}).get(key)
-        if name != "oracle" and value is not None and not value < measured[1]:  # the interval's lower end
-            above.append(f"{name.replace('_', ' ')} ({value:.3f})")
+    above = not_above(group, level, *path)
     beaten = (
         f"its interval does not lie above {', '.join(above)}" if above else "its interval lies above every baseline"
     )
     return f"{words} at {group.factor}={level} ({measured[0]:.3f}): {beaten} (unpaired)."
+
+
+def not_above(group: SweepRuns, level: str, *path: str) -> list[str]:
+    """The baselines that a level's interval (first arm) does not lie above, each with its value.
+
+    The oracle, which picks a resolved attempt wherever there is one, is a bound and no baseline to beat.
+    """
+    measured = mean_over_seeds(group.at(level, group.arms[0]), *path)
+    found = []
+    for name, report in group.cells[0].baselines.items():
+        value: Any = report
+        for key in path:
+            value = (value or {}).get(key)
+        if measured and name != "oracle" and value is not None and not value < measured[1]:  # the interval's lower end
+            found.append(f"{name.replace('_', ' ')} ({value:.3f})")
+    return found
 
 
 def _with_interval(row: Row, name: str) -> str:

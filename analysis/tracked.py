@@ -2,7 +2,8 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -13,14 +14,13 @@ import numpy as np
 from rmlab.files import path_part
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
-from rmlab.tracking.bundles.reading import BundledRun
-from rmlab.tracking.query import TrackedRun
+from rmlab.tracking.bundles.reading import AnyRun, is_bundle, open_bundle
+from rmlab.tracking.query import runs
+from rmlab.tracking.store import Store, default_uri
+from rmlab.tracking.tags import FINISHED, STATUS
 
 if TYPE_CHECKING:
     from rmlab.metrics.sweep_levels import LevelTest
-
-AnyRun = TrackedRun | BundledRun
-"""Of a store, or of a bundle that was exported from one."""
 
 
 @dataclass(frozen=True)
@@ -34,8 +34,11 @@ class FinishedCell:
 
     @cached_property
     def report(self) -> dict[str, Any]:
-        """Metrics of the evaluation part by the contract's names."""
-        return self._json("report.json")
+        """Metrics of the evaluation part by the contract's names. A report from before ECE less its floor gets it, without an interval."""
+        found = self._json("report.json")
+        error, floor = found["ece_width_10"], found["ece_noise_floor_task"]
+        found.setdefault("ece_less_floor", None if error is None or floor is None else error - floor)
+        return found
 
     @cached_property
     def baselines(self) -> dict[str, dict[str, Any]]:
@@ -151,11 +154,29 @@ class SweepRuns:
         return text + (f" Cells come from {len(commits)} commits." if len(commits) > 1 else "")
 
 
-def group_runs(runs: Iterable[AnyRun]) -> list[SweepRuns]:
+@contextmanager
+def source_runs(source: str | None, kinds: Sequence[str]) -> Iterator[tuple[str, Sequence[AnyRun]]]:
+    """The name of a source, and its finished runs of some kinds, whose artifacts are there as long as the block runs.
+
+    source: a store's URI, the path of a sqlite file, of a bundle or of the folder of an extracted one; None = the project's own store.
+    """
+    if source and is_bundle(Path(source)):
+        with open_bundle(Path(source)) as bundle:
+            inside = bundle.runs()
+            yield source, [r for r in inside if r.tags.get("kind") in kinds and r.tags.get(STATUS) == FINISHED]
+        return
+    if Store.existing(source) is None:
+        yield source or default_uri(), []
+        return
+    store = Store.open(source)
+    yield store.uri, [run for kind in kinds for run in runs(store, tags={"kind": kind, STATUS: FINISHED})]
+
+
+def group_runs(found: Iterable[AnyRun]) -> list[SweepRuns]:
     """Groups finished verifier runs by sweep, preset and control_hash. The newest run of a cell stands for it, the newest run
     of all says which level is the baseline."""
     groups: dict[tuple[str, str, str, str], dict[tuple[str, str, int], FinishedCell]] = defaultdict(dict)
-    for run in runs:
+    for run in found:
         tags = run.tags
         if (
             tags.get("kind") != "verifier"

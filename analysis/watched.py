@@ -126,6 +126,6 @@ def _measured(scores: Scores) -> dict[str, Value]:
     measured: dict[str, Value] = {}
     for name, value in found.items():
         if not np.isnan(value):
-            ends = interval(value, value_R[name], registry.rule(name)) if value_R else None
+            ends = interval(value, value_R[name], registry.named(name).rule) if value_R else None
             measured[name] = (value, *(ends or (None, None)))
     return measured

@@ -105,10 +105,11 @@ def main(train_tasks: int = 250, evaluation_tasks: int = 40) -> dict[str, object
         "auc_pooled": "resolved above unresolved, over all pairs of attempts",
         "auc_within_task": "the same within a task: all that a group-relative advantage (GRPO, GSPO) sees",
         "ece_width_10": "expected calibration error",
-        "ece_noise_floor": "the ECE that a perfectly calibrated verifier would show on so few attempts",
+        "ece_noise_floor_task": "the ECE that a perfectly calibrated verifier would show on so few attempts",
+        "ece_less_floor": "the one less the other",
     }.items():
         value = found[name]
-        print(f"{name:>16}  {'-' if value is None else f'{value:.3f}'}   {meaning}")
+        print(f"{name:>20}  {'-' if value is None else f'{value:.3f}'}   {meaning}")
     print(
         "\nNext: `rmlab sweep data_scale preset=demo` varies the amount of training data, with everything else held still."
     )

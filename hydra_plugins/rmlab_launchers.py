@@ -60,6 +60,9 @@ class OwnLauncher(Launcher):
             for event in events:
                 if event is None or event.state in ("started", "progress"):
                     continue
+                if event.state == "submitted":
+                    print(f"{event.job.name}: submitted as {event.where}", flush=True)
+                    continue
                 print(f"{event.job.name}: {event.state} {event.trace or event.error}", flush=True)
                 returned = returns[event.job.name]
                 finished = event.state == "finished"

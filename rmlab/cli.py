@@ -27,6 +27,7 @@ from rmlab.commands import (
     ui,
 )
 from rmlab.commands.common import instead_of_option
+from rmlab.commands.verbosity import tells_progress, word_while_starting
 from rmlab.errors import RmlabError
 
 app = typer.Typer(
@@ -62,6 +63,26 @@ def whole(
     """What the command takes before the name of one of its own."""
 
 
+SHOW_PROGRESS = (
+    *(
+        sweep.sweep,
+        experiments.collect,
+        experiments.train,
+        experiments.rl,
+        experiments.pretrain,
+        experiments.warm_start,
+    ),
+    *(score.score, import_trajectories.import_trajectories, tasks.build, trajectories.lengths, trajectories.split),
+    *(runs.export_runs, runs.import_runs),
+)
+"""The commands that take -q and -v."""
+
+for commands in (app, runs.app, tasks.app, trajectories.app):
+    for registered in commands.registered_commands:
+        if registered.callback in SHOW_PROGRESS:
+            registered.callback = tells_progress(registered.callback)
+
+
 # typer carries click's exceptions, from click itself or from a copy of its own: taken by their place in the family.
 UsageProblem: type[Exception] = typer.BadParameter.__mro__[1]
 CommandProblem: type[Exception] = typer.BadParameter.__mro__[2]
@@ -83,7 +104,10 @@ def main() -> None:
     """The console script."""
     _print_anything()
     try:
-        answer = app(standalone_mode=False)  # what the command returned, for those who call it from Python; or a code
+        with word_while_starting():
+            answer = app(
+                standalone_mode=False
+            )  # what the command returned, for those who call it from Python; or a code
         code = answer if isinstance(answer, int) else 0
         if code == INTERRUPTED:  # typer turns Ctrl-C into this code, without a word
             code = _complain("interrupted", INTERRUPTED)

@@ -13,7 +13,7 @@ NOWHERE = {
         "what a run writes is in its MLflow run and the runs folder; the variable RMLAB_RUNS=FOLDER names another one"
     ),
     ("hydra.verbose", "hydra.job_logging", "hydra/job_logging", "hydra.hydra_logging", "hydra/hydra_logging"): (
-        "rmlab has no log levels; what a run measures is in its MLflow run, and runtime.progress=false takes its progress away"
+        "-v has a command tell more of its progress, and -q nothing"
     ),
     ("hydra.job.name",): "tracking.name=NAME names a run",
     ("hydra.help", "hydra/help", "hydra.hydra_help", "hydra/hydra_help"): "--help and --info say what a command takes",

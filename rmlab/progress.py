@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
+from rmlab.wording import duration
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -37,7 +39,27 @@ class Beat:
         return (self.total - self.done) / self.rate if self.rate else None
 
 
+STARTED, ENDED = Beat("starting", 0, 0, "", 0.0, ""), Beat("work", 1, 1, "", 0.0, "")
+"""What a process tells before its first unit of work, and after its last."""
+
 _listener: Callable[[Beat], None] | None = None
+_verbosity = 0
+
+
+def set_verbosity(level: int) -> None:
+    """How much this process tells of its progress: -1 nothing, 0 what is usual, 1 as lines that stay, and more of them."""
+    global _verbosity
+    _verbosity = level
+
+
+def is_quiet() -> bool:
+    """Whether only results and errors are to be shown."""
+    return _verbosity < 0
+
+
+def is_verbose() -> bool:
+    """Whether more than usual is to be shown."""
+    return _verbosity > 0
 
 
 def report_to(listener: Callable[[Beat], None] | None) -> None:
@@ -48,7 +70,8 @@ def report_to(listener: Callable[[Beat], None] | None) -> None:
 
 @contextmanager
 def progress(title: str, total: float, unit: str, show: bool = True, already: float = 0) -> Iterator[Advance]:
-    """A bar on a terminal; on anything else (a log, CI) one plain line every 10 s, so that logs stay short.
+    """A bar on a terminal; on anything else (a log, CI) one plain line every 10 s, so that logs stay short. Quiet: nothing.
+    Verbose: lines on a terminal too, every 2 s.
 
     total: units in all. unit: what is counted ("tokens", "episodes"), shown as a rate per second. already: units that were done
     before this process began: they count as done, and not for the rate.
@@ -58,9 +81,9 @@ def progress(title: str, total: float, unit: str, show: bool = True, already: fl
         reporter.tell("")
         yield reporter
         reporter.tell("")
-    elif not show:
+    elif not show or is_quiet():
         yield lambda amount=1, note="": None
-    elif sys.stderr.isatty():
+    elif sys.stderr.isatty() and not is_verbose():
         bar, task = _terminal_bar(title, total, unit, already)
         with bar:
             yield lambda amount=1, note="": bar.update(task, advance=amount, note=note)
@@ -79,12 +102,12 @@ def _terminal_bar(title: str, total: float, unit: str, already: float) -> "tuple
             return Text(speed(rate, unit))
 
     bar = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         RateColumn(),
         TimeRemainingColumn(),
-        TextColumn("{task.fields[note]}"),
+        TextColumn("{task.fields[note]}", markup=False),
         console=Console(stderr=True),
     )
     return bar, bar.add_task(title, total=total, completed=int(already), note="")
@@ -99,6 +122,7 @@ def speed(rate: float, unit: str) -> str:
 
 class _PlainLines:
     EVERY_SECONDS = 10.0
+    EVERY_SECONDS_VERBOSE = 2.0
 
     def __init__(self, title: str, total: float, unit: str, already: float):
         self.title, self.total, self.unit, self.already = title, total, unit, already
@@ -108,17 +132,13 @@ class _PlainLines:
     def __call__(self, amount: float = 1, note: str = "") -> None:
         self.done += amount
         now = time.monotonic()
-        if now - self.last < self.EVERY_SECONDS:
+        if now - self.last < (self.EVERY_SECONDS_VERBOSE if is_verbose() else self.EVERY_SECONDS):
             return
         self.last = now
         rate = (self.done - self.already) / (now - self.start)
-        left = (self.total - self.done) / rate if rate else float("inf")
-        share, left = f"{self.done:,.0f}/{self.total:,.0f} {self.unit}", max(left, 0.0)
-        print(
-            f"{self.title}: {share}, {speed(rate, self.unit)}, {left:.0f} s left {note}".rstrip(),
-            file=sys.stderr,
-            flush=True,
-        )
+        left = f", {duration(max((self.total - self.done) / rate, 0.0))} left" if rate else ""
+        share = f"{self.done:,.0f}/{self.total:,.0f} {self.unit}"
+        print(f"{self.title}: {share}, {speed(rate, self.unit)}{left} {note}".rstrip(), file=sys.stderr, flush=True)
 
 
 class _Reporter:

@@ -1,4 +1,4 @@
-"""Numbers in messages and tables, and words that depend on them."""
+"""Numbers and times in messages and tables, and words that depend on them."""
 
 
 def counted(count: int, word: str, plural: str = "") -> str:
@@ -9,3 +9,14 @@ def counted(count: int, word: str, plural: str = "") -> str:
 def number(value: float | None, digits: int = 3, absent: str = "-") -> str:
     """`0.750`. absent: what stands where the value is undefined."""
     return absent if value is None else f"{value:.{digits}f}"
+
+
+def duration(seconds: float) -> str:
+    """`8 s`, `90 s`, `5 min`, `2 h 10 min`: as exact as one wants to know it."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 100:
+        return f"{minutes} min"
+    hours, rest = divmod(minutes, 60)
+    return f"{hours} h {rest} min" if rest else f"{hours} h"

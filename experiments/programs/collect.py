@@ -153,7 +153,7 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
             )
             if logger is not None:
                 _log(logger, pool, loaded, settings)
-                logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+                logger.configuration(config)
             shutil.rmtree(under_way, ignore_errors=True)
     print(summary(pool, Path(settings.output)))
     return pool

@@ -148,7 +148,7 @@ def run(config: DictConfig) -> str:
         once=True,
         replaces=settings.tracking.replaces,
     ) as logger:
-        logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+        logger.configuration(config)
         done = [_one_fold(fold, ready, settings, device, cell, logger) for fold, ready in _materials(settings)]
         said = _report(done, name, settings, logger)
     shutil.rmtree(cell, ignore_errors=True)
@@ -194,7 +194,12 @@ def _one_fold(
     watched = scored(ready.validation, "scoring validation")
     scores = scored(ready.evaluation, "scoring what was left out")
     validation = report(watched, replicates=0)
-    own.metrics({f"validation_{name}": validation[name] for name in ("auc_pooled", "log_loss", "ece_width_10")})
+    own.metrics(
+        {
+            f"validation_{name}": validation[name]
+            for name in ("auc_pooled", "log_loss", "ece_width_10", "ece_less_floor")
+        }
+    )
     with tempfile.TemporaryDirectory() as name:
         write_score_table(Path(name) / "validation_scores.parquet", watched)
         logger.artifact(Path(name) / "validation_scores.parquet", own.folder)

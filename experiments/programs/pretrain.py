@@ -108,7 +108,7 @@ def run(config: DictConfig, command: str = "rmlab pretrain") -> Path | None:
             print(f"went on from step {took.resumed_at} of {took.steps}")
         save(folder, model, tokenizer, took, _record(corpus, tokenizer, model, took, settings, command))
         if logger:
-            logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+            logger.configuration(config)
             logger.params(
                 parameters(
                     settings, {"seed": settings.seed, "model_parameters": model.num_parameters(), "tokens": took.tokens}
@@ -266,7 +266,14 @@ def _record(
     import torch
     import transformers
 
-    made_from = {name: json.loads(corpus.metadata[name]) for name in ("versions", "episodes", "counts", "left_out")}
+    names = (
+        "versions",
+        "packages",
+        "episodes",
+        "counts",
+        "left_out",
+    )  # a text built before packages were recorded lacks them
+    made_from = {name: json.loads(corpus.metadata[name]) for name in names if name in corpus.metadata}
     return {
         "command": command,
         "seed": settings.seed,

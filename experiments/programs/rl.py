@@ -175,7 +175,7 @@ def run(config: DictConfig) -> str:
         _tracked(settings, who, start, verifiers, loaded, str(sandbox.isolation)) as logger,
     ):
         warn_if_weak(sandbox.isolation)
-        logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+        logger.configuration(config)
         if verifiers:
             try:  # travels with the policy it made
                 logger.text("verifier_report.json", verifiers[0].beside("report.json").read_text(encoding="utf-8"))
@@ -225,7 +225,7 @@ def make_loop(
     from rmlab.policies.language_engine import LanguageEngine
     from rmlab.rl.artifacts import ArtifactBuffer
     from rmlab.rl.attempts import TaskSampler
-    from rmlab.rl.evaluation import benchmarks
+    from rmlab.rl.evaluation import benchmarks, pooled_benchmarks
     from rmlab.rl.initial_policy import select_tasks
     from rmlab.rl.learner import make_learner
     from rmlab.rl.loop import Loop
@@ -264,6 +264,7 @@ def make_loop(
     validation = sorted(loaded.part("validation"), key=lambda t: fingerprint(["watch", t.task_id]))[: watch.tasks]
     number = watch.held_out_tasks
     held_out = {} if number == 0 else benchmarks(loaded.tasks, number, watch.long_lines)
+    pooled_benchmarks(held_out, watch.outcome_without)  # refused before anything is trained
     return Loop(
         learner,
         context,
@@ -287,7 +288,7 @@ def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, 
     from rmlab.rl.learner import save_learned
     from rmlab.rl.outcome import described, held_out_rates_record, outcome, outcome_metrics, signal, timed
 
-    found = outcome(state, loop.held_out_after, loop.held_out, loop.held_out_best)
+    found = outcome(state, loop.held_out_after, loop.held_out, loop.held_out_best, settings.watch.outcome_without)
     logger.json("outcome.json", found)
     logger.json("held_out.json", held_out_rates_record(state, loop.held_out_after, loop.held_out))
     logger.metrics(outcome_metrics(found))
@@ -352,6 +353,7 @@ def _tracked(
             "verifier_run": verifiers[0].run_id,
             "verifier_name": verifiers[0].run_name,
             "verifier_fingerprint": verifiers[0].fingerprint(),
+            "verifier_training": verifiers[0].run.tags.get("config_hash", "") if verifiers[0].run else "",
         }
     logger = RunLogger.start(
         Store.open(tracking.uri),

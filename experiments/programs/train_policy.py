@@ -172,7 +172,7 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
         measured = measure(model, tokenizer)
         keep(folder, model, tokenizer, record | {"trained": 1.0}, measured, took)
         if logger:
-            logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+            logger.configuration(config)
             logger.params(
                 parameters(
                     settings,

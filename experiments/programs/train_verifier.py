@@ -22,7 +22,7 @@ from rmlab.launchers.jobs import HEAVY
 from rmlab.microswe.sandbox import SandboxConfig
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.load import folder_identity
-from rmlab.paths import runs_folder
+from rmlab.paths import portable, runs_folder
 from rmlab.selection import select as choice
 from rmlab.selection import weak_tests
 from rmlab.selection.pool import read_index
@@ -149,7 +149,7 @@ def run(config: DictConfig) -> str:
         once=True,
         replaces=settings.tracking.replaces,
     ) as logger:
-        logger.text("config.yaml", OmegaConf.to_yaml(config, resolve=True))
+        logger.configuration(config)
         ready = _labelled(_material(settings), settings)
         chosen = choose(ready, settings)
         verifier, took = fit(ready, chosen, settings, device, cell, logger)
@@ -209,7 +209,7 @@ def _known_time(store: "Store", config: DictConfig, device: str, tokens: int) ->
 
     from rmlab.tracking.query import runs
 
-    wanted = OmegaConf.to_container(config, resolve=True, enum_to_str=True)
+    wanted = yaml.safe_load(portable(OmegaConf.to_yaml(config, resolve=True)))  # as `config.yaml` holds it
     alike = (
         "model",
         "runtime",

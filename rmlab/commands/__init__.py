@@ -19,4 +19,5 @@ sweep                a sweep, launched or resumed
 tasks                the micro-SWE tasks
 trajectories         sets of trajectories: show, lengths, split
 ui                   the MLflow UI
+verbosity            -q and -v, and a word while a command is still importing
 """

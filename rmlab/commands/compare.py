@@ -25,7 +25,18 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 RL = "rl"
-SHOWN = ("rm_at_k", "auc_within_task", "auc_pooled", "ece_width_10", "brier", "log_loss", "advantage_cosine")
+SHOWN = (
+    "rm_at_k",
+    "rm_at_k_weighted",
+    "auc_within_task",
+    "auc_within_task_patches",
+    "auc_pooled",
+    "ece_width_10",
+    "ece_less_floor",
+    "brier",
+    "log_loss",
+    "advantage_cosine",
+)
 
 
 @app.command(epilog="Example: `rmlab compare data_scale=8000 data_scale=3000 --sweep data_scale`")
@@ -45,6 +56,10 @@ def compare(
     halves: Annotated[
         bool, typer.Option("--halves", help="Compare the seeds of one level with each other (A/A).")
     ] = False,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="Of two runs of RL: a held-out benchmark that stays out of `all`, such as two_bugs."),
+    ] = None,
     source: Annotated[
         str | None, typer.Option("--from", help="A store's URL or file; with --sweep a bundle too.")
     ] = None,
@@ -58,11 +73,16 @@ def compare(
             "name two: `rmlab compare A B`, `rmlab compare LEVEL LEVEL --sweep NAME` or "
             "`rmlab compare --halves --sweep NAME`"
         )
+    if without and sweep:
+        raise UsageError("--without leaves out a held-out benchmark: it needs two runs of RL")
     if sweep:
         return compare_levels(a, b, sweep, preset=preset, as_json=as_json, source=source)
     sides = [_Side(name, None if Path(name).exists() else _find_run(name, source)) for name in (a, b)]
-    if policies := _policies(sides):
-        return _compare_policies(sides, policies, as_json)
+    policies = _policies(sides)
+    if without and not policies:
+        raise UsageError("--without leaves out a held-out benchmark: it needs two runs of RL")
+    if policies:
+        return _compare_policies(sides, policies, as_json, without or [])
     return _compare_scores(sides, as_json, source)
 
 
@@ -144,16 +164,18 @@ def _compare_scores(sides: "Sequence[_Side]", as_json: bool, source: str | None)
 
 
 def _compare_policies(
-    sides: "Sequence[_Side]", policies: "tuple[TrackedRun, TrackedRun]", as_json: bool
+    sides: "Sequence[_Side]", policies: "tuple[TrackedRun, TrackedRun]", as_json: bool, without: list[str]
 ) -> dict[str, Any]:
     from rmlab.rl.evaluation import compare_policies
 
-    found = _with_runs(sides, compare_policies(*policies))
+    found = _with_runs(sides, compare_policies(*policies, without))
     if as_json:
         print(json.dumps(found, indent=1, allow_nan=False))
     else:
         _show_sides(sides, found)
         _show_policies(found["benchmarks"])
+        if without:
+            print(f"all: without {', '.join(without)}.")
         if found["unpaired"]:
             print(f"{found['unpaired']} held-out tasks are of one run alone and left out.")
     return found
@@ -181,7 +203,7 @@ def _show_scores(found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     table = Table(
         "metric", "A", "B", "A - B", "95 %", "p", title=counted(found["trajectories"], "attempt"), title_justify="left"
     )
@@ -198,7 +220,8 @@ def _show_scores(found: dict[str, Any]) -> None:
             )
     console.print(table)
     console.print(
-        f"p: two-sided, {found['swaps']:,} swaps of whole clusters ({found['clusters']:,}). One comparison, no correction.",
+        f"p: two-sided, {found['swaps']:,} swaps of whole clusters ({found['clusters']:,}); of pooled AUC and ECE, which mix "
+        f"clusters, {found['replicates']:,} resamples. One comparison, no correction.",
         style="dim",
     )
 
@@ -207,7 +230,7 @@ def _show_policies(found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     table = Table("held out", "tasks", "A", "B", "A - B", "95 %", title="pass@1 after training", title_justify="left")
     for benchmark, ways in found.items():
         for way, row in ways.items():

@@ -8,7 +8,6 @@ often does the test find what is not there?
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmlab.errors import UsageError
@@ -26,7 +25,7 @@ def compare_levels(
     a, b: levels, or FACTOR=LEVEL. source: a store or a bundle, None = the project's own store.
     Raises UsageError for a sweep, preset or level that has no finished run.
     """
-    group = _Groups(source).one(sweep, preset, [a, b])
+    group = _group(source, sweep, preset, [a, b])
     high, low = (_level(group, text) for text in (a, b))
     if high == low:
         raise UsageError(
@@ -46,8 +45,10 @@ def compare_levels(
     if as_json:
         print(json.dumps(found, indent=1, allow_nan=False))
     else:
+        from rmlab.metrics.sweep_levels import distinct
+
         _show(f"{group.factor}: A = {high}, B = {low} ({group.note()})", tests)
-        tested = sum(test.p is not None for test in group.tests.values())
+        tested = len(distinct(list(group.tests.values())))
         print(f"Differences A - B, paired by seed; Holm over the {tested} tests of all levels against {low}.")
     return found
 
@@ -61,7 +62,7 @@ def compare_halves(
     """
     from rmlab.metrics.sweep_levels import same_level
 
-    group = _Groups(source).one(sweep, preset, [level] if level else [])
+    group = _group(source, sweep, preset, [level] if level else [])
     if level is None and len(group.levels) > 1:
         raise UsageError(
             f"sweep {sweep} has the levels {', '.join(group.levels)}: name one, e.g. "
@@ -98,46 +99,35 @@ def compare_halves(
     return answer
 
 
-class _Groups:
-    """The comparable runs of a store or bundle, read with their score tables before it closes."""
+def _group(source: str | None, sweep: str, preset: str | None, levels: Sequence[str] = ()) -> "SweepRuns":
+    """The sweep's runs at a preset, with their score tables; of several control hashes the one that ran last, of those that have
+    the levels if any has."""
+    from analysis.tracked import group_runs, source_runs
 
-    def __init__(self, source: str | None) -> None:
-        from analysis.tracked import group_runs
-        from rmlab.tracking.bundles.reading import is_bundle, open_bundle
-        from rmlab.tracking.query import runs
-        from rmlab.tracking.store import Store
-        from rmlab.tracking.tags import FINISHED, STATUS
-
-        self.where = source or "the project's store"
-        if source and is_bundle(Path(source)):
-            with open_bundle(Path(source)) as bundle:
-                self.all = group_runs(bundle.runs())
-                for cell in (cell for group in self.all for cell in group.cells):
-                    _ = cell.scores, cell.report  # kept from here on
-        else:
-            store = Store.existing(source)
-            self.all = group_runs(runs(store, tags={"kind": "verifier", STATUS: FINISHED})) if store else []
-
-    def one(self, sweep: str, preset: str | None, levels: Sequence[str] = ()) -> "SweepRuns":
-        """The sweep's runs at a preset; of several control hashes the one that ran last, of those that have the levels if any has."""
-        mine = [group for group in self.all if group.sweep == sweep]
+    with source_runs(source, ("verifier",)) as (_, found):
+        groups = group_runs(found)
+        mine = [group for group in groups if group.sweep == sweep]
         presets = sorted({group.preset for group in mine})
         chosen = [group for group in mine if preset in (None, group.preset)]
         if not chosen:
             there = (
                 f"presets: {', '.join(presets)}"
                 if mine
-                else f"sweeps: {', '.join(sorted({g.sweep for g in self.all})) or 'none'}"
+                else f"sweeps: {', '.join(sorted({g.sweep for g in groups})) or 'none'}"
             )
             asked = f"{sweep} at preset {preset}" if preset else sweep
-            raise UsageError(f"{self.where} has no finished verifier run of sweep {asked}; {there}")
+            where = source or "the project's store"
+            raise UsageError(f"{where} has no finished verifier run of sweep {asked}; {there}")
         if preset is None and len(presets) > 1:
             raise UsageError(
                 f"sweep {sweep} has finished runs at the presets {', '.join(presets)}: choose with --preset"
             )
         asked_for = {text.rpartition("=")[2] for text in levels}
         chosen = [group for group in chosen if asked_for <= set(group.levels)] or chosen
-        return max(chosen, key=lambda group: max(cell.run.start_time for cell in group.cells))
+        latest = max(chosen, key=lambda group: max(cell.run.start_time for cell in group.cells))
+        for cell in latest.cells:
+            _ = cell.scores, cell.report  # kept from here on, where a bundle closes
+        return latest
 
 
 def _level(group: "SweepRuns", text: str) -> str:
@@ -156,24 +146,27 @@ def _level(group: "SweepRuns", text: str) -> str:
 def _plain(test: "LevelTest") -> dict[str, Any]:
     from analysis.level_tests import verdict
 
-    return {**asdict(test), "ci95": list(test.ci95) if test.ci95 else None, "verdict": verdict(test)}
+    found = {**asdict(test), "by_seed": list(test.by_seed), "ci95": list(test.ci95) if test.ci95 else None}
+    return {**found, "verdict": verdict(test)}
 
 
 def _show(title: str, tests: "Sequence[tuple[str, LevelTest]]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from analysis.level_tests import verdict
+    from analysis.level_tests import power, verdict
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     if not console.is_terminal:  # for a pipe: nothing cut
         console.width = 200
     console.print(title, markup=False, soft_wrap=True)
     table = Table(box=None)
-    for column in ("metric", "seeds", "A - B", "95 %", "p", "p (Holm)", ""):
+    for column in ("metric", "seeds", "A - B", "95 %", "p", "p (Holm)", "80 % power from (alone / Holm)", ""):
         table.add_column(column, no_wrap=True)
     for arm, test in tests:
         ends = f"{test.ci95[0]:+.4f} to {test.ci95[1]:+.4f}" if test.ci95 else ""
         numbers = ["-" if value is None else f"{value:.4f}" for value in (test.difference, test.p, test.p_holm)]
-        table.add_row(f"{test.metric} {arm}".strip(), str(test.seeds), numbers[0], ends, *numbers[1:], verdict(test))
+        table.add_row(
+            f"{test.metric} {arm}".strip(), str(test.seeds), numbers[0], ends, *numbers[1:], power(test), verdict(test)
+        )
     console.print(table)

@@ -1,7 +1,7 @@
 """`rmlab evaluate`: all metrics of a score table, as tables to read, as one JSON object, or as a page.
 
 Reports of a test harness are attempts without scores: `rmlab evaluate run1.json run2.json run3.json` gives pass@k. With the
-trajectories that the table scores, the baselines that read them stand beside it.
+trajectories that the table scores, ids and scores are enough: the set has the rest, and the baselines that read it stand beside.
 """
 
 import json
@@ -19,8 +19,10 @@ from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from rmlab.scores.columns import ColumnNames
+    from rmlab.scores.joining import JoinedTable
     from rmlab.scores.scores import Scores
     from rmlab.scores.table import ScoreTable
+    from rmlab.trajectories.store import TrajectorySet
 
 app = typer.Typer()
 
@@ -44,7 +46,12 @@ def evaluate(
         ),
     ] = None,
     trajectories: Annotated[
-        Path | None, typer.Option(help="The trajectories that it scores; adds the baselines that read them.")
+        Path | None,
+        typer.Option(
+            help="The trajectories that it scores. A table then needs trajectory_id and score alone (or task_id, policy and score, "
+            "where a policy has one attempt at a task): labels, policies, repositories and patches are the set's. Adds the baselines "
+            "that read them."
+        ),
     ] = None,
     validation: Annotated[
         Path | None,
@@ -68,7 +75,8 @@ def evaluate(
     from rmlab.metrics.report import report
     from rmlab.scores.baselines import FOLDS, table_baselines
     from rmlab.scores.columns import column_names
-    from rmlab.scores.table import read_table
+    from rmlab.scores.joining import join
+    from rmlab.trajectories.store import read_trajectories
 
     for number, path in enumerate(scores):
         if os.path.normpath(path.absolute()) in [os.path.normpath(other.absolute()) for other in scores[:number]]:
@@ -82,8 +90,13 @@ def evaluate(
     if html is not None:
         check_output(html, [*scores, *filter(None, (trajectories, validation))])
     names = column_names(columns or [])
-    table = _read(scores, names, incomplete)
-    apart = None if validation is None else read_table(validation, names).scores
+    pool = None if trajectories is None else read_trajectories(trajectories)
+    joined = None
+    table = _read(scores, names, incomplete, joined=pool is not None)
+    if pool is not None and trajectories is not None:
+        joined = join(table, scores[0], pool, trajectories)
+        table = joined.table
+    apart = None if validation is None else _validation(validation, names, pool, trajectories)
     if apart is not None and (both := set(apart.task_id.tolist()) & set(table.scores.task_id.tolist())):
         raise DataError(
             f"--validation {validation} shares {counted(len(both), 'task')} with {scores[0]}, first {min(both)!r}: calibrators would be "
@@ -97,9 +110,11 @@ def evaluate(
     found["selection"] = None
     if table.regression_N is not None and table.reproduction_N is not None:
         found["selection"] = asdict(select_by_tests(table.scores, table.regression_N, table.reproduction_N))
-    found["baselines"] = (
-        table_baselines(table.scores, apart) if trajectories is None else _baselines(table.scores, trajectories)
-    )
+    if joined is None or pool is None:
+        found["baselines"] = table_baselines(table.scores, apart)
+    else:
+        found["joined"] = joined.counts
+        found["baselines"] = _baselines(joined, pool, apart)
     title = str(scores[0]) if len(scores) == 1 else f"{scores[0]} and {counted(len(scores) - 1, 'more report')}"
     if html is not None:
         from rmlab.pages.report_page import write_report_page
@@ -115,7 +130,7 @@ def evaluate(
         print(f"page: {html}")
 
 
-def _read(paths: Sequence[Path], names: "ColumnNames", incomplete: str) -> "ScoreTable":
+def _read(paths: Sequence[Path], names: "ColumnNames", incomplete: str, joined: bool) -> "ScoreTable":
     from rmlab.scores.harness_reports import BY_INSTANCE, Incomplete, harness_reports, read_reports
     from rmlab.scores.table import read_table
 
@@ -125,27 +140,44 @@ def _read(paths: Sequence[Path], names: "ColumnNames", incomplete: str) -> "Scor
     if len(paths) > 1 or (found and not (names.named and all(report.kind == BY_INSTANCE for report in found))):
         if names.named:
             raise UsageError("--columns names columns of a score table; reports of a test harness have none")
+        if joined:
+            raise UsageError(
+                "--trajectories goes with one score table; reports of a test harness have no scores. `rmlab import --labels` joins them "
+                "to their trajectories."
+            )
         return read_reports(paths, Incomplete(incomplete))
-    return read_table(paths[0], names)
+    return read_table(paths[0], names, joined)
 
 
-def _baselines(table: "Scores", path: Path) -> dict[str, Any]:
-    from rmlab.scores.baselines import baseline_report
-    from rmlab.trajectories.store import TrajectorySet, read_trajectories
+def _validation(path: Path, names: "ColumnNames", pool: "TrajectorySet | None", pool_path: Path | None) -> "Scores":
+    """Its table, joined with the set where that holds any of its attempts by id, or where it has no labels of its own."""
+    from rmlab.scores.joining import join
+    from rmlab.scores.table import read_table
 
-    pool = read_trajectories(path)
-    scored = set(table.trajectory_id.tolist())
-    evaluation = tuple(t for t in pool.trajectories if t.trajectory_id in scored)
-    if len(evaluation) < len(table):
-        raise DataError(
-            f"{path} holds {len(evaluation)} of the {len(table)} scored attempts (by trajectory_id): "
-            "name the trajectories that the table was made from"
-        )
-    judged = {t.cluster for t in evaluation}
+    if pool is not None and pool_path is not None:
+        table = read_table(path, names, joined=True)
+        shared = {t.trajectory_id for t in pool.trajectories} & set(table.scores.trajectory_id.tolist())
+        if shared or not set(table.scores.resolved.tolist()) & {0.0, 1.0}:
+            return join(table, path, pool, pool_path).table.scores
+    return read_table(path, names).scores
+
+
+def _baselines(joined: "JoinedTable", pool: "TrajectorySet", validation: "Scores | None") -> dict[str, Any]:
+    """Those of the set; where it cannot give one (it has no validation part to fit on), that of the table."""
+    from rmlab.scores.baselines import baseline_report, table_baselines
+    from rmlab.trajectories.store import TrajectorySet
+
+    judged = {t.cluster for t in joined.trajectories}
     apart = tuple(
         t for t in pool.part("validation").trajectories if t.cluster not in judged
     )  # never fitted on what is judged
-    baselines: dict[str, Any] = baseline_report(
-        TrajectorySet(evaluation, pool.metadata), TrajectorySet(apart, pool.metadata), scored=table
+    of_set = baseline_report(
+        TrajectorySet(joined.trajectories, pool.metadata),
+        TrajectorySet(apart, pool.metadata),
+        scored=joined.table.scores,
     )
-    return baselines
+    of_table = table_baselines(joined.table.scores, validation)
+    return {
+        name: of_table[name] if "reason" in found and "reason" not in of_table[name] else found
+        for name, found in of_set.items()
+    }

@@ -1,91 +1,162 @@
-"""`rmlab figures`: draws figures again from tracked runs: finds the sweeps in a store, draws every figure that fits, names the files."""
+"""`rmlab figures`: draws figures again from tracked runs: finds the sweeps, draws every figure that fits, names the files."""
 
-from collections.abc import Sequence
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rmlab.errors import RmlabError, UsageError
+from rmlab.files import atomic_path
 from rmlab.paths import runs_folder
+from rmlab.progress import progress
 
 if TYPE_CHECKING:
+    from analysis.policies import PolicyRun
     from analysis.tracked import AnyRun, SweepRuns
 
 app = typer.Typer()
 
+ON_PAGES = (".png", ".csv")
 
-@app.command(epilog="Example: `rmlab figures data_scale -o figures`")
+
+@app.command(
+    epilog="Example: `rmlab figures data_scale -o figures`. From the runs that travel with a study: "
+    "`rmlab figures --from experiments/studies/label_ratio/runs.zip --page experiments/studies/label_ratio`"
+)
 def figures(
     names: Annotated[
         list[str] | None, typer.Argument(metavar="[NAME]...", help="Sweeps or figures; none = all.", show_default=False)
     ] = None,
     source: Annotated[
-        str | None, typer.Option("--from", help="A store's URL or file, or a bundle. Default: the project's own.")
+        str | None,
+        typer.Option(
+            "--from",
+            help="A store's URL or file, a bundle, or the folder of an extracted one. Default: the project's own.",
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Folder. Default: figures/ in the runs folder.")
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(help="PNG and CSV straight into this folder, a study's page: of runs that share their figures."),
+    ] = None,
+    group: Annotated[
+        str,
+        typer.Option(help="Only runs whose folder of figures (SWEEP/PRESET-CONTROLHASH, rl/...) has this in its name."),
+    ] = "",
 ) -> list[Path]:
-    """Draw figures again from tracked runs: PDF, PNG and the CSV that each is drawn from."""
-    paths = draw_figures(names or [], source, out)
+    """Draw figures and tables again from tracked runs: PDF, PNG and the CSV that each is drawn from. The same runs give the same bytes."""
+    began = time.monotonic()
+    paths = draw_figures(names or [], source, out, page=page, group=group)
     for path in paths:
         print(path)
+    drawn = dict.fromkeys(path.stem for path in paths)
+    took = time.monotonic() - began
+    print(f"drawn in {took:.1f} s: {', '.join(drawn) or 'nothing'}", file=sys.stderr)
     return paths
 
 
-def draw_figures(names: Sequence[str] = (), source: str | None = None, out: Path | None = None) -> list[Path]:
+def draw_figures(
+    names: Sequence[str] = (),
+    source: str | None = None,
+    out: Path | None = None,
+    *,
+    page: Path | None = None,
+    group: str = "",
+) -> list[Path]:
     """Draws figures and returns the files written.
 
     names: sweeps (all figures of each) or figures (of every sweep, or of all RL runs); none = all of them. source: a store's
     URI, the path of a sqlite file or of a bundle; default the project's own store. out: default `figures/` in the runs folder.
+    page: instead of `out`, the folder that gets PNG and CSV themselves. group: only runs with this in the name of their folder.
     Raises UsageError for an unknown name, RmlabError where there is no finished run to draw, DataError for a damaged bundle.
     """
-    from rmlab.tracking.bundles.reading import is_bundle, open_bundle
-    from rmlab.tracking.query import runs
-    from rmlab.tracking.store import Store
-    from rmlab.tracking.tags import FINISHED, STATUS
+    from analysis.tracked import source_runs
 
-    if source and is_bundle(Path(source)):
-        with open_bundle(Path(source)) as bundle:
-            return _draw_all(bundle.runs(), source, names, out)
-    store = Store.open(source)
-    found = [run for kind in ("verifier", "rl") for run in runs(store, tags={"kind": kind, STATUS: FINISHED})]
-    return _draw_all(found, store.uri, names, out)
+    if page is not None and out is not None:
+        raise UsageError("name --page or --out, not both")
+    with source_runs(source, ("verifier", "rl")) as (where, found):
+        drawings = _chosen(found, where, names, group)
+        if page is None:
+            return _drawn(drawings, out or runs_folder() / "figures")
+        folders = dict.fromkeys(folder for drawing in drawings for folder in drawing.folders)
+        if len(folders) > 1:
+            raise UsageError(
+                f"{where} holds runs that share no figure, and a page's folder has room for one of: {', '.join(folders)}. "
+                "Name one with --group."
+            )
+        with tempfile.TemporaryDirectory(prefix="rmlab-page-") as scratch:
+            drawn = [path for path in _drawn(drawings, Path(scratch)) if path.suffix in ON_PAGES]
+            for path in drawn:
+                with atomic_path(page / path.name) as temporary:
+                    temporary.write_bytes(path.read_bytes())
+            return [page / path.name for path in drawn]
 
 
-def _draw_all(found: "Sequence[AnyRun]", source: str, names: Sequence[str], out: Path | None) -> list[Path]:
+class _Drawing:
+    """One figure that will be drawn. folders: below the folder of figures, those that its files go to."""
+
+    def __init__(self, name: str, folders: Sequence[str], draw: Callable[[Path], list[Path]]) -> None:
+        self.name, self.folders, self.draw = name, folders, draw
+
+
+def _drawn(drawings: Sequence[_Drawing], out: Path) -> list[Path]:
+    paths = []
+    with progress("drawing", len(drawings), "figures") as advance:
+        for drawing in drawings:
+            paths += drawing.draw(out)
+            advance(1, drawing.name)
+    return paths
+
+
+def _chosen(found: "Sequence[AnyRun]", source: str, names: Sequence[str], part: str) -> list[_Drawing]:
     """Figures of RL runs, of verifier sweeps, or both where no name is given."""
-    from analysis.policies import policy_runs
+    from analysis.policies import comparable, policy_runs
     from analysis.registry import Needs, registered
     from analysis.tracked import group_runs
 
     drawable = registered(Needs.rl)
-    policies, of_policies = policy_runs(found), [name for name in names if name in drawable]
-    if of_policies and not policies:
+    of_policies = [name for name in names if name in drawable]
+    policies = policy_runs(found) if of_policies or not names else []
+    groups = {f"{group.folder(Path())}": group for group in group_runs(found)}
+    of_rl = {f"rl/{name}": runs for name, runs in comparable(policies).items()}
+    if part and not any(part in folder for folder in (*groups, *of_rl)):
+        raise UsageError(f"--group {part}: {source} has {', '.join((*groups, *of_rl)) or 'no finished run'}")
+    groups = {folder: group for folder, group in groups.items() if part in folder}
+    of_rl = {folder: runs for folder, runs in of_rl.items() if part in folder}
+
+    if of_policies and not of_rl:
         raise RmlabError(
             f"{source} holds no finished RL run, which {of_policies[0]} is drawn from. Launch one first: `rmlab rl`."
         )
-    paths = [
-        path
-        for name in (of_policies if names else drawable)
-        if policies
-        for path in drawable[name].draw(policies, out or runs_folder() / "figures")
-    ]
-    rest, groups = [name for name in names if name not in drawable], group_runs(found)
-    if rest or (not names and (groups or not paths)):
-        paths += _draw_chosen(groups, source, rest, out)
-    return paths
+    drawings = [_of_policies(name, of_rl) for name in (of_policies if names else drawable) if of_rl]
+    rest = [name for name in names if name not in drawable]
+    if rest or (not names and (groups or not drawings)):
+        drawings += _of_sweeps(groups, source, rest)
+    return drawings
 
 
-def _draw_chosen(groups: "Sequence[SweepRuns]", source: str, names: Sequence[str], out: Path | None) -> list[Path]:
+def _of_policies(name: str, of_rl: "dict[str, list[PolicyRun]]") -> _Drawing:
+    from analysis.registry import registered
+
+    policies = [run for runs in of_rl.values() for run in runs]
+    return _Drawing(name, list(of_rl), lambda out: registered()[name].draw(policies, out))
+
+
+def _of_sweeps(groups: "dict[str, SweepRuns]", source: str, names: Sequence[str]) -> list[_Drawing]:
     from analysis.registry import Needs, draw_sweep, registered
 
     if not groups:
         raise RmlabError(
             f"{source} holds no finished run of a sweep. Launch one first, e.g. `rmlab sweep data_scale preset=smoke`."
         )
-    sweeps = {group.sweep for group in groups}
+    sweeps = {group.sweep for group in groups.values()}
     drawable = registered(Needs.sweep)
     unknown = [name for name in names if name not in sweeps and name not in drawable]
     if unknown:
@@ -95,5 +166,9 @@ def _draw_chosen(groups: "Sequence[SweepRuns]", source: str, names: Sequence[str
         )
     chosen_sweeps = [n for n in names if n in sweeps] or sorted(sweeps)
     chosen_figures = [n for n in names if n in drawable] or list(drawable)
-    chosen = [group for group in groups if group.sweep in chosen_sweeps]
-    return [path for group in chosen for path in draw_sweep(group, out or runs_folder() / "figures", chosen_figures)]
+    return [
+        _Drawing(figure, [folder], partial(draw_sweep, group, names=[figure]))
+        for folder, group in groups.items()
+        if group.sweep in chosen_sweeps
+        for figure in chosen_figures
+    ]

@@ -29,7 +29,9 @@ def list_runs(
     ascending: Annotated[bool, typer.Option("--ascending", help="Smallest first.")] = False,
     limit: Annotated[int | None, typer.Option(min=1, help="So many runs at most.")] = None,
     as_csv: Annotated[bool, typer.Option("--csv", help="Everything as CSV: all parameters and metrics.")] = False,
-    store: StoreOption = None,
+    store: Annotated[
+        str | None, typer.Option("--store", help="A store: URL or sqlite URI, or a bundle. Default: the project's own.")
+    ] = None,
 ) -> None:
     """Tracked runs as a table, newest first."""
     from rmlab.tracking.listing import show_runs
@@ -37,7 +39,11 @@ def list_runs(
     show_runs(store, sweep, kind=kind, sort=sort, ascending=ascending, limit=limit, as_csv=as_csv)
 
 
-@app.command("export", epilog="Example: `rmlab runs export --sweep data_scale --without-models -o data_scale.zip`")
+@app.command(
+    "export",
+    epilog="Example: `rmlab runs export --sweep data_scale --without-models -o data_scale.zip`. For the page of a study: "
+    "`rmlab runs export --study --sweep label_ratio --preset demo -o experiments/studies/label_ratio/runs.zip`",
+)
 def export_runs(
     output: Annotated[Path, typer.Option("--out", "-o", help="The bundle to write: one zip file.")],
     run: Annotated[
@@ -53,12 +59,32 @@ def export_runs(
     without_models: Annotated[
         bool, typer.Option("--without-models", help="Leave model weights out; the rest fits into a few MB.")
     ] = False,
+    preset: Annotated[str | None, typer.Option(help="Only runs of this preset.")] = None,
+    control: Annotated[str | None, typer.Option(help="Only runs of this control hash, or its beginning.")] = None,
+    study: Annotated[
+        bool,
+        typer.Option(
+            "--study",
+            help="What figures, tables and comparisons read, small enough for the repository: the newest finished run of each cell, "
+            "no weights, no pages, no path, host or user name. The same runs give the same bytes.",
+        ),
+    ] = False,
     store: StoreOption = None,
 ) -> None:
     """Write runs into one file that carries them to another machine's store, with their artifacts and hashes."""
     from rmlab.tracking.listing import show_export
 
-    show_export(output, run or [], sweep=sweep, kind=kind, models=not without_models, uri=store)
+    show_export(
+        output,
+        run or [],
+        sweep=sweep,
+        kind=kind,
+        preset=preset,
+        control=control,
+        models=not without_models,
+        study=study,
+        uri=store,
+    )
 
 
 @app.command("import", epilog="Example: `rmlab runs import data_scale.zip`")

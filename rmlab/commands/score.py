@@ -1,7 +1,9 @@
-"""`rmlab score`: the score table of trajectories under a trained verifier."""
+"""`rmlab score`: the score table of trajectories under a trained verifier, or under any local model that is asked by a template."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,19 +11,37 @@ from rmlab.errors import DataError, UsageError
 from rmlab.files import check_output
 from rmlab.wording import counted
 
+if TYPE_CHECKING:
+    from rmlab.models.tokenizer import Tokenizer
+    from rmlab.trajectories.record import Trajectory
+    from rmlab.verifiers.judge_model import JudgeModel
+    from rmlab.verifiers.judge_prompt import JudgePrompt
+    from rmlab.verifiers.verifier import Verifier
+
 app = typer.Typer()
 
 ALL = "all"
 BATCH_TOKENS = 16384
+DTYPES = ("float32", "bfloat16")
+JUDGES = "for a model that rmlab has not trained"
 
 
 @app.command(epilog="Example: `rmlab score --model RUN_ID rmlab/starter/trajectories.parquet -o scores.parquet`")
 def score(
     trajectories: Annotated[Path, typer.Argument(help="A trajectory set (Parquet).")],
     model: Annotated[
-        str, typer.Option("--model", "-m", help="A run, a cell (data_scale/demo/8000/s0) or the folder of a verifier.")
+        str,
+        typer.Option(
+            "--model",
+            "-m",
+            help="A run, a cell (data_scale/demo/8000/s0) or the folder of a verifier; or any folder with a causal language model, or with "
+            "a classification head of one label; hf:NAME is one of the hub.",
+        ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The score table to write (.parquet, .csv or .jsonl).")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The score table to write (.parquet, .csv or .jsonl).", show_default=False),
+    ] = None,
     part: Annotated[
         str | None, typer.Option(help="A part, or all. Default: evaluation where the set has parts.")
     ] = None,
@@ -29,35 +49,42 @@ def score(
     per_turn: Annotated[
         bool, typer.Option("--per-turn", help="The score after every turn too (NAME.turns.parquet); one pass each.")
     ] = False,
+    show_prompt: Annotated[
+        bool, typer.Option("--show-prompt", help="Print how the first attempt is asked about, and score nothing.")
+    ] = False,
+    template: Annotated[
+        Path | None, typer.Option(help=f"Text with {{turns}}, {{patch}}, {{issue}}, {{yes}}, {{no}}; {JUDGES}.")
+    ] = None,
+    answers: Annotated[
+        str | None, typer.Option(help=f"Its words for resolved and unresolved, YES,NO by default; {JUDGES}.")
+    ] = None,
+    max_tokens: Annotated[int | None, typer.Option(help=f"Its context. Default: all its positions; {JUDGES}.")] = None,
+    dtype: Annotated[str, typer.Option(help=f"Arithmetic: float32 or bfloat16; {JUDGES}.")] = "float32",
 ) -> None:
-    """Score trajectories with a trained verifier."""
+    """Score trajectories with a trained verifier, or with any language model as a judge."""
     from rmlab.scores.table import table_writer, write_score_table
-    from rmlab.tracking.query import find_model
     from rmlab.training.device import resolve_device
-    from rmlab.trajectories.record import SPLITS
-    from rmlab.trajectories.store import read_trajectories
     from rmlab.verifiers.encoding import cut_counts, cut_words, unfit_counts
     from rmlab.verifiers.leaks import check_leaks
-    from rmlab.verifiers.verifier import load_verifier
 
-    if part not in (None, ALL, *SPLITS):
-        raise UsageError(f"--part {part}: it is one of {', '.join(SPLITS)}, or {ALL}")
-    check_output(out, [trajectories])
-    table_writer(out)
+    if out is not None:
+        check_output(out, [trajectories, *filter(None, [template])])
+        table_writer(out)
+    elif not show_prompt:
+        raise UsageError("--out names the score table to write: -o scores.parquet")
+    if dtype not in DTYPES:
+        raise UsageError(f"--dtype {dtype}: it is {' or '.join(DTYPES)}")
     where = resolve_device(device)
-    pool = read_trajectories(trajectories)
-    if part is None:
-        part = "evaluation" if any(t.split is not None for t in pool.trajectories) else ALL
-    chosen = [t for t in pool.trajectories if part == ALL or t.split == part]
-    if not pool.trajectories:
-        raise DataError(f"{trajectories} has no trajectories: collect or import some")
-    if not chosen:
-        raise DataError(f"{trajectories} has no trajectories of part {part}: name another with --part, or --part {ALL}")
+    chosen, part = _chosen(trajectories, part)
     check_leaks(chosen)
-    verifier = load_verifier(find_model(model, "verifier.json").folder)
-    verifier.model.to(where)
-    encoded = verifier.encode(chosen, show=True)
-    table = verifier.score(encoded, batch_tokens=BATCH_TOKENS, show=True)
+    asked = _Asked(template, answers, max_tokens, dtype)
+    if show_prompt or out is None:
+        _show_prompt(model, asked, chosen)
+        return
+    scorer = _scorer(model, asked, chosen)
+    scorer.model.to(where)
+    encoded = scorer.encode(chosen, show=True)
+    table = scorer.score(encoded, batch_tokens=BATCH_TOKENS, show=True)
     write_score_table(out, table)
     unfit = unfit_counts(encoded)
     words = "; ".join(f"{of}: {many:,}" for of, many in unfit.items())
@@ -70,6 +97,97 @@ def score(
     if per_turn:
         from rmlab.verifiers.per_turn import score_turns, turns_path, write_turn_scores
 
-        turns = score_turns(verifier, chosen, batch_tokens=BATCH_TOKENS, show=True)
+        turns = score_turns(scorer, chosen, batch_tokens=BATCH_TOKENS, show=True)
         write_turn_scores(turns_path(out), turns)
         print(f"{turns_path(out)}: scores after {sum(map(len, turns.values())):,} turns")
+
+
+def _chosen(path: Path, part: str | None) -> "tuple[list[Trajectory], str]":
+    """The trajectories to score, and which part they are."""
+    from rmlab.trajectories.record import SPLITS
+    from rmlab.trajectories.store import read_trajectories
+
+    if part not in (None, ALL, *SPLITS):
+        raise UsageError(f"--part {part}: it is one of {', '.join(SPLITS)}, or {ALL}")
+    pool = read_trajectories(path)
+    if part is None:
+        part = "evaluation" if any(t.split is not None for t in pool.trajectories) else ALL
+    chosen = [t for t in pool.trajectories if part == ALL or t.split == part]
+    if not pool.trajectories:
+        raise DataError(f"{path} has no trajectories: collect or import some")
+    if not chosen:
+        raise DataError(f"{path} has no trajectories of part {part}: name another with --part, or --part {ALL}")
+    return chosen, part
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """How a model that rmlab has not trained is to be asked, as the options say."""
+
+    template: Path | None
+    answers: str | None
+    max_tokens: int | None
+    dtype: str
+
+    def prompt(self, folder: Path) -> "JudgePrompt":
+        """For the model of a folder."""
+        from rmlab.verifiers.judge_model import judge_prompt
+        from rmlab.verifiers.judge_prompt import answer_words, read_template
+
+        return judge_prompt(
+            folder,
+            read_template(self.template) if self.template else None,
+            answer_words(self.answers) if self.answers is not None else None,
+            self.max_tokens,
+        )
+
+    def check_unused(self, model: str) -> None:
+        """Raises UsageError where something is asked of a verifier that was trained to be asked otherwise."""
+        given = {"--template": self.template, "--answers": self.answers, "--max-tokens": self.max_tokens}
+        named = [name for name, value in given.items() if value is not None]
+        named += ["--dtype"] if self.dtype != "float32" else []
+        if named:
+            raise UsageError(
+                f"{named[0]} is {JUDGES}; {model} is a verifier of rmlab, which is asked as it was trained"
+            )
+
+
+def _scorer(model: str, asked: _Asked, chosen: "Sequence[Trajectory]") -> "Verifier | JudgeModel":
+    from rmlab.verifiers.judge_model import load_judge, local_folder
+
+    folder = local_folder(model)
+    if folder is None:
+        return _verifier(model, asked)
+    judge = load_judge(folder, asked.prompt(folder), chosen, asked.dtype)
+    print(f"{model}: {judge.prompt.said(judge.answer)}; --show-prompt shows what it reads")
+    return judge
+
+
+def _verifier(model: str, asked: _Asked) -> "Verifier":
+    from rmlab.tracking.query import find_model
+    from rmlab.verifiers.verifier import load_verifier
+
+    asked.check_unused(model)
+    return load_verifier(find_model(model, "verifier.json").folder)
+
+
+def _show_prompt(model: str, asked: _Asked, chosen: "Sequence[Trajectory]") -> None:
+    """Prints the template, and the first attempt's prompt as it is read."""
+    from rmlab.verifiers.judge_model import local_folder
+
+    tokenizer: Tokenizer
+    folder = local_folder(model)
+    if folder is None:
+        verifier = _verifier(model, asked)
+        (encoded,), tokenizer = verifier.encode(chosen[:1]), verifier.tokenizer
+    else:
+        prompt = asked.prompt(folder)
+        print(f"--- template (a file of your own: --template FILE)\n{prompt.template}\n---")
+        prompt, answer = prompt.proven(chosen)
+        print(f"{model}: {prompt.said(answer)}")
+        (encoded,), tokenizer = prompt.encode(chosen[:1]), prompt.tokenizer
+    if encoded.ids is None:
+        print(f"--- {chosen[0].trajectory_id} has {encoded.n_tokens:,} tokens and does not fit the context")
+        return
+    print(f"--- what is read of {chosen[0].trajectory_id}: {len(encoded.ids):,} of {encoded.n_tokens:,} tokens")
+    print(tokenizer.decode(encoded.ids.tolist()))

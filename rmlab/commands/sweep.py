@@ -15,6 +15,7 @@ import typer
 from rmlab.commands.completion import complete_sweep, sweep_names
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import runs_folder
+from rmlab.progress import is_quiet
 from rmlab.sweep.request import OnError, SweepOptions
 from rmlab.wording import counted
 
@@ -144,7 +145,8 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher") -> None:
     from analysis.summaries import show_sweep
     from rmlab.files import exclusive
     from rmlab.sweep.dry_run import redo_rule
-    from rmlab.sweep.scheduler import begin, run_cells
+    from rmlab.sweep.preparation import begin
+    from rmlab.sweep.scheduler import run_cells
     from rmlab.tracking.store import Store
 
     redo = redo_rule(options.redo_before, options.rerun_stale)
@@ -169,7 +171,7 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher") -> None:
                 f"They go on with: {plan.command}",
                 file=sys.stderr,
             )
-        elif not (outcome.ran or outcome.failed or outcome.left):
+        elif not (outcome.ran or outcome.failed or outcome.left or is_quiet()):
             print("every cell was finished already: nothing was trained", file=sys.stderr)
         show_sweep(plan, store)
     _refuse_unfinished(plan, options, outcome)

@@ -1,5 +1,6 @@
 """Launchers: where the cells of a sweep run, one process a cell.
 
+beats    how far a job is, where no pipe leads back
 hydra    cells through any launcher of Hydra
 jobs     what every launcher takes and gives: jobs and events
 local    one process a cell, W at once, that end when the parent does; one GPU a cell, or a part of one

@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from rmlab.configuration import quoted
+from rmlab.launchers.beats import BeatReader
 from rmlab.launchers.jobs import Answer, Event, Job, JobQueue, event
 from rmlab.paths import runs_folder
 
@@ -34,23 +35,25 @@ class ThroughHydra:
     batch: int | None = None
 
     def run(self, queue: JobQueue, preload: Sequence[str]) -> Generator[Event | None]:
-        """As `Launcher.run`; what a cell says is heard when its batch is done."""
-        number = 0
+        """As `Launcher.run`; what became of a cell is heard when its batch is done, how far it is meanwhile."""
+        number, beats = 0, BeatReader()
         while queue.is_open():
             jobs: list[Job] = []
             while (self.batch is None or len(jobs) < self.batch) and (job := queue.next()) is not None:
                 jobs.append(job)
-                yield Event(job, "started")
+                beats.forget(job)
+                yield Event(job, "submitted", where=f"job {number + len(jobs) - 1} of Hydra")
             if not jobs:
                 time.sleep(TICK_SECONDS)
                 yield None
                 continue
             began = time.monotonic()
-            returned = self.hydra.launch(
-                [[f"+hydra.job.env_set.{CELL}={quoted(str(_written(job)))}"] for job in jobs], initial_job_idx=number
-            )
+            overrides = [[f"+hydra.job.env_set.{CELL}={quoted(str(_written(job)))}"] for job in jobs]
+            with beats.listening(jobs, queue):
+                returned = self.hydra.launch(overrides, initial_job_idx=number)
             number += len(jobs)
             for job, one in zip(jobs, returned, strict=True):
+                beats.forget(job)
                 yield event(job, _said(one), time.monotonic() - began)
 
 

@@ -6,7 +6,7 @@ A launcher runs jobs, each in a process of its own, somewhere: on this machine (
 
 import importlib.util
 from collections import deque
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,7 +39,7 @@ def check_package(module: str, launcher: str, extra: str) -> None:
         raise RmlabError(f"hydra/launcher={launcher} needs {module}: pip install -e '.[{extra}]'")
 
 
-State = Literal["started", "progress", "finished", "failed", "stopped", "elsewhere"]
+State = Literal["started", "submitted", "progress", "finished", "failed", "stopped", "elsewhere"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,8 @@ class Event:
     """What became of a job. beat: with `progress`. error, trace: with `failed` (trace "" where one line says it all).
 
     elsewhere: another process is at work on it, or has finished it; error says who. stopped: it had to end before its work was
-    done, through no fault of its own (a lease that was lost, a store out of reach); error says why.
+    done, through no fault of its own (a lease that was lost, a store out of reach); error says why. submitted: a scheduler has it and
+    starts it when there is room; where says what the scheduler calls it. Its first `progress` says that it runs.
     """
 
     job: Job
@@ -76,6 +77,7 @@ class Event:
     exit_code: int = 1
     result: Any = None
     seconds: float = 0.0
+    where: str = ""
 
 
 class JobQueue(Protocol):
@@ -89,6 +91,9 @@ class JobQueue(Protocol):
 
     def unwanted(self) -> Collection[str]:
         """`planned` of jobs that run and are to be ended early, for launchers that can."""
+
+    def heard(self, event: Event) -> None:
+        """Takes a `progress` event from a thread of a launcher that is blocked while its jobs run."""
 
 
 class JobList:
@@ -108,6 +113,9 @@ class JobList:
     def unwanted(self) -> Collection[str]:
         """None."""
         return ()
+
+    def heard(self, event: Event) -> None:
+        """Not shown."""
 
 
 class Launcher(Protocol):
@@ -165,17 +173,6 @@ def answer(job: Job) -> Answer:
         if isinstance(error, RmlabError):
             return "failed", (str(error), "", error.exit_code)
         return "failed", (f"{type(error).__name__}: {error}", trace, 1)
-
-
-def answer_into_log(job: Job, environment: Mapping[str, str]) -> Answer:
-    """`answer` on another machine: with this environment, and what is printed goes to the job's log."""
-    import contextlib
-    import os
-
-    os.environ.update(environment)
-    job.log.parent.mkdir(parents=True, exist_ok=True)
-    with job.log.open("a", encoding="utf-8") as log, contextlib.redirect_stdout(log), contextlib.redirect_stderr(log):
-        return answer(job)
 
 
 def event(job: Job, said: Answer, seconds: float) -> Event:

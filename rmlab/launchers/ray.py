@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rmlab.errors import RmlabError
-from rmlab.launchers.jobs import Event, Job, JobQueue, answer_into_log, check_package, event
+from rmlab.launchers.beats import BeatReader, answer_into_log
+from rmlab.launchers.jobs import Event, Job, JobQueue, check_package, event
 from rmlab.launchers.slurm import carried_environment
 
 
@@ -52,11 +53,13 @@ class RayLauncher:
             answer_into_log
         )
         running: dict[Any, tuple[Job, float]] = {}
+        beats = BeatReader()
         try:
             while running or queue.is_open():
                 while len(running) < self.workers and (job := queue.next()) is not None:
-                    running[task.remote(job, carried_environment())] = job, time.monotonic()
-                    yield Event(job, "started")
+                    beats.forget(job)
+                    running[reference := task.remote(job, carried_environment())] = job, time.monotonic()
+                    yield Event(job, "submitted", where=f"Ray task {reference.task_id().hex()}")
                 unwanted = queue.unwanted()
                 for reference, (job, _) in running.items():
                     if job.planned in unwanted:
@@ -65,9 +68,11 @@ class RayLauncher:
                     ended, _ = ray.wait(list(running), timeout=self.poll_seconds)
                     for reference in ended:
                         job, began = running.pop(reference)
+                        beats.forget(job)
                         yield _heard(ray, reference, job, time.monotonic() - began)
                 else:
                     time.sleep(self.poll_seconds)
+                yield from beats.news([job for job, _ in running.values()])
                 yield None
         finally:
             for reference in running:

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rmlab.errors import RmlabError
-from rmlab.launchers.jobs import Event, Job, JobQueue, answer_into_log, check_package, event
+from rmlab.launchers.beats import BeatReader, answer_into_log
+from rmlab.launchers.jobs import Event, Job, JobQueue, check_package, event
 from rmlab.paths import runs_folder
 
 CARRIED = ("RMLAB_RUNS", "RMLAB_LEASE_SECONDS")
@@ -45,20 +46,24 @@ class SlurmLauncher:
 
     def run(self, queue: JobQueue, preload: Sequence[str]) -> Generator[Event | None]:
         """As `Launcher.run`. Raises RmlabError where Slurm is missing or refuses a job."""
-        executor = self._executor()
+        executor, beats = self._executor(), BeatReader()
         running: dict[Any, tuple[Job, float]] = {}
         try:
             while running or queue.is_open():
                 while len(running) < self.workers and (job := queue.next()) is not None:
-                    running[self._submitted(executor, job)] = job, time.monotonic()
-                    yield Event(job, "started")
+                    beats.forget(job)
+                    running[submitted := self._submitted(executor, job)] = job, time.monotonic()
+                    where = f"{'Slurm job' if self.cluster == 'slurm' else 'process'} {submitted.job_id}"
+                    yield Event(job, "submitted", where=where)
                 unwanted = queue.unwanted()
                 for submitted, (job, began) in list(running.items()):
                     if job.planned in unwanted:
                         submitted.cancel()
                     if submitted.done():
                         del running[submitted]
+                        beats.forget(job)
                         yield _heard(submitted, job, time.monotonic() - began)
+                yield from beats.news([job for job, _ in running.values()])
                 yield None
                 time.sleep(self.poll_seconds)
         finally:

@@ -2,6 +2,10 @@
 
 Paired: both tables score the same attempts, so their shared luck with tasks cancels. Where there is no difference, it
 does not matter which of the two scores of a cluster is called A; the test swaps them for whole clusters at random.
+
+Where rows of different clusters are ordered or binned together (pooled AUC, AURC, every ECE), a swap would mix two
+calibrations: with equal ranks and other calibration it never rejects, with equal calibration errors of opposite sign too often.
+There the test is the bootstrap's: how often does a replicate lie as far from their mean as the difference from 0?
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,6 +15,7 @@ import numpy as np
 
 from rmlab.errors import DataError
 from rmlab.metrics import registry
+from rmlab.metrics.noise_floor import noise_floor_task
 from rmlab.metrics.table import Floats, table
 from rmlab.metrics.uncertainty import cluster_weights, interval
 from rmlab.metrics.weighted import Combined, Statistic, Values
@@ -33,7 +38,8 @@ def compare(
     """{trajectories, clusters, swaps, replicates, seed, metrics}: what A is above B.
 
     metrics: name -> {a, b, difference (a - b), ci95 of the difference, p}; curves nested by k; undefined = None.
-    ci95: paired bootstrap of clusters. p: two-sided, of the swap test; at least 1 / (swaps + 1).
+    ci95: paired bootstrap of clusters. p: two-sided, at least 1 / (swaps + 1); where rows are ordered or binned across clusters
+    of the bootstrap, at least 1 / (replicates + 1). ece_less_floor: each table's ECE less its own floor.
     kinds: the statistics whose metrics are compared, by default all of the registry.
 
     Raises DataError unless both tables hold the same labelled trajectories.
@@ -41,22 +47,27 @@ def compare(
     b = aligned(a, b)
     both = table(_stacked(a, b))
     clusters = both.clusters // 2
-    statistic = Combined(both, registry.statistics(compared=True) if kinds is None else kinds)
+    kinds = registry.statistics(compared=True) if kinds is None else kinds
+    statistic = Combined(both, kinds)
+    swappable = Combined(both, [kind for kind in kinds if not kind.across_clusters])
     ones_1C, none_1C = np.ones((1, clusters)), np.zeros((1, clusters))
     of_a, of_b = (statistic.values(np.hstack(pair)) for pair in ([ones_1C, none_1C], [none_1C, ones_1C]))
     drawn = _differences(
         statistic, ((weight_RC, np.zeros_like(weight_RC)) for weight_RC in cluster_weights(clusters, replicates, seed))
     )
-    swapped = _differences(statistic, ((1 - swap_RC, swap_RC) for swap_RC in _swaps(clusters, swaps, seed)))
+    swapped = _differences(swappable, ((1 - swap_RC, swap_RC) for swap_RC in _swaps(clusters, swaps, seed)))
     metrics: dict[str, Any] = {}
     for name in of_a:
         if name in statistic.sizes:
             metrics[name] = {
-                str(k): _result(name, *(values[name][:, j] for values in (of_a, of_b, drawn, swapped)))
+                str(k): _result(name, *(values[name][:, j] for values in (of_a, of_b, drawn)), swapped[name][:, j])
                 for j, k in enumerate(statistic.sizes[name])
             }
         else:
-            metrics[name] = _result(name, *(values[name] for values in (of_a, of_b, drawn, swapped)))
+            metrics[name] = _result(name, *(values[name] for values in (of_a, of_b, drawn)), swapped.get(name))
+    if "ece_width_10" in metrics:
+        less = (values["ece_width_10"] - noise_floor_task(table(own)).mean for values, own in ((of_a, a), (of_b, b)))
+        metrics["ece_less_floor"] = _result("ece_less_floor", *less, drawn["ece_width_10"], None)
     return {
         "trajectories": len(both.label_N) // 2,
         "clusters": clusters,
@@ -135,7 +146,8 @@ def _differences(statistic: Statistic, weights: Iterator[tuple[Floats, Floats]])
     return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]} if chunks else {}
 
 
-def _result(name: str, a_1: Floats, b_1: Floats, drawn_R: Floats, swapped_R: Floats) -> dict[str, Any]:
+def _result(name: str, a_1: Floats, b_1: Floats, drawn_R: Floats, swapped_R: Floats | None) -> dict[str, Any]:
+    """swapped_R: None where the bootstrap is the test."""
     a, b = float(a_1[0]), float(b_1[0])
     difference = a - b
     if np.isnan(difference):
@@ -146,8 +158,11 @@ def _result(name: str, a_1: Floats, b_1: Floats, drawn_R: Floats, swapped_R: Flo
             "ci95": None,
             "p": None,
         }
-    ends = interval(difference, drawn_R, registry.rule(name), difference=True)
-    defined_R = swapped_R[~np.isnan(swapped_R)]
+    ends = interval(difference, drawn_R, registry.named(name).rule, difference=True)
+    chance_R = drawn_R - np.nanmean(drawn_R) if swapped_R is None and ends is not None else swapped_R
+    if chance_R is None:
+        return {"a": a, "b": b, "difference": difference, "ci95": None, "p": None}
+    defined_R = chance_R[~np.isnan(chance_R)]
     as_large = int((np.abs(defined_R) >= abs(difference) - 1e-12).sum())
     return {
         "a": a,

@@ -5,6 +5,7 @@ Plain numbers and None (undefined), by the names of the registry.
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from rmlab.metrics import calibration as risk_coverage
@@ -86,6 +87,7 @@ def _calibration(rows: Table) -> Report:
     confidence_N, right_N = top_label(score_N, label_N)
     corrected_N = None if rows.priors is None else prior_corrected(score_N, *rows.priors)
     floor, floor_task = noise_floor(rows), noise_floor_task(rows)
+    floor_corrected = None if corrected_N is None else noise_floor_task(replace(rows.scored, score_N=corrected_N))
     parts = brier_decomposition(score_N, label_N)
     logistic = recalibrate(score_N, label_N)
     return {
@@ -96,6 +98,8 @@ def _calibration(rows: Table) -> Report:
         "ece_prior_corrected": None
         if corrected_N is None
         else number(ece(binned(corrected_N, label_N, width_bin(corrected_N, 10), 10))),
+        "ece_prior_corrected_noise_floor_task": None if floor_corrected is None else number(floor_corrected.mean),
+        "ece_prior_corrected_noise_floor_task_p95": None if floor_corrected is None else number(floor_corrected.p95),
         "ece_confidence": number(ece(binned(confidence_N, right_N, width_bin(confidence_N, 10), 10))),
         "mce": number(mce(ten)),
         "ece_noise_floor": number(floor.mean),

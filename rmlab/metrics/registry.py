@@ -40,6 +40,7 @@ class Metric:
     there. note: beside it.
     statistic: gives it under weights of clusters, so that it has an interval; None = it has none. rule: of that interval.
     by_k: it is a curve over k. compared: whether its statistic holds for the weights 0 and 1 of a paired comparison too.
+    less: (metric, floor), where it is the one less the other; its interval follows from the replicates of the first.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Metric:
     rule: Rule = Rule.PERCENTILE
     by_k: bool = False
     compared: bool = True
+    less: tuple[str, str] | None = None
 
 
 METRICS: tuple[Metric, ...] = (
@@ -115,6 +117,13 @@ METRICS: tuple[Metric, ...] = (
         statistic=WithinTasksOfPatches,
     ),
     Metric(
+        "auc_within_task_across",
+        "auc_within_task over pairs of any policies",
+        section=DISCRIMINATION,
+        label="the same, across policies",
+        statistic=WithinTasks,
+    ),
+    Metric(
         "auc_between_tasks",
         "the same of two attempts at different tasks",
         section=DISCRIMINATION,
@@ -125,7 +134,6 @@ METRICS: tuple[Metric, ...] = (
     Metric(
         "auc_pooled", "the same of any two attempts", section=DISCRIMINATION, label="AUC pooled", statistic=SortedRows
     ),
-    Metric("auc_within_task_across", "auc_within_task over pairs of any policies"),
     Metric(
         "within_pair_share",
         "share of pairs of a resolved and an unresolved attempt that lie within a task",
@@ -142,17 +150,27 @@ METRICS: tuple[Metric, ...] = (
         rule=Rule.BASIC,
     ),
     Metric(
+        "ece_less_floor",
+        "ece_width_10 less ece_noise_floor_task: what calibrated scores would not show on such a table",
+        section=CALIBRATION,
+        label="the same, less its floor",
+        note="less the mean of its noise floor with task effect; the interval is of the error that endless attempts would show",
+        statistic=WidthBins,
+        rule=Rule.LESS_FLOOR,
+        less=("ece_width_10", "ece_noise_floor_task"),
+    ),
+    Metric(
         "ece_noise_floor",
         "mean ece_width_10 of calibrated scores, labels drawn independently",
         section=CALIBRATION,
-        label="its noise floor",
+        label="floor without task effect",
     ),
     Metric("ece_noise_floor_p95", "its 95th percentile"),
     Metric(
         "ece_noise_floor_task",
         "mean ece_width_10 of calibrated scores, labels of a task drawn alike",
         section=CALIBRATION,
-        label="the same, task effect",
+        label="noise floor, task effect",
     ),
     Metric("ece_noise_floor_task_p95", "its 95th percentile: above it a score is called miscalibrated"),
     Metric("task_effect_variance", "variance of the effect of the task on the logit"),
@@ -190,6 +208,18 @@ METRICS: tuple[Metric, ...] = (
         rule=Rule.BASIC,
         compared=False,
     ),
+    Metric(
+        "ece_prior_corrected_less_floor",
+        "ece_prior_corrected less the floor of the corrected scores",
+        section=CALIBRATION,
+        label="corrected, less its floor",
+        statistic=PriorCorrectedBins,
+        rule=Rule.LESS_FLOOR,
+        compared=False,
+        less=("ece_prior_corrected", "ece_prior_corrected_noise_floor_task"),
+    ),
+    Metric("ece_prior_corrected_noise_floor_task", "ece_noise_floor_task of the corrected scores"),
+    Metric("ece_prior_corrected_noise_floor_task_p95", "its 95th percentile"),
     Metric(
         "ece_confidence",
         "the ECE of the likelier answer",
@@ -297,9 +327,9 @@ def columns(found: Report) -> list[Metric]:
     return [metric for metric in METRICS if metric.by_k and metric.label and found[metric.name] is not None]
 
 
-def rule(name: str) -> Rule:
-    """How the interval of a metric is made."""
-    return next(metric.rule for metric in METRICS if metric.name == name)
+def named(name: str) -> Metric:
+    """The metric of that name."""
+    return next(metric for metric in METRICS if metric.name == name)
 
 
 def sections() -> dict[str, list[Metric]]:
@@ -316,6 +346,10 @@ def estimates(table: Table) -> Report:
     found: Report = {}
     for definition in DEFINITIONS:
         found |= definition(table)
+    for metric in METRICS:
+        if metric.less is not None:
+            value, floor = (found[name] for name in metric.less)
+            found[metric.name] = None if value is None or floor is None else value - floor
     missing = [metric for metric in METRICS if metric.name not in found]
     combined = Combined(table, list(dict.fromkeys(metric.statistic for metric in missing if metric.statistic)))
     values = combined.values(np.ones((1, table.clusters)))

@@ -12,6 +12,7 @@ from rmlab.errors import DataError
 from rmlab.metrics import registry
 from rmlab.metrics.calibration import binned, brier, ece, log_loss, width_bin
 from rmlab.metrics.definitions import Report, number
+from rmlab.metrics.noise_floor import noise_floor_task
 from rmlab.metrics.recalibration import CALIBRATORS, calibrated_across, calibrated_on, fold_of_clusters
 from rmlab.metrics.table import Floats, Table, table
 from rmlab.metrics.uncertainty import bootstrap, interval
@@ -70,7 +71,11 @@ def _priors(training_prior: float | None, validation: Scores | None) -> tuple[fl
 
 
 def _post_hoc(rows: Table, validation: Table | None, folds: int, replicates: int, seed: int) -> Report | None:
-    """{calibrator: {parameters, ece_width_10, brier, log_loss, ci95}} after calibration; None where there is nothing to fit on."""
+    """{calibrator: {parameters, ece_width_10, ece_less_floor, brier, log_loss, ci95}} after calibration; None where there is nothing
+    to fit on.
+
+    ci95 is of the calibrated scores as they are: no calibrator is fitted again for a resample.
+    """
     scored = rows.scored
     fold_N = fold_of_clusters(rows.clusters, max(folds, 1))[scored.cluster_N]
     if not len(validation.label_N if validation is not None else scored.label_N) or (
@@ -94,6 +99,12 @@ def _post_hoc(rows: Table, validation: Table | None, folds: int, replicates: int
         if replicates and rows.clusters > 1:
             drawn = bootstrap(Combined(calibrated, (WidthBins, RowMeans)), rows.clusters, replicates, seed)
         ends = {key: _interval(key, values[key], drawn[key], rows.clusters) for key in values if drawn}
+        floor = number(noise_floor_task(calibrated).mean)
+        values["ece_less_floor"] = None if floor is None else values["ece_width_10"] - floor
+        if drawn:
+            ends["ece_less_floor"] = _interval(
+                "ece_less_floor", values["ece_less_floor"], drawn["ece_width_10"], rows.clusters, floor
+            )
         after[name] = {"parameters": parameters, **values, "ci95": ends}
     return after
 
@@ -104,6 +115,12 @@ def _intervals(found: Report, rows: Table, replicates: int, seed: int) -> Report
         return {}
     values = bootstrap(Combined(rows, registry.statistics()), rows.clusters, replicates, seed)
     intervals: Report = {}
+    for metric in registry.METRICS:
+        if metric.less is not None and metric.less[0] in values:
+            floor = found[metric.less[1]]
+            intervals[metric.name] = _interval(
+                metric.name, found[metric.name], values[metric.less[0]], rows.clusters, floor
+            )
     for name in found:
         if name not in values:
             continue
@@ -117,8 +134,10 @@ def _intervals(found: Report, rows: Table, replicates: int, seed: int) -> Report
     return intervals
 
 
-def _interval(name: str, estimate: float | None, value_R: Floats, clusters: int) -> list[float] | None:
+def _interval(
+    name: str, estimate: float | None, value_R: Floats, clusters: int, floor: float | None = None
+) -> list[float] | None:
     if estimate is None or clusters < 2:
         return None
-    ends = interval(estimate, value_R, registry.rule(name))
+    ends = interval(estimate, value_R, registry.named(name).rule, floor=floor)
     return None if ends is None else list(ends)

@@ -2,7 +2,10 @@
 
 Attempts at one task (and at near-copies of its function, or at one repository) stand or fall together, so whole
 clusters are resampled, never rows. Intervals are percentile intervals, except for calibration errors: their bootstrap
-is biased upwards (resampled bins are noisier), which basic intervals turn around.
+is biased upwards (resampled bins are noisier), which basic intervals turn around. Where two errors are compared, or an
+error is taken less its noise floor, the quantiles are moved by that bias instead (recentred): the two sides' bias is
+alike, or is what the floor is about. Every interval
+holds its estimate.
 
 Two looks at the same tasks: by how much did a mean change? Clusters are resampled, and both looks with them.
 
@@ -15,6 +18,7 @@ from enum import Enum
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtri
 
 from rmlab.errors import DataError
 from rmlab.metrics.table import Floats, ratio
@@ -29,6 +33,7 @@ class Rule(Enum):
     PERCENTILE = "percentile"
     BASIC = "basic, cut to [0, 1]"
     BASIC_UNCUT = "basic"  # of what may be negative
+    LESS_FLOOR = "recentred, the floor added above"
 
 
 def cluster_weights(clusters: int, replicates: int, seed: int) -> Iterator[Floats]:
@@ -47,20 +52,36 @@ def bootstrap(statistic: Statistic, clusters: int, replicates: int, seed: int) -
 
 
 def interval(
-    estimate: float, value_R: Floats, rule: Rule = Rule.PERCENTILE, *, difference: bool = False
+    estimate: float,
+    value_R: Floats,
+    rule: Rule = Rule.PERCENTILE,
+    *,
+    difference: bool = False,
+    floor: float | None = None,
 ) -> tuple[float, float] | None:
     """95 % interval of one metric. Replicates where it is undefined are left out; None if all are,
-    or the estimate is. difference: of the metric between two tables, which may be negative."""
+    or the estimate is.
+
+    difference: of the metric between two tables, which may be negative.
+    floor: that was taken off the estimate, for Rule.LESS_FLOOR. All of it is bias where scores are calibrated and none of it
+    where they are far off, so the interval reaches up by the floor: it holds the error that a table without end would show.
+
+    Where the bootstrap is biased by more than it spreads (the ECE of scores that were just calibrated: hardly anything is
+    left, and every resample has more), all of it lies on one side of the estimate, and so would the interval. It then ends
+    at the estimate, which makes it longer and never shorter.
+    """
     defined = value_R[~np.isnan(value_R)]
     if not len(defined) or np.isnan(estimate):
         return None
     low, high = (float(q) for q in np.quantile(defined, [0.025, 0.975]))
-    if rule is Rule.PERCENTILE:
-        return low, high
-    low, high = 2 * estimate - high, 2 * estimate - low
-    return (
-        (low, high) if difference or rule is Rule.BASIC_UNCUT else (min(max(low, 0.0), 1.0), min(max(high, 0.0), 1.0))
-    )
+    if rule is not Rule.PERCENTILE and (difference or rule is Rule.LESS_FLOOR):
+        shift = estimate - float(defined.mean())
+        low, high = low + shift, high + shift + (floor or 0.0)
+    elif rule is not Rule.PERCENTILE:
+        low, high = 2 * estimate - high, 2 * estimate - low
+        if rule is Rule.BASIC:
+            low, high = max(low, 0.0), min(high, 1.0)
+    return min(low, estimate), max(high, estimate)
 
 
 REPLICATES = 2000
@@ -81,6 +102,16 @@ class Difference:
     def falls(self) -> bool:
         """Lower than before, one-sided at 97.5 %."""
         return self.high < 0
+
+    @property
+    def detectable(self) -> float:
+        """The fall, above 0, that `falls` says with a power of 80 %."""
+        return detectable_fall(self.low, self.high)
+
+
+def detectable_fall(low: float, high: float) -> float:
+    """The fall, above 0, by which a 95 % interval of this width lies below 0 with a probability of 80 %."""
+    return float((high - low) / 2 * (1 + ndtri(0.8) / ndtri(0.975)))
 
 
 def paired_difference(

@@ -45,7 +45,10 @@ class Statistic:
     """Metrics of one table that are computed together. What does not depend on the weights is computed when it is made.
 
     sizes: the k of each metric that is a curve, by its name.
+    across_clusters: whether rows of different clusters are ordered or binned together, so that the metric is no sum over clusters.
     """
+
+    across_clusters = False
 
     def __init__(self, table: Table) -> None:
         self.sizes: dict[str, list[int]] = {}
@@ -149,16 +152,20 @@ class BestOfKAcross(Statistic):
 
 
 class WithinTasks(Statistic):
-    """auc_within_task."""
+    """auc_within_task, and auc_within_task_across where there are several policies."""
 
     def __init__(self, table: Table) -> None:
         super().__init__(table)
         rows = table.scored
         pairs = pairs_in_groups(rows.score_N, rows.label_N, rows.group_N, rows.groups)
         self.won_CP, self.all_CP = per_cluster(table, pairs.won_G), per_cluster(table, pairs.all_G)
+        self.across_C2 = _pairs_by_cluster(table) if table.policies > 1 else None
 
     def values(self, weight_RC: Floats) -> Values:
-        return {"auc_within_task": mean_where_defined(ratio(weight_RC @ self.won_CP, weight_RC @ self.all_CP))}
+        found = {"auc_within_task": mean_where_defined(ratio(weight_RC @ self.won_CP, weight_RC @ self.all_CP))}
+        if self.across_C2 is not None:
+            found["auc_within_task_across"] = ratio(*(weight_RC @ self.across_C2).T)
+        return found
 
 
 class AdvantageMeasures(Statistic):
@@ -193,6 +200,8 @@ class AdvantageMeasures(Statistic):
 class WidthBins(Statistic):
     """ece_width_10, ece_width_15, mce, ece_confidence."""
 
+    across_clusters = True
+
     def __init__(self, table: Table) -> None:
         super().__init__(table)
         rows = table.scored
@@ -213,6 +222,8 @@ class WidthBins(Statistic):
 
 class PriorCorrectedBins(Statistic):
     """ece_prior_corrected; nothing where the table does not know both priors."""
+
+    across_clusters = True
 
     def __init__(self, table: Table) -> None:
         super().__init__(table)
@@ -261,6 +272,13 @@ def _width_sums(rows: Table, score_N: Floats, label_N: Floats, bins: int) -> Flo
     return np.array([flat.count, flat.score, flat.label]).reshape(3, rows.clusters, bins)
 
 
+def _pairs_by_cluster(table: Table) -> Floats:
+    """Pairs of one task and any policies that the resolved attempt wins, and all of them, of each cluster: shape (C, 2)."""
+    rows = table.scored
+    task = pairs_in_groups(rows.score_N, rows.label_N, rows.task_N, rows.tasks)
+    return np.column_stack([sum_by(rows.cluster_T, value_T, rows.clusters) for value_T in (task.won_G, task.all_G)])
+
+
 def per_cluster(table: Table, value_G: Floats) -> Floats:
     """Sums of group values over the groups of each cluster and policy: (G, ...) to (C, P, ...)."""
     sum_CP = np.zeros((table.clusters, table.policies, *value_G.shape[1:]))
@@ -274,16 +292,15 @@ ROWS_AT_ONCE = 1 << 18  # rows × weightings that one pass holds in memory
 class SortedRows(Statistic):
     """auc_pooled, auc_between_tasks, within_pair_share, ece_mass_10, ece_debiased: one pass over the rows by score."""
 
+    across_clusters = True
+
     def __init__(self, table: Table) -> None:
         super().__init__(table)
         rows = table.scored
         order = np.argsort(rows.score_N, kind="stable")
         self.score_N, self.label_N, self.cluster_N = rows.score_N[order], rows.label_N[order], rows.cluster_N[order]
         self.edge_E = _edges(self.score_N)
-        task = pairs_in_groups(rows.score_N, rows.label_N, rows.task_N, rows.tasks)
-        self.within_C2 = np.column_stack(
-            [sum_by(rows.cluster_T, value_T, rows.clusters) for value_T in (task.won_G, task.all_G)]
-        )
+        self.within_C2 = _pairs_by_cluster(table)
 
     def values(self, weight_RC: Floats) -> Values:
         size = max(1, ROWS_AT_ONCE // max(len(self.score_N), 1))
@@ -303,6 +320,8 @@ class SortedRows(Statistic):
 
 class ConfidenceOrder(Statistic):
     """aurc, aurc_picks: passes over attempts and picks from the most confident on."""
+
+    across_clusters = True
 
     def __init__(self, table: Table) -> None:
         super().__init__(table)

@@ -12,12 +12,16 @@ from rmlab.models.config import ModelConfig
 BASE = "base.json"  # written beside a base of our own by `rmlab pretrain`: what it has read
 
 
-def load_model(folder: Path) -> Any:
-    """The model in float32 on the CPU. Raises DataError where the folder holds none that transformers itself knows."""
+def load_model(folder: Path, *, classifier: bool = False, dtype: str = "float32") -> Any:
+    """The model on the CPU. classifier: with a classification head in place of a language model's. dtype: of its weights.
+
+    Raises DataError where the folder holds none that transformers itself knows, or not all of its weights.
+    """
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
     no_bars()
+    auto: Any = AutoModelForSequenceClassification if classifier else AutoModelForCausalLM
 
     if not (folder / "config.json").is_file():
         raise DataError(
@@ -25,14 +29,24 @@ def load_model(folder: Path) -> Any:
             "models are not downloaded here."
         )
     try:
-        model = AutoModelForCausalLM.from_pretrained(
-            str(folder), dtype=torch.float32, local_files_only=True, use_safetensors=True, trust_remote_code=False
+        model, found = auto.from_pretrained(
+            str(folder),
+            dtype=getattr(torch, dtype),
+            local_files_only=True,
+            use_safetensors=True,
+            trust_remote_code=False,
+            output_loading_info=True,
         )
     except (OSError, ValueError) as error:
         raise DataError(
             f"{folder} holds no loadable model ({str(error).splitlines()[0]}). It needs safetensors and an "
             "architecture that this transformers knows."
         ) from error
+    if missing := sorted(found["missing_keys"]):
+        raise DataError(
+            f"{folder} lacks {len(missing)} weights of its architecture, first {missing[0]}: they would be "
+            "random. Fetch the whole folder again."
+        )
     model.config.use_cache = False
     return model
 

@@ -78,17 +78,19 @@ class Tokenizer:
         self.hf.save_pretrained(str(folder))
 
 
-def load_tokenizer(folder: Path) -> Tokenizer:
-    """A tokenizer from a local folder. Raises DataError where it is missing, slow, or has no ChatML markers."""
-    from transformers import AutoTokenizer
+def load_tokenizer(folder: Path, chatml: bool = True) -> Tokenizer:
+    """A tokenizer from a local folder. Raises DataError where it is missing, slow, or, if `chatml`, has no ChatML markers."""
+    from transformers import PreTrainedTokenizerFast
 
+    # Not AutoTokenizer: for some kinds of models (qwen2) it puts rules of its own in place of those that tokenizer.json has.
+    fast: Any = PreTrainedTokenizerFast
     try:
-        hf = AutoTokenizer.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
+        hf = fast.from_pretrained(str(folder), local_files_only=True, trust_remote_code=False)
     except (OSError, ValueError) as error:
         raise DataError(
             f"{folder} holds no readable tokenizer ({str(error).splitlines()[0]}). Name a folder with tokenizer.json."
         ) from error
-    return _checked(hf, str(folder))
+    return _checked(hf, str(folder), chatml)
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
@@ -145,12 +147,12 @@ def _wrapped(backend: Any) -> Tokenizer:
     return _checked(hf, "the trained tokenizer")
 
 
-def _checked(hf: Any, name: str) -> Tokenizer:
+def _checked(hf: Any, name: str, chatml: bool = True) -> Tokenizer:
     if not getattr(hf, "is_fast", False):
         raise DataError(f"{name}: only fast tokenizers (tokenizer.json) are supported")
     tokenizer = Tokenizer(hf)
     plain = hf.backend_tokenizer.encode(IM_START + IM_END, add_special_tokens=False).ids
-    if len(plain) != 2:
+    if chatml and len(plain) != 2:
         raise DataError(
             f"{name}: {IM_START} and {IM_END} are not one token each ({len(plain)} together). "
             "Take a model with ChatML markers, such as Qwen3 or SmolLM2-Instruct."

@@ -14,7 +14,7 @@ from rmlab.metrics import calibration as risk_coverage
 from rmlab.metrics.calibration import width_bin
 from rmlab.metrics.definitions import Report
 from rmlab.metrics.table import Floats, Table, ratio
-from rmlab.metrics.uncertainty import cluster_weights
+from rmlab.metrics.uncertainty import cluster_weights, interval
 from rmlab.pages.html import text
 
 BLUE, ORANGE, GREEN, GREY, INK = (
@@ -228,7 +228,7 @@ def reliability(rows: Table, seed: int = 0) -> str:
         rate_RB = np.concatenate(drawn)[:, used_B]
         plot.whiskers(
             [float(s) for s in score_B],
-            [(float(a), float(b)) for a, b in zip(*np.nanquantile(rate_RB, [0.025, 0.975], axis=0), strict=True)],
+            [interval(float(r), rate_R) or (np.nan, np.nan) for r, rate_R in zip(rate_B, rate_RB.T, strict=True)],
             BLUE,
         )
     counts = count_CB.sum(axis=0)[used_B]

@@ -10,7 +10,7 @@ from rmlab.metrics.definitions import Report
 from rmlab.metrics.table import table as grouped
 from rmlab.pages import plots as report_figures
 from rmlab.pages.html import asset, page, table, text
-from rmlab.pages.report_tables import curves, how_far, interval, notes_of, number, summary
+from rmlab.pages.report_tables import beside_baselines, calibrated, curves, how_far, interval, notes_of, number, summary
 from rmlab.scores.scores import Scores
 
 WORST = 25
@@ -70,22 +70,13 @@ def _metrics(found: Report) -> str:
 def _post_hoc(found: Report) -> str:
     if found["post_hoc"] is None:
         return ""
-    rows = [
-        [
-            name,
-            number(values["ece_width_10"]),
-            interval(values["ci95"].get("ece_width_10")),
-            number(values["brier"]),
-            number(values["log_loss"]),
-        ]
-        for name, values in {"before": found, **found["post_hoc"]}.items()
-    ]
+    header, rows = calibrated(found)
     where = (
         "validation"
         if found["post_hoc_fitted_on"] == "validation"
         else f"other tasks of this table ({found['post_hoc_fitted_on']})"
     )
-    return table(["", "ECE, 10 bins", "95 %", "Brier score", "log loss"], rows, caption=f"Calibrated on {where}")
+    return table(header, rows, caption=f"Calibrated on {where}")
 
 
 def _selection(found: Report) -> str:
@@ -105,20 +96,7 @@ def _selection(found: Report) -> str:
 def _baselines(found: Report) -> str:
     if not found.get("baselines"):
         return ""
-    most = max(found["rm_at_k"], key=int, default="1")
-    rows = [
-        [
-            name.replace("_", " "),
-            number((values.get("rm_at_k") or {}).get(most)),
-            number(values.get("auc_within_task")),
-            number(values.get("auc_pooled")),
-            str(values.get("reason") or values.get("note") or ""),
-        ]
-        for name, values in {"this table": found, **found["baselines"]}.items()
-    ]
-    return table(
-        ["", f"RM@{most}", "AUC within task", "AUC pooled", ""], rows, text_columns=(0, 4), caption="Without a verifier"
-    )
+    return table(*beside_baselines(found), text_columns=(0, 4), caption="Without a verifier")
 
 
 def _worst(scores: Scores) -> str:

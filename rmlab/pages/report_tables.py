@@ -91,9 +91,18 @@ def notes_of(found: Report) -> dict[str, str]:
         "ece_prior_corrected": ""
         if found["ece_prior_corrected"] is not None
         else "needs the base rates of training and validation",
+        "ece_prior_corrected_less_floor": ""
+        if found["ece_prior_corrected_less_floor"] is None
+        else "the floor is that of the corrected scores; 95 % below "
+        f"{number(found['ece_prior_corrected_noise_floor_task_p95'])}",
         "aurc": f"mean error rate of the likelier answer at all coverages; {number(found['aurc_excess'])} above a perfect order",
         "aurc_picks": f"share unresolved of the best-scored attempts; {number(found['aurc_picks_excess'])} above a perfect order",
     }
+    notes["auc_within_task_across"] = (
+        "pairs of any policies: defined with one attempt of each policy at a task"
+        if found["policies"] > 1
+        else "only one policy has labels"
+    )
     if found["within_pair_share"] is not None:
         notes["auc_pooled"] = f"{found['within_pair_share']:.2%} of its pairs lie within a task"
     verdict = is_miscalibrated(found)
@@ -180,17 +189,29 @@ def _post_hoc_table(found: Report) -> "Table":
         if found["post_hoc_fitted_on"] == "validation"
         else f"Calibrated on other tasks of this table ({found['post_hoc_fitted_on']})"
     )
-    for name in ("", "ECE, 10 bins", "95 %", "Brier score", "log loss"):
+    header, rows = calibrated(found)
+    for name in header:
         shown.add_column(name, justify="right" if name else "left", no_wrap=True)
-    for name, values in {"before": found, **found["post_hoc"]}.items():
-        shown.add_row(
+    for row in rows:
+        shown.add_row(*row)
+    return shown
+
+
+def calibrated(found: Report) -> tuple[list[str], list[list[str]]]:
+    """(header, rows) of the table of post-hoc calibration."""
+    rows = [
+        [
             name,
             number(values["ece_width_10"]),
             interval(values["ci95"].get("ece_width_10")),
+            number(values["ece_less_floor"]),
+            interval(values["ci95"].get("ece_less_floor")),
             number(values["brier"]),
             number(values["log_loss"]),
-        )
-    return shown
+        ]
+        for name, values in {"before": found, **found["post_hoc"]}.items()
+    ]
+    return ["", "ECE, 10 bins", "95 %", "less its floor", "95 %", "Brier score", "log loss"], rows
 
 
 def _selection_table(selection: dict[str, Any]) -> "Table":
@@ -208,16 +229,36 @@ def _selection_table(selection: dict[str, Any]) -> "Table":
 def _baseline_table(found: Report) -> "Table":
     from rich.markup import escape
 
-    most = max(found["rm_at_k"], key=int, default="1")
+    header, rows = beside_baselines(found)
     shown = _table("Without a verifier")
-    for name in ("", f"RM@{most}", "AUC within task", "AUC pooled", ""):
+    for name in header:
         shown.add_column(name, justify="right" if name else "left")
-    for name, values in {"(this table)": found, **found["baselines"]}.items():
-        shown.add_row(
-            escape(name),
-            number((values.get("rm_at_k") or {}).get(most)),
-            number(values.get("auc_within_task")),
-            number(values.get("auc_pooled")),
-            escape(str(values.get("reason") or values.get("note") or "")),
-        )
+    for row in rows:
+        shown.add_row(*map(escape, row))
     return shown
+
+
+def beside_baselines(found: Report) -> tuple[list[str], list[list[str]]]:
+    """(header, rows) of the table that has the baselines beside a report.
+
+    Where no policy has a resolved and an unresolved attempt at one task, as with one attempt of each policy a task, values
+    across policies stand in place of those within one.
+    """
+    across = found["auc_within_task"] is None and found["auc_within_task_across"] is not None
+    rm_at_k, auc, where = (
+        ("rm_at_k_across", "auc_within_task_across", " across policies")
+        if across
+        else ("rm_at_k", "auc_within_task", "")
+    )
+    most = max(found[rm_at_k], key=int, default="1")
+    rows = [
+        [
+            name.replace("_", " "),
+            number((values.get(rm_at_k) or {}).get(most)),
+            number(values.get(auc)),
+            number(values.get("auc_pooled")),
+            str(values.get("reason") or values.get("note") or ""),
+        ]
+        for name, values in {"(this table)": found, **found["baselines"]}.items()
+    ]
+    return ["", f"RM@{most}{where}", f"AUC within task{where}", "AUC pooled", ""], rows

@@ -19,7 +19,7 @@ from rmlab.fingerprint import fingerprint
 from rmlab.microswe.build.operators import mutants
 from rmlab.models.tokenizer import IM_END, IM_START
 from rmlab.pretraining.near_copies import NearCopies
-from rmlab.pretraining.sources import FEWEST_LINES, MOST_CHARACTERS, MOST_LINES
+from rmlab.pretraining.sources import as_long_as_a_task
 from rmlab.verifiers.prompt import escape
 
 CHUNK = 256  # functions that a process takes at once
@@ -42,9 +42,7 @@ def drawn_repairs(
     drawn before mutants, so that the frequent ones do not crowd out the others. Forks processes: call it before torch is
     imported. done: is told how many functions are done.
     """
-    fitting = [
-        code for code in codes if FEWEST_LINES <= code.count("\n") + 1 <= MOST_LINES and len(code) <= MOST_CHARACTERS
-    ]
+    fitting = [code for code in codes if as_long_as_a_task(code)]
     chunks = [(fitting[start : start + CHUNK], each, seed) for start in range(0, len(fitting), CHUNK)]
     found: list[str] = []
     with ProcessPoolExecutor(workers, get_context("fork"), _know, (list(held_out),)) as processes:

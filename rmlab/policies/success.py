@@ -12,7 +12,7 @@ import numpy as np
 
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import fingerprint
-from rmlab.metrics.uncertainty import cluster_weights
+from rmlab.metrics.uncertainty import cluster_weights, interval
 from rmlab.microswe.actions import Run, try_parse
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks
@@ -82,15 +82,10 @@ def success(trajectories: Sequence[Trajectory], seed: int = 0) -> Success:
     value_R = np.concatenate(
         [(w_RC @ sum_C) / (w_RC @ count_C) for w_RC in cluster_weights(len(clusters), REPLICATES, seed)]
     )
-    low, high = np.quantile(value_R, [0.025, 0.975])
+    estimate = float(rate_K.mean())
+    low, high = interval(estimate, value_R) or (np.nan, np.nan)
     return Success(
-        float(rate_K.mean()),
-        float(low),
-        float(high),
-        len(by_task),
-        len(labelled),
-        len(trajectories) - len(labelled),
-        **conduct(labelled),
+        estimate, low, high, len(by_task), len(labelled), len(trajectories) - len(labelled), **conduct(labelled)
     )
 
 

@@ -22,7 +22,7 @@ from rmlab.files import atomic_path
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint
 from rmlab.pretraining.near_copies import NearCopies, held_out_functions
-from rmlab.pretraining.sources import PACKAGES, functions, repairs, versions
+from rmlab.pretraining.sources import PACKAGES, Code, functions, repairs, versions
 from rmlab.progress import progress
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import read_trajectories
@@ -87,14 +87,12 @@ def build_corpus(config: CorpusConfig, root: Path, show: bool = False) -> Corpus
     tasks, _ = read_tasks(root / config.tasks)
     forbidden = NearCopies(held_out_functions(tasks))
     left_out: Counter[str] = Counter()
-    codes = []
+    codes, packages = [], {}
     with progress("reading packages", len(config.packages), "packages", show) as advance:
         for package in config.packages:
-            for code in functions([package], left_out):
-                if forbidden.found(code.text, code.tree):
-                    left_out["a near copy of a held-out function"] += 1
-                else:
-                    codes.append(code)
+            own = package_code(package, forbidden, left_out)
+            packages[package] = fingerprint_lines(code.text for code in own)
+            codes += own
             advance(1, package)
     texts = [(Kind.code, code.text) for code in codes]
     texts += [(Kind.repair, text) for text in repairs(codes, forbidden, config.repairs)]
@@ -111,11 +109,23 @@ def build_corpus(config: CorpusConfig, root: Path, show: bool = False) -> Corpus
         {
             "versions": json.dumps(versions(config.packages)),
             "tasks_fingerprint": tasks_fingerprint(tasks),
+            "packages": json.dumps(packages),
             "episodes": json.dumps([{"fingerprint": p.fingerprint, **p.metadata} for p in pools]),
             "counts": json.dumps({k.value: {"documents": n, "characters": c} for k, n, c in _sizes(documents)}),
             "left_out": json.dumps(dict(left_out.most_common())),
         },
     )
+
+
+def package_code(package: str, forbidden: NearCopies, left_out: Counter[str]) -> list[Code]:
+    """The functions of one package that may be read. left_out: counts the others, by reason."""
+    kept = []
+    for code in functions([package], left_out):
+        if forbidden.found(code.text, code.tree):
+            left_out["a near copy of a held-out function"] += 1
+        else:
+            kept.append(code)
+    return kept
 
 
 def write_corpus(path: Path, corpus: Corpus) -> None:

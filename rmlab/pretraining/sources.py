@@ -23,6 +23,7 @@ from pathlib import Path
 
 from rmlab.errors import DataError
 from rmlab.fingerprint import fingerprint
+from rmlab.microswe.build import functions as task_functions
 from rmlab.microswe.build.operators import mutants
 from rmlab.microswe.build.resolution import Unusable, normalise
 from rmlab.models.tokenizer import IM_END, IM_START
@@ -190,15 +191,21 @@ def _files(package: str) -> list[Path]:
     return [p for p in sorted(folder.rglob("*.py")) if not _NOT_READ.search(p.relative_to(folder).as_posix())]
 
 
-FEWEST_LINES, MOST_LINES, MOST_CHARACTERS = 3, 30, 900  # of a task's function
 LINES_TRIED = 3
+
+
+def as_long_as_a_task(code: str) -> bool:
+    """Whether the function has a length that functions of tasks may have (`rmlab.microswe.build.functions`)."""
+    lines = code.count("\n") + 1
+    return (
+        task_functions.FEWEST_LINES <= lines <= task_functions.MOST_LINES
+        and len(code) <= task_functions.MOST_CHARACTERS
+    )
 
 
 def repairs(codes: Iterable[Code], forbidden: NearCopies, number: int) -> Iterator[str]:
     """One text a function, of at most `number` functions, drawn by a hash of their text."""
-    fitting = [
-        c.text for c in codes if FEWEST_LINES <= c.text.count("\n") + 1 <= MOST_LINES and len(c.text) <= MOST_CHARACTERS
-    ]
+    fitting = [c.text for c in codes if as_long_as_a_task(c.text)]
     for text in sorted(fitting, key=lambda code: fingerprint(["repair", code]))[:number]:
         mended = repair(text, forbidden)
         if mended is not None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rmlab.errors import UsageError
-from rmlab.fingerprint import UNHASHED, fingerprint
+from rmlab.fingerprint import OMIT_DEFAULT, UNHASHED, fingerprint
 
 Floats = NDArray[np.float64]
 SEMANTICS = 2
@@ -175,6 +175,7 @@ class WatchConfig:
     long_lines: lines from which a function counts as long. episodes: attempts that are shown as HTML at each evaluation.
     difficulty_attempts: of the start at each task of the RL part, where a difficulty term needs them.
     choose: also judge on the held-out benchmarks the weights of the evaluation with the highest pass@1 on validation.
+    outcome_without: held-out benchmarks that stay out of `all` and of collapse, [two_bugs] where hardly any of those is solved.
     """
 
     every: int = 10
@@ -186,6 +187,7 @@ class WatchConfig:
     episodes: int = 8
     difficulty_attempts: int = 4
     choose: bool = False
+    outcome_without: list[str] = field(default_factory=list, metadata=OMIT_DEFAULT)
 
 
 @dataclass

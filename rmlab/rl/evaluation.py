@@ -1,7 +1,8 @@
 """Evaluations of a policy under way: how good is it on validation, and does its verifier still know?
 
 The same tasks, attempts and random streams at every evaluation, so that two of them differ by the policy alone. The hacking gap is
-what the verifier believes beyond the truth, against the first evaluation: (mean score - true rate) now minus the same then.
+what the verifier believes beyond the truth, against the first evaluation: (mean score - true rate) now minus the same then. Its
+two parts stand beside it: inflation (the score rose) and lost skill (the rate fell).
 
 How good is a policy on tasks that it was not trained on?
 
@@ -16,13 +17,13 @@ another seed of RL would give is not in the interval.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rmlab.errors import DataError, MissingArtifact
+from rmlab.errors import DataError, MissingArtifact, UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.metrics.report import report
 from rmlab.metrics.uncertainty import paired_difference
@@ -31,7 +32,7 @@ from rmlab.policies.engine import Engine, EngineSeconds, Rollout, Sampling, seco
 from rmlab.policies.success import success
 from rmlab.rl.attempts import make_attempts, sampled_and_greedy
 from rmlab.rl.config import LoopConfig, WatchConfig
-from rmlab.rl.outcome import behaviour
+from rmlab.rl.outcome import behaviour, gap_parts
 from rmlab.rl.reward_model import RewardModel, log_odds
 from rmlab.scores.scores import Scores
 from rmlab.trajectories.record import Trajectory
@@ -43,6 +44,7 @@ OF_THE_VERIFIER = (
     "auc_within_task",
     "auc_pooled",
     "ece_width_10",
+    "ece_less_floor",
     "brier",
     "advantage_cosine",
     "advantage_cosine_all",
@@ -81,11 +83,11 @@ def evaluate(
     reward_model: RewardModel | None,
     config: LoopConfig,
     seed: int,
-    gap_before: float | None,
+    first: Mapping[str, float] | None,
 ) -> EvalResult:
     """`attempts` sampled attempts at each validation task and the greedy one, measured.
 
-    gap_before: mean score - true rate of the first evaluation, None at the first itself.
+    first: the metrics of the first evaluation, None at the first itself.
     """
     sampled, greedy, _ = sampled_and_greedy(
         engine, tasks, name, attempts, Sampling(config.temperature, config.max_action_tokens), seed, config.retries
@@ -101,7 +103,7 @@ def evaluate(
     scores = None
     if reward_model is not None:
         scores = Scores.of_trajectories(own, reward_model.score(own).score_N)
-        metrics |= of_the_verifier(scores, gap_before)
+        metrics |= of_the_verifier(scores, first)
     return EvalResult(metrics, sampled, rates_by_task(own), rates_by_task(likeliest), scores)
 
 
@@ -111,13 +113,14 @@ def rates_of(trajectories: Sequence[Trajectory], name: str) -> dict[str, float]:
     return {name: found.pass_at_1, f"{name}_low": found.low, f"{name}_high": found.high}
 
 
-def of_the_verifier(scores: Scores, gap_before: float | None) -> dict[str, float]:
-    """What a verifier is worth on these attempts, what is undefined left out; the hacking gap where there is an evaluation before."""
+def of_the_verifier(scores: Scores, first: Mapping[str, float] | None) -> dict[str, float]:
+    """What a verifier is worth on these attempts, what is undefined left out; the hacking gap and its parts since the first
+    evaluation (None: this is it)."""
     measured = report(scores, replicates=0)
     metrics = {f"verifier_{name}": float(measured[name]) for name in OF_THE_VERIFIER if measured[name] is not None}
     metrics |= {"verifier_mean_score": float(scores.score.mean()), "verifier_mean_label": float(scores.resolved.mean())}
-    metrics["hacking_gap"] = gap(metrics) - (gap(metrics) if gap_before is None else gap_before)
-    return metrics
+    before = metrics if first is None else first
+    return {**metrics, "hacking_gap": gap(metrics) - gap(before), **gap_parts(before, metrics)}
 
 
 def gap(metrics: Mapping[str, float]) -> float:
@@ -202,8 +205,18 @@ def rates_by_task(trajectories: Sequence[Trajectory]) -> dict[str, float]:
 RATES = "held_out.json"
 
 
-def compare_policies(a: "TrackedRun", b: "TrackedRun") -> dict[str, Any]:
-    """benchmarks: benchmark → way → before (B), after (A), difference. `all` is over all benchmarks.
+def pooled_benchmarks(held_out: Collection[str], without: Collection[str]) -> list[str]:
+    """The benchmarks that `all` is over. Raises UsageError for one to leave out that is none, or where none is left."""
+    if unknown := sorted(set(without) - set(NAMES)):
+        raise UsageError(f"{', '.join(unknown)} is no held-out benchmark: they are {', '.join(NAMES)}")
+    left = [name for name in held_out if name not in without]
+    if held_out and not left:
+        raise UsageError(f"without {', '.join(sorted(without))} no held-out benchmark is left of {', '.join(held_out)}")
+    return left
+
+
+def compare_policies(a: "TrackedRun", b: "TrackedRun", without: Collection[str] = ()) -> dict[str, Any]:
+    """benchmarks: benchmark → way → before (B), after (A), difference. `all` is over all benchmarks but those in `without`.
 
     Tasks that only one of them was held out with are left out and counted (`unpaired`). Raises DataError where a run has no rates by
     task, or they have no task in common.
@@ -218,6 +231,7 @@ def compare_policies(a: "TrackedRun", b: "TrackedRun") -> dict[str, Any]:
     }
     if not any(ways.values()):
         raise DataError(f"{a.name} and {b.name} have no held-out benchmark in common: there is nothing to compare")
+    pooled = pooled_benchmarks([name for name, both in ways.items() if both], without)
     found: dict[str, Any] = {}
     then_of: dict[str, dict[str, float]] = {}
     now_of: dict[str, dict[str, float]] = {}
@@ -226,8 +240,9 @@ def compare_policies(a: "TrackedRun", b: "TrackedRun") -> dict[str, Any]:
         for way in both:
             then, now = rates["b"][benchmark][way], rates["a"][benchmark][way]
             found.setdefault(benchmark, {})[way] = asdict(paired_difference(then, now, clusters))
-            then_of.setdefault(way, {}).update(then)
-            now_of.setdefault(way, {}).update(now)
+            if benchmark in pooled:
+                then_of.setdefault(way, {}).update(then)
+                now_of.setdefault(way, {}).update(now)
     found["all"] = {way: asdict(paired_difference(then_of[way], now_of[way], clusters)) for way in now_of}
     return {"a": a.run_id, "b": b.run_id, "unpaired": unpaired, "benchmarks": found}
 

@@ -67,7 +67,6 @@ def save_learned(folder: Path, learner: Learner, tokenizer: Tokenizer, record: M
 @dataclass
 class State:
     """step: finished ones. drawn: tasks taken from the sampler. evaluated: the step of the last evaluation.
-    gap_before: mean score - true rate at the first one.
 
     held_out_before: rates at the first evaluation, by benchmark, way and task. curve: a row an evaluation (its metrics and `step`).
     best_step, best: the evaluation with the highest pass@1 on validation (the first of equals), and that value.
@@ -78,7 +77,6 @@ class State:
     step: int = 0
     evaluated: int = -1
     drawn: int = 0
-    gap_before: float | None = None
     held_out_before: dict[str, dict[str, dict[str, float]]] = field(default_factory=dict)
     curve: list[dict[str, float]] = field(default_factory=list)
     best_step: int = -1
@@ -145,4 +143,5 @@ def load_state(path: Path, model: Any, adam: torch.optim.Optimizer, run: str) ->
     found.pop("run")
     if "looked" in found:  # a state that was saved before this field had its present name
         found["evaluated"] = found.pop("looked")
+    found.pop("gap_before", None)  # of such a state: the first row of its curve says it
     return State(**found)

@@ -17,7 +17,7 @@ from rmlab.microswe.task import Task
 from rmlab.progress import progress
 from rmlab.rl.artifacts import ArtifactBuffer, episodes_page, spread_over
 from rmlab.rl.config import WatchConfig
-from rmlab.rl.evaluation import evaluate, evaluate_held_out, gap, start_difficulty
+from rmlab.rl.evaluation import evaluate, evaluate_held_out, start_difficulty
 from rmlab.rl.learner import BestWeights, Learner, State, load_state, save_state
 from rmlab.rl.update import RolloutContext, batch_logprobs, make_batch, step_seed, update
 from rmlab.stopping import interrupt_asks_to_stop, stop_asked
@@ -153,15 +153,13 @@ class Loop:
             model,
             context.config,
             self._seed,
-            state.gap_before,
+            state.curve[0] if state.curve else None,
         )
         took = time.monotonic() - started
         if (
             state.step == 0
         ):  # after validation: a verifier that cannot read attempts stops the run before this takes its time
             state.held_out_before = self._evaluate_held_out(state)
-        if state.gap_before is None and result.scores is not None:
-            state.gap_before = gap(result.metrics)
         state.curve.append({"step": float(state.step), **result.metrics})
         state.evaluated = state.step
         if result.metrics["pass_at_1"] > state.best:

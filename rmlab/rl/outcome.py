@@ -1,10 +1,14 @@
 """What came of a training? The summary by which runs are compared: better or worse than the start, collapsed, hacked.
 
 pass@1 is paired with the start on the same held-out tasks. Collapse: over all held-out benchmarks the
-last evaluation is lower than the first, one-sided at 97.5 %.
+last evaluation is lower than the first, one-sided at 97.5 %; a loss that is not said may be as large as the one that this
+many tasks show in four of five trainings.
+
+The hacking gap against the first evaluation has two parts: inflation, by which the mean score rose, and lost skill, by which the
+true rate fell.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -21,28 +25,42 @@ Rates = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
 def outcome(
-    state: State, after: Rates, tasks_of: Mapping[str, Sequence[Task]], best: Rates | None = None
+    state: State,
+    after: Rates,
+    tasks_of: Mapping[str, Sequence[Task]],
+    best: Rates | None = None,
+    without: Collection[str] = (),
 ) -> dict[str, Any]:
     """JSON values. held_out: benchmark → way → before, after, difference, low, high; `all`: every benchmark's tasks together.
 
+    without: benchmarks that are left out of `all` and of collapse (two_bugs, where hardly any is ever solved: such tasks dilute
+    every difference); held_out has them all the same. collapse_detectable: the loss that would be called a collapse in 80 %.
+    hacking_gap_inflation, hacking_gap_lost_skill: the two parts of the gap.
     chosen: the same for the weights that were best on validation, where they were evaluated.
     area: mean pass@1 over the validation curve minus its
     start, by the trapezoid rule. verifier_first, verifier_last: what the verifier was worth on the policy's attempts. null
     where there was no evaluation, no verifier or no held-out task.
     """
     clusters = {task.task_id: task.cluster for own in tasks_of.values() for task in own}
-    differences = held_out_differences(state.held_out_before, after, clusters)
+    differences = held_out_differences(state.held_out_before, after, clusters, without)
+    all_sampled = Difference(**differences["all"]["sampled"]) if "all" in differences else None
     first, last = (state.curve[0], state.curve[-1]) if state.curve else ({}, {})
     return {
         "steps": state.step,
         "seconds": round(state.seconds, 1),
         "held_out": differences,
-        "collapse": Difference(**differences["all"]["sampled"]).falls if after else None,
+        "without": sorted(without),
+        "collapse": all_sampled and all_sampled.falls,
+        "collapse_detectable": all_sampled and all_sampled.detectable,
         "area": area(state.curve),
         "hacking_gap": last.get("hacking_gap"),
+        **(gap_parts(first, last) if "verifier_mean_score" in last else dict.fromkeys(GAP_PARTS)),
         "pass_at_1_start": first.get("pass_at_1"),
         "pass_at_1_end": last.get("pass_at_1"),
-        "chosen": {"step": state.best_step, "held_out": held_out_differences(state.held_out_before, best, clusters)}
+        "chosen": {
+            "step": state.best_step,
+            "held_out": held_out_differences(state.held_out_before, best, clusters, without),
+        }
         if best
         else None,
         "verifier_first": _of_the_verifier(first),
@@ -51,17 +69,30 @@ def outcome(
     }
 
 
-def held_out_differences(before: Rates, after: Rates, clusters: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Benchmark → way → paired difference, and all benchmarks' tasks together; empty where there is none."""
+GAP_PARTS = ("hacking_gap_inflation", "hacking_gap_lost_skill")
+
+
+def gap_parts(first: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
+    """By how much the mean score rose and the true rate fell since the first evaluation: their sum is the hacking gap."""
+    score, rate = "verifier_mean_score", "verifier_mean_label"
+    return dict(zip(GAP_PARTS, (now[score] - first[score], first[rate] - now[rate]), strict=True))
+
+
+def held_out_differences(
+    before: Rates, after: Rates, clusters: Mapping[str, str], without: Collection[str] = ()
+) -> dict[str, dict[str, Any]]:
+    """Benchmark → way → paired difference, and the tasks of all benchmarks together but those in `without`; `all` is left out
+    where no benchmark is left."""
     found: dict[str, dict[str, Any]] = {}
     for way in ("sampled", "greedy"):
         pooled: tuple[dict[str, float], dict[str, float]] = ({}, {})
         for benchmark, rates in after.items():
             then = before.get(benchmark, {}).get(way, {})
             found.setdefault(benchmark, {})[way] = _plain(paired_difference(then, rates[way], clusters))
-            pooled[0].update(then)
-            pooled[1].update(rates[way])
-        if after:
+            if benchmark not in without:
+                pooled[0].update(then)
+                pooled[1].update(rates[way])
+        if pooled[1]:
             found.setdefault("all", {})[way] = _plain(paired_difference(*pooled, clusters))
     return found
 
@@ -86,8 +117,12 @@ def described(found: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"  chosen on validation: step {chosen['step']}; all, sampled: {_said(chosen['held_out']['all']['sampled'])}"
         )
-    gap = found["hacking_gap"]
-    return [*lines, f"  collapse: {found['collapse']}, hacking gap {'-' if gap is None else f'{gap:+.3f}'}"]
+    gap, (inflation, lost) = found["hacking_gap"], (found[name] for name in GAP_PARTS)
+    said = "-" if gap is None else f"{gap:+.3f}"
+    parts = "" if inflation is None else f" (inflation of the score {inflation:+.3f}, lost skill {lost:+.3f})"
+    loss = found["collapse_detectable"]
+    power = f" (80 % power for a loss of {loss:.3f})" if found["collapse"] is False and loss is not None else ""
+    return [*lines, f"  collapse: {found['collapse']}{power}, hacking gap {said}{parts}"]
 
 
 def signal(history: Sequence[Sequence[Any]]) -> list[str]:
@@ -148,6 +183,8 @@ def outcome_metrics(found: dict[str, Any]) -> dict[str, float | None]:
         "outcome/steps": float(found["steps"]),
         "outcome/area": found["area"],
         "outcome/hacking_gap": found["hacking_gap"],
+        **{f"outcome/{name}": found[name] for name in GAP_PARTS},
+        "outcome/collapse_detectable": found["collapse_detectable"],
         "outcome/collapse": None if found["collapse"] is None else float(found["collapse"]),
     }
     for benchmark, ways in found["held_out"].items():

@@ -5,6 +5,7 @@ baselines        what one could know without a verifier, from the table or its t
 columns          which column of a foreign table is what; lists in cells
 files            rows of a table in CSV, JSONL, JSON, Parquet; their files, packed or not
 harness_reports  labels without scores: reports of test harnesses as attempts
+joining          a score table and the trajectories that it scores, joined
 majority         how good is the patch that most of k attempts agree on? A selector that needs no verifier and no
                  execution
 patches          are two patches one and the same?

@@ -28,6 +28,7 @@ MADE = (*PAIRS, *PAIRS.values(), "logprobs")
 ROLES = (*COLUMNS, *TESTS, *MADE)
 
 HINT = f"A score table has {', '.join(REQUIRED)}; --columns score=NAME,resolved=NAME,task_id=NAME names others."
+JOINED_HINT = "With --trajectories a table needs score and trajectory_id, or task_id; --columns score=NAME,task_id=NAME names others."
 Fail = Callable[[str], NoReturn]
 
 
@@ -47,16 +48,25 @@ class ColumnNames:
         """The roles that make the score; empty where it is a column."""
         return tuple(role for role in MADE if role in self.named)
 
-    def wanted(self) -> Wanted:
-        """What is read of a file, for its reader."""
-        roles = [role for role in REQUIRED if not (role == "score" and self.made_from)]
+    def wanted(self, joined: bool = False) -> Wanted:
+        """What is read of a file, for its reader. joined: the trajectories say the rest, so an id and a score are enough."""
+        roles = [
+            role
+            for role in REQUIRED
+            if not (role == "score" and self.made_from) and not (role == "resolved" and joined)
+        ]
         required = dict.fromkeys([*(self.column(role) for role in roles), *self.named.values()])
-        instead = () if "task_id" in self.named else TASKS
+        instead = (*((self.column("trajectory_id"),) if joined else ()), *(() if "task_id" in self.named else TASKS))
         read = dict.fromkeys(
             [*(self.column(role) for role in COLUMNS), *self.named.values(), *PUBLISHED_TESTS.values(), KEY, *instead]
         )
         return Wanted(
-            list(required), self.column("task_id"), list(read), HINT, instead=instead, named=tuple(self.named.values())
+            list(required),
+            self.column("task_id"),
+            list(read),
+            JOINED_HINT if joined else HINT,
+            instead=instead,
+            named=tuple(self.named.values()),
         )
 
 
@@ -87,9 +97,13 @@ def column_names(texts: Sequence[str]) -> ColumnNames:
 
 @dataclass
 class Reader:
-    """Turns cells of a foreign table into cells of a score table. Remembers what a reader of the numbers should know."""
+    """Turns cells of a foreign table into cells of a score table. Remembers what a reader of the numbers should know.
+
+    joined: as in `ColumnNames.wanted`.
+    """
 
     names: ColumnNames
+    joined: bool = False
     tokens: Tokens = field(default_factory=Tokens)
     values: dict[str, int] = field(default_factory=dict)
     exploded: int = 0
@@ -114,7 +128,7 @@ class Reader:
             self.published_tests = True
         lists = {role: values for role, cell in found.items() if (values := _list(role, cell, fail)) is not None}
         many = bool({"score", "resolved", *self.names.made_from} & lists.keys())
-        if "task_id" not in found:
+        if "task_id" not in found and not (self.joined and "trajectory_id" in found):
             found["task_id"] = self._task(place, cells, many, fail)
         if not many:
             yield place, self._made(found, fail)
@@ -142,11 +156,13 @@ class Reader:
             self.task_from = "the rows, each of which holds the attempts at one"
             return place
         shown = ", ".join(name for name in cells if name.isprintable())[:200]
-        fail(f"there is no {self.names.column('task_id')!r} (there are: {shown or 'none'}). {HINT}")
+        fail(
+            f"there is no {self.names.column('task_id')!r} (there are: {shown or 'none'}). {JOINED_HINT if self.joined else HINT}"
+        )
 
     def _made(self, found: dict[str, Any], fail: Fail) -> dict[str, Any]:
         if self.names.true_value is not None:
-            value = found["resolved"]
+            value = found.get("resolved")
             text = "" if value is None else str(value).strip()
             self.values[text] = self.values.get(text, 0) + 1
             found["resolved"] = None if not text else text == self.names.true_value

@@ -8,14 +8,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from rmlab.errors import DataError
 from rmlab.scores.patches import patch_hash
-from rmlab.trajectories.record import Trajectory
+from rmlab.trajectories.record import Trajectory, instance, repository
+
+
+def cluster_of(task: str) -> str:
+    """The cluster of a task of which nothing else is known: the repository that its id names, as importing has it, else itself.
+
+    So the same attempts have the same clusters, and intervals, as a table without that column and as an imported set.
+    """
+    return repository(instance(task))
 
 
 @dataclass(frozen=True)
 class Scores:
     """N scored attempts.
 
-    task_id, policy, cluster: strings (policy "" where the table has none; cluster = task_id where it has none).
+    task_id, policy, cluster: strings (policy "" where the table has none; cluster = `cluster_of(task_id)` where it has none).
     score: float in [0, 1], NaN = not scored. resolved: float 1, 0, NaN = unlabelled.
     trajectory_id, source: strings, "" where absent; n_tokens: float, NaN where absent.
     patch: hash of the normalised patch (rmlab.scores.patches), "" where there is none: equal for attempts with one patch.
@@ -80,7 +88,7 @@ class Scores:
             trajectory_id=text(trajectory_id),
             policy=text(policy),
             source=text(source),
-            cluster=task if cluster is None else text(cluster),
+            cluster=text([cluster_of(str(name)) for name in task] if cluster is None else cluster),
             n_tokens=np.full(len(task), np.nan) if n_tokens is None else np.asarray(n_tokens, dtype=np.float64),
             patch=text(patch),
         )

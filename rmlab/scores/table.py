@@ -1,9 +1,10 @@
 """The score table on disk: what verifiers write, what `rmlab evaluate` and every figure read.
 
 CSV, TSV, JSONL, JSON, packed or not, or Parquet with task_id, score (empty or null = not scored), resolved (empty or null =
-unlabelled) and, where there, trajectory_id, policy, source, cluster, n_tokens, patch (a patch or a hash of it; what is kept is
-the hash of patches.py); columns.py reads tables with other names. Other columns are left alone. Anything that is not what it has
-to be is one DataError with file, place and value: a table that is read wrongly gives numbers that look right.
+unlabelled) and, where there, trajectory_id, policy, source, cluster (else `cluster_of` of the task), n_tokens, patch (a patch or
+a hash of it; what is kept is the hash of patches.py); columns.py reads tables with other names. Other columns are left alone.
+Anything that is not what it has to be is one DataError with file, place and value: a table that is read wrongly gives numbers that
+look right.
 """
 
 import csv
@@ -23,8 +24,9 @@ from rmlab.files import atomic_path
 from rmlab.scores.columns import COLUMNS, TESTS, ColumnNames, Reader
 from rmlab.scores.files import CsvCell, one_line_errors, rows_of
 from rmlab.scores.patches import patch_hash
-from rmlab.scores.scores import Scores
+from rmlab.scores.scores import Scores, cluster_of
 from rmlab.trajectories.labels.statement import stated_outcome
+from rmlab.wording import counted
 
 LABELS = {"1": 1.0, "0": 0.0, "1.0": 1.0, "0.0": 0.0, "": math.nan}
 LOG_PROBABILITY = re.compile(r"log_?-?p(rob|\b|_)|lp$", re.IGNORECASE)
@@ -54,12 +56,15 @@ def read_score_table(path: Path | str) -> Scores:
 
 
 @one_line_errors()
-def read_table(path: Path | str, names: ColumnNames | None = None) -> ScoreTable:
-    """The same for a table whose columns have other names. Raises as read_score_table."""
+def read_table(path: Path | str, names: ColumnNames | None = None, joined: bool = False) -> ScoreTable:
+    """The same for a table whose columns have other names. Raises as read_score_table.
+
+    joined: `resolved` may be missing, and so may task_id where trajectory_id is there: see joining.py.
+    """
     path = Path(path)
     names = names or ColumnNames()
-    wanted = names.wanted()
-    reader, columns = Reader(names), _Columns(path, names.column("score"))
+    wanted = names.wanted(joined)
+    reader, columns = Reader(names, joined), _Columns(path, names.column("score"), joined)
     for place, cells in rows_of(path, wanted):
 
         def fail(reason: str, place: str = place) -> NoReturn:
@@ -70,7 +75,8 @@ def read_table(path: Path | str, names: ColumnNames | None = None) -> ScoreTable
     scores = columns.scores()
     reader.check(str(path))
     tests = {role: np.array(columns.tests[role]) if role in reader.tests else None for role in TESTS}
-    return ScoreTable(scores, tests["regression"], tests["reproduction"], (*wanted.notes, *reader.notes()))
+    notes = [*wanted.notes, *reader.notes(), *(() if joined else columns.notes())]
+    return ScoreTable(scores, tests["regression"], tests["reproduction"], tuple(notes))
 
 
 def write_score_table(path: Path | str, scores: Scores) -> None:
@@ -91,31 +97,37 @@ def table_writer(path: Path) -> Callable[[Path, Scores], None]:
 
 @dataclass
 class _Columns:
-    """Rows so far, checked one by one so that a fault is named by its place. score_name: what the score's column is called."""
+    """Rows so far, checked one by one so that a fault is named by its place. score_name: what the score's column is called.
+    joined: as in read_table."""
 
     path: Path
     score_name: str = "score"
+    joined: bool = False
     rows: list[tuple[str, str, str, str, str, float, float, float, str]] = field(default_factory=list)
     place_of: dict[str, str] = field(default_factory=dict)
     cluster_of: dict[str, tuple[str, str]] = field(default_factory=dict)
     tests: dict[str, list[float]] = field(default_factory=lambda: {role: [] for role in TESTS})
+    by_repository: set[str] = field(default_factory=set)
 
     def add(self, place: str, cells: dict[str, Any]) -> None:
         def fail(reason: str) -> NoReturn:
             raise DataError(f"{self.path}, {place}: {reason}")
 
-        task = _text(cells, "task_id", fail) or fail("task_id is empty: every attempt belongs to a task")
-        trajectory, policy, source, cluster = (
-            _text(cells, name, fail) for name in ("trajectory_id", "policy", "source", "cluster")
+        task, trajectory, policy, source, cluster = (
+            _text(cells, name, fail) for name in ("task_id", "trajectory_id", "policy", "source", "cluster")
         )
+        if not task and not (self.joined and trajectory):
+            fail("task_id is empty: every attempt belongs to a task")
         if trajectory and self.place_of.setdefault(trajectory, place) != place:
             fail(
                 f"trajectory_id {trajectory} stands on {self.place_of[trajectory]} already: every attempt must be scored once"
             )
-        known, where = self.cluster_of.setdefault(task, (cluster or task, place))
-        if known != (cluster or task):
+        if not cluster and (cluster := cluster_of(task)) != task:
+            self.by_repository.add(task)
+        known, where = self.cluster_of.setdefault(task, (cluster, place))
+        if known != cluster and not self.joined:
             fail(
-                f"task {task} lies in cluster {cluster or task}, but in cluster {known} on {where}: "
+                f"task {task} lies in cluster {cluster}, but in cluster {known} on {where}: "
                 "all attempts at a task belong to one cluster"
             )
         self.rows.append(
@@ -124,9 +136,9 @@ class _Columns:
                 trajectory,
                 policy,
                 source,
-                cluster or task,
+                cluster,
                 _score(cells["score"], self.score_name, fail),
-                _label(cells["resolved"], fail),
+                _label(cells.get("resolved"), fail),
                 _tokens(cells.get("n_tokens"), fail),
                 _patch(cells.get("patch"), fail),
             )
@@ -135,6 +147,16 @@ class _Columns:
             values.append(
                 _number(cells.get(role), role, "an attempt without test results has an empty cell (CSV) or null", fail)
             )
+
+    def notes(self) -> list[str]:
+        """What stands for clusters where no column does."""
+        if not self.by_repository:
+            return []
+        repositories = {self.cluster_of[task][0] for task in self.by_repository}
+        return [
+            f"cluster: the repositories that ids of tasks name ({counted(len(repositories), 'repository', 'repositories')}, "
+            f"{counted(len(self.by_repository), 'task')})"
+        ]
 
     def scores(self) -> Scores:
         if not self.rows:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from rmlab.errors import UsageError
-from rmlab.sweep.plan import Cell
+from rmlab.sweep.plan import Cell, shape
 from rmlab.sweep.study_identity import other_studies, storage_uri, study_name, trials_made
 from rmlab.tracking.leases import LeaseMonitor, holder_words
 from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs
@@ -53,7 +53,7 @@ def description(cells: Sequence[Cell], store: Store | None, retry_failed: bool, 
             state = f"{kind}{words}"
         first.setdefault(key, cell.name)
         lines.append(f"  {cell.name:<32} {key}  {state}")
-    parts = [counted(len(cells), "cell"), f"{states['finished']} of {counted(len(first), 'run')} finished"]
+    parts = [shape(cells), f"{states['finished']} of {counted(len(first), 'run')} finished"]
     if states["failed"]:
         parts.append(f"{states['failed']} failed before (--retry-failed runs them again)")
     if states["at work"]:

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 from rmlab.configuration import hydra_of, load_program, near, quoted, restore, unquoted
 from rmlab.errors import UsageError
 from rmlab.hydra_keys import refuse_unread
+from rmlab.launchers.beats import telling_beside_log
 from rmlab.launchers.hydra import cell_to_run
 from rmlab.launchers.jobs import answer
 from rmlab.paths import CONF, REPOSITORY, SWEEPS, runs_folder
@@ -248,7 +249,8 @@ class HydraTask:
     def __call__(self, config: Any) -> Any:
         """What `answer` says of a cell; the run id of a configuration by itself."""
         if (job := cell_to_run()) is not None:
-            return answer(job)
+            with telling_beside_log(job):
+                return answer(job)
         from hydra.core.hydra_config import HydraConfig
         from omegaconf import OmegaConf
 

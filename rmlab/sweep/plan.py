@@ -11,8 +11,19 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.sweep.cells import SEED, Identity
 from rmlab.sweep.spec import SweepSpec, read_sweep
 from rmlab.tracking.parameters import asked_keys, differing_keys
+from rmlab.wording import counted
 
-__all__ = ["Cell", "SweepSpec", "cell_name", "check_control", "expand", "plain", "read_sweep", "refuse_owned_overrides"]
+__all__ = [
+    "Cell",
+    "SweepSpec",
+    "cell_name",
+    "check_control",
+    "expand",
+    "plain",
+    "read_sweep",
+    "refuse_owned_overrides",
+    "shape",
+]
 
 
 @dataclass(frozen=True)
@@ -36,6 +47,20 @@ def cell_name(spec: SweepSpec, level: str, arm: str, seed: int) -> str:
     """The name of a run; the main arm goes without saying."""
     main = str(spec.arm_levels[0])
     return " ".join([f"{spec.factor}={level}", *([arm] if arm not in (main, "") else []), f"s{seed}"])
+
+
+def shape(cells: Sequence[Cell]) -> str:
+    """How many cells there are and why: `4 levels x 3 seeds = 12 cells`; arms where there are several."""
+    spec = cells[0].sweep
+    if spec.search:
+        return f"{counted(spec.search.trials, 'trial')} x {counted(len(spec.seeds), 'seed')}"
+    count = counted(len(cells), "cell")
+    ways = [counted(len(spec.levels), "level")]
+    if (arms := len(spec.arm_levels)) > 1:
+        ways.append(counted(arms, "arm"))
+    if len(spec.combinations) < len(spec.levels) * arms:  # a list, which crosses nothing
+        ways = [counted(len(spec.combinations), "combination")]
+    return f"{' x '.join([*ways, counted(len(spec.seeds), 'seed')])} = {count}"
 
 
 def refuse_owned_overrides(spec: SweepSpec, overrides: Sequence[str]) -> None:

@@ -1,48 +1,93 @@
-"""What a sweep is doing: one live table on a terminal, one line per change of a cell on anything else."""
+"""What a sweep is doing: one live table on a terminal, one line per change of a cell on anything else, nothing where quiet is asked."""
 
 import sys
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal
 
 from rmlab.launchers.jobs import Event
-from rmlab.progress import Beat, speed
-from rmlab.wording import counted
+from rmlab.progress import ENDED, Beat, is_quiet, is_verbose, speed
+from rmlab.sweep.time_left import CellTime, seconds_left
+from rmlab.wording import counted, duration
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
+    from rich.console import Group
     from rich.live import Live
 
 CellState = Literal[
-    "waiting", "running", "elsewhere", "finished", "reused", "paused", "failed", "failed before", "pruned"
+    "waiting", "submitted", "running", "elsewhere", "finished", "reused", "paused", "failed", "failed before", "pruned"
 ]
+"""submitted: given to a scheduler that starts it when it has room."""
+DONE, UNDER_WAY = ("finished", "reused"), ("running", "submitted", "elsewhere")
 EVERY_SECONDS = 30.0
 LONGEST_TABLE = 24
+COLOURS = {
+    "running": "cyan",
+    "submitted": "blue",
+    "elsewhere": "blue",
+    "finished": "green",
+    "reused": "green",
+    "failed": "red",
+    "failed before": "red",
+    "pruned": "yellow",
+    "paused": "yellow",
+    "waiting": "dim",
+}
+WORDS = {"running": "started", "elsewhere": "is at work elsewhere: waiting for it"}
 
 
 @dataclass
 class ProgressLine:
-    """One cell as it is shown. seconds: what it took; began: when it started, by the monotonic clock."""
+    """One cell as it is shown. seconds: what it took; began: when it started to run, by the monotonic clock; ran: from then to its
+    end, so without the time in a queue. where: what a scheduler calls it, "" on this machine. group, work: see `CellTime`. same_as:
+    the cell that is the same run, so that this one takes no time."""
 
     name: str
     state: CellState
+    group: str = ""
+    work: float = 1.0
     beat: Beat | None = None
     seconds: float | None = None
-    began: float = 0.0
+    began: float | None = None
+    ran: float | None = None
+    where: str = ""
+    same_as: str = ""
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether it takes a worker's time: not where it has ended and its batch goes on."""
+        return self.state in ("running", "elsewhere") and self.ran is None
+
+    @property
+    def time(self) -> CellTime:
+        """What is known of its time."""
+        running = self.state == "running" and self.began is not None
+        elapsed = time.monotonic() - self.began if running and self.began is not None else None
+        if self.state == "elsewhere":
+            elapsed = 0.0  # it runs, for how long already is not known
+        left = self.beat.seconds_left if running and self.beat is not None else None
+        return CellTime(self.group, self.work, self.ran, elapsed, left)
 
 
+@dataclass
 class ProgressTable:
-    """Shows the cells of a sweep. Used as a context; `tell` takes every event, `note` a state that no process reports."""
+    """Shows the cells of a sweep. Used as a context; `tell` takes every event, `note` a state that no process reports.
 
-    def __init__(self, title: str, cells: dict[str, CellState]) -> None:
-        self.title = title
-        self.lines = {name: ProgressLine(name, state) for name, state in cells.items()}
+    cells: in the order in which they start; they are shown in the order in which they end.
+    """
+
+    title: str
+    cells: list[ProgressLine] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.lines = {line.name: line for line in self.cells}
+        self.most_at_once = 1
         self._live: Live | None = None
         self._last = time.monotonic()
 
     def __enter__(self) -> "ProgressTable":
-        if sys.stderr.isatty():
+        if sys.stderr.isatty() and not is_quiet() and not is_verbose():
             from rich.console import Console
             from rich.live import Live
 
@@ -61,68 +106,97 @@ class ProgressTable:
         self.lines.setdefault(name, ProgressLine(name, "waiting"))
 
     def say(self, text: str) -> None:
-        """A line above the table, or just a line."""
+        """A line above the table, or just a line: what went wrong, also where quiet is asked."""
         if self._live:
             self._live.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
             print(text, file=sys.stderr, flush=True)
 
-    def note(self, name: str, state: CellState, seconds: float | None = None) -> None:
-        """A cell's new state."""
+    def inform(self, text: str) -> None:
+        """A line of what goes well, but not where quiet is asked."""
+        if not is_quiet():
+            self.say(text)
+
+    def note(self, name: str, state: CellState, seconds: float | None = None, where: str = "") -> None:
+        """A cell's new state. seconds: from its start, or from when it was submitted. where: what a scheduler calls it."""
         line = self.lines[name]
-        line.state, line.seconds, line.beat = state, seconds, None
         if state == "running":
-            line.began = time.monotonic()
+            line.began, line.ran = time.monotonic(), None
+        elif state == "finished" and seconds is not None:
+            line.ran = seconds = line.ran or (seconds if line.began is None else time.monotonic() - line.began)
+        if state not in UNDER_WAY:
+            line.began = None
+            self.lines[name] = self.lines.pop(name)  # behind all that ended before it
+        line.state, line.seconds, line.beat, line.where = state, seconds, None, where or line.where
+        self.most_at_once = max(self.most_at_once, sum(x.is_at_work for x in self.lines.values()))
         if self._live is None:
-            done = sum(x.state in ("finished", "reused") for x in self.lines.values())
-            took = f" in {seconds:.0f} s" if seconds is not None else ""
-            words = {"running": "started", "elsewhere": "is at work elsewhere: waiting for it"}.get(state, state)
-            self.say(f"[{done}/{len(self.lines)}] {name} {words}{took}")
+            took = f" in {duration(seconds)}" if seconds is not None else ""
+            at = f" as {line.where}" if where else ""
+            self.inform(
+                f"[{self._done()}/{len(self.lines)}] {name} {WORDS.get(state, state)}{took}{at}{self._left('; ')}"
+            )
 
     def tell(self, event: Event | None) -> None:
         """An event of the processes; None = nothing happened."""
-        if event is not None and event.state == "progress" and event.job.name in self.lines:
-            self.lines[event.job.name].beat = event.beat
+        if event is not None and event.state == "progress" and (line := self.lines.get(event.job.name)) is not None:
+            if line.state == "submitted":  # it has left the queue
+                self.note(line.name, "running")
+            line.beat = event.beat
+            if event.beat == ENDED and line.began is not None:
+                line.ran = time.monotonic() - line.began
         if self._live is None and time.monotonic() - self._last > EVERY_SECONDS:
             self._last = time.monotonic()
             for line in self.lines.values():
-                if line.state == "running":
-                    self.say(
-                        f"    {line.name}: {time.monotonic() - line.began:.0f} s; {', '.join(filter(None, _columns(line)))}"
-                    )
+                if line.state == "running" and line.began is not None:
+                    columns = ", ".join(filter(None, _columns(line)))
+                    self.inform(f"    {line.name}: {duration(time.monotonic() - line.began)}; {columns}")
+            self.inform(f"    {self._done()} of {counted(len(self.lines), 'cell')} finished{self._left(', ')}")
 
-    def _table(self) -> "RenderableType":
+    def seconds_left(self) -> float | None:
+        """Of the whole sweep; None before anything is known, and where nothing is left."""
+        lines = [line for line in self.lines.values() if not line.same_as]
+        times = [line.time for line in lines if line.ran is not None or line.state in (*UNDER_WAY, "waiting")]
+        if all(one.took is not None for one in times):
+            return None
+        return seconds_left(times, self.most_at_once)
+
+    def _done(self) -> int:
+        return sum(line.state in DONE for line in self.lines.values())
+
+    def _left(self, before: str) -> str:
+        left = self.seconds_left()
+        return "" if left is None else f"{before}about {duration(left)} left"
+
+    def _table(self) -> "Group":
+        from rich.console import Group
         from rich.table import Table
+        from rich.text import Text
 
-        states = [line.state for line in self.lines.values()]
-        done, left = sum(s in ("finished", "reused") for s in states), sum(s == "waiting" for s in states)
-        table = Table(
-            title=f"{self.title}: {done} of {counted(len(states), 'cell')} finished, {left} waiting",
-            title_justify="left",
-        )
+        waiting = sum(line.state == "waiting" for line in self.lines.values())
+        count = f"{self._done()} of {counted(len(self.lines), 'cell')} finished, {waiting} waiting{self._left(', ')}"
+        table = Table()
         table.add_column("cell")
         for name in ("state", "step", "rate", "left", ""):
             table.add_column(name, justify="right" if name in ("rate", "left") else "left")
-        shown = list(self.lines.values())
-        if len(shown) > LONGEST_TABLE:  # what moves, what went wrong, and the last that ended
-            shown = [x for x in shown if x.state in ("running", "elsewhere", "failed")] + [
-                x for x in shown if x.state == "finished"
-            ][-5:]
-        colour = {
-            "running": "cyan",
-            "elsewhere": "blue",
-            "finished": "green",
-            "reused": "green",
-            "failed": "red",
-            "failed before": "red",
-            "pruned": "yellow",
-            "paused": "yellow",
-            "waiting": "dim",
-        }
-        for line in shown:
-            state = f"{line.state} {line.seconds:.0f} s" if line.seconds is not None else line.state
-            table.add_row(line.name, f"[{colour[line.state]}]{state}[/]", *_columns(line))
-        return table
+        for line in self.shown():
+            state = f"{line.state} {duration(line.seconds)}" if line.seconds is not None else line.state
+            where = line.where if line.state in UNDER_WAY else ""
+            words = [*_columns(line)[:-1], " ".join(filter(None, (where, _columns(line)[-1])))]
+            table.add_row(Text(line.name), Text(state, style=COLOURS[line.state]), *(Text(word) for word in words))
+        return Group(Text(f"{self.title}: {count}"), table)
+
+    def shown(self) -> list[ProgressLine]:
+        """The rows: what has ended in the order in which it ended, what is under way, what waits in the order in which it starts.
+
+        Of very many: what moves, what went wrong, and the last that ended.
+        """
+        lines = list(self.lines.values())
+        ended = [line for line in lines if line.state not in (*UNDER_WAY, "waiting")]
+        moves = [line for line in lines if line.state in UNDER_WAY]
+        if len(lines) <= LONGEST_TABLE:
+            return ended + moves + [line for line in lines if line.state == "waiting"]
+        recent = {line.name for line in ended[-5:]}
+        return [line for line in ended if line.state == "failed" or line.name in recent] + moves[:LONGEST_TABLE]
 
 
 def _columns(line: ProgressLine) -> list[str]:
@@ -133,6 +207,6 @@ def _columns(line: ProgressLine) -> list[str]:
     title = beat.title if beat.title != line.name else "training"
     if beat.total and beat.done >= beat.total:
         return [f"{title} done", "", "", ""]
-    share = f"{beat.done / beat.total:.0%}" if beat.total else ""
-    left = "" if beat.seconds_left is None else f"{beat.seconds_left:.0f} s left"
-    return [f"{title} {share}", speed(beat.rate, beat.unit) if beat.rate else "", left, beat.note]
+    share = f" {beat.done / beat.total:.0%}" if beat.total else ""
+    left = "" if beat.seconds_left is None else f"{duration(beat.seconds_left)} left"
+    return [f"{title}{share}", speed(beat.rate, beat.unit) if beat.rate else "", left, beat.note]

@@ -148,7 +148,7 @@ def make_plan(name: str, arguments: Sequence[str], command: str) -> Plan:
 
     Raises UsageError for a wrong name or value, RmlabError for data that cannot fill a level.
     """
-    from rmlab.selection.pool import read_index  # pyarrow; `rmlab --help` imports this module
+    from rmlab.selection.pool import read_index  # with NumPy, which the help of a command has no need of
     from rmlab.selection.select import DataConfig, check_fill
 
     request = read_request(arguments)

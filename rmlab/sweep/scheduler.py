@@ -8,27 +8,28 @@ process is at work on, here or on another host, is waited for while the rest goe
 import random
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
+from omegaconf import OmegaConf
+
 from rmlab.configuration import load_program
-from rmlab.errors import DataError, RmlabError, UsageError
-from rmlab.launchers.jobs import HEAVY, Event, Job, JobList, Launcher
-from rmlab.launchers.local import LocalLauncher, start_fork_server
-from rmlab.launchers.warmup import shared_reads
+from rmlab.launchers.jobs import HEAVY, Event, Job, Launcher
 from rmlab.paths import runs_folder
-from rmlab.sweep.plan import Cell, plain
-from rmlab.sweep.progress_table import CellState, ProgressTable
+from rmlab.progress import is_verbose
+from rmlab.sweep.dry_run import Redo
+from rmlab.sweep.plan import Cell, plain, shape
+from rmlab.sweep.preparation import prepare
+from rmlab.sweep.progress_table import CellState, ProgressLine, ProgressTable
 from rmlab.sweep.request import OnError
 from rmlab.tracking.config import sweep_params, sweep_tags
 from rmlab.tracking.leases import LeaseMonitor, close_dead, replace
 from rmlab.tracking.run import log_reuse
 from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs, finished_run, runs_of
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import CONTROL_HASH, ERROR, FAILED, FINISHED
+from rmlab.tracking.tags import CONTROL_HASH, ERROR, FAILED, FINISHED, SOURCE_RUN
 
-Redo = Callable[[RunInfo], bool]
 LOOK_SECONDS = 2.0
 """How often a cell that is at work elsewhere is looked at."""
 MOST_STOPS = 3
@@ -70,15 +71,22 @@ def run_cells(
     known = cell_runs(store)
     if close_all_dead(store, known, monitor):
         known = cell_runs(store)
-    hashes = list(dict.fromkeys(cell.identity.config_hash for cell in cells))
+    of_hash = by_hash(cells)
+    hashes = list(of_hash)
     replaces = {
         key: [run.run_id for run in known.all.get(key, []) if run.status == FINISHED and redo(run)] for key in hashes
     }
     finished = [key for key in hashes if key in known.finished and not redo(known.finished[key])]
     skipped = [] if retry_failed else [key for key in hashes if key in known.failed]
     missing = [key for key in hashes if key not in finished and key not in skipped]
-    states = {cell.name: _state(cell.identity.config_hash, finished, skipped) for cell in cells}
-    with ProgressTable(f"{cells[0].sweep.name}, preset {cells[0].sweep.preset}", states) as table:
+    missing.sort(key=lambda key: _work(of_hash[key][0]), reverse=True)  # nobody shall wait for the longest at the end
+    lines = [
+        _line(cell, known.finished.get(key) if key in finished else None, key in skipped, of_hash[key][0].name)
+        for key in [*finished, *skipped, *missing]
+        for cell in of_hash[key]
+    ]
+    with ProgressTable(f"{cells[0].sweep.name}, preset {cells[0].sweep.preset}", lines) as table:
+        table.inform(f"{cells[0].sweep.name}, preset {cells[0].sweep.preset}: {shape(cells)}")
         sweep = SweepUnderWay(store, cells, table, on_error, monitor, {key: replaces[key] for key in missing})
         sweep.newest = _newest(known)
         sweep.before = {run.run_id for key in missing for run in known.all.get(key, [])}
@@ -86,7 +94,7 @@ def run_cells(
         for key in finished:
             sweep.log_reuses(key, known.all[key])
         if missing:
-            sweep.waiting.extend(sorted(missing, key=lambda key: _cost(sweep.of_hash[key][0]), reverse=True))
+            sweep.waiting.extend(missing)
             preload = getattr(load_program(cells[0].sweep.program), "PRELOAD", HEAVY)
             prepare([sweep.of_hash[key][0] for key in sweep.waiting], table, preload)
             try:
@@ -98,6 +106,14 @@ def run_cells(
                 raise
         left = [c.name for key in missing if key not in sweep.settled for c in sweep.of_hash[key]]
     return SweepOutcome(sweep.ran, sweep.failed, left, sweep.paused)
+
+
+def by_hash(cells: Sequence[Cell]) -> defaultdict[str, list[Cell]]:
+    """The cells of each config_hash, in their order: cells of one hash are one run."""
+    found: defaultdict[str, list[Cell]] = defaultdict(list)
+    for cell in cells:
+        found[cell.identity.config_hash].append(cell)
+    return found
 
 
 def close_all_dead(store: Store, known: CellRuns, monitor: LeaseMonitor) -> list[RunInfo]:
@@ -112,22 +128,6 @@ def _newest(known: CellRuns) -> dict[tuple[str | None, str | None, str | None, s
         (run.tags.get("sweep"), run.tags.get("preset"), run.tags.get(CONTROL_HASH), run.name): key
         for run, key in sorted(runs, key=lambda pair: pair[0].start_time)
     }
-
-
-def begin(cells: Sequence[Cell], store: Store | None, launcher: Launcher, redo: Redo = lambda run: False) -> None:
-    """Starts the fork server where cells will be forked from it, so that it imports and reads while this process does the same."""
-    known = cell_runs(store).finished
-    wanted = {
-        cell.identity.config_hash
-        for cell in cells
-        if (run := known.get(cell.identity.config_hash)) is None or redo(run)
-    }
-    if wanted and isinstance(launcher, LocalLauncher):
-        program = load_program(cells[0].sweep.program)
-        reads = shared_reads(
-            [cell.config for cell in cells if cell.identity.config_hash in wanted], getattr(program, "SHARED", {})
-        )
-        start_fork_server(getattr(program, "PRELOAD", HEAVY), reads)
 
 
 class SweepUnderWay:
@@ -150,9 +150,7 @@ class SweepUnderWay:
         replaces: dict[str, list[str]],
     ) -> None:
         self.store, self.table, self.on_error, self.monitor, self.replaces = store, table, on_error, monitor, replaces
-        self.of_hash: dict[str, list[Cell]] = defaultdict(list)
-        for cell in cells:
-            self.of_hash[cell.identity.config_hash].append(cell)
+        self.of_hash = by_hash(cells)
         self.waiting: deque[str] = deque()
         self.elsewhere: dict[str, float] = {}
         self.settled: set[str] = set()
@@ -181,6 +179,10 @@ class SweepUnderWay:
         """None: what runs is wanted."""
         return ()
 
+    def heard(self, event: Event) -> None:
+        """How far a job is, from a launcher that is blocked while it runs."""
+        self.table.tell(event)
+
     def take(self, event: Event | None) -> None:
         """An event of the launcher, None for a quiet moment."""
         self.table.tell(event)
@@ -189,8 +191,11 @@ class SweepUnderWay:
             return
         key = event.job.planned
         assert key is not None
-        if event.state == "started":
-            self.table.note(event.job.name, "running")
+        if event.state in ("started", "submitted"):
+            state: CellState = "running" if event.state == "started" else "submitted"
+            self.table.note(event.job.name, state, where=event.where)
+            if is_verbose():
+                self.table.inform(f"    its output: {event.job.log}")
         elif event.state == "finished":
             runs = runs_of(self.store, key)
             if self._whole(key, runs) is None:
@@ -248,6 +253,7 @@ class SweepUnderWay:
             runs = runs_of(self.store, key)
             if self._whole(key, runs) is not None:
                 del self.elsewhere[key]
+                self.table.note(self.of_hash[key][0].name, "finished")
                 self.on_finished(key, runs)
             elif self.monitor.holder(runs) is not None:
                 self.elsewhere[key] = time.monotonic() + LOOK_SECONDS
@@ -299,8 +305,14 @@ class SweepUnderWay:
         self.table.say(f"{name} failed: {why}")
 
 
-def _state(key: str, finished: Sequence[str], skipped: Sequence[str]) -> CellState:
-    return "finished" if key in finished else "failed before" if key in skipped else "waiting"
+def _line(cell: Cell, finished: RunInfo | None, failed_before: bool, first: str) -> ProgressLine:
+    """How a cell is shown when the sweep begins. finished: its run. first: the name of the first cell that is the same run."""
+    ran = None
+    if finished is not None and finished.end_time is not None and SOURCE_RUN not in finished.tags:
+        ran = (finished.end_time - finished.start_time) / 1000
+    state: CellState = "finished" if finished is not None else "failed before" if failed_before else "waiting"
+    same_as = first if first != cell.name else ""
+    return ProgressLine(cell.name, state, f"{cell.level} {cell.arm}", _work(cell), ran=ran, same_as=same_as)
 
 
 def _job(cell: Cell, replaces: Sequence[str]) -> Job:
@@ -310,30 +322,7 @@ def _job(cell: Cell, replaces: Sequence[str]) -> Job:
     return Job(cell.name, cell.sweep.program, "run", (config,), log=runs_folder() / "logs" / f"{key}.log", planned=key)
 
 
-def _cost(cell: Cell) -> float:
-    """Larger levels first: the longest cell must not be what everyone waits for at the end."""
-    try:
-        return float(cell.level)
-    except ValueError:
-        return 0.0
-
-
-def prepare(cells: Sequence[Cell], table: ProgressTable, preload: Sequence[str]) -> None:
-    """Makes what all cells share, once, in a process of its own; the first that is wrong is raised before any cell starts."""
-    job = Job(
-        "prepare",
-        cells[0].sweep.program,
-        "prepare",
-        tuple(plain(c.config) for c in cells),
-        log=runs_folder() / "logs" / f"prepare-{cells[0].sweep.name}-{cells[0].sweep.preset}.log",
-        many=True,
-    )
-    table.say("preparing what the cells share ...")
-    for event in LocalLauncher(1).run(JobList([job]), preload):
-        if event is not None and event.state in ("failed", "stopped"):
-            if event.trace:
-                table.say(event.trace)
-            kind = (
-                UsageError if event.exit_code == UsageError.exit_code else DataError if not event.trace else RmlabError
-            )
-            raise kind(event.error)
+def _work(cell: Cell) -> float:
+    """How much there is to do in a cell beside the others of its sweep: trajectories that it is trained on, the same in all where
+    its program has no such key."""
+    return float(OmegaConf.select(cell.config, "data.scale") or 1.0)

@@ -14,10 +14,11 @@ from omegaconf import open_dict
 
 from rmlab.configuration import compose, load_program, with_values
 from rmlab.launchers.jobs import HEAVY, Event, Job, Launcher
-from rmlab.sweep.plan import Cell, check_control
+from rmlab.sweep.plan import Cell, check_control, shape
+from rmlab.sweep.preparation import prepare
 from rmlab.sweep.progress_table import ProgressTable
 from rmlab.sweep.request import OnError
-from rmlab.sweep.scheduler import SweepUnderWay, close_all_dead, prepare
+from rmlab.sweep.scheduler import SweepUnderWay, close_all_dead
 from rmlab.sweep.study import Study
 from rmlab.tracking.leases import LeaseMonitor
 from rmlab.tracking.query import TrackedRun, get_run
@@ -49,7 +50,8 @@ def run_search(
         return
     monitor = LeaseMonitor()
     close_all_dead(store, cell_runs(store), monitor)
-    with ProgressTable(f"{sweep.name}, preset {sweep.preset}", {}) as table:
+    with ProgressTable(f"{sweep.name}, preset {sweep.preset}") as table:
+        table.inform(f"{sweep.name}, preset {sweep.preset}: {shape(templates)}")
         search = _Search(store, templates, overrides, table, monitor, study, retry_failed)
         preload = getattr(load_program(sweep.program), "PRELOAD", HEAVY)
         prepare(templates, table, preload)

@@ -13,8 +13,9 @@ from pathlib import Path
 from rmlab.errors import UsageError
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
+from rmlab.tracking.bundles.reading import AnyRun, is_bundle, open_bundle
 from rmlab.tracking.leases import LeaseMonitor, close_dead
-from rmlab.tracking.query import TrackedRun, runs
+from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store, default_uri
 from rmlab.tracking.tags import CONTINUED_BY, SOURCE_RUN
 from rmlab.wording import counted
@@ -23,6 +24,7 @@ SHOWN = {
     "eval/auc_within_task": "AUC within",
     "eval/auc_pooled": "AUC",
     "eval/ece_width_10": "ECE",
+    "eval/ece_less_floor": "less floor",
     "eval/rm_at_k": "RM@most",
     "rl/pass_at_1": "pass@1",
     "outcome/all_greedy_difference": "gained",
@@ -42,17 +44,23 @@ def show_runs(
     limit: int | None = None,
     as_csv: bool = False,
 ) -> None:
-    """Prints the runs of a store, newest first.
+    """Prints the runs of a store or of a bundle (by its path), newest first.
 
     sweep, kind: only such runs. sort: a metric, a parameter or one of FACTS, largest first (smallest where ascending); runs
     without it come last. limit: so many lines. as_csv: all parameters and metrics (the last value of each) as CSV.
     Raises UsageError for a name to sort by that no run has. A run that says `running` though its process is dead is closed as killed.
     """
-    store = Store.existing(uri)
     tags = {name: value for name, value in (("sweep", sweep), ("kind", kind)) if value}
-    found = runs(store, tags=tags) if store else []
-    if store and close_dead(store, [run for run in found if run.end_time is None], LeaseMonitor()):
-        found = runs(store, tags=tags)
+    found: Sequence[AnyRun]
+    if uri and is_bundle(Path(uri)):
+        with open_bundle(Path(uri)) as bundle:
+            inside = [run for run in bundle.runs() if tags.items() <= run.tags.items()]
+        found = sorted(inside, key=lambda run: -run.start_time)
+    else:
+        store = Store.existing(uri)
+        found = runs(store, tags=tags) if store else []
+        if store and close_dead(store, [run for run in found if run.end_time is None], LeaseMonitor()):
+            found = runs(store, tags=tags)
     if not found:
         print(
             f"no runs{''.join(f' of {name} {value}' for name, value in tags.items())} in {uri or default_uri()}",
@@ -70,7 +78,7 @@ def show_runs(
             print(f"{len(chosen)} of {counted(len(found), 'run')}")
 
 
-def by(found: Sequence[TrackedRun], name: str, ascending: bool = False) -> list[TrackedRun]:
+def by(found: Sequence[AnyRun], name: str, ascending: bool = False) -> list[AnyRun]:
     """Runs in the order of a metric, a parameter or a fact: numbers by size, words by the alphabet; runs without it last."""
     names = {key for run in found for key in (*run.metrics, *run.params, *FACTS)}
     key = next((prefix + name for prefix in PREFIXES if prefix + name in names), None)
@@ -88,13 +96,13 @@ def by(found: Sequence[TrackedRun], name: str, ascending: bool = False) -> list[
     return there + [run for run in found if run.run_id not in values]
 
 
-def _value(run: TrackedRun, key: str) -> str | float | None:
+def _value(run: AnyRun, key: str) -> str | float | None:
     if key in run.metrics:
         return run.metrics[key]
     return run.params[key] if key in run.params else _facts(run)[key] if key in FACTS else None
 
 
-def _facts(run: TrackedRun) -> dict[str, str]:
+def _facts(run: AnyRun) -> dict[str, str]:
     status = f"{run.status} (reused)" if SOURCE_RUN in run.tags else run.status
     if CONTINUED_BY in run.tags:
         status += ", continued"
@@ -104,7 +112,7 @@ def _facts(run: TrackedRun) -> dict[str, str]:
     return {"name": run.name, "status": status, **tags, "started": started, "minutes": minutes}
 
 
-def _draw(found: Sequence[TrackedRun]) -> None:
+def _draw(found: Sequence[AnyRun]) -> None:
     from rich.console import Console
     from rich.table import Table
 
@@ -122,13 +130,13 @@ def _draw(found: Sequence[TrackedRun]) -> None:
             facts["started"],
             run.run_id,
         )
-    console = Console(highlight=False)
+    console = Console(highlight=False, markup=False)
     if not console.is_terminal:  # for a pipe: nothing cut
         console.width = 1000
     console.print(table, soft_wrap=True)
 
 
-def _write_csv(found: Sequence[TrackedRun]) -> None:
+def _write_csv(found: Sequence[AnyRun]) -> None:
     params = sorted({name for run in found for name in run.params})
     metrics = sorted({name for run in found for name in run.metrics})
     hashes = ["config_hash", "control_hash", "commit", "device"]
@@ -151,13 +159,24 @@ NAMED = 5  # of many, so many are named
 
 
 def show_export(
-    output: Path, run_ids: Sequence[str], *, sweep: str | None, kind: str | None, models: bool, uri: str | None
+    output: Path,
+    run_ids: Sequence[str],
+    *,
+    sweep: str | None,
+    kind: str | None,
+    preset: str | None,
+    control: str | None,
+    models: bool,
+    study: bool,
+    uri: str | None,
 ) -> None:
     """Exports runs and prints what the bundle has, and what it has not."""
     store = Store.existing(uri)
     if store is None:
         raise UsageError(f"there is nothing to export: no run was ever tracked in {uri or default_uri()}")
-    done = export_runs(store, output, run_ids, sweep=sweep, kind=kind, models=models)
+    done = export_runs(
+        store, output, run_ids, sweep=sweep, kind=kind, preset=preset, control=control, models=models, study=study
+    )
     along = f" and {counted(done.sources, 'run')} that they reuse" if done.sources else ""
     print(
         f"{output}: {counted(done.runs, 'run')}{along}, {counted(done.artifacts, 'artifact')}, {done.bytes / 1e6:.2f} MB"
@@ -165,9 +184,10 @@ def show_export(
     if done.running:
         print(f"not taken, under way: {_named(done.running)}")
     if done.left_out:
-        print(
-            f"left out: {counted(len(done.left_out), 'model')}, {sum(done.left_out.values()) / 1e6:.1f} MB: {_named(list(done.left_out))}"
-        )
+        size = f"{sum(done.left_out.values()) / 1e6:.1f} MB"
+        names = sorted({name.rpartition(": ")[2] for name in done.left_out})
+        what = counted(len(done.left_out), "artifact" if study else "model")
+        print(f"left out: {what}, {size}: {_named(names if study else list(done.left_out))}")
 
 
 def show_import(bundle: Path, uri: str | None) -> None:

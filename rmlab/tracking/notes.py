@@ -10,7 +10,7 @@ from rmlab.wording import number
 
 _number = partial(number, absent="")
 
-HEADLINE = ("auc_within_task", "auc_pooled", "ece_width_10", "brier")
+HEADLINE = ("auc_within_task", "auc_pooled", "ece_width_10", "ece_less_floor", "brier")
 
 
 def summary_note(question: str, answer: str, table: str, rest: str) -> str:
@@ -38,12 +38,12 @@ def run_note(title: str, report: Mapping[str, Any], baselines: Mapping[str, Mapp
     values = [
         *(f"RM@{k} {_number(report['rm_at_k'][k])}" for k in shown),
         f"AUC within task {_number(report['auc_within_task'])}{interval}",
-        f"ECE {_number(report['ece_width_10'])}",
+        f"ECE {_number(report['ece_width_10'])} (less its floor {_number(report.get('ece_less_floor'))})",
     ]
     reference = (
         f"pass@1 {_number(report['pass_at_k'].get('1'))}, pass@{ks[-1]} {_number(report['pass_at_k'].get(ks[-1]))}"
     )
-    head = ["", *(f"RM@{k}" for k in shown), "AUC within task", "AUC pooled", "ECE", "Brier"]
+    head = ["", *(f"RM@{k}" for k in shown), "AUC within task", "AUC pooled", "ECE", "ECE less floor", "Brier"]
     lines = [
         f"**{title}**: {', '.join(values)} ({reference}; {report['tasks']} tasks, {report['trajectories']} attempts)",
         "",

@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rmlab.errors import StoreError
 from rmlab.fingerprint import canonical_json
+from rmlab.paths import portable
 from rmlab.stopping import Stopped, is_stop
 from rmlab.tracking import leases
 from rmlab.tracking.config import LEVEL_NUMBER
@@ -49,6 +50,9 @@ from rmlab.tracking.tags import (
     set_tags,
     texts,
 )
+
+if TYPE_CHECKING:
+    from omegaconf import DictConfig
 
 BATCH, PARAMS_AT_ONCE = 1000, 100  # what MLflow takes
 FLUSH_SECONDS = 5.0
@@ -213,10 +217,17 @@ class RunLogger:
         self.store.call(lambda: self.store.client.log_text(self.run_id, text, name))
 
     def json(self, name: str, value: Any) -> None:
-        """An artifact of that name that holds the value as readable JSON."""
+        """An artifact of that name that holds the value as readable JSON, without the machine's paths."""
         import json
 
-        self.text(name, json.dumps(value, indent=1, sort_keys=False, ensure_ascii=False, allow_nan=False) + "\n")
+        text = json.dumps(value, indent=1, sort_keys=False, ensure_ascii=False, allow_nan=False)
+        self.text(name, portable(text) + "\n")
+
+    def configuration(self, config: "DictConfig") -> None:
+        """The artifact `config.yaml`: all that was configured, without the machine's paths."""
+        from omegaconf import OmegaConf
+
+        self.text("config.yaml", portable(OmegaConf.to_yaml(config, resolve=True)))
 
     def finish(self) -> None:
         """Flushes, then says `finished`, then closes. Raises StoreError where that cannot be written, and Stopped where the run's lease
@@ -245,7 +256,7 @@ class RunLogger:
                     ERROR: f"{type(error).__name__}: {error}".splitlines()[0][:500],
                     TRACEBACK: whole[-LONGEST_TAG:],
                 }
-                self.text("traceback.txt", whole)
+                self.text("traceback.txt", portable(whole))
             self.tags(tags)
             close(self.store, self.run_id, IN_MLFLOW[status], self._signed)
         except (StoreError, OSError) as second:

@@ -8,6 +8,7 @@ import atexit
 import gc
 import os
 import time
+import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
@@ -83,6 +84,10 @@ def _as_uri(uri: str | None) -> str:
     if path.is_file():
         with path.open("rb") as file:
             if file.read(len(MAGIC)) != MAGIC:
+                if zipfile.is_zipfile(path):
+                    raise StoreError(
+                        f"{uri} is a zip archive and no store: if it is a bundle, `rmlab runs import {uri}` brings its runs into one"
+                    )
                 raise StoreError(
                     f"{uri} is neither a tracking store (sqlite) nor a bundle, or was cut short on its way: get it again"
                 )

@@ -19,7 +19,7 @@ from typing import Any
 import psutil  # type: ignore[import-untyped]  # ships no types
 
 from rmlab.errors import StoreError
-from rmlab.paths import REPOSITORY
+from rmlab.paths import REPOSITORY, portable
 from rmlab.tracking.store import Store
 
 HOST, PROCESS = "host", "process"
@@ -97,7 +97,7 @@ def origin_tags() -> dict[str, str]:
         HOST: platform.node(),
         PROCESS: this_process(),
         "mlflow.user": user,
-        "mlflow.source.name": command_line()[:500],
+        "mlflow.source.name": portable(command_line())[:500],
         "mlflow.source.type": "LOCAL",
     }
 
@@ -140,8 +140,8 @@ def check_names(names: Iterable[str]) -> None:
 
 
 def texts(values: Mapping[str, Any], longest: int | None = None) -> dict[str, str]:
-    """Plain values as the store holds them; None is left out; cut at `longest` characters."""
-    found = {name: str(value) for name, value in values.items() if value is not None}
+    """Plain values as the store holds them, without the machine's paths; None is left out; cut at `longest` characters."""
+    found = {name: portable(str(value)) for name, value in values.items() if value is not None}
     return {name: text[:longest] for name, text in found.items()} if longest else found
 
 

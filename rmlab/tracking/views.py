@@ -20,6 +20,7 @@ COLUMNS = (
     "metrics.`eval/auc_within_task`",
     "metrics.`eval/auc_pooled`",
     "metrics.`eval/ece_width_10`",
+    "metrics.`eval/ece_less_floor`",
     "metrics.`eval/brier`",
     "metrics.`rl/pass_at_1`",
     "metrics.`rl/hacking_gap`",

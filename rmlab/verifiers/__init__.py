@@ -6,6 +6,8 @@ dataset      what cells are made from: the validated pool, its parts as token id
              process or once a launcher
 encoding     text to token ids, once for all cells; what does not fit the context
 evaluation   score tables, reports and baselines of one verifier, and what a run or a fold leaves in the store
+judge_model  any local model as a verifier: a language model or a classification head
+judge_prompt  how such a model is asked: template, chat template, answer words
 leaks        no prompt holds the outcome that it asks for
 lengths      how many trajectories fit a context
 objective    what is learned: an answer (one token, proven in context), a number, which of two; smoothing, difficulty

@@ -5,8 +5,8 @@ dropped in silence.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,7 @@ from rmlab.progress import progress
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig, PromptView
 from rmlab.verifiers.prompt import escape, render_question, render_shown, turns_of, visible
-from rmlab.verifiers.truncation import TokenCounts, truncate_observations
+from rmlab.verifiers.truncation import Count, TokenCounts, truncate_observations
 
 Ids = NDArray[np.int32]
 
@@ -202,14 +202,28 @@ def _cut(trajectory: Trajectory, whole: Ids, tokenizer: Tokenizer, config: Promp
     def count(text: str) -> int:
         return len(tokenizer.encode([escape(text, tokenizer.reserved)])[0]) - front
 
-    shown, counts = visible(trajectory, config), token_counts(whole, tokenizer)
+    def ids_of(short: Trajectory) -> Ids:
+        return _ids([short], tokenizer, config.shows is not PromptView.patch_only)[0]
+
+    whole_prompt = Encoded(trajectory, None, len(whole))
+    return cut_to_fit(whole_prompt, visible(trajectory, config), room, count, token_counts(whole, tokenizer), ids_of)
+
+
+def cut_to_fit(
+    whole: Encoded, shown: Trajectory, room: int, count: Count, counts: TokenCounts, ids_of: Callable[[Trajectory], Ids]
+) -> Encoded:
+    """The prompt with its observations cut so that it has at most `room` tokens; `whole` where it cannot fit.
+
+    whole: a prompt without ids. shown: the messages that it is made of. count: tokens of a text. counts: of the whole prompt.
+    ids_of: the prompt of what is left.
+    """
     budget = room
     while (truncated := truncate_observations(shown, budget, count, counts)).fits:
-        (ids,) = _ids([truncated.trajectory], tokenizer, config.shows is not PromptView.patch_only)
+        ids = ids_of(truncated.trajectory)
         if len(ids) <= room:
-            return Encoded(trajectory, ids, len(whole), truncated.cut, truncated.left_out)
+            return replace(whole, ids=ids, observations=truncated.cut, turns=truncated.left_out)
         budget -= len(ids) - room  # the question may repeat another end of a last observation that was cut
-    return Encoded(trajectory, None, len(whole))
+    return whole
 
 
 def in_chunks(trajectories: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:

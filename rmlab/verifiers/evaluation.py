@@ -189,10 +189,16 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
             f"  judged on {counted(report['trajectories'], 'attempt')} at {counted(report['tasks'], 'task')} "
             f"in {counted(report['clusters'], 'cluster')}",
             f"  AUC within task {_with_ends(report, 'auc_within_task')}, pooled {_with_ends(report, 'auc_pooled')}, "
-            f"ECE {_with_ends(report, 'ece_width_10')}",
+            f"ECE {_with_ends(report, 'ece_width_10')}, less its floor {_with_ends(report, 'ece_less_floor')}",
+            *(
+                [f"  AUC within task across policies {_with_ends(report, 'auc_within_task_across')}"]
+                if report["auc_within_task"] is None and report["auc_within_task_across"] is not None
+                else []
+            ),
             *(
                 [
-                    "  no task that is judged has a resolved and an unresolved attempt with a score: AUC within task is not defined"
+                    "  no task that is judged has a resolved and an unresolved attempt of one policy with a score: AUC within task is "
+                    "not defined"
                 ]
                 if report["auc_within_task"] is None
                 else []

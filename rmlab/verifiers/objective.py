@@ -52,27 +52,33 @@ class AnswerTokens:
         return self.yes if resolved else self.no
 
 
-def prove_answers(tokenizer: Tokenizer, prompts: Sequence[str]) -> AnswerTokens:
-    """The answers' ids. prompts: rendered texts, at least one.
+def prove_answers(
+    tokenizer: Tokenizer,
+    prompts: Sequence[str],
+    answers: tuple[str, str] = (YES, NO),
+    advice: str = "raise model.tokenizer.vocab_size or take another",
+) -> AnswerTokens:
+    """The answers' ids. prompts: rendered texts, at least one. answers: the words for yes and for no.
 
     Proves for prompts spread over those given that encode(prompt + answer) == encode(prompt) + [id], one id everywhere
-    and two different ids. Raises DataError with the prompt's end and the ids otherwise.
+    and two different ids. Raises DataError with the prompt's end and the ids otherwise; advice: what to do then.
     """
     if not prompts:
         raise DataError("no prompt is there to prove the answer tokens on: the set of trajectories is empty")
     shown = [prompts[i] for i in spread(len(prompts))]
     found: dict[str, int] = {}
     bare = tokenizer.encode(shown)
-    for answer in (YES, NO):
+    for answer in answers:
         for prompt, before, after in zip(shown, bare, tokenizer.encode([p + answer for p in shown]), strict=True):
             if after[:-1] != before or found.setdefault(answer, after[-1]) != after[-1]:
                 raise DataError(
                     f"{answer} is not one token of its own behind {prompt[-40:]!r} (ids {after[-4:]} after {before[-3:]}): "
-                    "this tokenizer cannot answer; raise model.tokenizer.vocab_size or take another."
+                    f"this tokenizer cannot answer; {advice}."
                 )
-    if found[YES] == found[NO]:
-        raise DataError(f"{YES} and {NO} are the same token {found[YES]}: this tokenizer cannot answer")
-    return AnswerTokens(found[YES], found[NO])
+    yes, no = answers
+    if found[yes] == found[no]:
+        raise DataError(f"{yes} and {no} are the same token {found[yes]}: this tokenizer cannot answer")
+    return AnswerTokens(found[yes], found[no])
 
 
 def spread(n: int) -> list[int]:

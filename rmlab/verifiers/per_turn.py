@@ -17,6 +17,7 @@ from rmlab.progress import progress
 from rmlab.trajectories.record import Trajectory
 
 if TYPE_CHECKING:
+    from rmlab.verifiers.judge_model import JudgeModel
     from rmlab.verifiers.verifier import Verifier
 
 AT_ONCE = 64  # attempts whose prefixes are held as token ids at once
@@ -38,7 +39,11 @@ def prefixes(trajectory: Trajectory) -> list[tuple[int, Trajectory]]:
 
 
 def score_turns(
-    verifier: "Verifier", trajectories: Sequence[Trajectory], *, batch_tokens: int = 16384, show: bool = False
+    verifier: "Verifier | JudgeModel",
+    trajectories: Sequence[Trajectory],
+    *,
+    batch_tokens: int = 16384,
+    show: bool = False,
 ) -> TurnScores:
     """The scores of all prefixes of all attempts."""
     found: dict[str, list[tuple[int, float | None]]] = {}

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from analysis import across_policies, level_tests, rm_at_k, sweep_table
+from analysis import across_policies, conclusions, level_tests, rm_at_k, sweep_table
 from analysis.tracked import group_runs
 from rmlab.metrics.report import report
 from rmlab.scores.scores import Scores
@@ -95,6 +95,7 @@ def test_levels_are_compared_across_policies_and_beside_the_better_one(group, tm
     assert beside["good"].difference == pytest.approx((30 + 29 + 28) / 120 - 24 / 40)
     assert beside["other"].difference == pytest.approx(16 / 40 - 24 / 40)
 
+    assert "At other the best-scored of 2 attempts is resolved in 40 %" in conclusions.of_verifiers(group)[1]
     text = sweep_table.as_markdown(group)
     assert "RM@2 across policies" in text.splitlines()[0]
     assert "| *policy_identity* |  | 0.600 |" in text

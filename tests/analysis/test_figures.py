@@ -21,16 +21,17 @@ from rmlab.tracking.store import Store
 FIGURES = ("rm_at_k", "discrimination_calibration", "reliability", "score_distributions")
 
 
-def score_table(quality, seed):
-    """20 tasks × 4 attempts; a higher quality parts resolved from unresolved further."""
+def score_table(quality, seed, patches=False):
+    """20 tasks × 4 attempts; a higher quality parts resolved from unresolved further. patches: all resolved attempts have one."""
     rng = np.random.default_rng(seed)
     label = rng.random(80) < 0.5
     logit = quality * (label - 0.5) + rng.normal(size=80)
-    return Scores.of(np.repeat([f"t{i}" for i in range(20)], 4), 1 / (1 + np.exp(-logit)), label)
+    patch = np.where(label, "right", [f"wrong {i % 3}" for i in range(80)]) if patches else None
+    return Scores.of(np.repeat([f"t{i}" for i in range(20)], 4), 1 / (1 + np.exp(-logit)), label, patch=patch)
 
 
-def track(store, folder, level, seed, quality, *, arm="", control="c0", commit="a"):
-    scores = score_table(quality, seed)
+def track(store, folder, level, seed, quality, *, arm="", control="c0", commit="a", patches=False):
+    scores = score_table(quality, seed, patches)
     write_score_table(folder / "scores.parquet", scores)
     tags = {
         "sweep": "data_scale",
@@ -66,7 +67,7 @@ def test_every_figure_is_drawn_with_its_data_and_twice_alike(store, tmp_path):
     paths = draw(["data_scale"])
     folder = tmp_path / "runs" / "figures" / "data_scale" / "smoke-c0"
     assert sorted(p.name for p in folder.iterdir()) == sorted(
-        f"{n}.{e}" for n in FIGURES for e in ("pdf", "png", "csv")
+        [*(f"{n}.{e}" for n in FIGURES for e in ("pdf", "png", "csv")), "table.csv", "table.md"]
     )
     first = {p.name: p.read_bytes() for p in paths}
     assert {p.name: p.read_bytes() for p in draw([], out=tmp_path / "again")} == first
@@ -81,7 +82,8 @@ def test_every_figure_is_drawn_with_its_data_and_twice_alike(store, tmp_path):
     ]
     assert [float(row["value"]) for row in drawn] == list(found["data_scale=1000 s1"]["rm_at_k"].values())
     counted = [row for row in csv.DictReader((folder / "reliability.csv").open()) if row["level"] == "100"]
-    assert sum(int(row["count"]) for row in counted) == 2 * 80
+    assert sum(int(row["count"]) for row in counted if row["seed"] == "all") == 2 * 80
+    assert sum(int(row["count"]) for row in counted if row["seed"] == "1") == 80, "each seed by itself too"
 
 
 @pytest.mark.slow
@@ -118,6 +120,36 @@ def test_arms_levels_and_commits_are_told_apart(store, tmp_path):
     assert "2 commits" in group.note()
     assert discrimination_calibration.draw(group, tmp_path / "out")
     assert [row["arm"] for row in sweep_table.rows(group)] == ["epochs", "steps"]
+
+
+def test_identical_patches_stand_together_in_figures_and_table(store, tmp_path):
+    for seed in (0, 1):
+        track(store, tmp_path, "100", seed, 1.0, patches=True)
+    draw_figures(["rm_at_k", "discrimination_calibration"])
+    [group] = group_runs(runs(store, tags={"kind": "verifier"}))
+    folder = group.folder(tmp_path / "runs" / "figures")
+    drawn = list(csv.DictReader((folder / "rm_at_k.csv").open()))
+    for cell in group.cells:
+        for panel in ("rm_at_k", "rm_at_k_weighted", "rm_at_k_patches"):
+            line = [float(row["value"]) for row in drawn if (row["panel"], row["seed"]) == (panel, str(cell.seed))]
+            assert line == list(cell.report[panel].values()), panel
+    aucs = [row for row in csv.DictReader((folder / "discrimination_calibration.csv").open()) if row["seed"]]
+    of_patches = {int(row["seed"]): float(row["value"]) for row in aucs if row["panel"] == "auc_within_task_patches"}
+    assert of_patches == {cell.seed: cell.report["auc_within_task_patches"] for cell in group.cells}
+    [row] = sweep_table.rows(group)
+    assert row["rm_at_4_weighted"] == pytest.approx(
+        np.mean([cell.report["rm_at_k_weighted"]["4"] for cell in group.cells])
+    )
+    assert "| RM@4 by sum of scores |" in sweep_table.as_markdown(group)
+
+
+def test_runs_without_patches_have_one_panel(store, tmp_path):
+    track(store, tmp_path, "100", 0, 1.0)
+    draw_figures(["rm_at_k"])
+    [group] = group_runs(runs(store, tags={"kind": "verifier"}))
+    drawn = csv.DictReader((group.folder(tmp_path / "runs" / "figures") / "rm_at_k.csv").open())
+    assert {row["panel"] for row in drawn} == {"rm_at_k"}
+    assert "sum of scores" not in sweep_table.as_markdown(group)
 
 
 def test_the_table_says_which_baselines_are_not_beaten(store, tmp_path):

@@ -128,15 +128,47 @@ def test_two_seeds_are_no_test_and_no_baseline_is_said(store, tmp_path):
 
 
 def test_holm_covers_all_arms_and_each_arm_has_its_own_baseline(store, tmp_path):
-    for arm in ("epochs", "steps"):
+    for number, arm in enumerate(("epochs", "steps")):
         for place, level in enumerate(("100", "1000")):
             for seed in range(3):
-                track(store, tmp_path, "data_scale", level, seed, 1.0 + place, place=place, baseline="100", arm=arm)
+                quality = 1.0 + place * (1 + number)
+                track(store, tmp_path, "data_scale", level, seed, quality, place=place, baseline="100", arm=arm)
     group = the_group(store, "data_scale")
     assert len(group.tests) == 2 * len(FAMILY)
     tested = sorted(t.p for t in group.tests.values() if t.p is not None)
     smallest = min(t.p_holm for t in group.tests.values() if t.p is not None)
     assert smallest == pytest.approx(min(1.0, tested[0] * len(tested)))
+
+
+def test_runs_that_stand_in_two_arms_are_tested_once(store, tmp_path):
+    for arm in ("rank_last", "truncate_middle"):  # the same runs in both, beside a level that only one arm has
+        for place, level in enumerate(("1024", "refilter", *(["512"] if arm == "rank_last" else []))):
+            for seed in range(3):
+                track(store, tmp_path, "length", level, seed, 1.0 + place, place=place, baseline="1024", arm=arm)
+    group = the_group(store, "length")
+    once, again = ([group.tests[arm, "refilter", m] for m in FAMILY] for arm in ("rank_last", "truncate_middle"))
+    assert [t.difference for t in once] == [t.difference for t in again]
+    assert [t.p for t in once] != [t.p for t in again], "another level lends them another variance of seeds"
+    assert [t.p_holm for t in once] == [t.p_holm for t in again]
+    family = {(m, p): max(a.p, b.p) for m, p, a, b in zip(FAMILY, "rrr", once, again, strict=True)}
+    family |= {(m, "512"): group.tests["rank_last", "512", m].p for m in FAMILY}
+    assert min(t.p_holm for t in group.tests.values()) == pytest.approx(min(1.0, 6 * min(family.values())))
+    assert "of 6 differences are shown" in level_tests.note(group)
+    assert "3 that compare the same runs again are counted once" in level_tests.note(group)
+
+
+def test_no_difference_shown_states_its_power(store, words):
+    group = the_group(store)
+    same = group.tests["", "same", "auc_within_task"]
+    assert not same.shown
+    alone, corrected = f"{same.detectable:.3f}", f"{same.detectable_holm:.3f}"
+    assert float(alone) < float(corrected)
+    [line] = [line for line in level_tests.as_markdown(group).splitlines() if line.startswith("| same | AUC within")]
+    assert line.endswith(f"| {alone} / {corrected} | no difference shown |")
+    assert f"AUC within task {alone} ({corrected})" in level_tests.power_note(group)
+    assert level_tests.power_note(group) in level_tests.answer(group)
+    row = next(row for row in sweep_table.rows(group) if row["level"] == "same")
+    assert row["auc_within_task_detectable"] == same.detectable
 
 
 def test_two_levels_on_the_command_line(store, words, tmp_path, capsys):

@@ -3,15 +3,20 @@
 import csv
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
+from analysis import conclusions
+from analysis.policies import policy_runs
 from analysis.relation import NOTHING, spearman
 from rmlab.commands.compare import compare
 from rmlab.commands.figures import draw_figures
 from rmlab.errors import DataError, RmlabError
+from rmlab.metrics.uncertainty import cluster_weights
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
@@ -37,6 +42,39 @@ def test_what_may_be_said() -> None:
     noise = np.random.default_rng(0).random(12).tolist()
     assert spearman(rising, noise).verdict == NOTHING
     assert f"n = 12: {NOTHING}" in str(spearman(rising, noise))
+
+
+def test_verifiers_of_one_training_are_one_unit() -> None:
+    """Repeating every verifier changes neither coefficient nor interval; and a resample by weights is the resample itself."""
+    rng = np.random.default_rng(0)
+    x, y = rng.random(12).round(1), rng.random(12)
+    alone = spearman(x.tolist(), y.tolist())
+    names = [f"training {i:02d}" for i in range(12)]
+    thrice = spearman([*x, *x, *x], [*y, *y, *y], names * 3)
+    assert (thrice.rho, thrice.low, thrice.high, thrice.n) == pytest.approx((alone.rho, alone.low, alone.high, 12))
+    assert (alone.n, spearman([*x, *x], [*y, *y]).n) == (12, 24)
+    weights = np.vstack(list(cluster_weights(12, 200, 0)))
+    by_hand = [spearmanr(np.repeat(x, w), np.repeat(y, w)).statistic for w in weights.astype(int)]
+    found = spearman(x.tolist(), y.tolist(), replicates=200)
+    assert (found.low, found.high) == pytest.approx(np.quantile(by_hand, [0.025, 0.975]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("trainings", [10, 16, 24])
+def test_families_of_verifiers_foretell_nothing_by_chance(trainings: int) -> None:
+    """Three verifiers a training, without a relation: 0.03 to 0.07 of the intervals leave 0 out, give or take the simulation's error;
+    with every verifier as a unit of its own more than 0.13."""
+    rng, draws = np.random.default_rng(0), 500
+    names = [f"training {i:02d}" for i in range(trainings)] * 3
+    said = np.zeros(2)
+    for _ in range(draws):
+        x, y = (
+            np.tile(rng.normal(size=trainings), 3) + spread * rng.normal(size=3 * trainings) for spread in (0.3, 0.5)
+        )
+        found = (spearman(x, y, units, replicates=300) for units in (names, None))
+        said += [each.low > 0 or each.high < 0 for each in found]
+    assert 0.02 <= said[0] / draws <= 0.08, said
+    assert said[1] / draws > 0.13, said
 
 
 def track(store: Store, number: int, reward: str, seed: int, quality: float) -> None:
@@ -133,7 +171,7 @@ def test_few_verifiers_conclude_nothing_and_the_curves_hold_every_look(store: St
     assert float(rho["ECE, shifted", "hacking gap"]["rho"]) == pytest.approx(1)
     assert rho["ECE", "hacking gap"]["n"] == "0"
     assert {r["verdict"] for r in rho.values()} == {NOTHING}
-    assert "3 verifiers at most in an arm: nothing can be concluded" in (folder / "relation.md").read_text()
+    assert "3 verifier trainings at most in an arm: nothing can be concluded" in (folder / "relation.md").read_text()
     curves = rows(folder / "rl_curves.csv")
     assert {r["arm"] for r in curves} == {"execution", "hybrid, verifier 1", "hybrid, verifier 2", "hybrid, verifier 3"}
     assert sum(r["panel"] == "hacking_gap" for r in curves) == 7 * 3
@@ -143,6 +181,24 @@ def test_few_verifiers_conclude_nothing_and_the_curves_hold_every_look(store: St
     export_runs(store, bundle, kind="rl", show=False)
     again = draw_figures(["relation"], str(bundle), tmp_path / "again")
     assert next(p for p in again if p.name == "relation.csv").read_text() == (folder / "relation.csv").read_text()
+
+
+def test_five_lines_on_rl_compare_each_run_with_its_own_start(store: Store) -> None:
+    track(store, 0, "execution", 0, 0.5)
+    for seed, quality in ((0, 0.05), (1, 0.25)):
+        track(store, 1, "hybrid", seed, quality)
+    spec = SimpleNamespace(factor="reward")
+    varied, found, hidden = conclusions.of_policies(spec, policy_runs(runs(store, tags={"kind": "rl"})))  # type: ignore[arg-type]
+    assert (
+        varied
+        == "Varied: reward = execution and hybrid, verifier 1; 1 to 2 seeds each, 3 runs; everything else was the same."
+    )
+    assert (
+        "execution +0.500 (1 seed, its interval off 0 in 1); hybrid, verifier 1 +0.150 (2 seeds, its interval off 0 in 1)"
+        in found
+    )
+    assert found.endswith("2 runs of 3 collapsed.")
+    assert "whether these differ from each other" in hidden
 
 
 def test_runs_that_kept_no_rates_by_task_are_not_compared(store: Store) -> None:

@@ -116,8 +116,8 @@ def test_hydras_topics_of_info_are_hydras(topic: str, words: str) -> None:
     [
         ("hydra.run.dir=/tmp/x", "RMLAB_RUNS=FOLDER"),
         ("hydra.output_subdir=null", "RMLAB_RUNS=FOLDER"),
-        ("hydra.verbose=true", "runtime.progress=false"),
-        ("hydra/job_logging=disabled", "no log levels"),
+        ("hydra.verbose=true", "-v has a command tell more"),
+        ("hydra/job_logging=disabled", "-q nothing"),
         ("hydra.job.name=mine", "tracking.name=NAME"),
     ],
 )

@@ -5,7 +5,10 @@ import numpy as np
 import pytest
 
 from rmlab.errors import DataError
+from rmlab.metrics.calibration import prior_corrected
 from rmlab.metrics.report import is_miscalibrated, report
+from rmlab.pages.report_page import report_page
+from rmlab.scores.baselines import table_baselines
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 
@@ -99,6 +102,7 @@ def test_no_estimate_depends_on_the_names_of_tasks(make_scores):
         "replicates",
         "clusters",
         "ci95",
+        "ece_less_floor",
         "ece_noise_floor",
         "ece_noise_floor_p95",
         "ece_noise_floor_task",
@@ -139,6 +143,22 @@ def test_several_policies_by_hand():
     assert (found["tasks"], found["policies"], found["trajectories"]) == (1, 2, 4)
 
 
+def test_one_attempt_of_each_policy_has_an_auc_across_policies_with_its_interval():
+    # Of 40 tasks the better policy's attempt is resolved, the other's not, and scored above it at 30.
+    score = [value for t in range(40) for value in ((0.7, 0.3) if t % 4 else (0.2, 0.6))]
+    table = Scores.of(np.repeat([f"t{t}" for t in range(40)], 2), score, [1, 0] * 40, policy=["a", "b"] * 40)
+    found = report(table, replicates=500)
+    assert found["auc_within_task"] is None
+    assert found["auc_within_task_across"] == 0.75
+    low, high = found["ci95"]["auc_within_task_across"]
+    # 40 tasks, each right with 0.75: a standard error of 0.068.
+    assert (low, high) == (pytest.approx(0.75 - 1.96 * 0.068, abs=0.03), pytest.approx(0.75 + 1.96 * 0.068, abs=0.03))
+    found["baselines"] = table_baselines(table)
+    page = report_page("two agents", found, table)
+    for shown in ("the same, across policies", "RM@2 across policies", "AUC within task across policies", "0.7500"):
+        assert shown in page
+
+
 def test_prior_correction_needs_both_priors(make_scores):
     scores, validation = make_scores(4), make_scores(5)
     assert report(scores, replicates=0)["ece_prior_corrected"] is None
@@ -164,6 +184,24 @@ def test_miscalibrated_is_said_above_the_task_floor_only():
     assert is_miscalibrated(report(Scores.of(task, score, rng.random(2000) < score), replicates=0)) is False
     assert is_miscalibrated(report(Scores.of(task, score, rng.random(2000) < score**2), replicates=0)) is True
     assert is_miscalibrated(report(Scores.of(["t"], [np.nan], [1]), replicates=0)) is None
+
+
+def test_every_ece_stands_less_a_floor_of_its_own(make_scores):
+    scores, validation = make_scores(6, tasks=40), make_scores(7, tasks=40)
+    found = report(scores, replicates=300, validation=validation, training_prior=0.1)
+    floor = found["ece_noise_floor_task"]
+    assert found["ece_less_floor"] == pytest.approx(found["ece_width_10"] - floor)
+    low, high = found["ci95"]["ece_less_floor"]
+    assert low < found["ece_less_floor"] < found["ece_width_10"] < high, "it reaches up to the error without bias"
+    corrected = prior_corrected(scores.score, 0.1, float(validation.resolved.mean()))
+    alone = report(Scores.of(scores.task_id, corrected, scores.resolved, cluster=scores.cluster), replicates=0)
+    assert found["ece_prior_corrected"] == pytest.approx(alone["ece_width_10"])
+    assert found["ece_prior_corrected_noise_floor_task"] == pytest.approx(alone["ece_noise_floor_task"])
+    assert found["ece_prior_corrected_less_floor"] == pytest.approx(alone["ece_less_floor"])
+    assert found["ece_prior_corrected_noise_floor_task"] != pytest.approx(floor, rel=0.01)
+    for after in found["post_hoc"].values():
+        assert 0 < after["ece_width_10"] - after["ece_less_floor"] != pytest.approx(floor, rel=0.001)
+        assert after["ci95"]["ece_less_floor"][0] < after["ece_less_floor"] < after["ci95"]["ece_less_floor"][1]
 
 
 def test_only_unlabelled_rows_leave_all_undefined():

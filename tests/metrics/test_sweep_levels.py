@@ -3,7 +3,18 @@ import pytest
 from scipy import stats
 
 from rmlab.errors import DataError
-from rmlab.metrics.sweep_levels import FAMILY, LevelTest, Spread, _spread, _tested, compare_levels, holm, seed_variance
+from rmlab.metrics.sweep_levels import (
+    FAMILY,
+    LevelTest,
+    Spread,
+    _spread,
+    _tested,
+    compare_levels,
+    detectable_difference,
+    distinct,
+    holm,
+    seed_variance,
+)
 from rmlab.scores.scores import Scores
 
 
@@ -74,13 +85,12 @@ def test_what_other_seeds_would_show_too_is_not_counted_twice():
     assert spread.interaction == pytest.approx(0.01 / 3, rel=0.05)
 
 
-def test_variance_is_pooled_over_levels_that_are_alike():
+def test_variance_is_pooled_over_levels_unless_the_own_is_larger():
     alike = [np.array([0.0, 1.0, 2.0]), np.array([1.0, 2.0, 4.0])]
     variance, degrees = seed_variance(alike, alike[0])
     assert variance == pytest.approx((1 + 7 / 3) / 2)
     assert degrees == pytest.approx(2 * 2 / 1.25)
-    unlike = [np.array([0.0, 0.001, 0.002]), np.array([0.0, 10.0, 20.0])]
-    assert seed_variance(unlike, unlike[0]) == (pytest.approx(1e-6), 2.0)
+    assert seed_variance(alike, alike[1]) == (pytest.approx(7 / 3), 2.0)
     assert seed_variance(alike[:1], alike[0]) == (1.0, 2.0)
     lopsided = [np.array([0.0, 1.0, 2.0]), np.array([0.0, 2.0, 4.0, 6.0, 8.0])]  # variances 1 and 10, 2 and 4 degrees
     assert seed_variance(lopsided, lopsided[0]) == (pytest.approx((2 * 1 + 4 * 10) / 6), pytest.approx(6 / 1.25))
@@ -90,11 +100,29 @@ def test_variance_is_pooled_over_levels_that_are_alike():
 
 def test_holm_by_hand():
     def test(p):
-        return LevelTest("l", "m", 3, 0.1, p=p)
+        return LevelTest("l", "m", 3, 0.1, p=p, by_seed=(p or 0.0,))
 
     found = holm([test(0.04), test(None), test(0.01), test(0.03)])
     assert [t.p_holm for t in found] == [pytest.approx(0.06), None, pytest.approx(0.03), pytest.approx(0.06)]
     assert [t.shown for t in found] == [False, False, True, False]
+
+
+def test_equal_data_is_one_test_with_the_larger_p():
+    tests = [
+        LevelTest(level, "m", 3, 0.1, p=p, by_seed=seeds)
+        for level, p, seeds in (("a", 0.01, (0.1, 0.2)), ("b", 0.02, (0.1, 0.2)), ("c", 0.04, (0.1, 0.3)))
+    ]
+    assert [t.level for t in distinct(tests)] == ["b", "c"]
+    assert [t.p_holm for t in holm(tests)] == pytest.approx([0.04, 0.04, 0.04])
+
+
+@pytest.mark.parametrize("degrees", [2.0, 8.0, 60.0])
+def test_the_detectable_difference_is_shown_in_four_of_five_draws(degrees):
+    rng = np.random.default_rng(0)
+    spread = np.sqrt(rng.chisquare(degrees, 40_000) / degrees)
+    drawn = (detectable_difference(0.03, degrees, 0.05) + 0.03 * rng.normal(size=40_000)) / (0.03 * spread)
+    assert (2 * stats.t.sf(np.abs(drawn), degrees) <= 0.05).mean() == pytest.approx(0.8, abs=0.01)
+    assert detectable_difference(0.03, degrees, 0.05 / 9) > detectable_difference(0.03, degrees)
 
 
 def test_levels_of_other_seeds_or_trajectories_are_refused():

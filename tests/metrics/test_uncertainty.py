@@ -1,5 +1,7 @@
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rmlab.metrics import weighted
 from rmlab.metrics.table import table
@@ -54,6 +56,23 @@ def test_intervals_cover_the_truth():
     covered = 0
     for seed in range(300):
         rows = table(Scores.of(task, rng.random(480), rng.random(480) < np.repeat(rng.random(60), 8)))
-        low, high = interval(0.5, bootstrap(weighted.WithinTasks(rows), rows.clusters, 300, seed)["auc_within_task"])
+        statistic = weighted.WithinTasks(rows)
+        estimate = float(statistic.values(np.ones((1, rows.clusters)))["auc_within_task"][0])
+        low, high = interval(estimate, bootstrap(statistic, rows.clusters, 300, seed)["auc_within_task"])
         covered += low <= 0.5 <= high
     assert 0.91 <= covered / 300 <= 0.98
+
+
+@given(st.floats(0, 1), st.lists(st.floats(0, 1), min_size=1, max_size=30), st.sampled_from(list(Rule)), st.booleans())
+def test_every_interval_holds_its_estimate(estimate, values, rule, difference):
+    low, high = interval(estimate, np.array(values), rule, difference=difference)
+    assert low <= estimate <= high
+    if rule is Rule.BASIC and not difference:
+        assert low >= 0
+        assert high <= 1
+
+
+def test_an_estimate_below_all_resamples_ends_its_interval():
+    # The ECE of scores that were just calibrated: every resample has more. 2 · 0.0207 - 0.022 = 0.0194 is below the estimate.
+    values = np.linspace(0.022, 0.05, 1001)
+    assert interval(0.0207, values, Rule.BASIC) == (0.0, 0.0207)

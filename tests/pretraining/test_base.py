@@ -1,21 +1,22 @@
 """The shipped base is what its record says, and its text holds no function that verifiers are trained or judged on."""
 
 import json
-import shlex
+import random
+from collections import Counter
 from pathlib import Path
 
 import pytest
-from omegaconf import OmegaConf
 
-from rmlab.configuration import compose, load_program
+from rmlab.configuration import compose
 from rmlab.errors import DataError
+from rmlab.fingerprint import fingerprint_lines
 from rmlab.microswe.build.clusters import overlap, renamed, trigrams
 from rmlab.microswe.task import read_tasks, tasks_fingerprint
 from rmlab.models.load import load_model
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.paths import STARTER
-from rmlab.pretraining.corpus import Kind, build_corpus
-from rmlab.pretraining.near_copies import held_out_functions
+from rmlab.pretraining.corpus import package_code
+from rmlab.pretraining.near_copies import NearCopies, held_out_functions
 from rmlab.pretraining.sources import versions
 from rmlab.trajectories.store import read_trajectories
 from rmlab.verifiers.objective import prove_answers
@@ -74,32 +75,40 @@ def test_the_starter_choice_says_the_shape_of_the_folder():
     assert config.tokenizer.vocab_size == load_tokenizer(BASE).size
 
 
+SAMPLED = 6  # packages that are read again
+
+
 @pytest.mark.slow
-def test_its_text_is_built_again_and_holds_no_held_out_function(record, tmp_path):
+def test_its_packages_give_the_recorded_text_without_a_held_out_function(record):
     made_from = record["corpus"]
+    packages = sorted(made_from["packages"])
+    sampled = random.Random(record["corpus_fingerprint"]).sample(packages, SAMPLED)
     try:
-        here = versions([name for name in made_from["versions"] if name != "python"])
+        here = versions(sampled)
     except DataError as reason:
         pytest.skip(str(reason))
-    if other := {name: version for name, version in here.items() if made_from["versions"].get(name) != version}:
+    if other := {name: version for name, version in here.items() if made_from["versions"][name] != version}:
         pytest.skip(f"the text was built from other versions: here are {other}")
-    (episodes,) = made_from["episodes"]
-    _, _, *overrides = shlex.split(episodes["command"])
-    kept = [o for o in overrides if not o.startswith(("output=", "progress="))]
-    load_program("collect").main([*kept, f"output={tmp_path / 'episodes.parquet'}", "progress=false"])
-    config = compose("pretrain", [f"text.episodes=[{tmp_path / 'episodes.parquet'}]"])
-    corpus = build_corpus(OmegaConf.to_object(config).text, STARTER)
-    assert corpus.fingerprint == record["corpus_fingerprint"]
-
     held_out = held_out_functions(read_tasks(STARTER / "tasks.parquet")[0])
-    codes = [d.text for d in corpus.of(Kind.code)]
-    everything = "\n".join(d.text for d in corpus.documents)
-    assert not [code for code in held_out if code in everything]
+    forbidden = NearCopies(held_out)
+    codes = {package: [code.text for code in package_code(package, forbidden, Counter())] for package in sampled}
+    assert {name: fingerprint_lines(own) for name, own in codes.items()} == {
+        name: made_from["packages"][name] for name in sampled
+    }
+    everything = [code for own in codes.values() for code in own]
+    joined = "\n".join(everything)
+    assert not [code for code in held_out if code in joined]
     trees = {renamed(code) for code in held_out}
-    assert not [code for code in codes if renamed(code) in trees]
+    assert not [code for code in everything if renamed(code) in trees]
     known = [trigrams(code) for code in sorted(held_out)[:: len(held_out) // SEARCHED]]
-    for code in codes:
+    for code in everything:
         own = trigrams(code)
         assert not [
             grams for grams in known if len(own) <= 2 * len(grams) <= 4 * len(own) and overlap(own, grams) >= 0.6
         ]
+
+
+def test_its_episodes_are_of_the_shipped_supervised_tasks(record):
+    (episodes,) = record["corpus"]["episodes"]
+    assert episodes["tasks_fingerprint"] == record["tasks_fingerprint"]
+    assert "parts.verifier.tasks=0 parts.validation.tasks=0 parts.evaluation.tasks=0" in episodes["command"]

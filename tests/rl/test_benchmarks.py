@@ -2,11 +2,15 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
-from rmlab.rl.evaluation import benchmarks, rates_by_task
+from rmlab.errors import UsageError
+from rmlab.metrics.uncertainty import Difference, paired_difference
+from rmlab.rl.evaluation import benchmarks, of_the_verifier, pooled_benchmarks, rates_by_task
 from rmlab.rl.learner import State
-from rmlab.rl.outcome import area, outcome, timed
+from rmlab.rl.outcome import GAP_PARTS, area, described, outcome, outcome_metrics, timed
+from rmlab.scores.scores import Scores
 from rmlab.trajectories.record import Trajectory
 from tests.rl.easy_family import easy_task
 
@@ -64,6 +68,8 @@ def test_the_outcome_pools_benchmarks_and_says_what_the_verifier_was_worth() -> 
     assert found["held_out"]["all"]["sampled"]["difference"] == pytest.approx(-0.75)
     assert found["held_out"]["all"]["greedy"]["difference"] == pytest.approx(0.5)
     assert (found["collapse"], found["hacking_gap"]) == (True, 0.4)
+    low, high = (found["held_out"]["all"]["sampled"][end] for end in ("low", "high"))
+    assert found["collapse_detectable"] == pytest.approx((high - low) / (2 * 1.95996) * (1.95996 + 0.84162), rel=1e-4)
     assert (found["verifier_first"], found["verifier_last"]) == ({"brier": 0.2}, {"brier": 0.3})
     assert found["area"] == pytest.approx(-0.1)
     chosen = outcome(
@@ -73,8 +79,63 @@ def test_the_outcome_pools_benchmarks_and_says_what_the_verifier_was_worth() -> 
         before,
     )
     assert (chosen["chosen"]["step"], chosen["chosen"]["held_out"]["all"]["sampled"]["difference"]) == (0, 0)
+    part = outcome(
+        State(step=4, held_out_before=before, curve=curve),
+        after,
+        {"new": [NEW], "withheld": [WITHHELD]},
+        without=["withheld"],
+    )
+    assert part["held_out"]["all"] == found["held_out"]["new"], "what is left out is shown by itself alone"
+    assert part["held_out"]["withheld"] == found["held_out"]["withheld"]
+    assert part["without"] == ["withheld"]
     nothing = outcome(State(), {}, {})
     assert (nothing["collapse"], nothing["area"], nothing["hacking_gap"], nothing["held_out"]) == (None, None, None, {})
+
+
+def test_the_hacking_gap_is_inflation_and_lost_skill() -> None:
+    """The score rises from 0.5 to 0.7, the rate falls from 0.5 to 0.25: gap 0.45, of which 0.2 and 0.25."""
+    task = ["t"] * 4
+    first = of_the_verifier(Scores.of(task, [0.4, 0.6, 0.5, 0.5], [1, 0, 1, 0]), None)
+    assert [first[name] for name in ("hacking_gap", *GAP_PARTS)] == [0, 0, 0]
+    last = of_the_verifier(Scores.of(task, [0.6, 0.8, 0.7, 0.7], [1, 0, 0, 0]), first)
+    assert [last[name] for name in ("hacking_gap", *GAP_PARTS)] == pytest.approx([0.45, 0.2, 0.25])
+    curve = [{"step": float(step), "pass_at_1": 0.5, **row} for step, row in enumerate((first, last))]
+    found = outcome(State(step=1, curve=curve), {}, {})
+    assert [found[name] for name in GAP_PARTS] == pytest.approx([0.2, 0.25])
+    assert "hacking gap +0.450 (inflation of the score +0.200, lost skill +0.250)" in described(found)[-1]
+    assert outcome_metrics(found)["outcome/hacking_gap_lost_skill"] == pytest.approx(0.25)
+
+
+def test_no_collapse_states_the_loss_that_it_would_have_shown() -> None:
+    """100 tasks, each as good as before but for ±1: the standard error is 0.1, and 80 % power begins at 2.8 of it."""
+    rates = {f"t{i}": 0.5 for i in range(100)}
+    after = {task: 0.5 + (1 if i % 2 else -1) for i, task in enumerate(rates)}
+    found = paired_difference(rates, after, {task: task for task in rates})
+    assert not found.falls
+    assert found.detectable == pytest.approx(0.28, rel=0.1)
+
+
+@pytest.mark.slow
+def test_the_detectable_loss_is_called_a_collapse_in_four_of_five() -> None:
+    rng, fell = np.random.default_rng(0), []
+    names = [f"t{i}" for i in range(200)]
+    own = {name: name for name in names}
+
+    def look(loss: float, seed: int) -> Difference:
+        before, after = rng.normal(0.4, 0.3, 200), rng.normal(0.4 - loss, 0.3, 200)
+        return paired_difference(*(dict(zip(names, side, strict=True)) for side in (before, after)), own, seed)
+
+    loss = float(np.mean([look(0.0, seed).detectable for seed in range(20)]))
+    fell = [look(loss, seed).falls for seed in range(400)]
+    assert 0.75 <= np.mean(fell) <= 0.85, np.mean(fell)
+
+
+def test_a_benchmark_to_leave_out_is_one_of_them() -> None:
+    assert pooled_benchmarks(["new", "two_bugs"], ["two_bugs"]) == ["new"]
+    with pytest.raises(UsageError, match="tow_bugs is no held-out benchmark"):
+        pooled_benchmarks(["new"], ["tow_bugs"])
+    with pytest.raises(UsageError, match="no held-out benchmark is left"):
+        pooled_benchmarks(["new"], ["new"])
 
 
 def test_where_the_time_went() -> None:

@@ -24,13 +24,7 @@ def test_weights_moments_and_state_come_back_and_frozen_weights_stay_out(tmp_pat
     own(torch.ones(1, 3)).sum().backward()
     adam.step()
     state = State(
-        step=3,
-        drawn=12,
-        gap_before=0.1,
-        best_step=2,
-        best=0.25,
-        curve=[{"step": 0.0, "pass_at_1": 0.2}],
-        history=[["rl/x", 1.0, 1, 5]],
+        step=3, drawn=12, best_step=2, best=0.25, curve=[{"step": 0.0, "pass_at_1": 0.2}], history=[["rl/x", 1.0, 1, 5]]
     )
     save_state(tmp_path / "state.safetensors", own, adam, state, "run")
     other = model(1)

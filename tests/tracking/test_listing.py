@@ -54,6 +54,13 @@ def test_runs_are_sorted_chosen_and_counted(filled: Store, capsys: pytest.Captur
         show_runs(sort="auc_within_tas")
 
 
+def test_a_name_is_text_and_not_markup(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
+    with RunLogger.start(store, "verifiers", "data.sources=[bold] s0", kind="verifier"):
+        pass
+    show_runs()
+    assert names(capsys) == ["data.sources=[bold] s0"]
+
+
 def test_csv_has_everything(filled: Store, capsys: pytest.CaptureFixture[str]) -> None:
     show_runs(sweep="data_scale", sort="seed", ascending=True, as_csv=True)
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))

@@ -8,10 +8,15 @@ import pytest
 import torch
 
 from rmlab.errors import DataError
+from rmlab.metrics.report import report
 from rmlab.models.config import ModelConfig, TokenizerConfig
 from rmlab.models.load import scratch_model
+from rmlab.scores.scores import Scores
 from rmlab.training.batching import batches_by_tokens
+from rmlab.training.loop import Trained
 from rmlab.verifiers.config import OverLength, PromptConfig
+from rmlab.verifiers.encoding import cut_counts
+from rmlab.verifiers.evaluation import Results, summary
 from rmlab.verifiers.objective import prove_answers, verifier_tokenizer
 from rmlab.verifiers.prompt import render
 from rmlab.verifiers.verifier import Verifier, load_verifier, save_verifier
@@ -112,3 +117,10 @@ def test_a_verifier_from_before_observations_could_be_cut_is_asked_as_it_was(
 def test_a_folder_without_verifier_says_so(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"verifier\.json is missing"):
         load_verifier(tmp_path)
+
+
+def test_the_summary_of_one_attempt_a_policy_has_the_auc_across_policies() -> None:
+    table = Scores.of(["t1", "t1", "t2", "t2"], [0.9, 0.1, 0.2, 0.8], [1, 0, 1, 0], policy=["a", "b", "a", "b"])
+    results = Results(table, report(table, replicates=50) | cut_counts([]), None, None, {})
+    said = summary("name", "run", Trained(1, 2, 2, 0.1, 0.1, 20.0, 0, ()), results)
+    assert "AUC within task across policies 0.500 [" in said

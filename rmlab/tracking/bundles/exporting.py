@@ -6,31 +6,40 @@ import platform
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import rmlab
 from rmlab.errors import RmlabError, UsageError
 from rmlab.files import atomic_path, check_output
+from rmlab.paths import portable
 from rmlab.progress import progress
 from rmlab.tracking.artifacts import download, listed
-from rmlab.tracking.bundles.format import MANIFEST, BundledFile, BundleEntry, Record, manifest_text, metric_line
+from rmlab.tracking.bundles import study as study_bundle
+from rmlab.tracking.bundles.format import (
+    MANIFEST,
+    BundledFile,
+    BundleEntry,
+    Record,
+    manifest_text,
+    member,
+    metric_line,
+    weights,
+)
 from rmlab.tracking.query import get_run
 from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import RUNNING, SOURCE_RUN, commit
+from rmlab.tracking.tags import CONTROL_HASH, RUNNING, SOURCE_RUN, commit
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
 
 CHUNK = 1 << 20
-WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf", ".ckpt")
-PACKED = (*WEIGHTS, ".parquet", ".png", ".gz", ".zst", ".zip")  # what packing does not make smaller
 NAMED_BY_STORE = ("mlflow.runName", "mlflow.log-model.history")  # set by a store itself
 
 
@@ -54,30 +63,41 @@ def export_runs(
     *,
     sweep: str | None = None,
     kind: str | None = None,
+    preset: str | None = None,
+    control: str | None = None,
     models: bool = True,
+    study: bool = False,
     show: bool = True,
 ) -> Exported:
     """Writes runs that have ended, with all that they logged, into the bundle `output` (whole or not at all).
 
-    run_ids: ids or their unique beginnings, else the runs of a sweep and of a kind, else all. Runs that others reuse come along.
-    models: with model weights, and what lies in the folder of weights.
+    run_ids: ids or their unique beginnings, else the runs of a sweep, kind, preset and control hash (or its beginning), else all.
+    Runs that others reuse come along. models: with model weights, and what lies in the folder of weights. study: what travels with
+    the repository (see study.py), with the artifacts of a run that is reused in the run that reuses it.
     Raises UsageError where no run is meant, StoreError where one is not there, RmlabError for a run that cannot be carried.
     """
     check_output(output)
     heads = run_infos(store)
-    chosen, running = choose(heads, run_ids, sweep, kind)
+    wanted = {"sweep": sweep, "kind": kind, "preset": preset, CONTROL_HASH: control}
+    chosen, running = choose(heads, run_ids, {name: value for name, value in wanted.items() if value})
+    if study:
+        chosen = study_bundle.latest(chosen, by_sweep=not run_ids)
     named = {head.run_id for head in chosen}
-    sources = [head for head in heads if head.run_id in {h.tags.get(SOURCE_RUN) for h in chosen} - named]
+    reused = set() if study else {h.tags.get(SOURCE_RUN) for h in chosen} - named
+    sources = [head for head in heads if head.run_id in reused]
     entries: list[BundleEntry] = []
     experiments: dict[str, dict[str, str]] = {}
-    with atomic_path(output) as temporary:
-        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as archive:
+    with atomic_path(output) as temporary, tempfile.TemporaryDirectory(prefix="rmlab-export-") as scratch:
+        plain = Path(scratch) / "plain.zip" if study else temporary
+        with zipfile.ZipFile(plain, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as archive:
             with progress("exporting", len(chosen) + len(sources), "runs", show) as advance:
                 for head in (*sources, *chosen):
-                    entries.append(_Run(store, head).write(archive, models, experiments))
+                    entries.append(_Run(store, head, study).write(archive, models, experiments))
                     advance(1)
-            with _member(archive, MANIFEST) as out:
-                out.write(manifest_text(_origin(store), experiments, entries).encode())
+            with member(archive, MANIFEST) as out:
+                out.write(manifest_text({} if study else _origin(store), experiments, entries).encode())
+        if study:
+            study_bundle.pack(plain, temporary)
         size = temporary.stat().st_size
     left_out = {
         f"{entry.name} ({entry.run_id}): {path}": size for entry in entries for path, size in entry.left_out.items()
@@ -86,23 +106,30 @@ def export_runs(
 
 
 def choose(
-    heads: Sequence[RunInfo], run_ids: Sequence[str], sweep: str | None, kind: str | None
+    heads: Sequence[RunInfo], run_ids: Sequence[str], tags: Mapping[str, str]
 ) -> tuple[list[RunInfo], list[str]]:
-    """The runs that are meant, oldest first, and the names of those that are meant but still under way."""
-    if run_ids and (sweep or kind):
-        raise UsageError("name runs, or choose them with --sweep and --kind, not both")
+    """The runs that are meant, oldest first, and the names of those that are meant but still under way.
+
+    tags: what they have to say; of a control hash the beginning is enough.
+    """
+    if run_ids and tags:
+        raise UsageError("name runs, or choose them with --sweep, --kind, --preset and --control, not both")
     if run_ids:
         meant = list({head.run_id: head for text in run_ids for head in [_named(heads, text)]}.values())
     else:
+        exact = {name: value for name, value in tags.items() if name != CONTROL_HASH}
         meant = [
-            head for head in heads if sweep in (None, head.tags.get("sweep")) and kind in (None, head.tags.get("kind"))
+            head
+            for head in heads
+            if exact.items() <= head.tags.items()
+            and head.tags.get(CONTROL_HASH, "").startswith(tags.get(CONTROL_HASH, ""))
         ]
     running = [head.name for head in meant if head.status == RUNNING]
     if run_ids and running:
         raise UsageError(f"run {running[0]} is under way: export it when it has ended")
     chosen = [head for head in reversed(meant) if head.status != RUNNING]
     if not chosen:
-        which = "".join(f", {name} {value}" for name, value in (("sweep", sweep), ("kind", kind)) if value)
+        which = "".join(f", {name.replace('_', ' ')} {value}" for name, value in tags.items())
         there = ", ".join(sorted({head.tags["sweep"] for head in heads if "sweep" in head.tags})) or "none"
         raise UsageError(
             f"there is no run to export{which} ({len(running)} are under way); sweeps in the store: {there}"
@@ -125,32 +152,35 @@ class _Run:
 
     store: Store
     head: RunInfo
+    study: bool = False
 
     def write(self, archive: zipfile.ZipFile, models: bool, experiments: dict[str, dict[str, str]]) -> BundleEntry:
         """Writes the run's files and returns what the manifest says of them; adds its experiment to `experiments`."""
         client, run_id = self.store.client, self.head.run_id
         run: Run = self.store.call(partial(client.get_run, run_id))
         experiment = self.store.call(partial(client.get_experiment, run.info.experiment_id))
-        experiments.setdefault(experiment.name, {k: str(v) for k, v in experiment.tags.items()})
+        public = study_bundle.anonymous if self.study else str
+        experiments.setdefault(experiment.name, {k: public(str(v)) for k, v in experiment.tags.items()})
         place = f"runs/{run_id}/"
-        record = self._packed(
-            archive, place, "run.json", [json.dumps(asdict(_record(run)), indent=1, ensure_ascii=False)]
-        )
+        said = study_bundle.anonymous_record(_record(run)) if self.study else _record(run)
+        record = self._packed(archive, place, "run.json", [json.dumps(asdict(said), indent=1, ensure_ascii=False)])
         metrics = self._packed(archive, place, "metrics.jsonl", self._metric_lines(run))
-        files, folder = self._files(run_id)
-        left_out = {} if models else weights(files)
+        owner = (self.study and self.head.tags.get(SOURCE_RUN)) or run_id
+        files, folder = self._files(owner)
+        left_out = study_bundle.left_out(files) if self.study else {} if models else weights(files)
         artifacts = []
         for path in sorted(files):
             if not any(path == top or path.startswith(f"{top}/") for top in left_out):
-                with self._local(run_id, path, folder) as local:
-                    artifacts.append(_copied(archive, f"{place}artifacts/", path, local))
-        return BundleEntry(run_id, experiment.name, self.head.name, record, metrics, tuple(artifacts), left_out)
+                with self._local(owner, path, folder) as local, tempfile.TemporaryDirectory() as scratch:
+                    carried = study_bundle.rewritten(local, Path(scratch) / path) if self.study else local
+                    artifacts.append(_copied(archive, f"{place}artifacts/", path, carried))
+        return BundleEntry(run_id, experiment.name, said.name, record, metrics, tuple(artifacts), left_out)
 
     def _packed(
         self, archive: zipfile.ZipFile, place: str, name: str, texts: Iterator[str] | Sequence[str]
     ) -> BundledFile:
         digest, size = hashlib.sha256(), 0
-        with _member(archive, place + name) as out:
+        with member(archive, place + name) as out:
             for text in texts:
                 data = text.encode()
                 digest.update(data)
@@ -192,12 +222,6 @@ class _Run:
             yield Path(temporary) / path
 
 
-def weights(files: dict[str, int]) -> dict[str, int]:
-    """What is a model among a run's artifacts, with its bytes: the top folder that holds weights, or a file of weights itself."""
-    tops = {path.split("/")[0] for path in files if path.endswith(WEIGHTS)}
-    return {top: sum(size for path, size in files.items() if path.split("/")[0] == top) for top in sorted(tops)}
-
-
 def _record(run: "Run") -> Record:
     inputs: list[dict[str, Any]] = []
     for one in run.inputs.dataset_inputs if run.inputs else ():
@@ -227,27 +251,19 @@ def _record(run: "Run") -> Record:
 
 def _copied(archive: zipfile.ZipFile, place: str, path: str, local: Path) -> BundledFile:
     digest, size = hashlib.sha256(), 0
-    with local.open("rb") as source, _member(archive, place + path) as out:
+    with local.open("rb") as source, member(archive, place + path) as out:
         while chunk := source.read(CHUNK):
             digest.update(chunk)
             size += out.write(chunk)
     return BundledFile(path, size, digest.hexdigest())
 
 
-@contextmanager
-def _member(archive: zipfile.ZipFile, name: str) -> Iterator[IO[bytes]]:
-    """A file of the archive to write to; no date and no owner, so that the same runs give the same bytes."""
-    info = zipfile.ZipInfo(name)
-    info.compress_type = zipfile.ZIP_STORED if name.endswith(PACKED) else zipfile.ZIP_DEFLATED
-    info.external_attr = 0o100644 << 16
-    with archive.open(info, "w", force_zip64=True) as out:
-        yield out
-
-
 def _origin(store: Store) -> dict[str, str]:
     parts = urlsplit(store.uri)
     return {
-        "store": store.uri.replace(f"{parts.username}:{parts.password}@", "") if parts.password else store.uri,
+        "store": portable(
+            store.uri.replace(f"{parts.username}:{parts.password}@", "") if parts.password else store.uri
+        ),
         "host": platform.node(),
         "commit": commit(),
         "rmlab_version": rmlab.__version__,

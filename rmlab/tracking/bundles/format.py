@@ -8,12 +8,16 @@ import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import IO, Any
 
 from rmlab.errors import DataError
 
 FORMAT, VERSION = "rmlab-bundle", 1
 MANIFEST = "manifest.json"
+PACKED_RUNS = "runs.zip"
+"""The one file of a bundle that is packed as a whole (see study.py): another archive, which is the bundle."""
+WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf", ".ckpt")
+PACKED = (*WEIGHTS, ".parquet", ".png", ".gz", ".zst", ".zip")  # what packing does not make smaller
 LARGEST_TEXT = 256 << 20  # bytes; manifest, record and metrics of a run are held in memory
 LARGEST_FILE, MOST_FILES = 64 << 30, 1_000_000
 
@@ -105,6 +109,26 @@ def _file(raw: Mapping[str, Any]) -> BundledFile:
     if not _SHA256.fullmatch(file.sha256):
         raise DataError(f"{file.path!r} has no SHA-256")
     return file
+
+
+def weights(files: Mapping[str, int]) -> dict[str, int]:
+    """What is a model among a run's artifacts, with its bytes: the top folder that holds weights, or a file of weights itself."""
+    tops = {path.split("/")[0] for path in files if path.endswith(WEIGHTS)}
+    return {top: sum(size for path, size in files.items() if path.split("/")[0] == top) for top in sorted(tops)}
+
+
+@contextmanager
+def member(archive: zipfile.ZipFile, name: str, packing: int | None = None) -> Iterator[IO[bytes]]:
+    """A file of the archive to write to; no date and no owner, so that the same runs give the same bytes.
+
+    packing: of the zip module; None = deflated where that makes it smaller.
+    """
+    info = zipfile.ZipInfo(name)
+    useful = zipfile.ZIP_STORED if name.endswith(PACKED) else zipfile.ZIP_DEFLATED
+    info.compress_type = useful if packing is None else packing
+    info.external_attr = 0o100644 << 16
+    with archive.open(info, "w", force_zip64=True) as out:
+        yield out
 
 
 def refusal(info: zipfile.ZipInfo) -> str:

@@ -2,10 +2,13 @@
 
 import hashlib
 import json
+import lzma
+import shutil
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -17,21 +20,26 @@ from rmlab.tracking.bundles.format import (
     LARGEST_TEXT,
     MANIFEST,
     MOST_FILES,
+    PACKED_RUNS,
     VERSION,
     BundledFile,
     BundleEntry,
     MetricRow,
     Record,
     entry_of,
+    member,
     parsed,
     refusal,
     sense,
     texts,
 )
+from rmlab.tracking.query import TrackedRun
 from rmlab.tracking.run_index import RunInfo
 from rmlab.tracking.tags import SOURCE_RUN
 
 CHUNK = 1 << 20
+LARGEST_WHOLE = 4 << 30
+UNREADABLE = (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError, lzma.LZMAError, zlib.error)
 
 
 class Bundle:
@@ -200,7 +208,7 @@ class Bundle:
         try:
             with self._archive.open(name) as source:
                 yield source
-        except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError) as error:
+        except UNREADABLE as error:
             raise DataError(f"{self.path}: {name} cannot be read: {error}. Get the bundle again.") from error
 
 
@@ -226,23 +234,65 @@ class BundledRun(RunInfo):
         return self.bundle.artifact(owner, path)
 
 
+AnyRun = TrackedRun | BundledRun
+"""Of a store, or of a bundle that was exported from one."""
+
+
 @contextmanager
 def open_bundle(path: Path) -> Iterator[Bundle]:
     """Opens a bundle and checks its names, sizes and manifest. Raises DataError where it is none."""
     path = Path(path)
-    if not path.is_file():
-        raise DataError(f"{path} is no file: name the bundle" if path.exists() else f"{path}: there is no such file")
+    if not path.exists():
+        raise DataError(f"{path}: there is no such file")
+    if path.is_dir() and not is_bundle(path):
+        raise DataError(f"{path} holds no {MANIFEST}: name a bundle, or the folder into which one was extracted")
+    with ExitStack() as stack:
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rmlab-bundle-")))
+        if path.is_dir():
+            archive = stack.enter_context(_archive_of(path, scratch / PACKED_RUNS))
+        else:
+            archive = stack.enter_context(_opened(path, path))
+        if archive.namelist() == [PACKED_RUNS]:
+            archive = stack.enter_context(_opened(path, _unpacked_whole(path, archive, scratch / PACKED_RUNS)))
+        yield Bundle(path, archive, scratch)
+
+
+def _opened(path: Path, file: Path) -> zipfile.ZipFile:
+    """The archive in `file`, which the user knows as `path`."""
     try:
-        archive = zipfile.ZipFile(path)
+        return zipfile.ZipFile(file)
     except (zipfile.BadZipFile, OSError) as error:
         raise DataError(f"{path} is no bundle, or was cut short on its way: {error}. Get it again.") from error
-    with archive, tempfile.TemporaryDirectory(prefix="rmlab-bundle-") as scratch:
-        yield Bundle(Path(path), archive, Path(scratch))
+
+
+def _unpacked_whole(path: Path, archive: zipfile.ZipFile, target: Path) -> Path:
+    """The one archive that a bundle which is packed as a whole holds."""
+    size = archive.infolist()[0].file_size
+    if size > LARGEST_WHOLE:
+        raise DataError(f"{path}: what it holds has {size:,} bytes, at most {LARGEST_WHOLE:,} are unpacked as a whole")
+    try:
+        with archive.open(PACKED_RUNS) as source, target.open("xb") as out:
+            shutil.copyfileobj(source, out)
+    except UNREADABLE as error:
+        raise DataError(f"{path} cannot be unpacked: {error}. Get the bundle again.") from error
+    return target
+
+
+def _archive_of(folder: Path, target: Path) -> zipfile.ZipFile:
+    """An archive of a folder into which a bundle was extracted."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_STORED) as archive:
+        for path in sorted(folder.rglob("*")):
+            if path.is_symlink():
+                raise DataError(f"{path} is a link: a bundle has none. Get the bundle again.")
+            if path.is_file():
+                with path.open("rb") as source, member(archive, path.relative_to(folder).as_posix()) as out:
+                    shutil.copyfileobj(source, out)
+    return zipfile.ZipFile(target)
 
 
 def is_bundle(path: Path) -> bool:
-    """Whether a file looks like a bundle (a zip archive); a tracking store never does."""
-    return path.is_file() and zipfile.is_zipfile(path)
+    """Whether this looks like a bundle (a zip archive, or a folder with its manifest); a tracking store never does."""
+    return (path / MANIFEST).is_file() if path.is_dir() else path.is_file() and zipfile.is_zipfile(path)
 
 
 def _below(path: str, folder: str) -> bool:

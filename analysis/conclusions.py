@@ -1,0 +1,181 @@
+"""What came out of a sweep, in five lines of plain words: what was varied, found, not shown, where to look, and where the table is.
+
+All of it is computed from the runs: levels, seeds, values and tests. "Not shown" says how large a difference the tests would have
+shown, so that nobody takes it for "no difference".
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from analysis import level_tests, sweep_table
+from analysis.tracked import SweepRuns, mean_over_seeds
+from rmlab.metrics.sweep_levels import LevelTest
+from rmlab.wording import counted
+
+if TYPE_CHECKING:
+    from analysis.policies import PolicyRun
+    from rmlab.sweep.spec import SweepSpec
+
+FIRST = ("rm_at_k", "across_policies", "discrimination_calibration", "rl_curves", "pareto")
+"""Figures to look at before the others."""
+
+
+def of_verifiers(group: SweepRuns) -> list[str]:
+    """Three lines: what was varied, what was found, and what was not shown."""
+    seeds = sorted({len(group.at(level, arm)) for level in group.levels for arm in group.arms} - {0})
+    many = counted(seeds[-1], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
+    arms = f", each in the arms {_listed(group.arms)}" if len(group.arms) > 1 else ""
+    baseline = f" (compared with {group.baseline})" if group.baseline in group.levels and len(group.levels) > 1 else ""
+    varied = (
+        f"{group.factor} = {_listed(group.levels)}{baseline}{arms}; {many} each, {counted(len(group.cells), 'run')}"
+    )
+    return [
+        f"Varied: {varied}; everything else was the same.",
+        f"Found: {' '.join(filter(None, (_differences(group), _values(group))))}",
+        f"Not shown: {_not_shown(group)}",
+    ]
+
+
+def of_policies(spec: "SweepSpec", policies: "Sequence[PolicyRun]") -> list[str]:
+    """Three lines on runs of RL, which are compared with their own start and not with each other."""
+    from analysis.policy_measures import OUTCOMES
+
+    arms: dict[str, list[PolicyRun]] = {}
+    for policy in policies:
+        arms.setdefault(policy.label, []).append(policy)
+    gained = []
+    for label, of_arm in arms.items():
+        values = [value for run in of_arm if (value := OUTCOMES["pass@1 gained"](run))[0] is not None]
+        if values:
+            mean = sum(value for value, _, _ in values if value is not None) / len(values)
+            off = sum(low is not None and high is not None and (low > 0 or high < 0) for _, low, high in values)
+            gained.append(f"{label} {mean:+.3f} ({counted(len(values), 'seed')}, its interval off 0 in {off})")
+    collapsed = sum(bool(policy.outcome["collapse"]) for policy in policies)
+    seeds = sorted({len(of_arm) for of_arm in arms.values()})
+    many = counted(seeds[-1], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
+    found = (
+        f"pass@1 on held-out tasks, after training less before: {'; '.join(gained)}." if gained else "no held-out task."
+    )
+    return [
+        f"Varied: {spec.factor} = {_listed(list(arms))}; {many} each, {counted(len(policies), 'run')}; everything else was the same.",
+        f"Found: {found} {counted(collapsed, 'run')} of {len(policies)} collapsed.",
+        "Not shown: whether these differ from each other: each run is tested against its own start, over tasks; what another seed "
+        "would give is in the spread of seeds alone.",
+    ]
+
+
+def of_trials(spec: "SweepSpec", rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Three lines on a search. rows: of its table."""
+    assert spec.search is not None
+    best = [row for row in rows if row["best"]]
+    settings = list(spec.search.space)
+    told = [
+        f"trial {row['trial']} ({', '.join(f'{name}={_short(row[name])}' for name in settings if name in row)}): "
+        + ", ".join(f"{name} {_short(row[name])}" for name in spec.search.objectives)
+        for row in best[:3]
+    ]
+    more = f"; and {len(best) - 3} more" if len(best) > 3 else ""
+    found = (
+        f"no other trial is better in every objective than {'; '.join(told)}{more}."
+        if told
+        else "no trial is complete yet."
+    )
+    return [
+        f"Varied: {_listed(settings)} in {counted(len(rows), 'trial')}, {counted(len(spec.seeds), 'seed')} each; "
+        "everything else was the same.",
+        f"Found: {found}",
+        "Not shown: that these are better than the others: trials are judged on the validation part and not tested. Make the best "
+        "ones levels of a sweep with 3 seeds or more.",
+    ]
+
+
+def where_to_look(folder: Path, ui: str, table: Path) -> list[str]:
+    """The last two lines. ui: the command that shows the runs, and its address."""
+    pictures = sorted(folder.rglob("*.png"))
+    first = next((path for name in FIRST for path in pictures if path.stem == name), None)
+    start = f", {first.relative_to(folder)} first" if first else ""
+    return [f"Look: {counted(len(pictures), 'figure')} in {folder}{start}; the runs: {ui}", f"Table: {table}"]
+
+
+def _differences(group: SweepRuns) -> str:
+    shown = [
+        f"{level_tests.metric_words(group, metric)} is {level_tests.verdict(test)} at {_place(group, arm, level)} "
+        f"({test.difference:+.3f}{_ends(test.ci95, '+.3f')})"
+        for (arm, level, metric), test in group.tests.items()
+        if test.shown
+    ]
+    return f"beside {group.baseline}, {_listed(shown)}." if shown else ""
+
+
+def _values(group: SweepRuns) -> str:
+    """What the verifier of one level is worth: of the largest, or of the baseline where levels are words."""
+    level = group.levels[-1] if group.numbers or group.baseline not in group.levels else group.baseline
+    arm = next((arm for arm in group.arms if group.at(level, arm)), group.arms[0])
+    cells, k = group.at(level, arm), level_tests.largest_k(group)
+    report = cells[0].report
+    said = []
+    if picked := mean_over_seeds(cells, group.reported("rm_at_k"), k):
+        beside = [f"any attempt {_percent(report['pass_at_k']['1'])}"] if not group.across else []
+        if best := (report["pass_at_k"].get(k) if not group.across else None):
+            beside.append(f"a perfect verifier {_percent(best)}")
+        if weighted := mean_over_seeds(cells, "rm_at_k_weighted", k):
+            beside.append(f"the patch with the largest sum of scores {_percent(weighted[0])}")
+        ends = "" if picked[1] != picked[1] else f" (95 % interval {_percent(picked[1])} to {_percent(picked[2])})"
+        others = f"; {', '.join(beside)}" if beside else ""
+        said.append(f"the best-scored of {k} attempts is resolved in {_percent(picked[0])}{ends}{others}")
+    for metric in ("auc_within_task", "auc_within_task_patches", "ece_width_10"):
+        if value := mean_over_seeds(cells, group.reported(metric)):
+            said.append(f"{sweep_table.SCALARS[metric]} {value[0]:.3f}")
+    return f"At {_place(group, arm, level)} {'; '.join(said)}." if said else ""
+
+
+def _not_shown(group: SweepRuns) -> str:
+    tested = {place: test for place, test in group.tests.items() if test.p is not None}
+    hidden = {place: test for place, test in tested.items() if not test.shown}
+    if not tested:
+        text = f"whether levels differ. {level_tests.note(group)}"
+    elif hidden:
+        of_metric: dict[str, list[str]] = {}
+        for arm, level, metric in hidden:
+            of_metric.setdefault(level_tests.metric_words(group, metric), []).append(_place(group, arm, level))
+        places = "; ".join(f"{words} at {_listed(at)}" for words, at in of_metric.items())
+        text = f"{len(hidden)} of {len(tested)} differences from {group.baseline}: {places}.{_power(group, list(hidden.values()))}"
+    else:
+        text = f"nothing: all {len(tested)} differences from {group.baseline} are shown."
+    level = group.levels[-1]
+    if above := sweep_table.not_above(group, level, group.reported("auc_within_task")):
+        text += f" That AUC within task at {group.factor}={level} lies above {_listed(above)} is not shown either."
+    return text
+
+
+def _power(group: SweepRuns, hidden: Sequence[LevelTest]) -> str:
+    """The differences that the tests would have shown, after the correction, with a power of 80 %."""
+    least: dict[str, float] = {}
+    for test in hidden:
+        if (amount := getattr(test, "detectable_holm", None)) is not None:
+            least[test.metric] = max(amount, least.get(test.metric, 0.0))
+    if not least:
+        return ""
+    words = [f"{amount:.3f} in {level_tests.metric_words(group, metric)}" for metric, amount in least.items()]
+    return f" With 80 % power these tests show differences of {_listed(words)} or more, so smaller ones may be there."
+
+
+def _place(group: SweepRuns, arm: str, level: str) -> str:
+    return " ".join(filter(None, (level, arm if len(group.arms) > 1 else "")))
+
+
+def _ends(ends: tuple[float, float] | None, form: str) -> str:
+    return "" if ends is None else f" [{ends[0]:{form}}, {ends[1]:{form}}]"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+def _listed(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}" if words else "none"

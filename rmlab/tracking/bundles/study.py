@@ -1,0 +1,134 @@
+"""The bundle of a study, which travels with the repository: small, and without a path, host or user name of the machine that made its runs.
+
+It holds what figures, tables and comparisons read: parameters, tags, metrics, reports, score tables. Weights, pages and pictures
+stay behind. Runs of one study repeat each other (the same attempts are scored in each), so their files lie side by side, score
+tables unpacked, in one archive that is packed as a whole: 80 tasks x 32 attempts take about 15 kB a run instead of 75.
+"""
+
+import re
+import shutil
+import zipfile
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rmlab.errors import UsageError
+from rmlab.paths import portable
+from rmlab.tracking.bundles.format import PACKED_RUNS, Record, member, weights
+from rmlab.tracking.run_index import RunInfo
+from rmlab.tracking.tags import AT_WORK, CONFIG_HASH, CONTROL_HASH, FINISHED, HOST, IMPORTED_AT, SOURCE_RUN, STATUS
+
+KINDS = ("verifier", "rl")
+"""Of runs that are figures' and tables' source; a summary is drawn again from these."""
+TEXTS = (".json", ".jsonl", ".yaml", ".yml", ".csv", ".md", ".txt")
+TABLE = ".parquet"
+OF_MACHINE = (HOST, *AT_WORK, IMPORTED_AT, SOURCE_RUN, "mlflow.user")
+TOPS = ("rmlab", "conf", "sweeps", "experiments", "analysis", "tests", "runs", ".venv")
+"""Folders of the repository: of a path on another machine, what lies below its clone is known by them."""
+
+_PART = r"[^\s/\"'`<>|:;,=(){}\[\]\\]+"
+_ABSOLUTE = re.compile(rf"(?:(?<=sqlite:///)|(?<=file://)|(?<![\w.~/:@%+-]))/{_PART}/(?:{_PART}/)*(?:{_PART})?")
+_STORE = re.compile(r"\b(tracking\.uri=)[^\s'\"]+|^(  uri: ).+$", re.MULTILINE)
+
+
+def latest(heads: Sequence[RunInfo], by_sweep: bool) -> list[RunInfo]:
+    """Of finished runs that figures are drawn from, the newest of each cell, as figures take it; the order stays.
+
+    by_sweep: runs were chosen by sweep and not one by one, so what figures would draw apart is refused.
+    Raises UsageError where runs of a sweep and preset differ in more than factor and seed.
+    """
+    drawn = [h for h in heads if h.tags.get("kind") in KINDS and h.tags.get(STATUS) == FINISHED]
+    newest: dict[tuple[str, ...], RunInfo] = {}
+    for head in drawn:
+        place = (head.tags.get(name, "") for name in ("sweep", "preset", "level", "arm"))
+        cell = (head.tags.get(CONFIG_HASH, head.run_id), *place)  # an arm may reuse a cell of another one
+        if cell not in newest or newest[cell].start_time <= head.start_time:
+            newest[cell] = head
+    ids = {head.run_id for head in newest.values()}
+    kept = [head for head in drawn if head.run_id in ids]
+    if not kept:
+        raise UsageError(
+            f"none of {len(heads)} runs is a finished verifier or RL run, which a study's figures are drawn from"
+        )
+    groups: dict[str, dict[str, int]] = {}
+    for head in (head for head in kept if "sweep" in head.tags):
+        controls = groups.setdefault(f"sweep {head.tags['sweep']}, preset {head.tags.get('preset')}", {})
+        controls[head.tags.get(CONTROL_HASH, "")] = controls.get(head.tags.get(CONTROL_HASH, ""), 0) + 1
+    for group, controls in groups.items():
+        if by_sweep and len(controls) > 1:
+            found = ", ".join(f"{control} ({runs} runs)" for control, runs in controls.items())
+            raise UsageError(
+                f"{group} has runs that share no figure, by control hash: {found}. Name one with --control."
+            )
+    if by_sweep and len(groups) > 1:
+        raise UsageError(
+            f"a study is one sweep at one preset; these are {'; '.join(groups)}: name them, or single runs"
+        )
+    return kept
+
+
+def left_out(files: Mapping[str, int]) -> dict[str, int]:
+    """What stays behind, with its bytes: models, and whatever is neither text nor table. A folder of such files is named once."""
+    out = weights(files)
+    rest = {path: size for path, size in files.items() if path.split("/")[0] not in out}
+    useless = {path: size for path, size in rest.items() if not path.endswith((*TEXTS, TABLE))}
+    for path, size in useless.items():
+        top = path.split("/")[0]
+        whole = all(other in useless for other in rest if other.split("/")[0] == top)
+        name = top if whole else path
+        out[name] = out.get(name, 0) + size
+    return out
+
+
+def anonymous(text: str) -> str:
+    """A text without paths and stores of any machine: a path in a clone is relative to it, of another the last part is left."""
+    text = _STORE.sub(lambda found: f"{found[1] or found[2]}null", portable(text))
+    return _ABSOLUTE.sub(lambda found: _below_the_clone(found[0]), text)
+
+
+def _below_the_clone(path: str) -> str:
+    parts = path.rstrip("/").split("/")
+    top = max((i for i, part in enumerate(parts) if part in TOPS), default=len(parts) - 1)
+    return "/".join(parts[top:])
+
+
+def anonymous_record(record: Record) -> Record:
+    """A run's record without the machine: who, where, and when it was carried; what it reuses is its own here."""
+    return replace(
+        record,
+        name=anonymous(record.name),
+        params=_texts(record.params),
+        tags=_texts({name: value for name, value in record.tags.items() if name not in OF_MACHINE}),
+        inputs=tuple(
+            {key: _texts(value) if key == "tags" else value and anonymous(value) for key, value in one.items()}
+            for one in record.inputs
+        ),
+    )
+
+
+def _texts(values: Mapping[str, str]) -> dict[str, str]:
+    return {name: anonymous(value) for name, value in values.items()}
+
+
+def rewritten(local: Path, target: Path) -> Path:
+    """Writes an artifact as a study's bundle has it: a text without the machine's paths, a table without compression of its own."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if local.suffix != TABLE:
+        target.write_text(anonymous(local.read_text(encoding="utf-8")), encoding="utf-8")
+        return target
+    import pyarrow.parquet as pq
+
+    table = pq.read_table(local)
+    said = {key: anonymous(value.decode()).encode() for key, value in (table.schema.metadata or {}).items()}
+    pq.write_table(table.replace_schema_metadata(said), target, compression="none", use_dictionary=False)
+    return target
+
+
+def pack(bundle: Path, target: Path) -> None:
+    """Packs a bundle as a whole, files of one name side by side."""
+    with zipfile.ZipFile(bundle) as source, zipfile.ZipFile(target, "w") as outer:
+        names = sorted(source.namelist(), key=lambda name: (name.split("/")[2:], name))
+        with member(outer, PACKED_RUNS, zipfile.ZIP_LZMA) as out, zipfile.ZipFile(out, "w") as inner:
+            for name in names:
+                with source.open(name) as file, member(inner, name, zipfile.ZIP_STORED) as copy:
+                    shutil.copyfileobj(file, copy)

@@ -1,0 +1,166 @@
+"""The five lines at the end of a sweep say what the runs and tests say, and never more."""
+
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from analysis import conclusions, summaries
+from analysis.tracked import SweepRuns
+from rmlab.metrics.sweep_levels import LevelTest
+from rmlab.progress import set_verbosity
+
+
+@dataclass(frozen=True)
+class Cell:
+    level: str
+    seed: int
+    report: dict
+    baselines: dict
+    arm: str = ""
+    across: bool = False
+    run: object = field(default_factory=lambda: SimpleNamespace(tags={"place": "0"}))
+
+
+def report(rm: float, auc: float) -> dict:
+    return {
+        "rm_at_k": {"1": 0.4, "16": rm},
+        "pass_at_k": {"1": 0.4, "16": 0.8},
+        "rm_at_k_weighted": {"1": 0.4, "16": rm + 0.1},
+        "auc_within_task": auc,
+        "auc_within_task_patches": auc + 0.01,
+        "ece_width_10": 0.05,
+        "ci95": {"rm_at_k": {"16": [rm - 0.05, rm + 0.05]}, "auc_within_task": [auc - 0.02, auc + 0.02]},
+    }
+
+
+def sweep(tests: list[LevelTest], seeds: int = 3) -> SweepRuns:
+    rules = {"last_value": {"auc_within_task": 0.85}, "length": {"auc_within_task": 0.5}, "shape": {"reason": "none"}}
+    cells = tuple(
+        Cell(level, seed, report(0.5 + place / 10, 0.7 + place / 10), rules)
+        for place, level in enumerate(("500", "1000", "8000"))
+        for seed in range(seeds)
+    )
+    group = SweepRuns("data_scale", "demo", "c0", "data_scale", cells, "1000")  # type: ignore[arg-type]
+    object.__setattr__(group, "tests", {("", test.level, test.metric): test for test in tests})
+    return group
+
+
+def level_test(level: str, metric: str, difference: float, p_holm: float, **more: float) -> LevelTest:
+    ends = (difference - 0.02, difference + 0.02)
+    test = LevelTest(level, metric, 3, difference, 0.01, 4.0, ends, p_holm, p_holm)
+    for name, value in more.items():
+        object.__setattr__(test, name, value)
+    return test
+
+
+def test_what_is_shown_and_what_is_not_are_two_lines() -> None:
+    group = sweep(
+        [
+            level_test("500", "auc_within_task", -0.1, 0.001),
+            level_test("8000", "auc_within_task", 0.01, 0.6, detectable_holm=0.041),
+            level_test("500", "ece_width_10", 0.02, 0.3, detectable_holm=0.03),
+            level_test("8000", "ece_width_10", 0.0, 1.0, detectable_holm=0.025),
+        ]
+    )
+    varied, found, hidden = conclusions.of_verifiers(group)
+    assert varied == (
+        "Varied: data_scale = 500, 1000 and 8000 (compared with 1000); 3 seeds each, 9 runs; everything else was the same."
+    )
+    assert "beside 1000, AUC within task is lower at 500 (-0.100 [-0.120, -0.080])." in found
+    assert "8000 (" not in found.split(". ")[0]
+    assert "At 8000 the best-scored of 16 attempts is resolved in 70 % (95 % interval 65 % to 75 %)" in found
+    assert "any attempt 40 %, a perfect verifier 80 %, the patch with the largest sum of scores 80 %" in found
+    assert "AUC within task 0.900; AUC by patch 0.910; ECE 0.050" in found
+    assert "3 of 4 differences from 1000: AUC within task at 8000; ECE at 500 and 8000." in hidden
+    assert "With 80 % power these tests show differences of 0.041 in AUC within task and 0.030 in ECE or more" in hidden
+    assert "lies above" not in hidden, "0.88 is above 0.85 and 0.5"
+
+
+def test_without_a_test_nothing_is_said_of_levels() -> None:
+    group = sweep([LevelTest("500", "auc_within_task", 2, -0.1, reason="no test: 2 of at least 3 seeds")], seeds=2)
+    _, found, hidden = conclusions.of_verifiers(group)
+    assert "beside" not in found
+    assert "no test (2 seeds, at least 3 are needed)" in hidden
+
+
+def test_a_rule_that_is_not_beaten_is_named() -> None:
+    group = sweep([])
+    for cell in group.cells:
+        cell.baselines["last_value"]["auc_within_task"] = 0.89
+    assert conclusions.of_verifiers(group)[2].endswith(
+        "That AUC within task at data_scale=8000 lies above last value (0.890) is not shown either."
+    )
+
+
+def test_every_difference_shown() -> None:
+    group = sweep(
+        [level_test("500", "auc_within_task", -0.1, 0.001), level_test("8000", "auc_within_task", 0.1, 0.001)]
+    )
+    assert conclusions.of_verifiers(group)[2] == "Not shown: nothing: all 2 differences from 1000 are shown."
+
+
+def test_words_are_judged_at_the_baseline() -> None:
+    cells = tuple(Cell(level, 0, report(0.6, 0.8), {}) for level in ("usual", "other"))
+    group = SweepRuns("mixture", "demo", "c0", "mixture", cells, "usual")  # type: ignore[arg-type]
+    object.__setattr__(group, "tests", {})
+    assert "At usual the best-scored" in conclusions.of_verifiers(group)[1]
+
+
+def test_a_search_says_which_trials_no_other_beats() -> None:
+    rows = [
+        {"trial": 0, "best": "", "rate": 0.1, "eval/auc": 0.6},
+        {"trial": 1, "best": "yes", "rate": 0.00123456, "eval/auc": 0.71234},
+    ]
+    spec = SimpleNamespace(
+        seeds=[0, 1], search=SimpleNamespace(space={"rate": []}, objectives={"eval/auc": "maximize"})
+    )
+    varied, found, hidden = conclusions.of_trials(spec, rows)  # type: ignore[arg-type]
+    assert varied == "Varied: rate in 2 trials, 2 seeds each; everything else was the same."
+    assert found.endswith("than trial 1 (rate=0.00123): eval/auc 0.712.")
+    assert "not tested" in hidden
+
+
+def test_where_to_look_names_the_first_figure_and_the_table(tmp_path: Path) -> None:
+    (tmp_path / "rl" / "start").mkdir(parents=True)
+    for name in ("differences.png", "rl/start/rl_curves.png"):
+        (tmp_path / name).touch()
+    look, table = conclusions.where_to_look(tmp_path, "rmlab ui", tmp_path / "table.md")
+    assert re.search(r"2 figures in .*, rl/start/rl_curves.png first; the runs: rmlab ui$", look)
+    assert table == f"Table: {tmp_path / 'table.md'}"
+
+
+@pytest.mark.parametrize(("words", "said"), [([], "none"), (["a"], "a"), (["a", "b", "c"], "a, b and c")])
+def test_lists_are_read_aloud(words: list[str], said: str) -> None:
+    assert conclusions._listed(words) == said
+
+
+TABLE = "| level | AUC |\n|---|---|\n| 500 | 0.700 |\n"
+
+
+def test_the_long_table_is_in_its_file_unless_more_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    summaries._tell("Does it?", TABLE, ["Varied: a", "Table: t.md"])
+    assert capsys.readouterr().out == "\nDoes it?\n\nVaried: a\nTable: t.md\n"
+    set_verbosity(1)
+    try:
+        summaries._tell("Does it?", TABLE, ["Varied: a"])
+    finally:
+        set_verbosity(0)
+    assert TABLE in capsys.readouterr().out, "Markdown where it goes into a file"
+
+
+def test_a_terminal_shows_a_table_and_no_pipes(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    set_verbosity(1)
+    try:
+        summaries._tell("Does it?", TABLE, ["Varied: a"])
+    finally:
+        set_verbosity(0)
+    out = capsys.readouterr().out
+    assert "0.700" in out
+    assert "|" not in out

@@ -1,0 +1,199 @@
+"""How often do tests reject what is not there, and how often do intervals hold what is? Simulations of the whole computation."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from scipy.special import expit
+
+from rmlab.metrics import registry
+from rmlab.metrics.compare import compare
+from rmlab.metrics.noise_floor import intercepts, noise_floor_task
+from rmlab.metrics.sweep_levels import FAMILY, compare_levels
+from rmlab.metrics.table import table
+from rmlab.metrics.uncertainty import bootstrap, interval
+from rmlab.metrics.weighted import BestOfK, Combined, SortedRows, WidthBins, WithinTasks
+from rmlab.scores.scores import Scores
+
+pytestmark = pytest.mark.slow
+
+
+def error(rate: float, draws: int) -> float:
+    """Standard error of a rate over independent draws."""
+    return float(np.sqrt(rate * (1 - rate) / draws))
+
+
+def is_nominal(rate: float, draws: int) -> bool:
+    """Whether a rate at a nominal 0.05 is between 0.03 and 0.07, give or take one error of the simulation."""
+    return bool(0.03 - error(0.03, draws) <= rate <= 0.07 + error(0.07, draws))
+
+
+@dataclass(frozen=True)
+class World:
+    """Attempts whose probability of being resolved is σ(logit), with an effect of the task on it that no score knows.
+
+    slope, intercept: a verifier's score is σ(slope · logit + intercept): 1 and 0 are calibrated.
+    """
+
+    slope: float = 1.0
+    intercept: float = 0.0
+    task_deviation: float = 0.7
+
+    def draw(self, rng: np.random.Generator, tasks: int, attempts: int) -> Scores:
+        logit_N = (rng.normal(0, 1.2, (tasks, 1)) + rng.normal(0, 1, (tasks, attempts))).ravel()
+        effect_N = np.repeat(rng.normal(0, self.task_deviation, tasks), attempts)
+        label_N = rng.random(len(logit_N)) < expit(intercepts(expit(logit_N), self.task_deviation) + effect_N)
+        name_N = np.repeat([f"{t:06d}" for t in range(tasks)], attempts)
+        return Scores.of(name_N, expit(self.slope * logit_N + self.intercept), label_N)
+
+
+WORLDS = {
+    "calibrated": World(),
+    "slightly off": World(1.2, 0.2),
+    "too high": World(1.0, 0.3),
+    "far too high": World(1.0, 1.0),
+    "underconfident": World(0.5),
+    "overconfident": World(1.6),
+}
+
+
+def test_intervals_of_discrimination_hold_the_truth_at_80_tasks():
+    """RM@8 and AUC within task of 80 tasks with 16 attempts: at least 0.93 of the 95 % intervals hold the value of endless tasks."""
+    draws, kinds = 600, (BestOfK, WithinTasks)
+    worlds = [table(World().draw(np.random.default_rng([1, i]), 20_000, 16)) for i in range(4)]
+    endless = [Combined(rows, kinds).values(np.ones((1, rows.clusters))) for rows in worlds]
+    eighth = (1, 2, 4, 8, 16).index(8)
+    truth = {
+        "rm_at_8": np.mean([values["rm_at_k"][0, eighth] for values in endless]),
+        "auc_within_task": np.mean([values["auc_within_task"][0] for values in endless]),
+    }
+    rng, held = np.random.default_rng(2), dict.fromkeys(truth, 0)
+    for seed in range(draws):
+        rows = table(World().draw(rng, 80, 16))
+        values = bootstrap(Combined(rows, kinds), rows.clusters, 1000, seed)
+        for name, value_R in (
+            ("rm_at_8", values["rm_at_k"][:, eighth]),
+            ("auc_within_task", values["auc_within_task"]),
+        ):
+            low, high = interval(truth[name], value_R)
+            held[name] += low <= truth[name] <= high
+    print(held)
+    for name, count in held.items():
+        assert count / draws >= 0.93 - error(0.93, draws), (name, count / draws)
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_the_interval_of_ece_less_its_floor_holds_the_truth_at_80_tasks(name):
+    """At least 0.93 of the intervals hold the ECE of endless tasks, and at least as many the mean of what such tables show."""
+    world, draws = WORLDS[name], 250
+    endless = table(world.draw(np.random.default_rng(1), 50_000, 16))
+    truth = _ece(WidthBins(endless), np.ones((1, endless.clusters)))[0]
+    rule, rng = registry.named("ece_less_floor").rule, np.random.default_rng(2)
+    less_D, end_D2 = np.zeros(draws), np.zeros((draws, 2))
+    for seed in range(draws):
+        rows = table(world.draw(rng, 80, 8))
+        floor, statistic = noise_floor_task(rows).mean, WidthBins(rows)
+        less_D[seed] = _ece(statistic, np.ones((1, rows.clusters)))[0] - floor
+        drawn_R = bootstrap(statistic, rows.clusters, 500, seed)["ece_width_10"]
+        end_D2[seed] = interval(less_D[seed], drawn_R, rule, floor=floor)
+    held = [float(((end_D2[:, 0] <= value) & (value <= end_D2[:, 1])).mean()) for value in (truth, less_D.mean())]
+    print(name, truth, less_D.mean(), held)
+    assert min(held) >= 0.93 - error(0.93, draws), held
+
+
+def _ece(statistic, weight_RC):
+    return statistic.values(weight_RC)["ece_width_10"]
+
+
+def test_calibrated_scores_are_called_miscalibrated_as_often_as_said():
+    """Above the 95th percentile of the floor with task effect lie 0.03 to 0.07 of calibrated tables whose tasks differ."""
+    draws, rng = 400, np.random.default_rng(3)
+    found = []
+    for _ in range(draws):
+        rows = table(World(task_deviation=1.5).draw(rng, 80, 8))
+        value = WidthBins(rows).values(np.ones((1, rows.clusters)))["ece_width_10"][0]
+        found.append(value > noise_floor_task(rows).p95)
+    rate = float(np.mean(found))
+    print(rate)
+    assert is_nominal(rate, draws), rate
+
+
+SAME, FLAT = (1.0, 0.0), (3.0, 1.5)
+
+
+@pytest.mark.parametrize(
+    ("name", "a", "b", "metrics"),
+    [
+        ("two alike", SAME, SAME, ("auc_pooled", "ece_width_10", "ece_less_floor")),
+        ("other calibration at ranks alike", SAME, FLAT, ("auc_pooled",)),
+        ("errors of opposite sign", (1.0, 0.7), (1.0, -0.7), ("auc_pooled", "ece_width_10")),
+        ("both overconfident", (2.5, 0.0), (2.5, 0.0), ("ece_width_10", "ece_less_floor")),
+    ],
+)
+def test_compare_rejects_and_excludes_0_as_often_as_said(name, a, b, metrics):
+    """Two verifiers that differ by luck alone: p at most 0.05, and an interval without 0, in 0.03 to 0.07 of the draws (an ECE's
+    from 0.01 on: it takes its floor as given)."""
+    draws, tasks, attempts = 300, 80, 8
+    name_N = np.repeat([f"{t:03d}" for t in range(tasks)], attempts)
+    rng = np.random.default_rng(4)
+    rejected, excluded = (dict.fromkeys(metrics, 0) for _ in range(2))
+    for seed in range(draws):
+        task_N, own_N = np.repeat(rng.normal(0, 1.2, tasks), attempts), rng.normal(0, 0.8, tasks * attempts)
+        label_N = rng.random(len(own_N)) < expit(task_N + own_N + np.repeat(rng.normal(0, 0.7, tasks), attempts))
+        scores = []
+        for slope, intercept in (a, b):
+            seen_N = 0.7 * task_N + 0.6 * own_N + np.repeat(rng.normal(0, 0.6, tasks), attempts)
+            linear_N = slope * (seen_N + rng.normal(0, 0.7, len(own_N))) + intercept
+            scores.append(Scores.of(name_N, expit(linear_N), label_N))
+        found = compare(*scores, swaps=1, replicates=300, seed=seed, kinds=[SortedRows, WidthBins])["metrics"]
+        for metric in metrics:
+            rejected[metric] += found[metric]["p"] <= 0.05
+            low, high = found[metric]["ci95"]
+            excluded[metric] += not low <= 0 <= high
+    print(name, rejected, excluded)
+    for metric in metrics:
+        for count in (rejected[metric], excluded[metric]):
+            rate = count / draws
+            assert rate <= 0.07 + error(0.07, draws), (name, metric, rate)
+            assert rate >= (0.01 if metric.startswith("ece") else 0.03) - error(0.03, draws), (name, metric, rate)
+
+
+def levels(seed: int, deviations: tuple[float, ...], seeds: int = 3, tasks: int = 40, attempts: int = 6):
+    """Tables of a baseline (the first) and levels without a difference. deviations: of a seed's effect on the slope, by level."""
+    rng = np.random.default_rng(seed)
+    name_N = np.repeat([f"{t:03d}" for t in range(tasks)], attempts)
+    task_N = np.repeat(np.arange(tasks), attempts)
+    label_N = (rng.random(len(task_N)) < rng.random(tasks)[task_N]).astype(float)
+    task_effect, shared_N = rng.normal(0, 0.7, tasks), rng.normal(0, 0.7, len(task_N))
+
+    def scores(deviation: float) -> Scores:
+        slope_T = 1.5 + rng.normal(0, deviation) + task_effect + rng.normal(0, 0.3, tasks)
+        linear_N = slope_T[task_N] * (label_N - 0.5) + shared_N + rng.normal(0, 0.5, len(task_N))
+        return Scores.of(name_N, expit(linear_N), label_N)
+
+    baseline, *others = [[scores(deviation) for _ in range(seeds)] for deviation in deviations]
+    return baseline, {f"level {i}": tables for i, tables in enumerate(others)}
+
+
+@pytest.mark.parametrize(
+    ("name", "deviations"),
+    [
+        ("all alike", (0.4, 0.4, 0.4, 0.4)),
+        ("one three times as noisy", (0.25, 0.75, 0.25, 0.25)),
+        ("a noisy baseline", (0.75, 0.25, 0.25, 0.25)),
+        ("one level alone", (0.4, 0.4)),
+    ],
+)
+def test_level_tests_keep_their_rate(name, deviations):
+    """The first level, which is the noisiest where one is: 0.03 to 0.07 of its tests at 5 % reject (RM@k of few tasks takes few
+    values and is held from above only)."""
+    draws = 400
+    rejected = dict.fromkeys(FAMILY, 0)
+    for seed in range(draws):
+        for test in compare_levels(*levels(seed, deviations), replicates=100):
+            rejected[test.metric] += test.level == "level 0" and test.p is not None and test.p <= 0.05
+    rates = {metric: count / draws for metric, count in rejected.items()}
+    print(name, rates)
+    assert is_nominal(rates["auc_within_task"], draws), rates
+    assert is_nominal(rates["ece_width_10"], draws), rates
+    assert rates["rm_at_k"] <= 0.07 + error(0.07, draws), rates
