@@ -14,6 +14,7 @@ from rmlab.commands import compare_levels as command
 from rmlab.commands.compare_levels import compare_halves
 from rmlab.commands.figures import draw_figures
 from rmlab.errors import DataError, UsageError
+from rmlab.fingerprint import fingerprint
 from rmlab.metrics.report import report
 from rmlab.metrics.sweep_levels import FAMILY, compare_levels
 from rmlab.paths import REPOSITORY
@@ -43,7 +44,7 @@ def track(store, folder, factor, level, seed, quality, *, place, baseline, arm="
         "arm": arm,
         "baseline": baseline,
         "place": str(place),
-        "config_hash": f"{factor}{level}{seed}{arm}{control}",
+        "config_hash": fingerprint([factor, level, seed, arm, control]),
         "control_hash": control,
     }
     with RunLogger.start(
