@@ -244,9 +244,7 @@ def _standard(head: Sequence[str]) -> dict[str, str]:
     columns = dict(COLUMNS)
     for heading in head:
         metric = heading.removesuffix(" across policies")
-        name = NAMES.get(metric) or re.sub(
-            r"^RM@(\d+)( by sum of scores)?$", lambda k: f"rm_at_{k[1]}{'_weighted' if k[2] else ''}", metric
-        )
+        name = NAMES.get(metric) or re.sub(r"^RM@(\d+)", r"rm_at_\1", metric).replace(" by sum of scores", "_weighted")
         if heading.startswith("difference from"):
             columns[heading] = "difference low high"
         elif name != metric:
