@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis import level_tests, sweep_table
 from analysis.tracked import SweepRuns, mean_over_seeds
-from rmlab.metrics.sweep_levels import LevelTest
+from rmlab.metrics.sweep_levels import LevelTest, distinct
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -140,9 +140,12 @@ def _not_shown(group: SweepRuns) -> str:
         for arm, level, metric in hidden:
             of_metric.setdefault(level_tests.metric_words(group, metric), []).append(_place(group, arm, level))
         places = "; ".join(f"{words} at {_listed(at)}" for words, at in of_metric.items())
-        text = f"{len(hidden)} of {len(tested)} differences from {group.baseline}: {places}.{_power(group, list(hidden.values()))}"
+        counts = [
+            len(distinct(list(tests.values()))) for tests in (hidden, tested)
+        ]  # what compares the same runs again is one
+        text = f"{counts[0]} of {counts[1]} differences from {group.baseline}: {places}.{_power(group, list(hidden.values()))}"
     else:
-        text = f"nothing: all {len(tested)} differences from {group.baseline} are shown."
+        text = f"nothing: all {len(distinct(list(tested.values())))} differences from {group.baseline} are shown."
     level = group.levels[-1]
     if above := sweep_table.not_above(group, level, group.reported("auc_within_task")):
         text += f" That AUC within task at {group.factor}={level} lies above {_listed(above)} is not shown either."
@@ -153,8 +156,8 @@ def _power(group: SweepRuns, hidden: Sequence[LevelTest]) -> str:
     """The differences that the tests would have shown, after the correction, with a power of 80 %."""
     least: dict[str, float] = {}
     for test in hidden:
-        if (amount := getattr(test, "detectable_holm", None)) is not None:
-            least[test.metric] = max(amount, least.get(test.metric, 0.0))
+        if test.detectable_holm is not None:
+            least[test.metric] = max(test.detectable_holm, least.get(test.metric, 0.0))
     if not least:
         return ""
     words = [f"{amount:.3f} in {level_tests.metric_words(group, metric)}" for metric, amount in least.items()]

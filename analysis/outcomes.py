@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
-from analysis.tracked import AnyRun
 from rmlab.errors import DataError
+from rmlab.tracking.bundles.reading import AnyRun
 
 WAYS = ("sampled", "greedy")
 PAIRED = ("before", "after", "difference", "low", "high")

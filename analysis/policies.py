@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from analysis.outcomes import count, parameter, read_outcome, read_report
-from analysis.tracked import AnyRun
 from analysis.watched import Watched
 from rmlab.errors import MissingArtifact
 from rmlab.files import path_part
 from rmlab.rl.rewards import REWARDS
+from rmlab.tracking.bundles.reading import AnyRun
 
 KIND = "rl"
 PAYING = tuple(name for name, reward in REWARDS.items() if reward.needs_score)

@@ -120,8 +120,8 @@ def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
                 for arm in arms:
                     own = [p for p in points if p["arm"] == arm and p[offline] is not None and p[outcome] is not None]
                     _scatter(axis, own, offline, outcome, colours[arm], arm)
-                    sides = ([p[name] for p in own] for name in (offline, outcome, "training"))
-                    found = spearman(*sides)
+                    x_N, y_N, training_N = ([p[name] for p in own] for name in (offline, outcome, "training"))
+                    found = spearman(x_N, y_N, training_N)
                     lines.append((colours[arm], "ρ -" if found.rho is None else f"ρ {found.rho:+.2f} (n {found.n})"))
                     table.append(
                         {

@@ -38,7 +38,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
             row, column = divmod(place, columns)
             top, bottom = axes[2 * row, column], axes[2 * row + 1, column]
             panel(top, bottom, sweep.at(level, arm), level, arm, colours, rows)
-            top.set_title(style.title(sweep.factor, level), pad=14)
+            top.set_title(style.title(sweep.factor, level), pad=22)
             top.text(0.5, 1.03, ece_words(sweep.at(level, arm)), transform=top.transAxes, ha="center", fontsize=7)
             bottom.set_xlabel("score")
             if column == 0:
@@ -48,7 +48,7 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
             row, column = divmod(empty, columns)
             axes[2 * row, column].set_visible(False)
             axes[2 * row + 1, column].set_visible(False)
-        drawn.legend(*style.legend(axes.flat), loc="outside upper center", ncols=6)
+        drawn.legend(*style.legend(axes.flat), loc="outside upper center", ncols=8)
         shown = f" Arm {arm}." if arm else ""
         style.footnote(
             drawn,
@@ -85,16 +85,6 @@ def panel(
         capsize=1.5,
         label="all seeds" if len(cells) > 1 else "verifier",
     )
-    ece, less = (float(np.mean([c.report[name] for c in cells])) for name in ("ece_width_10", "ece_less_floor"))
-    top.text(
-        0.97,
-        0.04,
-        f"ECE {ece:.3f}, less floor {less:.3f}",
-        transform=top.transAxes,
-        ha="right",
-        fontsize=7,
-        bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 1.5},
-    )
     top.set(xlim=(0, 1), ylim=(0, 1))
     bottom.bar((np.arange(BINS) + 0.5) / BINS, count, width=0.9 / BINS, color="0.7")
     rows += [
@@ -121,10 +111,10 @@ def used(tables: list[Scores]) -> tuple[NDArray[np.float64], NDArray[np.float64]
 
 
 def ece_words(cells: list[FinishedCell]) -> str:
-    """The ECE as mean over seeds, and its range; above the panel, where it lies on no bar."""
-    values = [cell.report["ece_width_10"] for cell in cells]
+    """The ECE as mean over seeds, its range, and what is left of it less its floor; above the panel, where it lies on no bar."""
+    values, less = ([cell.report[name] for cell in cells] for name in ("ece_width_10", "ece_less_floor"))
     ends = f" ({min(values):.3f} to {max(values):.3f})" if len(values) > 1 else ""
-    return f"ECE {np.mean(values):.3f}{ends}"
+    return f"ECE {np.mean(values):.3f}{ends}\nless floor {np.mean(less):.3f}"
 
 
 def seed_line(axis: Any, cell: FinishedCell, level: str, arm: str, colour: str) -> list[dict[str, Any]]:

@@ -46,6 +46,12 @@ def shown_k(group: SweepRuns) -> list[str]:
     )
 
 
+def scalars(group: SweepRuns) -> dict[str, str]:
+    """Those of SCALARS that the runs report: that of patches only where patches are known."""
+    by_patch = group.cells[0].report.get("auc_within_task_patches") is not None
+    return {name: words for name, words in SCALARS.items() if by_patch or name != "auc_within_task_patches"}
+
+
 def weighted(group: SweepRuns) -> dict[str, str]:
     """The largest k to its column, where the patch with the largest sum of scores can be picked: patches are known."""
     curve = group.cells[0].report.get("rm_at_k_weighted")
@@ -66,7 +72,7 @@ def rows(group: SweepRuns) -> list[Row]:
                     row |= _measured(cells, group.reported("rm_at_k"), k, name=f"rm_at_{k}")
                 for curve, name in weighted(group).items():
                     row |= _measured(cells, "rm_at_k_weighted", curve, name=name)
-                for name in SCALARS:
+                for name in scalars(group):
                     row |= _measured(cells, group.reported(name), name=name)
                 row |= level_tests.columns(group, arm, level)
                 row["ece_noise_floor_task_p95"] = _measured(cells, "ece_noise_floor_task_p95", name="p95")["p95"]
@@ -81,7 +87,7 @@ def baseline_rows(group: SweepRuns) -> list[Row]:
         curve = report.get(group.reported("rm_at_k")) or {}
         values = {f"rm_at_{k}": curve.get(k) for k in shown_k(group)}
         values |= {column: (report.get("rm_at_k_weighted") or {}).get(k) for k, column in weighted(group).items()}
-        values |= {metric: report.get(group.reported(metric)) for metric in SCALARS}
+        values |= {metric: report.get(group.reported(metric)) for metric in scalars(group)}
         if any(value is not None for value in values.values()):
             found.append({"arm": "", "level": name} | values)
     return found
@@ -100,7 +106,7 @@ def as_markdown(group: SweepRuns) -> str:
     names = {
         **{f"rm_at_{k}": f"RM@{k}{across}" for k in ks},
         **{name: f"RM@{k} by sum of scores" for k, name in weighted(group).items()},
-        **SCALARS,
+        **scalars(group),
         "auc_within_task": f"{SCALARS['auc_within_task']}{across}",
     }
     arms = len(group.arms) > 1

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from analysis.outcomes import damaged
-from analysis.tracked import AnyRun
 from rmlab.errors import MissingArtifact, RmlabError
 from rmlab.metrics import registry
 from rmlab.metrics.advantage import advantage
@@ -24,6 +23,7 @@ from rmlab.metrics.uncertainty import REPLICATES, bootstrap, interval, row_diffe
 from rmlab.metrics.weighted import AdvantageMeasures, Combined, WidthBins, WithinTasks
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
+from rmlab.tracking.bundles.reading import AnyRun
 
 FEWEST_MIXED = 10
 """Tasks with attempts of both labels, under which a within-task AUC is not shown."""

@@ -50,9 +50,9 @@ def train_verifier(trajectories: Sequence[Trajectory]) -> "Verifier":
     from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
     from rmlab.training.device import accelerator
     from rmlab.training.supervised import Example, train
+    from rmlab.verifiers.answer import prove_answers
     from rmlab.verifiers.config import PromptConfig
     from rmlab.verifiers.encoding import encode
-    from rmlab.verifiers.objective import prove_answers
     from rmlab.verifiers.prompt import render
     from rmlab.verifiers.verifier import Verifier
 

@@ -7,9 +7,11 @@ files          writes that are either whole or absent; file locks that end with 
 stopping       a request to end at the next safe point, with a checkpoint
 wording        words of messages that depend on a number
 progress       one progress bar for everything that takes over a few seconds
+hydra_keys     which of Hydra's own settings do something here
 configuration  programs of experiments/, and their configurations by Hydra
 commands       what `rmlab NAME` does, one typed file a command
 cli            the `rmlab` command: it joins them
+__main__       `python -m rmlab`
 """
 
 import sys

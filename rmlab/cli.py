@@ -6,7 +6,7 @@ Nothing heavy is imported before a command runs. 0 = success, 2 = called wrongly
 import io
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -26,6 +26,7 @@ from rmlab.commands import (
     trajectories,
     ui,
 )
+from rmlab.commands.common import instead_of_option
 from rmlab.commands.verbosity import tells_progress, word_while_starting
 from rmlab.errors import RmlabError
 
@@ -33,14 +34,33 @@ app = typer.Typer(
     name="rmlab",
     help="Train verifiers of software-engineering agents under controlled conditions, and find out which choices matter.",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from rmlab import __version__
+        from rmlab.tracking.tags import commit
+
+        print(f"rmlab {__version__} (commit {commit()})")
+        raise typer.Exit
+
+
 for single in (import_trajectories, sweep, experiments, score, evaluate, browse, compare, figures, ui, doctor):
     app.registered_commands += single.app.registered_commands
 for name, group in {"models": models, "runs": runs, "tasks": tasks, "trajectories": trajectories}.items():
     app.add_typer(group.app, name=name)
+
+
+@app.callback()
+def whole(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and the commit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """What the command takes before the name of one of its own."""
 
 
 SHOW_PROGRESS = (
@@ -99,7 +119,7 @@ def main() -> None:
             print(context.get_help())
             code = 2
         else:
-            code = _complain(f"{_line(error)} (`{context.command_path} --help` shows how)", 2)
+            code = _complain(f"{_line(error)} ({_hint(error, context)}`{context.command_path} --help` shows how)", 2)
     except CommandProblem as error:
         code = _complain(_line(error), 1)
     except (KeyboardInterrupt, typer.Abort):
@@ -119,6 +139,17 @@ def main() -> None:
 
 def _line(error: Any) -> str:
     return " ".join(error.format_message().split())
+
+
+def _hint(error: Any, context: Any) -> str:
+    """What to write in place of an option that is not there, where the command takes KEY=VALUE."""
+    option = getattr(error, "option_name", None) if type(error).__name__ == "NoSuchOption" else None
+    takes = context is not None and any(
+        "OVERRIDE" in (getattr(one, "metavar", None) or "") for one in context.command.params
+    )
+    if option and any(known.startswith(option) for known in getattr(error, "possibilities", None) or ()):
+        return ""  # an option of ours that was cut: click has named it
+    return f"{instead_of_option(option, sys.argv[1:])}; " if option and takes else ""
 
 
 def _complain(line: str, code: int) -> int:

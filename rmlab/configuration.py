@@ -19,9 +19,12 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from omegaconf import DictConfig, OmegaConf
 
 from rmlab.errors import UsageError
+from rmlab.hydra_keys import refuse_unread
 from rmlab.paths import CONF, PROGRAMS, STARTER, runs_folder
 
 if TYPE_CHECKING:
+    from hydra._internal.hydra import Hydra
+
     from rmlab.sweep.cells import Identity
 
 PROGRAMS_PACKAGE = "experiments.programs"
@@ -107,6 +110,7 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
+    refuse_unread(overrides, multirun=False)
     renamed: Mapping[str, str] = getattr(load_program(program), "RENAMED", {})
     register_resolvers()
     stem = Path(program).stem
@@ -131,11 +135,42 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
                 except (HydraException, OmegaConfBaseException):
                     base = OmegaConf.create()  # the shipped configuration itself is what is wrong: the message says how
                 if (opened := _opened(asked, str(error), base)) is None:
-                    raise UsageError(unquoted(asked) or _one_line(error, stem, _keys(base), renamed)) from error
+                    raise UsageError(unquoted(asked) or _one_line(error, stem, keys_of(base), renamed)) from error
                 asked = opened
-    _refuse_added_keys(config, stem)
+    _refuse_addedkeys_of(config, stem)
     _refuse_values(config)
     return config
+
+
+def hydra_of(program: str) -> "Hydra":
+    """Hydra itself over a program's configuration and ours, for what `compose` does not do: a multirun, `--info`."""
+    from hydra import version
+    from hydra._internal.hydra import Hydra
+    from hydra._internal.utils import create_config_search_path
+    from hydra.core.global_hydra import GlobalHydra
+
+    version.setbase("1.3")
+    load_program(program)
+    register_resolvers()
+    GlobalHydra.instance().clear()
+    search_path = create_config_search_path(str(config_folder(program)))
+    if config_folder(program) != CONF:
+        search_path.prepend("rmlab", str(CONF))  # its sweepers and launchers, for a program that lies elsewhere
+    return Hydra.create_main_hydra2(task_name=Path(program).stem, config_search_path=search_path)
+
+
+def taken_choices(program: str, overrides: Sequence[str]) -> dict[str, tuple[list[str], list[str]]]:
+    """Each group of a program under the overrides: the choices that are taken, and those that there are."""
+    from hydra.types import RunMode
+
+    loader = hydra_of(program).config_loader
+    stem = Path(program).stem
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    for default in loader.compute_defaults_list(stem, list(overrides), RunMode.RUN).defaults:
+        group, _, choice = (default.config_path or "").rpartition("/")
+        if group and not group.startswith("hydra"):
+            found.setdefault(group, ([], loader.get_group_options(group)))[0].append(choice)
+    return found
 
 
 def with_values(config: DictConfig, overrides: Sequence[str]) -> DictConfig | None:
@@ -228,7 +263,7 @@ def restore(program: str, plain: Mapping[str, Any]) -> DictConfig:
     return cast(DictConfig, OmegaConf.merge(schema, OmegaConf.create(dict(plain))))
 
 
-def _refuse_added_keys(config: DictConfig, program: str) -> None:
+def _refuse_addedkeys_of(config: DictConfig, program: str) -> None:
     """Hydra's `+key=value` adds keys that no schema knows; nothing would read them."""
     from dataclasses import fields, is_dataclass
 
@@ -238,7 +273,7 @@ def _refuse_added_keys(config: DictConfig, program: str) -> None:
         for key in node:
             name = f"{path}{key!s}"
             if known is not None and key not in known:
-                raise UsageError(f"{program} has no key {name!r}{near(name, _keys(config))}. Take +{name}=... out.")
+                raise UsageError(f"{program} has no key {name!r}{near(name, keys_of(config))}. Take +{name}=... out.")
             inner = node._get_node(key)
             if isinstance(inner, DictConfig) and not inner._is_none() and not inner._is_interpolation():
                 walk(inner, f"{name}.")
@@ -276,14 +311,14 @@ def _refuse_values(config: DictConfig) -> None:
         raise UsageError(f"{error.full_key}: {_lower(str(error).splitlines()[0])}") from error
 
 
-def _keys(config: DictConfig, path: str = "") -> list[str]:
+def keys_of(config: DictConfig, path: str = "") -> list[str]:
     """Dotted keys of a configuration, groups and leaves."""
     found = []
     for key in config:
         found.append(f"{path}{key!s}")
         inner = config._get_node(key)
         if isinstance(inner, DictConfig) and not inner._is_none() and not inner._is_interpolation():
-            found += _keys(inner, f"{path}{key!s}.")
+            found += keys_of(inner, f"{path}{key!s}.")
     return found
 
 

@@ -19,7 +19,7 @@ from rmlab.configuration import (
     with_values,
 )
 from rmlab.errors import UsageError
-from rmlab.paths import CONF, REPOSITORY, STARTER
+from rmlab.paths import CONF, PROGRAMS, REPOSITORY, STARTER
 from rmlab.verifiers.config import OverLength
 
 
@@ -161,9 +161,10 @@ def test_near_names() -> None:
     assert near("zzz", ["data.scale"]) == ""
 
 
-def test_composing_imports_nothing_heavy() -> None:
+@pytest.mark.parametrize("program", sorted(path.stem for path in PROGRAMS.glob("*.py")))
+def test_composing_imports_nothing_heavy(program: str) -> None:
     code = (
-        "import sys; from rmlab.configuration import compose; compose('train_verifier'); "
+        f"import sys; from rmlab.configuration import compose; compose({program!r}); "
         "heavy = {'torch', 'transformers', 'mlflow', 'pandas', 'sklearn', 'matplotlib'} & set(sys.modules); assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=True)

@@ -99,7 +99,7 @@ def test_the_same_cells_through_every_launcher(where: Path, launcher: tuple[str,
     spec = read_sweep(
         str(TOY / "toy_scale.yaml"), None, {"levels": [1, 3], "baseline": 1, "arms": ["epochs"], "seeds": [0]}
     )
-    planned = expand(spec, [], compose, load_program(spec.program).identity)
+    planned = expand(spec, ["seconds=1.5"], compose, load_program(spec.program).identity)
     assert {cell.identity.config_hash for cell in planned} == set(ended(where)), "the cells of rmlab sweep"
 
 

@@ -93,7 +93,7 @@ def test_a_single_objective_may_prune(where: Path) -> None:
     assert {t.params["data_scale"]: t.state.name for t in trials(where)} == {7: "COMPLETE", 30: "PRUNED"}
     assert {run.name.split()[0]: run.status for run in runs(Store.open()) if run.tags["kind"] == "toy"} == {
         "data_scale=7": "finished",
-        "data_scale=30": "killed",
+        "data_scale=30": "stopped",
     }
 
 
@@ -104,6 +104,16 @@ def test_values_are_means_over_the_seeds(where: Path) -> None:
     [trial] = trials(where)
     assert trial.values == [0.5], "0 with seed 0, 1 with seed 1"
     assert len(trial.user_attrs["runs"]) == 2
+    found = {run.run_id: run for run in runs(Store.open()) if run.tags["kind"] == "toy"}
+    assert set(trial.user_attrs["runs"]) == set(found)
+    for run_id, address in zip(trial.user_attrs["runs"], trial.user_attrs["addresses"], strict=True):
+        assert address == f"http://127.0.0.1:5000/#/experiments/{found[run_id].experiment_id}/runs/{run_id}"
+        assert found[run_id].tags["trial"] == "0"
+        assert found[run_id].tags["trial_address"].endswith("/trials?numbers=0")
+    experiment = Store.open().client.get_experiment_by_name("toy_search")
+    views = [key for key in experiment.tags if key.startswith("mlflow.sharedViewState.")]
+    assert experiment.tags["mlflow.note.content"].endswith("?"), "its question"
+    assert views == ["mlflow.sharedViewState.rmlab-table"], "a search has no levels to draw"
 
 
 @pytest.mark.slow

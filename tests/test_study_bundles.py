@@ -1,13 +1,16 @@
 """The runs of a study travel with its page: what is drawn from them is what the page shows, and nothing of a machine is in them."""
 
 import csv
+import json
 import platform
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from analysis.registry import registered
+from rmlab.commands.compare_levels import compare_halves
 from rmlab.commands.figures import draw_figures
 from rmlab.errors import UsageError
 from rmlab.paths import REPOSITORY
@@ -66,7 +69,21 @@ def differing(page: Path, out: Path) -> tuple[list[str], list[str]]:
     assert shown <= {Path(name).stem for name in drawn}, "each figure of the page is drawn"
     tables = [path for path in sorted(page.rglob("*.csv")) if path.name in drawn]
     wrong = [path for path in tables if not any(same_table(path, one) for one in drawn[path.name])]
+    if (halves := page / "halves.json").is_file():  # of `rmlab compare --halves --json`
+        said = json.loads(halves.read_text())
+        again = compare_halves(said["sweep"], level=said["level"], source=str(page / "runs.zip"), as_json=True)
+        tables.append(halves)
+        wrong += [halves] if not alike(said, json.loads(json.dumps(again))) else []
     return [path.name for path in tables], [path.name for path in wrong]
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two JSON values hold the same but for the last digits of numbers."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(alike(one[key], other[key]) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(alike(a, b) for a, b in zip(one, other, strict=True))
+    return bool(one == other or (isinstance(one, float) and one == pytest.approx(other, rel=1e-9, abs=1e-12)))
 
 
 @pytest.mark.slow

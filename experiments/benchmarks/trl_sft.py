@@ -34,8 +34,8 @@ from rmlab.training.config import MicroBatchRuntimeConfig
 from rmlab.training.device import accelerator
 from rmlab.training.optimizer import adamw, learning_rate
 from rmlab.training.supervised import Example
+from rmlab.verifiers.answer import prove_answers
 from rmlab.verifiers.dataset import read_verifier_data
-from rmlab.verifiers.objective import prove_answers
 from rmlab.verifiers.prompt import render
 from rmlab.verifiers.training import choose
 

@@ -38,6 +38,7 @@ from rmlab.policies.rollout import FinishedAttempts, Planned, plan, rollout
 from rmlab.policies.scripted import make_policy
 from rmlab.progress import Advance, progress
 from rmlab.tracking.config import TrackingConfig
+from rmlab.tracking.parameters import describe_single, parameters
 from rmlab.tracking.query import find_model
 from rmlab.tracking.tags import commit
 from rmlab.trajectories.record import SPLITS, Trajectory
@@ -103,7 +104,9 @@ ConfigStore.instance().store(name="collect_schema", node=CollectConfig)
 
 def main(overrides: Sequence[str]) -> TrajectorySet:
     """Composes `conf/collect.yaml` with the overrides and collects."""
-    return run(compose("collect", list(overrides)), command=shlex.join(["rmlab", "collect", *overrides]))
+    config = compose("collect", list(overrides))
+    describe_single(config, overrides)
+    return run(config, command=shlex.join(["rmlab", "collect", *overrides]))
 
 
 def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
@@ -219,7 +222,7 @@ def _start(settings: CollectConfig, who: str, isolation: IsolationLevel) -> "Run
         name,
         kind=KIND,
         tags={"config_hash": who, "device": devices(settings), "isolation": str(isolation)},
-        params={"seed": settings.seed, "policies": len(settings.names)},
+        params=parameters(settings, {"seed": settings.seed, "policies": len(settings.names)}),
     )
 
 

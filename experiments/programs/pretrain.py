@@ -32,6 +32,7 @@ from rmlab.pretraining.comparisons import OTHER, SAME, comparisons
 from rmlab.pretraining.corpus import Corpus, CorpusConfig, Kind, build_corpus, read_corpus, write_corpus
 from rmlab.stopping import says_how_to_go_on
 from rmlab.tracking.config import TrackingConfig
+from rmlab.tracking.parameters import describe_single, parameters
 from rmlab.training.config import LanguageConfig, OptimizerConfig, RuntimeConfig
 from rmlab.verifiers.prompt import NO, OPEN_ANSWER, YES
 
@@ -74,7 +75,9 @@ def main(overrides: Sequence[str]) -> Path | None:
     """Composes `conf/pretrain.yaml` with the overrides and pretrains."""
     command = shlex.join(["rmlab", "pretrain", *overrides])
     with says_how_to_go_on(command):
-        return run(compose("pretrain", list(overrides)), command=command)
+        config = compose("pretrain", list(overrides))
+        describe_single(config, overrides)
+        return run(config, command=command)
 
 
 def run(config: DictConfig, command: str = "rmlab pretrain") -> Path | None:
@@ -106,7 +109,11 @@ def run(config: DictConfig, command: str = "rmlab pretrain") -> Path | None:
         save(folder, model, tokenizer, took, _record(corpus, tokenizer, model, took, settings, command))
         if logger:
             logger.configuration(config)
-            logger.params({"seed": settings.seed, "model_parameters": model.num_parameters(), "tokens": took.tokens})
+            logger.params(
+                parameters(
+                    settings, {"seed": settings.seed, "model_parameters": model.num_parameters(), "tokens": took.tokens}
+                )
+            )
             logger.tags({"device": took.device})
             logger.artifact(folder)
     shutil.rmtree(under_way, ignore_errors=True)

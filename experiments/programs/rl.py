@@ -45,6 +45,7 @@ from rmlab.sweep.cells import Identity, identify, without_keys
 from rmlab.sweep.factors import find_factors
 from rmlab.sweep.multirun import run_once
 from rmlab.tracking.config import TrackingConfig, sweep_tags
+from rmlab.tracking.parameters import describe_single, parameters
 from rmlab.tracking.query import VALIDATION_SCORES, Reference, find_model
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig
 from rmlab.training.device import compiled_layers
@@ -112,6 +113,7 @@ def main(overrides: Sequence[str], force: bool = False) -> str:
     A configuration that is finished is not trained again unless `force`; one that is being trained is waited for.
     """
     config = compose("rl", list(overrides))
+    describe_single(config, overrides)
     _settings(config)
     return run_once(config, identity(config).config_hash, run, force)
 
@@ -155,7 +157,7 @@ def prepare(configs: Sequence[DictConfig]) -> None:
 
 
 def run(config: DictConfig) -> str:
-    """Trains one policy as one tracked run; returns its id. Where the time is up first, the run is left `killed` and resumable.
+    """Trains one policy as one tracked run; returns its id. Where the time is up first, the run is left `stopped` and resumable.
 
     Raises an RmlabError for a start, verifier or device that is not there, options that contradict, and training that diverges.
     """
@@ -361,16 +363,19 @@ def _tracked(
         once=True,
         replaces=tracking.replaces,
         tags={k: v for k, v in tags.items() if v},
-        params={
-            "seed": settings.seed,
-            "reward": reward.mode,
-            "reward_weight": reward.weight,
-            "learning_rate": settings.optimizer.learning_rate,
-            "steps": settings.rl.steps,
-            "edits": settings.environment.edits.value,
-            "max_turns": settings.environment.max_turns,
-            "algorithm": settings.algorithm.name.value,
-        },
+        params=parameters(
+            settings,
+            {
+                "seed": settings.seed,
+                "reward": reward.mode,
+                "reward_weight": reward.weight,
+                "learning_rate": settings.optimizer.learning_rate,
+                "steps": settings.rl.steps,
+                "edits": settings.environment.edits.value,
+                "max_turns": settings.environment.max_turns,
+                "algorithm": settings.algorithm.name.value,
+            },
+        ),
     )
     try:
         names = ", ".join(Path(name).name for name in [settings.tasks, *settings.more_tasks])

@@ -48,6 +48,7 @@ from rmlab.policies.success import Success, held_out_success, held_out_tasks
 from rmlab.progress import progress
 from rmlab.stopping import says_how_to_go_on
 from rmlab.tracking.config import TrackingConfig
+from rmlab.tracking.parameters import describe_single, parameters
 from rmlab.training.batching import SFTExample
 from rmlab.training.config import SEMANTICS, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.trajectories.store import TrajectorySet, read_trajectories
@@ -98,7 +99,9 @@ def main(overrides: Sequence[str], force: bool = False) -> Path:
     """Composes `conf/train_policy.yaml` with the overrides and trains."""
     command = shlex.join(["rmlab", "warm-start", *overrides])
     with says_how_to_go_on(command + (" --force" if force else "")):
-        return run(compose("train_policy", list(overrides)), command=command, force=force)
+        config = compose("train_policy", list(overrides))
+        describe_single(config, overrides)
+        return run(config, command=command, force=force)
 
 
 def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = False) -> Path:
@@ -170,7 +173,12 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
         keep(folder, model, tokenizer, record | {"trained": 1.0}, measured, took)
         if logger:
             logger.configuration(config)
-            logger.params({"seed": settings.seed, "model_parameters": model.num_parameters(), "lessons": len(taught)})
+            logger.params(
+                parameters(
+                    settings,
+                    {"seed": settings.seed, "model_parameters": model.num_parameters(), "lessons": len(taught)},
+                )
+            )
             logger.metrics(
                 {k: v for name, found in measured.items() for k, v in found.metrics(f"held_out_{name}").items()}
             )

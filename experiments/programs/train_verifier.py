@@ -16,13 +16,13 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from rmlab.configuration import compose
-from rmlab.errors import DataError, UsageError
+from rmlab.errors import DataError, MissingArtifact, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.launchers.jobs import HEAVY
 from rmlab.microswe.sandbox import SandboxConfig
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.load import folder_identity
-from rmlab.paths import runs_folder
+from rmlab.paths import portable, runs_folder
 from rmlab.selection import select as choice
 from rmlab.selection import weak_tests
 from rmlab.selection.pool import read_index
@@ -31,12 +31,15 @@ from rmlab.sweep.factors import find_factors
 from rmlab.sweep.multirun import run_once
 from rmlab.tracking.config import sweep_tags
 from rmlab.tracking.notes import NOTE, run_note
-from rmlab.tracking.tags import origin_tags
+from rmlab.tracking.parameters import describe_single, differing_keys
+from rmlab.tracking.tags import SOURCE_RUN, origin_tags
+from rmlab.verifiers.answer import lesson_part
 from rmlab.verifiers.config import SEMANTICS
-from rmlab.verifiers.objective import lesson_part
-from rmlab.verifiers.training import VerifierSettings, choose, fit
+from rmlab.verifiers.training import VerifierSettings, choose, fit, planned_cost
+from rmlab.wording import counted
 
 if TYPE_CHECKING:
+    from rmlab.tracking.store import Store
     from rmlab.verifiers.dataset import VerifierData
 
 PRELOAD = [
@@ -67,6 +70,7 @@ def main(overrides: Sequence[str], force: bool = False) -> str:
     A configuration that is finished is not trained again unless `force`; one that is being trained is waited for.
     """
     config = compose("train_verifier", list(overrides))
+    describe_single(config, overrides)
     return run_once(config, identity(config).config_hash, run, force)
 
 
@@ -166,6 +170,66 @@ def run(config: DictConfig) -> str:
     shutil.rmtree(cell, ignore_errors=True)
     print(summary(name, logger.run_id, took, results))
     return logger.run_id
+
+
+def dry_run(overrides: Sequence[str]) -> str:
+    """The configuration under the overrides and what it would cost, in words. Trains and tracks nothing.
+
+    Raises an RmlabError for what `run` would refuse before its first step: a missing device, a level that the data cannot fill.
+    """
+    from rmlab.tracking.run_index import finished_run, runs_of
+    from rmlab.tracking.store import Store
+    from rmlab.training.device import device_name, resolve_device
+
+    config = compose("train_verifier", list(overrides))
+    describe_single(config, overrides)
+    settings, who = _settings(config), identity(config)
+    device = device_name(resolve_device(settings.runtime.device))
+    ready = _labelled(_material(settings), settings)
+    chosen = choose(ready, settings)
+    steps, tokens = planned_cost(ready, chosen, settings)
+    record = chosen.record()
+    store = Store.existing(settings.tracking.uri)
+    whole = finished_run(runs_of(store, who.config_hash)) if store else None
+    time = _known_time(store, config, device, tokens) if store else None
+    return "\n".join(
+        [
+            OmegaConf.to_yaml(config, resolve=True),
+            f"{settings.tracking.name or 'this run'}, config_hash {who.config_hash}, on {device}",
+            f"  trained on {record['taken']:,} attempts ({record['resolved']:,} resolved), {counted(steps, 'step')}, {tokens:,} tokens",
+            f"  judged on {len(ready.evaluation):,} attempts, and {len(ready.validation):,} of validation",
+            f"  time of training: {time or 'not known, no such model was trained here yet'}",
+            f"  {'not trained yet' if whole is None else f'finished already in run {whole.run_id}: it would not be trained again'}",
+        ]
+    )
+
+
+def _known_time(store: "Store", config: DictConfig, device: str, tokens: int) -> str | None:
+    """How long so many tokens take, by the last finished run of the same model and batches on such a device; None without one."""
+    import yaml
+
+    from rmlab.tracking.query import runs
+
+    wanted = yaml.safe_load(portable(OmegaConf.to_yaml(config, resolve=True)))  # as `config.yaml` holds it
+    alike = (
+        "model",
+        "runtime",
+        "training.batch_size",
+        "training.micro_batch_size",
+        "training.dtype",
+        "training.threads",
+    )
+    for run in runs(store, tags={"kind": "verifier", "status": "finished", "device": device}):
+        speed = run.metrics.get("train/tokens_per_second")
+        if not speed or SOURCE_RUN in run.tags:
+            continue
+        try:
+            before = yaml.safe_load(run.artifact("config.yaml").read_text(encoding="utf-8"))
+        except MissingArtifact:  # it came in a bundle, without it
+            continue
+        if not any(key.startswith(alike) for key in differing_keys(before, wanted)):
+            return f"about {tokens / speed:,.0f} s at {speed:,.0f} tokens/s, as run {run.run_id} ({run.name})"
+    return None
 
 
 def _material(settings: VerifierRun) -> "VerifierData":

@@ -3,9 +3,10 @@
 A command is a function that may be called from Python too. Nothing heavy is imported before one runs.
 
 browse               scored trajectories to read: a page, or a server
-common               what commands share
+common               what commands of programs share: overrides, --cfg, --info
 compare              two runs, score tables or levels, paired
 compare_levels       two levels of a sweep, or the seeds of one level with each other
+completion           what a shell completes
 doctor               what works on this machine
 evaluate             all metrics of a score table
 experiments          collect, train, rl, pretrain, warm-start: the programs of experiments/

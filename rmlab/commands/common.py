@@ -1,12 +1,150 @@
-"""What commands share: overrides on the line."""
+"""What commands of a program share: overrides on the line, and Hydra's questions about a configuration that run nothing."""
 
-from typing import Annotated
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from typing import Annotated, Any
 
 import typer
+
+from rmlab.commands.completion import complete_overrides, groups
+from rmlab.errors import UsageError
 
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[OVERRIDE]...", help="KEY=VALUE of the configuration, or GROUP=CHOICE.", show_default=False
+        metavar="[OVERRIDE]...",
+        help="KEY=VALUE of the configuration, or GROUP=CHOICE; `--info` lists the groups, `--cfg job` the keys.",
+        show_default=False,
+        autocompletion=complete_overrides,
     ),
 ]
+
+
+class Shown(StrEnum):
+    """What `--cfg` prints, in Hydra's words. `hydra` and `all` are there to be refused with a reason."""
+
+    job = "job"
+    hydra = "hydra"
+    all = "all"
+
+
+Cfg = Annotated[
+    Shown | None, typer.Option("--cfg", "-c", help="`job`: print the configuration, and run nothing.", metavar="job")
+]
+Package = Annotated[str | None, typer.Option("--package", "-p", help="With --cfg: only this part, e.g. `data`.")]
+Resolve = Annotated[bool, typer.Option("--resolve", help="With --cfg: references (`${...}`) by their values.")]
+Info = Annotated[
+    bool,
+    typer.Option(
+        "--info",
+        "-i",
+        help="Print the groups and their choices, and run nothing; or Hydra's `--info` defaults, defaults-tree, searchpath, "
+        "plugins, config or all.",
+    ),
+]
+QUESTIONS = {"cfg": (Cfg, None), "package": (Package, None), "resolve": (Resolve, False), "info": (Info, False)}
+
+
+def of_program(program: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gives a command of `experiments/programs/PROGRAM.py`, which takes `overrides`, Hydra's flags --cfg, --package, --resolve, --info."""
+
+    def with_questions(command: Callable[..., Any]) -> Callable[..., Any]:
+        signature = inspect.signature(command)
+        added = [
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (kind, default) in QUESTIONS.items()
+        ]
+
+        @functools.wraps(command)
+        def asked(*args: Any, **given: Any) -> Any:
+            cfg, package, resolve, info = (given.pop(name, default) for name, (_, default) in QUESTIONS.items())
+            overrides = list(signature.bind_partial(*args, **given).arguments.get("overrides") or [])
+            if (package is not None or resolve) and cfg is None:
+                raise UsageError(
+                    "--resolve and --package say how the configuration is printed: give them with --cfg job"
+                )
+            if cfg is not None:
+                return show_configuration(program, overrides, cfg, package, resolve)
+            if info:
+                return show_info(program, overrides)
+            return command(*args, **given)
+
+        asked.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])  # type: ignore[attr-defined]
+        asked.__annotations__ = command.__annotations__ | {name: kind for name, (kind, _) in QUESTIONS.items()}
+        return asked
+
+    return with_questions
+
+
+NOT_TAKEN = {
+    "--config-name": "each command has one configuration; what differs from it is KEY=VALUE or GROUP=CHOICE",
+    "--config-path": "more folders of groups are given as hydra.searchpath=[file://FOLDER]",
+    "--config-dir": "more folders of groups are given as hydra.searchpath=[file://FOLDER]",
+    "--run": "a command without -m is a single run",
+    "--hydra-help": "--help and --info say what a command takes",
+    "--shell-completion": "`rmlab --install-completion` installs it",
+    "--experimental-rerun": "the command of a run is in its MLflow run (Source), its configuration in the artifact config.yaml",
+}
+"""Options of Hydra's that rmlab does not have, and what does their work here."""
+
+
+def instead_of_option(option: str, arguments: Sequence[str]) -> str:
+    """What to write in place of an option that a command with overrides does not have: `preset=demo` for `--preset demo`."""
+    if option in NOT_TAKEN:
+        return NOT_TAKEN[option]
+    value = "VALUE"
+    for place, text in enumerate(arguments):
+        if text.startswith(f"{option}="):
+            value = text.partition("=")[2]
+        elif text == option and place + 1 < len(arguments) and not arguments[place + 1].startswith("-"):
+            value = arguments[place + 1]
+    return f"keys of the configuration are written without dashes: {option.lstrip('-')}={value}"
+
+
+def show_configuration(
+    program: str, overrides: Sequence[str], shown: Shown = Shown.job, package: str | None = None, resolve: bool = False
+) -> None:
+    """Prints the configuration under the overrides as YAML, or the part of it that `package` names (a dotted key)."""
+    from omegaconf import OmegaConf
+
+    from rmlab.configuration import compose, keys_of, near
+
+    if shown != Shown.job:
+        raise UsageError(
+            f"--cfg {shown}: Hydra's own settings do nothing in a run, rmlab runs it. --cfg job prints its configuration"
+        )
+    config: Any = compose(program, overrides)
+    if package is not None and (config := OmegaConf.select(config, package)) is None:
+        known = keys_of(compose(program, overrides))
+        raise UsageError(f"--package {package}: the configuration has no such key, or it is null{near(package, known)}")
+    if OmegaConf.is_config(config):
+        print(OmegaConf.to_yaml(config, resolve=resolve), end="")
+    else:
+        print(config)
+
+
+TOPICS = ("groups", "all", "config", "defaults", "defaults-tree", "plugins", "searchpath")
+
+
+def show_info(program: str, overrides: Sequence[str]) -> None:
+    """Prints the groups of a program, their choices and which one is taken; or, where a word of TOPICS is among the overrides, what
+    Hydra's own `--info` says of it."""
+    from rmlab.configuration import compose, config_folder, hydra_of, taken_choices
+    from rmlab.hydra_keys import refuse_unread
+
+    topic = next((text for text in overrides if text in TOPICS), "groups")
+    asked = [text for text in overrides if text not in TOPICS]
+    compose(program, asked)  # says what is wrong in one line
+    refuse_unread(asked, multirun=False)
+    if topic != "groups":
+        from hydra.types import RunMode
+
+        hydra_of(program).show_info(topic, config_name=program, overrides=asked, run_mode=RunMode.RUN)
+        return
+    print(f"groups of {program} (GROUP=CHOICE on the command line), files of {config_folder(program)}:")
+    none = {group: (["null"], choices) for group, choices in groups(program).items()}
+    for group, (taken, choices) in (none | taken_choices(program, asked)).items():
+        one = f"[{','.join(taken)}]" if len(taken) > 1 else taken[0]
+        print(f"  {f'{group}={one}':<32}", ", ".join(choices))

@@ -6,13 +6,16 @@ compared by what their policies solve (`rmlab.rl.evaluation`), two levels of a s
 """
 
 import json
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from rmlab.commands.compare_levels import compare_halves, compare_levels
-from rmlab.errors import UsageError
+from rmlab.errors import MissingArtifact, UsageError
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ SHOWN = (
     "rm_at_k_weighted",
     "auc_within_task",
     "auc_within_task_patches",
+    "auc_within_task_across",
     "auc_pooled",
     "ece_width_10",
     "ece_less_floor",
@@ -70,35 +74,107 @@ def compare(
             "name two: `rmlab compare A B`, `rmlab compare LEVEL LEVEL --sweep NAME` or "
             "`rmlab compare --halves --sweep NAME`"
         )
-    if without and (sweep or not (policies := _policies(a, b, source))):
+    if without and sweep:
         raise UsageError("--without leaves out a held-out benchmark: it needs two runs of RL")
     if sweep:
         return compare_levels(a, b, sweep, preset=preset, as_json=as_json, source=source)
-    if policies := _policies(a, b, source):
-        return _compare_policies(policies, as_json, without or [])
-    return _compare_scores(a, b, as_json, source)
+    sides = [_Side(name, None if Path(name).exists() else _find_run(name, source)) for name in (a, b)]
+    policies = _policies(sides)
+    if without and not policies:
+        raise UsageError("--without leaves out a held-out benchmark: it needs two runs of RL")
+    if policies:
+        return _compare_policies(sides, policies, as_json, without or [])
+    return _compare_scores(sides, as_json, source)
 
 
-def _compare_scores(a: str, b: str, as_json: bool, source: str | None) -> dict[str, Any]:
-    """Raises DataError where the two hold other trajectories."""
-    from rmlab.metrics.compare import compare as paired
+@dataclass(frozen=True)
+class _Side:
+    """What is compared: as it was named, and the run that this means, None for a file or a folder."""
 
-    found: dict[str, Any] = paired(_read_scores(a, source), _read_scores(b, source))
-    if as_json:
-        print(json.dumps(found, indent=1, allow_nan=False))
-    else:
-        _show_scores(a, b, found)
+    given: str
+    run: "TrackedRun | None"
+
+    def __str__(self) -> str:
+        return f"{self.run.name} (run {self.run.run_id})" if self.run else self.given
+
+
+def _find_run(name: str, source: str | None) -> "TrackedRun":
+    from rmlab.tracking.query import find_run
+
+    return find_run(name, source)
+
+
+def differences(a: "TrackedRun", b: "TrackedRun") -> dict[str, list[Any]]:
+    """In what two runs differ: keys of their configurations, and where they come from (tags), with both values."""
+    import yaml
+
+    from rmlab.tracking.parameters import TRACKING, differing_keys
+
+    configs = [yaml.safe_load(run.artifact("config.yaml").read_text(encoding="utf-8")) for run in (a, b)]
+    found = {}
+    for key in differing_keys(*configs):
+        if not key.startswith(f"{TRACKING}."):
+            found[key] = [_at(config, key) for config in configs]
+    for tag in ("dataset", "commit", "device"):
+        values = [run.tags.get(tag) for run in (a, b)]
+        if values[0] != values[1]:
+            found[tag] = values
     return found
 
 
-def _compare_policies(policies: "tuple[TrackedRun, TrackedRun]", as_json: bool, without: list[str]) -> dict[str, Any]:
-    from rmlab.rl.evaluation import compare_policies
+def _at(config: Any, key: str) -> Any:
+    for part in key.split("."):
+        config = config.get(part) if isinstance(config, dict) else None
+    return config
 
-    found = compare_policies(*policies, without)
+
+def _with_runs(sides: "Sequence[_Side]", found: dict[str, Any]) -> dict[str, Any]:
+    """The comparison, and where both sides are runs which they are and in what they differ."""
+    a, b = (side.run for side in sides)
+    if a is None or b is None:
+        return found
+    names = {side: {"name": run.name, "run_id": run.run_id} for side, run in (("a", a), ("b", b))}
+    try:
+        return {**found, "runs": names, "differ_in": differences(a, b)}
+    except MissingArtifact as error:  # a bundle may have come without it
+        print(f"in what the two differ is not known: {error}", file=sys.stderr)
+        return {**found, "runs": names, "differ_in": None}
+
+
+def _show_sides(sides: "Sequence[_Side]", found: dict[str, Any]) -> None:
+    """Their names, and in what they differ."""
+    print(f"A = {sides[0]}\nB = {sides[1]}")
+    keys = found.get("differ_in")
+    if keys:
+        print("they differ in (A | B):", *(f"  {key}: {a} | {b}" for key, (a, b) in keys.items()), sep="\n")
+    elif keys is not None:
+        print("they differ in nothing: one configuration, one commit, one device")
+
+
+def _compare_scores(sides: "Sequence[_Side]", as_json: bool, source: str | None) -> dict[str, Any]:
+    """Raises DataError where the two hold other trajectories."""
+    from rmlab.metrics.compare import compare as paired
+
+    found = _with_runs(sides, paired(*(_read_scores(side.given, source) for side in sides)))
     if as_json:
         print(json.dumps(found, indent=1, allow_nan=False))
     else:
-        _show_policies(*policies, found["benchmarks"])
+        _show_sides(sides, found)
+        _show_scores(found)
+    return found
+
+
+def _compare_policies(
+    sides: "Sequence[_Side]", policies: "tuple[TrackedRun, TrackedRun]", as_json: bool, without: list[str]
+) -> dict[str, Any]:
+    from rmlab.rl.evaluation import compare_policies
+
+    found = _with_runs(sides, compare_policies(*policies, without))
+    if as_json:
+        print(json.dumps(found, indent=1, allow_nan=False))
+    else:
+        _show_sides(sides, found)
+        _show_policies(found["benchmarks"])
         if without:
             print(f"all: without {', '.join(without)}.")
         if found["unpaired"]:
@@ -114,12 +190,9 @@ def _read_scores(name: str, source: str | None) -> "Scores":
     return read_score_table(Path(name) if Path(name).is_file() else find_artifact(name, "scores.parquet", source))
 
 
-def _policies(a: str, b: str, source: str | None) -> "tuple[TrackedRun, TrackedRun] | None":
+def _policies(sides: "Sequence[_Side]") -> "tuple[TrackedRun, TrackedRun] | None":
     """Both runs where they are of RL, None where neither is. Raises UsageError where one is."""
-    from rmlab.tracking.query import find_run
-
-    found = [find_run(name, source) for name in (a, b) if not Path(name).exists()]
-    of_rl = [run for run in found if run.tags.get("kind") == RL]
+    of_rl = [side.run for side in sides if side.run and side.run.tags.get("kind") == RL]
     if len(of_rl) == 1:
         raise UsageError(
             f"{of_rl[0].name} ({of_rl[0].run_id}) is a run of RL and the other is not: name two runs of RL, or two that score"
@@ -127,15 +200,14 @@ def _policies(a: str, b: str, source: str | None) -> "tuple[TrackedRun, TrackedR
     return (of_rl[0], of_rl[1]) if of_rl else None
 
 
-def _show_scores(a: str, b: str, found: dict[str, Any]) -> None:
+def _show_scores(found: dict[str, Any]) -> None:
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
 
     console = Console(highlight=False, markup=False)
-    console.print(f"A = {a}\nB = {b}", markup=False, soft_wrap=True)
-    table = Table(
-        "metric", "A", "B", "A - B", "95 %", "p", title=counted(found["trajectories"], "attempt"), title_justify="left"
-    )
+    names = Column("metric", min_width=max(map(len, SHOWN)))  # a name that is cut cannot be looked up
+    title = counted(found["trajectories"], "attempt")
+    table = Table(names, "A", "B", "A - B", "95 %", "p", title=title, title_justify="left")
     for name in SHOWN:
         values = found["metrics"].get(name) or {}
         curve = "difference" not in values
@@ -155,12 +227,11 @@ def _show_scores(a: str, b: str, found: dict[str, Any]) -> None:
     )
 
 
-def _show_policies(a: "TrackedRun", b: "TrackedRun", found: dict[str, Any]) -> None:
+def _show_policies(found: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     console = Console(highlight=False, markup=False)
-    console.print(f"A = {a.name} ({a.run_id})\nB = {b.name} ({b.run_id})", markup=False, soft_wrap=True)
     table = Table("held out", "tasks", "A", "B", "A - B", "95 %", title="pass@1 after training", title_justify="left")
     for benchmark, ways in found.items():
         for way, row in ways.items():

@@ -4,12 +4,14 @@ from typing import Annotated
 
 import typer
 
-from rmlab.commands.common import Overrides
+from rmlab.commands.common import Overrides, of_program
+from rmlab.errors import UsageError
 
 app = typer.Typer()
 
 
 @app.command(epilog="Example: `rmlab collect output=runs/few.parquet parts.verifier.tasks=20 parts.evaluation.tasks=0`")
+@of_program("collect")
 def collect(overrides: Overrides = None) -> None:
     """Roll policies out in micro-SWE and write a trajectory set."""
     from experiments.programs import collect as program
@@ -18,6 +20,7 @@ def collect(overrides: Overrides = None) -> None:
 
 
 @app.command(epilog="Example: `rmlab train preset=smoke data.scale=64 seed=1`")
+@of_program("train_verifier")
 def train(
     overrides: Overrides = None,
     multirun: Annotated[
@@ -27,12 +30,23 @@ def train(
         ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Train though this configuration is finished.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the configuration and what it would cost, and train nothing.")
+    ] = False,
 ) -> None:
     """Train, score and report one verifier. One that is finished, or being trained, is not trained a second time."""
-    if multirun or any(text.lstrip("+").startswith("sweep=") for text in overrides or []):
+    of_sweep = any(text.lstrip("+").startswith("sweep=") for text in overrides or [])
+    if multirun or of_sweep:
         from rmlab.sweep.multirun import multirun as start_multirun
+        from rmlab.sweep.request import SweepOptions
 
-        start_multirun("train_verifier", overrides or [])
+        if dry_run and not of_sweep:
+            raise UsageError("--dry-run is of a single run or a sweep: leave -m out, or name one with +sweep=NAME")
+        start_multirun("train_verifier", overrides or [], SweepOptions(dry_run=dry_run))
+    elif dry_run:
+        from experiments.programs import train_verifier
+
+        print(train_verifier.dry_run(overrides or []))
     else:
         from experiments.programs import train_verifier
 
@@ -40,6 +54,7 @@ def train(
 
 
 @app.command(epilog="Example: `rmlab rl start=runs/policies/starter-s0 reward=hybrid verifier=data_scale/demo/8000/s0`")
+@of_program("rl")
 def rl(
     overrides: Overrides = None,
     force: Annotated[bool, typer.Option("--force", help="Train though this configuration is finished.")] = False,
@@ -51,6 +66,7 @@ def rl(
 
 
 @app.command(epilog="Example: `rmlab pretrain model=base_128x2 runtime=cuda runtime.compiled=true`")
+@of_program("pretrain")
 def pretrain(overrides: Overrides = None) -> None:
     """Train the base model that small verifiers start from, on unlabelled text."""
     from experiments.programs import pretrain as program
@@ -61,6 +77,7 @@ def pretrain(overrides: Overrides = None) -> None:
 @app.command(
     "warm-start", epilog="Example: `rmlab warm-start model=path model.pretrained=FOLDER runtime=cuda engine=cuda`"
 )
+@of_program("train_policy")
 def warm_start(
     overrides: Overrides = None,
     force: Annotated[

@@ -17,7 +17,8 @@ from rmlab.progress import progress
 
 if TYPE_CHECKING:
     from analysis.policies import PolicyRun
-    from analysis.tracked import AnyRun, SweepRuns
+    from analysis.tracked import SweepRuns
+    from rmlab.tracking.bundles.reading import AnyRun
 
 app = typer.Typer()
 

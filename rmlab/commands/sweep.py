@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from rmlab.commands.completion import complete_sweep, sweep_names
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import runs_folder
 from rmlab.progress import is_quiet
@@ -29,7 +30,7 @@ app = typer.Typer()
 
 @app.command(epilog="Example: `rmlab sweep data_scale preset=smoke --workers 2`")
 def sweep(
-    name: Annotated[str, typer.Argument(help="A file of sweeps/, without .yaml.")],
+    name: Annotated[str, typer.Argument(help="A file of sweeps/, without .yaml.", autocompletion=sweep_names)],
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
@@ -37,6 +38,7 @@ def sweep(
             help="preset, levels, seeds, arms, baseline or trials choose within the sweep; hydra/launcher=NAME says where cells run; "
             "anything else is set in every cell.",
             show_default=False,
+            autocompletion=complete_sweep,
         ),
     ] = None,
     dry_run: Annotated[
@@ -150,6 +152,7 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher") -> None:
     redo = redo_rule(options.redo_before, options.rerun_stale)
     begin(plan.cells, Store.existing(plan.uri), launcher, redo)
     store = Store.open(plan.uri)
+    store.describe(plan.spec.name, plan.spec.question, list(plan.spec.search.space) if plan.spec.search else [])
     lock = runs_folder() / "locks" / f"sweep-{plan.spec.name}-{plan.spec.preset}.lock"
     with exclusive(lock, f"sweep {plan.spec.name} at preset {plan.spec.preset}", patience=0):
         try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 import rmlab
-from rmlab.commands.common import Overrides
+from rmlab.commands.common import Overrides, of_program
 from rmlab.errors import DataError, UsageError
 from rmlab.files import check_output, write_text
 
@@ -28,6 +28,7 @@ def group() -> None:
 
 
 @app.command("build", epilog="Example: `rmlab tasks build seed=1`")
+@of_program("build_tasks")
 def build(overrides: Overrides = None) -> None:
     """Build the micro-SWE tasks file from installed packages (needs the extra `tasks`)."""
     from experiments.programs import build_tasks

@@ -59,15 +59,16 @@ def compare(
     metrics: dict[str, Any] = {}
     for name in of_a:
         if name in statistic.sizes:
+            of_j = zip(*(values[name].T for values in (of_a, of_b, drawn, swapped)), strict=True)
             metrics[name] = {
-                str(k): _result(name, *(values[name][:, j] for values in (of_a, of_b, drawn)), swapped[name][:, j])
-                for j, k in enumerate(statistic.sizes[name])
+                str(k): _result(name, *curve) for k, curve in zip(statistic.sizes[name], of_j, strict=True)
             }
         else:
-            metrics[name] = _result(name, *(values[name] for values in (of_a, of_b, drawn)), swapped.get(name))
-    if "ece_width_10" in metrics:
-        less = (values["ece_width_10"] - noise_floor_task(table(own)).mean for values, own in ((of_a, a), (of_b, b)))
-        metrics["ece_less_floor"] = _result("ece_less_floor", *less, drawn["ece_width_10"], None)
+            metrics[name] = _result(name, of_a[name], of_b[name], drawn[name], swapped.get(name))
+    if (name := "ece_width_10") in metrics:
+        floor_a, floor_b = (noise_floor_task(table(own)).mean for own in (a, b))
+        less_a, less_b = of_a[name] - floor_a, of_b[name] - floor_b
+        metrics["ece_less_floor"] = _result("ece_less_floor", less_a, less_b, drawn[name], None)
     return {
         "trajectories": len(both.label_N) // 2,
         "clusters": clusters,

@@ -23,6 +23,7 @@ from rmlab.scores.scores import Scores
 FAMILY = ("rm_at_k", "auc_within_task", "ece_width_10")  # RM@k at the most attempts
 LEAST_SEEDS = 3
 LEVEL = 0.05  # of all tests here
+NOISIER = 1.5  # times the pooled variance of seeds, above which a level's own degrees of freedom count
 POWER = 0.8  # of the difference that a test states
 REPLICATES = 2000
 
@@ -219,20 +220,20 @@ def _tested(test: LevelTest, spreads: Mapping[str, Spread]) -> LevelTest:
 
 
 def seed_variance(levels_LS: Sequence[Floats], own_S: Floats) -> tuple[float, float]:
-    """Variance of the difference between seeds, and its degrees of freedom: the pooled one, or the own where that is larger.
+    """Variance of the difference between seeds, and its degrees of freedom: the pooled variance, or the own where that is larger.
 
     levels_LS: differences from the baseline by level and seed; own_S: those of the level that is tested. Pooled by degrees of
     freedom. All levels share the baseline's seeds, so that their differences correlate by 1/2 and their variances by 1/4:
-    L levels are worth L / (1 + (L - 1)/4) of one. So the rate holds for a level whose seeds vary more than the others' (one
-    that is pooled up to twice the pool's variance is wrong in 0.09 to 0.12 of nulls at three times their standard deviation); a
-    level that varies less than the others loses power.
+    L levels are worth L / (1 + (L - 1)/4) of one; an own variance that is larger by more than half has its own degrees of freedom.
+    So the rate holds for a level whose seeds vary more than the others' (with the smaller, pooled variance up to a ratio of 2 it
+    would be 0.09 to 0.12 at three times their standard deviation); a level that varies less than the others loses power.
     """
     degrees_L = np.array([len(level_S) - 1.0 for level_S in levels_LS])
     pooled = float(degrees_L @ [level_S.var(ddof=1) for level_S in levels_LS] / degrees_L.sum())
     own = float(own_S.var(ddof=1))
-    if own > pooled:
+    if own > NOISIER * pooled:
         return own, len(own_S) - 1.0
-    return pooled, float(degrees_L.sum()) / (1 + (len(levels_LS) - 1) / 4)
+    return max(own, pooled), float(degrees_L.sum()) / (1 + (len(levels_LS) - 1) / 4)
 
 
 def detectable_difference(error: float, degrees: float, level: float = LEVEL) -> float:

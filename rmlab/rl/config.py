@@ -7,9 +7,13 @@ clipping that keeps gradients (GPPO, Klear-Reasoner, arXiv 2508.07629), dynamic 
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rmlab.errors import UsageError
 from rmlab.fingerprint import OMIT_DEFAULT, UNHASHED, fingerprint
 
+Floats = NDArray[np.float64]
 SEMANTICS = 2
 """Bumped when the same configuration, start and verifier train to another policy; part of every config hash. 2: errors in a program's
 own words are quoted in what a policy is shown."""

@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from rmlab.errors import DataError, UsageError
-from rmlab.rl.config import KL, Algorithm, AlgorithmConfig, Clipping, LossMean, Scale
+from rmlab.rl.config import KL, Algorithm, AlgorithmConfig, Clipping, Floats, LossMean, Scale
 
 WIDEST = 20.0  # of a log ratio: exp of more is no ratio any more
 
@@ -136,7 +136,6 @@ def _token_total(value_BT: torch.Tensor, length_B: torch.Tensor, config: Algorit
     return value_BT.sum() if config.mean is LossMean.token else (value_BT.sum(-1) / length_B).sum()
 
 
-Floats = NDArray[np.float64]
 Codes = NDArray[np.intp]
 
 

@@ -15,8 +15,8 @@ from rmlab.metrics.calibration import logit
 from rmlab.metrics.recalibration import CALIBRATORS
 from rmlab.metrics.table import table
 from rmlab.microswe.episode import Evidence
-from rmlab.rl.config import Calibration, Combine, RewardConfig, TransformConfig, Unread
-from rmlab.rl.losses import Codes, Floats
+from rmlab.rl.config import Calibration, Combine, Floats, RewardConfig, TransformConfig, Unread
+from rmlab.rl.losses import Codes
 from rmlab.tracking.query import VALIDATION_SCORES, Reference
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import OverLength

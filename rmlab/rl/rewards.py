@@ -22,8 +22,7 @@ from rmlab.configuration import near
 from rmlab.errors import DataError, UsageError
 from rmlab.microswe import actions as grammar
 from rmlab.microswe.task import Task
-from rmlab.rl.config import RewardConfig
-from rmlab.rl.losses import Floats
+from rmlab.rl.config import Floats, RewardConfig
 from rmlab.trajectories.record import Trajectory
 
 

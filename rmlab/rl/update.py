@@ -21,9 +21,9 @@ from rmlab.fingerprint import fingerprint
 from rmlab.microswe.task import Task
 from rmlab.policies.engine import Engine, EngineSeconds, Rollout, Sampling, seconds_of
 from rmlab.rl.attempts import TaskSampler, make_attempts
-from rmlab.rl.config import AlgorithmConfig, LoopConfig, RewardConfig
+from rmlab.rl.config import AlgorithmConfig, Floats, LoopConfig, RewardConfig
 from rmlab.rl.learner import Learner
-from rmlab.rl.losses import Codes, Floats, advantages, loss_count, policy_loss
+from rmlab.rl.losses import Codes, advantages, loss_count, policy_loss
 from rmlab.rl.outcome import behaviour, paid
 from rmlab.rl.reward_model import RewardModel
 from rmlab.rl.rewards import Rewards, rewards

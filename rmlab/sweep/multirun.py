@@ -20,18 +20,21 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from rmlab.configuration import config_folder, load_program, near, quoted, register_resolvers, restore, unquoted
+from rmlab.configuration import hydra_of, load_program, near, quoted, restore, unquoted
 from rmlab.errors import UsageError
+from rmlab.hydra_keys import refuse_unread
 from rmlab.launchers.beats import telling_beside_log
 from rmlab.launchers.hydra import cell_to_run
 from rmlab.launchers.jobs import answer
 from rmlab.paths import CONF, REPOSITORY, SWEEPS, runs_folder
+from rmlab.stopping import says_how_to_go_on
 from rmlab.sweep.request import CHOICES, SweepOptions
 from rmlab.sweep.spec import plain_yaml
 from rmlab.tracking.leases import Done, Held, LeaseMonitor, close_dead, holder_words, replace
+from rmlab.tracking.parameters import describe_single
 from rmlab.tracking.run_index import finished_run, runs_of
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import FINISHED
+from rmlab.tracking.tags import FINISHED, command_line
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -40,12 +43,16 @@ if TYPE_CHECKING:
 
 LAUNCHERS = CONF / "hydra" / "launcher"
 PACKAGES = {
-    "joblib": "hydra-joblib-launcher",
-    "submitit_slurm": "hydra-submitit-launcher",
-    "submitit_local": "hydra-submitit-launcher",
-    "rq": "hydra-rq-launcher",
+    "launcher/joblib": "hydra-joblib-launcher",
+    "launcher/submitit_slurm": "hydra-submitit-launcher",
+    "launcher/submitit_local": "hydra-submitit-launcher",
+    "launcher/rq": "hydra-rq-launcher",
+    "launcher/ray_aws": "hydra-ray-launcher",
+    "sweeper/optuna": "hydra-optuna-sweeper",
+    "sweeper/ax": "hydra-ax-sweeper",
+    "sweeper/nevergrad": "hydra-nevergrad-sweeper",
 }
-"""Packages that bring a launcher of Hydra's own."""
+"""Packages that bring a launcher or a sweeper of Hydra's own."""
 
 
 def multirun(program: str, overrides: Sequence[str], options: SweepOptions | None = None) -> None:
@@ -53,16 +60,12 @@ def multirun(program: str, overrides: Sequence[str], options: SweepOptions | Non
 
     Raises UsageError for a sweep, group or key that is not there, RmlabError where a job failed.
     """
-    from hydra import version
-    from hydra._internal.hydra import Hydra
-    from hydra._internal.utils import create_config_search_path
     from hydra.core.global_hydra import GlobalHydra
     from hydra.errors import HydraException
     from omegaconf.errors import OmegaConfBaseException
 
-    version.setbase("1.3")
+    refuse_unread(overrides, multirun=True)
     module = load_program(program)
-    register_resolvers()
     find_plugins()
     if program.endswith(".py"):
         travel_by_value(cast(ModuleType, module))
@@ -87,32 +90,30 @@ def multirun(program: str, overrides: Sequence[str], options: SweepOptions | Non
         "hydra/job_logging=none",
         "hydra/hydra_logging=none",
     ]
-    GlobalHydra.instance().clear()
     try:
-        search_path = create_config_search_path(str(config_folder(program)))
-        if config_folder(program) != CONF:
-            search_path.prepend("rmlab", str(CONF))  # its sweepers and launchers, for a program that lies elsewhere
-        Hydra.create_main_hydra2(task_name=Path(program).stem, config_search_path=search_path).multirun(
+        hydra_of(program).multirun(
             config_name=Path(program).stem, task_function=HydraTask(program), overrides=[*ours, *given]
         )
     except (HydraException, OmegaConfBaseException) as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        what = unquoted(given) or _no_launcher(str(error)) or f"{program}: {'; '.join(lines[:3])}"
+        what = unquoted(given) or _no_plugin(str(error)) or f"{program}: {'; '.join(lines[:3])}"
         raise UsageError(what) from error
     finally:
         GlobalHydra.instance().clear()
 
 
-def _no_launcher(error: str) -> str | None:
-    """What to install, or which name was meant, where Hydra does not find a launcher; None for any other error."""
-    found = re.search(r"Could not find 'hydra/launcher/([^']+)'", error)
+def _no_plugin(error: str) -> str | None:
+    """What to install, or which name was meant, where Hydra does not find a launcher or a sweeper; None for any other error."""
+    found = re.search(r"Could not find 'hydra/((launcher|sweeper)/([^']+))'", error)
     if found is None:
         return None
-    if found[1] in PACKAGES:
-        return f"hydra/launcher={found[1]} needs {PACKAGES[found[1]]}: pip install {PACKAGES[found[1]]}"
-    known = [*sorted(path.stem for path in LAUNCHERS.glob("*.yaml")), "basic", *PACKAGES]
+    plugin, kind, name = found.groups()
+    if plugin in PACKAGES:
+        return f"hydra/{kind}={name} needs {PACKAGES[plugin]}: pip install {PACKAGES[plugin]}"
+    own = sorted(path.stem for path in LAUNCHERS.glob("*.yaml")) if kind == "launcher" else ["rmlab"]
+    known = [*own, "basic", *(one.partition("/")[2] for one in PACKAGES if one.startswith(kind))]
     return (
-        f"hydra/launcher={found[1]}: there is no such launcher here{near(found[1], known)}; known are: {', '.join(known)} "
+        f"hydra/{kind}={name}: there is no such {kind} here{near(name, known)}; known are: {', '.join(known)} "
         "(a package may bring others)"
     )
 
@@ -221,10 +222,8 @@ def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig]
         if holder is None:
             close_dead(store, found, monitor)
             try:
-                run_id = run(config)
-            except KeyboardInterrupt:
-                print("\nStopped. The same command goes on from its last checkpoint.", file=sys.stderr)
-                raise
+                with says_how_to_go_on(command_line()):
+                    run_id = run(config)
             except (Held, Done):
                 time.sleep(_jitter.uniform(0.1, 1.0))
                 continue
@@ -252,8 +251,10 @@ class HydraTask:
         if (job := cell_to_run()) is not None:
             with telling_beside_log(job):
                 return answer(job)
+        from hydra.core.hydra_config import HydraConfig
         from omegaconf import OmegaConf
 
         program = load_program(self.program)
         own = restore(self.program, OmegaConf.to_container(config, resolve=True, enum_to_str=True))  # type: ignore[arg-type]
+        describe_single(own, HydraConfig.get().overrides.task)
         return run_once(own, program.identity(own).config_hash, program.run)

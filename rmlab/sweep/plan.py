@@ -1,6 +1,6 @@
 """The cells that answer a sweep's question, each with its configuration and its identity."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from rmlab.configuration import with_values
 from rmlab.errors import RmlabError, UsageError
 from rmlab.sweep.cells import SEED, Identity
 from rmlab.sweep.spec import SweepSpec, read_sweep
+from rmlab.tracking.parameters import asked_keys, differing_keys
 from rmlab.wording import counted
 
 __all__ = [
@@ -110,6 +111,7 @@ def expand(
                     baseline=str(spec.baseline),
                     place=spec.levels.index(level) if level in spec.levels else None,
                     name=cell_name(spec, str(level), str(arm), seed),
+                    asked=asked_keys([*set_level, *overrides, *spec.overrides]),
                 )
             cells.append(Cell(spec, str(level), str(arm), seed, config, identity(config)))
     check_control(cells)
@@ -120,22 +122,12 @@ def check_control(cells: Sequence[Cell]) -> None:
     """Raises RmlabError, naming a key, where two cells differ in more than their declared factors and seed."""
     for cell in cells[1:]:
         if cell.identity.control_hash != cells[0].identity.control_hash:
-            differing = _difference(cells[0].identity.control, cell.identity.control)
+            differing = differing_keys(cells[0].identity.control, cell.identity.control)
             raise RmlabError(
                 f"{cells[0].name} and {cell.name} differ in {', '.join(differing)}, which no declared factor "
                 f"({', '.join(f.name for f in cell.sweep.factors)}) owns: the sweep would not be controlled. "
                 "Take it out of the levels, or declare the factor that owns it."
             )
-
-
-def _difference(one: Any, other: Any, path: str = "") -> list[str]:
-    """Dotted paths at which two trees of plain values differ."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        keys = sorted({*one, *other}, key=str)
-        return [
-            p for key in keys for p in _difference(one.get(key), other.get(key), f"{path}.{key}" if path else str(key))
-        ]
-    return [] if one == other else [path]
 
 
 def plain(config: DictConfig) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
+from rmlab.hydra_keys import refuse_unread
 from rmlab.sweep.plan import Cell, SweepSpec, expand, read_sweep
 from rmlab.sweep.spec import plain_yaml
 
@@ -119,6 +120,7 @@ class Plan:
 
 def read_request(arguments: Sequence[str]) -> Request:
     """Raises UsageError for what is no KEY=VALUE."""
+    refuse_unread(arguments, multirun=True)
     choices: dict[str, Any] = {}
     overrides: list[str] = []
     settings: list[str] = []
@@ -146,7 +148,7 @@ def make_plan(name: str, arguments: Sequence[str], command: str) -> Plan:
 
     Raises UsageError for a wrong name or value, RmlabError for data that cannot fill a level.
     """
-    from rmlab.selection.pool import read_index  # with NumPy, which the help of a command has no need of
+    from rmlab.selection.pool import read_index  # pyarrow; `rmlab --help` imports this module
     from rmlab.selection.select import DataConfig, check_fill
 
     request = read_request(arguments)

@@ -23,7 +23,7 @@ from rmlab.sweep.plan import Cell, plain, shape
 from rmlab.sweep.preparation import prepare
 from rmlab.sweep.progress_table import CellState, ProgressLine, ProgressTable
 from rmlab.sweep.request import OnError
-from rmlab.tracking.config import sweep_tags
+from rmlab.tracking.config import sweep_params, sweep_tags
 from rmlab.tracking.leases import LeaseMonitor, close_dead, replace
 from rmlab.tracking.run import log_reuse
 from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs, finished_run, runs_of
@@ -230,7 +230,8 @@ class SweepUnderWay:
             # edited back, must not.
             if name not in there or self.newest.get(name, key) != key:
                 tags = {**sweep_tags(cell.config.tracking), CONTROL_HASH: cell.identity.control_hash}
-                log_reuse(self.store, source, cell.sweep.name, cell.name, tags)
+                params = sweep_params(cell.config.tracking)
+                log_reuse(self.store, source, cell.sweep.name, cell.name, tags, params)
                 self.table.note(cell.name, "reused")
 
     def _is_elsewhere(self, key: str) -> bool:

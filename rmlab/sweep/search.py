@@ -21,12 +21,15 @@ from rmlab.sweep.request import OnError
 from rmlab.sweep.scheduler import SweepUnderWay, close_all_dead
 from rmlab.sweep.study import Study
 from rmlab.tracking.leases import LeaseMonitor
-from rmlab.tracking.query import get_run
+from rmlab.tracking.query import TrackedRun, get_run
 from rmlab.tracking.run_index import RunInfo, cell_runs, finished_run, runs_of
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import ERROR, FAILED
+from rmlab.tracking.tags import ERROR, FAILED, set_tags
+from rmlab.tracking.ui import run_address
 
 Settings = Mapping[str, Any]
+TRIAL = "trial"
+"""Tag of a run: the numbers of the trials that it answered."""
 
 
 def run_search(
@@ -163,12 +166,21 @@ class _Search(SweepUnderWay):
                 del self.open_keys[number]
             elif not self.open_keys[number]:
                 del self.open_keys[number]
-                values, ids = self._values(number)
-                if not self.study.tell(number, values, ids):
+                values, runs = self._values(number)
+                self._name_trial(number, runs)
+                addresses = [run_address(self.store, run.experiment_id, run.run_id) for run in runs]
+                if not self.study.tell(number, values, [run.run_id for run in runs], addresses):
                     self.table.say(f"trial {number} failed: an objective is missing or not finite ({values})")
         self.pruned.discard(key)
 
-    def _values(self, number: int) -> tuple[list[float | None], list[str]]:
+    def _name_trial(self, number: int, runs: Sequence[RunInfo]) -> None:
+        """Says in a trial's runs which trial they are of, and where the study's page shows it."""
+        for run in runs:
+            numbers = sorted({*run.tags.get(TRIAL, "").split(), str(number)}, key=int)
+            where = self.study.address(numbers) if len(numbers) == 1 else self.study.address([])
+            set_tags(self.store, run.run_id, {TRIAL: " ".join(numbers), "trial_address": where})
+
+    def _values(self, number: int) -> tuple[list[float | None], list[TrackedRun]]:
         """Each objective's mean over the seeds of a trial (None where one does not define it), and the runs that it is from."""
         found = [finished_run(runs_of(self.store, key)) for key in self.keys[number]]
         runs = [get_run(self.store, head.run_id) for head in found if head is not None]
@@ -179,7 +191,7 @@ class _Search(SweepUnderWay):
             values.append(
                 None if None in of_seed or not of_seed else sum(v for v in of_seed if v is not None) / len(of_seed)
             )
-        return values, [run.run_id for run in runs]
+        return values, runs
 
     def _prune(self, metric: str) -> None:
         for number, keys in self.open_keys.items():
@@ -202,6 +214,8 @@ def trial_cell(template: Cell, settings: Settings, overrides: Sequence[str]) -> 
     )
     with open_dict(config):
         config.tracking.level, config.tracking.name = "", f"{words} s{template.seed}"
+        config.tracking.place = None
+        config.tracking.settings = {name: str(value) for name, value in settings.items()}
     identity = load_program(sweep.program).identity(config)
     return _TrialCell(sweep, "", "", template.seed, config, identity)
 

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     import optuna
 
 LOOK_SECONDS = 2.0
-WHY, RUNS = "why", "runs"
+WHY, RUNS, ADDRESSES = "why", "runs", "addresses"
+DASHBOARD = "http://127.0.0.1:8080/dashboard"
 
 
 @dataclass(frozen=True)
@@ -165,12 +166,24 @@ class Study:
                 self._reported[number] = step
         return bool(trial.should_prune())
 
-    def tell(self, number: int, values: Sequence[float | None], runs: Sequence[str]) -> bool:
-        """The values of a finished trial. One that is missing or not finite fails the trial, not the study; False says so."""
-        if number not in self._mine or not self._update(
-            number, partial(self._mine[number].set_user_attr, RUNS, list(runs))
-        ):
-            return True
+    def address(self, numbers: Sequence[str]) -> str:
+        """Where optuna-dashboard shows trials of this study, at its default port; none = all of them."""
+        study_id = self._storage.get_study_id_from_name(self._study.study_name)
+        return f"{DASHBOARD}/studies/{study_id}/trials{'?numbers=' + ','.join(numbers) if numbers else ''}"
+
+    def tell(
+        self, number: int, values: Sequence[float | None], runs: Sequence[str], addresses: Sequence[str] = ()
+    ) -> bool:
+        """The values of a finished trial. One that is missing or not finite fails the trial, not the study; False says so.
+
+        runs, addresses: ids of the runs that the values are from, and where the MLflow UI shows them.
+        """
+        said = {RUNS: list(runs), ADDRESSES: list(addresses)}
+        for name, value in said.items():
+            if number not in self._mine or not self._update(
+                number, partial(self._mine[number].set_user_attr, name, value)
+            ):
+                return True
         wrong = [
             f"{name} is {value}"
             for name, value in zip(self.spec.objectives, values, strict=True)

@@ -7,6 +7,7 @@ home       a store's artifacts belong to where the store is, also after it was m
 leases     who is at work on a cell, on any host that shares the store; closes runs whose process died
 listing    runs as a table; what export and import say of what they did
 notes      Markdown that the UI shows of a run
+parameters  by what two runs are told apart: parameters, names, differing keys
 preload    what a fork server imports
 query      reads runs back: metrics, series, artifacts; which run, cell or model is meant by a name
 run        writes one run: buffered metrics, artifacts, data sets, and `finished` as the last word; logs what is reused

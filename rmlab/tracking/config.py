@@ -7,6 +7,9 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 
+LEVEL_NUMBER = "level_number"
+
+
 @dataclass
 class TrackingConfig:
     """uri: MLflow store; null = the project's own sqlite file in the runs folder. experiment: null = by the kind of run.
@@ -14,6 +17,8 @@ class TrackingConfig:
     The rest is set by a sweep and empty for a single run. factors: every declared factor, the first is the one whose levels
     are compared; arm: level of the second, "" in the first arm's stead where there is none. baseline: the level that the others
     are compared with; place: of this level among them. name: of the run.
+    settings: of a search, factor -> choice.
+    asked: keys of the configuration that were asked for, which stand first among its parameters.
     replaces: ids of finished runs of the same configuration that this one takes the place of; else a finished one is not done again.
     """
 
@@ -29,7 +34,24 @@ class TrackingConfig:
     baseline: str = ""
     place: int | None = None
     name: str = ""
+    settings: dict[str, str] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
     replaces: list[str] = field(default_factory=list)
+
+
+def level_number(tracking: "TrackingConfig | DictConfig") -> float | None:
+    """The level as a number, so that a chart can have it on an axis: 2000, a ratio 2:1 as 2, another word as its place."""
+    first, colon, second = tracking.level.partition(":")
+    try:
+        return float(first) / float(second) if colon else float(first)
+    except (ValueError, ZeroDivisionError):
+        return None if tracking.place is None else float(tracking.place)
+
+
+def sweep_params(tracking: "TrackingConfig | DictConfig") -> dict[str, str]:
+    """Parameters of a sweep's runs: the level as a number, or the choices of a search by factor; {} for a single run."""
+    number = level_number(tracking)
+    return dict(tracking.settings) | ({LEVEL_NUMBER: f"{number:g}"} if number is not None else {})
 
 
 def sweep_tags(tracking: "TrackingConfig | DictConfig") -> dict[str, str]:

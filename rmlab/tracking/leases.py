@@ -31,6 +31,7 @@ from rmlab.tracking.tags import (
     FAILED,
     FINISHED,
     HOST,
+    IN_MLFLOW,
     KILLED,
     LEASE,
     PROCESS,
@@ -261,7 +262,7 @@ def close_stale(store: Store, found: Iterable[RunInfo], error: str | None = None
         if run.end_time is None and is_alive(run.tags.get(HOST, ""), run.tags.get(PROCESS, "")) is False:
             status = run.status if run.status != RUNNING else KILLED if error is None else FAILED
             set_tags(store, run.run_id, {STATUS: status, ERROR: error})
-            close(store, run.run_id, status.upper(), run.tags)
+            close(store, run.run_id, IN_MLFLOW[status], run.tags)
             stale.append(run)
     return stale
 
@@ -280,7 +281,7 @@ def close_dead(store: Store, runs: Iterable[RunInfo], monitor: LeaseMonitor, err
             continue
         status = run.status if run.status != RUNNING else KILLED if error is None else FAILED
         set_tags(store, run.run_id, {STATUS: status, ERROR: error if status == FAILED else None})
-        close(store, run.run_id, "FINISHED" if status == REPLACED else status.upper(), run.tags)
+        close(store, run.run_id, IN_MLFLOW[status], run.tags)
         closed.append(run)
     return closed
 

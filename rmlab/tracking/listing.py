@@ -17,7 +17,7 @@ from rmlab.tracking.bundles.reading import AnyRun, is_bundle, open_bundle
 from rmlab.tracking.leases import LeaseMonitor, close_dead
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store, default_uri
-from rmlab.tracking.tags import SOURCE_RUN
+from rmlab.tracking.tags import CONTINUED_BY, SOURCE_RUN
 from rmlab.wording import counted
 
 SHOWN = {
@@ -104,6 +104,8 @@ def _value(run: AnyRun, key: str) -> str | float | None:
 
 def _facts(run: AnyRun) -> dict[str, str]:
     status = f"{run.status} (reused)" if SOURCE_RUN in run.tags else run.status
+    if CONTINUED_BY in run.tags:
+        status += ", continued"
     minutes = f"{(run.end_time - run.start_time) / 60_000:.1f}" if run.end_time else ""
     started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.start_time / 1000))
     tags = {name: run.tags.get(name, "") for name in ("kind", "sweep", "preset", "level", "arm")}
@@ -117,7 +119,7 @@ def _draw(found: Sequence[AnyRun]) -> None:
     shown = [name for name in SHOWN if any(name in run.metrics for run in found)]
     table = Table(box=None)
     for name in ("run", "kind", "status", "preset", *(SHOWN[name] for name in shown), "minutes", "started", "id"):
-        table.add_column(name, no_wrap=True)
+        table.add_column(name, no_wrap=name != "run", overflow="fold")  # a long name takes lines, and is not cut
     for run in found:
         facts = _facts(run)
         values = [f"{run.metrics[name]:.3f}" if name in run.metrics else "" for name in shown]

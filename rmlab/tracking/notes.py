@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from rmlab.tracking.store import NOTE as NOTE
 from rmlab.tracking.tags import LONGEST_TAG
 from rmlab.wording import number
 
 _number = partial(number, absent="")
 
-NOTE = "mlflow.note.content"
 HEADLINE = ("auc_within_task", "auc_pooled", "ece_width_10", "ece_less_floor", "brier")
 
 

@@ -18,17 +18,22 @@ from rmlab.fingerprint import canonical_json
 from rmlab.paths import portable
 from rmlab.stopping import Stopped, is_stop
 from rmlab.tracking import leases
+from rmlab.tracking.config import LEVEL_NUMBER
+from rmlab.tracking.parameters import LONGEST_PARAM
 from rmlab.tracking.query import TrackedRun, get_run
-from rmlab.tracking.run_index import RunInfo
+from rmlab.tracking.run_index import RunInfo, runs_of
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import (
     AT_WORK,
+    CONFIG_HASH,
+    CONTINUED_BY,
     ERROR,
     FAILED,
     FINISHED,
     HOST,
     IMPORTED_AT,
     IMPORTED_RUN,
+    IN_MLFLOW,
     KILLED,
     LEFT_OUT,
     LONGEST_TAG,
@@ -37,6 +42,7 @@ from rmlab.tracking.tags import (
     RUNNING,
     SOURCE_RUN,
     STATUS,
+    STOPPED,
     TRACEBACK,
     check_names,
     close,
@@ -48,16 +54,15 @@ from rmlab.tracking.tags import (
 if TYPE_CHECKING:
     from omegaconf import DictConfig
 
-BATCH = 1000
+BATCH, PARAMS_AT_ONCE = 1000, 100  # what MLflow takes
 FLUSH_SECONDS = 5.0
-LONGEST_PARAM = 250
 
 
 @dataclass
 class RunLogger:
     """Writes one run. Used as a context: it finishes the run at the end, or records the error that ended it.
 
-    What ends a run from outside (KeyboardInterrupt, SystemExit, a lost lease, a store out of reach, a full disk) leaves `killed`, any
+    What ends a run from outside (KeyboardInterrupt, SystemExit, a lost lease, a store out of reach, a full disk) leaves `stopped`, any
     other exception `failed` with its traceback (as tag and as artifact `traceback.txt`); the exception goes on.
     """
 
@@ -109,11 +114,18 @@ class RunLogger:
             beaten = leases.claim(store, logger.run_id, first["config_hash"], made, replaces)
             logger._keeper = leases.Keeper(store, logger.run_id, beaten)
         try:
+            logger._take_up(first.get(CONFIG_HASH))
             logger.params(params or {})
         except BaseException as error:
             logger.fail(error)
             raise
         return logger
+
+    def _take_up(self, config_hash: str | None) -> None:
+        """Says in runs of the same cell that were stopped or killed that this one goes on with their work."""
+        for run in runs_of(self.store, config_hash) if config_hash else ():
+            if run.status in (STOPPED, KILLED) and CONTINUED_BY not in run.tags:
+                set_tags(self.store, run.run_id, {CONTINUED_BY: self.run_id})
 
     def metric(self, name: str, value: float | None, step: int = 0) -> None:
         """One value; None (undefined) is left out."""
@@ -148,7 +160,7 @@ class RunLogger:
         self._last_flush = time.monotonic()
 
     def params(self, values: Mapping[str, Any]) -> None:
-        """Few short plain values (None is left out); a long one is refused: the whole configuration is an artifact."""
+        """Short plain values (None is left out), in the order given; a long one is refused: the whole configuration is an artifact."""
         from mlflow.entities import Param
 
         check_names(values)
@@ -158,9 +170,10 @@ class RunLogger:
                 raise ValueError(
                     f"parameter {name} has {len(text)} characters: log it as an artifact, parameters are short"
                 )
-        if short:
-            rows = [Param(name, text) for name, text in short.items()]
-            self.store.call(lambda: self.store.client.log_batch(self.run_id, params=rows))
+        rows = [Param(name, text) for name, text in short.items()]
+        for start in range(0, len(rows), PARAMS_AT_ONCE):
+            batch = rows[start : start + PARAMS_AT_ONCE]
+            self.store.call(partial(self.store.client.log_batch, self.run_id, params=batch))
 
     def tags(self, values: Mapping[str, Any]) -> None:
         """Sets tags, at once (None is left out)."""
@@ -227,29 +240,25 @@ class RunLogger:
         finally:  # it beats until the run says how it ended, however long the store takes
             if self._keeper:
                 self._keeper.stop()
-        close(self.store, self.run_id, "FINISHED", self._signed)
+        close(self.store, self.run_id, IN_MLFLOW[FINISHED], self._signed)
 
     def fail(self, error: BaseException) -> None:
         """Flushes, records the error and closes. Where the store fails too, that is added to the error as a note."""
-        killed = isinstance(error, KeyboardInterrupt | SystemExit) or is_stop(error)
+        status = STOPPED if isinstance(error, KeyboardInterrupt | SystemExit) or is_stop(error) else FAILED
         if self._keeper:
             self._keeper.stop()
         try:
             self.flush()
             whole = "".join(traceback.format_exception(error))
-            tags = (
-                {STATUS: KILLED}
-                if killed
-                else {
-                    STATUS: FAILED,
+            tags = {STATUS: status}
+            if status == FAILED:
+                tags |= {
                     ERROR: f"{type(error).__name__}: {error}".splitlines()[0][:500],
                     TRACEBACK: whole[-LONGEST_TAG:],
                 }
-            )
-            if not killed:
                 self.text("traceback.txt", portable(whole))
             self.tags(tags)
-            close(self.store, self.run_id, "KILLED" if killed else "FAILED", self._signed)
+            close(self.store, self.run_id, IN_MLFLOW[status], self._signed)
         except (StoreError, OSError) as second:
             error.add_note(f"this could not be recorded in run {self.run_id}: {second}")
 
@@ -269,8 +278,18 @@ class RunLogger:
             raise
 
 
-def log_reuse(store: Store, source: RunInfo, experiment: str, name: str, tags: Mapping[str, str]) -> TrackedRun:
-    """Logs a run of its own for a cell that another run already finished: its parameters, metrics with steps, and `source_run`."""
+def log_reuse(
+    store: Store,
+    source: RunInfo,
+    experiment: str,
+    name: str,
+    tags: Mapping[str, str],
+    params: Mapping[str, str] | None = None,
+) -> TrackedRun:
+    """Logs a run of its own for a cell that another run already finished: its parameters, metrics with steps, and `source_run`.
+
+    params: what this sweep says of the cell (`sweep_params`), in place of what the source's sweep said.
+    """
     origin = get_run(store, source.tags.get(SOURCE_RUN) or source.run_id)
     own = {
         "sweep",
@@ -296,7 +315,7 @@ def log_reuse(store: Store, source: RunInfo, experiment: str, name: str, tags: M
         experiment,
         name,
         kind=origin.tags["kind"],
-        params=origin.params,
+        params={**(params or {}), **{k: v for k, v in origin.params.items() if k != LEVEL_NUMBER}},
         tags={**keep, **tags, SOURCE_RUN: origin.run_id},
     ) as run:
         for metric in origin.metrics:

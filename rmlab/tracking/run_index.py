@@ -43,7 +43,7 @@ class RunInfo:
 
     @property
     def status(self) -> str:
-        """running, finished, failed, killed, or replaced (finished, and another run took its place)."""
+        """running, finished, failed, stopped, killed, or replaced (finished, and another run took its place)."""
         return self.tags.get(STATUS, "")
 
 

@@ -9,7 +9,7 @@ import gc
 import os
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 SQLITE = "sqlite:///"
+NOTE = "mlflow.note.content"
+SEARCHED = "searched"
+"""Tag of an experiment: the parameters of its search."""
 TRAINING_VIEW = {"mlflow.experimentKind": "custom_model_development"}
 """The tag with which the UI opens an experiment as model training, not as evaluation of agents."""
 
@@ -194,12 +197,17 @@ class Store:
         except Exception as error:
             raise _store_error(self.uri, error) from error
 
-    def experiment(self, name: str) -> str:
-        """Id of the experiment of that name, made where there is none (by several processes at once, too)."""
+    def experiment(self, name: str, searched: Sequence[str] = ()) -> str:
+        """Id of the experiment of that name, made where there is none (by several processes at once, too).
+
+        searched: parameters of a search, which are columns in its view; it has no levels to draw.
+        """
         if name in self._experiments:
             return self._experiments[name]
         if not name or "/" in name:
             raise StoreError(f"{name!r} cannot name an experiment: the UI cuts names at a slash. Choose another name.")
+
+        own = {SEARCHED: " ".join(searched)} if searched else {}
 
         def find_or_make() -> str:
             found = self.client.get_experiment_by_name(name)
@@ -208,7 +216,7 @@ class Store:
                 try:
                     return str(
                         self.client.create_experiment(
-                            name, artifact_location=location, tags=TRAINING_VIEW | view_tags()
+                            name, artifact_location=location, tags=TRAINING_VIEW | own | view_tags(searched)
                         )
                     )
                 except Exception as error:
@@ -221,14 +229,25 @@ class Store:
                     "Restore it (mlflow experiments restore) or use another store."
                 )
             # A view that somebody changed in the UI stays as it is.
-            missing = {key: value for key, value in view_tags().items() if key not in found.tags}
-            for key, value in (TRAINING_VIEW | missing).items():
+            views = view_tags(searched or found.tags.get(SEARCHED, "").split())
+            missing = {key: value for key, value in views.items() if key not in found.tags}
+            for key, value in (TRAINING_VIEW | own | missing).items():
                 if found.tags.get(key) != value:
                     self.client.set_experiment_tag(found.experiment_id, key, value)
             return str(found.experiment_id)
 
         self._experiments[name] = self.call(find_or_make)
         return self._experiments[name]
+
+    def describe(self, name: str, text: str, searched: Sequence[str] = ()) -> None:
+        """What the UI says of an experiment, unless somebody has written something there. searched: as `experiment` takes it."""
+        experiment_id = self.experiment(name, searched)
+
+        def write() -> None:
+            if not self.client.get_experiment(experiment_id).tags.get(NOTE):
+                self.client.set_experiment_tag(experiment_id, NOTE, text)
+
+        self.call(write)
 
     def call(self, request: Callable[[], Answer], patience: float = 60.0) -> Answer:
         """Makes a request, again with growing, jittered pauses while the store is busy. patience: seconds in all.

@@ -80,26 +80,42 @@ def _process(pid: int) -> str:
     return f"{pid}@{fields[19]}"
 
 
+def command_line() -> str:
+    """This process' command as one types it again; `python -m rmlab` is `rmlab`."""
+    name = Path(sys.argv[0]).name
+    return shlex.join(["rmlab" if name in ("__main__.py", "cli.py") else name, *sys.argv[1:]])
+
+
 def origin_tags() -> dict[str, str]:
     """Tags of every run: who, where, from which commit, by which command."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's numeric user without a name
         user = str(os.getuid())
-    command = portable(shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
     return {
         "commit": commit(),
         HOST: platform.node(),
         PROCESS: this_process(),
         "mlflow.user": user,
-        "mlflow.source.name": command[:500],
+        "mlflow.source.name": portable(command_line())[:500],
         "mlflow.source.type": "LOCAL",
     }
 
 
-STATUS, RUNNING, FINISHED, FAILED, KILLED = "status", "running", "finished", "failed", "killed"
+STATUS, RUNNING, FINISHED, FAILED = "status", "running", "finished", "failed"
+STOPPED, KILLED = "stopped", "killed"
+"""Ended before the work was done, through no fault of it: by its own word (Ctrl-C, a signal, a time limit, a full disk), or found dead."""
 REPLACED = "replaced"
 """Finished, and another run took its place since."""
+IN_MLFLOW = {
+    FINISHED: "FINISHED",
+    REPLACED: "FINISHED",
+    FAILED: "FAILED",
+    KILLED: "KILLED",
+    STOPPED: "SCHEDULED",  # of its five words the one for work that is to go on; KILLED is shown as a failure
+}
+CONTINUED_BY = "continued_by"
+"""Tag of a run that was stopped or killed: the run of the same configuration that took its work up."""
 ERROR, TRACEBACK = "error", "traceback"
 LEASE, BEAT = "lease", "beat"
 AT_WORK = (PROCESS, LEASE, BEAT)

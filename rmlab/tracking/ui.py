@@ -29,6 +29,15 @@ def experiment_address(base: str, experiment_id: str | None, view: str | None = 
     return f"{address}{charts}&viewStateShareKey={view}" if view else address
 
 
+def run_address(store: Store, experiment_id: str, run_id: str) -> str:
+    """The address of a run's page at the default port, or at the server that the store is."""
+    return f"{_base(store)}/#/experiments/{experiment_id}/runs/{run_id}"
+
+
+def _base(store: Store) -> str:
+    return store.uri.rstrip("/") if store.uri.startswith("http") else f"http://{HOST}:{PORT}"
+
+
 def ui_command() -> str:
     """What to type for the UI: `rmlab ui`, with the path that rmlab was called by where the search path has no rmlab."""
     called = sys.argv[0]
@@ -37,8 +46,7 @@ def ui_command() -> str:
 
 def address_hint(store: Store, experiment: str) -> str:
     """The address of an experiment's charts at the default port, or at the server that the store is."""
-    base = store.uri.rstrip("/") if store.uri.startswith("http") else f"http://{HOST}:{PORT}"
-    return experiment_address(base, store.experiment(experiment), CURVES)
+    return experiment_address(_base(store), store.experiment(experiment), CURVES)
 
 
 def choose_port(asked: int | None) -> int:
@@ -104,7 +112,7 @@ def serve(store: Store, port: int) -> None:
         _await(server, base, str(log))
         experiments = store.call(lambda: store.client.search_experiments(max_results=1000))
         named = {e.name: e.experiment_id for e in experiments if e.name != "Default"}
-        swept = {head.experiment_id for head in run_infos(store) if "sweep" in head.tags}
+        swept = {head.experiment_id for head in run_infos(store) if "level" in head.tags}
         for name, experiment_id in named.items() or {"experiments": None}.items():
             print(f"{name:<20} {experiment_address(base, experiment_id)}")
             if experiment_id in swept:

@@ -8,6 +8,7 @@ that cannot read one shows its default.
 import base64
 import json
 import zlib
+from collections.abc import Sequence
 from typing import Any
 
 PREFIX = "mlflow.sharedViewState."
@@ -27,7 +28,9 @@ COLUMNS = (
     "metrics.`outcome/all_greedy_difference`",
     "metrics.`outcome/collapse`",
     "params.`seed`",
+    "tags.`preset`",
     "tags.`level`",
+    "params.`level_number`",
     "tags.`status`",
     "attributes.`Duration`",
 )
@@ -60,18 +63,24 @@ SERIES = (
     "train/",
     "rl/",
 )  # drawn over their steps; the others are bars
+GOING = "tags.continued_by IS NULL"
+"""Runs that were stopped or killed, and that another run of the same configuration went on with, are not shown twice."""
 MANY = 100  # runs or groups that a chart shows
 
 
-def view_tags() -> dict[str, str]:
+def view_tags(searched: Sequence[str] = ()) -> dict[str, str]:
     """Tags of an experiment that hold the views.
 
-    TABLE: one line a run, the headline metrics beside its level and seed. CURVES: the charts that matter, every level as one
-    line, the mean of its seeds.
+    TABLE: one line a run, the headline metrics beside its level and seed; of a search, beside the parameters that it searches.
+    What another run went on with is left out. CURVES: the charts that matter, every level as one line, the mean of its seeds;
+    a search has none.
     """
-    table = _state(selectedColumns=list(COLUMNS), orderByKey="tags.`mlflow.runName`", orderByAsc=True)
+    columns = [*(f"params.`{name}`" for name in searched), *COLUMNS]
+    table = _state(selectedColumns=columns, orderByKey="tags.`mlflow.runName`", orderByAsc=True, searchFilter=GOING)
+    if searched:
+        return {f"{PREFIX}{TABLE}": _tag("Trials: parameters and headline metrics", table)}
     grouped = {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "level"}]}
-    curves = _state(selectedColumns=list(COLUMNS), groupBy=grouped, searchFilter="tags.kind != 'summary'")
+    curves = _state(selectedColumns=list(COLUMNS), groupBy=grouped, searchFilter=f"tags.kind != 'summary' and {GOING}")
     return {
         f"{PREFIX}{TABLE}": _tag("Runs: headline metrics", table),
         f"{PREFIX}{CURVES}": _tag("Levels: best of k and more", curves),

@@ -10,7 +10,8 @@ judge_model  any local model as a verifier: a language model or a classification
 judge_prompt  how such a model is asked: template, chat template, answer words
 leaks        no prompt holds the outcome that it asks for
 lengths      how many trajectories fit a context
-objective    what is learned: an answer (one token, proven in context), a number, which of two; smoothing, difficulty
+answer       YES and NO are one token each, proven in context; the tokenizer of verifiers that start from nothing
+objective    what is learned: an answer, a number, which of two; smoothing, difficulty
 out_of_fold  the same by folds of repositories; their scores as one table
 per_turn     the score after every turn
 prompt       the one renderer: trajectory to text; which turns of an attempt a prompt shows

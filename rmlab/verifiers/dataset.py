@@ -17,10 +17,10 @@ from rmlab.selection.weak_tests import WeakLabels, weak_labels
 from rmlab.trajectories.record import Split, Trajectory
 from rmlab.trajectories.splitting import check_parts
 from rmlab.trajectories.store import TrajectorySet, read_trajectories
+from rmlab.verifiers.answer import lesson_part, verifier_tokenizer
 from rmlab.verifiers.config import EvaluationConfig, PromptConfig
 from rmlab.verifiers.encoding import Encoded, encode
 from rmlab.verifiers.leaks import check_leaks
-from rmlab.verifiers.objective import lesson_part, verifier_tokenizer
 from rmlab.verifiers.prompt import visible
 
 

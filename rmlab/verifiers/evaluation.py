@@ -16,6 +16,7 @@ from rmlab.metrics.report import report
 from rmlab.scores.baselines import baseline_report
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import write_score_table
+from rmlab.tracking.notes import HEADLINE
 from rmlab.tracking.run import RunLogger
 from rmlab.training.loop import Trained
 from rmlab.trajectories.record import Trajectory
@@ -164,8 +165,10 @@ def log_tables(logger: RunLogger, results: Results) -> None:
 
 
 def log_report(logger: RunLogger, part: str, report: Mapping[str, Any]) -> None:
-    """The numbers of a report as metrics `PART/NAME`; best of k as a series whose step is k."""
-    for name, value in report.items():
+    """The numbers of a report as metrics `PART/NAME`, the headline first; best of k as a series whose step is k."""
+    first = [name for name in ("rm_at_k", *HEADLINE) if name in report]
+    for name in dict.fromkeys([*first, *report]):
+        value = report[name]
         if name in curves() and value is not None:
             for k, at_k in value.items():
                 logger.metric(f"{part}/{name}", at_k, int(k))

@@ -23,10 +23,10 @@ from rmlab.progress import progress
 from rmlab.scores.scores import Scores
 from rmlab.training.batching import batches_by_tokens
 from rmlab.trajectories.record import Trajectory
+from rmlab.verifiers.answer import AnswerTokens
 from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import Encoded, Ids
 from rmlab.verifiers.judge_prompt import ATTEMPT, QUESTION, ForeignTokenizer, JudgePrompt
-from rmlab.verifiers.objective import AnswerTokens
 from rmlab.verifiers.prompt import NO, YES
 from rmlab.verifiers.scoring import score_table
 

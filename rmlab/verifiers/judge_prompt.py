@@ -16,8 +16,8 @@ from rmlab.errors import DataError, UsageError
 from rmlab.models.tokenizer import Tokenizer
 from rmlab.progress import progress
 from rmlab.trajectories.record import Message, Trajectory
+from rmlab.verifiers.answer import AnswerTokens, prove_answers, spread
 from rmlab.verifiers.encoding import Encoded, Ids, cut_to_fit, in_chunks
-from rmlab.verifiers.objective import AnswerTokens, prove_answers, spread
 from rmlab.verifiers.prompt import NO, YES, escape
 from rmlab.verifiers.truncation import TokenCounts
 

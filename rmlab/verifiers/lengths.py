@@ -13,8 +13,8 @@ from rmlab.paths import STARTER, runs_folder
 from rmlab.progress import progress
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import iterate_trajectories, read_count, read_trajectories
+from rmlab.verifiers.answer import verifier_tokenizer
 from rmlab.verifiers.encoding import in_chunks, prompt_ids, token_counts
-from rmlab.verifiers.objective import verifier_tokenizer
 from rmlab.verifiers.prompt import escape
 from rmlab.verifiers.truncation import truncate_observations
 

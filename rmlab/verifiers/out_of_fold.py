@@ -20,11 +20,11 @@ from rmlab.trajectories.folds import Fold
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.splitting import check_parts
 from rmlab.trajectories.store import TrajectorySet
+from rmlab.verifiers.answer import verifier_tokenizer
 from rmlab.verifiers.config import EvaluationConfig, PromptConfig
 from rmlab.verifiers.dataset import READ, VerifierData, check_pretraining, evaluated
 from rmlab.verifiers.encoding import Encoded, encode
 from rmlab.verifiers.leaks import check_leaks
-from rmlab.verifiers.objective import verifier_tokenizer
 
 
 def fold_data(

@@ -18,9 +18,9 @@ from rmlab.models.moe import Routing
 from rmlab.progress import progress
 from rmlab.scores.scores import Scores
 from rmlab.training.batching import batches_by_tokens
+from rmlab.verifiers.answer import AnswerTokens
 from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import Encoded
-from rmlab.verifiers.objective import AnswerTokens
 
 Autocast = Callable[[], AbstractContextManager[Any]]
 

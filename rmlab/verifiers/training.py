@@ -8,6 +8,7 @@ from rmlab.errors import UsageError
 from rmlab.models.config import ModelConfig
 from rmlab.selection.select import DataConfig, Selection, select
 from rmlab.tracking.config import TrackingConfig
+from rmlab.tracking.parameters import parameters
 from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig, canonical
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import EvaluationConfig, ObjectiveConfig, PromptConfig
@@ -15,8 +16,10 @@ from rmlab.verifiers.config import EvaluationConfig, ObjectiveConfig, PromptConf
 if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
     from rmlab.training.loop import Trained
+    from rmlab.verifiers.answer import AnswerTokens
     from rmlab.verifiers.dataset import VerifierData
     from rmlab.verifiers.evaluation import FoldLogger
+    from rmlab.verifiers.objective import TrainingSet
     from rmlab.verifiers.verifier import Verifier
 
 POINTS = 200  # of each training series, however many steps there are
@@ -64,15 +67,9 @@ def fit(
     """Trains a verifier on the chosen set; its checkpoint lies in the folder `cell` while it is under way."""
     from rmlab.training.batching import total_steps
     from rmlab.training.supervised import train
-    from rmlab.verifiers.objective import lesson, prove_answers, spread
-    from rmlab.verifiers.prompt import render
     from rmlab.verifiers.verifier import Verifier
 
-    proven_on = [chosen.chosen[i] for i in spread(len(chosen.chosen))]
-    answer = prove_answers(ready.tokenizer, [render(t, ready.tokenizer.reserved, settings.prompt) for t in proven_on])
-    ids = {e.trajectory.trajectory_id: e.ids for e in ready.verifier if e.ids is not None}
-    training = canonical(settings.training, settings.data.scale)
-    learned = lesson(chosen.chosen, ids, [e.trajectory for e in ready.verifier], settings.objective, training, answer)
+    learned, answer = _lesson(ready, chosen, settings)
     model = _first_weights(settings, ready.tokenizer.size, learned.scalar)
     _log_inputs(logger, ready, chosen, settings, model, learned.record)
     every = max(total_steps(len(learned.items), learned.training) // POINTS, 1)
@@ -102,6 +99,32 @@ def fit(
     )
     logger.metrics({"train/steps": took.steps, "train/tokens": took.tokens, "train/seconds": took.seconds})
     return Verifier(model, ready.tokenizer, settings.prompt, answer, settings.training.dtype), took
+
+
+def planned_cost(ready: "VerifierData", chosen: Selection[Trajectory], settings: VerifierSettings) -> tuple[int, int]:
+    """Steps and tokens of the training that `fit` would do."""
+    from rmlab.training.batching import plan_batches
+
+    learned, _ = _lesson(ready, chosen, settings)
+    tokens_N = [item.tokens for item in learned.items]
+    plan = plan_batches(tokens_N, learned.training, settings.seed)
+    return len(plan), sum(tokens_N[i] for batch in plan for i in batch)
+
+
+def _lesson(
+    ready: "VerifierData", chosen: Selection[Trajectory], settings: VerifierSettings
+) -> "tuple[TrainingSet, AnswerTokens]":
+    """What is learned from the chosen set, and the answers' tokens, proven in its prompts."""
+    from rmlab.verifiers.answer import prove_answers, spread
+    from rmlab.verifiers.objective import lesson
+    from rmlab.verifiers.prompt import render
+
+    proven_on = [chosen.chosen[i] for i in spread(len(chosen.chosen))]
+    answer = prove_answers(ready.tokenizer, [render(t, ready.tokenizer.reserved, settings.prompt) for t in proven_on])
+    ids = {e.trajectory.trajectory_id: e.ids for e in ready.verifier if e.ids is not None}
+    training = canonical(settings.training, settings.data.scale)
+    part = [e.trajectory for e in ready.verifier]
+    return lesson(chosen.chosen, ids, part, settings.objective, training, answer), answer
 
 
 def _first_weights(settings: VerifierSettings, vocabulary: int, scalar: bool) -> Any:
@@ -138,16 +161,19 @@ def _log_inputs(
         logger, ready, chosen.chosen, {**record, "objective": objective, "weak_tests": weak}, Path(settings.data.path)
     )
     logger.params(
-        {
-            "seed": settings.seed,
-            "data_scale": settings.data.scale,
-            "resolved_share": round(record["resolved"] / record["taken"], 4),
-            "learning_rate": settings.optimizer.learning_rate,
-            "epochs": settings.training.epochs,
-            "match": settings.training.match.value,
-            "objective": settings.objective.kind.value,
-            **model_parameters(model),
-        }
+        parameters(
+            settings,
+            {
+                "seed": settings.seed,
+                "data_scale": settings.data.scale,
+                "resolved_share": round(record["resolved"] / record["taken"], 4),
+                "learning_rate": settings.optimizer.learning_rate,
+                "epochs": settings.training.epochs,
+                "match": settings.training.match.value,
+                "objective": settings.objective.kind.value,
+                **model_parameters(model),
+            },
+        )
     )
     if weak and ready.weak:
         logger.tags({"isolation": ready.weak.isolation})

@@ -24,9 +24,9 @@ from rmlab.scores.scores import Scores
 from rmlab.training.config import Dtype
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers import prompt, scoring
+from rmlab.verifiers.answer import AnswerTokens, prove_answers
 from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig, PromptView
 from rmlab.verifiers.encoding import Encoded, encode, encode_prefixes
-from rmlab.verifiers.objective import AnswerTokens, prove_answers
 
 FORMAT = 1
 RECORD = "verifier.json"

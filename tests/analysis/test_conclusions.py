@@ -2,7 +2,7 @@
 
 import re
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -49,21 +49,22 @@ def sweep(tests: list[LevelTest], seeds: int = 3) -> SweepRuns:
     return group
 
 
-def level_test(level: str, metric: str, difference: float, p_holm: float, **more: float) -> LevelTest:
+def level_test(level: str, metric: str, difference: float, p_holm: float, detectable: float | None = None) -> LevelTest:
     ends = (difference - 0.02, difference + 0.02)
-    test = LevelTest(level, metric, 3, difference, 0.01, 4.0, ends, p_holm, p_holm)
-    for name, value in more.items():
-        object.__setattr__(test, name, value)
-    return test
+    return LevelTest(
+        *(level, metric, 3, difference, 0.01, 4.0, ends, p_holm, p_holm),
+        by_seed=(difference, p_holm),
+        detectable_holm=detectable,
+    )
 
 
 def test_what_is_shown_and_what_is_not_are_two_lines() -> None:
     group = sweep(
         [
             level_test("500", "auc_within_task", -0.1, 0.001),
-            level_test("8000", "auc_within_task", 0.01, 0.6, detectable_holm=0.041),
-            level_test("500", "ece_width_10", 0.02, 0.3, detectable_holm=0.03),
-            level_test("8000", "ece_width_10", 0.0, 1.0, detectable_holm=0.025),
+            level_test("8000", "auc_within_task", 0.01, 0.6, detectable=0.041),
+            level_test("500", "ece_width_10", 0.02, 0.3, detectable=0.03),
+            level_test("8000", "ece_width_10", 0.0, 1.0, detectable=0.025),
         ]
     )
     varied, found, hidden = conclusions.of_verifiers(group)
@@ -78,6 +79,11 @@ def test_what_is_shown_and_what_is_not_are_two_lines() -> None:
     assert "3 of 4 differences from 1000: AUC within task at 8000; ECE at 500 and 8000." in hidden
     assert "With 80 % power these tests show differences of 0.041 in AUC within task and 0.030 in ECE or more" in hidden
     assert "lies above" not in hidden, "0.88 is above 0.85 and 0.5"
+
+
+def test_what_compares_the_same_runs_again_is_counted_once() -> None:
+    one = level_test("500", "auc_within_task", 0.01, 0.6)
+    assert "1 of 1 differences" in conclusions.of_verifiers(sweep([one, replace(one, level="8000")]))[2]
 
 
 def test_without_a_test_nothing_is_said_of_levels() -> None:

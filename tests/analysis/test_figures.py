@@ -150,6 +150,7 @@ def test_runs_without_patches_have_one_panel(store, tmp_path):
     drawn = csv.DictReader((group.folder(tmp_path / "runs" / "figures") / "rm_at_k.csv").open())
     assert {row["panel"] for row in drawn} == {"rm_at_k"}
     assert "sum of scores" not in sweep_table.as_markdown(group)
+    assert not [name for name in sweep_table.rows(group)[0] if "patch" in name]
 
 
 def test_the_table_says_which_baselines_are_not_beaten(store, tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from rmlab.cli import app
+from rmlab.commands.compare import compare
 from rmlab.commands.evaluate import evaluate
 from rmlab.commands.import_trajectories import import_trajectories
 from tests.made_up_runs import write_runs
@@ -65,6 +66,18 @@ def test_two_commands_from_result_folders_to_a_report(made_up: Path, capsys: pyt
         f"with {found['auc_within_task_across']:.2f} [{auc_low:.2f}, {auc_high:.2f}]",
     ):
         assert words in caption
+
+
+def test_two_verifiers_of_one_attempt_a_policy_are_compared_within_tasks(
+    made_up: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, scores in (("a", (0.9, 0.1)), ("b", (0.4, 0.6))):
+        rows = [f"t{t},{p},{s},{y}" for t in range(9) for p, s, y in zip("pq", scores, (1, 0), strict=True)]
+        Path(f"{name}.csv").write_text("\n".join(["task_id,policy,score,resolved", *rows]))
+    found = compare("a.csv", "b.csv")
+    across = found["metrics"]["auc_within_task_across"]
+    assert (across["a"], across["b"], across["ci95"]) == (1.0, 0.0, [1.0, 1.0])
+    assert "auc_within_task_across" in capsys.readouterr().out
 
 
 def test_any_model_scores_what_was_imported(made_up: Path, capsys: pytest.CaptureFixture[str]) -> None:

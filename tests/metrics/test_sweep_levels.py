@@ -90,7 +90,10 @@ def test_variance_is_pooled_over_levels_unless_the_own_is_larger():
     variance, degrees = seed_variance(alike, alike[0])
     assert variance == pytest.approx((1 + 7 / 3) / 2)
     assert degrees == pytest.approx(2 * 2 / 1.25)
-    assert seed_variance(alike, alike[1]) == (pytest.approx(7 / 3), 2.0)
+    assert seed_variance(alike, alike[1]) == (pytest.approx(7 / 3), pytest.approx(2 * 2 / 1.25))
+    unlike = [np.array([0.0, 1.0, 2.0]), np.array([0.0, 5.0, 10.0])]  # variances 1 and 25, pooled 13
+    assert seed_variance(unlike, unlike[1]) == (pytest.approx(25.0), 2.0)
+    assert seed_variance(unlike, unlike[0]) == (pytest.approx(13.0), pytest.approx(2 * 2 / 1.25))
     assert seed_variance(alike[:1], alike[0]) == (1.0, 2.0)
     lopsided = [np.array([0.0, 1.0, 2.0]), np.array([0.0, 2.0, 4.0, 6.0, 8.0])]  # variances 1 and 10, 2 and 4 degrees
     assert seed_variance(lopsided, lopsided[0]) == (pytest.approx((2 * 1 + 4 * 10) / 6), pytest.approx(6 / 1.25))

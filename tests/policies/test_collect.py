@@ -98,7 +98,7 @@ def test_an_interrupted_collection_goes_on_and_gives_the_same_set(collect, tmp_p
     assert "Stopped; 5 of 12 attempts are finished and kept. Go on with: rmlab collect" in said
     assert not path.exists()
     [run] = runs(Store.open())
-    assert (run.status, run.end_time is None) == ("killed", False)
+    assert (run.status, run.end_time is None) == ("stopped", False)
 
     class Counts(kept.FinishedAttempts):
         def add(self, trajectory):

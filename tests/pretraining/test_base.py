@@ -19,7 +19,7 @@ from rmlab.pretraining.corpus import package_code
 from rmlab.pretraining.near_copies import NearCopies, held_out_functions
 from rmlab.pretraining.sources import versions
 from rmlab.trajectories.store import read_trajectories
-from rmlab.verifiers.objective import prove_answers
+from rmlab.verifiers.answer import prove_answers
 from rmlab.verifiers.prompt import NO, YES, render
 
 BASE = STARTER / "base"

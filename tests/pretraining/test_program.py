@@ -134,7 +134,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_ends_with_the_same_base(c
     assert all(torch.equal(whole[name], resumed[name]) for name in whole)
     assert not list((tmp_path / "cells").iterdir())
     runs = Store.open(None).client.search_runs([Store.open(None).experiment("pretraining")])
-    assert sorted(run.data.tags["status"] for run in runs) == ["finished", "killed"]
+    assert sorted(run.data.tags["status"] for run in runs) == ["finished", "stopped"]
 
 
 def load_file_of(folder):

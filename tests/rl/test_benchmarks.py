@@ -1,18 +1,24 @@
 """Held-out benchmarks, paired differences, collapse and the summary of a training, on numbers worked out by hand."""
 
-from dataclasses import replace
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import pytest
 
 from rmlab.errors import UsageError
 from rmlab.metrics.uncertainty import Difference, paired_difference
-from rmlab.rl.evaluation import benchmarks, of_the_verifier, pooled_benchmarks, rates_by_task
+from rmlab.rl.evaluation import benchmarks, compare_policies, of_the_verifier, pooled_benchmarks, rates_by_task
 from rmlab.rl.learner import State
 from rmlab.rl.outcome import GAP_PARTS, area, described, outcome, outcome_metrics, timed
 from rmlab.scores.scores import Scores
 from rmlab.trajectories.record import Trajectory
 from tests.rl.easy_family import easy_task
+
+if TYPE_CHECKING:
+    from rmlab.tracking.query import TrackedRun
 
 RL = easy_task("rl", "a", 2)
 NEW, WITHHELD = easy_task("evaluation", "b", 2), easy_task("evaluation", "c", 2, "human_eval")
@@ -128,6 +134,35 @@ def test_the_detectable_loss_is_called_a_collapse_in_four_of_five() -> None:
     loss = float(np.mean([look(0.0, seed).detectable for seed in range(20)]))
     fell = [look(loss, seed).falls for seed in range(400)]
     assert 0.75 <= np.mean(fell) <= 0.85, np.mean(fell)
+
+
+@dataclass
+class Told:
+    """A run as far as two are compared: its rates by task in a file."""
+
+    run_id: str
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        return self.run_id
+
+    def artifact(self, name: str) -> Path:
+        return self.folder / name
+
+
+def test_two_runs_are_compared_without_a_benchmark(tmp_path: Path) -> None:
+    told = []
+    for name, one, two in (("a", 0.75, 0.0), ("b", 0.25, 0.5)):
+        after = {"new": {"sampled": {"t": one, "u": one}}, "two_bugs": {"sampled": {"v": two}}}
+        (tmp_path / name).mkdir()
+        text = json.dumps({"before": {}, "after": after, "clusters": {task: task for task in "tuv"}})
+        (tmp_path / name / "held_out.json").write_text(text)
+        told.append(cast("TrackedRun", Told(name, tmp_path / name)))
+    whole, part = (compare_policies(*told, without)["benchmarks"] for without in ((), ["two_bugs"]))
+    assert whole["all"]["sampled"]["difference"] == pytest.approx((0.5 + 0.5 - 0.5) / 3)
+    assert part["all"]["sampled"] == part["new"]["sampled"]
+    assert part["two_bugs"] == whole["two_bugs"]
 
 
 def test_a_benchmark_to_leave_out_is_one_of_them() -> None:

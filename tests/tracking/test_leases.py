@@ -29,7 +29,8 @@ from rmlab.tracking.store import Store
 
 CONTENDERS = """
 import os, sys, threading, time
-from rmlab.tracking import leases, tags as origin
+from rmlab.tracking import leases
+from rmlab.tracking import tags as origin
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store, _import_mlflow
 
@@ -319,7 +320,7 @@ def test_a_run_that_lost_its_lease_does_not_finish(store: Store) -> None:
     with pytest.raises(Stopped, match=r"could not renew its lease .* The same command goes on"), begun(store) as run:
         assert run._keeper is not None
         run._keeper._beaten -= 0.8 * leases.lease_seconds()
-    assert [head.status for head in runs_of(store, "abc")] == ["killed"], "not finished, and not failed"
+    assert [head.status for head in runs_of(store, "abc")] == ["stopped"], "not finished, and not failed"
     with begun(store):
         pass
 
@@ -367,13 +368,13 @@ def test_a_run_that_a_late_store_made_twice_is_no_rival(store: Store) -> None:
 def test_a_full_disk_is_no_failure_of_the_cell(store: Store, error: Exception) -> None:
     with pytest.raises(RmlabError), begun(store):
         raise RmlabError("checkpoint.safetensors cannot be written") from error
-    assert [run.status for run in runs_of(store, "abc")] == ["killed"]
+    assert [run.status for run in runs_of(store, "abc")] == ["stopped"]
 
 
 def test_a_store_out_of_reach_leaves_no_failure_behind(store: Store) -> None:
     with pytest.raises(StoreOutOfReach), begun(store):
         raise StoreOutOfReach("the tracking store does not work: database is locked")
-    assert [run.status for run in runs_of(store, "abc")] == ["killed"]
+    assert [run.status for run in runs_of(store, "abc")] == ["stopped"]
     assert "abc" not in cell_runs(store).failed
 
 

@@ -1,5 +1,6 @@
 import csv
 import io
+import re
 import signal
 import subprocess
 import sys
@@ -86,3 +87,19 @@ def test_a_killed_process_does_not_run_for_ever(filled: Store, capsys: pytest.Ca
         show_runs(kind="warm_start", as_csv=True)
         shown = {row["name"]: row["status"] for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
     assert shown == {"warm start": "killed", "alive": "running"}
+
+
+def test_a_long_name_is_not_cut_in_a_terminal(
+    store: Store, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "130")
+    name = "learning_rate=0.00123 batch_size=32 width=narrow depth=2 label_smoothing=0.05 s0"
+    with RunLogger.start(store, "search", name, kind="verifier", tags={"config_hash": "c0"}):
+        pass
+    RunLogger.start(store, "search", "stopped", kind="verifier", tags={"config_hash": "c1"}).fail(KeyboardInterrupt())
+    show_runs()
+    said = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert "…" not in said
+    assert all(word in said for word in name.split())
+    assert " stopped " in said

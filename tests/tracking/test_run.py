@@ -102,7 +102,20 @@ def test_an_error_is_recorded_with_its_traceback_and_what_was_measured(store: St
 def test_an_interruption_is_no_failure(store: Store) -> None:
     with pytest.raises(KeyboardInterrupt), RunLogger.start(store, "data_scale", "r", kind="verifier") as run:
         raise KeyboardInterrupt
-    assert (get_run(store, run.run_id).status, store.client.get_run(run.run_id).info.status) == ("killed", "KILLED")
+    assert (get_run(store, run.run_id).status, store.client.get_run(run.run_id).info.status) == ("stopped", "SCHEDULED")
+
+
+def test_what_was_stopped_or_killed_names_the_run_that_goes_on_with_it(store: Store) -> None:
+    def begin(name: str, cell: str = "c0", **more: bool) -> RunLogger:
+        return RunLogger.start(store, "verifiers", name, kind="verifier", tags={"config_hash": cell}, **more)
+
+    for name, error in (("failed", ValueError("no")), ("stopped", KeyboardInterrupt())):
+        begin(name).fail(error)
+    begin("other cell", "c1").fail(KeyboardInterrupt())
+    with begin("on", once=True) as on:
+        pass
+    named = {run.name: run.tags.get("continued_by") for run in runs(store)}
+    assert named == {"stopped": on.run_id, "failed": None, "other cell": None, "on": None}
 
 
 def test_a_long_parameter_is_refused(store: Store) -> None:

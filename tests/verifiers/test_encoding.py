@@ -10,6 +10,7 @@ from rmlab.models.config import TokenizerConfig
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.verifiers import encoding
+from rmlab.verifiers.answer import verifier_tokenizer
 from rmlab.verifiers.config import OverLength, PromptConfig, PromptView
 from rmlab.verifiers.encoding import (
     Encoded,
@@ -21,7 +22,6 @@ from rmlab.verifiers.encoding import (
     token_counts,
     unfit_counts,
 )
-from rmlab.verifiers.objective import verifier_tokenizer
 from rmlab.verifiers.per_turn import prefixes
 from rmlab.verifiers.prompt import escape, render
 from tests.verifiers.examples import episode, episodes

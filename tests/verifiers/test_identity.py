@@ -18,7 +18,7 @@ from rmlab.sweep.factors import FACTORS
 from rmlab.tracking.query import get_run
 from rmlab.tracking.store import Store
 from rmlab.trajectories.store import write_trajectories
-from rmlab.verifiers.objective import verifier_tokenizer
+from rmlab.verifiers.answer import verifier_tokenizer
 from tests.verifiers.examples import episode, episodes
 
 PARTS = [

@@ -14,8 +14,9 @@ from rmlab.models.load import scratch_model
 from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator
 from rmlab.training.supervised import Example, answer_loss, train
+from rmlab.verifiers.answer import prove_answers, verifier_tokenizer
 from rmlab.verifiers.config import Objective, ObjectiveConfig, PromptConfig
-from rmlab.verifiers.objective import TrainingSet, lesson, paired, prove_answers, task_weights, verifier_tokenizer
+from rmlab.verifiers.objective import TrainingSet, lesson, paired, task_weights
 from rmlab.verifiers.prompt import render
 from rmlab.verifiers.scoring import score_ids
 from rmlab.verifiers.verifier import Verifier, load_verifier, save_verifier

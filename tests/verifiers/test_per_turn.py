@@ -9,8 +9,8 @@ from rmlab.errors import DataError
 from rmlab.models.config import ModelConfig, TokenizerConfig
 from rmlab.models.load import scratch_model
 from rmlab.trajectories.record import Message
+from rmlab.verifiers.answer import prove_answers, verifier_tokenizer
 from rmlab.verifiers.config import OverLength, PromptConfig
-from rmlab.verifiers.objective import prove_answers, verifier_tokenizer
 from rmlab.verifiers.per_turn import prefixes, read_turn_scores, score_turns, turns_path, write_turn_scores
 from rmlab.verifiers.prompt import render
 from rmlab.verifiers.verifier import Verifier

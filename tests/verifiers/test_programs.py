@@ -24,6 +24,7 @@ from rmlab.tracking.store import Store
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
 from tests.verifiers.examples import episode, episodes
+from tests.waiting import PATIENCE
 
 PARTS = [
     *episodes(30, "supervised", 0, 1),
@@ -106,6 +107,38 @@ def test_the_record_of_a_run_and_its_scores_again(pool: Path, tmp_path: Path, mo
         assert table.task_id[0] in page.read_text()
 
 
+def test_a_dry_run_prints_configuration_and_cost_and_trains_nothing(
+    pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from rmlab.commands.experiments import train
+
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
+    train(overrides(pool), dry_run=True)
+    said = capsys.readouterr().out
+    who = load_program("train_verifier").identity(compose("train_verifier", overrides(pool)))
+    assert f"path: {pool}" in said, "the configuration, with its references resolved"
+    assert who.config_hash in said
+    assert "trained on 96 attempts (48 resolved), 6 steps" in said
+    assert "judged on 48 attempts, and 24 of validation" in said
+    assert "time of training: not known" in said
+    assert "not trained yet" in said
+    assert not (tmp_path / "mlflow.db").exists(), "nothing is tracked"
+    assert not list(tmp_path.glob("cells/*")), "nothing is trained"
+
+    run = trained(pool, tmp_path, monkeypatch)
+    assert f"6 steps, {run.metrics['train/tokens']:,.0f} tokens" in said, "what was foretold is what was done"
+    capsys.readouterr()
+    train(overrides(pool, "seed=1"), dry_run=True)
+    said = capsys.readouterr().out
+    assert f"tokens/s, as run {run.run_id}" in said
+    train(overrides(pool), dry_run=True)
+    assert f"finished already in run {run.run_id}" in capsys.readouterr().out
+    with pytest.raises(DataError, match=r"data\.scale=4000 cannot be filled"):
+        train(overrides(pool, "data.scale=4000"), dry_run=True)
+    with pytest.raises(UsageError, match="leave -m out"):
+        train(overrides(pool, "seed=0,1"), multirun=True, dry_run=True)
+
+
 def test_what_is_not_read_of_long_attempts_is_counted_in_training_and_scoring(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -160,6 +193,44 @@ def test_killed_and_gone_on_gives_the_scores_of_an_unbroken_run(
     assert np.array_equal(a.score, b.score), "bit for bit"
     assert resumed.series("train/loss") == unbroken.series("train/loss"), "the series is whole"
     assert resumed.tags["config_hash"] == unbroken.tags["config_hash"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_a_checkpoint_says_how_to_go_on_and_looks_like_no_failure(
+    pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A real process, interrupted as a terminal does it, twice; nothing but Ctrl-C has it write a checkpoint."""
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
+    given = overrides(pool, "training.epochs=2000", "runtime.checkpoint_seconds=3600")
+
+    def interrupted() -> tuple[int, str]:
+        before = len(losses())
+        process = subprocess.Popen(
+            [sys.executable, "-m", "rmlab", "train", *given], cwd=REPOSITORY, stderr=subprocess.PIPE, text=True
+        )
+        while process.poll() is None and len(losses()) <= before:
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=PATIENCE)
+        return process.returncode, said
+
+    def losses() -> list[int]:
+        found = runs(Store.open())
+        return [step for run in found for step, _ in run.series("train/loss")]
+
+    for _ in range(2):
+        code, said = interrupted()
+        assert code == 130
+        assert f"Stopped. Go on from the last checkpoint with: rmlab train {' '.join(given)}" in said
+        assert "Traceback" not in said
+        assert len(list(tmp_path.glob("cells/*/checkpoint.safetensors"))) == 1
+    second, first = runs(Store.open())
+    assert [run.status for run in (first, second)] == ["stopped", "stopped"]
+    assert {Store.open().client.get_run(run.run_id).info.status for run in (first, second)} == {"SCHEDULED"}
+    assert (first.tags["continued_by"], second.tags.get("continued_by")) == (second.run_id, None)
+    earlier, later = first.series("train/loss"), second.series("train/loss")
+    assert later[: len(earlier)] == earlier, "it went on from the checkpoint"
+    assert len(later) > len(earlier)
 
 
 def test_prepare_says_what_cannot_run_before_anything_starts(

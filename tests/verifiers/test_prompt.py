@@ -10,10 +10,10 @@ from rmlab.errors import DataError
 from rmlab.models.config import TokenizerConfig
 from rmlab.models.tokenizer import load_tokenizer, train_tokenizer
 from rmlab.trajectories.record import Message
+from rmlab.verifiers.answer import AnswerTokens, prove_answers, verifier_tokenizer
 from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import encode, unfit_counts
 from rmlab.verifiers.leaks import check_leaks
-from rmlab.verifiers.objective import AnswerTokens, prove_answers, verifier_tokenizer
 from rmlab.verifiers.prompt import RESERVED, escape, render, turns_of
 from tests.verifiers.examples import episode, episodes
 

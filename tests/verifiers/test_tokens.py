@@ -7,8 +7,8 @@ import pytest
 from rmlab.errors import DataError
 from rmlab.models.config import TokenizerConfig
 from rmlab.trajectories.record import Message
-from rmlab.verifiers import objective as tokens
-from rmlab.verifiers.objective import lesson_part, prove_answers, verifier_tokenizer
+from rmlab.verifiers import answer as tokens
+from rmlab.verifiers.answer import lesson_part, prove_answers, verifier_tokenizer
 from rmlab.verifiers.prompt import render
 from tests.verifiers.examples import episode, episodes
 

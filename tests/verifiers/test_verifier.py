@@ -14,10 +14,10 @@ from rmlab.models.load import scratch_model
 from rmlab.scores.scores import Scores
 from rmlab.training.batching import batches_by_tokens
 from rmlab.training.loop import Trained
+from rmlab.verifiers.answer import prove_answers, verifier_tokenizer
 from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import cut_counts
 from rmlab.verifiers.evaluation import Results, summary
-from rmlab.verifiers.objective import prove_answers, verifier_tokenizer
 from rmlab.verifiers.prompt import render
 from rmlab.verifiers.verifier import Verifier, load_verifier, save_verifier
 from tests.verifiers.examples import episode, episodes

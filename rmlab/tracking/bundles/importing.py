@@ -29,6 +29,7 @@ from rmlab.tracking.tags import (
     HOST,
     IMPORTED_AT,
     IMPORTED_RUN,
+    IN_MLFLOW,
     LEFT_OUT,
     PROCESS,
     RUNNING,
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 BATCH = 100  # MLflow takes so many parameters or tags at once
 REPLACED_BY = "replaced_by"
 _ID = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
-ENDED = ("FINISHED", "FAILED", "KILLED")
+ENDED = tuple(IN_MLFLOW.values())
 LONGEST_NAME = 250
 
 

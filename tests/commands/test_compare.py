@@ -1,0 +1,71 @@
+"""`rmlab compare` of two runs says which runs they are and in what they differ."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from rmlab.commands.compare import compare
+from rmlab.scores.table import read_score_table, write_score_table
+from rmlab.tracking.run import RunLogger
+from rmlab.tracking.store import Store
+
+ROWS = "task_id,trajectory_id,score,resolved\na,1,0.9,1\na,2,0.1,0\nb,3,0.4,1\nb,4,0.6,0\n"
+
+
+def tracked(folder: Path, name: str, config: dict | None, **tags: str) -> str:
+    """A finished run with a score table, and its configuration where it is given; its id."""
+    (folder / "scores.csv").write_text(ROWS)
+    write_score_table(folder / "scores.parquet", read_score_table(folder / "scores.csv"))
+    with RunLogger.start(Store.open(), "verifiers", name, kind="verifier", tags={"dataset": "d0", **tags}) as run:
+        run.artifact(folder / "scores.parquet")
+        if config is not None:
+            run.text("config.yaml", yaml.safe_dump(config))
+    return run.run_id
+
+
+def config(scale: int, **more: object) -> dict:
+    return {"data": {"scale": scale, "label_ratio": "1:1"}, "seed": 0, "tracking": {"name": str(more)}, **more}
+
+
+def test_names_and_differing_keys_are_printed(
+    runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = tracked(tmp_path, "demo scale=500 s0", config(500))
+    b = tracked(tmp_path, "demo scale=900 s0", config(900, optimizer={"learning_rate": 0.1}), dataset="d1")
+    compare(a, b)
+    said = capsys.readouterr().out
+    assert f"A = demo scale=500 s0 (run {a})\nB = demo scale=900 s0 (run {b})\n" in said
+    assert "  data.scale: 500 | 900\n" in said
+    assert "  dataset: d0 | d1\n" in said
+    assert "label_ratio" not in said, "what is the same is not listed"
+    assert "tracking" not in said, "nor what a run is called"
+    compare(a, b, as_json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert found["runs"]["b"] == {"name": "demo scale=900 s0", "run_id": b}
+    assert found["differ_in"] == {
+        "data.scale": [500, 900],
+        "optimizer": [None, {"learning_rate": 0.1}],
+        "dataset": ["d0", "d1"],
+    }
+
+
+def test_runs_that_differ_in_nothing_and_one_whose_configuration_is_gone(
+    runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = (tracked(tmp_path, name, config(500)) for name in ("one", "two"))
+    compare(a, b)
+    assert "they differ in nothing" in capsys.readouterr().out
+    bare = tracked(tmp_path, "bare", None)
+    assert compare(a, bare, as_json=True)["differ_in"] is None
+    assert "in what the two differ is not known" in capsys.readouterr().err
+
+
+def test_a_table_beside_a_run_is_named_by_its_file(
+    runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = tracked(tmp_path, "one", config(500))
+    found = compare(a, str(tmp_path / "scores.csv"))
+    assert "differ_in" not in found
+    assert f"A = one (run {a})\nB = {tmp_path / 'scores.csv'}\n" in capsys.readouterr().out
