@@ -173,7 +173,9 @@ def test_children_end_with_their_parent(where: Path, whom: str) -> None:
     assert not cell_runs(Store.open()).finished
     if whom == "ctrl-c":
         states = {run.status for run in runs(Store.open(), ["toy_scale"])}
-        assert "killed" not in states or states == {"killed", "stopped"}, states  # too slow to answer: ended with its parent
+        assert "killed" not in states or states == {"killed", "stopped"}, (
+            states
+        )  # too slow to answer: ended with its parent
         assert states <= {"killed", "stopped"}
 
 
