@@ -105,7 +105,7 @@ def _differences(group: SweepRuns) -> str:
         for (arm, level, metric), test in group.tests.items()
         if test.shown
     ]
-    return f"beside {group.baseline}, {_listed(shown)}." if shown else ""
+    return f"compared with {group.baseline}, {_listed(shown)}." if shown else ""
 
 
 def _values(group: SweepRuns) -> str:

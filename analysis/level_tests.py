@@ -67,7 +67,7 @@ def answer(group: SweepRuns) -> str:
     ]
     if shown:
         rest = f"; no other difference is shown. {power_note(group)}" if power_note(group) else "."
-        return f"Beside {group.baseline}: {', '.join(shown)}{rest}"
+        return f"Compared with {group.baseline}: {', '.join(shown)}{rest}"
     if any(test.p is not None for test in group.tests.values()):
         return f"No difference from {group.baseline} is shown. {power_note(group)}"
     return note(group)
@@ -89,6 +89,11 @@ def columns(group: SweepRuns, arm: str, level: str) -> dict[str, Any]:
     return found
 
 
+def p_words(p: float | None) -> str:
+    """A p value as tables show it; "" where there is no test."""
+    return "" if p is None else f"{p:.3f}" if p >= 0.001 else "< 0.001"
+
+
 def as_markdown(group: SweepRuns) -> str:
     """Every level beside the baseline, metric by metric, with a verdict; a sentence where there is nothing to compare."""
     if not group.tests:
@@ -108,7 +113,7 @@ def as_markdown(group: SweepRuns) -> str:
     for (arm, level, metric), test in group.tests.items():
         interval = f" [{test.ci95[0]:+.3f}, {test.ci95[1]:+.3f}]" if test.ci95 else ""
         value = "" if test.difference is None else f"{test.difference:+.3f}{interval}"
-        p_values = ["" if p is None else f"{p:.3f}" if p >= 0.001 else "< 0.001" for p in (test.p, test.p_holm)]
+        p_values = [p_words(p) for p in (test.p, test.p_holm)]
         row = [
             *([arm] if arms else []),
             level,

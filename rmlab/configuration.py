@@ -137,7 +137,7 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
                 if (opened := _opened(asked, str(error), base)) is None:
                     raise UsageError(unquoted(asked) or _one_line(error, stem, keys_of(base), renamed)) from error
                 asked = opened
-    _refuse_addedkeys_of(config, stem)
+    _refuse_added_keys(config, stem)
     _refuse_values(config)
     return config
 
@@ -263,7 +263,7 @@ def restore(program: str, plain: Mapping[str, Any]) -> DictConfig:
     return cast(DictConfig, OmegaConf.merge(schema, OmegaConf.create(dict(plain))))
 
 
-def _refuse_addedkeys_of(config: DictConfig, program: str) -> None:
+def _refuse_added_keys(config: DictConfig, program: str) -> None:
     """Hydra's `+key=value` adds keys that no schema knows; nothing would read them."""
     from dataclasses import fields, is_dataclass
 

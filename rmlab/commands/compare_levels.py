@@ -154,7 +154,7 @@ def _show(title: str, tests: "Sequence[tuple[str, LevelTest]]") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from analysis.level_tests import power, verdict
+    from analysis.level_tests import p_words, power, verdict
 
     console = Console(highlight=False, markup=False)
     if not console.is_terminal:  # for a pipe: nothing cut
@@ -165,7 +165,7 @@ def _show(title: str, tests: "Sequence[tuple[str, LevelTest]]") -> None:
         table.add_column(column, no_wrap=True)
     for arm, test in tests:
         ends = f"{test.ci95[0]:+.4f} to {test.ci95[1]:+.4f}" if test.ci95 else ""
-        numbers = ["-" if value is None else f"{value:.4f}" for value in (test.difference, test.p, test.p_holm)]
+        numbers = ["-" if test.difference is None else f"{test.difference:.4f}", *map(p_words, (test.p, test.p_holm))]
         table.add_row(
             f"{test.metric} {arm}".strip(), str(test.seeds), numbers[0], ends, *numbers[1:], power(test), verdict(test)
         )

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any
 
-from rmlab.metrics import calibration as risk_coverage
+from rmlab.metrics import calibration
 from rmlab.metrics.advantage import advantage
 from rmlab.metrics.best_of_k import groups_at_k, pass_curve, rm_curve, rm_curve_across, sizes_of_k
 from rmlab.metrics.by_patch import patches, vote_error
@@ -119,11 +119,11 @@ def _calibration(rows: Table) -> Report:
 
 def _risk(rows: Table) -> Report:
     found: Report = {}
-    for name, curve in {"": risk_coverage.of_attempts(rows), "_picks": risk_coverage.of_picks(rows)}.items():
+    for name, curve in {"": calibration.of_attempts(rows), "_picks": calibration.of_picks(rows)}.items():
         found[f"aurc{name}"] = number(curve.aurc)
         found[f"aurc{name}_excess"] = number(curve.excess)
         found[f"risk_coverage{name}"] = {
-            f"{share:g}": number(risk) for share, risk in zip(risk_coverage.COVERAGES, curve.at(), strict=True)
+            f"{share:g}": number(risk) for share, risk in zip(calibration.COVERAGES, curve.at(), strict=True)
         }
     return found
 

@@ -10,7 +10,7 @@ Axes: R weightings, C clusters, P policies, J sizes of k, N rows.
 
 Metrics under weights of clusters that need one pass over the rows, sorted by score or by confidence.
 
-Axes as in weighted.py; E edges between runs of rows with one value, S sums, B bins.
+Further axes of the second: E edges between runs of rows with one value, S sums, B bins.
 """
 
 from collections.abc import Sequence

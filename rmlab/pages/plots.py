@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from rmlab.metrics import calibration as risk_coverage
+from rmlab.metrics import calibration
 from rmlab.metrics.calibration import width_bin
 from rmlab.metrics.definitions import Report
 from rmlab.metrics.table import Floats, Table, ratio
@@ -264,7 +264,7 @@ def distributions(rows: Table) -> str:
 
 def risk_and_coverage(rows: Table) -> str:
     """Error rate of what is kept when the least sure are left out: attempts by the likelier answer, tasks by their pick."""
-    curves = {"attempts": (risk_coverage.of_attempts(rows), GREEN), "picks": (risk_coverage.of_picks(rows), BLUE)}
+    curves = {"attempts": (calibration.of_attempts(rows), GREEN), "picks": (calibration.of_picks(rows), BLUE)}
     highest = max((float(curve.risk_N.max()) for curve, _ in curves.values() if len(curve.risk_N)), default=1.0)
     plot = Plot(
         "Risk and coverage: error rate of the most confident share",

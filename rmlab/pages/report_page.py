@@ -8,7 +8,7 @@ from rmlab.files import write_text
 from rmlab.metrics import registry
 from rmlab.metrics.definitions import Report
 from rmlab.metrics.table import table as grouped
-from rmlab.pages import plots as report_figures
+from rmlab.pages import plots
 from rmlab.pages.html import asset, page, table, text
 from rmlab.pages.report_tables import beside_baselines, calibrated, curves, how_far, interval, notes_of, number, summary
 from rmlab.scores.scores import Scores
@@ -25,12 +25,12 @@ def report_page(title: str, found: Report, scores: Scores) -> str:
     """The page's markup."""
     rows = grouped(scores)
     scored = len(rows.scored.label_N) > 0
-    figures = {"Best of k": report_figures.best_of_k(found)}
+    figures = {"Best of k": plots.best_of_k(found)}
     if scored:
         figures |= {
-            "Reliability": report_figures.reliability(rows),
-            "Scores by label": report_figures.distributions(rows),
-            "Risk and coverage": report_figures.risk_and_coverage(rows),
+            "Reliability": plots.reliability(rows),
+            "Scores by label": plots.distributions(rows),
+            "Risk and coverage": plots.risk_and_coverage(rows),
         }
     parts = [
         f"<h1>{text(title)}</h1>",

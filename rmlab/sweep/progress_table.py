@@ -1,10 +1,13 @@
 """What a sweep is doing: one live table on a terminal, one line per change of a cell on anything else, nothing where quiet is asked."""
 
 import sys
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
 from rmlab.launchers.jobs import Event
 from rmlab.progress import ENDED, Beat, is_quiet, is_verbose, speed
@@ -62,12 +65,28 @@ class ProgressLine:
     @property
     def time(self) -> CellTime:
         """What is known of its time."""
-        running = self.state == "running" and self.began is not None
-        elapsed = time.monotonic() - self.began if running and self.began is not None else None
+        began = self.began
+        running = self.state == "running" and began is not None
+        elapsed = time.monotonic() - began if running and began is not None else None
         if self.state == "elsewhere":
             elapsed = 0.0  # it runs, for how long already is not known
         left = self.beat.seconds_left if running and self.beat is not None else None
         return CellTime(self.group, self.work, self.ran, elapsed, left)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _guarded(method: Callable[Concatenate["ProgressTable", P], R]) -> Callable[Concatenate["ProgressTable", P], R]:
+    """Under the table's lock: what changes its lines, and what goes through them."""
+
+    @wraps(method)
+    def held(table: "ProgressTable", /, *args: P.args, **options: P.kwargs) -> R:
+        with table._lock:
+            return method(table, *args, **options)
+
+    return held
 
 
 @dataclass
@@ -85,6 +104,7 @@ class ProgressTable:
         self.most_at_once = 1
         self._live: Live | None = None
         self._last = time.monotonic()
+        self._lock = threading.RLock()  # a terminal's table is drawn by a thread of its own
 
     def __enter__(self) -> "ProgressTable":
         if sys.stderr.isatty() and not is_quiet() and not is_verbose():
@@ -101,6 +121,7 @@ class ProgressTable:
         if self._live:
             self._live.stop()
 
+    @_guarded
     def add(self, name: str) -> None:
         """A cell that was not known when the sweep began."""
         self.lines.setdefault(name, ProgressLine(name, "waiting"))
@@ -117,6 +138,7 @@ class ProgressTable:
         if not is_quiet():
             self.say(text)
 
+    @_guarded
     def note(self, name: str, state: CellState, seconds: float | None = None, where: str = "") -> None:
         """A cell's new state. seconds: from its start, or from when it was submitted. where: what a scheduler calls it."""
         line = self.lines[name]
@@ -136,6 +158,7 @@ class ProgressTable:
                 f"[{self._done()}/{len(self.lines)}] {name} {WORDS.get(state, state)}{took}{at}{self._left('; ')}"
             )
 
+    @_guarded
     def tell(self, event: Event | None) -> None:
         """An event of the processes; None = nothing happened."""
         if event is not None and event.state == "progress" and (line := self.lines.get(event.job.name)) is not None:
@@ -152,6 +175,7 @@ class ProgressTable:
                     self.inform(f"    {line.name}: {duration(time.monotonic() - line.began)}; {columns}")
             self.inform(f"    {self._done()} of {counted(len(self.lines), 'cell')} finished{self._left(', ')}")
 
+    @_guarded
     def seconds_left(self) -> float | None:
         """Of the whole sweep; None before anything is known, and where nothing is left."""
         lines = [line for line in self.lines.values() if not line.same_as]
@@ -167,6 +191,7 @@ class ProgressTable:
         left = self.seconds_left()
         return "" if left is None else f"{before}about {duration(left)} left"
 
+    @_guarded
     def _table(self) -> "Group":
         from rich.console import Group
         from rich.table import Table

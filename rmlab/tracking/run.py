@@ -250,9 +250,10 @@ class RunLogger:
                     ERROR: f"{type(error).__name__}: {error}".splitlines()[0][:500],
                     TRACEBACK: whole[-LONGEST_TAG:],
                 }
-                self.text("traceback.txt", portable(whole))
             self.tags(tags)
             close(self.store, self.run_id, IN_MLFLOW[status], self._signed)
+            if status == FAILED:  # last: what became of the run is known where a file cannot be written
+                self.text("traceback.txt", portable(whole))
         except (StoreError, OSError) as second:
             error.add_note(f"this could not be recorded in run {self.run_id}: {second}")
 

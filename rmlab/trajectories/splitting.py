@@ -160,7 +160,7 @@ def _in_time(
 
 
 TOO_NEAR = 0.85
-"""Overlap of two issues that is refused. A split joins from 0.8 on (`near_duplicates.LEAST`): what all issues share is left out of an
+"""Overlap of two issues that is refused. A split joins from 0.8 on (`leakage.LEAST`): what all issues share is left out of an
 overlap, and a pool that was made smaller since it was split shares other things."""
 
 WHY = "what a verifier learns from would be what it is judged on."

@@ -133,8 +133,11 @@ class JudgePrompt:
 
         turn_M = [len(self.tokenizer.encode([_turn(m, reserved)])[0]) - front for m in trajectory.messages]
         marks = max(
-            len(self.tokenizer.encode([_turn(replace(m, content=""), reserved)])[0]) - front
-            for m in trajectory.messages
+            (
+                len(self.tokenizer.encode([_turn(replace(m, content=""), reserved)])[0]) - front
+                for m in trajectory.messages
+            ),
+            default=0,
         )
         counts = TokenCounts(turn_M, max(len(ids) - sum(turn_M), 0), marks)
         return cut_to_fit(

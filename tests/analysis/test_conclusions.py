@@ -71,7 +71,7 @@ def test_what_is_shown_and_what_is_not_are_two_lines() -> None:
     assert varied == (
         "Varied: data_scale = 500, 1000 and 8000 (compared with 1000); 3 seeds each, 9 runs; everything else was the same."
     )
-    assert "beside 1000, AUC within task is lower at 500 (-0.100 [-0.120, -0.080])." in found
+    assert "compared with 1000, AUC within task is lower at 500 (-0.100 [-0.120, -0.080])." in found
     assert "8000 (" not in found.split(". ")[0]
     assert "At 8000 the best-scored of 16 attempts is resolved in 70 % (95 % interval 65 % to 75 %)" in found
     assert "any attempt 40 %, a perfect verifier 80 %, the patch with the largest sum of scores 80 %" in found

@@ -27,7 +27,9 @@ TOPS = ("rmlab", "conf", "sweeps", "experiments", "analysis", "tests", "runs", "
 """Folders of the repository: of a path on another machine, what lies below its clone is known by them."""
 
 _PART = r"[^\s/\"'`<>|:;,=(){}\[\]\\]+"
-_ABSOLUTE = re.compile(rf"(?:(?<=sqlite:///)|(?<=file://)|(?<![\w.~/:@%+-]))/{_PART}/(?:{_PART}/)*(?:{_PART})?")
+_ABSOLUTE = re.compile(
+    rf"(?:(?<=sqlite:///)|(?<=file://)|(?<=\\[nrt])|(?<![\w.~/:@%+-]))/{_PART}/(?:{_PART}/)*(?:{_PART})?"
+)
 _STORE = re.compile(r"\b(tracking\.uri=)[^\s'\"]+|^(  uri: ).+$", re.MULTILINE)
 
 
