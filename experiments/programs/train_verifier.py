@@ -213,11 +213,13 @@ def _known_time(store: "Store", config: DictConfig, device: str, tokens: int) ->
     wanted = yaml.safe_load(portable(OmegaConf.to_yaml(config, resolve=True)))  # as `config.yaml` holds it
     alike = (
         "model",
+        "lora",
         "runtime",
         "training.batch_size",
         "training.micro_batch_size",
         "training.dtype",
         "training.threads",
+        "training.checkpointing",
     )
     for run in runs(store, tags={"kind": "verifier", "status": "finished", "device": device}):
         speed = run.metrics.get("train/tokens_per_second")

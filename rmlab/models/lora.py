@@ -61,6 +61,14 @@ def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
             yield name.replace(".base_layer.", "."), parameter
 
 
+def merged(model: Any) -> Any:
+    """The plain model in float32 that a model with adapters amounts to; a model without comes back as it is.
+
+    The model that was given is not to be used afterwards.
+    """
+    return model.float().merge_and_unload() if has_adapters(model) else model
+
+
 def save_adapters(model: Any, folder: Path) -> Path:
     """Writes the adapters alone, in bfloat16, as safetensors with their configuration. The folder is made."""
     from peft import get_peft_model_state_dict

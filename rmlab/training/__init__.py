@@ -3,7 +3,8 @@
 batching    which examples an optimiser step sees: a plan that follows from lengths and seed; how a step is cut into
             micro-batches; documents side by side in rows of one length
 config      optimiser, schedule, arithmetic, and where a run goes; how long and how wide a base model reads
-device      the device, arithmetic and threads of a run, by accelerate; a model's layers compiled while they train
+device      the device, arithmetic and threads of a run, by accelerate; a model's layers compiled, or their
+            activations made again, while they train
 language    pretraining: every next token of a corpus, and the answers to comparisons
 loop        the one loop of all trainings: schedule, gradient, step, log, checkpoint, stop;
             a training state as one safetensors file, for exact resume

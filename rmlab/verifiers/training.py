@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmlab.errors import UsageError
-from rmlab.models.config import ModelConfig
+from rmlab.fingerprint import OMIT_DEFAULT
+from rmlab.models.config import LoraConfig, ModelConfig
 from rmlab.selection.select import DataConfig, Selection, select
 from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.parameters import parameters
-from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig, canonical
+from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig, canonical
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import EvaluationConfig, ObjectiveConfig, PromptConfig
 
@@ -27,11 +28,16 @@ POINTS = 200  # of each training series, however many steps there are
 
 @dataclass
 class VerifierSettings:
-    """What makes a verifier. seed: of the draw, the first weights and the order of the batches."""
+    """What makes a verifier. seed: of the draw, the first weights and the order of the batches.
+
+    lora: adapters on a pretrained model; with a rank only they are trained (and a scalar head where the objective has one), and
+    the frozen weights lie in `training.dtype`.
+    """
 
     seed: int = 0
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig, metadata=OMIT_DEFAULT)
     prompt: PromptConfig = field(default_factory=PromptConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -67,7 +73,7 @@ def fit(
     """Trains a verifier on the chosen set; its checkpoint lies in the folder `cell` while it is under way."""
     from rmlab.training.batching import total_steps
     from rmlab.training.supervised import train
-    from rmlab.verifiers.verifier import Verifier
+    from rmlab.verifiers.verifier import finished_verifier
 
     learned, answer = _lesson(ready, chosen, settings)
     model = _first_weights(settings, ready.tokenizer.size, learned.scalar)
@@ -98,7 +104,8 @@ def fit(
         title=settings.tracking.name or "training",
     )
     logger.metrics({"train/steps": took.steps, "train/tokens": took.tokens, "train/seconds": took.seconds})
-    return Verifier(model, ready.tokenizer, settings.prompt, answer, settings.training.dtype), took
+    dtype = settings.training.dtype
+    return finished_verifier(model, ready.tokenizer, settings.prompt, answer, dtype, cell / "adapters"), took
 
 
 def planned_cost(ready: "VerifierData", chosen: Selection[Trajectory], settings: VerifierSettings) -> tuple[int, int]:
@@ -131,16 +138,24 @@ def _first_weights(settings: VerifierSettings, vocabulary: int, scalar: bool) ->
     """The model before training. Raises RmlabError where the context is longer than it has positions for."""
     from rmlab.models.heads import ScalarModel
     from rmlab.models.load import load_model, scratch_model
+    from rmlab.models.lora import with_adapters
     from rmlab.models.moe import experts_of
     from rmlab.verifiers.config import check_positions
 
     if settings.model.pretrained:
-        model = load_model(Path(settings.model.pretrained))
+        dtype = settings.training.dtype if settings.lora.rank else Dtype.float32
+        model = load_model(Path(settings.model.pretrained), dtype=dtype.value)
         if experts_of(model):
             model.config.router_aux_loss_coef = settings.model.balance
+    elif settings.lora.rank:
+        raise UsageError(
+            f"lora.rank={settings.lora.rank}: adapters leave the weights as they are, and those of model={settings.model.name} are "
+            "random. Name a pretrained model (model=hf model.pretrained=FOLDER), or train all weights (lora.rank=0)."
+        )
     else:
         model = scratch_model(settings.model, vocabulary, settings.seed)
     check_positions(int(model.config.max_position_embeddings), settings.model, settings.prompt)
+    model = with_adapters(model, settings.lora, settings.seed)
     return ScalarModel(model, settings.seed) if scalar else model
 
 
