@@ -51,6 +51,7 @@ from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.parameters import describe_single, parameters
 from rmlab.training.batching import SFTExample
 from rmlab.training.config import SEMANTICS, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
+from rmlab.training.pretrained import find_pretrained, pretrained_folder
 from rmlab.trajectories.store import TrajectorySet, read_trajectories
 from rmlab.wording import counted
 
@@ -116,6 +117,7 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
             f"model={settings.model.name} has no weights: a policy starts from a pretrained model, for example "
             "model=path model.pretrained=FOLDER (rmlab pretrain writes one)"
         )
+    find_pretrained(settings)
     check_folder(Path(settings.output), MODEL)
     pools = [read_trajectories(path) for path in settings.demonstrations.paths]
     read_joined(
@@ -199,7 +201,7 @@ def config_hash(config: DictConfig, pools: Sequence[TrajectorySet], tasks: str) 
         plain["more_tasks"] = [file_fingerprint(Path(name)) for name in more]
     plain["model"] = [
         plain["model"]["name"],
-        folder_identity(Path(config.model.pretrained)),
+        folder_identity(pretrained_folder(config.model.pretrained, config.tracking.uri)),
     ]  # attempts are drawn by its name
     plain["demonstrations"]["paths"] = [pool.fingerprint for pool in pools]
     plain["repairs"]["corpus"] = file_fingerprint(Path(plain["repairs"]["corpus"])) if plain["repairs"]["each"] else ""

@@ -25,8 +25,8 @@ def load_model(folder: Path, *, classifier: bool = False, dtype: str = "float32"
 
     if not (folder / "config.json").is_file():
         raise DataError(
-            f"{folder} holds no model (config.json is missing). Name a local folder with a model in safetensors; "
-            "models are not downloaded here."
+            f"{folder} holds no model (config.json is missing). Name a local folder with a model in safetensors, or hf:NAME of "
+            "the hub where there is a network."
         )
     try:
         model, found = auto.from_pretrained(
@@ -53,11 +53,6 @@ def load_model(folder: Path, *, classifier: bool = False, dtype: str = "float32"
 
 def folder_identity(folder: Path) -> str:
     """Of every file of a pretrained model: its weights change results as its tokenizer does. 16 hex digits."""
-    if not folder.is_dir():
-        raise DataError(
-            f"model.pretrained={folder}: there is no such folder. Models are not downloaded here; name a local one, or take a "
-            "model of random start."
-        )
     return fingerprint(
         sorted([p.name, file_fingerprint(p)] for p in folder.iterdir() if p.suffix in (".json", ".safetensors", ".txt"))
     )

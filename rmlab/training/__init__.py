@@ -11,5 +11,6 @@ loop        the one loop of all trainings: schedule, gradient, step, log, checkp
 optimizer   AdamW as all use it; learning rate by step; accumulation, clipping and the check that numbers are finite
 policy      imitation: the loss on the taught tokens of demonstrations; log-probabilities of the tokens that a policy
             said
+pretrained  the folder of the model that a training starts from, and whether the learning rate fits its weights
 supervised  verifiers: the loss on the answer behind a prompt, or any other sum over examples
 """

@@ -1,5 +1,6 @@
-"""A verifier that is trained by adapters: what moves, what is saved, what goes on, and who reads it."""
+"""A verifier that is trained from a pretrained model, whole or by adapters: what moves, what is saved, what goes on, who reads it."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,14 +9,23 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from rmlab.commands.score import score
+from rmlab.configuration import compose, load_program
+from rmlab.errors import DataError, UsageError
+from rmlab.fingerprint import hashed_values
 from rmlab.models.config import LoraConfig, ModelConfig
 from rmlab.models.heads import ScalarModel, language_model
 from rmlab.models.load import load_model, scratch_model
 from rmlab.models.lora import load_adapters, with_adapters
 from rmlab.models.tokenizer import load_tokenizer
+from rmlab.scores.table import read_score_table
 from rmlab.stopping import Stopped, ask_to_stop
+from rmlab.sweep.cells import Identity
+from rmlab.tracking.query import TrackedRun, find_model, get_run
+from rmlab.tracking.store import Store
 from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator, checkpointed_layers
+from rmlab.training.pretrained import count_weights, warn_of_rate
 from rmlab.training.supervised import Example, mean_gradient, train
 from rmlab.trajectories.store import write_trajectories
 from rmlab.verifiers.answer import AnswerTokens
@@ -150,3 +160,108 @@ def test_checkpointing_gives_the_same_gradient(folders: dict[str, Path], family:
     for name, gradient in plain.items():
         torch.testing.assert_close(checkpointed[name], gradient, atol=1e-6, rtol=1e-5, msg=name)
     assert kept[1] < kept[0] / 2, "within a layer nothing is kept"
+
+
+def overrides(pool: Path, folder: Path | str, *more: str) -> list[str]:
+    small = ["data.scale=32", "evaluation.replicates=20", "training.epochs=1", "training.batch_size=8"]
+    return ["model=hf", f"model.pretrained={folder}", f"data.path={pool}", "prompt.max_tokens=4096",
+            *small, "runtime.progress=false", *more]  # fmt: skip
+
+
+def trained(*given: str) -> TrackedRun:
+    return get_run(Store.open(), load_program("train_verifier").main(list(given)))
+
+
+def identity(*given: str) -> Identity:
+    found = load_program("train_verifier").identity(compose("train_verifier", list(given)))
+    assert isinstance(found, Identity)
+    return found
+
+
+def test_settings_fit_a_pretrained_model_and_follow_the_adapters() -> None:
+    for rank, rate in ((0, 1e-5), (16, 1e-4)):
+        config = compose("train_verifier", ["model=hf", "model.pretrained=x", f"lora.rank={rank}"])
+        assert (config.optimizer.learning_rate, config.training.dtype) == (rate, Dtype.bfloat16)
+    assert compose("train_verifier", ["model=hf", "optimizer.learning_rate=3e-5"]).optimizer.learning_rate == 3e-5
+    assert compose("train_policy", ["model=hf", "lora.rank=8"]).optimizer.learning_rate == 1e-4
+
+
+@pytest.mark.parametrize("model", ["hf", "path"])
+def test_a_pretrained_model_that_is_not_named_is_no_random_one(runs_folder: Path, pool: Path, model: str) -> None:
+    with pytest.raises(DataError, match=r"model\.pretrained=FOLDER: there is no such folder"):
+        identity(f"model={model}", f"data.path={pool}")
+
+
+def test_without_a_rank_no_hash_has_adapters_and_the_factor_owns_them(folders: dict[str, Path], pool: Path) -> None:
+    given = overrides(pool, folders["llama"])
+    plain = identity(*given)
+    assert identity(*given, "training.checkpointing=true") == plain
+    with_rank = identity(*given, "lora.rank=8")
+    assert with_rank.config_hash != plain.config_hash
+    assert with_rank.control_hash != plain.control_hash
+    factor = "tracking.factors=[lora]"
+    assert identity(*given, factor).control_hash == identity(*given, factor, "lora.rank=8").control_hash
+    scratch = compose("train_verifier", [f"data.path={pool}"])
+    assert "lora" not in hashed_values(scratch)
+    assert "checkpointing" not in hashed_values(scratch)["training"]
+
+
+def test_train_by_adapters_then_score_and_train_on_from_the_run(
+    folders: dict[str, Path], pool: Path, runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = overrides(pool, folders["llama"], "lora.rank=4", "training.dtype=float32", "training.checkpointing=true")
+    run = trained(*given, "optimizer.learning_rate=1e-2")
+    assert run.params["rank"] == "4"
+    assert int(run.params["trained_parameters"]) < int(run.params["model_parameters"]) / 2
+    reference = find_model(run.run_id, "verifier.json")
+    assert json.loads((reference.folder / "adapters" / "adapter_config.json").read_text())["r"] == 4
+    score(pool, run.run_id, tmp_path / "again.csv")
+    tracked, again = read_score_table(run.artifact("scores.parquet")), read_score_table(tmp_path / "again.csv")
+    assert np.abs(tracked.score - again.score).max() < 1e-5
+    before, after = load_model(folders["llama"]), load_model(reference.folder)
+    moved = [n for n, p in after.named_parameters() if not torch.equal(p, before.get_parameter(n))]
+    assert moved
+    assert all("_proj" in name for name in moved), "embeddings and norms are the base's"
+    assert "far too high" not in capsys.readouterr().err, "a small model takes it"
+
+    on = trained(*overrides(pool, run.run_id, "training.epochs=2"))
+    assert on.params["hidden_size"] == "32"
+    assert on.run_id != run.run_id
+    with pytest.raises(
+        UsageError, match=r"lora\.rank=4: adapters leave the weights as they are, and those of model=tiny"
+    ):
+        load_program("train_verifier").main([f"data.path={pool}", "preset=smoke", "data.scale=32", "lora.rank=4"])
+
+
+def test_bfloat16_leaves_frozen_weights_in_it_and_a_scalar_head_learns(
+    folders: dict[str, Path], pool: Path, runs_folder: Path, tmp_path: Path
+) -> None:
+    run = trained(*overrides(pool, folders["qwen2"], "lora.rank=4", "objective=scalar"))
+    verifier = load_verifier(run.artifact("model"))
+    assert isinstance(verifier.model, ScalarModel)
+    assert verifier.dtype is Dtype.bfloat16
+    first = ScalarModel(load_model(folders["qwen2"]), 0)
+    assert not torch.equal(verifier.model.head.weight, first.head.weight)
+    rounded = load_model(folders["qwen2"], dtype="bfloat16").float()
+    embedded = verifier.model.get_input_embeddings().weight
+    assert torch.equal(embedded, rounded.get_input_embeddings().weight)
+    score(pool, run.run_id, tmp_path / "again.csv")
+    tracked, again = read_score_table(run.artifact("scores.parquet")), read_score_table(tmp_path / "again.csv")
+    assert np.abs(tracked.score - again.score).max() < 1e-5
+
+
+def test_a_rate_that_is_far_too_high_for_so_many_weights_is_said(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folders["llama"]
+    assert count_weights(folder) == sum(p.numel() for p in load_model(folder).parameters())
+    assert warn_of_rate(folder, 1e-3, 0) is None
+    monkeypatch.setattr("rmlab.training.pretrained.LARGE", 1000)
+    said = warn_of_rate(folder, 1e-3, 0)
+    assert said is not None
+    assert said.startswith("optimizer.learning_rate=0.001 is far too high for training all weights")
+    assert "\n" not in said
+    assert "About 1e-05 fits" in said
+    assert warn_of_rate(folder, 1e-4, 0) is None
+    assert warn_of_rate(folder, 1e-3, 16) is None
+    assert "training adapters" in (warn_of_rate(folder, 1e-2, 16) or "")
