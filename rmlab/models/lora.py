@@ -76,7 +76,7 @@ def save_adapters(model: Any, folder: Path) -> Path:
 
     state = {
         name: weight.detach().to("cpu", torch.bfloat16).contiguous()
-        for name, weight in get_peft_model_state_dict(model).items()
+        for name, weight in get_peft_model_state_dict(model, save_embedding_layers=False).items()
     }
     folder.mkdir(parents=True, exist_ok=True)
     save_file(state, folder / "adapter_model.safetensors", metadata={"format": "pt"})

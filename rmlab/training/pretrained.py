@@ -2,6 +2,7 @@
 
 import math
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -62,6 +63,7 @@ def pretrained_folder(name: str, uri: str | None = None) -> Path:
         ) from error
 
 
+@cache
 def fetched_from_hub(name: str) -> Path:
     """The folder of hf:NAME or hf:NAME@REVISION, fetched where it is not here yet. Raises DataError where it cannot be had."""
     from huggingface_hub import snapshot_download

@@ -15,6 +15,7 @@ from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import EvaluationConfig, ObjectiveConfig, PromptConfig
 
 if TYPE_CHECKING:
+    from rmlab.models.tokenizer import Tokenizer
     from rmlab.tracking.run import RunLogger
     from rmlab.training.loop import Trained
     from rmlab.verifiers.answer import AnswerTokens
@@ -76,7 +77,7 @@ def fit(
     from rmlab.verifiers.verifier import finished_verifier
 
     learned, answer = _lesson(ready, chosen, settings)
-    model = _first_weights(settings, ready.tokenizer.size, learned.scalar)
+    model = _first_weights(settings, ready.tokenizer, learned.scalar)
     _log_inputs(logger, ready, chosen, settings, model, learned.record)
     every = max(total_steps(len(learned.items), learned.training) // POINTS, 1)
 
@@ -127,17 +128,24 @@ def _lesson(
     from rmlab.verifiers.prompt import render
 
     proven_on = [chosen.chosen[i] for i in spread(len(chosen.chosen))]
-    answer = prove_answers(ready.tokenizer, [render(t, ready.tokenizer.reserved, settings.prompt) for t in proven_on])
+    prompts = [render(t, ready.tokenizer.reserved, settings.prompt) for t in proven_on]
+    advice = (
+        f"name another model than model.pretrained={settings.model.pretrained}, or train one of random start (model=scratch), "
+        "whose tokenizer learns both words"
+        if settings.model.pretrained
+        else "raise model.tokenizer.vocab_size or take another"
+    )
+    answer = prove_answers(ready.tokenizer, prompts, advice=advice)
     ids = {e.trajectory.trajectory_id: e.ids for e in ready.verifier if e.ids is not None}
     training = canonical(settings.training, settings.data.scale)
     part = [e.trajectory for e in ready.verifier]
     return lesson(chosen.chosen, ids, part, settings.objective, training, answer), answer
 
 
-def _first_weights(settings: VerifierSettings, vocabulary: int, scalar: bool) -> Any:
+def _first_weights(settings: VerifierSettings, tokenizer: "Tokenizer", scalar: bool) -> Any:
     """The model before training. Raises RmlabError where the context is longer than it has positions for."""
     from rmlab.models.heads import ScalarModel
-    from rmlab.models.load import load_model, scratch_model
+    from rmlab.models.load import fit_rows, load_model, scratch_model
     from rmlab.models.lora import with_adapters
     from rmlab.models.moe import experts_of
     from rmlab.verifiers.config import check_positions
@@ -145,6 +153,7 @@ def _first_weights(settings: VerifierSettings, vocabulary: int, scalar: bool) ->
     if settings.model.pretrained:
         dtype = settings.training.dtype if settings.lora.rank else Dtype.float32
         model = load_model(Path(settings.model.pretrained), dtype=dtype.value)
+        fit_rows(model, tokenizer, settings.model.pretrained)
         if experts_of(model):
             model.config.router_aux_loss_coef = settings.model.balance
     elif settings.lora.rank:
@@ -153,7 +162,7 @@ def _first_weights(settings: VerifierSettings, vocabulary: int, scalar: bool) ->
             "random. Name a pretrained model (model=hf model.pretrained=FOLDER), or train all weights (lora.rank=0)."
         )
     else:
-        model = scratch_model(settings.model, vocabulary, settings.seed)
+        model = scratch_model(settings.model, tokenizer.size, settings.seed)
     check_positions(int(model.config.max_position_embeddings), settings.model, settings.prompt)
     model = with_adapters(model, settings.lora, settings.seed)
     return ScalarModel(model, settings.seed) if scalar else model

@@ -32,7 +32,7 @@ from rmlab.verifiers.answer import AnswerTokens
 from rmlab.verifiers.config import PromptConfig
 from rmlab.verifiers.verifier import Verifier, finished_verifier, load_verifier, save_verifier
 from tests.verifiers.examples import episodes
-from tests.verifiers.tiny_models import write_model
+from tests.verifiers.tiny_models import LLAMA, write_model
 
 QUIET = MicroBatchRuntimeConfig(progress=False)
 LORA = LoraConfig(rank=4, alpha=8.0)
@@ -265,3 +265,46 @@ def test_a_rate_that_is_far_too_high_for_so_many_weights_is_said(
     assert warn_of_rate(folder, 1e-4, 0) is None
     assert warn_of_rate(folder, 1e-3, 16) is None
     assert "training adapters" in (warn_of_rate(folder, 1e-2, 16) or "")
+
+
+def test_a_tokenizer_without_markers_is_given_them_and_its_model_rows(
+    pool: Path, runs_folder: Path, tmp_path: Path
+) -> None:
+    folder = write_model(tmp_path / "llama3", "llama", chat=LLAMA, bos=True, positions=4096)
+    before, tokens = load_model(folder), load_tokenizer(folder, chatml=False)
+    run = trained(*overrides(pool, folder, "lora.rank=4", "training.dtype=float32"))
+    verifier = load_verifier(run.artifact("model"))
+    assert verifier.tokenizer.size == tokens.size + 2
+    (first,) = verifier.encode(episodes(1, "evaluation")[:1])
+    assert first.ids is not None
+    assert first.ids[:2].tolist() == [tokens.hf.bos_token_id, verifier.tokenizer.start_id]
+    old, new = (m.get_input_embeddings().weight for m in (before, verifier.model))
+    assert torch.equal(new[: tokens.size], old)
+    assert torch.equal(new[verifier.tokenizer.start_id], old[tokens.hf.bos_token_id])
+    score(pool, run.run_id, tmp_path / "again.csv")
+    tracked, again = read_score_table(run.artifact("scores.parquet")), read_score_table(tmp_path / "again.csv")
+    assert np.abs(tracked.score - again.score).max() < 1e-5
+
+
+def test_a_bos_that_opens_each_turn_is_not_put_in_front_twice(pool: Path, runs_folder: Path, tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "smol", "llama", positions=4096)
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"bos_token": "<|im_start|>"}))
+    tokenizer = load_tokenizer(folder)
+    assert tokenizer.hf.bos_token_id == tokenizer.start_id
+    assert tokenizer.encode(["<|im_start|>user\n"])[0].count(tokenizer.start_id) == 1
+    assert trained(*overrides(pool, folder, "lora.rank=2")).status == "finished"
+
+
+def test_words_that_are_no_single_tokens_are_refused_before_anything_is_trained(
+    pool: Path, runs_folder: Path, tmp_path: Path
+) -> None:
+    folder = write_model(tmp_path / "letters", "llama", positions=4096)
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["model"]["merges"] = []
+    path.write_text(json.dumps(content))
+    with pytest.raises(
+        DataError, match=r"YES is not one token .*; name another model than model\.pretrained=.*letters, or"
+    ):
+        load_program("train_verifier").main(overrides(pool, folder))
