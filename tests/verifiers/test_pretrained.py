@@ -18,6 +18,8 @@ from rmlab.models.heads import ScalarModel, language_model
 from rmlab.models.load import load_model, scratch_model
 from rmlab.models.lora import load_adapters, with_adapters
 from rmlab.models.tokenizer import load_tokenizer
+from rmlab.rl.config import RewardConfig
+from rmlab.rl.reward_model import load_reward_model
 from rmlab.scores.table import read_score_table
 from rmlab.stopping import Stopped, ask_to_stop
 from rmlab.sweep.cells import Identity
@@ -27,7 +29,7 @@ from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfi
 from rmlab.training.device import accelerator, checkpointed_layers
 from rmlab.training.pretrained import count_weights, warn_of_rate
 from rmlab.training.supervised import Example, mean_gradient, train
-from rmlab.trajectories.store import write_trajectories
+from rmlab.trajectories.store import read_trajectories, write_trajectories
 from rmlab.verifiers.answer import AnswerTokens
 from rmlab.verifiers.config import PromptConfig
 from rmlab.verifiers.verifier import Verifier, finished_verifier, load_verifier, save_verifier
@@ -218,6 +220,9 @@ def test_train_by_adapters_then_score_and_train_on_from_the_run(
     score(pool, run.run_id, tmp_path / "again.csv")
     tracked, again = read_score_table(run.artifact("scores.parquet")), read_score_table(tmp_path / "again.csv")
     assert np.abs(tracked.score - again.score).max() < 1e-5
+    judged = {e.trajectory_id: e for e in read_trajectories(pool).trajectories}
+    paid = load_reward_model([reference], RewardConfig(), "cpu", 4096).score([judged[i] for i in tracked.trajectory_id])
+    assert np.abs(paid.score_N - tracked.score).max() < 1e-5, "a policy is paid by the same verifier"
     before, after = load_model(folders["llama"]), load_model(reference.folder)
     moved = [n for n, p in after.named_parameters() if not torch.equal(p, before.get_parameter(n))]
     assert moved
