@@ -8,11 +8,12 @@ export TORCH_INDEX
 BIN := .venv/bin
 SETUP := $(PYTHON) .ci/environment.py
 
-.PHONY: help setup demo test test-all lint types ui clean
+.PHONY: help setup demo test test-all test-gpu lint types ui clean
 
 help:
 	@echo "make demo    the data-scale sweep on this machine's CPU, tracked, with its figures (minutes)"
 	@echo "make test    the quick tests;  make test-all   every test"
+	@echo "make test-gpu  the tests that need a CUDA device"
 	@echo "make ui      the MLflow UI over the tracked runs"
 	@echo "make lint    ruff (rules and format);  make types   mypy"
 	@echo "make clean   remove .venv and caches (never runs/)"
@@ -29,6 +30,10 @@ test:
 
 test-all: test
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not gpu"
+
+test-gpu:
+	@$(SETUP) dev tasks
+	$(BIN)/python -m pytest -m gpu
 
 lint:
 	@$(SETUP) dev

@@ -49,7 +49,7 @@ def register_resolvers() -> None:
     OmegaConf.register_new_resolver("rmlab.if", lambda value, yes, no: yes if value else no, replace=True)
 
 
-class Program(Protocol):
+class ProgramModule(Protocol):
     """What a sweep needs of a program: the module of `experiments/programs/NAME.py`, or of a file of one's own."""
 
     @staticmethod
@@ -66,19 +66,19 @@ class Program(Protocol):
 
 
 @cache
-def load_program(name: str) -> Program:
+def load_program(name: str) -> ProgramModule:
     """The program `experiments/programs/NAME.py`, or the file that `name` is the path of (*.py); loading registers its schema.
 
     Raises UsageError where there is none.
     """
     if name.endswith(".py") and Path(name).is_file():
-        return cast(Program, load_file(Path(name)))
+        return cast(ProgramModule, load_file(Path(name)))
     there = sorted(path.stem for path in PROGRAMS.glob("*.py"))
     if name not in there:
         raise UsageError(
             f"there is no program {name!r}{near(name, there)}; there are: {', '.join(there)}, or any file *.py"
         )
-    return cast(Program, importlib.import_module(f"{PROGRAMS_PACKAGE}.{name}"))
+    return cast(ProgramModule, importlib.import_module(f"{PROGRAMS_PACKAGE}.{name}"))
 
 
 def config_folder(program: str) -> Path:
@@ -337,11 +337,15 @@ def near(name: str, known: Iterable[str]) -> str:
 
 
 def _one_line(error: Exception, program: str, known: list[str], renamed: Mapping[str, str]) -> str:
-    """Hydra's words in one line, with the near matches that Hydra does not name. renamed: keys of before -> of now."""
+    """Hydra's words in one line, with the near matches that Hydra does not name.
+
+    renamed: a key of before -> the key to give in its place or, where none does the same, what to do now.
+    """
     text = str(error)
     if found := HYDRA_SAYS["unknown key"].search(text):
         if found[1] in renamed:
-            return f"{program} has no key {found[1]!r} any more: give {renamed[found[1]]} in its place."
+            now = renamed[found[1]]
+            return f"{program} has no key {found[1]!r} any more: {now if ' ' in now else f'give {now} in its place'}."
         return (
             f"{program} has no key {found[1]!r}{near(found[1], known)}. Its keys stand in the configuration classes that "
             "conf/README.md names."

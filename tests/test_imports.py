@@ -116,3 +116,13 @@ def test_no_module_gives_a_name_of_its_own_twice() -> None:
             f"{path.relative_to(REPOSITORY)}: {name}" for name in sorted({n for n in given if given.count(n) > 1})
         ]
     assert twice == []
+
+
+def test_a_class_name_stands_once() -> None:
+    """Two classes of one name are two ideas under one word: a reader who searches for it lands in the wrong one."""
+    where: dict[str, list[str]] = {}
+    for name, tree in modules().items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef):
+                where.setdefault(node.name, []).append(f"{name}:{node.lineno}")
+    assert {name: places for name, places in where.items() if len(places) > 1} == {}

@@ -42,7 +42,10 @@ if TYPE_CHECKING:
     from rmlab.training.language import Pretrained
 
 EXPERIMENT, KIND = "pretraining", "pretrain"
-RENAMED = {"training.compile": "runtime.compiled"}
+RENAMED = {
+    "training.compile": "runtime.compiled",
+    "runtime.micro_batch_tokens": "a step's rows are read in one pass, training.batch_tokens of them",
+}
 TOKENIZER_CHARACTERS = 6_000_000  # of each kind of document
 POINTS = 200  # of each series in log.json
 

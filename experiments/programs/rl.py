@@ -1,6 +1,6 @@
 """RL: trains a policy in micro-SWE, paid by execution, by a verifier or by both, and measures what became of it.
 
-    rmlab rl start=runs/policies/smollm2-s0 reward=hybrid verifier=data_scale/demo/8000/s0 runtime=cuda engine=cuda
+    rmlab rl start=runs/policies/smollm2-s0 reward=hybrid verifier=data_scale/demo/4000/s0 runtime=cuda engine=cuda
 
 start and verifiers found → sandbox → tasks → policy, engine, reward model → evaluation → steps and evaluations → held-out benchmarks →
 one MLflow run. The same command goes on after a kill, or after `rl.max_minutes`: the state lies in the runs folder under the config_hash.
@@ -52,12 +52,21 @@ from rmlab.training.device import compiled_layers
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
-    from rmlab.rl.learner import State
+    from rmlab.rl.learner import RLState
     from rmlab.rl.loop import Loop
     from rmlab.tracking.run import RunLogger
 
 EXPERIMENT, KIND = "policies", "rl"
-RENAMED = {"rl.checkpoint_seconds": "runtime.checkpoint_seconds", "runtime.micro_batch_tokens": "rl.batch_tokens"}
+FIXED_LIMIT = (
+    "what one program may use is the same in every command (rmlab.microswe.sandbox.Limits); limits.batch_seconds bounds "
+    "all that run at once"
+)
+RENAMED = {
+    "rl.checkpoint_seconds": "runtime.checkpoint_seconds",
+    "runtime.micro_batch_tokens": "rl.batch_tokens",
+    "limits.call_seconds": FIXED_LIMIT,
+    "limits.program_seconds": FIXED_LIMIT,
+}
 PRELOAD: tuple[str, ...] = ()  # the sandbox's workers are forked before torch is imported
 SCORED_AT_ONCE = 4  # as many tokens as are trained on: nothing is kept for a gradient
 VARIED = ("seed", "verifier", "reward", "environment.evidence")  # what the arms of one figure may differ in
@@ -281,7 +290,7 @@ def make_loop(
     )
 
 
-def _finish(logger: "RunLogger", loop: "Loop", state: "State", settings: RLRun, start: Reference) -> str:
+def _finish(logger: "RunLogger", loop: "Loop", state: "RLState", settings: RLRun, start: Reference) -> str:
     """What came of it, as an artifact, as metrics and in a few lines."""
     from rmlab.models.tokenizer import load_tokenizer
     from rmlab.rl.initial_policy import PASSED_ON

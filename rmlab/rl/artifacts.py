@@ -63,7 +63,7 @@ pre.assistant{background:#e6f0fa}h2{font-size:1rem;margin:.25rem 0}.yes{color:#0
 
 
 @dataclass(frozen=True)
-class Shown:
+class PaidAttempt:
     """An attempt with what it was paid, by part, and the verifier's score (None without one)."""
 
     trajectory: Trajectory
@@ -71,11 +71,11 @@ class Shown:
     score: float | None
 
 
-def spread_over(batch: Batch, number: int) -> list[Shown]:
+def spread_over(batch: Batch, number: int) -> list[PaidAttempt]:
     """So many attempts of a batch, evenly from the first to the last."""
     chosen = np.linspace(0, len(batch.rollouts) - 1, min(number, len(batch.rollouts))).round().astype(int)
     return [
-        Shown(
+        PaidAttempt(
             batch.rollouts[i].trajectory,
             {name: float(part_N[i]) for name, part_N in batch.rewards.parts.items()},
             None if batch.score_N is None else float(batch.score_N[i]),
@@ -84,12 +84,12 @@ def spread_over(batch: Batch, number: int) -> list[Shown]:
     ]
 
 
-def episodes_page(title: str, episodes: Sequence[Shown]) -> str:
+def episodes_page(title: str, episodes: Sequence[PaidAttempt]) -> str:
     """The page's markup, in the order given."""
     return page(title, f"<h1>{text(title)}</h1>\n" + "\n".join(_article(shown) for shown in episodes), STYLE)
 
 
-def _article(shown: Shown) -> str:
+def _article(shown: PaidAttempt) -> str:
     own = shown.trajectory
     label = '<b class="yes">resolved</b>' if own.resolved else '<b class="no">not resolved</b>'
     paid = ", ".join(f"{name} {value:+.2f}" for name, value in shown.parts.items())

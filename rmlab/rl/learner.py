@@ -65,7 +65,7 @@ def save_learned(folder: Path, learner: Learner, tokenizer: Tokenizer, record: M
 
 
 @dataclass
-class State:
+class RLState:
     """step: finished ones. drawn: tasks taken from the sampler. evaluated: the step of the last evaluation.
 
     held_out_before: rates at the first evaluation, by benchmark, way and task. curve: a row an evaluation (its metrics and `step`).
@@ -97,7 +97,7 @@ class Trainable:
         return ((name, p) for name, p in self.model.named_parameters() if p.requires_grad)
 
 
-def save_state(path: Path, model: Any, adam: torch.optim.Optimizer, state: State, run: str) -> None:
+def save_state(path: Path, model: Any, adam: torch.optim.Optimizer, state: RLState, run: str) -> None:
     """Writes weights, moments and state. run: the config_hash; a state goes on in no other run."""
     save_checkpoint(path, Trainable(model), adam, {"run": run, **asdict(state)})
 
@@ -135,13 +135,13 @@ class BestWeights:
                 parameter.copy_(kept[name])
 
 
-def load_state(path: Path, model: Any, adam: torch.optim.Optimizer, run: str) -> State:
+def load_state(path: Path, model: Any, adam: torch.optim.Optimizer, run: str) -> RLState:
     """The saved state, with weights and moments put back; a new one where there is none. Raises DataError for another run's."""
     found = load_checkpoint(path, Trainable(model), adam, run)
     if found is None:
-        return State()
+        return RLState()
     found.pop("run")
     if "looked" in found:  # a state that was saved before this field had its present name
         found["evaluated"] = found.pop("looked")
     found.pop("gap_before", None)  # of such a state: the first row of its curve says it
-    return State(**found)
+    return RLState(**found)

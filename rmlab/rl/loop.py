@@ -18,7 +18,7 @@ from rmlab.progress import progress
 from rmlab.rl.artifacts import ArtifactBuffer, episodes_page, spread_over
 from rmlab.rl.config import WatchConfig
 from rmlab.rl.evaluation import evaluate, evaluate_held_out, start_difficulty
-from rmlab.rl.learner import BestWeights, Learner, State, load_state, save_state
+from rmlab.rl.learner import BestWeights, Learner, RLState, load_state, save_state
 from rmlab.rl.update import RolloutContext, batch_logprobs, make_batch, step_seed, update
 from rmlab.stopping import interrupt_asks_to_stop, stop_asked
 from rmlab.training.config import OptimizerConfig
@@ -59,7 +59,7 @@ class Loop:
         """The weights of the best evaluation."""
         return BestWeights(self.checkpoint.parent, self.learner.model)
 
-    def start(self) -> State:
+    def start(self) -> RLState:
         """The state to go on from: weights and moments are put back."""
         state = load_state(self.checkpoint, self.learner.model, self.learner.adam, self.run)
         self.context.sampler.drawn = state.drawn
@@ -68,7 +68,7 @@ class Loop:
         self.context.engine.refresh()
         return state
 
-    def train(self, state: State, deadline: float | None = None) -> bool:
+    def train(self, state: RLState, deadline: float | None = None) -> bool:
         """Trains on until all steps are done (True) or time.monotonic() is past `deadline` between two steps (False; saved).
 
         At least one step is made, or what follows the last, so that slices of any length come to an end.
@@ -105,7 +105,7 @@ class Loop:
             self._evaluate_best(state)
         return True
 
-    def _step(self, state: State) -> str:
+    def _step(self, state: RLState) -> str:
         """One batch and the optimiser steps over it; returns a note for the progress bar."""
         started = time.monotonic()
         context, config, algorithm = self.context, self.context.config, self.context.algorithm
@@ -136,7 +136,7 @@ class Loop:
         every = self.watch.every
         return step == 0 or step == self.context.config.steps or (every > 0 and step % every == 0)
 
-    def _evaluate(self, state: State) -> None:
+    def _evaluate(self, state: RLState) -> None:
         """Validation; at step 0 the held-out benchmarks too, and the difficulty of tasks where a reward needs it."""
         started = time.monotonic()
         context, model = self.context, self.context.reward_model
@@ -170,7 +170,7 @@ class Loop:
         if result.scores is not None:  # what offline metrics on shifted attempts are computed from
             self.artifacts.scores(f"attempts/look_{state.step:05d}.parquet", result.scores)
 
-    def _evaluate_held_out(self, state: State, group: str = "held_out", step: int | None = None) -> Rates:
+    def _evaluate_held_out(self, state: RLState, group: str = "held_out", step: int | None = None) -> Rates:
         """Rates on the held-out benchmarks of the weights as they are, logged at a step (None = the present one)."""
         started, context = time.monotonic(), self.context
         rates, metrics = evaluate_held_out(
@@ -179,7 +179,7 @@ class Loop:
         self._log(state, group, metrics | {"seconds": time.monotonic() - started}, state.step if step is None else step)
         return rates
 
-    def _evaluate_best(self, state: State) -> None:
+    def _evaluate_best(self, state: RLState) -> None:
         """Held-out benchmarks of the weights that were best on validation; the last ones act again afterwards."""
         if state.best_step in (0, state.step):
             self.held_out_best = self.held_out_after if state.best_step else state.held_out_before
@@ -193,7 +193,7 @@ class Loop:
                 parameter.copy_(weight)
         self.context.engine.refresh()
 
-    def _log(self, state: State, group: str, metrics: dict[str, float], step: int) -> None:
+    def _log(self, state: RLState, group: str, metrics: dict[str, float], step: int) -> None:
         named = {f"{group}/{name}": value for name, value in metrics.items()}
         state.history += [[name, value, step, int(time.time() * 1000)] for name, value in named.items()]
         self.log(named, step)

@@ -18,14 +18,14 @@ from rmlab.metrics.uncertainty import Difference, paired_difference
 from rmlab.microswe.task import Task
 from rmlab.policies.engine import Rollout
 from rmlab.policies.success import conduct
-from rmlab.rl.learner import State
+from rmlab.rl.learner import RLState
 from rmlab.rl.rewards import Rewards
 
 Rates = Mapping[str, Mapping[str, Mapping[str, float]]]
 
 
 def outcome(
-    state: State,
+    state: RLState,
     after: Rates,
     tasks_of: Mapping[str, Sequence[Task]],
     best: Rates | None = None,
@@ -97,7 +97,7 @@ def held_out_differences(
     return found
 
 
-def held_out_rates_record(state: State, after: Rates, tasks_of: Mapping[str, Sequence[Task]]) -> dict[str, Any]:
+def held_out_rates_record(state: RLState, after: Rates, tasks_of: Mapping[str, Sequence[Task]]) -> dict[str, Any]:
     """What two runs are compared by: benchmark → way → task_id to resolved share before and after, and the tasks' clusters."""
     return {
         "before": state.held_out_before,

@@ -18,7 +18,7 @@ from rmlab.errors import UsageError
 from rmlab.training.batching import IGNORED, Rows
 from rmlab.training.config import LanguageConfig, OptimizerConfig, RuntimeConfig
 from rmlab.training.device import accelerator, device_name
-from rmlab.training.loop import Recipe, State, Trained, run_identity, train_loop
+from rmlab.training.loop import Recipe, Trained, TrainingState, run_identity, train_loop
 from rmlab.training.optimizer import accumulate, adamw, learning_rate
 
 EVALUATION_ROWS = 64
@@ -129,21 +129,21 @@ def _recipe(
     per_step = round(rows.tokens / len(rows) * read_rows)
     draws: Iterator[tuple[np.ndarray, np.ndarray]] = iter(())
 
-    def restore(state: State) -> None:
+    def restore(state: TrainingState) -> None:
         nonlocal draws
         both = zip(
             _batches(len(rows), read_rows, seed), _batches(len(questions or rows), asked_rows, seed), strict=False
         )
         draws = islice(both, state.step, None)
 
-    def done(state: State) -> float:
+    def done(state: TrainingState) -> float:
         return max(state.tokens / config.tokens, state.seconds / 60 / config.max_minutes)
 
-    def rate(state: State) -> float | None:
+    def rate(state: TrainingState) -> float | None:
         share = state.extra["done"] = done(state)
         return learning_rate(int(share * SCHEDULE_POINTS), SCHEDULE_POINTS, optimizer) if share < 1 else None
 
-    def gradient(_: State) -> tuple[torch.Tensor, int]:
+    def gradient(_: TrainingState) -> tuple[torch.Tensor, int]:
         batch_B, asked_B = next(draws)
         index_B = torch.from_numpy(batch_B).to(device.device)
         ids_BT, target_BT = ids_RT[index_B].long(), target_RT[index_B].long()
@@ -159,7 +159,7 @@ def _recipe(
 
         return accumulate([None], loss, device), per_step
 
-    def after(state: State) -> dict[str, float]:
+    def after(state: TrainingState) -> dict[str, float]:
         due = int(state.extra["done"] * config.evaluations)  # done: before this step
         if due <= state.extra.get("evaluated", 0):
             return {}
@@ -173,7 +173,7 @@ def _named(step: int, loss: float, rate: float, speed: float) -> dict[str, float
     return {"train/loss": loss, "train/learning_rate": rate, "train/tokens_per_second": speed}
 
 
-def _history(took: Trained, state: State, last: dict[str, float]) -> list[dict[str, float]]:
+def _history(took: Trained, state: TrainingState, last: dict[str, float]) -> list[dict[str, float]]:
     """All rows by step, those of a step's loss before those of its evaluation. Every step reads as many tokens."""
     found = [(row[0], _named(*row)) for row in took.history] + [*state.measured, (took.steps, last)]
     per_step = took.tokens // max(took.steps, 1)

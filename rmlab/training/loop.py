@@ -39,7 +39,7 @@ Watch = Callable[[int, dict[str, float]], None]
 
 
 @dataclass
-class State:
+class TrainingState:
     """How far a training is. step: finished ones. tokens: read in them, padding aside. seconds: of all processes that worked on it,
     in each from the end of its first step, which compiles. history: rows as they were logged. measured: (step, values by name).
     extra: JSON values of the recipe's own.
@@ -63,14 +63,14 @@ class Recipe:
     values to log. restore: is called with the state that a training goes on from, a new one's too.
     """
 
-    rate: Callable[[State], float | None]
-    gradient: Callable[[State], tuple[torch.Tensor, int]]
+    rate: Callable[[TrainingState], float | None]
+    gradient: Callable[[TrainingState], tuple[torch.Tensor, int]]
     tokens: int
     title: str
     steps: int | None = None
     every: int = 1
-    after: Callable[[State], dict[str, float]] | None = None
-    restore: Callable[[State], None] | None = None
+    after: Callable[[TrainingState], dict[str, float]] | None = None
+    restore: Callable[[TrainingState], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def train_loop(
     checkpoint: Path | None = None,
     log: Log | None = None,
     watch: Watch | None = None,
-) -> tuple[Trained, State]:
+) -> tuple[Trained, TrainingState]:
     """Trains `model` in place, in training mode on the device where it lies.
 
     run: fingerprint of everything that decides what is learned (`run_identity`); a checkpoint of another run is refused.
@@ -113,7 +113,7 @@ def train_loop(
     checkpoint) where it was asked to stop.
     """
     loaded = load_checkpoint(checkpoint, model, adam, run) if checkpoint else None
-    state = _restored(loaded) if loaded else State()
+    state = _restored(loaded) if loaded else TrainingState()
     if recipe.restore:
         recipe.restore(state)
     for row in state.history if log else ():
@@ -189,7 +189,7 @@ def planned(
     plan: Sequence[Sequence[int]],
     tokens_N: Sequence[int],
     optimizer: OptimizerConfig,
-    gradient: Callable[[Sequence[int], State], torch.Tensor],
+    gradient: Callable[[Sequence[int], TrainingState], torch.Tensor],
     title: str,
     **more: Any,
 ) -> Recipe:
@@ -198,10 +198,10 @@ def planned(
     gradient: adds that of a step's examples and returns their mean loss. more: fields of Recipe.
     """
 
-    def rate(state: State) -> float | None:
+    def rate(state: TrainingState) -> float | None:
         return learning_rate(state.step, len(plan), optimizer) if state.step < len(plan) else None
 
-    def of_step(state: State) -> tuple[torch.Tensor, int]:
+    def of_step(state: TrainingState) -> tuple[torch.Tensor, int]:
         batch = plan[state.step]
         return gradient(batch, state), sum(tokens_N[i] for i in batch)
 
@@ -215,9 +215,9 @@ def run_identity(model: Any, content: Iterable[str], *settings: Any) -> str:
     return fingerprint([LAYOUT, shapes, fingerprint_lines(content), *plain])
 
 
-def _restored(loaded: dict[str, Any]) -> State:
+def _restored(loaded: dict[str, Any]) -> TrainingState:
     loaded.pop("run")
-    state = State(**loaded)
+    state = TrainingState(**loaded)
     state.history = [(step, loss, rate, speed) for step, loss, rate, speed in state.history]
     state.measured = [(step, values) for step, values in state.measured]
     return state

@@ -22,7 +22,7 @@ from rmlab.models.heads import float_logits
 from rmlab.training.batching import SFTExample, micro_batches, plan_batches
 from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator, checkpointed_layers, compiled_layers
-from rmlab.training.loop import Log, State, Trained, planned, run_identity, train_loop
+from rmlab.training.loop import Log, Trained, TrainingState, planned, run_identity, train_loop
 from rmlab.training.optimizer import accumulate, adamw
 
 WIDTH = 64  # rows are padded to a multiple of this on a GPU
@@ -73,7 +73,7 @@ def imitate(
         model, {share: math.ceil(share * len(plan)) for share in snapshots}, checkpoint.parent if checkpoint else None
     )
 
-    def gradient(batch: Sequence[int], state: State) -> torch.Tensor:
+    def gradient(batch: Sequence[int], state: TrainingState) -> torch.Tensor:
         loss, asked = mean_gradient(
             model, [examples[i] for i in batch], pad_id, training, device, runtime.micro_batch_tokens
         )
@@ -103,7 +103,7 @@ class _Snapshots:
         self.model, self.at, self.folder = model, at, folder
         self.weights: dict[float, dict[str, torch.Tensor]] = {}
 
-    def take(self, state: State) -> dict[str, float]:
+    def take(self, state: TrainingState) -> dict[str, float]:
         """Copies the weights that learn where a share of training ends with this step."""
         for share in [share for share, wanted in self.at.items() if wanted == state.step]:
             self.weights[share] = {name: p.detach().to("cpu", copy=True).contiguous() for name, p in self._learning()}
@@ -112,7 +112,7 @@ class _Snapshots:
                     save_file(self.weights[share], temporary)
         return {}
 
-    def read(self, state: State) -> None:
+    def read(self, state: TrainingState) -> None:
         """The copies that were taken before a resume."""
         for share in [share for share, wanted in self.at.items() if wanted <= state.step]:
             self.weights[share] = load_file(self._file(share))

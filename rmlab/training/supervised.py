@@ -22,7 +22,7 @@ from rmlab.models.moe import Routing, experts_of
 from rmlab.training.batching import Item, micro_batches, plan_batches
 from rmlab.training.config import SEMANTICS, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import checkpointed_layers, compiled_layers
-from rmlab.training.loop import Log, State, Trained, Watch, planned, run_identity, train_loop
+from rmlab.training.loop import Log, Trained, TrainingState, Watch, planned, run_identity, train_loop
 from rmlab.training.optimizer import accumulate, adamw
 
 
@@ -111,7 +111,7 @@ def train(
         )
     torch.manual_seed(seed)
 
-    def gradient(batch: Sequence[int], _: State) -> torch.Tensor:
+    def gradient(batch: Sequence[int], _: TrainingState) -> torch.Tensor:
         parts = micro_batches([examples[i] for i in batch], training.micro_batch_size, runtime.micro_batch_tokens)
         return mean_gradient(model, parts, pad_id, device, loss, routing)
 

@@ -119,6 +119,22 @@ def test_keys_of_before_name_those_of_now():
             compose(program, [f"{key}=1"])
 
 
+@pytest.mark.parametrize(
+    ("program", "key", "now"),
+    [
+        ("rl", "limits.call_seconds", "limits.batch_seconds"),
+        ("rl", "limits.program_seconds", "limits.batch_seconds"),
+        ("pretrain", "runtime.micro_batch_tokens", "training.batch_tokens"),
+    ],
+)
+def test_a_key_that_no_other_replaces_names_the_one_that_is_nearest(program, key, now):
+    with pytest.raises(UsageError) as error:
+        compose(program, [f"{key}=1"])
+    assert str(error.value).startswith(f"{program} has no key {key!r} any more: ")
+    assert now in str(error.value)
+    assert "\n" not in str(error.value)
+
+
 def test_ctrl_c_says_how_to_go_on_and_the_same_command_ends_with_the_same_base(corpus, tmp_path, monkeypatch, capsys):
     program = load_program("pretrain")
     few = [*FEW, "training.tokens=3000"]

@@ -11,7 +11,7 @@ import pytest
 from rmlab.errors import UsageError
 from rmlab.metrics.uncertainty import Difference, paired_difference
 from rmlab.rl.evaluation import benchmarks, compare_policies, of_the_verifier, pooled_benchmarks, rates_by_task
-from rmlab.rl.learner import State
+from rmlab.rl.learner import RLState
 from rmlab.rl.outcome import GAP_PARTS, area, described, outcome, outcome_metrics, timed
 from rmlab.scores.scores import Scores
 from rmlab.trajectories.record import Trajectory
@@ -70,7 +70,7 @@ def test_the_outcome_pools_benchmarks_and_says_what_the_verifier_was_worth() -> 
         "new": {"sampled": {NEW.task_id: 0.5}, "greedy": {NEW.task_id: 1.0}},
         "withheld": {"sampled": {WITHHELD.task_id: 0.0}, "greedy": {WITHHELD.task_id: 1.0}},
     }
-    found = outcome(State(step=4, held_out_before=before, curve=curve), after, {"new": [NEW], "withheld": [WITHHELD]})
+    found = outcome(RLState(step=4, held_out_before=before, curve=curve), after, {"new": [NEW], "withheld": [WITHHELD]})
     assert found["held_out"]["all"]["sampled"]["difference"] == pytest.approx(-0.75)
     assert found["held_out"]["all"]["greedy"]["difference"] == pytest.approx(0.5)
     assert (found["collapse"], found["hacking_gap"]) == (True, 0.4)
@@ -79,14 +79,14 @@ def test_the_outcome_pools_benchmarks_and_says_what_the_verifier_was_worth() -> 
     assert (found["verifier_first"], found["verifier_last"]) == ({"brier": 0.2}, {"brier": 0.3})
     assert found["area"] == pytest.approx(-0.1)
     chosen = outcome(
-        State(step=4, best_step=0, held_out_before=before, curve=curve),
+        RLState(step=4, best_step=0, held_out_before=before, curve=curve),
         after,
         {"new": [NEW], "withheld": [WITHHELD]},
         before,
     )
     assert (chosen["chosen"]["step"], chosen["chosen"]["held_out"]["all"]["sampled"]["difference"]) == (0, 0)
     part = outcome(
-        State(step=4, held_out_before=before, curve=curve),
+        RLState(step=4, held_out_before=before, curve=curve),
         after,
         {"new": [NEW], "withheld": [WITHHELD]},
         without=["withheld"],
@@ -94,7 +94,7 @@ def test_the_outcome_pools_benchmarks_and_says_what_the_verifier_was_worth() -> 
     assert part["held_out"]["all"] == found["held_out"]["new"], "what is left out is shown by itself alone"
     assert part["held_out"]["withheld"] == found["held_out"]["withheld"]
     assert part["without"] == ["withheld"]
-    nothing = outcome(State(), {}, {})
+    nothing = outcome(RLState(), {}, {})
     assert (nothing["collapse"], nothing["area"], nothing["hacking_gap"], nothing["held_out"]) == (None, None, None, {})
 
 
@@ -106,7 +106,7 @@ def test_the_hacking_gap_is_inflation_and_lost_skill() -> None:
     last = of_the_verifier(Scores.of(task, [0.6, 0.8, 0.7, 0.7], [1, 0, 0, 0]), first)
     assert [last[name] for name in ("hacking_gap", *GAP_PARTS)] == pytest.approx([0.45, 0.2, 0.25])
     curve = [{"step": float(step), "pass_at_1": 0.5, **row} for step, row in enumerate((first, last))]
-    found = outcome(State(step=1, curve=curve), {}, {})
+    found = outcome(RLState(step=1, curve=curve), {}, {})
     assert [found[name] for name in GAP_PARTS] == pytest.approx([0.2, 0.25])
     assert "hacking gap +0.450 (inflation of the score +0.200, lost skill +0.250)" in described(found)[-1]
     assert outcome_metrics(found)["outcome/hacking_gap_lost_skill"] == pytest.approx(0.25)

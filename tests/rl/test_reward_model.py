@@ -9,7 +9,7 @@ from experiments.programs import rl
 from rmlab.configuration import compose
 from rmlab.errors import DataError
 from rmlab.policies.language import LanguagePolicyConfig, stated
-from rmlab.rl.artifacts import Shown, episodes_page
+from rmlab.rl.artifacts import PaidAttempt, episodes_page
 from rmlab.rl.config import Calibration, Combine, RewardConfig, Unread
 from rmlab.rl.reward_model import calibrator, combine, load_reward_model
 from rmlab.tracking.query import Reference
@@ -83,7 +83,7 @@ def test_a_judge_scores_all_or_fails_and_calibrates_by_validation(easy: Path, tm
 def test_a_page_of_episodes_shows_text_as_text() -> None:
     messages = (Message("user", "<b>bold</b> & more"), Message("assistant", "</pre><script>alert(1)"))
     hostile = Trajectory("t<script>", "c", "s", "p", 3, messages, "", "submitted", False)
-    page = episodes_page("step 1", [Shown(hostile, {"execution": 0.0, "score": 0.25}, 0.25)])
+    page = episodes_page("step 1", [PaidAttempt(hostile, {"execution": 0.0, "score": 0.25}, 0.25)])
     assert "<script>" not in page
     assert "&lt;b&gt;bold&lt;/b&gt; &amp; more" in page
     assert "paid execution +0.00, score +0.25" in page

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rmlab.errors import DataError
-from rmlab.rl.learner import BestWeights, State, load_state, save_state
+from rmlab.rl.learner import BestWeights, RLState, load_state, save_state
 from rmlab.training.config import OptimizerConfig
 from rmlab.training.optimizer import adamw
 
@@ -23,7 +23,7 @@ def test_weights_moments_and_state_come_back_and_frozen_weights_stay_out(tmp_pat
     adam = adamw(own, OptimizerConfig())
     own(torch.ones(1, 3)).sum().backward()
     adam.step()
-    state = State(
+    state = RLState(
         step=3, drawn=12, best_step=2, best=0.25, curve=[{"step": 0.0, "pass_at_1": 0.2}], history=[["rl/x", 1.0, 1, 5]]
     )
     save_state(tmp_path / "state.safetensors", own, adam, state, "run")
@@ -36,7 +36,7 @@ def test_weights_moments_and_state_come_back_and_frozen_weights_stay_out(tmp_pat
     assert torch.equal(again.state[other[2].weight]["exp_avg"], adam.state[own[2].weight]["exp_avg"])
     with pytest.raises(DataError, match="checkpoint of another run"):
         load_state(tmp_path / "state.safetensors", other, again, "another")
-    assert load_state(tmp_path / "nothing", other, again, "run") == State()
+    assert load_state(tmp_path / "nothing", other, again, "run") == RLState()
 
 
 def test_the_best_looks_weights_come_back_and_others_are_forgotten(tmp_path: Path) -> None:
