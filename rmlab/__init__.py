@@ -14,12 +14,4 @@ cli            the `rmlab` command: it joins them
 __main__       `python -m rmlab`
 """
 
-import sys
-from pathlib import Path
-
-# rmlab is used from its clone: experiments/ and hydra_plugins/ lie beside it and are imported by name. The clone comes first,
-# so that a folder of the same name where somebody works does not take their place.
-if (_clone := str(Path(__file__).resolve().parent.parent)) not in sys.path[:1]:
-    sys.path.insert(0, _clone)
-
 __version__ = "0.1.0"

@@ -73,7 +73,7 @@ def load_program(name: str) -> ProgramModule:
     """
     if name.endswith(".py") and Path(name).is_file():
         return cast(ProgramModule, load_file(Path(name)))
-    there = sorted(path.stem for path in PROGRAMS.glob("*.py"))
+    there = sorted(path.stem for path in PROGRAMS.glob("[!_]*.py"))
     if name not in there:
         raise UsageError(
             f"there is no program {name!r}{near(name, there)}; there are: {', '.join(there)}, or any file *.py"

@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 from rmlab.configuration import load_program
 from rmlab.paths import CONF, PROGRAMS, REPOSITORY
 
-NAMES = sorted(p.stem for p in PROGRAMS.glob("*.py") if (CONF / p.name).with_suffix(".yaml").is_file())
+NAMES = sorted(p.stem for p in PROGRAMS.glob("[!_]*.py") if (CONF / p.name).with_suffix(".yaml").is_file())
 
 
 SET_BY_SWEEPS = {

@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -126,3 +127,15 @@ def test_a_class_name_stands_once() -> None:
             if isinstance(node, ast.ClassDef):
                 where.setdefault(node.name, []).append(f"{name}:{node.lineno}")
     assert {name: places for name, places in where.items() if len(places) > 1} == {}
+
+
+def test_what_lies_beside_the_library_is_imported_by_name_from_any_folder(tmp_path: Path) -> None:
+    """As installed packages: importing rmlab changes nobody's import path. A folder of the same name does not take their place."""
+    (tmp_path / "experiments").mkdir()
+    code = (
+        "import sys; before = list(sys.path)\n"
+        "import rmlab; assert sys.path == before\n"
+        "import experiments.programs.rl, analysis.tracked, hydra_plugins.rmlab_sweeper as sweeper; print(sweeper.__file__)"
+    )
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path)
+    assert (answer.stdout, answer.stderr) == (f"{REPOSITORY / 'hydra_plugins' / 'rmlab_sweeper.py'}\n", "")

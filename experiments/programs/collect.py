@@ -129,11 +129,11 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
         for model in settings.language.values():  # a name is looked up in this collection's store
             model.model = str(find_model(model.model, "config.json", settings.tracking.uri).folder)
         models = {name: stated(model) for name, model in settings.language.items()}
-        who = config_hash(config, loaded.fingerprint, models)
-        under_way = runs_folder() / "cells" / fingerprint([who, rmlab.__version__, commit()])
+        run_hash = config_hash(config, loaded.fingerprint, models)
+        under_way = runs_folder() / "cells" / fingerprint([run_hash, rmlab.__version__, commit()])
         with (
             exclusive(runs_folder() / "locks" / f"collection-{under_way.name}.lock", "this collection", patience=0),
-            _start(settings, who, sandbox.isolation) if settings.tracked else nullcontext() as logger,
+            _start(settings, run_hash, sandbox.isolation) if settings.tracked else nullcontext() as logger,
         ):
             trajectories = collected(planned, sandbox, settings, FinishedAttempts(under_way), command)
             pool = write_trajectories(
@@ -186,9 +186,9 @@ def attempts_of(
     sandbox: Sandbox,
     settings: CollectConfig,
     advance: Advance,
-    told: Callable[[Trajectory], None] | None = None,
+    on_finished: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """Plays what is planned: scripts all together, language models one after the other. told: is called with each finished attempt."""
+    """Plays what is planned: scripts all together, language models one after the other. on_finished: called with each finished attempt."""
     scripts = {name: make_policy(name, script) for name, script in settings.policy.items()}
     played = rollout(
         [p for p in planned if p.policy in scripts],
@@ -198,30 +198,24 @@ def attempts_of(
         settings.seed,
         settings.batch,
         advance,
-        told,
+        on_finished,
     )
     for name, model in settings.language.items():
         if mine := [p for p in planned if p.policy == name]:
-            played += play(model, mine, sandbox, settings.environment, settings.seed, advance, told)
+            played += play(model, mine, sandbox, settings.environment, settings.seed, advance, on_finished)
     return played
 
 
-def _start(settings: CollectConfig, who: str, isolation: IsolationLevel) -> "RunLogger":
+def _start(settings: CollectConfig, run_hash: str, isolation: IsolationLevel) -> "RunLogger":
     """The run, which says from its beginning how well the code that policies write is kept in."""
-    from rmlab.tracking.leases import close_stale
-    from rmlab.tracking.run import RunLogger
-    from rmlab.tracking.run_index import runs_of
-    from rmlab.tracking.store import Store
+    from rmlab.tracking.run import start_single
 
-    store = Store.open(settings.tracking.uri)
-    close_stale(store, runs_of(store, who))  # of a process that was killed
-    name = settings.tracking.name or f"{Path(settings.output).stem} s{settings.seed}"
-    return RunLogger.start(
-        store,
-        settings.tracking.experiment or EXPERIMENT,
-        name,
+    return start_single(
+        settings.tracking,
+        EXPERIMENT,
+        f"{Path(settings.output).stem} s{settings.seed}",
         kind=KIND,
-        tags={"config_hash": who, "device": devices(settings), "isolation": str(isolation)},
+        tags={"config_hash": run_hash, "device": devices(settings), "isolation": str(isolation)},
         params=parameters(settings, {"seed": settings.seed, "policies": len(settings.names)}),
     )
 

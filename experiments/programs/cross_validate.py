@@ -130,14 +130,14 @@ def run(config: DictConfig) -> str:
     settings = _settings(config)
     find_pretrained(settings)
     device = accelerator(settings.training, settings.runtime)
-    who = identity(config)
-    cell = runs_folder() / "cells" / who.config_hash
+    hashes = identity(config)
+    cell = runs_folder() / "cells" / hashes.config_hash
     experiment = settings.tracking.experiment or settings.tracking.sweep or "verifiers"
     name = settings.tracking.name or f"scale={settings.data.scale} s{settings.seed}"
     tags = {
         **sweep_tags(settings.tracking),
-        "config_hash": who.config_hash,
-        "control_hash": who.control_hash,
+        "config_hash": hashes.config_hash,
+        "control_hash": hashes.control_hash,
         "device": device_name(str(device.device.type)),
         "folds": settings.folds.number,
         "dataset": read_index(settings.data.path).fingerprint,

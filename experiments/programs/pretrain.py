@@ -99,11 +99,11 @@ def run(config: DictConfig, command: str = "rmlab pretrain") -> Path | None:
     corpus = the_corpus(settings)
     if settings.only_corpus:
         return None
-    who, folder = config_hash(config, corpus.fingerprint), REPOSITORY / settings.output
-    under_way = runs_folder() / "cells" / who
+    run_hash, folder = config_hash(config, corpus.fingerprint), REPOSITORY / settings.output
+    under_way = runs_folder() / "cells" / run_hash
     with ExitStack() as stack:
         stack.enter_context(only_writer(folder))
-        logger = stack.enter_context(_start(settings, corpus, who)) if settings.tracked else None
+        logger = stack.enter_context(_start(settings, corpus, run_hash)) if settings.tracked else None
         tokenizer = base_tokenizer(corpus, settings.model)
         checkpoint = under_way / "checkpoint.safetensors"
         model, took = pretrain(corpus, tokenizer, settings, logger.metrics if logger else None, checkpoint)
@@ -302,21 +302,15 @@ def _record(
     }
 
 
-def _start(settings: PretrainConfig, corpus: Corpus, who: str) -> "RunLogger":
-    from rmlab.tracking.leases import close_stale
-    from rmlab.tracking.run import RunLogger
-    from rmlab.tracking.run_index import runs_of
-    from rmlab.tracking.store import Store
+def _start(settings: PretrainConfig, corpus: Corpus, run_hash: str) -> "RunLogger":
+    from rmlab.tracking.run import start_single
 
-    store = Store.open(settings.tracking.uri)
-    close_stale(store, runs_of(store, who))  # of a process that was killed
-    name = settings.tracking.name or f"{settings.model.name} s{settings.seed}"
-    logger = RunLogger.start(
-        store,
-        settings.tracking.experiment or EXPERIMENT,
-        name,
+    logger = start_single(
+        settings.tracking,
+        EXPERIMENT,
+        f"{settings.model.name} s{settings.seed}",
         kind=KIND,
-        tags={"dataset": corpus.fingerprint, "config_hash": who},
+        tags={"dataset": corpus.fingerprint, "config_hash": run_hash},
     )
     logger.dataset(
         Path(settings.corpus).stem,

@@ -134,14 +134,14 @@ def run(config: DictConfig) -> str:
     settings = _settings(config)
     find_pretrained(settings)
     device = accelerator(settings.training, settings.runtime)
-    who = identity(config)
-    cell = runs_folder() / "cells" / who.config_hash
+    hashes = identity(config)
+    cell = runs_folder() / "cells" / hashes.config_hash
     experiment = settings.tracking.experiment or settings.tracking.sweep or "verifiers"
     name = settings.tracking.name or f"scale={settings.data.scale} s{settings.seed}"
     tags = {
         **sweep_tags(settings.tracking),
-        "config_hash": who.config_hash,
-        "control_hash": who.control_hash,
+        "config_hash": hashes.config_hash,
+        "control_hash": hashes.control_hash,
         "device": device_name(str(device.device.type)),
     }
     with RunLogger.start(
@@ -186,7 +186,7 @@ def dry_run(overrides: Sequence[str]) -> str:
 
     config = compose("train_verifier", list(overrides))
     describe_single(config, overrides)
-    settings, who = _settings(config), identity(config)
+    settings, hashes = _settings(config), identity(config)
     find_pretrained(settings)
     device = device_name(resolve_device(settings.runtime.device))
     ready = _labelled(_material(settings), settings)
@@ -194,12 +194,12 @@ def dry_run(overrides: Sequence[str]) -> str:
     steps, tokens = planned_cost(ready, chosen, settings)
     record = chosen.record()
     store = Store.existing(settings.tracking.uri)
-    whole = finished_run(runs_of(store, who.config_hash)) if store else None
+    whole = finished_run(runs_of(store, hashes.config_hash)) if store else None
     time = _known_time(store, config, device, tokens) if store else None
     return "\n".join(
         [
             OmegaConf.to_yaml(config, resolve=True),
-            f"{settings.tracking.name or 'this run'}, config_hash {who.config_hash}, on {device}",
+            f"{settings.tracking.name or 'this run'}, config_hash {hashes.config_hash}, on {device}",
             f"  trained on {record['taken']:,} attempts ({record['resolved']:,} resolved), {counted(steps, 'step')}, {tokens:,} tokens",
             f"  judged on {len(ready.evaluation):,} attempts, and {len(ready.validation):,} of validation",
             f"  time of training: {time or 'not known, no such model was trained here yet'}",

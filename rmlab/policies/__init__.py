@@ -1,5 +1,6 @@
 """Policies: what attempts a task, one action at a time.
 
+conversation     an attempt of a language model while it is played: its episode and its tokens so far
 demonstrations   what a policy is taught of attempts of mixed quality: the loss on right actions; which attempts of
                  which sets may be learned from
 engine           the records and the protocol of rollouts: what was said, by which tokens, how likely
@@ -11,6 +12,8 @@ policy           the protocol: attempts under way in, one message each out; a sc
                  runs, reacts and stops
 repairs          many one-line mistakes in each function of a corpus, and the edits that mend them
 rollout          many attempts at once through one sandbox, programs run beside decoding, finished attempts kept
+rollout_schedule  which attempt of a rollout reads, speaks or waits for a program next
 scripted         the edits that a script can think of: right ones, and plausible wrong ones; scripted policies
 success          pass@1 with its interval, and how attempts go; pass@1 on parts that a policy has not learned from
+warm_start       a policy that is taught by demonstrations: its configuration, its folders, its record
 """

@@ -186,6 +186,30 @@ def _joined(pieces: Sequence[tuple[Sequence[int], bool]]) -> SFTExample:
     return SFTExample(np.array(ids, dtype=np.int32), np.array(taught, dtype=np.bool_))
 
 
+def training_set(
+    pools: Sequence[TrajectorySet],
+    repairs: Sequence[str],
+    prompt: PolicyPrompt,
+    config: DemonstrationsConfig,
+    environment: EnvironmentConfig,
+    tasks: Sequence[Task],
+    seed: int,
+) -> tuple[list[SFTExample], dict[str, Any]]:
+    """What is taught, and for the policy's record how much of what was left out (`counts`) and which clusters were shown."""
+    chosen, counts = attempts_to_learn_from(pools, config, environment, tasks, seed)
+    taught = lessons(chosen, prompt, config.capacity, environment.max_turns, environment.edits)
+    repaired = repair_lessons(repairs, prompt, config.capacity)
+    counts |= {
+        "lessons": len(taught.lessons),
+        "actions": taught.actions,
+        "left_out": taught.left_out,
+        "repairs": len(repaired),
+        "repairs_too_long": len(repairs) - len(repaired),
+    }
+    shown = {"counts": counts, "shown_clusters": sorted({t.cluster for t in chosen})}
+    return [*list(taught.lessons) * config.repeat, *repaired], shown
+
+
 def attempts_to_learn_from(
     pools: Sequence[TrajectorySet],
     config: DemonstrationsConfig,

@@ -84,10 +84,10 @@ def play(
     environment: EnvironmentConfig,
     seed: int,
     advance: Advance | None = None,
-    told: "Callable[[Trajectory], None] | None" = None,
+    on_finished: "Callable[[Trajectory], None] | None" = None,
 ) -> "list[Trajectory]":
-    """The trajectories of planned attempts, in the order of the plan. told: is called with each as it is finished."""
+    """The trajectories of planned attempts, in the order of the plan. on_finished: is called with each as it is finished."""
     engine = load_engine(config, sandbox, environment)
-    rollouts, seconds = engine.rollout(planned, config.sampling, seed, advance, told)
+    rollouts, seconds = engine.rollout(planned, config.sampling, seed, advance, on_finished)
     print(f"{config.model}: {counted(len(rollouts), 'attempt')} in {seconds}", file=sys.stderr)
     return [rollout.trajectory for rollout in rollouts]

@@ -5,6 +5,7 @@ a function that it has not seen. Nothing is run. No text is a near copy of a hel
 """
 
 import random
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
@@ -15,17 +16,38 @@ import pyarrow.parquet as pq
 
 from rmlab.errors import DataError
 from rmlab.files import atomic_path
-from rmlab.fingerprint import fingerprint
+from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.microswe.build.operators import mutants
+from rmlab.microswe.task import Task
 from rmlab.models.tokenizer import IM_END, IM_START
-from rmlab.pretraining.near_copies import NearCopies
+from rmlab.paths import runs_folder
+from rmlab.pretraining.corpus import Kind, read_corpus
+from rmlab.pretraining.near_copies import NearCopies, held_out_functions
 from rmlab.pretraining.sources import as_long_as_a_task
+from rmlab.progress import progress
 from rmlab.verifiers.prompt import escape
 
 CHUNK = 256  # functions that a process takes at once
 SEMANTICS = 2  # bumped when the same functions and seed give other repairs: drawings that are kept are found by it
 
 _forbidden: NearCopies | None = None  # of this worker process
+
+
+def corpus_repairs(corpus: Path, tasks: Sequence[Task], each: int, seed: int, workers: int, show: bool) -> list[str]:
+    """Repairs of the functions of a corpus file, none of them a near copy of a function of `tasks` that is held out.
+
+    Kept in the cache folder. Forks processes: call it before torch is imported.
+    """
+    held_out = held_out_functions(tasks)
+    python = list(sys.version_info[:2])  # whose way of writing code the broken lines have
+
+    def draw() -> list[str]:
+        codes = [document.text for document in read_corpus(corpus).of(Kind.code)]
+        with progress("repairs", len(codes), "functions", show) as advance:
+            return drawn_repairs(codes, held_out, each, seed, workers, advance)
+
+    name = fingerprint([file_fingerprint(corpus), sorted(held_out), each, seed, python])
+    return kept_repairs(runs_folder() / "cache", name, draw)
 
 
 def drawn_repairs(

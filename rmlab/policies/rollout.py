@@ -93,9 +93,9 @@ def rollout(
     seed: int,
     batch: int = 1024,
     advance: Advance | None = None,
-    told: Callable[[Trajectory], None] | None = None,
+    on_finished: Callable[[Trajectory], None] | None = None,
 ) -> list[Trajectory]:
-    """Plays every planned attempt and returns the trajectories in the order of the plan. told: is called with each as it is finished.
+    """Plays every planned attempt and returns the trajectories in the order of the plan. on_finished: called with each when it is.
 
     The result depends on plan, policies, environment and seed alone, not on batch or workers (programs that run into a
     time limit on a slow machine excepted). Raises UsageError for a policy that is not among `policies`.
@@ -115,8 +115,8 @@ def rollout(
         for i in [i for i, attempt in active.items() if attempt.episode.done]:
             attempt = active.pop(i)
             finished[i] = attempt.episode.trajectory(attempt.policy, attempt.number)
-            if told is not None:
-                told(finished[i])
+            if on_finished is not None:
+                on_finished(finished[i])
             if advance is not None:
                 advance(1)
         _act(active, policies)
@@ -163,7 +163,7 @@ class AsyncExecutor(Generic[Owner]):
     def __init__(self, executor: Executor, overlap: bool):
         self.executor, self.overlap, self.in_flight = executor, overlap, 0
         self._running: list[Future[list[Outcome]]] = []
-        self._told: SimpleQueue[tuple[Owner, Outcome] | None] = SimpleQueue()  # None: a batch is over
+        self._outcomes: SimpleQueue[tuple[Owner, Outcome] | None] = SimpleQueue()  # None: a batch is over
         self._awaited: list[tuple[Owner, Outcome] | None] = []  # taken by `wait`, not handed over yet
         self._threads = ThreadPoolExecutor(BATCHES)
 
@@ -183,18 +183,18 @@ class AsyncExecutor(Generic[Owner]):
         self.in_flight += len(programs)
         if not self.overlap:
             for owner, outcome in zip(owners, self.executor.run(programs), strict=True):
-                self._told.put((owner, outcome))
+                self._outcomes.put((owner, outcome))
             return
         future = self._threads.submit(
-            self.executor.run, programs, lambda index, outcome: self._told.put((owners[index], outcome))
+            self.executor.run, programs, lambda index, outcome: self._outcomes.put((owners[index], outcome))
         )
         self._running.append(future)
-        future.add_done_callback(lambda _: self._told.put(None))
+        future.add_done_callback(lambda _: self._outcomes.put(None))
 
     def completed(self) -> Iterator[tuple[Owner, Outcome]]:
         """What is known by now and was not handed over yet. Raises what went wrong in a batch."""
-        while self._awaited or not self._told.empty():
-            if (entry := self._awaited.pop() if self._awaited else self._told.get()) is not None:
+        while self._awaited or not self._outcomes.empty():
+            if (entry := self._awaited.pop() if self._awaited else self._outcomes.get()) is not None:
                 self.in_flight -= 1
                 yield entry
         for future in [future for future in self._running if future.done()]:
@@ -204,7 +204,7 @@ class AsyncExecutor(Generic[Owner]):
     def wait(self, seconds: float | None) -> bool:
         """Waits until an outcome is known, so long at most (None: without end); says whether there is."""
         try:
-            self._awaited = self._awaited or [self._told.get(timeout=seconds)]
+            self._awaited = self._awaited or [self._outcomes.get(timeout=seconds)]
         except Empty:
             return False
         return True

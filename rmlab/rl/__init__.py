@@ -1,6 +1,7 @@
 """Reinforcement learning of a policy in micro-SWE, paid by execution, by a verifier, or by both (`rmlab rl`).
 
 artifacts       files made on the way, kept beside the checkpoint until the run has ended; attempts to read, as HTML
+assemble        from a configuration and what it names to a training that is ready to go
 attempts        which tasks come next; attempts that the environment failed on made again
 config          what a policy is trained with; the version of the algorithm
 evaluation      validation, held-out tasks and benchmarks; two evaluations or two runs compared per task, paired
@@ -12,5 +13,6 @@ losses          GRPO and GSPO on log-probabilities; rewards to group-relative ad
 outcome         what came of a training: gained, collapsed, hacked; what attempts look like
 reward_model    what the verifier says of fresh attempts, calibrated, combined, transformed (scores bent on purpose)
 rewards         what an attempt is paid; each reward registers itself
+tracked         the MLflow run of a training: what identifies it, and what came of it
 update          optimiser steps over a batch; one batch: attempts, rewards, advantages
 """

@@ -9,9 +9,16 @@ from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
+from omegaconf import MISSING
 
 from rmlab.errors import UsageError
 from rmlab.fingerprint import OMIT_DEFAULT, UNHASHED, fingerprint
+from rmlab.microswe.episode import EnvironmentConfig
+from rmlab.microswe.sandbox import SandboxConfig
+from rmlab.models.config import LoraConfig
+from rmlab.policies.engine import EngineConfig
+from rmlab.tracking.config import TrackingConfig
+from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig
 
 Floats = NDArray[np.float64]
 SEMANTICS = 2
@@ -199,6 +206,47 @@ class LimitsConfig:
     """
 
     batch_seconds: float = 60.0
+
+
+@dataclass
+class ArithmeticConfig:
+    """dtype: of training and scoring (bfloat16 = autocast over float32 weights). threads: on the CPU."""
+
+    dtype: Dtype = Dtype.float32
+    threads: int = 2
+
+
+@dataclass
+class RLRun:
+    """Everything that makes one policy. start: a folder, a run or a cell. verifier: likewise; "" where nobody scores.
+
+    With reward=execution a verifier pays nothing and is watched all the same. over_length: what becomes of an attempt that a
+    verifier cannot read whole. more_tasks: files of tasks of the part rl alone, trained on too. name: of the policy in its
+    trajectories. keep_model: the trained policy becomes an artifact. workers: of the sandbox.
+    """
+
+    start: str = field(default=MISSING, metadata=UNHASHED)
+    verifier: str = ""
+    over_length: Unread = Unread.error
+    tasks: str = field(default=MISSING, metadata=UNHASHED)
+    more_tasks: list[str] = field(default_factory=list, metadata=UNHASHED)
+    name: str = "policy"
+    seed: int = 0
+    workers: int = field(default=2, metadata=UNHASHED)
+    keep_model: bool = field(default=True, metadata=UNHASHED)
+    environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+    rl: LoopConfig = field(default_factory=LoopConfig)
+    watch: WatchConfig = field(default_factory=WatchConfig)
+    limits: LimitsConfig = field(default_factory=LimitsConfig)
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    training: ArithmeticConfig = field(default_factory=ArithmeticConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    runtime: RuntimeConfig = field(default_factory=RuntimeConfig)
 
 
 def check_options(loop: LoopConfig) -> None:

@@ -9,7 +9,6 @@
 One run by itself, beside sweeps: what is finished is not done again, what is at work elsewhere is waited for.
 """
 
-import os
 import random
 import re
 import sys
@@ -26,7 +25,7 @@ from rmlab.hydra_keys import refuse_unread
 from rmlab.launchers.beats import telling_beside_log
 from rmlab.launchers.hydra import cell_to_run
 from rmlab.launchers.jobs import answer
-from rmlab.paths import CONF, REPOSITORY, SWEEPS, runs_folder
+from rmlab.paths import CONF, SWEEPS, runs_folder
 from rmlab.stopping import says_how_to_go_on
 from rmlab.sweep.request import CHOICES, SweepOptions
 from rmlab.sweep.spec import plain_yaml
@@ -140,13 +139,10 @@ def register_sweep(name: str) -> str:
 
 
 def find_plugins() -> None:
-    """Makes our plugins known to Hydra, here and in processes that it starts. The sweeper takes the keys of `SweepOptions`."""
+    """Makes our plugins known to Hydra before it looks for any. The sweeper takes the keys of `SweepOptions`."""
     from hydra.core.config_store import ConfigStore
     from hydra.core.plugins import Plugins
 
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if str(REPOSITORY) not in paths:
-        os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, paths), str(REPOSITORY)])
     from hydra_plugins.rmlab_launchers import LocalProcesses, Ray, Slurm
     from hydra_plugins.rmlab_sweeper import RmlabSweeper
 

@@ -25,7 +25,7 @@ from rmlab.sweep.progress_table import CellState, ProgressLine, ProgressTable
 from rmlab.sweep.request import OnError
 from rmlab.tracking.config import sweep_params, sweep_tags
 from rmlab.tracking.leases import LeaseMonitor, close_dead, replace
-from rmlab.tracking.run import log_reuse
+from rmlab.tracking.reuse import log_reuse
 from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs, finished_run, runs_of
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import CONTROL_HASH, ERROR, FAILED, FINISHED, SOURCE_RUN

@@ -10,7 +10,8 @@ notes      Markdown that the UI shows of a run
 parameters  by what two runs are told apart: parameters, names, differing keys
 preload    what a fork server imports
 query      reads runs back: metrics, series, artifacts; which run, cell or model is meant by a name
-run        writes one run: buffered metrics, artifacts, data sets, and `finished` as the last word; logs what is reused
+reuse      a run of its own for a cell that another run already finished
+run        writes one run: buffered metrics, artifacts, data sets, and `finished` as the last word
 run_index  names and tags of runs, quickly: which cells are finished
 store      the store: one sqlite file or a server, opened safely by many processes at once
 tags       names of a run's tags; sets them and takes them away; where a run comes from: commit, host, process

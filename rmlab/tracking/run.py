@@ -18,10 +18,9 @@ from rmlab.fingerprint import canonical_json
 from rmlab.paths import portable
 from rmlab.stopping import Stopped, is_stop
 from rmlab.tracking import leases
-from rmlab.tracking.config import LEVEL_NUMBER
+from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.parameters import LONGEST_PARAM
-from rmlab.tracking.query import TrackedRun, get_run
-from rmlab.tracking.run_index import RunInfo, runs_of
+from rmlab.tracking.run_index import runs_of
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import (
     AT_WORK,
@@ -30,17 +29,12 @@ from rmlab.tracking.tags import (
     ERROR,
     FAILED,
     FINISHED,
-    HOST,
-    IMPORTED_AT,
-    IMPORTED_RUN,
     IN_MLFLOW,
     KILLED,
-    LEFT_OUT,
     LONGEST_TAG,
     PROCESS,
     REPLACES,
     RUNNING,
-    SOURCE_RUN,
     STATUS,
     STOPPED,
     TRACEBACK,
@@ -278,47 +272,21 @@ class RunLogger:
             raise
 
 
-def log_reuse(
-    store: Store,
-    source: RunInfo,
+def start_single(
+    tracking: TrackingConfig,
     experiment: str,
     name: str,
-    tags: Mapping[str, str],
-    params: Mapping[str, str] | None = None,
-) -> TrackedRun:
-    """Logs a run of its own for a cell that another run already finished: its parameters, metrics with steps, and `source_run`.
+    *,
+    kind: str,
+    tags: Mapping[str, Any],
+    params: Mapping[str, Any] | None = None,
+) -> RunLogger:
+    """Opens the run of a program that no sweep launches. experiment, name: where `tracking` gives none.
 
-    params: what this sweep says of the cell (`sweep_params`), in place of what the source's sweep said.
+    Runs of the same tag `config_hash` whose process was killed are closed as failed first.
     """
-    origin = get_run(store, source.tags.get(SOURCE_RUN) or source.run_id)
-    own = {
-        "sweep",
-        "preset",
-        "factor",
-        "level",
-        "arm",
-        "baseline",
-        "place",
-        "kind",
-        STATUS,
-        HOST,
-        *AT_WORK,
-        IMPORTED_RUN,
-        IMPORTED_AT,
-        LEFT_OUT,
-        REPLACES,
-        "replaced_by",
-    }
-    keep = {k: v for k, v in origin.tags.items() if k not in own}
-    with RunLogger.start(
-        store,
-        experiment,
-        name,
-        kind=origin.tags["kind"],
-        params={**(params or {}), **{k: v for k, v in origin.params.items() if k != LEVEL_NUMBER}},
-        tags={**keep, **tags, SOURCE_RUN: origin.run_id},
-    ) as run:
-        for metric in origin.metrics:
-            rows = store.call(partial(store.client.get_metric_history, origin.run_id, metric))
-            run.replay((row.key, row.value, row.step, row.timestamp) for row in rows)
-    return get_run(store, run.run_id)
+    store = Store.open(tracking.uri)
+    leases.close_stale(store, runs_of(store, tags[CONFIG_HASH]))
+    return RunLogger.start(
+        store, tracking.experiment or experiment, tracking.name or name, kind=kind, tags=tags, params=params
+    )

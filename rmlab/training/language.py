@@ -18,7 +18,7 @@ from rmlab.errors import UsageError
 from rmlab.training.batching import IGNORED, Rows
 from rmlab.training.config import LanguageConfig, OptimizerConfig, RuntimeConfig
 from rmlab.training.device import accelerator, device_name
-from rmlab.training.loop import Recipe, Trained, TrainingState, run_identity, train_loop
+from rmlab.training.loop import Recipe, Trained, TrainingState, run_identity, step_metrics, train_loop
 from rmlab.training.optimizer import accumulate, adamw, learning_rate
 
 EVALUATION_ROWS = 64
@@ -89,7 +89,7 @@ def train_language_model(
         runtime=runtime,
         run=run_identity(model, content, config, optimizer, seed) if checkpoint else "",
         checkpoint=checkpoint,
-        log=lambda *row: told(row[0], _named(*row)),
+        log=lambda *row: told(row[0], step_metrics(*row[1:])),
         watch=told,
     )
     last = evaluate(model, held_out, device)
@@ -169,13 +169,9 @@ def _recipe(
     return Recipe(rate, gradient, config.tokens, "pretraining", every=LOG_EVERY, after=after, restore=restore)
 
 
-def _named(step: int, loss: float, rate: float, speed: float) -> dict[str, float]:
-    return {"train/loss": loss, "train/learning_rate": rate, "train/tokens_per_second": speed}
-
-
 def _history(took: Trained, state: TrainingState, last: dict[str, float]) -> list[dict[str, float]]:
     """All rows by step, those of a step's loss before those of its evaluation. Every step reads as many tokens."""
-    found = [(row[0], _named(*row)) for row in took.history] + [*state.measured, (took.steps, last)]
+    found = [(row[0], step_metrics(*row[1:])) for row in took.history] + [*state.measured, (took.steps, last)]
     per_step = took.tokens // max(took.steps, 1)
     return [
         {"step": step, "tokens": step * per_step, **values} for step, values in sorted(found, key=lambda one: one[0])

@@ -38,6 +38,11 @@ Watch = Callable[[int, dict[str, float]], None]
 """Is told (step from 1, values by name): what the routers did, losses of held-out text."""
 
 
+def step_metrics(loss: float, rate: float, speed: float) -> dict[str, float]:
+    """What is logged of a step, by metric name. rate: learning rate; speed: tokens a second."""
+    return {"train/loss": loss, "train/learning_rate": rate, "train/tokens_per_second": speed}
+
+
 @dataclass
 class TrainingState:
     """How far a training is. step: finished ones. tokens: read in them, padding aside. seconds: of all processes that worked on it,

@@ -73,6 +73,7 @@ def fit(
 ) -> "tuple[Verifier, Trained]":
     """Trains a verifier on the chosen set; its checkpoint lies in the folder `cell` while it is under way."""
     from rmlab.training.batching import total_steps
+    from rmlab.training.loop import step_metrics
     from rmlab.training.supervised import train
     from rmlab.verifiers.verifier import finished_verifier
 
@@ -83,7 +84,7 @@ def fit(
 
     def log(step: int, loss: float, rate: float, speed: float) -> None:
         if step % every == 0 or step == 1:
-            logger.metrics({"train/loss": loss, "train/learning_rate": rate, "train/tokens_per_second": speed}, step)
+            logger.metrics(step_metrics(loss, rate, speed), step)
 
     def watch(step: int, routers: dict[str, float]) -> None:
         if step % every == 0 or step == 1:

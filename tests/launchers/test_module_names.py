@@ -20,7 +20,9 @@ from rmlab.paths import CONF, PROGRAMS, REPOSITORY
 
 NAME = re.compile(r"(rmlab|hydra_plugins)(\.[A-Za-z_]\w*)+(:\w+)?")
 RESOLVERS = {"rmlab.starter", "rmlab.runs", "rmlab.if"}  # of Hydra's interpolations, see `register_resolvers`
-SWEPT = [path.stem for path in PROGRAMS.glob("*.py") if "ConfigStore.instance()" in path.read_text(encoding="utf-8")]
+SWEPT = [
+    path.stem for path in PROGRAMS.glob("[!_]*.py") if "ConfigStore.instance()" in path.read_text(encoding="utf-8")
+]
 
 
 def named_in_code() -> Iterator[str]:

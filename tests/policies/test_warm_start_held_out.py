@@ -43,8 +43,8 @@ def settings(*overrides: str):  # type: ignore[no-untyped-def]
 
 def test_no_repair_is_drawn_of_a_function_of_a_further_file(given: list[str], tmp_path: Path) -> None:
     program = load_program("train_policy")
-    alone = program.corpus_repairs(settings(*given))
-    joined = program.corpus_repairs(settings(*given, f"more_tasks=[{tmp_path}/more.parquet]"))
+    alone = program.drawn_from_corpus(settings(*given))
+    joined = program.drawn_from_corpus(settings(*given, f"more_tasks=[{tmp_path}/more.parquet]"))
     assert any("def far" in text for text in alone)
     assert joined == [text for text in alone if "def far" not in text] != []
 
@@ -66,4 +66,4 @@ def test_further_files_are_hashed_by_content_and_only_where_there_are_any(given:
 
 def test_a_file_with_other_parts_is_refused(given: list[str], tmp_path: Path) -> None:
     with pytest.raises(DataError, match="it has tasks of the part evaluation"):
-        load_program("train_policy").corpus_repairs(settings(*given, f"more_tasks=[{tmp_path}/tasks.parquet]"))
+        load_program("train_policy").drawn_from_corpus(settings(*given, f"more_tasks=[{tmp_path}/tasks.parquet]"))

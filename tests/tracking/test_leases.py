@@ -391,7 +391,7 @@ def test_what_finished_while_it_was_looked_at_is_not_closed_as_killed(store: Sto
 
 
 def test_a_reuse_holds_no_lease(store: Store, tmp_path: Path) -> None:
-    from rmlab.tracking.run import log_reuse
+    from rmlab.tracking.reuse import log_reuse
 
     with begun(store) as first:
         pass

@@ -14,7 +14,8 @@ from rmlab.paths import REPOSITORY
 from rmlab.tracking import run as run_module
 from rmlab.tracking.leases import close_stale
 from rmlab.tracking.query import get_run, runs
-from rmlab.tracking.run import RunLogger, log_reuse
+from rmlab.tracking.reuse import log_reuse
+from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import cell_runs, run_infos
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import check_names

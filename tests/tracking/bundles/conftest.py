@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from rmlab.tracking.bundles.exporting import export_runs
-from rmlab.tracking.run import RunLogger, log_reuse
+from rmlab.tracking.reuse import log_reuse
+from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import cell_runs
 from rmlab.tracking.store import Store
 

@@ -17,7 +17,8 @@ from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.bundles.reading import open_bundle
 from rmlab.tracking.query import find_artifact, get_run, runs
-from rmlab.tracking.run import RunLogger, log_reuse
+from rmlab.tracking.reuse import log_reuse
+from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import cell_runs, run_infos
 from rmlab.tracking.store import Store
 

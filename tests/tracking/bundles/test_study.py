@@ -18,7 +18,8 @@ from rmlab.tracking.bundles.reading import Bundle, is_bundle, open_bundle
 from rmlab.tracking.bundles.study import anonymous
 from rmlab.tracking.listing import show_runs
 from rmlab.tracking.query import runs
-from rmlab.tracking.run import RunLogger, log_reuse
+from rmlab.tracking.reuse import log_reuse
+from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import run_infos
 from rmlab.tracking.store import Store
 

@@ -1,0 +1,1 @@
+"""The experiments: their programs, the studies made with them, and what things cost (benchmarks)."""
