@@ -40,9 +40,13 @@ HYDRA_SAYS = {
 
 
 def register_resolvers() -> None:
-    """`${rmlab.starter:FILE}` and `${rmlab.runs:FILE}`: shipped data and the runs folder, wherever the clone lies."""
+    """`${rmlab.starter:FILE}` and `${rmlab.runs:FILE}`: shipped data and the runs folder, wherever the clone lies.
+
+    `${rmlab.if:VALUE,A,B}`: A where a value is neither 0 nor null nor false, else B.
+    """
     for name, folder in (("rmlab.starter", lambda: STARTER), ("rmlab.runs", runs_folder)):
         OmegaConf.register_new_resolver(name, lambda *path, folder=folder: str(folder().joinpath(*path)), replace=True)
+    OmegaConf.register_new_resolver("rmlab.if", lambda value, yes, no: yes if value else no, replace=True)
 
 
 class ProgramModule(Protocol):

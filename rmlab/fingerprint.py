@@ -8,7 +8,7 @@ configuration class that says `HASHED: ClassVar[bool] = False` stays out as a wh
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, Field, asdict, fields, is_dataclass
 from enum import Enum
 from functools import cache
 from pathlib import Path
@@ -66,6 +66,11 @@ def hashed_values(config: "DictConfig") -> dict[str, Any]:
     return _hashed(plain, OmegaConf.get_type(config))
 
 
+def hashed_fields(config: Any) -> dict[str, Any]:
+    """The same of a plain instance of a configuration class."""
+    return _hashed(asdict(config), type(config))
+
+
 def _hashed(plain: Mapping[str, Any], schema: Any) -> dict[str, Any]:
     known = _fields(schema) if isinstance(schema, type) and is_dataclass(schema) else {}
     of_any = get_args(schema)[1] if get_origin(schema) is dict else None
@@ -89,4 +94,6 @@ def _fields(schema: type) -> dict[str, tuple["Field[Any]", Any]]:
 
 def _default(one: "Field[Any]") -> Any:
     value = one.default if one.default_factory is MISSING else one.default_factory()
-    return value.name if isinstance(value, Enum) else value
+    if isinstance(value, Enum):
+        return value.name
+    return asdict(value) if is_dataclass(value) and not isinstance(value, type) else value

@@ -30,6 +30,7 @@ from rmlab.sweep.factors import find_factors
 from rmlab.tracking.config import sweep_tags
 from rmlab.tracking.notes import NOTE, run_note
 from rmlab.tracking.tags import origin_tags
+from rmlab.training.pretrained import find_pretrained, pretrained_folder
 from rmlab.trajectories import folds
 from rmlab.trajectories.folds import Fold, FoldsConfig, folds_of
 from rmlab.trajectories.record import Trajectory
@@ -79,7 +80,7 @@ def identity(config: DictConfig) -> Identity:
         )
     pool = read_index(config.data.path).fingerprint
     tokenizer = (
-        folder_identity(Path(config.model.pretrained))
+        folder_identity(pretrained_folder(config.model.pretrained, config.tracking.uri))
         if config.model.pretrained
         else tokenizer_identity(config.model.tokenizer, pool, tokenizers.SEMANTICS)
     )
@@ -100,6 +101,7 @@ def prepare(configs: Sequence[DictConfig]) -> None:
     alike: dict[str, list[CrossValidation]] = {}
     for config in configs:
         settings = _settings(config)
+        find_pretrained(settings, warn=False)
         resolve_device(settings.runtime.device)
         check_context(settings.model, settings.prompt)
         key = fingerprint(
@@ -126,6 +128,7 @@ def run(config: DictConfig) -> str:
     from rmlab.training.device import accelerator, device_name
 
     settings = _settings(config)
+    find_pretrained(settings)
     device = accelerator(settings.training, settings.runtime)
     hashes = identity(config)
     cell = runs_folder() / "cells" / hashes.config_hash

@@ -38,6 +38,7 @@ from rmlab.stopping import says_how_to_go_on
 from rmlab.tracking.parameters import describe_single, parameters
 from rmlab.training.batching import SFTExample
 from rmlab.training.config import SEMANTICS
+from rmlab.training.pretrained import find_pretrained, pretrained_folder
 from rmlab.trajectories.store import TrajectorySet, read_trajectories
 from rmlab.wording import counted
 
@@ -74,6 +75,7 @@ def run(config: DictConfig, command: str = "rmlab warm-start", force: bool = Fal
             f"model={settings.model.name} has no weights: a policy starts from a pretrained model, for example "
             "model=path model.pretrained=FOLDER (rmlab pretrain writes one)"
         )
+    find_pretrained(settings)
     folder = Path(settings.output)
     check_folder(folder, MODEL)
     pools = [read_trajectories(path) for path in settings.demonstrations.paths]
@@ -161,7 +163,7 @@ def config_hash(config: DictConfig, pools: Sequence[TrajectorySet], tasks: str) 
         plain["more_tasks"] = [file_fingerprint(Path(name)) for name in more]
     plain["model"] = [
         plain["model"]["name"],
-        folder_identity(Path(config.model.pretrained)),
+        folder_identity(pretrained_folder(config.model.pretrained, config.tracking.uri)),
     ]  # attempts are drawn by its name
     plain["demonstrations"]["paths"] = [pool.fingerprint for pool in pools]
     plain["repairs"]["corpus"] = file_fingerprint(Path(plain["repairs"]["corpus"])) if plain["repairs"]["each"] else ""

@@ -33,6 +33,7 @@ from rmlab.tracking.config import sweep_tags
 from rmlab.tracking.notes import NOTE, run_note
 from rmlab.tracking.parameters import describe_single, differing_keys
 from rmlab.tracking.tags import SOURCE_RUN, origin_tags
+from rmlab.training.pretrained import find_pretrained, pretrained_folder
 from rmlab.verifiers.answer import lesson_part
 from rmlab.verifiers.config import SEMANTICS
 from rmlab.verifiers.training import VerifierSettings, choose, fit, planned_cost
@@ -82,7 +83,7 @@ def identity(config: DictConfig) -> Identity:
         )
     index = read_index(config.data.path)
     if config.model.pretrained:
-        tokenizer = folder_identity(Path(config.model.pretrained))
+        tokenizer = folder_identity(pretrained_folder(config.model.pretrained, config.tracking.uri))
     else:
         lessons = index.part(lesson_part({row.split for row in index.rows}))
         tokenizer = tokenizer_identity(config.model.tokenizer, lessons, tokenizers.SEMANTICS)
@@ -108,6 +109,7 @@ def prepare(configs: Sequence[DictConfig]) -> None:
     made: dict[str, VerifierData] = {}
     for config in configs:
         settings = _settings(config)
+        find_pretrained(settings, warn=False)
         resolve_device(settings.runtime.device)
         key = fingerprint(
             [settings.data.path, asdict(settings.model), asdict(settings.prompt), asdict(settings.evaluation)]
@@ -130,6 +132,7 @@ def run(config: DictConfig) -> str:
     from rmlab.verifiers.evaluation import judge, log_results, summary
 
     settings = _settings(config)
+    find_pretrained(settings)
     device = accelerator(settings.training, settings.runtime)
     hashes = identity(config)
     cell = runs_folder() / "cells" / hashes.config_hash
@@ -184,6 +187,7 @@ def dry_run(overrides: Sequence[str]) -> str:
     config = compose("train_verifier", list(overrides))
     describe_single(config, overrides)
     settings, hashes = _settings(config), identity(config)
+    find_pretrained(settings)
     device = device_name(resolve_device(settings.runtime.device))
     ready = _labelled(_material(settings), settings)
     chosen = choose(ready, settings)
@@ -213,11 +217,13 @@ def _known_time(store: "Store", config: DictConfig, device: str, tokens: int) ->
     wanted = yaml.safe_load(portable(OmegaConf.to_yaml(config, resolve=True)))  # as `config.yaml` holds it
     alike = (
         "model",
+        "lora",
         "runtime",
         "training.batch_size",
         "training.micro_batch_size",
         "training.dtype",
         "training.threads",
+        "training.checkpointing",
     )
     for run in runs(store, tags={"kind": "verifier", "status": "finished", "device": device}):
         speed = run.metrics.get("train/tokens_per_second")

@@ -149,6 +149,11 @@ class ScalarModel(torch.nn.Module):
         )
 
 
+def language_model(model: Any) -> Any:
+    """The causal language model that a scalar head stands on, or the model itself."""
+    return model.model if isinstance(model, ScalarModel) else model
+
+
 def last_scalar(
     model: ScalarModel, ids_BT: torch.Tensor, length_B: torch.Tensor, routing: Routing | None = None
 ) -> torch.Tensor:

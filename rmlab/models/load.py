@@ -3,11 +3,14 @@
 import json
 import math
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.models.config import ModelConfig
+
+if TYPE_CHECKING:
+    from rmlab.models.tokenizer import Tokenizer
 
 BASE = "base.json"  # written beside a base of our own by `rmlab pretrain`: what it has read
 
@@ -25,8 +28,8 @@ def load_model(folder: Path, *, classifier: bool = False, dtype: str = "float32"
 
     if not (folder / "config.json").is_file():
         raise DataError(
-            f"{folder} holds no model (config.json is missing). Name a local folder with a model in safetensors; "
-            "models are not downloaded here."
+            f"{folder} holds no model (config.json is missing). Name a local folder with a model in safetensors, or hf:NAME of "
+            "the hub where there is a network."
         )
     try:
         model, found = auto.from_pretrained(
@@ -51,13 +54,33 @@ def load_model(folder: Path, *, classifier: bool = False, dtype: str = "float32"
     return model
 
 
+def fit_rows(model: Any, tokenizer: "Tokenizer", name: str) -> None:
+    """Gives a model a row for each token of its tokenizer: markers that were added begin as its BOS and its EOS, which also open and
+    close, or as the mean of all where it has none.
+
+    name: of the model. Raises DataError where it has fewer rows than its tokenizer has tokens of its own.
+    """
+    import torch
+
+    from rmlab.models.tokenizer import IM_END, IM_START
+
+    rows, own = int(model.get_input_embeddings().weight.shape[0]), tokenizer.size - 2 * tokenizer.markers_added
+    if rows < own:
+        raise DataError(f"{name}: the model knows {rows} tokens, its tokenizer {own}: they do not belong together")
+    if not tokenizer.markers_added:
+        return
+    if rows < tokenizer.size:
+        model.resize_token_embeddings(tokenizer.size, mean_resizing=False)
+    hf = tokenizer.hf
+    with torch.no_grad():
+        for weight in {id(t): t.weight for t in (model.get_input_embeddings(), model.get_output_embeddings())}.values():
+            for marker, like in ((IM_START, hf.bos_token_id), (IM_END, hf.eos_token_id)):
+                first = weight[:own].float().mean(0) if like is None else weight[int(like)].clone()
+                weight[hf.convert_tokens_to_ids(marker)] = first
+
+
 def folder_identity(folder: Path) -> str:
     """Of every file of a pretrained model: its weights change results as its tokenizer does. 16 hex digits."""
-    if not folder.is_dir():
-        raise DataError(
-            f"model.pretrained={folder}: there is no such folder. Models are not downloaded here; name a local one, or take a "
-            "model of random start."
-        )
     return fingerprint(
         sorted([p.name, file_fingerprint(p)] for p in folder.iterdir() if p.suffix in (".json", ".safetensors", ".txt"))
     )

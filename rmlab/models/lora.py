@@ -61,6 +61,14 @@ def merged_weights(model: Any) -> Iterator[tuple[str, torch.Tensor]]:
             yield name.replace(".base_layer.", "."), parameter
 
 
+def merged(model: Any) -> Any:
+    """The plain model in float32 that a model with adapters amounts to; a model without comes back as it is.
+
+    The model that was given is not to be used afterwards.
+    """
+    return model.float().merge_and_unload() if has_adapters(model) else model
+
+
 def save_adapters(model: Any, folder: Path) -> Path:
     """Writes the adapters alone, in bfloat16, as safetensors with their configuration. The folder is made."""
     from peft import get_peft_model_state_dict
@@ -68,7 +76,7 @@ def save_adapters(model: Any, folder: Path) -> Path:
 
     state = {
         name: weight.detach().to("cpu", torch.bfloat16).contiguous()
-        for name, weight in get_peft_model_state_dict(model).items()
+        for name, weight in get_peft_model_state_dict(model, save_embedding_layers=False).items()
     }
     folder.mkdir(parents=True, exist_ok=True)
     save_file(state, folder / "adapter_model.safetensors", metadata={"format": "pt"})

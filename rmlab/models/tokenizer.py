@@ -6,7 +6,7 @@ exactly one BOS in front where the tokenizer has one, and nothing else.
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,19 +31,24 @@ class Tokenizer:
     """A transformers fast tokenizer, used in one way only."""
 
     hf: Any  # transformers.PreTrainedTokenizerFast: transformers is not imported before a command runs
+    markers_added: bool = False  # its ChatML markers are not its model's own: see `rmlab.models.load.fit_rows`
 
     def encode(self, texts: Sequence[str]) -> list[list[int]]:
         """Token ids of each text: one BOS where the tokenizer has one, markers as single ids, no truncation."""
         backend = self.hf.backend_tokenizer
         backend.no_truncation()
         backend.no_padding()
-        bos = self.hf.bos_token_id
-        front = [] if bos is None else [int(bos)]
-        return [front + list(e.ids) for e in backend.encode_batch(list(texts), add_special_tokens=False)]
+        return [self.front + list(e.ids) for e in backend.encode_batch(list(texts), add_special_tokens=False)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids, markers included."""
         return str(self.hf.backend_tokenizer.decode(list(ids), skip_special_tokens=False))
+
+    @property
+    def front(self) -> list[int]:
+        """What stands in front of every text: the BOS, if there is one that does not open each turn anyway (as SmolLM2's does)."""
+        bos = self.hf.bos_token_id
+        return [] if bos is None or self.hf.bos_token == IM_START else [int(bos)]
 
     @cached_property
     def reserved(self) -> tuple[str, ...]:
@@ -78,8 +83,11 @@ class Tokenizer:
         self.hf.save_pretrained(str(folder))
 
 
-def load_tokenizer(folder: Path, chatml: bool = True) -> Tokenizer:
-    """A tokenizer from a local folder. Raises DataError where it is missing, slow, or, if `chatml`, has no ChatML markers."""
+def load_tokenizer(folder: Path, chatml: bool = True, add_markers: bool = False) -> Tokenizer:
+    """A tokenizer from a local folder. add_markers: gives it ChatML markers where it has none, for a model that is to be trained.
+
+    Raises DataError where it is missing, slow, or, if `chatml`, has no ChatML markers.
+    """
     from transformers import PreTrainedTokenizerFast
 
     # Not AutoTokenizer: for some kinds of models (qwen2) it puts rules of its own in place of those that tokenizer.json has.
@@ -90,7 +98,10 @@ def load_tokenizer(folder: Path, chatml: bool = True) -> Tokenizer:
         raise DataError(
             f"{folder} holds no readable tokenizer ({str(error).splitlines()[0]}). Name a folder with tokenizer.json."
         ) from error
-    return _checked(hf, str(folder), chatml)
+    if not (lacks := add_markers and not _has_markers(hf)):
+        return _checked(hf, str(folder), chatml)
+    hf.add_special_tokens({"additional_special_tokens": [IM_START, IM_END]}, replace_extra_special_tokens=False)
+    return replace(_checked(hf, str(folder)), markers_added=lacks)
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig) -> Tokenizer:
@@ -150,11 +161,13 @@ def _wrapped(backend: Any) -> Tokenizer:
 def _checked(hf: Any, name: str, chatml: bool = True) -> Tokenizer:
     if not getattr(hf, "is_fast", False):
         raise DataError(f"{name}: only fast tokenizers (tokenizer.json) are supported")
-    tokenizer = Tokenizer(hf)
-    plain = hf.backend_tokenizer.encode(IM_START + IM_END, add_special_tokens=False).ids
-    if chatml and len(plain) != 2:
+    if chatml and not _has_markers(hf):
         raise DataError(
-            f"{name}: {IM_START} and {IM_END} are not one token each ({len(plain)} together). "
+            f"{name}: {IM_START} and {IM_END} are not one token each. "
             "Take a model with ChatML markers, such as Qwen3 or SmolLM2-Instruct."
         )
-    return tokenizer
+    return Tokenizer(hf)
+
+
+def _has_markers(hf: Any) -> bool:
+    return len(hf.backend_tokenizer.encode(IM_START + IM_END, add_special_tokens=False).ids) == 2

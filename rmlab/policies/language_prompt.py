@@ -19,7 +19,7 @@ class PolicyPrompt:
     def __init__(self, tokenizer: Tokenizer):
         self.tokenizer = tokenizer
         self.stop_id = int(tokenizer.hf.convert_tokens_to_ids(IM_END))
-        self._front = 0 if tokenizer.hf.bos_token_id is None else 1
+        self._front = len(tokenizer.front)
         self._known: dict[str, list[int]] = {}
 
     def issue(self, content: str) -> list[int]:

@@ -64,6 +64,12 @@ FACTORS = {
             ("prompt.over_length={level}",),
             "what becomes of attempts that do not fit",
         ),
+        Factor(
+            "lora",
+            ("lora", "optimizer.learning_rate"),  # adapters take another rate than all weights do (conf/model/hf.yaml)
+            ("lora.rank={level}",),
+            "rank of the adapters that are trained on a pretrained model; 0 = all its weights",
+        ),
         Factor("objective", ("objective",), ("objective={level}",), "what a verifier learns to say, and from what"),
         Factor(
             "label_noise",

@@ -1,10 +1,11 @@
 """How a model is optimised, and where it runs. OptimizerConfig and TrainingConfig are hashed, RuntimeConfig is not."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import ClassVar
 
 from rmlab.errors import UsageError
+from rmlab.fingerprint import UNHASHED
 
 SEMANTICS = 1
 """Bumped when the same configuration and data train to another model; part of every config hash."""
@@ -18,7 +19,8 @@ class Match(StrEnum):
 
 
 class Dtype(StrEnum):
-    """Arithmetic of training and scoring (bfloat16 = autocast over float32 weights)."""
+    """Arithmetic of training and scoring (bfloat16 = autocast over float32 weights; those that a verifier's adapters leave frozen lie
+    in bfloat16 then)."""
 
     float32 = "float32"
     bfloat16 = "bfloat16"
@@ -58,6 +60,8 @@ class TrainingConfig:
     match=epochs: `epochs` passes over the chosen set. match=steps: as many steps as `epochs` passes over
     `reference_scale` examples, whatever the set's size (the second arm of `data_scale`).
     threads: CPU threads of this one run; a preset's value, never derived from how many runs go on at once.
+    checkpointing: activations within a layer are not kept but made again in the backward pass: less memory for more time, the
+    same gradient but for rounding.
     """
 
     epochs: float = 2.0
@@ -67,6 +71,7 @@ class TrainingConfig:
     micro_batch_size: int = 32
     dtype: Dtype = Dtype.float32
     threads: int = 1
+    checkpointing: bool = field(default=False, metadata=UNHASHED)
 
     def __post_init__(self) -> None:
         for name in ("batch_size", "micro_batch_size", "threads"):

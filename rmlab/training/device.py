@@ -1,6 +1,7 @@
 """The device, the arithmetic and the threads of one run, through accelerate."""
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from rmlab.errors import RmlabError, UsageError
@@ -66,14 +67,30 @@ def accelerator(training: Arithmetic, runtime: RuntimeConfig) -> Any:
     return made
 
 
+@contextmanager
+def checkpointed_layers(model: Any, wanted: bool) -> Iterator[None]:
+    """Where `wanted`, a language model (or the one below a scalar head) keeps what goes into each layer while it trains, and
+    makes the activations within again when their gradient is asked for."""
+    from rmlab.models.heads import language_model
+    from rmlab.models.lora import plain_model
+
+    inner = plain_model(language_model(model))
+    if wanted:
+        inner.activation_checkpointing_enable({"use_reentrant": False})
+    try:
+        yield
+    finally:
+        if wanted:
+            inner.activation_checkpointing_disable()
+
+
 class compiled_layers(AbstractContextManager[None]):
     """Compiles the decoder's layers of a transformers language model (or of one with a scalar head) where `wanted`."""
 
     def __init__(self, model: Any, wanted: bool):
-        inner = (
-            model if hasattr(model, "get_decoder") else model.model
-        )  # a scalar head stands on a whole language model
-        self.layers = list(inner.get_decoder().layers) if wanted else []
+        from rmlab.models.heads import language_model
+
+        self.layers = list(language_model(model).get_decoder().layers) if wanted else []
 
     def __enter__(self) -> None:
         for layer in self.layers:

@@ -12,7 +12,7 @@ its header) is renamed into place whole: there is the last checkpoint or the one
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from safetensors.torch import save_file
 
 from rmlab.errors import DataError
 from rmlab.files import atomic_path
-from rmlab.fingerprint import fingerprint, fingerprint_lines
+from rmlab.fingerprint import fingerprint, fingerprint_lines, hashed_fields
 from rmlab.progress import progress
 from rmlab.stopping import interrupt_asks_to_stop, stop_asked
 from rmlab.training.config import OptimizerConfig, RuntimeConfig
@@ -216,7 +216,7 @@ def planned(
 def run_identity(model: Any, content: Iterable[str], *settings: Any) -> str:
     """Fingerprint of a training. content: of what is learned from, in order. settings: configurations, seed."""
     shapes = [[name, list(parameter.shape)] for name, parameter in model.named_parameters()]
-    plain = [one if isinstance(one, int | str) else asdict(one) for one in settings]
+    plain = [one if isinstance(one, int | str) else hashed_fields(one) for one in settings]
     return fingerprint([LAYOUT, shapes, fingerprint_lines(content), *plain])
 
 

@@ -21,7 +21,7 @@ from rmlab.files import atomic_path
 from rmlab.models.heads import float_logits
 from rmlab.training.batching import SFTExample, micro_batches, plan_batches
 from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
-from rmlab.training.device import accelerator, compiled_layers
+from rmlab.training.device import accelerator, checkpointed_layers, compiled_layers
 from rmlab.training.loop import Log, Trained, TrainingState, planned, run_identity, train_loop
 from rmlab.training.optimizer import accumulate, adamw
 
@@ -88,7 +88,7 @@ def imitate(
         if checkpoint
         else ""
     )
-    with compiled_layers(model, runtime.compiled):
+    with checkpointed_layers(model, training.checkpointing), compiled_layers(model, runtime.compiled):
         took, state = train_loop(
             model, adam, recipe, optimizer=optimizer, runtime=runtime, run=run, checkpoint=checkpoint, log=log
         )

@@ -21,7 +21,7 @@ from rmlab.models.heads import last_logits, pad_right
 from rmlab.models.moe import Routing, experts_of
 from rmlab.training.batching import Item, micro_batches, plan_batches
 from rmlab.training.config import SEMANTICS, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
-from rmlab.training.device import compiled_layers
+from rmlab.training.device import checkpointed_layers, compiled_layers
 from rmlab.training.loop import Log, Trained, TrainingState, Watch, planned, run_identity, train_loop
 from rmlab.training.optimizer import accumulate, adamw
 
@@ -119,7 +119,7 @@ def train(
         plan, tokens_N, optimizer, gradient, title, after=None if routing is None else lambda _: routing.take_metrics()
     )
     run = run_identity(model, (e.content() for e in examples), SEMANTICS, optimizer, training, seed)
-    with compiled_layers(model, runtime.compiled):
+    with checkpointed_layers(model, training.checkpointing), compiled_layers(model, runtime.compiled):
         took, _ = train_loop(
             model,
             adam,

@@ -72,7 +72,7 @@ def read_verifier_data(
         )
     pretraining = check_pretraining(Path(model.pretrained) if model.pretrained else None, pool.metadata)
     if model.pretrained:
-        tokenizer = load_tokenizer(Path(model.pretrained))
+        tokenizer = load_tokenizer(Path(model.pretrained), add_markers=True)
     else:
         lessons = read.part(lesson_part({t.split for t in read.trajectories}))
         tokenizer = verifier_tokenizer(lessons.trajectories, model.tokenizer, cache / "tokenizers")

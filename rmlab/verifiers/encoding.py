@@ -159,7 +159,7 @@ def _word(resolved: bool | None) -> str:
 
 
 def _front(tokenizer: Tokenizer) -> int:
-    return 1 if tokenizer.hf.bos_token_id is not None else 0
+    return len(tokenizer.front)
 
 
 def _ids(shown: Sequence[Trajectory], tokenizer: Tokenizer, with_last: bool) -> list[Ids]:

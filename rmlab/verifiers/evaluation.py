@@ -132,6 +132,9 @@ def model_parameters(model: Any) -> dict[str, int]:
         "hidden_size": int(model.config.hidden_size),
         "layers": int(model.config.num_hidden_layers),
     }
+    trained = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    if trained < shape["model_parameters"]:
+        shape["trained_parameters"] = trained
     experts = int(getattr(model.config, "num_experts", 0) or 0)
     if not experts:
         return shape | {"active_parameters": shape["model_parameters"]}

@@ -22,6 +22,7 @@ from rmlab.models.tokenizer import load_tokenizer
 from rmlab.progress import progress
 from rmlab.scores.scores import Scores
 from rmlab.training.batching import batches_by_tokens
+from rmlab.training.pretrained import HUB, fetched_from_hub
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.answer import AnswerTokens
 from rmlab.verifiers.config import OverLength, PromptConfig
@@ -30,8 +31,6 @@ from rmlab.verifiers.judge_prompt import ATTEMPT, QUESTION, ForeignTokenizer, Ju
 from rmlab.verifiers.prompt import NO, YES
 from rmlab.verifiers.scoring import score_table
 
-HUB = "hf:"
-FILES = ("*.json", "*.safetensors", "*.txt", "*.jinja", "*.model")
 CLASSIFIER = "ForSequenceClassification"
 LITTLE = 0.5  # share of the probability below which two answers are not what the model would say
 GENERATORS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
@@ -233,7 +232,7 @@ def local_folder(name: str) -> Path | None:
     Raises DataError where a folder holds no model, or the hub's cannot be had.
     """
     if name.startswith(HUB):
-        return _from_hub(name)
+        return fetched_from_hub(name)
     folder = Path(name)
     if not folder.is_dir() or any((place / "verifier.json").is_file() for place in (folder, folder / "model")):
         return None
@@ -242,21 +241,6 @@ def local_folder(name: str) -> Path | None:
             f"{name} holds neither a verifier of rmlab (verifier.json) nor a model (config.json): name the folder of one"
         )
     return folder
-
-
-def _from_hub(name: str) -> Path:
-    from huggingface_hub import snapshot_download
-    from huggingface_hub.errors import HfHubHTTPError
-
-    repository, _, revision = name.removeprefix(HUB).partition("@")
-    try:
-        return Path(snapshot_download(repository, revision=revision or None, allow_patterns=list(FILES)))
-    except (OSError, ValueError, HfHubHTTPError) as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise DataError(
-            f"{name} cannot be fetched ({reason[:160]}). Check the name and the network, or bring the folder from a machine that has one "
-            "and name it."
-        ) from error
 
 
 def _config(folder: Path) -> dict[str, Any]:

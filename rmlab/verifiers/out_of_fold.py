@@ -47,7 +47,7 @@ def fold_data(
     pretraining = check_pretraining(Path(model.pretrained) if model.pretrained else None, metadata)
     lessons = read.part("verifier").trajectories
     tokenizer = (
-        load_tokenizer(Path(model.pretrained))
+        load_tokenizer(Path(model.pretrained), add_markers=True)
         if model.pretrained
         else verifier_tokenizer(lessons, model.tokenizer, cache / "tokenizers")
     )

@@ -5,15 +5,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmlab.errors import UsageError
-from rmlab.models.config import ModelConfig
+from rmlab.fingerprint import OMIT_DEFAULT
+from rmlab.models.config import LoraConfig, ModelConfig
 from rmlab.selection.select import DataConfig, Selection, select
 from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.parameters import parameters
-from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig, canonical
+from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig, canonical
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import EvaluationConfig, ObjectiveConfig, PromptConfig
 
 if TYPE_CHECKING:
+    from rmlab.models.tokenizer import Tokenizer
     from rmlab.tracking.run import RunLogger
     from rmlab.training.loop import Trained
     from rmlab.verifiers.answer import AnswerTokens
@@ -27,11 +29,16 @@ POINTS = 200  # of each training series, however many steps there are
 
 @dataclass
 class VerifierSettings:
-    """What makes a verifier. seed: of the draw, the first weights and the order of the batches."""
+    """What makes a verifier. seed: of the draw, the first weights and the order of the batches.
+
+    lora: adapters on a pretrained model; with a rank only they are trained (and a scalar head where the objective has one), and
+    the frozen weights lie in `training.dtype`.
+    """
 
     seed: int = 0
     data: DataConfig = field(default_factory=DataConfig)
     model: ModelConfig = field(default_factory=ModelConfig)
+    lora: LoraConfig = field(default_factory=LoraConfig, metadata=OMIT_DEFAULT)
     prompt: PromptConfig = field(default_factory=PromptConfig)
     objective: ObjectiveConfig = field(default_factory=ObjectiveConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -68,10 +75,10 @@ def fit(
     from rmlab.training.batching import total_steps
     from rmlab.training.loop import step_metrics
     from rmlab.training.supervised import train
-    from rmlab.verifiers.verifier import Verifier
+    from rmlab.verifiers.verifier import finished_verifier
 
     learned, answer = _lesson(ready, chosen, settings)
-    model = _first_weights(settings, ready.tokenizer.size, learned.scalar)
+    model = _first_weights(settings, ready.tokenizer, learned.scalar)
     _log_inputs(logger, ready, chosen, settings, model, learned.record)
     every = max(total_steps(len(learned.items), learned.training) // POINTS, 1)
 
@@ -99,7 +106,8 @@ def fit(
         title=settings.tracking.name or "training",
     )
     logger.metrics({"train/steps": took.steps, "train/tokens": took.tokens, "train/seconds": took.seconds})
-    return Verifier(model, ready.tokenizer, settings.prompt, answer, settings.training.dtype), took
+    dtype = settings.training.dtype
+    return finished_verifier(model, ready.tokenizer, settings.prompt, answer, dtype, cell / "adapters"), took
 
 
 def planned_cost(ready: "VerifierData", chosen: Selection[Trajectory], settings: VerifierSettings) -> tuple[int, int]:
@@ -121,27 +129,43 @@ def _lesson(
     from rmlab.verifiers.prompt import render
 
     proven_on = [chosen.chosen[i] for i in spread(len(chosen.chosen))]
-    answer = prove_answers(ready.tokenizer, [render(t, ready.tokenizer.reserved, settings.prompt) for t in proven_on])
+    prompts = [render(t, ready.tokenizer.reserved, settings.prompt) for t in proven_on]
+    advice = (
+        f"name another model than model.pretrained={settings.model.pretrained}, or train one of random start (model=scratch), "
+        "whose tokenizer learns both words"
+        if settings.model.pretrained
+        else "raise model.tokenizer.vocab_size or take another"
+    )
+    answer = prove_answers(ready.tokenizer, prompts, advice=advice)
     ids = {e.trajectory.trajectory_id: e.ids for e in ready.verifier if e.ids is not None}
     training = canonical(settings.training, settings.data.scale)
     part = [e.trajectory for e in ready.verifier]
     return lesson(chosen.chosen, ids, part, settings.objective, training, answer), answer
 
 
-def _first_weights(settings: VerifierSettings, vocabulary: int, scalar: bool) -> Any:
+def _first_weights(settings: VerifierSettings, tokenizer: "Tokenizer", scalar: bool) -> Any:
     """The model before training. Raises RmlabError where the context is longer than it has positions for."""
     from rmlab.models.heads import ScalarModel
-    from rmlab.models.load import load_model, scratch_model
+    from rmlab.models.load import fit_rows, load_model, scratch_model
+    from rmlab.models.lora import with_adapters
     from rmlab.models.moe import experts_of
     from rmlab.verifiers.config import check_positions
 
     if settings.model.pretrained:
-        model = load_model(Path(settings.model.pretrained))
+        dtype = settings.training.dtype if settings.lora.rank else Dtype.float32
+        model = load_model(Path(settings.model.pretrained), dtype=dtype.value)
+        fit_rows(model, tokenizer, settings.model.pretrained)
         if experts_of(model):
             model.config.router_aux_loss_coef = settings.model.balance
+    elif settings.lora.rank:
+        raise UsageError(
+            f"lora.rank={settings.lora.rank}: adapters leave the weights as they are, and those of model={settings.model.name} are "
+            "random. Name a pretrained model (model=hf model.pretrained=FOLDER), or train all weights (lora.rank=0)."
+        )
     else:
-        model = scratch_model(settings.model, vocabulary, settings.seed)
+        model = scratch_model(settings.model, tokenizer.size, settings.seed)
     check_positions(int(model.config.max_position_embeddings), settings.model, settings.prompt)
+    model = with_adapters(model, settings.lora, settings.seed)
     return ScalarModel(model, settings.seed) if scalar else model
 
 

@@ -6,6 +6,7 @@ trained is a different verifier.
 """
 
 import json
+import shutil
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
@@ -17,8 +18,9 @@ import numpy as np
 from rmlab.errors import DataError
 from rmlab.files import atomic_folder, write_text
 from rmlab.microswe.episode import Evidence
-from rmlab.models.heads import ScalarModel, load_head
+from rmlab.models.heads import ScalarModel, language_model, load_head
 from rmlab.models.load import load_model, no_bars
+from rmlab.models.lora import has_adapters, merged, save_adapters
 from rmlab.models.tokenizer import IM_END, Tokenizer, load_tokenizer
 from rmlab.scores.scores import Scores
 from rmlab.training.config import Dtype
@@ -29,7 +31,7 @@ from rmlab.verifiers.config import SEMANTICS, OverLength, PromptConfig, PromptVi
 from rmlab.verifiers.encoding import Encoded, encode, encode_prefixes
 
 FORMAT = 1
-RECORD = "verifier.json"
+RECORD, ADAPTERS = "verifier.json", "adapters"
 ASKED = {stage: SEMANTICS[stage] for stage in ("render", "score")}
 ALIKE = ({"render": 1, "score": 1},)
 """Earlier semantics that ask what they could ask as these do: render 2 only added `cut_observations`."""
@@ -39,7 +41,7 @@ ALIKE = ({"render": 1, "score": 1},)
 class Verifier:
     """model: a transformers causal language model, or one with a scalar head, on its device, in evaluation mode when it scores.
 
-    dtype: arithmetic that it was trained in and scores in.
+    dtype: arithmetic that it was trained in and scores in. adapters: folder of those that were merged into its weights.
     """
 
     model: Any
@@ -47,6 +49,7 @@ class Verifier:
     prompt: PromptConfig
     answer: AnswerTokens
     dtype: Dtype = Dtype.float32
+    adapters: Path | None = None
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The context of its arithmetic."""
@@ -86,12 +89,31 @@ class Verifier:
         return scoring.score_table(encoded, score_N, self.prompt)
 
 
+def finished_verifier(
+    model: Any, tokenizer: Tokenizer, prompt: PromptConfig, answer: AnswerTokens, dtype: Dtype, adapters: Path
+) -> Verifier:
+    """The verifier that a trained model makes. Adapters that it has are written to the folder `adapters` and merged into its weights;
+    `model` is not to be used afterwards."""
+    language = language_model(model)
+    if not has_adapters(language):
+        return Verifier(model, tokenizer, prompt, answer, dtype)
+    save_adapters(language, adapters)
+    plain = merged(language).eval()
+    if isinstance(model, ScalarModel):
+        model.model = plain
+    else:
+        model = plain
+    return Verifier(model, tokenizer, prompt, answer, dtype, adapters)
+
+
 def save_verifier(folder: Path, verifier: Verifier) -> None:
-    """Writes model (safetensors), tokenizer and verifier.json as one folder, whole or not at all."""
+    """Writes model (safetensors), tokenizer and verifier.json as one folder, whole or not at all; adapters in a folder below."""
     no_bars()
     with atomic_folder(folder) as temporary:
         scalar = isinstance(verifier.model, ScalarModel)
-        (verifier.model.model if scalar else verifier.model).save_pretrained(str(temporary), safe_serialization=True)
+        language_model(verifier.model).save_pretrained(str(temporary), safe_serialization=True)
+        if verifier.adapters:
+            shutil.copytree(verifier.adapters, temporary / ADAPTERS)
         if scalar:
             verifier.model.save_head(temporary)
         verifier.tokenizer.save(temporary)
@@ -157,4 +179,5 @@ def load_verifier(folder: Path) -> Verifier:
         )
     whole = load_head(model, folder) if scalar else model
     whole.eval()
-    return Verifier(whole, tokenizer, config, answer, dtype)
+    adapters = folder / ADAPTERS
+    return Verifier(whole, tokenizer, config, answer, dtype, adapters if adapters.is_dir() else None)

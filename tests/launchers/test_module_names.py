@@ -19,7 +19,7 @@ from rmlab.launchers.warmup import MODULE, VARIABLE, import_if_installed, named_
 from rmlab.paths import CONF, PROGRAMS, REPOSITORY
 
 NAME = re.compile(r"(rmlab|hydra_plugins)(\.[A-Za-z_]\w*)+(:\w+)?")
-RESOLVERS = {"rmlab.starter", "rmlab.runs"}  # of Hydra's interpolations, see `register_resolvers`
+RESOLVERS = {"rmlab.starter", "rmlab.runs", "rmlab.if"}  # of Hydra's interpolations, see `register_resolvers`
 SWEPT = [
     path.stem for path in PROGRAMS.glob("[!_]*.py") if "ConfigStore.instance()" in path.read_text(encoding="utf-8")
 ]

@@ -199,7 +199,7 @@ def test_a_base_is_trained_from_where_it_belongs_to_the_pool(
         prepared()
     (base / "log.json").unlink()
     prepared()  # a model from elsewhere: nothing is known, and the run says so
-    with pytest.raises(DataError, match=r"there is no such folder\. Models are not downloaded here"):
+    with pytest.raises(DataError, match=r"model\.pretrained=.*nowhere: there is no such folder, and no run or cell"):
         hashes(pool, *pretrained(tmp_path / "nowhere"))
 
 

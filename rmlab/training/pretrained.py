@@ -1,0 +1,107 @@
+"""The pretrained model that a training starts from: which folder is meant, and does the learning rate fit its weights?"""
+
+import math
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Protocol
+
+from rmlab.errors import DataError, StoreError
+from rmlab.models.config import LoraConfig, ModelConfig
+from rmlab.tracking.config import TrackingConfig
+from rmlab.tracking.query import MODEL, find_model
+from rmlab.training.config import OptimizerConfig
+
+HUB = "hf:"
+FILES = ("*.json", "*.safetensors", "*.txt", "*.jinja", "*.model")
+CONFIG = "config.json"
+LARGE = 50_000_000
+"""Weights from which on a rate is judged: the smaller a model is, the higher the rate that it takes, and bases of our own are small."""
+FITTING_RATES = {"all weights": 1e-5, "adapters": 1e-4}  # as conf/model/hf.yaml has them
+
+
+class Start(Protocol):
+    """Of the settings of a training: what it starts from, and how far each step goes from there."""
+
+    model: ModelConfig
+    lora: LoraConfig
+    optimizer: OptimizerConfig
+    tracking: TrackingConfig
+
+
+def find_pretrained(settings: Start, *, warn: bool = True) -> None:
+    """Puts the folder that `model.pretrained` names in its place. warn: say in one line where the learning rate does not fit.
+
+    Raises DataError as `pretrained_folder` does.
+    """
+    if not settings.model.pretrained:
+        return
+    folder = pretrained_folder(settings.model.pretrained, settings.tracking.uri)
+    settings.model.pretrained = str(folder)
+    if warn and (said := warn_of_rate(folder, settings.optimizer.learning_rate, settings.lora.rank)):
+        print(said, file=sys.stderr)
+
+
+def pretrained_folder(name: str, uri: str | None = None) -> Path:
+    """The folder of the model that `model.pretrained` names: a folder, hf:NAME or hf:NAME@REVISION of the hub, or a run or a cell
+    that saved one (`rmlab.tracking.query`). uri: store of the run, None = the project's own.
+
+    Raises DataError where there is none of that name, or the hub's cannot be had.
+    """
+    if name.startswith(HUB):
+        return fetched_from_hub(name)
+    folder = Path(name)
+    if folder.is_dir():
+        return folder / MODEL if (folder / MODEL / CONFIG).is_file() and not (folder / CONFIG).is_file() else folder
+    try:
+        return find_model(name, CONFIG, uri).folder
+    except (DataError, StoreError) as error:
+        reason = str(error).rstrip(".")
+        raise DataError(
+            f"model.pretrained={name}: there is no such folder, and no run or cell with a model ({reason}). Name a local folder with "
+            "a model in safetensors, or hf:NAME of the hub where there is a network."
+        ) from error
+
+
+@cache
+def fetched_from_hub(name: str) -> Path:
+    """The folder of hf:NAME or hf:NAME@REVISION, fetched where it is not here yet. Raises DataError where it cannot be had."""
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError
+
+    repository, _, revision = name.removeprefix(HUB).partition("@")
+    try:
+        return Path(snapshot_download(repository, revision=revision or None, allow_patterns=list(FILES)))
+    except (OSError, ValueError, HfHubHTTPError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise DataError(
+            f"{name} cannot be fetched ({reason[:160]}). Check the name and the network, or bring the folder from a machine that has one "
+            "and name it."
+        ) from error
+
+
+def warn_of_rate(folder: Path, learning_rate: float, rank: int) -> str | None:
+    """What is to be said of a learning rate ten times above what fits so many pretrained weights; None where there is nothing.
+
+    rank: of the adapters that are trained, 0 = all weights are. For full training see the model cards of Qwen and SmolLM2, for
+    adapters Hu et al. 2021 (arXiv 2106.09685), table 11 and following.
+    """
+    trained = "adapters" if rank else "all weights"
+    fitting = FITTING_RATES[trained]
+    if learning_rate <= 10 * fitting or (weights := count_weights(folder)) < LARGE:
+        return None
+    return (
+        f"optimizer.learning_rate={learning_rate:g} is far too high for training {trained} of a pretrained model of {weights:,} weights: "
+        f"it may unlearn what it knows. About {fitting:g} fits, as model=hf has it."
+    )
+
+
+def count_weights(folder: Path) -> int:
+    """Numbers in the safetensors files of a folder, read off their headers."""
+    from safetensors import safe_open
+
+    total = 0
+    for path in folder.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            total += sum(math.prod(file.get_slice(name).get_shape()) for name in file.keys())  # noqa: SIM118 (no iterator)
+    return total

@@ -1,0 +1,315 @@
+"""A verifier that is trained from a pretrained model, whole or by adapters: what moves, what is saved, what goes on, who reads it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from rmlab.commands.score import score
+from rmlab.configuration import compose, load_program
+from rmlab.errors import DataError, UsageError
+from rmlab.fingerprint import hashed_values
+from rmlab.models.config import LoraConfig, ModelConfig
+from rmlab.models.heads import ScalarModel, language_model
+from rmlab.models.load import load_model, scratch_model
+from rmlab.models.lora import load_adapters, with_adapters
+from rmlab.models.tokenizer import load_tokenizer
+from rmlab.rl.config import RewardConfig
+from rmlab.rl.reward_model import load_reward_model
+from rmlab.scores.table import read_score_table
+from rmlab.stopping import Stopped, ask_to_stop
+from rmlab.sweep.cells import Identity
+from rmlab.tracking.query import TrackedRun, find_model, get_run
+from rmlab.tracking.store import Store
+from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
+from rmlab.training.device import accelerator, checkpointed_layers
+from rmlab.training.pretrained import count_weights, warn_of_rate
+from rmlab.training.supervised import Example, mean_gradient, train
+from rmlab.trajectories.store import read_trajectories, write_trajectories
+from rmlab.verifiers.answer import AnswerTokens
+from rmlab.verifiers.config import PromptConfig
+from rmlab.verifiers.verifier import Verifier, finished_verifier, load_verifier, save_verifier
+from tests.verifiers.examples import episodes
+from tests.verifiers.tiny_models import LLAMA, write_model
+
+QUIET = MicroBatchRuntimeConfig(progress=False)
+LORA = LoraConfig(rank=4, alpha=8.0)
+QWEN3 = ModelConfig(hidden_size=32, layers=3, heads=2, kv_heads=1, head_dim=16, intermediate_size=48)
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Tiny models with ChatML markers by family."""
+    return {
+        family: write_model(tmp_path_factory.mktemp(family), family, positions=4096) for family in ("qwen2", "llama")
+    }
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("pool") / "hand.parquet"
+    parts = [*episodes(20, "verifier", 1000), *episodes(4, "validation", 2000, 4), *episodes(4, "evaluation", 3000, 4)]
+    write_trajectories(path, parts, {"command": "by hand"})
+    return path
+
+
+def examples(n: int = 24) -> list[Example]:
+    rng = np.random.default_rng(0)
+    return [Example(rng.integers(0, 200, size=int(rng.integers(4, 20))).astype(np.int32), 1 + i % 2) for i in range(n)]
+
+
+def taught(folder: Path, *, rate: float = 1e-2, lora: LoraConfig = LORA, **more: Any) -> Any:
+    """A model with adapters (or all its weights) trained for a few steps."""
+    training = TrainingConfig(epochs=2, batch_size=8, micro_batch_size=4)
+    model = with_adapters(load_model(folder), lora, 0)
+    train(
+        model, examples(), 0, accelerator(training, QUIET), optimizer=OptimizerConfig(learning_rate=rate),
+        training=training, runtime=QUIET, seed=0, **more,
+    )  # fmt: skip
+    return model
+
+
+def test_only_the_adapters_move(folders: dict[str, Path]) -> None:
+    before = load_model(folders["llama"]).state_dict()
+    model = taught(folders["llama"])
+    moved = 0
+    for name, parameter in model.named_parameters():
+        plain = name.removeprefix("base_model.model.").replace(".base_layer.", ".")
+        if "lora_B" in name:
+            moved += int(parameter.abs().max() > 0)
+        elif "lora_A" not in name:
+            assert torch.equal(parameter, before[plain]), name
+    assert moved == 2 * 7, "both of every projection in both layers"
+
+
+@pytest.mark.parametrize("scalar", [False, True])
+def test_scores_are_the_same_merged_saved_and_read_again(
+    folders: dict[str, Path], tmp_path: Path, scalar: bool
+) -> None:
+    folder = folders["qwen2"]
+    model: Any = taught(folder, rate=3e-2)
+    if scalar:
+        model = ScalarModel(model, 1)
+    model.eval()
+    tokens = load_tokenizer(folder)
+    answer = AnswerTokens(*(ids[0] for ids in tokens.encode(["YES", "NO"])))
+    own = Verifier(model, tokens, PromptConfig(max_tokens=4096), answer)
+    encoded = own.encode(episodes(6, "evaluation"))
+    before = own.score(encoded).score
+    plain = load_model(folder).eval()
+    untrained = Verifier(ScalarModel(plain, 1) if scalar else plain, tokens, own.prompt, answer).score(encoded).score
+    assert np.abs(before - untrained).max() > 1e-3, "training changed what it says"
+    whole = finished_verifier(model, tokens, own.prompt, answer, Dtype.float32, tmp_path / "adapters")
+    np.testing.assert_allclose(whole.score(encoded).score, before, atol=1e-5)
+    save_verifier(tmp_path / "saved", whole)
+    again = load_verifier(tmp_path / "saved")
+    assert not any("lora" in name for name, _ in again.model.named_parameters())
+    np.testing.assert_allclose(again.score(encoded).score, before, atol=1e-5)
+    assert again.adapters == tmp_path / "saved" / "adapters"
+    save_verifier(tmp_path / "copy", again)
+    put_on = load_adapters(load_model(folder), tmp_path / "copy" / "adapters").merge_and_unload()
+    for (name, one), (_, other) in zip(
+        put_on.named_parameters(), language_model(again.model).named_parameters(), strict=True
+    ):
+        torch.testing.assert_close(one, other, atol=2e-2, rtol=2e-2, msg=name)  # adapters are kept in bfloat16
+
+
+def test_it_goes_on_exactly_from_a_checkpoint_that_holds_adapters_alone(
+    folders: dict[str, Path], tmp_path: Path
+) -> None:
+    lora = LoraConfig(rank=4, dropout=0.2)
+    straight = taught(folders["llama"], lora=lora)
+    path = tmp_path / "checkpoint.safetensors"
+
+    def stop(step: int, *_: float) -> None:
+        if step == 3:
+            ask_to_stop("enough")
+
+    try:
+        with pytest.raises(Stopped):
+            taught(folders["llama"], lora=lora, checkpoint=path, log=stop)
+    finally:
+        ask_to_stop(None)
+    assert all("lora_" in name for name in load_file(path) if name.startswith("weight/"))
+    resumed = taught(folders["llama"], lora=lora, checkpoint=path)
+    for (name, one), (_, other) in zip(straight.named_parameters(), resumed.named_parameters(), strict=True):
+        assert torch.equal(one, other), name
+
+
+@pytest.mark.parametrize("family", ["qwen2", "llama", "qwen3"])
+@pytest.mark.parametrize("rank", [0, 4])
+def test_checkpointing_gives_the_same_gradient(folders: dict[str, Path], family: str, rank: int) -> None:
+    gradients, kept = [], []
+    for wanted in (False, True):
+        model = scratch_model(QWEN3, 260, 0) if family == "qwen3" else load_model(folders[family])
+        model = with_adapters(model, LoraConfig(rank=rank, dropout=0.1 if rank else 0.0), 0).train()
+        saved: list[int] = []
+        with (
+            checkpointed_layers(model, wanted),
+            torch.autograd.graph.saved_tensors_hooks(lambda t, saved=saved: saved.append(t.numel()) or t, lambda t: t),
+        ):
+            torch.manual_seed(3)
+            loss = mean_gradient(model, [examples(4)], 0, accelerator(TrainingConfig(), QUIET))
+        kept.append(sum(saved))
+        gradients.append((float(loss), {n: p.grad for n, p in model.named_parameters() if p.grad is not None}))
+    (loss, plain), (again, checkpointed) = gradients
+    assert loss == again
+    assert plain.keys() == checkpointed.keys()
+    for name, gradient in plain.items():
+        torch.testing.assert_close(checkpointed[name], gradient, atol=1e-6, rtol=1e-5, msg=name)
+    assert kept[1] < kept[0] / 2, "within a layer nothing is kept"
+
+
+def overrides(pool: Path, folder: Path | str, *more: str) -> list[str]:
+    small = ["data.scale=32", "evaluation.replicates=20", "training.epochs=1", "training.batch_size=8"]
+    return ["model=hf", f"model.pretrained={folder}", f"data.path={pool}", "prompt.max_tokens=4096",
+            *small, "runtime.progress=false", *more]  # fmt: skip
+
+
+def trained(*given: str) -> TrackedRun:
+    return get_run(Store.open(), load_program("train_verifier").main(list(given)))
+
+
+def identity(*given: str) -> Identity:
+    found = load_program("train_verifier").identity(compose("train_verifier", list(given)))
+    assert isinstance(found, Identity)
+    return found
+
+
+def test_settings_fit_a_pretrained_model_and_follow_the_adapters() -> None:
+    for rank, rate in ((0, 1e-5), (16, 1e-4)):
+        config = compose("train_verifier", ["model=hf", "model.pretrained=x", f"lora.rank={rank}"])
+        assert (config.optimizer.learning_rate, config.training.dtype) == (rate, Dtype.bfloat16)
+    assert compose("train_verifier", ["model=hf", "optimizer.learning_rate=3e-5"]).optimizer.learning_rate == 3e-5
+    assert compose("train_policy", ["model=hf", "lora.rank=8"]).optimizer.learning_rate == 1e-4
+
+
+@pytest.mark.parametrize("model", ["hf", "path"])
+def test_a_pretrained_model_that_is_not_named_is_no_random_one(runs_folder: Path, pool: Path, model: str) -> None:
+    with pytest.raises(DataError, match=r"model\.pretrained=FOLDER: there is no such folder"):
+        identity(f"model={model}", f"data.path={pool}")
+
+
+def test_without_a_rank_no_hash_has_adapters_and_the_factor_owns_them(folders: dict[str, Path], pool: Path) -> None:
+    given = overrides(pool, folders["llama"])
+    plain = identity(*given)
+    assert identity(*given, "training.checkpointing=true") == plain
+    with_rank = identity(*given, "lora.rank=8")
+    assert with_rank.config_hash != plain.config_hash
+    assert with_rank.control_hash != plain.control_hash
+    factor = "tracking.factors=[lora]"
+    assert identity(*given, factor).control_hash == identity(*given, factor, "lora.rank=8").control_hash
+    scratch = compose("train_verifier", [f"data.path={pool}"])
+    assert "lora" not in hashed_values(scratch)
+    assert "checkpointing" not in hashed_values(scratch)["training"]
+
+
+def test_train_by_adapters_then_score_and_train_on_from_the_run(
+    folders: dict[str, Path], pool: Path, runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = overrides(pool, folders["llama"], "lora.rank=4", "training.dtype=float32", "training.checkpointing=true")
+    run = trained(*given, "optimizer.learning_rate=1e-2")
+    assert run.params["rank"] == "4"
+    assert int(run.params["trained_parameters"]) < int(run.params["model_parameters"]) / 2
+    reference = find_model(run.run_id, "verifier.json")
+    assert json.loads((reference.folder / "adapters" / "adapter_config.json").read_text())["r"] == 4
+    score(pool, run.run_id, tmp_path / "again.csv")
+    tracked, again = read_score_table(run.artifact("scores.parquet")), read_score_table(tmp_path / "again.csv")
+    assert np.abs(tracked.score - again.score).max() < 1e-5
+    judged = {e.trajectory_id: e for e in read_trajectories(pool).trajectories}
+    paid = load_reward_model([reference], RewardConfig(), "cpu", 4096).score([judged[i] for i in tracked.trajectory_id])
+    assert np.abs(paid.score_N - tracked.score).max() < 1e-5, "a policy is paid by the same verifier"
+    before, after = load_model(folders["llama"]), load_model(reference.folder)
+    moved = [n for n, p in after.named_parameters() if not torch.equal(p, before.get_parameter(n))]
+    assert moved
+    assert all("_proj" in name for name in moved), "embeddings and norms are the base's"
+    assert "far too high" not in capsys.readouterr().err, "a small model takes it"
+
+    on = trained(*overrides(pool, run.run_id, "training.epochs=2"))
+    assert on.params["hidden_size"] == "32"
+    assert on.run_id != run.run_id
+    with pytest.raises(
+        UsageError, match=r"lora\.rank=4: adapters leave the weights as they are, and those of model=tiny"
+    ):
+        load_program("train_verifier").main([f"data.path={pool}", "preset=smoke", "data.scale=32", "lora.rank=4"])
+
+
+def test_bfloat16_leaves_frozen_weights_in_it_and_a_scalar_head_learns(
+    folders: dict[str, Path], pool: Path, runs_folder: Path, tmp_path: Path
+) -> None:
+    run = trained(*overrides(pool, folders["qwen2"], "lora.rank=4", "objective=scalar"))
+    verifier = load_verifier(run.artifact("model"))
+    assert isinstance(verifier.model, ScalarModel)
+    assert verifier.dtype is Dtype.bfloat16
+    first = ScalarModel(load_model(folders["qwen2"]), 0)
+    assert not torch.equal(verifier.model.head.weight, first.head.weight)
+    rounded = load_model(folders["qwen2"], dtype="bfloat16").float()
+    embedded = verifier.model.get_input_embeddings().weight
+    assert torch.equal(embedded, rounded.get_input_embeddings().weight)
+    score(pool, run.run_id, tmp_path / "again.csv")
+    tracked, again = read_score_table(run.artifact("scores.parquet")), read_score_table(tmp_path / "again.csv")
+    assert np.abs(tracked.score - again.score).max() < 1e-5
+
+
+def test_a_rate_that_is_far_too_high_for_so_many_weights_is_said(
+    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = folders["llama"]
+    assert count_weights(folder) == sum(p.numel() for p in load_model(folder).parameters())
+    assert warn_of_rate(folder, 1e-3, 0) is None
+    monkeypatch.setattr("rmlab.training.pretrained.LARGE", 1000)
+    said = warn_of_rate(folder, 1e-3, 0)
+    assert said is not None
+    assert said.startswith("optimizer.learning_rate=0.001 is far too high for training all weights")
+    assert "\n" not in said
+    assert "About 1e-05 fits" in said
+    assert warn_of_rate(folder, 1e-4, 0) is None
+    assert warn_of_rate(folder, 1e-3, 16) is None
+    assert "training adapters" in (warn_of_rate(folder, 1e-2, 16) or "")
+
+
+def test_a_tokenizer_without_markers_is_given_them_and_its_model_rows(
+    pool: Path, runs_folder: Path, tmp_path: Path
+) -> None:
+    folder = write_model(tmp_path / "llama3", "llama", chat=LLAMA, bos=True, positions=4096)
+    before, tokens = load_model(folder), load_tokenizer(folder, chatml=False)
+    run = trained(*overrides(pool, folder, "lora.rank=4", "training.dtype=float32"))
+    verifier = load_verifier(run.artifact("model"))
+    assert verifier.tokenizer.size == tokens.size + 2
+    (first,) = verifier.encode(episodes(1, "evaluation")[:1])
+    assert first.ids is not None
+    assert first.ids[:2].tolist() == [tokens.hf.bos_token_id, verifier.tokenizer.start_id]
+    old, new = (m.get_input_embeddings().weight for m in (before, verifier.model))
+    assert torch.equal(new[: tokens.size], old)
+    assert torch.equal(new[verifier.tokenizer.start_id], old[tokens.hf.bos_token_id])
+    score(pool, run.run_id, tmp_path / "again.csv")
+    tracked, again = read_score_table(run.artifact("scores.parquet")), read_score_table(tmp_path / "again.csv")
+    assert np.abs(tracked.score - again.score).max() < 1e-5
+
+
+def test_a_bos_that_opens_each_turn_is_not_put_in_front_twice(pool: Path, runs_folder: Path, tmp_path: Path) -> None:
+    folder = write_model(tmp_path / "smol", "llama", positions=4096)
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"bos_token": "<|im_start|>"}))
+    tokenizer = load_tokenizer(folder)
+    assert tokenizer.hf.bos_token_id == tokenizer.start_id
+    assert tokenizer.encode(["<|im_start|>user\n"])[0].count(tokenizer.start_id) == 1
+    assert trained(*overrides(pool, folder, "lora.rank=2")).status == "finished"
+
+
+def test_words_that_are_no_single_tokens_are_refused_before_anything_is_trained(
+    pool: Path, runs_folder: Path, tmp_path: Path
+) -> None:
+    folder = write_model(tmp_path / "letters", "llama", positions=4096)
+    path = folder / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["model"]["merges"] = []
+    path.write_text(json.dumps(content))
+    with pytest.raises(
+        DataError, match=r"YES is not one token .*; name another model than model\.pretrained=.*letters, or"
+    ):
+        load_program("train_verifier").main(overrides(pool, folder))
