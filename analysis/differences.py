@@ -26,7 +26,10 @@ def draw(sweep: SweepRuns, out: Path) -> list[Path]:
         return []
     rows: list[dict[str, Any]] = []
     lines = [(arm, level) for arm in sweep.arms for level in sweep.levels if (arm, level, FAMILY[0]) in sweep.tests]
-    with style.figure(1, len(FAMILY), 2.6, 1.1 + 0.2 * len(lines), sharey=True) as (drawn, axes):
+    height = max(
+        1.1 + 0.2 * len(lines), 1.15 + 0.07 * len(sweep.factor)
+    )  # the factor's name stands upright beside the panels
+    with style.figure(1, len(FAMILY), 2.6, height, sharey=True) as (drawn, axes):
         for axis, metric in zip(axes[0], FAMILY, strict=True):
             axis.axvline(0, color=style.REFERENCE, linestyle=":", linewidth=1)
             for place, (arm, level) in enumerate(lines):

@@ -244,7 +244,7 @@ def _standard(head: Sequence[str]) -> dict[str, str]:
     columns = dict(COLUMNS)
     for heading in head:
         metric = heading.removesuffix(" across policies")
-        name = NAMES.get(metric) or re.sub(r"^RM@(\d+)$", r"rm_at_\1", metric)
+        name = NAMES.get(metric) or re.sub(r"^RM@(\d+)", r"rm_at_\1", metric).replace(" by sum of scores", "_weighted")
         if heading.startswith("difference from"):
             columns[heading] = "difference low high"
         elif name != metric:

@@ -173,7 +173,11 @@ def test_children_end_with_their_parent(where: Path, whom: str) -> None:
     until(lambda: not [p for p in family if alive(p)])
     assert not cell_runs(Store.open()).finished
     if whom == "ctrl-c":
-        assert {run.status for run in runs(Store.open(), ["toy_scale"])} == {"stopped"}
+        states = {run.status for run in runs(Store.open(), ["toy_scale"])}
+        assert "killed" not in states or states == {"killed", "stopped"}, (
+            states
+        )  # too slow to answer: ended with its parent
+        assert states <= {"killed", "stopped"}
 
 
 def alive(process: psutil.Process) -> bool:

@@ -1,6 +1,6 @@
 """RL: trains a policy in micro-SWE, paid by execution, by a verifier or by both, and measures what became of it.
 
-    rmlab rl start=runs/policies/smollm2-s0 reward=hybrid verifier=data_scale/demo/8000/s0 runtime=cuda engine=cuda
+    rmlab rl start=runs/policies/smollm2-s0 reward=hybrid verifier=data_scale/demo/4000/s0 runtime=cuda engine=cuda
 
 start and verifiers found → sandbox → tasks → policy, engine, reward model → evaluation → steps and evaluations → held-out benchmarks →
 one MLflow run. The same command goes on after a kill, or after `rl.max_minutes`: the state lies in the runs folder under the config_hash.

@@ -45,7 +45,7 @@ def compare(
     a: Annotated[
         str | None,
         typer.Argument(
-            help="A score table, a run, a cell (data_scale/demo/8000/s0) or a folder; with --sweep a level.",
+            help="A score table, a run, a cell (data_scale/demo/4000/s0) or a folder; with --sweep a level.",
             show_default=False,
         ),
     ] = None,

@@ -53,7 +53,7 @@ def train(
         train_verifier.main(overrides or [], force)
 
 
-@app.command(epilog="Example: `rmlab rl start=runs/policies/starter-s0 reward=hybrid verifier=data_scale/demo/8000/s0`")
+@app.command(epilog="Example: `rmlab rl start=runs/policies/starter-s0 reward=hybrid verifier=data_scale/demo/4000/s0`")
 @of_program("rl")
 def rl(
     overrides: Overrides = None,

@@ -34,7 +34,7 @@ def score(
         typer.Option(
             "--model",
             "-m",
-            help="A run, a cell (data_scale/demo/8000/s0) or the folder of a verifier; or any folder with a causal language model, or with "
+            help="A run, a cell (data_scale/demo/4000/s0) or the folder of a verifier; or any folder with a causal language model, or with "
             "a classification head of one label; hf:NAME is one of the hub.",
         ),
     ],

@@ -4,7 +4,7 @@ Which saved model or run is meant? A tracked run, a finished cell of a sweep, or
 
 d0c2...           the id of a run (32 hex digits), or its beginning from 6 digits on
 5e6f7a8b9c0d1e2f  a cell by its config_hash (16 hex digits): whichever run finished it
-data_scale/demo/8000/s0   a cell by sweep, preset, level and seed
+data_scale/demo/4000/s0   a cell by sweep, preset, level and seed
 runs/policies/x   a folder
 """
 
@@ -145,7 +145,7 @@ def _tracked(run: "Run", store: Store, asked: float) -> TrackedRun:
 
 MODEL = "model"
 CELL = r"[^/]+/[^/]+/[^/]+/s[0-9]+"
-NAMES = "Name a folder, a run or a cell (data_scale/demo/8000/s0)."
+NAMES = "Name a folder, a run or a cell (data_scale/demo/4000/s0)."
 VALIDATION_SCORES = "validation_scores.parquet"
 HASHED = (".json", ".safetensors", ".txt")
 

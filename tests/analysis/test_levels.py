@@ -8,12 +8,13 @@ import sys
 import numpy as np
 import pytest
 
-from analysis import discrimination_calibration, level_tests, rm_at_k, style, sweep_table
+from analysis import differences, discrimination_calibration, level_tests, rm_at_k, style, sweep_table
 from analysis.tracked import group_runs
 from rmlab.commands import compare_levels as command
 from rmlab.commands.compare_levels import compare_halves
 from rmlab.commands.figures import draw_figures
 from rmlab.errors import DataError, UsageError
+from rmlab.fingerprint import fingerprint
 from rmlab.metrics.report import report
 from rmlab.metrics.sweep_levels import FAMILY, compare_levels
 from rmlab.paths import REPOSITORY
@@ -43,7 +44,7 @@ def track(store, folder, factor, level, seed, quality, *, place, baseline, arm="
         "arm": arm,
         "baseline": baseline,
         "place": str(place),
-        "config_hash": f"{factor}{level}{seed}{arm}{control}",
+        "config_hash": fingerprint([factor, level, seed, arm, control]),
         "control_hash": control,
     }
     with RunLogger.start(
@@ -98,6 +99,24 @@ def test_the_table_and_the_csv_say_what_the_test_says(store, words):
     assert "AUC within task higher at good" in level_tests.answer(group)
     assert "same" not in level_tests.answer(group)
     assert "differences are shown at 5 % after Holm's correction over all of them" in level_tests.note(group)
+
+
+def test_the_name_of_a_factor_is_not_cut_off_beside_one_level(store, tmp_path, monkeypatch):
+    for level, place in (("whole", 0), ("part", 1)):
+        for seed in range(3):
+            track(store, tmp_path, "policy_mixture", level, seed, 1.0 + place, place=place, baseline="whole")
+    found = []
+
+    def ends(figure, *_):
+        figure.canvas.draw()
+        label = figure.axes[0].yaxis.label.get_window_extent()
+        found.append((label.y0, label.y1, figure.bbox.height))
+        return []
+
+    monkeypatch.setattr(style, "save", ends)
+    differences.draw(the_group(store, "policy_mixture"), tmp_path)
+    [(low, high, height)] = found
+    assert 0 <= low < high <= height
 
 
 def test_the_figure_holds_every_test(store, words, tmp_path):

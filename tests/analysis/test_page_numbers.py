@@ -122,6 +122,17 @@ def test_expressions(folder):
     assert wrong(folder, text, {"From # to #.#, #.# and #.# of #,#: -#.#,": entries}) == []
 
 
+def test_columns_of_a_table_are_found_by_their_headings(folder):
+    (folder / "table.csv").write_text(
+        "level,seeds,rm_at_16,rm_at_16_weighted,ece_width_10\n1:4,5,0.6062,0.7462,0.1837\n"
+    )
+    page = "| ratio | seeds | RM@16 | RM@16 by sum of scores | ECE |\n|---|---|---|---|---|\n| 1:4 | 5 | 0.606 | 0.746 | 0.184 |\n"
+    marks = {"| ratio | seeds | RM@# | RM@# by sum of": [{"table": "table.csv"}]}
+    assert wrong(folder, page, marks) == []
+    [text] = wrong(folder, page.replace("0.746", "0.745"), marks)
+    assert text == "0.745, where table.csv level=1:4: rm_at_16_weighted is 0.7462"
+
+
 def test_rounding_is_from_the_value_and_not_from_a_rounded_one():
     assert agrees("0.21", 0.21484)
     assert not agrees("0.22", 0.2148)

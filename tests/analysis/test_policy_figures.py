@@ -16,6 +16,7 @@ from analysis.relation import NOTHING, spearman
 from rmlab.commands.compare import compare
 from rmlab.commands.figures import draw_figures
 from rmlab.errors import DataError, RmlabError
+from rmlab.fingerprint import fingerprint
 from rmlab.metrics.uncertainty import cluster_weights
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.query import runs
@@ -93,7 +94,7 @@ def track(store: Store, number: int, reward: str, seed: int, quality: float) -> 
         }
         for step in (0, 10, 20)
     ]
-    tags = {"config_hash": f"{number}{reward}{seed}", "start_fingerprint": "s0", "evidence": "final"}
+    tags = {"config_hash": fingerprint([number, reward, seed]), "start_fingerprint": "s0", "evidence": "final"}
     if reward != "execution":
         tags |= {"verifier_fingerprint": f"v{number}", "verifier_name": f"verifier {number}", "verifier": f"v{number}"}
     with RunLogger.start(

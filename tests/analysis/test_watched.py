@@ -14,6 +14,7 @@ from analysis.policy_measures import averaged, shown
 from analysis.watched import FEWEST_MIXED, Watched
 from rmlab.commands.figures import draw_figures
 from rmlab.errors import DataError
+from rmlab.fingerprint import fingerprint
 from rmlab.scores.scores import Scores
 from rmlab.scores.writing import write_score_table
 from rmlab.tracking.query import runs
@@ -52,7 +53,7 @@ def track(store: Store, folder: Path, evidence: str = "final", seed: int = 0, ta
         for step, scores in LOOKS.items()
     ]
     tags = {
-        "config_hash": f"{evidence}{seed}",
+        "config_hash": fingerprint([evidence, seed]),
         "start_fingerprint": "s0",
         "evidence": evidence,
         "verifier_fingerprint": "v",

@@ -267,7 +267,7 @@ def test_bad_input_is_one_clear_line(pool: Path, tmp_path: Path, monkeypatch: py
     with pytest.raises(DataError, match="1 of 279 prompts hold the outcome"):
         load_program("train_verifier").main(overrides(leaking))
     assert {run.status for run in runs(Store.open())} == {"failed"}
-    with pytest.raises(DataError, match=r"holds no verifier\.json"):
+    with pytest.raises(DataError, match=r"holds neither a verifier of rmlab"):
         score(pool, str(tmp_path), tmp_path / "out.csv")
     with pytest.raises(DataError, match="no trajectories of part rl: name another"):
         score(pool, str(tmp_path), tmp_path / "out.csv", part="rl")
