@@ -21,9 +21,10 @@ from numpy.typing import NDArray
 from analysis import style
 from rmlab.files import write_text
 from rmlab.metrics.best_of_k import sizes_of_k
-from rmlab.metrics.registry import Combined, named, statistics
+from rmlab.metrics.registry import named, statistics
 from rmlab.metrics.table import Table, table
 from rmlab.metrics.uncertainty import bootstrap, interval
+from rmlab.metrics.weighted import Combined
 from rmlab.scores.scores import Scores
 
 HERE = Path(__file__).parent
@@ -36,7 +37,7 @@ Values = dict[str, NDArray[np.float64]]
 def main() -> None:
     """Prints and writes one row a quantity: the mean of the seeds, each seed, and the interval."""
     scored = pd.read_parquet(HERE / "fresh_tasks.parquet")
-    seeds = [name for name in scored if name.startswith("score_s")]
+    seeds = [name for name in map(str, scored) if name.startswith("score_s")]
     verifiers = [measured(scored, scored[name]) for name in seeds]
     last_value, majority = measured(scored, scored["last_value"]), measured(scored, pd.Series(0.5, scored.index))
     rows = [row(name, [values[name] for values in verifiers]) for name in verifiers[0]]
@@ -79,7 +80,7 @@ def grouped(scored: pd.DataFrame, score: "pd.Series[float]") -> Table:
     }
     scores = Scores(
         **text,
-        score=score.to_numpy(dtype=float),
+        score=np.asarray(score, dtype=np.float64),
         resolved=scored["resolved"].to_numpy(dtype=float),
         n_tokens=np.full(len(scored), np.nan),
         patch=scored["patch"].to_numpy(dtype=str),
