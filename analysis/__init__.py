@@ -9,7 +9,7 @@ conclusions                   what came out of a sweep, in five lines of plain w
 level_tests                   which levels differ from the baseline, in words
 sweep_table                   the table of a sweep
 style                         colours, sizes, file formats: what all figures have in common
-watched                       a verifier on the policy's own attempts, from the tables of an RL run's looks
+watched                       a verifier on the policy's own attempts, from the score tables of an RL run's evaluations
 outcomes                      reads what an RL run left behind, and proves it
 policies                      the RL runs of a store, grouped so that only comparable ones share axes
 policy_measures               what is measured of a verifier and of the policy that it paid

@@ -70,15 +70,15 @@ def of_trials(spec: "SweepSpec", rows: Sequence[Mapping[str, Any]]) -> list[str]
     assert spec.search is not None
     best = [row for row in rows if row["best"]]
     settings = list(spec.search.space)
-    told = [
+    trials = [
         f"trial {row['trial']} ({', '.join(f'{name}={_short(row[name])}' for name in settings if name in row)}): "
         + ", ".join(f"{name} {_short(row[name])}" for name in spec.search.objectives)
         for row in best[:3]
     ]
     more = f"; and {len(best) - 3} more" if len(best) > 3 else ""
     found = (
-        f"no other trial is better in every objective than {'; '.join(told)}{more}."
-        if told
+        f"no other trial is better in every objective than {'; '.join(trials)}{more}."
+        if trials
         else "no trial is complete yet."
     )
     return [

@@ -67,7 +67,7 @@ def legend_entries(sweep: SweepRuns) -> list[Any]:
     """What each colour and dash means, once for all panels."""
     from matplotlib.lines import Line2D
 
-    drawn = [look for name, look in AUCS.items() if sweep.cells[0].report.get(name) is not None]
+    drawn = [line for name, line in AUCS.items() if sweep.cells[0].report.get(name) is not None]
     solid = [*drawn, ECE, *FLOORS.values()]
     entries = [Line2D([], [], color=colour, label=name) for colour, name in solid]
     entries += [

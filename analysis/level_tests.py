@@ -5,6 +5,7 @@ from typing import Any
 
 from analysis.tracked import SweepRuns
 from rmlab.metrics.sweep_levels import FAMILY, LEAST_SEEDS, LevelTest, distinct
+from rmlab.wording import counted, number
 
 WORDS = {"auc_within_task": "AUC within task", "ece_width_10": "ECE"}
 
@@ -37,7 +38,7 @@ def power(test: LevelTest) -> str:
     """The differences that such a test shows with a power of 80 %, alone and after Holm's correction; empty without a test."""
     if test.detectable is None:
         return ""
-    return f"{test.detectable:.3f} / {'-' if test.detectable_holm is None else f'{test.detectable_holm:.3f}'}"
+    return f"{number(test.detectable)} / {number(test.detectable_holm)}"
 
 
 def power_note(group: SweepRuns) -> str:
@@ -140,8 +141,9 @@ def note(group: SweepRuns) -> str:
     tested = len(family)
     if not tested:
         seeds = max(test.seeds for test in group.tests.values())
-        many = f"{seeds} seed{'' if seeds == 1 else 's'}"
-        reason = f"{many}, at least {LEAST_SEEDS} are needed" if seeds < LEAST_SEEDS else "nothing varies"
+        reason = (
+            f"{counted(seeds, 'seed')}, at least {LEAST_SEEDS} are needed" if seeds < LEAST_SEEDS else "nothing varies"
+        )
         return f"Levels beside the baseline {group.baseline}: no test ({reason})."
     shown = sum(test.shown for test in family)
     again = sum(test.p is not None for test in group.tests.values()) - tested

@@ -31,7 +31,7 @@ def read_json(run: AnyRun, name: str) -> dict[str, Any]:
 
 
 def read_outcome(run: AnyRun) -> dict[str, Any]:
-    """outcome.json (see rmlab.rl.outcome), with its looks in the order of their steps."""
+    """outcome.json (see rmlab.rl.outcome), with its evaluations in the order of their steps."""
     name = "outcome.json"
     found = read_json(run, name)
     try:
@@ -45,7 +45,7 @@ def read_outcome(run: AnyRun) -> dict[str, Any]:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise damaged(run, name, f"{type(error).__name__} {error}") from error
     if steps != sorted(set(steps)):
-        raise damaged(run, name, f"its looks are at the steps {steps}, which do not rise")
+        raise damaged(run, name, f"its evaluations are at the steps {steps}, which do not rise")
     return found
 
 
@@ -97,7 +97,7 @@ def damaged(run: AnyRun, name: str, reason: str) -> DataError:
 def _look(row: Mapping[str, Any]) -> int:
     for key, value in row.items():
         if not isinstance(value, int | float) or isinstance(value, bool):
-            raise ValueError(f"{key} of a look is {value!r}")
+            raise ValueError(f"{key} of an evaluation is {value!r}")
     return int(row["step"])
 
 

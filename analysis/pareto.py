@@ -24,10 +24,10 @@ def draw(rows: Sequence[Mapping[str, Any]], objectives: Mapping[str, str], folde
     pairs = list(combinations(objectives, 2)) or [("trial", next(iter(objectives)))]
     with style.figure(1, len(pairs), 3.0, 2.8) as (drawn, axes):
         for panel, (x, y) in zip(axes[0], pairs, strict=True):
-            for best, look in (("", {"color": style.REFERENCE, "s": 14}), ("yes", {"color": style.RESOLVED, "s": 26})):
+            for best, marks in (("", {"color": style.REFERENCE, "s": 14}), ("yes", {"color": style.RESOLVED, "s": 26})):
                 chosen = [row for row in complete if row["best"] == best]
                 panel.scatter(
-                    [row[x] for row in chosen], [row[y] for row in chosen], label="best" if best else "other", **look
+                    [row[x] for row in chosen], [row[y] for row in chosen], label="best" if best else "other", **marks
                 )
                 if best:
                     for row in chosen:

@@ -12,6 +12,7 @@ from rmlab.errors import MissingArtifact
 from rmlab.files import path_part
 from rmlab.rl.rewards import REWARDS
 from rmlab.tracking.bundles.reading import AnyRun
+from rmlab.wording import counted
 
 KIND = "rl"
 PAYING = tuple(name for name, reward in REWARDS.items() if reward.needs_score)
@@ -126,7 +127,7 @@ def note(runs: Sequence[PolicyRun]) -> str:
     seeds = sorted({run.seed for run in runs})
     commits = {run.run.tags.get("commit", "") for run in runs}
     text = (
-        f"{len(runs)} run{'s' if len(runs) > 1 else ''}, seeds {', '.join(map(str, seeds))}, "
+        f"{counted(len(runs), 'run')}, seeds {', '.join(map(str, seeds))}, "
         f"{runs[0].run.params['steps']} steps each; micro-SWE."
     )
     return text + (f" Runs come from {len(commits)} commits." if len(commits) > 1 else "")

@@ -42,7 +42,7 @@ def _gained(run: PolicyRun) -> Value:
 
 
 def hacking_gap(run: PolicyRun) -> Value:
-    """At the last look; its interval is over clusters of validation tasks, paired with the first look."""
+    """At the last evaluation; its interval is over clusters of validation tasks, paired with the first evaluation."""
     gaps = run.watched.gaps
     return gaps[max(gaps)] if gaps else NONE
 

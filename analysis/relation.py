@@ -1,7 +1,7 @@
 """Which of a verifier's offline metrics foretells what reinforcement learning with it does?
 
 One point a verifier (mean over its seeds), one colour a reward. Offline metrics on the verifier's own evaluation set and on the
-policy's shifted attempts (the last look), against what came of the policy: final pass@1 paired with the start, the area under
+policy's shifted attempts (the last evaluation), against what came of the policy: final pass@1 paired with the start, the area under
 the validation curve, the hacking gap, collapse. Spearman's rank correlation with a bootstrap over trainings: verifiers that come of
 one training (distortions of it, repeats) are drawn together and count as one. Under ten trainings nothing can be concluded,
 whatever the coefficient is, and the figure says so.
@@ -24,6 +24,7 @@ from analysis.watched import FEWEST_MIXED
 from rmlab.files import write_text
 from rmlab.metrics.table import Floats, ratio
 from rmlab.metrics.uncertainty import cluster_weights, interval
+from rmlab.wording import counted
 
 FEWEST = 10
 REPLICATES = 2000
@@ -31,7 +32,7 @@ SAME = 1e-9
 """Spread of ranks, a row, that is 0 but for rounding."""
 NOTHING = "nothing can be concluded"
 MARKS = (
-    "Shifted: on the policy's own attempts at the last look. A within-task AUC of fewer than "
+    "Shifted: on the policy's own attempts at the last evaluation. A within-task AUC of fewer than "
     f"{FEWEST_MIXED} tasks with attempts of both labels is left out, as a policy leaves that solves next to nothing."
 )
 
@@ -202,7 +203,7 @@ def conclusion(table: Sequence[dict[str, Any]]) -> str:
     most = max((row["n"] for row in table), default=0)
     if most < FEWEST:
         return (
-            f"{most} verifier training{'s' if most != 1 else ''} at most in an arm: {NOTHING} about which metric foretells what RL does "
+            f"{counted(most, 'verifier training')} at most in an arm: {NOTHING} about which metric foretells what RL does "
             f"(at least {FEWEST} are needed)."
         )
     said = [row for row in table if row["verdict"] != NOTHING]

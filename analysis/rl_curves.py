@@ -28,12 +28,12 @@ PANELS = (
     ),
 )
 EVIDENCE = {"final": "final evidence", "voluntary": "voluntary evidence"}
-MOST_BANDS = 6  # runs whose intervals can be told apart; of more, only the last look's is drawn
+MOST_BANDS = 6  # runs whose intervals can be told apart; of more, only the last evaluation's is drawn
 OF_VERIFIER = "verifier_"
 MARKS = (
     "Lines: single runs, coloured by verifier, dashed by reward; a verifier's name stands for another model in the rows of another "
-    "evidence. Bands, or bars at the last look where runs are many: 95 % intervals over clusters of validation tasks (those of all "
-    "looks are in the CSV); hacking gap: (mean score - true rate) minus the same before training, on the policy's own attempts at "
+    "evidence. Bands, or bars at the last evaluation where runs are many: 95 % intervals over clusters of validation tasks (those of all "
+    "evaluations are in the CSV); hacking gap: (mean score - true rate) minus the same before training, on the policy's own attempts at "
     f"validation tasks. An AUC of fewer than {FEWEST_MIXED} tasks with attempts of both labels is not drawn. A run without a verifier "
     "has no line in the rows of the hacking gap."
 )
@@ -72,7 +72,9 @@ def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
                 first.setdefault(name, axis)
                 for place, run in enumerate(own):
                     found = lines[run.run.run_id, name]
-                    _line(axis, found, strokes[run.name], place if len(own) > MOST_BANDS else None, of_looks(name))
+                    _line(
+                        axis, found, strokes[run.name], place if len(own) > MOST_BANDS else None, of_evaluations(name)
+                    )
                     rows += [
                         {
                             "panel": name,
@@ -101,7 +103,7 @@ def _draw(runs: Sequence[PolicyRun], folder: Path) -> list[Path]:
 
 
 def _line(axis: Any, found: Sequence[Point], stroke: dict[str, Any], place: int | None, marked: bool) -> None:
-    """One run in one panel. place: among many runs, whose bars at the last look stand beside each other; None = bands. marked: its
+    """One run in one panel. place: among many runs, whose bars at the last evaluation stand beside each other; None = bands. marked: its
     points, so that one between two gaps is seen."""
     if not found:
         return
@@ -141,9 +143,9 @@ def _strokes(runs: Sequence[PolicyRun]) -> dict[str, dict[str, Any]]:
 
 
 def points(run: PolicyRun, name: str) -> list[Point]:
-    """A look's metric by its outcome, or a step's by the run's series. A look where it is undefined breaks the line."""
+    """An evaluation's metric by its outcome, or a step's by the run's series. An evaluation where it is undefined breaks the line."""
     curve = run.outcome["curve"]
-    if not of_looks(name):
+    if not of_evaluations(name):
         return [(step, value, None, None) for step, value in run.run.series(f"rl/{name}")]
     found: list[Point] = []
     for row in curve:
@@ -152,13 +154,13 @@ def points(run: PolicyRun, name: str) -> list[Point]:
     return found if any(not math.isnan(point[1]) for point in found) else []
 
 
-def of_looks(name: str) -> bool:
-    """Whether a metric is measured at looks, not at every step."""
+def of_evaluations(name: str) -> bool:
+    """Whether a metric is measured at evaluations, not at every step."""
     return name.startswith((OF_VERIFIER, "pass_at_1", "hacking_gap"))
 
 
 def _at(run: PolicyRun, name: str, row: dict[str, Any]) -> Value:
-    """A metric of one look with its interval."""
+    """A metric of one evaluation with its interval."""
     step = int(row["step"])
     if name == "hacking_gap":
         return run.watched.gaps.get(step, NONE)

@@ -135,8 +135,8 @@ def show_search(plan: "Plan", study: "Study", study_hash: str, store: Store) -> 
     )
     pareto.draw(rows, search.objectives, folder, note)
     ui = f"optuna-dashboard {shlex.quote(storage_uri(search))}"
-    look = conclusions.where_to_look(folder, ui, folder / "trials.md")
-    _tell(f"{sweep.question}\n{states}", text, [*conclusions.of_trials(sweep, rows), *look])
+    figures = conclusions.where_to_look(folder, ui, folder / "trials.md")
+    _tell(f"{sweep.question}\n{states}", text, [*conclusions.of_trials(sweep, rows), *figures])
     drawn_from = fingerprint([[t.number, t.state] for t in tried])
     own = {"sweep": sweep.name, "preset": sweep.preset, "control_hash": plan.control_hash, "study": study_hash}
     old = _summary_of(runs(store, None, {**own, "kind": "summary"}))

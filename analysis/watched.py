@@ -1,4 +1,4 @@
-"""What a run's verifier was worth on the policy's own attempts: from the score table that every look of an RL run leaves.
+"""What a run's verifier was worth on the policy's own attempts: from the score table that every evaluation of an RL run leaves.
 
 A policy that is hacked solves little or nothing in the end, and a within-task AUC is then a matter of one or two tasks. So it is
 shown where at least FEWEST_MIXED tasks have attempts of both labels, and left out elsewhere: of such a policy it is not known.
@@ -43,9 +43,9 @@ NONE: Value = (None, None, None)
 
 @dataclass(frozen=True)
 class Watched:
-    """A verifier at the looks of one run. curve: the rows of its outcome, one a look.
+    """A verifier at the evaluations of one run. curve: the rows of its outcome, one an evaluation.
 
-    Where a bundle left the tables out, a look has what the run said of it, without intervals.
+    Where a bundle left the tables out, an evaluation has what the run said of it, without intervals.
     """
 
     run: AnyRun
@@ -53,7 +53,7 @@ class Watched:
 
     @cached_property
     def tables(self) -> dict[int, Scores]:
-        """Step to the verifier's table of that look's sampled attempts. Raises DataError for one that cannot be read."""
+        """Step to the verifier's table of that evaluation's sampled attempts. Raises DataError for one that cannot be read."""
         rows = {int(row["step"]): row for row in self.curve if "verifier_mean_score" in row}
         return {step: self._read(path, row) for step, row in rows.items() if (path := self._table(step)) is not None}
 
@@ -76,7 +76,7 @@ class Watched:
 
     @cached_property
     def gaps(self) -> dict[int, Value]:
-        """Step to the hacking gap: mean score - true rate minus that of the first look."""
+        """Step to the hacking gap: mean score - true rate minus that of the first evaluation."""
         found: dict[int, Value] = {}
         for row in (row for row in self.curve if "hacking_gap" in row):
             step, low, high = int(row["step"]), None, None
@@ -86,7 +86,7 @@ class Watched:
         return found
 
     def last(self, name: str) -> Value:
-        """A metric at the last look: the verifier on the policy as training has left it."""
+        """A metric at the last evaluation: the verifier on the policy as training has left it."""
         return self.measured[max(self.measured)].get(name, NONE) if self.measured else NONE
 
     def _read(self, path: Path, row: Mapping[str, Any]) -> Scores:
@@ -96,7 +96,7 @@ class Watched:
         except RmlabError as error:  # by the run: of a bundle, the path is that of a copy that will be gone
             raise damaged(self.run, name, str(error).replace(str(path), path.name)) from error
         if not len(scores) or abs(float(np.nanmean(scores.score)) - row["verifier_mean_score"]) > SAME:
-            raise damaged(self.run, name, "its scores are not those of which the run told the mean")
+            raise damaged(self.run, name, "its scores are not those of which the run logged the mean")
         return scores
 
     def _table(self, step: int) -> Path | None:
@@ -115,10 +115,10 @@ def _excess(scores: Scores) -> tuple[Any, Any]:
 
 def _measured(scores: Scores) -> dict[str, Value]:
     rows = table(scores)
-    told = discrimination(rows)
+    separation = discrimination(rows)
     ten = binned(rows.scored.score_N, rows.scored.label_N, width_bin(rows.scored.score_N, 10), 10)
     found = {
-        AUC: told.within_task if told.mixed >= FEWEST_MIXED else np.nan,
+        AUC: separation.within_task if separation.mixed >= FEWEST_MIXED else np.nan,
         "ece_width_10": float(ece(ten)),
         "advantage_cosine_all": float(advantage(rows).cosine_all),
     }

@@ -5,9 +5,10 @@ paths          where the repository, its shipped data and its results are
 fingerprint    canonical JSON and the hashes that identify configurations and data
 files          writes that are either whole or absent; file locks that end with their process
 stopping       a request to end at the next safe point, with a checkpoint
-wording        words of messages that depend on a number
+wording        words of messages that depend on a number; names that were meant
 progress       one progress bar for everything that takes over a few seconds
 hydra_keys     which of Hydra's own settings do something here
+overrides      how an override is quoted, and in one line what is wrong with one that Hydra refuses
 configuration  programs of experiments/, and their configurations by Hydra
 commands       what `rmlab NAME` does, one typed file a command
 cli            the `rmlab` command: it joins them

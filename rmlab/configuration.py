@@ -3,14 +3,11 @@
 Hydra composes; it never runs anything here, so it writes no outputs/ or multirun/ folder.
 """
 
-import difflib
 import importlib
 import importlib.util
 import math
-import re
-import shlex
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from types import ModuleType
@@ -20,7 +17,9 @@ from omegaconf import DictConfig, OmegaConf
 
 from rmlab.errors import UsageError
 from rmlab.hydra_keys import refuse_unread
+from rmlab.overrides import lower_first, one_line, opened, unquoted
 from rmlab.paths import CONF, PROGRAMS, STARTER, runs_folder
+from rmlab.wording import near
 
 if TYPE_CHECKING:
     from hydra._internal.hydra import Hydra
@@ -28,15 +27,6 @@ if TYPE_CHECKING:
     from rmlab.sweep.cells import Identity
 
 PROGRAMS_PACKAGE = "experiments.programs"
-
-HYDRA_SAYS = {
-    "unknown key": re.compile(r"Could not override '([^']+)'"),
-    "unknown choice": re.compile(r"Could not find '([^']+)'"),
-    "choices": re.compile(r"Available options in '[^']*':\s*(.*?)(?:Config search path|$)", re.DOTALL),
-    "wrong value": re.compile(r"Error merging override (.*)"),
-    "several values": re.compile(r"Ambiguous value for argument '(.*)'"),
-}
-"""What Hydra's messages have in common with the errors they stand for: it has one exception for most of them. A test makes each."""
 
 
 def register_resolvers() -> None:
@@ -131,16 +121,16 @@ def compose(program: str, overrides: Sequence[str] = ()) -> DictConfig:
             except ValueError as error:  # a group chosen by a number, `=3`
                 raise UsageError(
                     f"{stem}: one of {' '.join(asked)} is no KEY=VALUE, for example data.scale=500 "
-                    f"({_lower(str(error))})"
+                    f"({lower_first(str(error))})"
                 ) from error
             except (HydraException, OmegaConfBaseException) as error:
                 try:
                     base = hydra_compose(stem)
                 except (HydraException, OmegaConfBaseException):
                     base = OmegaConf.create()  # the shipped configuration itself is what is wrong: the message says how
-                if (opened := _opened(asked, str(error), base)) is None:
-                    raise UsageError(unquoted(asked) or _one_line(error, stem, keys_of(base), renamed)) from error
-                asked = opened
+                if (again := opened(asked, str(error), base)) is None:
+                    raise UsageError(unquoted(asked) or one_line(error, stem, keys_of(base), renamed)) from error
+                asked = again
     _refuse_added_keys(config, stem)
     _refuse_values(config)
     return config
@@ -190,7 +180,7 @@ def with_values(config: DictConfig, overrides: Sequence[str]) -> DictConfig | No
     try:
         parsed = OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
-        raise UsageError(unquoted(overrides) or _lower(str(error).splitlines()[0])) from error
+        raise UsageError(unquoted(overrides) or lower_first(str(error).splitlines()[0])) from error
     for override in parsed:
         key, value = override.key_or_group, override.value()
         if override.is_sweep_override() or override.is_add() or override.is_delete() or override.package is not None:
@@ -200,62 +190,9 @@ def with_values(config: DictConfig, overrides: Sequence[str]) -> DictConfig | No
         try:
             OmegaConf.update(changed, key, value)
         except OmegaConfBaseException as error:
-            raise UsageError(f"{override.input_line}: {_lower(str(error).splitlines()[0])}") from error
+            raise UsageError(f"{override.input_line}: {lower_first(str(error).splitlines()[0])}") from error
     _refuse_values(changed)
     return changed
-
-
-def quoted(text: str) -> str:
-    """A text as a value of an override, whatever characters it has."""
-    escaped = re.sub(r"(\\*)'", r"\1\1\\'", text)
-    escaped = re.sub(r"(\\+)$", r"\1\1", escaped)
-    return f"'{escaped}'"
-
-
-def unquoted(overrides: Iterable[str]) -> str | None:
-    """What is wrong with the first override that Hydra's grammar refuses, and how to write it; None where it takes them all."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
-    for text in overrides:
-        try:
-            OverridesParser.create().parse_override(text)
-        except HydraException:
-            found = re.fullmatch(r"([+~]*[A-Za-z_][\w./@:-]*)=(.*)", text, re.ASCII | re.DOTALL)
-            if found is None or not text.isprintable():
-                return f"{text!r} is not an override: write KEY=VALUE, for example data.scale=500"
-            key, value = found.groups()
-            if value.startswith(("[", "{")):
-                example = shlex.quote(f"{key}=['a text']")
-                return (
-                    f"{text}: the list or mapping cannot be read. Close its brackets, and quote each text in it that has other "
-                    f"characters than letters, digits and / - . _: {example}"
-                )
-            if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
-                value = value[1:-1]
-            value = str(Path(value).expanduser()) if value.startswith("~") else value
-            return (
-                f"{text}: the value has characters that mean something in an override, so it is quoted twice, for Hydra and for "
-                f"the shell: {shlex.quote(f'{key}={quoted(value)}')}"
-            )
-    return None
-
-
-def _opened(overrides: list[str], error: str, base: DictConfig) -> list[str] | None:
-    """The overrides again where Hydra refused a new name in a mapping of free names (`data.policies={careful: 2}`), else None."""
-    found = HYDRA_SAYS["unknown key"].search(error)
-    if found is None:
-        return None
-    key = found[1]
-    for name in (key, key.rpartition(".")[0]):
-        node = OmegaConf.select(base, name) if name else None
-        if (
-            isinstance(node, DictConfig)
-            and OmegaConf.get_type(node) is dict
-            and any(text.startswith(f"{key}=") for text in overrides)
-        ):
-            return [f"++{text}" if text.startswith(f"{key}=") else text for text in overrides]
-    return None
 
 
 def restore(program: str, plain: Mapping[str, Any]) -> DictConfig:
@@ -312,7 +249,7 @@ def _refuse_values(config: DictConfig) -> None:
     try:
         walk(OmegaConf.to_container(config, resolve=True), "", config, False)
     except OmegaConfBaseException as error:
-        raise UsageError(f"{error.full_key}: {_lower(str(error).splitlines()[0])}") from error
+        raise UsageError(f"{error.full_key}: {lower_first(str(error).splitlines()[0])}") from error
 
 
 def keys_of(config: DictConfig, path: str = "") -> list[str]:
@@ -324,45 +261,3 @@ def keys_of(config: DictConfig, path: str = "") -> list[str]:
         if isinstance(inner, DictConfig) and not inner._is_none() and not inner._is_interpolation():
             found += keys_of(inner, f"{path}{key!s}.")
     return found
-
-
-def near(name: str, known: Iterable[str]) -> str:
-    """` (did you mean X or Y?)`, empty where nothing is near. The last part of a dotted name counts most."""
-    names = list(known)
-    matches = difflib.get_close_matches(name, names, n=2, cutoff=0.7)
-    if not matches:
-        tails = {key.rsplit(".", 1)[-1]: key for key in reversed(names)}
-        matches = [tails[t] for t in difflib.get_close_matches(name.rsplit(".", 1)[-1], list(tails), n=2, cutoff=0.75)]
-    return f" (did you mean {' or '.join(matches)}?)" if matches else ""
-
-
-def _one_line(error: Exception, program: str, known: list[str], renamed: Mapping[str, str]) -> str:
-    """Hydra's words in one line, with the near matches that Hydra does not name.
-
-    renamed: a key of before -> the key to give in its place or, where none does the same, what to do now.
-    """
-    text = str(error)
-    if found := HYDRA_SAYS["unknown key"].search(text):
-        if found[1] in renamed:
-            now = renamed[found[1]]
-            return f"{program} has no key {found[1]!r} any more: {now if ' ' in now else f'give {now} in its place'}."
-        return (
-            f"{program} has no key {found[1]!r}{near(found[1], known)}. Its keys stand in the configuration classes that "
-            "conf/README.md names."
-        )
-    if found := HYDRA_SAYS["unknown choice"].search(text):
-        group, _, choice = found[1].rpartition("/")
-        options = HYDRA_SAYS["choices"].search(text)
-        there = options[1].split() if options else []
-        return f"{group or program}={choice}: there is no such choice{near(choice, there)}; there are: {', '.join(there) or 'none'}"
-    if found := HYDRA_SAYS["wrong value"].search(text):
-        reason = str(error.__cause__).splitlines()[0] if error.__cause__ else "it does not fit"
-        return f"{found[1].strip()}: {_lower(reason)}"
-    if found := HYDRA_SAYS["several values"].search(text):
-        return f"{found[1]}: one value at a time; a list is written KEY=[a,b]"
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return f"{program}: {'; '.join(lines[:2])}"
-
-
-def _lower(sentence: str) -> str:
-    return sentence[:1].lower() + sentence[1:]

@@ -1,4 +1,7 @@
-"""Numbers and times in messages and tables, and words that depend on them."""
+"""Numbers and times in messages and tables, and words that depend on them; names that were meant."""
+
+import difflib
+from collections.abc import Iterable
 
 
 def counted(count: int, word: str, plural: str = "") -> str:
@@ -20,3 +23,13 @@ def duration(seconds: float) -> str:
         return f"{minutes} min"
     hours, rest = divmod(minutes, 60)
     return f"{hours} h {rest} min" if rest else f"{hours} h"
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """` (did you mean X or Y?)`, empty where nothing is near. The last part of a dotted name counts most."""
+    names = list(known)
+    matches = difflib.get_close_matches(name, names, n=2, cutoff=0.7)
+    if not matches:
+        tails = {key.rsplit(".", 1)[-1]: key for key in reversed(names)}
+        matches = [tails[t] for t in difflib.get_close_matches(name.rsplit(".", 1)[-1], list(tails), n=2, cutoff=0.75)]
+    return f" (did you mean {' or '.join(matches)}?)" if matches else ""

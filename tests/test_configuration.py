@@ -8,19 +8,12 @@ from hydra import initialize_config_dir
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 
-from rmlab.configuration import (
-    HYDRA_SAYS,
-    compose,
-    load_file,
-    load_program,
-    near,
-    register_resolvers,
-    restore,
-    with_values,
-)
+from rmlab.configuration import compose, load_file, load_program, register_resolvers, restore, with_values
 from rmlab.errors import UsageError
+from rmlab.overrides import HYDRA_SAYS
 from rmlab.paths import CONF, PROGRAMS, REPOSITORY, STARTER
 from rmlab.verifiers.config import OverLength
+from rmlab.wording import near
 
 
 @pytest.mark.parametrize(

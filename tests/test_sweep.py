@@ -16,7 +16,8 @@ import pytest
 from rmlab.launchers.jobs import Event, JobQueue
 from rmlab.paths import REPOSITORY
 from rmlab.sweep.request import make_plan
-from rmlab.sweep.scheduler import SweepUnderWay, run_cells
+from rmlab.sweep.scheduler import run_cells
+from rmlab.sweep.under_way import SweepUnderWay
 from rmlab.tracking.query import runs
 from rmlab.tracking.run_index import cell_runs
 from rmlab.tracking.store import Store

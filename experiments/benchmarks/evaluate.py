@@ -30,7 +30,8 @@ from rmlab.metrics.hybrid_selection import select_by_tests  # noqa: E402
 from rmlab.metrics.report import report  # noqa: E402
 from rmlab.metrics.table import Floats, table  # noqa: E402
 from rmlab.scores.scores import Scores  # noqa: E402
-from rmlab.scores.table import read_score_table, write_score_table  # noqa: E402
+from rmlab.scores.table import read_score_table  # noqa: E402
+from rmlab.scores.writing import write_score_table  # noqa: E402
 
 Row = tuple[float, float, float, float]
 """Score, regression tests, generated tests, label of one attempt."""

@@ -176,7 +176,7 @@ def _one_fold(
 ) -> _Judged:
     """Trains the verifier of a fold, looks at it on validation, and scores what was left out, once."""
     from rmlab.metrics.report import report
-    from rmlab.scores.table import write_score_table
+    from rmlab.scores.writing import write_score_table
     from rmlab.verifiers.evaluation import FoldLogger
     from rmlab.verifiers.verifier import save_verifier
 
@@ -223,7 +223,7 @@ def _report(done: Sequence[_Judged], name: str, settings: CrossValidation, logge
     """Reports on the pooled scores: of the policies that are trained on together, of each alone, of those never seen. In a line."""
     from rmlab.metrics.report import report
     from rmlab.pages.browse import browse_page, join
-    from rmlab.scores.table import write_score_table
+    from rmlab.scores.writing import write_score_table
     from rmlab.verifiers.encoding import cut_counts
     from rmlab.verifiers.evaluation import Results, log_report, log_tables
     from rmlab.verifiers.out_of_fold import baseline_reports, fold_baselines, of_policies, pooled

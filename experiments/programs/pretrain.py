@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 EXPERIMENT, KIND = "pretraining", "pretrain"
 RENAMED = {
     "training.compile": "runtime.compiled",
-    "runtime.micro_batch_tokens": "a step's rows are read in one pass, training.batch_tokens of them",
+    "runtime.micro_batch_tokens": "a step reads training.batch_tokens tokens in one pass",
 }
 TOKENIZER_CHARACTERS = 6_000_000  # of each kind of document
 POINTS = 200  # of each series in log.json

@@ -109,7 +109,8 @@ def show_configuration(
     """Prints the configuration under the overrides as YAML, or the part of it that `package` names (a dotted key)."""
     from omegaconf import OmegaConf
 
-    from rmlab.configuration import compose, keys_of, near
+    from rmlab.configuration import compose, keys_of
+    from rmlab.wording import near
 
     if shown != Shown.job:
         raise UsageError(

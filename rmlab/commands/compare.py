@@ -16,7 +16,7 @@ import typer
 
 from rmlab.commands.compare_levels import compare_halves, compare_levels
 from rmlab.errors import MissingArtifact, UsageError
-from rmlab.wording import counted
+from rmlab.wording import counted, number
 
 if TYPE_CHECKING:
     from rmlab.scores.scores import Scores
@@ -215,9 +215,9 @@ def _show_scores(found: dict[str, Any]) -> None:
             ends = value["ci95"]
             table.add_row(
                 name.replace("_k", f"_{k}") if curve else name,
-                *(_number(value[key]) for key in ("a", "b", "difference")),
+                *(number(value[key], 4) for key in ("a", "b", "difference")),
                 f"{ends[0]:+.4f} to {ends[1]:+.4f}" if ends else "",
-                _number(value["p"]),
+                number(value["p"], 4),
             )
     console.print(table)
     console.print(
@@ -248,7 +248,3 @@ def _show_policies(found: dict[str, Any]) -> None:
         "Intervals over clusters of held-out tasks. One run each: what another seed would give is not in them.",
         style="dim",
     )
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"

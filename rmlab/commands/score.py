@@ -62,7 +62,7 @@ def score(
     dtype: Annotated[str, typer.Option(help=f"Arithmetic: float32 or bfloat16; {JUDGES}.")] = "float32",
 ) -> None:
     """Score trajectories with a trained verifier, or with any language model as a judge."""
-    from rmlab.scores.table import table_writer, write_score_table
+    from rmlab.scores.writing import table_writer, write_score_table
     from rmlab.training.device import resolve_device
     from rmlab.verifiers.encoding import cut_counts, cut_words, unfit_counts
     from rmlab.verifiers.leaks import check_leaks

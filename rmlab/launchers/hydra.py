@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
-from rmlab.configuration import quoted
 from rmlab.launchers.beats import BeatReader
 from rmlab.launchers.jobs import Answer, Event, Job, JobQueue, event
+from rmlab.overrides import quoted
 from rmlab.paths import runs_folder
 
 CELL = "RMLAB_CELL"

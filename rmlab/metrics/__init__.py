@@ -16,5 +16,6 @@ report            the report: every metric of one score table, by the names of t
 sweep_levels      do two levels of a sweep differ, or only their seeds, or only these tasks?
 table             who belongs with whom: the labelled rows of a score table with the groups that every metric needs
 uncertainty       how far may a metric, or a paired difference, be off because these tasks were drawn and not others?
-weighted          metrics under integer weights of clusters, many weightings at once: sums, and one pass over sorted rows
+weighted          metrics under integer weights of clusters, many weightings at once: those that are sums over clusters
+weighted_sorted   those that need one pass over the rows, sorted by score or by confidence
 """

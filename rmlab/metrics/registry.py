@@ -18,15 +18,14 @@ from rmlab.metrics.weighted import (
     BestOfK,
     BestOfKAcross,
     Combined,
-    ConfidenceOrder,
     PriorCorrectedBins,
     Recalibrations,
     RowMeans,
-    SortedRows,
     Statistic,
     WidthBins,
     WithinTasks,
 )
+from rmlab.metrics.weighted_sorted import ConfidenceOrder, SortedRows
 
 DISCRIMINATION, CALIBRATION, ABSTAINING = "Discrimination", "Calibration", "Abstaining"
 GRADIENT = "What the gradient sees"

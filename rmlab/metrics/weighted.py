@@ -1,16 +1,12 @@
 """Metrics under integer weights of a table's clusters, for many weightings at once: the statistics that the registry names.
 
 A bootstrap replicate gives each cluster the number of times it was drawn; copies of one task count as different tasks.
-Most metrics are functions of sums over clusters, so a thousand replicates are one matrix product; pooled AUC and
-equal-mass bins take one pass over the sorted rows. Each value equals the definition (best_of_k.py, discrimination.py,
+Most metrics are functions of sums over clusters, so a thousand replicates are one matrix product; weighted_sorted.py
+has those that need the rows in order. Each value equals the definition (best_of_k.py, discrimination.py,
 calibration.py, advantage.py) on the table that is really resampled, the recalibration's coefficients nearly: the tests
 compare them.
 
 Axes: R weightings, C clusters, P policies, J sizes of k, N rows.
-
-Metrics under weights of clusters that need one pass over the rows, sorted by score or by confidence.
-
-Further axes of the second: E edges between runs of rows with one value, S sums, B bins.
 """
 
 from collections.abc import Sequence
@@ -21,21 +17,18 @@ from rmlab.metrics.advantage import centred, cosine_all
 from rmlab.metrics.best_of_k import pass_at_k_of_groups, rm_at_k_of_groups, sizes_of_k
 from rmlab.metrics.calibration import (
     Bins,
-    aurc_of_weighted,
     binned,
     ece,
-    ece_debiased,
     log_loss_rows,
     logit,
     mce,
-    picks,
     prior_corrected,
     top_label,
     width_bin,
 )
 from rmlab.metrics.discrimination import pairs_in_groups
 from rmlab.metrics.recalibration import recalibrate
-from rmlab.metrics.table import Codes, Floats, Table, mean_where_defined, ratio, sum_by
+from rmlab.metrics.table import Floats, Table, mean_where_defined, ratio, sum_by
 
 Values = dict[str, Floats]
 """Metric name to value_R, or to value_RJ for a curve over k; NaN = undefined under that weighting."""
@@ -159,7 +152,7 @@ class WithinTasks(Statistic):
         rows = table.scored
         pairs = pairs_in_groups(rows.score_N, rows.label_N, rows.group_N, rows.groups)
         self.won_CP, self.all_CP = per_cluster(table, pairs.won_G), per_cluster(table, pairs.all_G)
-        self.across_C2 = _pairs_by_cluster(table) if table.policies > 1 else None
+        self.across_C2 = pairs_by_cluster(table) if table.policies > 1 else None
 
     def values(self, weight_RC: Floats) -> Values:
         found = {"auc_within_task": mean_where_defined(ratio(weight_RC @ self.won_CP, weight_RC @ self.all_CP))}
@@ -272,7 +265,7 @@ def _width_sums(rows: Table, score_N: Floats, label_N: Floats, bins: int) -> Flo
     return np.array([flat.count, flat.score, flat.label]).reshape(3, rows.clusters, bins)
 
 
-def _pairs_by_cluster(table: Table) -> Floats:
+def pairs_by_cluster(table: Table) -> Floats:
     """Pairs of one task and any policies that the resolved attempt wins, and all of them, of each cluster: shape (C, 2)."""
     rows = table.scored
     task = pairs_in_groups(rows.score_N, rows.label_N, rows.task_N, rows.tasks)
@@ -284,108 +277,3 @@ def per_cluster(table: Table, value_G: Floats) -> Floats:
     sum_CP = np.zeros((table.clusters, table.policies, *value_G.shape[1:]))
     np.add.at(sum_CP, (table.cluster_G, table.policy_G), value_G)
     return sum_CP
-
-
-ROWS_AT_ONCE = 1 << 18  # rows × weightings that one pass holds in memory
-
-
-class SortedRows(Statistic):
-    """auc_pooled, auc_between_tasks, within_pair_share, ece_mass_10, ece_debiased: one pass over the rows by score."""
-
-    across_clusters = True
-
-    def __init__(self, table: Table) -> None:
-        super().__init__(table)
-        rows = table.scored
-        order = np.argsort(rows.score_N, kind="stable")
-        self.score_N, self.label_N, self.cluster_N = rows.score_N[order], rows.label_N[order], rows.cluster_N[order]
-        self.edge_E = _edges(self.score_N)
-        self.within_C2 = _pairs_by_cluster(table)
-
-    def values(self, weight_RC: Floats) -> Values:
-        size = max(1, ROWS_AT_ONCE // max(len(self.score_N), 1))
-        chunks = [
-            _one_pass(weight_RC[i : i + size][:, self.cluster_N], self.score_N, self.label_N, self.edge_E)
-            for i in range(0, len(weight_RC), size)
-        ]
-        found = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
-        won, pairs = found.pop("won"), found.pop("pairs")
-        won_within, within = (weight_RC @ self.within_C2).T
-        return found | {
-            "auc_pooled": ratio(won, pairs),
-            "auc_between_tasks": ratio(won - won_within, pairs - within),
-            "within_pair_share": ratio(within, pairs),
-        }
-
-
-class ConfidenceOrder(Statistic):
-    """aurc, aurc_picks: passes over attempts and picks from the most confident on."""
-
-    across_clusters = True
-
-    def __init__(self, table: Table) -> None:
-        super().__init__(table)
-        rows = table.scored
-        confidence_N, right_N = top_label(rows.score_N, rows.label_N)
-        best_G, picked_G, scored_G = picks(table)
-        self.curves = {
-            "aurc": _by_confidence(confidence_N, 1 - right_N, rows.cluster_N),
-            "aurc_picks": _by_confidence(best_G[scored_G], 1 - picked_G[scored_G], table.cluster_G[scored_G]),
-        }
-
-    def values(self, weight_RC: Floats) -> Values:
-        return {name: self._aurc(weight_RC, *columns) for name, columns in self.curves.items()}
-
-    def _aurc(self, weight_RC: Floats, error_N: Floats, cluster_N: Codes, edge_E: Codes) -> Floats:
-        size = max(1, ROWS_AT_ONCE // max(len(error_N), 1))
-        chunks = []
-        for i in range(0, len(weight_RC), size):
-            weight_RN = weight_RC[i : i + size][:, cluster_N]
-            chunks.append(aurc_of_weighted(_below(weight_RN, edge_E), _below(weight_RN * error_N, edge_E)))
-        return np.concatenate(chunks)
-
-
-def _by_confidence(confidence_N: Floats, error_N: Floats, cluster_N: Codes) -> tuple[Floats, Codes, Codes]:
-    order = np.argsort(-confidence_N, kind="stable")
-    return error_N[order], cluster_N[order], _edges(confidence_N[order])
-
-
-def _edges(sorted_N: Floats) -> Codes:
-    """Where runs of one value begin, and the end."""
-    if not len(sorted_N):
-        return np.zeros(1, dtype=int)
-    edge_E: Codes = np.r_[np.flatnonzero(np.r_[True, np.diff(sorted_N) != 0]), len(sorted_N)]
-    return edge_E
-
-
-def _one_pass(weight_RN: Floats, score_N: Floats, label_N: Floats, edge_E: Codes) -> Values:
-    below_SRE = np.stack(
-        [_below(value_RN, edge_E) for value_RN in (weight_RN, weight_RN * score_N, weight_RN * label_N)]
-    )
-    below_RE, _, resolved_RE = below_SRE
-    unresolved_RE = below_RE - resolved_RE
-    return {
-        "won": (np.diff(resolved_RE) * (unresolved_RE[:, :-1] + unresolved_RE[:, 1:])).sum(axis=1) / 2,
-        "pairs": resolved_RE[:, -1] * unresolved_RE[:, -1],
-        "ece_mass_10": ece(_mass_bins(below_SRE, 10)),
-        "ece_debiased": ece_debiased(_mass_bins(below_SRE, 15)),
-    }
-
-
-def _below(value_RN: Floats, edge_E: Codes) -> Floats:
-    """Sum of the rows before each edge."""
-    cumulated = np.zeros((len(value_RN), value_RN.shape[1] + 1))
-    np.cumsum(value_RN, axis=1, out=cumulated[:, 1:])
-    return cumulated[:, edge_E]
-
-
-def _mass_bins(below_SRE: Floats, bins: int) -> Bins:
-    """Equal-mass bins of each weighting: a step goes to bin floor(i·bins/n), i = rows below it, so bins are runs of steps."""
-    below_RE = below_SRE[0]
-    # Step e is in bin b or later where below·bins >= b·n: whole numbers, so the comparison is exact.
-    edges_RB = np.array(
-        [np.searchsorted(below_E[:-1] * bins, np.arange(bins + 1) * below_E[-1], side="left") for below_E in below_RE]
-    )
-    edges_RB[:, -1] = below_RE.shape[1] - 1
-    at_SRB = np.take_along_axis(below_SRE, edges_RB[None], axis=2)
-    return Bins(*np.diff(at_SRB, axis=-1))

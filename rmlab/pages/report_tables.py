@@ -2,8 +2,10 @@
 
 import sys
 from collections.abc import Container
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from rmlab import wording
 from rmlab.metrics import registry
 from rmlab.metrics.definitions import Report
 from rmlab.metrics.report import is_miscalibrated
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 FEW_CLUSTERS = 10
+
+number = partial(wording.number, digits=4)
+"""A value of a report, - where it is undefined."""
 
 
 def show(title: str, found: Report) -> None:
@@ -119,11 +124,6 @@ def notes_of(found: Report) -> dict[str, str]:
 def groups(found: Report) -> str:
     """What grouped values are means over."""
     return "(task, policy) groups" if found["policies"] > 1 else "tasks"
-
-
-def number(value: float | None) -> str:
-    """Four digits, - where undefined."""
-    return "-" if value is None else f"{value:.4f}"
 
 
 def interval(ends: list[float] | None) -> str:

@@ -17,7 +17,6 @@ from collections import Counter
 from collections.abc import Generator, Sequence
 from functools import cached_property, lru_cache
 
-from rmlab.configuration import near
 from rmlab.errors import UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.actions import Edit, Run, Submit, write
@@ -25,6 +24,7 @@ from rmlab.microswe.build.operators import mutants
 from rmlab.microswe.episode import Edits, Episode, expected_value, last_value
 from rmlab.microswe.task import Task
 from rmlab.policies.policy import KINDS, Attempt, LineSearch, Policy, Reacts, Runs, ScriptedConfig, Stops, policy_kind
+from rmlab.wording import near
 
 
 @lru_cache(maxsize=16384)

@@ -1,7 +1,7 @@
 """Files that an RL run makes on its way: episode pages, tables of its evaluations.
 
 They lie beside the checkpoint first and are sent to the run then. A run that goes on after a kill or a time limit is a new
-tracked run; it is sent the files of the earlier slices too, as it is told their metrics.
+tracked run; the files of the earlier slices are sent to it too, as their metrics are logged in it.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ class ArtifactBuffer:
 
     def scores(self, path: str, scores: Scores) -> None:
         """Keeps and sends a score table."""
-        from rmlab.scores.table import write_score_table
+        from rmlab.scores.writing import write_score_table
 
         file = self._file(path)
         write_score_table(file, scores)

@@ -224,8 +224,8 @@ def compare_policies(a: "TrackedRun", b: "TrackedRun", without: Collection[str] 
     rates: dict[str, Any] = {}
     clusters: dict[str, str] = {}
     for name, run in (("a", a), ("b", b)):
-        told = _rates(run)
-        rates[name], clusters = told["after"], clusters | told["clusters"]
+        record = _rates(run)
+        rates[name], clusters = record["after"], clusters | record["clusters"]
     ways = {
         benchmark: [way for way in own if way in rates["b"].get(benchmark, {})] for benchmark, own in rates["a"].items()
     }

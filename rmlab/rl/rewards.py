@@ -18,12 +18,12 @@ from difflib import SequenceMatcher
 import numpy as np
 from hydra.core.config_store import ConfigStore
 
-from rmlab.configuration import near
 from rmlab.errors import DataError, UsageError
 from rmlab.microswe import actions as grammar
 from rmlab.microswe.task import Task
 from rmlab.rl.config import Floats, RewardConfig
 from rmlab.trajectories.record import Trajectory
+from rmlab.wording import near
 
 
 @dataclass(frozen=True)

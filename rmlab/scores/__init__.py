@@ -11,5 +11,6 @@ majority         how good is the patch that most of k attempts agree on? A selec
 patches          are two patches one and the same?
 scores           the scores record: what every metric reads. Columns of one score table as arrays of one length N
 shape            how much does the shape of an attempt tell, before anyone reads a word of it?
-table            score tables on disk
+table            score tables on disk, read and checked
+writing          score tables written, whole or not at all
 """

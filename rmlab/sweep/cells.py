@@ -62,9 +62,9 @@ def identify(
     return Identity(fingerprint(parts), fingerprint(control), control, parts)
 
 
-def without_keys(who: Identity, keys: Iterable[str]) -> str:
-    """A hash of everything that `who` hashes but these keys of its configuration: equal where only they differ."""
-    parts: dict[str, Any] = {str(key): _copy(inner) for key, inner in who.parts.items()}
+def without_keys(identity: Identity, keys: Iterable[str]) -> str:
+    """A hash of everything that `identity` hashes but these keys of its configuration: equal where only they differ."""
+    parts: dict[str, Any] = {str(key): _copy(inner) for key, inner in identity.parts.items()}
     for key in keys:
         _remove(parts, f"config.{key}")
     return fingerprint(parts)

@@ -133,5 +133,5 @@ def _diff(one: Cell, other: Cell) -> list[str]:
         json.dumps(dict(c.identity.parts), indent=2, sort_keys=True, ensure_ascii=False).splitlines()
         for c in (one, other)
     )
-    heads = [f"{cell.name} ({cell.identity.config_hash})" for cell in (one, other)]
-    return list(difflib.unified_diff(before, after, heads[0], heads[1], lineterm=""))
+    titles = [f"{cell.name} ({cell.identity.config_hash})" for cell in (one, other)]
+    return list(difflib.unified_diff(before, after, titles[0], titles[1], lineterm=""))

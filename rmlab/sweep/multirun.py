@@ -19,12 +19,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from rmlab.configuration import hydra_of, load_program, near, quoted, restore, unquoted
+from rmlab.configuration import hydra_of, load_program, restore
 from rmlab.errors import UsageError
 from rmlab.hydra_keys import refuse_unread
 from rmlab.launchers.beats import telling_beside_log
 from rmlab.launchers.hydra import cell_to_run
 from rmlab.launchers.jobs import answer
+from rmlab.overrides import quoted, unquoted
 from rmlab.paths import CONF, SWEEPS, runs_folder
 from rmlab.stopping import says_how_to_go_on
 from rmlab.sweep.request import CHOICES, SweepOptions
@@ -34,6 +35,7 @@ from rmlab.tracking.parameters import describe_single
 from rmlab.tracking.run_index import finished_run, runs_of
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import FINISHED, command_line
+from rmlab.wording import near
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -69,7 +71,7 @@ def multirun(program: str, overrides: Sequence[str], options: SweepOptions | Non
     if program.endswith(".py"):
         travel_by_value(cast(ModuleType, module))
     chosen = [text for text in overrides if text.partition("=")[0] in CHOICES]
-    # Hydra refuses a new name in a mapping of free names (data.policies={careful: 2}) unless it is told to add it.
+    # Hydra refuses a new name in a mapping of free names (data.policies={careful: 2}) unless it is asked to add it.
     given = [f"++{text}" if "={" in text and text[0].isalpha() else text for text in overrides if text not in chosen]
     sweep = next((text for text in given if text.lstrip("+").startswith("sweep=")), None)
     if sweep is not None:
@@ -204,13 +206,13 @@ def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig]
     finished; the new run takes the place of those that are.
     """
     store = Store.open(config.tracking.uri)
-    monitor, told = LeaseMonitor(), ""
+    monitor, announced = LeaseMonitor(), ""
     if force:
-        config.tracking.replaces = [head.run_id for head in runs_of(store, config_hash) if head.status == FINISHED]
+        config.tracking.replaces = [info.run_id for info in runs_of(store, config_hash) if info.status == FINISHED]
     replaces = list(config.tracking.replaces)
     while True:
         found = runs_of(store, config_hash)
-        whole = finished_run(head for head in found if head.run_id not in replaces)
+        whole = finished_run(info for info in found if info.run_id not in replaces)
         if whole is not None:
             print(f"finished already: {whole.name}, run {whole.run_id} (--force runs it again)")
             return whole.run_id
@@ -223,11 +225,11 @@ def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig]
             except (Held, Done):
                 time.sleep(_jitter.uniform(0.1, 1.0))
                 continue
-            if finished_run(head for head in runs_of(store, config_hash) if head.run_id == run_id) is not None:
+            if finished_run(info for info in runs_of(store, config_hash) if info.run_id == run_id) is not None:
                 replace(store, replaces, run_id)  # a run that a time limit stopped takes nobody's place
             return run_id
-        if told != holder.run_id:
-            told = holder.run_id
+        if announced != holder.run_id:
+            announced = holder.run_id
             print(
                 f"{holder.name} is at work in run {holder.run_id} by {holder_words(holder)}: waiting for it",
                 file=sys.stderr,

@@ -5,37 +5,24 @@ another sweep (or another cell of this one) finished is logged here as a run of 
 process is at work on, here or on another host, is waited for while the rest goes on, and redone when that process dies.
 """
 
-import random
-import time
-from collections import Counter, defaultdict, deque
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass
 
 from omegaconf import OmegaConf
 
 from rmlab.configuration import load_program
-from rmlab.launchers.jobs import HEAVY, Event, Job, Launcher
-from rmlab.paths import runs_folder
-from rmlab.progress import is_verbose
+from rmlab.launchers.jobs import HEAVY, Launcher
 from rmlab.sweep.dry_run import Redo
-from rmlab.sweep.plan import Cell, plain, shape
+from rmlab.sweep.plan import Cell, shape
 from rmlab.sweep.preparation import prepare
 from rmlab.sweep.progress_table import CellState, ProgressLine, ProgressTable
 from rmlab.sweep.request import OnError
-from rmlab.tracking.config import sweep_params, sweep_tags
-from rmlab.tracking.leases import LeaseMonitor, close_dead, replace
-from rmlab.tracking.reuse import log_reuse
-from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs, finished_run, runs_of
+from rmlab.sweep.under_way import SweepUnderWay, by_hash
+from rmlab.tracking.leases import LeaseMonitor, close_dead
+from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import CONTROL_HASH, ERROR, FAILED, FINISHED, SOURCE_RUN
-
-LOOK_SECONDS = 2.0
-"""How often a cell that is at work elsewhere is looked at."""
-MOST_STOPS = 3
-"""How often in a launch a cell is taken up again that had to stop (a machine that stood still, a store out of reach, a full disk)."""
-
-_jitter = random.SystemRandom()
+from rmlab.tracking.tags import CONTROL_HASH, FINISHED, SOURCE_RUN
 
 
 @dataclass(frozen=True)
@@ -108,14 +95,6 @@ def run_cells(
     return SweepOutcome(sweep.ran, sweep.failed, left, sweep.paused)
 
 
-def by_hash(cells: Sequence[Cell]) -> defaultdict[str, list[Cell]]:
-    """The cells of each config_hash, in their order: cells of one hash are one run."""
-    found: defaultdict[str, list[Cell]] = defaultdict(list)
-    for cell in cells:
-        found[cell.identity.config_hash].append(cell)
-    return found
-
-
 def close_all_dead(store: Store, known: CellRuns, monitor: LeaseMonitor) -> list[RunInfo]:
     """`close_dead` over the runs of every cell."""
     return close_dead(store, [run for found in known.all.values() for run in found], monitor)
@@ -130,181 +109,6 @@ def _newest(known: CellRuns) -> dict[tuple[str | None, str | None, str | None, s
     }
 
 
-class SweepUnderWay:
-    """A sweep under way: supplies its cells, takes the events about them and does what each calls for.
-
-    waiting, elsewhere: config hashes that nobody is known to be at work on, and that somebody else is (when to look again).
-    settled: finished, reused, paused or failed. before: runs that were there when the sweep began.
-
-    What may be extended (a search does): `next`, `is_open`, `unwanted` and `take`, as launchers call them, and `on_finished` and
-    `on_failed`, which are called once a cell is settled, also where another process did it.
-    """
-
-    def __init__(
-        self,
-        store: Store,
-        cells: Sequence[Cell],
-        table: ProgressTable,
-        on_error: OnError,
-        monitor: LeaseMonitor,
-        replaces: dict[str, list[str]],
-    ) -> None:
-        self.store, self.table, self.on_error, self.monitor, self.replaces = store, table, on_error, monitor, replaces
-        self.of_hash = by_hash(cells)
-        self.waiting: deque[str] = deque()
-        self.elsewhere: dict[str, float] = {}
-        self.settled: set[str] = set()
-        self.before: set[str] = set()
-        self.newest: dict[tuple[str | None, str | None, str | None, str], str] = {}
-        self.failed: list[str] = []
-        self.paused: list[str] = []
-        self.ran = 0
-        self.stops: Counter[str] = Counter()
-        self.stopping = False
-
-    def next(self) -> Job | None:
-        """The next cell that nobody is at work on."""
-        self._look_elsewhere()
-        while self.waiting and not self.stopping:
-            key = self.waiting.popleft()
-            if not self._is_elsewhere(key):
-                return _job(self.of_hash[key][0], self.replaces.get(key, []))
-        return None
-
-    def is_open(self) -> bool:
-        """Whether a cell waits to start, or to be finished by somebody else."""
-        return bool(self.waiting or self.elsewhere) and not self.stopping
-
-    def unwanted(self) -> Collection[str]:
-        """None: what runs is wanted."""
-        return ()
-
-    def heard(self, event: Event) -> None:
-        """How far a job is, from a launcher that is blocked while it runs."""
-        self.table.tell(event)
-
-    def take(self, event: Event | None) -> None:
-        """An event of the launcher, None for a quiet moment."""
-        self.table.tell(event)
-        if event is None or event.state == "progress":
-            self._look_elsewhere()
-            return
-        key = event.job.planned
-        assert key is not None
-        if event.state in ("started", "submitted"):
-            state: CellState = "running" if event.state == "started" else "submitted"
-            self.table.note(event.job.name, state, where=event.where)
-            if is_verbose():
-                self.table.inform(f"    its output: {event.job.log}")
-        elif event.state == "finished":
-            runs = runs_of(self.store, key)
-            if self._whole(key, runs) is None:
-                self._paused(key, event.seconds)
-                return
-            self.ran += 1
-            self.table.note(event.job.name, "finished", event.seconds)
-            self.on_finished(key, runs)
-        elif event.state == "elsewhere":
-            self._wait_for(key)
-        elif event.state == "stopped":
-            close_dead(self.store, runs_of(self.store, key), self.monitor)
-            self._stopped(key, event.error, event.seconds)
-        else:
-            close_dead(self.store, runs_of(self.store, key), self.monitor, error=event.error)
-            self.on_failed(
-                key, event.error, f"{event.trace or event.error}\n    its output: {event.job.log}", event.seconds
-            )
-
-    def log_reuses(self, key: str, runs: Sequence[RunInfo]) -> None:
-        """Gives every cell of a finished hash a finished run of its own name in its own sweep. runs: all of that hash."""
-        source = finished_run(runs)
-        assert source is not None
-        there = {
-            (r.tags.get("sweep"), r.tags.get("preset"), r.tags.get(CONTROL_HASH), r.name)
-            for r in runs
-            if r.status == FINISHED
-        }
-        for cell in self.of_hash[key]:
-            name = (cell.sweep.name, cell.sweep.preset, cell.identity.control_hash, cell.name)
-            # The newest run of a name stands for it in tables and figures: one that meant something else, before the sweep file was
-            # edited back, must not.
-            if name not in there or self.newest.get(name, key) != key:
-                tags = {**sweep_tags(cell.config.tracking), CONTROL_HASH: cell.identity.control_hash}
-                params = sweep_params(cell.config.tracking)
-                log_reuse(self.store, source, cell.sweep.name, cell.name, tags, params)
-                self.table.note(cell.name, "reused")
-
-    def _is_elsewhere(self, key: str) -> bool:
-        """Whether a cell that is about to start is finished by now, or somebody is at work on it; it is waited for then."""
-        runs = runs_of(self.store, key)
-        if self._whole(key, runs) is None and self.monitor.holder(runs) is None:
-            close_dead(self.store, runs, self.monitor)
-            return False
-        self._wait_for(key)
-        return True
-
-    def _wait_for(self, key: str) -> None:
-        self.elsewhere[key] = time.monotonic() + _jitter.uniform(0.2, 1.0)
-        self.table.note(self.of_hash[key][0].name, "elsewhere")
-
-    def _look_elsewhere(self) -> None:
-        """What became of the cells that others are at work on."""
-        for key in [key for key, when in self.elsewhere.items() if when < time.monotonic()]:
-            runs = runs_of(self.store, key)
-            if self._whole(key, runs) is not None:
-                del self.elsewhere[key]
-                self.table.note(self.of_hash[key][0].name, "finished")
-                self.on_finished(key, runs)
-            elif self.monitor.holder(runs) is not None:
-                self.elsewhere[key] = time.monotonic() + LOOK_SECONDS
-            else:
-                del self.elsewhere[key]
-                close_dead(self.store, runs, self.monitor)
-                new = [run for run in runs if run.run_id not in self.before]  # not the last one: clocks of hosts differ
-                if failed := next((run for run in new if run.status == FAILED), None):
-                    error = failed.tags.get(ERROR, "")
-                    self.on_failed(key, error, f"{error}\n    in run {failed.run_id} of another process", None)
-                else:
-                    self.table.note(self.of_hash[key][0].name, "waiting")
-                    self.waiting.append(key)
-
-    def _whole(self, key: str, runs: Sequence[RunInfo]) -> RunInfo | None:
-        return finished_run(run for run in runs if run.run_id not in self.replaces.get(key, []))
-
-    def _paused(self, key: str, seconds: float) -> None:
-        """The cell ended without an error and without being finished: its own limit of time was up."""
-        self.settled.add(key)
-        self.paused += [cell.name for cell in self.of_hash[key]]
-        self.table.note(self.of_hash[key][0].name, "paused", seconds)
-
-    def _stopped(self, key: str, why: str, seconds: float) -> None:
-        """The cell had to end through no fault of its own: it goes on from its checkpoint, now where that was not tried often yet."""
-        self.table.say(f"{self.of_hash[key][0].name} stopped: {why}")
-        self.stops[key] += 1
-        self.table.note(self.of_hash[key][0].name, "waiting", seconds)
-        if self.stops[key] <= MOST_STOPS:
-            self.waiting.append(key)  # else it is left for the next launch
-
-    def on_finished(self, key: str, runs: Sequence[RunInfo]) -> None:
-        """A cell is finished. runs: all of its hash."""
-        self.settled.add(key)
-        if self.replaces.get(key):
-            new = self._whole(key, runs)
-            assert new is not None
-            replace(self.store, self.replaces[key], new.run_id)
-            runs = runs_of(self.store, key)
-        self.log_reuses(key, runs)
-
-    def on_failed(self, key: str, error: str, why: str, seconds: float | None) -> None:
-        """A cell failed. error: in one line; why: as it is shown; seconds: None where another process ran it."""
-        self.settled.add(key)
-        self.stopping = self.on_error == OnError.stop
-        self.failed += [cell.name for cell in self.of_hash[key]]
-        name = self.of_hash[key][0].name
-        self.table.note(name, "failed", seconds)
-        self.table.say(f"{name} failed: {why}")
-
-
 def _line(cell: Cell, finished: RunInfo | None, failed_before: bool, first: str) -> ProgressLine:
     """How a cell is shown when the sweep begins. finished: its run. first: the name of the first cell that is the same run."""
     ran = None
@@ -313,13 +117,6 @@ def _line(cell: Cell, finished: RunInfo | None, failed_before: bool, first: str)
     state: CellState = "finished" if finished is not None else "failed before" if failed_before else "waiting"
     same_as = first if first != cell.name else ""
     return ProgressLine(cell.name, state, f"{cell.level} {cell.arm}", _work(cell), ran=ran, same_as=same_as)
-
-
-def _job(cell: Cell, replaces: Sequence[str]) -> Job:
-    key = cell.identity.config_hash
-    config = plain(cell.config)
-    config["tracking"]["replaces"] = list(replaces)
-    return Job(cell.name, cell.sweep.program, "run", (config,), log=runs_folder() / "logs" / f"{key}.log", planned=key)
 
 
 def _work(cell: Cell) -> float:

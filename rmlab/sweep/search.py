@@ -18,8 +18,9 @@ from rmlab.sweep.plan import Cell, check_control, shape
 from rmlab.sweep.preparation import prepare
 from rmlab.sweep.progress_table import ProgressTable
 from rmlab.sweep.request import OnError
-from rmlab.sweep.scheduler import SweepUnderWay, close_all_dead
+from rmlab.sweep.scheduler import close_all_dead
 from rmlab.sweep.study import Study
+from rmlab.sweep.under_way import SweepUnderWay
 from rmlab.tracking.leases import LeaseMonitor
 from rmlab.tracking.query import TrackedRun, get_run
 from rmlab.tracking.run_index import RunInfo, cell_runs, finished_run, runs_of
@@ -141,7 +142,7 @@ class _Search(SweepUnderWay):
                 self.waiting.append(key)
 
     def on_finished(self, key: str, runs: Sequence[RunInfo]) -> None:
-        """Each trial that waits for this cell alone is told."""
+        """Reports each trial that waits for this cell alone."""
         self.pruned.discard(key)  # it was done before it could be stopped
         super().on_finished(key, runs)
         self._settle(key, None, lambda number: None)
@@ -152,7 +153,7 @@ class _Search(SweepUnderWay):
         self._settle(key, error, lambda number: None)
 
     def _settle(self, key: str, failure: str | None, instead: Callable[[int], None]) -> None:
-        """Tells the study of each trial that has no open cell left. A trial that `instead` has told is told no more."""
+        """Reports to the study each trial that has no open cell left. A trial that `instead` has reported is not reported again."""
         self.under_way.discard(key)
         for number in self.trials_of.pop(key, []):
             if number not in self.open_keys:
@@ -183,7 +184,7 @@ class _Search(SweepUnderWay):
     def _values(self, number: int) -> tuple[list[float | None], list[TrackedRun]]:
         """Each objective's mean over the seeds of a trial (None where one does not define it), and the runs that it is from."""
         found = [finished_run(runs_of(self.store, key)) for key in self.keys[number]]
-        runs = [get_run(self.store, head.run_id) for head in found if head is not None]
+        runs = [get_run(self.store, info.run_id) for info in found if info is not None]
         values: list[float | None] = []
         for name in self.study.spec.objectives:
             metric, _, step = name.partition("@")

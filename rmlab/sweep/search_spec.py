@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rmlab.configuration import near
 from rmlab.errors import UsageError
 from rmlab.sweep.factors import find_factors
+from rmlab.wording import near
 
 GOALS = ("minimize", "maximize")
 _RANGE = {"low", "high", "log", "step"}

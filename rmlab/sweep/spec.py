@@ -11,11 +11,11 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from rmlab.configuration import near
 from rmlab.errors import UsageError
 from rmlab.paths import SWEEPS
 from rmlab.sweep.factors import Factor, find_factors
 from rmlab.sweep.search_spec import SearchSpec, read_search
+from rmlab.wording import near
 
 Level = str | int | float
 

@@ -86,15 +86,15 @@ class Study:
             self._study.set_metric_names(list(spec.objectives))  # what optuna-dashboard shows
         self._study.sampler = _sampler(spec.sampler)
         self._distributions = {name: _distribution(allowed) for name, allowed in spec.space.items()}
-        self.look()
+        self.refresh()
 
     # Not Optuna's own heartbeat (RDBStorage(heartbeat_interval=...), fail_stale_trials; read in 5.0): `ask` gives a trial no beat, so
     # one whose search died before its first beat stays RUNNING for good; beats are compared by the database's clock (for sqlite
     # each host's own, in whole seconds) and by the watcher's interval, not the holder's; and a dead process on this machine is only
     # found when its grace is over, where a lease shows it at once.
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Counts the trials, fails those whose process is dead, and beats for its own. A trial of its own that another search took for
-        dead, because this one stood still, is told no more: another is made in its place."""
+        dead, because this one stood still, is not reported any more: another is made in its place."""
         states = self._optuna.trial.TrialState
         self._looked = time.monotonic()
         trials = self._study.get_trials(deepcopy=False)
@@ -127,7 +127,7 @@ class Study:
     def is_open(self) -> bool:
         """Whether trials are still to be made, or awaited from another process of this study."""
         if time.monotonic() - self._looked > LOOK_SECONDS:
-            self.look()
+            self.refresh()
         return self._elsewhere > 0 or self.wants_more()
 
     def wants_more(self) -> bool:
@@ -145,7 +145,7 @@ class Study:
         before = self._study.get_trials(deepcopy=False)[: trial.number]
         if sum(self._counts(t) or t.state == self._optuna.trial.TrialState.RUNNING for t in before) >= self.spec.trials:
             self._fail(trial.number, "another search made the last trial", lost=True)
-            self.look()
+            self.refresh()
             return None
         self._mine[trial.number] = trial
         self._counted += 1

@@ -224,8 +224,8 @@ def find_run(name: str, uri: str | None = None) -> "TrackedRun":
     if re.fullmatch(CELL, name):
         return get_run(store, _finished_cell(name, store))
     if re.fullmatch(r"[0-9a-f]{16}", name):
-        if (head := cell_runs(store).finished.get(name)) is not None:
-            return get_run(store, head.run_id)
+        if (info := cell_runs(store).finished.get(name)) is not None:
+            return get_run(store, info.run_id)
         if not any(h.run_id.startswith(name) for h in run_infos(store)):
             raise DataError(
                 f"{name}: no run of this cell (config_hash) is finished in {store.uri}, and no run's id begins so"
@@ -241,8 +241,8 @@ def _finished_cell(name: str, store: "Store") -> str:
 
     sweep, preset, level, seed = name.split("/")
     wanted = {"sweep": sweep, "preset": preset, "level": level, "status": "finished"}
-    heads = [h for h in run_infos(store) if wanted.items() <= h.tags.items() and h.name.endswith(f" {seed}")]
-    main = [h for h in heads if len(h.name.split()) == 2] or heads  # a further arm is named in between
+    infos = [h for h in run_infos(store) if wanted.items() <= h.tags.items() and h.name.endswith(f" {seed}")]
+    main = [h for h in infos if len(h.name.split()) == 2] or infos  # a further arm is named in between
     if not main:
         raise DataError(
             f"{name}: no finished run of sweep {sweep}, preset {preset} at level {level} and seed {seed} in {store.uri}. "

@@ -63,25 +63,25 @@ def cell_runs(store: Store | None) -> CellRuns:
     names the origin. A cell counts as failed when none of its runs is finished and the last one failed.
     """
     by_hash: dict[str, list[RunInfo]] = defaultdict(list)
-    for head in run_infos(store) if store else []:
-        if CONFIG_HASH in head.tags:
-            by_hash[head.tags[CONFIG_HASH]].append(head)
+    for info in run_infos(store) if store else []:
+        if CONFIG_HASH in info.tags:
+            by_hash[info.tags[CONFIG_HASH]].append(info)
     finished, failed = {}, {}
     for key, found in by_hash.items():
         whole = finished_run(found)
         if whole is not None:
             finished[key] = whole
-        elif (last := max(found, key=lambda head: head.start_time)).status == FAILED:
+        elif (last := max(found, key=lambda info: info.start_time)).status == FAILED:
             failed[key] = last
     return CellRuns(finished, failed, dict(by_hash))
 
 
 def finished_run(runs: Iterable[RunInfo]) -> RunInfo | None:
     """The run that stands for a cell among its runs; None where none is finished. What a finished run replaces does not count."""
-    whole = [head for head in runs if head.status == FINISHED]
-    replaced = {run_id for head in whole for run_id in head.tags.get(REPLACES, "").split()}
-    left = [head for head in whole if head.run_id not in replaced and head.tags.get(SOURCE_RUN) not in replaced]
-    return min(left, key=lambda head: (SOURCE_RUN in head.tags, head.start_time), default=None)
+    whole = [info for info in runs if info.status == FINISHED]
+    replaced = {run_id for info in whole for run_id in info.tags.get(REPLACES, "").split()}
+    left = [info for info in whole if info.run_id not in replaced and info.tags.get(SOURCE_RUN) not in replaced]
+    return min(left, key=lambda info: (SOURCE_RUN in info.tags, info.start_time), default=None)
 
 
 def runs_of(store: Store, config_hash: str) -> list[RunInfo]:

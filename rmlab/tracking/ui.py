@@ -112,7 +112,7 @@ def serve(store: Store, port: int) -> None:
         _await(server, base, str(log))
         experiments = store.call(lambda: store.client.search_experiments(max_results=1000))
         named = {e.name: e.experiment_id for e in experiments if e.name != "Default"}
-        swept = {head.experiment_id for head in run_infos(store) if "level" in head.tags}
+        swept = {info.experiment_id for info in run_infos(store) if "level" in info.tags}
         for name, experiment_id in named.items() or {"experiments": None}.items():
             print(f"{name:<20} {experiment_address(base, experiment_id)}")
             if experiment_id in swept:

@@ -15,7 +15,7 @@ from rmlab.metrics.registry import curves
 from rmlab.metrics.report import report
 from rmlab.scores.baselines import baseline_report
 from rmlab.scores.scores import Scores
-from rmlab.scores.table import write_score_table
+from rmlab.scores.writing import write_score_table
 from rmlab.tracking.notes import HEADLINE
 from rmlab.tracking.run import RunLogger
 from rmlab.training.loop import Trained

@@ -10,7 +10,7 @@ from analysis import across_policies, conclusions, level_tests, rm_at_k, sweep_t
 from analysis.tracked import group_runs
 from rmlab.metrics.report import report
 from rmlab.scores.scores import Scores
-from rmlab.scores.table import write_score_table
+from rmlab.scores.writing import write_score_table
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store

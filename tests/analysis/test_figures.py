@@ -12,7 +12,7 @@ from rmlab.commands.figures import draw_figures
 from rmlab.errors import RmlabError, UsageError
 from rmlab.metrics.report import report
 from rmlab.scores.scores import Scores
-from rmlab.scores.table import write_score_table
+from rmlab.scores.writing import write_score_table
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger

@@ -19,7 +19,7 @@ from rmlab.metrics.report import report
 from rmlab.metrics.sweep_levels import FAMILY, compare_levels
 from rmlab.paths import REPOSITORY
 from rmlab.scores.scores import Scores
-from rmlab.scores.table import write_score_table
+from rmlab.scores.writing import write_score_table
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger

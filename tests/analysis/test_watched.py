@@ -16,7 +16,7 @@ from rmlab.commands.figures import draw_figures
 from rmlab.errors import DataError
 from rmlab.fingerprint import fingerprint
 from rmlab.scores.scores import Scores
-from rmlab.scores.table import write_score_table
+from rmlab.scores.writing import write_score_table
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
@@ -140,7 +140,7 @@ def test_rows_without_a_score_or_a_label_leave_the_gap(store: Store, tmp_path: P
     )
     write_score_table(run.run.artifact("attempts/look_00010.parquet"), extra)
     with pytest.raises(
-        DataError, match=r"look_00010\.parquet of free final s0 .* are not those of which the run told the mean"
+        DataError, match=r"look_00010\.parquet of free final s0 .* are not those of which the run logged the mean"
     ):
         _ = found(store)[0].watched.gaps
     first, last = run.outcome["curve"]

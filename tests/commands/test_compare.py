@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from rmlab.commands.compare import compare
-from rmlab.scores.table import read_score_table, write_score_table
+from rmlab.scores.table import read_score_table
+from rmlab.scores.writing import write_score_table
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 

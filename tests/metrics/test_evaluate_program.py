@@ -8,7 +8,8 @@ import pytest
 from rmlab.commands.evaluate import evaluate
 from rmlab.errors import DataError, UsageError
 from rmlab.metrics.report import report
-from rmlab.scores.table import read_score_table, write_score_table
+from rmlab.scores.table import read_score_table
+from rmlab.scores.writing import write_score_table
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
 

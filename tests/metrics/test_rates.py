@@ -12,7 +12,8 @@ from rmlab.metrics.noise_floor import intercepts, noise_floor_task
 from rmlab.metrics.sweep_levels import FAMILY, compare_levels
 from rmlab.metrics.table import table
 from rmlab.metrics.uncertainty import bootstrap, interval
-from rmlab.metrics.weighted import BestOfK, Combined, SortedRows, WidthBins, WithinTasks
+from rmlab.metrics.weighted import BestOfK, Combined, WidthBins, WithinTasks
+from rmlab.metrics.weighted_sorted import SortedRows
 from rmlab.scores.scores import Scores
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rmlab.metrics.calibration import of_attempts, of_picks, risk_coverage
 from rmlab.metrics.report import report
 from rmlab.metrics.table import table
-from rmlab.metrics.weighted import ConfidenceOrder
+from rmlab.metrics.weighted_sorted import ConfidenceOrder
 from rmlab.scores.scores import Scores
 
 rows = st.lists(st.tuples(st.sampled_from([0.5, 0.7, 0.9]), st.booleans()), min_size=1, max_size=6)

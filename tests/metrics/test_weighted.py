@@ -11,7 +11,7 @@ from rmlab.metrics.best_of_k import sizes_of_k
 from rmlab.metrics.calibration import binned, ece, prior_corrected, width_bin
 from rmlab.metrics.report import report
 from rmlab.metrics.table import table
-from rmlab.metrics.weighted import SortedRows
+from rmlab.metrics.weighted_sorted import SortedRows
 from rmlab.scores.scores import Scores
 
 PRIORS = (0.3, 0.6)

@@ -16,7 +16,7 @@ from rmlab.pages import browse as pages
 from rmlab.pages.browse import browse_page, browse_server, join, shortened, write_browse_page
 from rmlab.pages.html import embedded_json, text
 from rmlab.scores.scores import Scores
-from rmlab.scores.table import write_score_table
+from rmlab.scores.writing import write_score_table
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
 from rmlab.verifiers.per_turn import write_turn_scores

@@ -22,7 +22,7 @@ def write_verifier(folder: Path, seed: int = 0) -> None:
     from rmlab.models.config import ModelConfig, TokenizerConfig
     from rmlab.models.load import scratch_model
     from rmlab.scores.scores import Scores
-    from rmlab.scores.table import write_score_table
+    from rmlab.scores.writing import write_score_table
     from rmlab.verifiers.answer import prove_answers, verifier_tokenizer
     from rmlab.verifiers.config import PromptConfig
     from rmlab.verifiers.prompt import render

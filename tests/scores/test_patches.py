@@ -2,7 +2,8 @@ import pytest
 
 from rmlab.scores.patches import patch_hash
 from rmlab.scores.scores import Scores
-from rmlab.scores.table import read_score_table, write_score_table
+from rmlab.scores.table import read_score_table
+from rmlab.scores.writing import write_score_table
 
 A = "diff --git a/x.py b/x.py\n--- a/x.py\n+++ b/x.py\n@@ -1,3 +1,3 @@\n context\n-  old = 1\n+  new = 1\n more\n"
 B = "diff --git a/y.py b/y.py\n--- a/y.py\n+++ b/y.py\n@@ -7 +7 @@\n-z\n+w\n"

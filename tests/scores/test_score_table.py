@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.scores.scores import Scores
-from rmlab.scores.table import read_score_table, write_score_table
+from rmlab.scores.table import read_score_table
+from rmlab.scores.writing import write_score_table
 
 SUFFIXES = ["csv", "jsonl", "parquet"]
 text = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=6)

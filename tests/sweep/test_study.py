@@ -104,7 +104,7 @@ def test_a_search_that_was_taken_for_dead_tells_its_trial_no_more(capsys: pytest
     asked = [study.ask(), study.ask()]
     [(lost, _), (kept, _)] = [one for one in asked if one is not None]
     other._fail(lost, "its search was cut off", lost=True)
-    study.look()
+    study.refresh()
     assert f"trial {lost} was taken for dead by another search" in capsys.readouterr().err
     assert study.tell(lost, [0.5], []), "nothing is wrong with its values"
     study.tell_failed(lost, "too late")
@@ -112,5 +112,5 @@ def test_a_search_that_was_taken_for_dead_tells_its_trial_no_more(capsys: pytest
     other._fail(kept, "its search was cut off", lost=True)
     assert study.tell(kept, [0.5], []), "found out when it is told"
     assert [trial.state for trial in study.tried()] == ["fail", "fail"]
-    study.look()
+    study.refresh()
     assert study.wants_more(), "others are made in their place"

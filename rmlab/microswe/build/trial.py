@@ -26,7 +26,7 @@ MOST_OF_A_LINE, MOST_OF_A_FUNCTION, MOST_OF_A_WHILE = 12, 90, 45
 
 @dataclass(frozen=True)
 class InputSearch:
-    """How long inputs are looked for. tried: argument tuples; guesses: combinations of kinds, of `every_kind` or the likely ones."""
+    """How far the search for inputs goes. tried: argument tuples; guesses: combinations of kinds, of `every_kind` or the likely ones."""
 
     tried: int = 40
     guesses: int = 10
@@ -65,40 +65,40 @@ def tested_functions(
 ) -> tuple[list[Tested], dict[str, Counter[str]]]:
     """The functions that have inputs and are deterministic, in order, and by source how many are not."""
     left_out = {source: Counter(counts) for source, counts in collection.left_out.items()}
-    found: dict[str, Tested] = {}
+    tested: dict[str, Tested] = {}
     with Sandbox(workers, allow_weak=True) as sandbox:  # installed packages and edits of them, no model's code
         known = {f.function_id: examples(f, collection.tests) for f in collection.functions}
         rngs = {f.function_id: random.Random(f"{seed} {f.function_id}") for f in collection.functions}
         with_examples = [f for f in collection.functions if known[f.function_id]]
         sources = [tuple(variations(known[f.function_id], search.tried, rngs[f.function_id])) for f in with_examples]
-        _settle(found, with_examples, sources, sandbox, "trying examples", show, guessed=False)
+        _add_tested(tested, with_examples, sources, sandbox, "trying examples", show, guessed=False)
 
-        rest = [f for f in collection.functions if f.function_id not in found and search.kinds(f)]
+        rest = [f for f in collection.functions if f.function_id not in tested and search.kinds(f)]
         tries = [[sample(kinds, SAMPLES_OF_A_GUESS, rngs[f.function_id]) for kinds in search.kinds(f)] for f in rest]
         programs = [_original(f, tuple(s for group in t for s in group)) for f, t in zip(rest, tries, strict=True)]
         outcomes = _run(programs, sandbox, "trying guesses", show)
         best = [_best(t, outcome) for t, outcome in zip(tries, outcomes, strict=True)]
         taken = [(f, search.kinds(f)[b]) for f, b in zip(rest, best, strict=True) if b is not None]
         sources = [tuple(sample(kinds, search.tried, rngs[f.function_id])) for f, kinds in taken]
-        _settle(found, [f for f, _ in taken], sources, sandbox, "trying guessed inputs", show, guessed=True)
+        _add_tested(tested, [f for f, _ in taken], sources, sandbox, "trying guessed inputs", show, guessed=True)
 
-    candidates = [found[f.function_id] for f in collection.functions if f.function_id in found]
+    candidates = [tested[f.function_id] for f in collection.functions if f.function_id in tested]
     with Sandbox(workers, allow_weak=True) as other:  # another process tree: other addresses, nothing left over
         again = _run([t.program(t.function.code) for t in candidates], other, "running again", show)
     kept = []
-    for tested, outcome in zip(candidates, again, strict=True):
-        if tuple(r.encoded for r in outcome.results) == tested.expected:
-            kept.append(tested)
+    for candidate, outcome in zip(candidates, again, strict=True):
+        if tuple(r.encoded for r in outcome.results) == candidate.expected:
+            kept.append(candidate)
         else:
-            left_out[tested.function.source]["not deterministic"] += 1
+            left_out[candidate.function.source]["not deterministic"] += 1
     for function in collection.functions:
-        if function.function_id not in found:
+        if function.function_id not in tested:
             left_out[function.source]["no inputs"] += 1
     return kept, left_out
 
 
-def _settle(
-    found: dict[str, Tested],
+def _add_tested(
+    tested: dict[str, Tested],
     functions: Sequence[Function],
     sources: Sequence[tuple[str, ...]],
     sandbox: Sandbox,
@@ -106,11 +106,15 @@ def _settle(
     show: bool,
     guessed: bool,
 ) -> None:
+    """Adds to `tested` the functions for which inputs can be chosen, with the outputs as their tests.
+
+    sources: inputs to try, of each function.
+    """
     outcomes = _run([_original(f, s) for f, s in zip(functions, sources, strict=True)], sandbox, title, show)
     for function, tried, outcome in zip(functions, sources, outcomes, strict=True):
         chosen = choose(tried, outcome.results, function.code)
         if chosen is not None:
-            found[function.function_id] = Tested(
+            tested[function.function_id] = Tested(
                 function, tuple(i for i, _ in chosen), tuple(o for _, o in chosen), guessed
             )
 
@@ -136,11 +140,11 @@ def all_edits(tested: Sequence[Tested], seed: int, workers: int, show: bool) -> 
     """Function id to a balanced draw of its mutants, each with its outputs."""
     drawn = {t.function.function_id: drawn_mutants(t.function, seed) for t in tested}
     pairs = [(t, m) for t in tested for m in drawn[t.function.function_id]]
-    found: dict[str, list[TriedEdit]] = {t.function.function_id: [] for t in tested}
-    ran = run_edits([(t, m.code) for t, m in pairs], workers, "running mutants", show)
-    for (t, mutant), outputs, raises in zip(pairs, *ran, strict=True):
-        found[t.function.function_id].append(TriedEdit(mutant, outputs, raises))
-    return found
+    edits: dict[str, list[TriedEdit]] = {t.function.function_id: [] for t in tested}
+    results = run_edits([(t, m.code) for t, m in pairs], workers, "running mutants", show)
+    for (t, mutant), outputs, raises in zip(pairs, *results, strict=True):
+        edits[t.function.function_id].append(TriedEdit(mutant, outputs, raises))
+    return edits
 
 
 def run_edits(

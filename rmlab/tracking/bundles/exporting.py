@@ -77,22 +77,22 @@ def export_runs(
     Raises UsageError where no run is meant, StoreError where one is not there, RmlabError for a run that cannot be carried.
     """
     check_output(output)
-    heads = run_infos(store)
+    infos = run_infos(store)
     wanted = {"sweep": sweep, "kind": kind, "preset": preset, CONTROL_HASH: control}
-    chosen, running = choose(heads, run_ids, {name: value for name, value in wanted.items() if value})
+    chosen, running = choose(infos, run_ids, {name: value for name, value in wanted.items() if value})
     if study:
         chosen = study_bundle.latest(chosen, by_sweep=not run_ids)
-    named = {head.run_id for head in chosen}
+    named = {info.run_id for info in chosen}
     reused = set() if study else {h.tags.get(SOURCE_RUN) for h in chosen} - named
-    sources = [head for head in heads if head.run_id in reused]
+    sources = [info for info in infos if info.run_id in reused]
     entries: list[BundleEntry] = []
     experiments: dict[str, dict[str, str]] = {}
     with atomic_path(output) as temporary, tempfile.TemporaryDirectory(prefix="rmlab-export-") as scratch:
         plain = Path(scratch) / "plain.zip" if study else temporary
         with zipfile.ZipFile(plain, "w", zipfile.ZIP_DEFLATED, allowZip64=True) as archive:
             with progress("exporting", len(chosen) + len(sources), "runs", show) as advance:
-                for head in (*sources, *chosen):
-                    entries.append(_Run(store, head, study).write(archive, models, experiments))
+                for info in (*sources, *chosen):
+                    entries.append(_Run(store, info, study).write(archive, models, experiments))
                     advance(1)
             with member(archive, MANIFEST) as out:
                 out.write(manifest_text({} if study else _origin(store), experiments, entries).encode())
@@ -106,7 +106,7 @@ def export_runs(
 
 
 def choose(
-    heads: Sequence[RunInfo], run_ids: Sequence[str], tags: Mapping[str, str]
+    infos: Sequence[RunInfo], run_ids: Sequence[str], tags: Mapping[str, str]
 ) -> tuple[list[RunInfo], list[str]]:
     """The runs that are meant, oldest first, and the names of those that are meant but still under way.
 
@@ -115,30 +115,30 @@ def choose(
     if run_ids and tags:
         raise UsageError("name runs, or choose them with --sweep, --kind, --preset and --control, not both")
     if run_ids:
-        meant = list({head.run_id: head for text in run_ids for head in [_named(heads, text)]}.values())
+        meant = list({info.run_id: info for text in run_ids for info in [_named(infos, text)]}.values())
     else:
         exact = {name: value for name, value in tags.items() if name != CONTROL_HASH}
         meant = [
-            head
-            for head in heads
-            if exact.items() <= head.tags.items()
-            and head.tags.get(CONTROL_HASH, "").startswith(tags.get(CONTROL_HASH, ""))
+            info
+            for info in infos
+            if exact.items() <= info.tags.items()
+            and info.tags.get(CONTROL_HASH, "").startswith(tags.get(CONTROL_HASH, ""))
         ]
-    running = [head.name for head in meant if head.status == RUNNING]
+    running = [info.name for info in meant if info.status == RUNNING]
     if run_ids and running:
         raise UsageError(f"run {running[0]} is under way: export it when it has ended")
-    chosen = [head for head in reversed(meant) if head.status != RUNNING]
+    chosen = [info for info in reversed(meant) if info.status != RUNNING]
     if not chosen:
         which = "".join(f", {name.replace('_', ' ')} {value}" for name, value in tags.items())
-        there = ", ".join(sorted({head.tags["sweep"] for head in heads if "sweep" in head.tags})) or "none"
+        there = ", ".join(sorted({info.tags["sweep"] for info in infos if "sweep" in info.tags})) or "none"
         raise UsageError(
             f"there is no run to export{which} ({len(running)} are under way); sweeps in the store: {there}"
         )
     return chosen, running
 
 
-def _named(heads: Sequence[RunInfo], text: str) -> RunInfo:
-    found = [head for head in heads if head.run_id.startswith(text)]
+def _named(infos: Sequence[RunInfo], text: str) -> RunInfo:
+    found = [info for info in infos if info.run_id.startswith(text)]
     if len(found) != 1:
         raise UsageError(
             f"{text!r} is the beginning of {len(found)} run ids: name one run. `rmlab runs list` shows ids."
@@ -151,12 +151,12 @@ class _Run:
     """One run on its way into an archive."""
 
     store: Store
-    head: RunInfo
+    info: RunInfo
     study: bool = False
 
     def write(self, archive: zipfile.ZipFile, models: bool, experiments: dict[str, dict[str, str]]) -> BundleEntry:
         """Writes the run's files and returns what the manifest says of them; adds its experiment to `experiments`."""
-        client, run_id = self.store.client, self.head.run_id
+        client, run_id = self.store.client, self.info.run_id
         run: Run = self.store.call(partial(client.get_run, run_id))
         experiment = self.store.call(partial(client.get_experiment, run.info.experiment_id))
         public = study_bundle.anonymous if self.study else str
@@ -165,7 +165,7 @@ class _Run:
         said = study_bundle.anonymous_record(_record(run)) if self.study else _record(run)
         record = self._packed(archive, place, "run.json", [json.dumps(asdict(said), indent=1, ensure_ascii=False)])
         metrics = self._packed(archive, place, "metrics.jsonl", self._metric_lines(run))
-        owner = (self.study and self.head.tags.get(SOURCE_RUN)) or run_id
+        owner = (self.study and self.info.tags.get(SOURCE_RUN)) or run_id
         files, folder = self._files(owner)
         left_out = study_bundle.left_out(files) if self.study else {} if models else weights(files)
         artifacts = []
@@ -217,7 +217,7 @@ class _Run:
                 download(self.store, run_id, path, Path(temporary))
             except FileNotFoundError as error:
                 raise RmlabError(
-                    f"artifact {path!r} of run {self.head.name} ({run_id}) went away meanwhile: {error}"
+                    f"artifact {path!r} of run {self.info.name} ({run_id}) went away meanwhile: {error}"
                 ) from error
             yield Path(temporary) / path
 

@@ -90,9 +90,9 @@ class _Arrival:
         self.bundle, self.store, self.records = bundle, store, records
         self.result = Imported()
         self.ids: dict[str, str] = {}
-        heads = run_infos(store)
-        self.by_id = {head.run_id: head for head in heads}
-        self.imported = {head.tags[IMPORTED_RUN]: head for head in reversed(heads) if IMPORTED_RUN in head.tags}
+        infos = run_infos(store)
+        self.by_id = {info.run_id: info for info in infos}
+        self.imported = {info.tags[IMPORTED_RUN]: info for info in reversed(infos) if IMPORTED_RUN in info.tags}
 
     def in_order(self) -> list[BundleEntry]:
         """Runs that others name come before these, so that their ids here are known."""

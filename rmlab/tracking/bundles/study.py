@@ -33,29 +33,29 @@ _ABSOLUTE = re.compile(
 _STORE = re.compile(r"\b(tracking\.uri=)[^\s'\"]+|^(  uri: ).+$", re.MULTILINE)
 
 
-def latest(heads: Sequence[RunInfo], by_sweep: bool) -> list[RunInfo]:
+def latest(infos: Sequence[RunInfo], by_sweep: bool) -> list[RunInfo]:
     """Of finished runs that figures are drawn from, the newest of each cell, as figures take it; the order stays.
 
     by_sweep: runs were chosen by sweep and not one by one, so what figures would draw apart is refused.
     Raises UsageError where runs of a sweep and preset differ in more than factor and seed.
     """
-    drawn = [h for h in heads if h.tags.get("kind") in KINDS and h.tags.get(STATUS) == FINISHED]
+    drawn = [h for h in infos if h.tags.get("kind") in KINDS and h.tags.get(STATUS) == FINISHED]
     newest: dict[tuple[str, ...], RunInfo] = {}
-    for head in drawn:
-        place = (head.tags.get(name, "") for name in ("sweep", "preset", "level", "arm"))
-        cell = (head.tags.get(CONFIG_HASH, head.run_id), *place)  # an arm may reuse a cell of another one
-        if cell not in newest or newest[cell].start_time <= head.start_time:
-            newest[cell] = head
-    ids = {head.run_id for head in newest.values()}
-    kept = [head for head in drawn if head.run_id in ids]
+    for info in drawn:
+        place = (info.tags.get(name, "") for name in ("sweep", "preset", "level", "arm"))
+        cell = (info.tags.get(CONFIG_HASH, info.run_id), *place)  # an arm may reuse a cell of another one
+        if cell not in newest or newest[cell].start_time <= info.start_time:
+            newest[cell] = info
+    ids = {info.run_id for info in newest.values()}
+    kept = [info for info in drawn if info.run_id in ids]
     if not kept:
         raise UsageError(
-            f"none of {len(heads)} runs is a finished verifier or RL run, which a study's figures are drawn from"
+            f"none of {len(infos)} runs is a finished verifier or RL run, which a study's figures are drawn from"
         )
     groups: dict[str, dict[str, int]] = {}
-    for head in (head for head in kept if "sweep" in head.tags):
-        controls = groups.setdefault(f"sweep {head.tags['sweep']}, preset {head.tags.get('preset')}", {})
-        controls[head.tags.get(CONTROL_HASH, "")] = controls.get(head.tags.get(CONTROL_HASH, ""), 0) + 1
+    for info in (info for info in kept if "sweep" in info.tags):
+        controls = groups.setdefault(f"sweep {info.tags['sweep']}, preset {info.tags.get('preset')}", {})
+        controls[info.tags.get(CONTROL_HASH, "")] = controls.get(info.tags.get(CONTROL_HASH, ""), 0) + 1
     for group, controls in groups.items():
         if by_sweep and len(controls) > 1:
             found = ", ".join(f"{control} ({runs} runs)" for control, runs in controls.items())

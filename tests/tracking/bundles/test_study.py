@@ -11,7 +11,8 @@ import pytest
 from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.paths import REPOSITORY
 from rmlab.scores.scores import Scores
-from rmlab.scores.table import read_score_table, write_score_table
+from rmlab.scores.table import read_score_table
+from rmlab.scores.writing import write_score_table
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.bundles.reading import Bundle, is_bundle, open_bundle

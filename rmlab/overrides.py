@@ -1,0 +1,105 @@
+"""Overrides on the command line: how a value is quoted, and in one line what is wrong with one that Hydra refuses."""
+
+import re
+import shlex
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from omegaconf import DictConfig, OmegaConf
+
+from rmlab.wording import near
+
+HYDRA_SAYS = {
+    "unknown key": re.compile(r"Could not override '([^']+)'"),
+    "unknown choice": re.compile(r"Could not find '([^']+)'"),
+    "choices": re.compile(r"Available options in '[^']*':\s*(.*?)(?:Config search path|$)", re.DOTALL),
+    "wrong value": re.compile(r"Error merging override (.*)"),
+    "several values": re.compile(r"Ambiguous value for argument '(.*)'"),
+}
+"""What Hydra's messages have in common with the errors they stand for: it has one exception for most of them. A test makes each."""
+
+
+def quoted(text: str) -> str:
+    """A text as a value of an override, whatever characters it has."""
+    escaped = re.sub(r"(\\*)'", r"\1\1\\'", text)
+    escaped = re.sub(r"(\\+)$", r"\1\1", escaped)
+    return f"'{escaped}'"
+
+
+def unquoted(overrides: Iterable[str]) -> str | None:
+    """What is wrong with the first override that Hydra's grammar refuses, and how to write it; None where it takes them all."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
+    for text in overrides:
+        try:
+            OverridesParser.create().parse_override(text)
+        except HydraException:
+            found = re.fullmatch(r"([+~]*[A-Za-z_][\w./@:-]*)=(.*)", text, re.ASCII | re.DOTALL)
+            if found is None or not text.isprintable():
+                return f"{text!r} is not an override: write KEY=VALUE, for example data.scale=500"
+            key, value = found.groups()
+            if value.startswith(("[", "{")):
+                example = shlex.quote(f"{key}=['a text']")
+                return (
+                    f"{text}: the list or mapping cannot be read. Close its brackets, and quote each text in it that has other "
+                    f"characters than letters, digits and / - . _: {example}"
+                )
+            if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+                value = value[1:-1]
+            value = str(Path(value).expanduser()) if value.startswith("~") else value
+            return (
+                f"{text}: the value has characters that mean something in an override, so it is quoted twice, for Hydra and for "
+                f"the shell: {shlex.quote(f'{key}={quoted(value)}')}"
+            )
+    return None
+
+
+def opened(overrides: list[str], error: str, base: DictConfig) -> list[str] | None:
+    """The overrides again where Hydra refused a new name in a mapping of free names (`data.policies={careful: 2}`), else None."""
+    found = HYDRA_SAYS["unknown key"].search(error)
+    if found is None:
+        return None
+    key = found[1]
+    for name in (key, key.rpartition(".")[0]):
+        node = OmegaConf.select(base, name) if name else None
+        if (
+            isinstance(node, DictConfig)
+            and OmegaConf.get_type(node) is dict
+            and any(text.startswith(f"{key}=") for text in overrides)
+        ):
+            return [f"++{text}" if text.startswith(f"{key}=") else text for text in overrides]
+    return None
+
+
+def one_line(error: Exception, program: str, known: list[str], renamed: Mapping[str, str]) -> str:
+    """Hydra's words in one line, with the near matches that Hydra does not name.
+
+    renamed: a key of before -> the key to give in its place or, where none does the same, what to do now.
+    """
+    text = str(error)
+    if found := HYDRA_SAYS["unknown key"].search(text):
+        if found[1] in renamed:
+            now = renamed[found[1]]
+            return f"{program} has no key {found[1]!r} any more: {now if ' ' in now else f'give {now} in its place'}."
+        return (
+            f"{program} has no key {found[1]!r}{near(found[1], known)}. Its keys stand in the configuration classes that "
+            "conf/README.md names."
+        )
+    if found := HYDRA_SAYS["unknown choice"].search(text):
+        group, _, choice = found[1].rpartition("/")
+        options = HYDRA_SAYS["choices"].search(text)
+        there = options[1].split() if options else []
+        return f"{group or program}={choice}: there is no such choice{near(choice, there)}; there are: {', '.join(there) or 'none'}"
+    if found := HYDRA_SAYS["wrong value"].search(text):
+        reason = str(error.__cause__).splitlines()[0] if error.__cause__ else "it does not fit"
+        return f"{found[1].strip()}: {lower_first(reason)}"
+    if found := HYDRA_SAYS["several values"].search(text):
+        return f"{found[1]}: one value at a time; a list is written KEY=[a,b]"
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return f"{program}: {'; '.join(lines[:2])}"
+
+
+def lower_first(sentence: str) -> str:
+    """A sentence as a part of another one."""
+    return sentence[:1].lower() + sentence[1:]
