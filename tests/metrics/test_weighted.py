@@ -5,8 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from rmlab.metrics import registry, weighted
-from rmlab.metrics import weighted as sorted_rows
+from rmlab.metrics import registry, weighted, weighted_sorted
 from rmlab.metrics.best_of_k import sizes_of_k
 from rmlab.metrics.calibration import binned, ece, prior_corrected, width_bin
 from rmlab.metrics.report import report
@@ -105,7 +104,7 @@ def test_chunks_of_weightings_give_the_same(make_scores, monkeypatch):
     rows = table(make_scores(1, tasks=30))
     weights = np.random.default_rng(0).multinomial(30, np.full(30, 1 / 30), size=50).astype(float)
     whole = SortedRows(rows).values(weights)
-    monkeypatch.setattr(sorted_rows, "ROWS_AT_ONCE", 3 * len(rows.score_N))
+    monkeypatch.setattr(weighted_sorted, "ROWS_AT_ONCE", 3 * len(rows.score_N))
     parts = SortedRows(rows).values(weights)
     for name in whole:
         assert parts[name] == pytest.approx(whole[name], abs=0, nan_ok=True)
