@@ -129,10 +129,12 @@ def test_a_killed_collection_goes_on_and_its_run_is_closed(collect, tmp_path, sm
         "parts.validation.tasks=null",
         "parts.validation.attempts=40",
     ]
-    process = subprocess.Popen([sys.executable, "-m", "rmlab.cli", "collect", *arguments], start_new_session=True)
+    often = "import sys; from rmlab.policies import rollout; from rmlab.cli import main; rollout.EVERY_SECONDS = 0.1; main()"
+    process = subprocess.Popen([sys.executable, "-c", often, "collect", *arguments], start_new_session=True)
     cells, deadline = tmp_path / "runs" / "cells", time.monotonic() + 240
     while not list(cells.glob("*/[0-9]*.parquet")) and process.poll() is None and time.monotonic() < deadline:
-        time.sleep(0.1)
+        time.sleep(0.02)
+    assert process.poll() is None, "it was done before it could be killed"
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert not path.exists()
