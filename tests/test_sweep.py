@@ -174,10 +174,7 @@ def test_children_end_with_their_parent(where: Path, whom: str) -> None:
     assert not cell_runs(Store.open()).finished
     if whom == "ctrl-c":
         states = {run.status for run in runs(Store.open(), ["toy_scale"])}
-        assert "killed" not in states or states == {"killed", "stopped"}, (
-            states
-        )  # too slow to answer: ended with its parent
-        assert states <= {"killed", "stopped"}
+        assert {"stopped"} <= states <= {"killed", "stopped"}, "one that was too slow to answer ended with its parent"
 
 
 def alive(process: psutil.Process) -> bool:

@@ -2,7 +2,7 @@
 
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -47,15 +47,25 @@ Info = Annotated[
 QUESTIONS = {"cfg": (Cfg, None), "package": (Package, None), "resolve": (Resolve, False), "info": (Info, False)}
 
 
+def with_options(
+    command: Callable[..., Any], around: Callable[..., Any], options: Mapping[str, tuple[Any, Any]]
+) -> Callable[..., Any]:
+    """`around` with the signature that typer reads: that of the command, and behind it options, name to (type, default)."""
+    signature = inspect.signature(command)
+    added = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, (kind, default) in options.items()
+    ]
+    around.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])  # type: ignore[attr-defined]
+    around.__annotations__ = command.__annotations__ | {name: kind for name, (kind, _) in options.items()}
+    return around
+
+
 def of_program(program: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Gives a command of `experiments/programs/PROGRAM.py`, which takes `overrides`, Hydra's flags --cfg, --package, --resolve, --info."""
 
     def with_questions(command: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(command)
-        added = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
-            for name, (kind, default) in QUESTIONS.items()
-        ]
 
         @functools.wraps(command)
         def asked(*args: Any, **given: Any) -> Any:
@@ -71,9 +81,7 @@ def of_program(program: str) -> Callable[[Callable[..., Any]], Callable[..., Any
                 return show_info(program, overrides)
             return command(*args, **given)
 
-        asked.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])  # type: ignore[attr-defined]
-        asked.__annotations__ = command.__annotations__ | {name: kind for name, (kind, _) in QUESTIONS.items()}
-        return asked
+        return with_options(command, asked, QUESTIONS)
 
     return with_questions
 

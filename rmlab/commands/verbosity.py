@@ -1,7 +1,6 @@
 """`-q` and `-v`: how much the commands that show progress tell of it; and a word while a command is still importing."""
 
 import functools
-import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -10,6 +9,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
+from rmlab.commands.common import with_options
 from rmlab.errors import UsageError
 from rmlab.progress import set_verbosity
 
@@ -26,7 +26,6 @@ ERASE = "\r\x1b[K"
 
 def tells_progress(command: Callable[..., Any]) -> Callable[..., Any]:
     """A command with the options -q and -v."""
-    signature = inspect.signature(command)
 
     @functools.wraps(command)
     def told(*arguments: Any, quiet: bool = False, verbose: bool = False, **given: Any) -> Any:
@@ -35,13 +34,7 @@ def tells_progress(command: Callable[..., Any]) -> Callable[..., Any]:
         set_verbosity(verbose - quiet)
         return command(*arguments, **given)
 
-    added = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=False, annotation=kind)
-        for name, kind in OPTIONS.items()
-    ]
-    told.__signature__ = signature.replace(parameters=[*signature.parameters.values(), *added])  # type: ignore[attr-defined]
-    told.__annotations__ = command.__annotations__ | OPTIONS
-    return told
+    return with_options(command, told, {name: (kind, False) for name, kind in OPTIONS.items()})
 
 
 @contextmanager

@@ -255,3 +255,19 @@ def test_the_beginning_of_an_id_names_its_run(store: Store) -> None:
     for none in (ids[0][:5], "0" * 8 if not ids[0].startswith("0" * 8) else "1" * 8, f"{ids[0]}0", "not-an-id"):
         with pytest.raises(StoreError, match="there is no run"):
             get_run(store, none)
+
+
+def test_a_failure_is_recorded_where_its_traceback_cannot_be_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("no room")
+
+    logger = RunLogger.start(store, "e", "r", kind="verifier")
+    monkeypatch.setattr(logger, "text", refuse)
+    error = ValueError("no luck")
+    logger.fail(error)
+    [found] = runs(store, ["e"])
+    assert found.status == "failed"
+    assert found.tags["error"] == "ValueError: no luck"
+    assert "no room" in error.__notes__[0]

@@ -256,3 +256,8 @@ def test_one_that_was_cut_short_or_changed_is_refused(store: Store, tmp_path: Pa
         archive.writestr("runs.zip", b"no archive")
     with pytest.raises(DataError, match="is no bundle"), open_bundle(tmp_path / "nested.zip"):
         pass
+
+
+def test_a_path_behind_a_line_break_within_json_is_a_path_too() -> None:
+    text = json.dumps({"log": "read\n/srv/someone/models/small", "table": "a\t/srv/someone/runs/x.csv"})
+    assert "someone" not in anonymous(text)
