@@ -33,6 +33,11 @@ class Spans:
     count: int
     longest: int
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """What a decoder of transformers is called with beside the ids."""
+        return {"position_ids": self.position_1T, "cu_seq_lens_q": self.starts_S1, "max_length_q": self.longest}
+
     def to(self, device: Any) -> "Spans":
         """On another device; from pinned memory, so that nothing waits."""
         moved = (sent(tensor, device) for tensor in (self.starts_S1, self.position_1T, self.last_S))
@@ -41,7 +46,7 @@ class Spans:
 
 def sent(tensor: torch.Tensor, device: Any) -> torch.Tensor:
     """A tensor of the CPU on a device. A copy from ordinary memory would wait for everything that a GPU has still to do."""
-    if torch.device(device).type == "cuda":
+    if torch.device(device).type == "cuda" and not tensor.is_cuda:
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 
