@@ -27,9 +27,9 @@ ARMS: dict[str, dict[str, Any]] = {
 }
 
 
-def step(model: Any, shape: Any, length: int, arm: dict[str, Any], device: str, steps: int = 2) -> tuple[float, float]:
-    """Seconds of the last of some steps on one example of `length` tokens, and GiB at the peak."""
-    examples = replace(shape, lengths=(length, length)).examples(steps)
+def step(model: Any, shape: Any, length: int, arm: dict[str, Any], device: str) -> tuple[float, float]:
+    """Seconds of one step on an example of `length` tokens, and GiB at the peak."""
+    examples = replace(shape, lengths=(length, length)).examples(1)
     training = TrainingConfig(
         epochs=1.0,
         batch_size=1,
@@ -89,6 +89,7 @@ def main() -> None:
             share = shape.operations([length]) / seconds / training.peak(options.device)
             print(f"| {length:,} | {seconds:.2f} | {length / seconds:,.0f} | {share:.3f} | {memory:.1f} |", flush=True)
 
+        step(model, shape, 2048, ARMS[arm], options.device)  # compiles, and loads what is loaded once
         low, high = 0, options.first
         while high <= options.most and fits(trial, high):
             low, high = high, 2 * high
