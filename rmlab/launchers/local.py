@@ -262,11 +262,11 @@ def _work(job: Job, pipe: Connection, environment: dict[str, str]) -> None:
     environment: of the process that asked, and the GPU; the fork server's own is as old as its start. CUDA reads it when it is
     first used, which is later than this.
     """
-    _die_with_parent()
+    die_with_parent()
     os.environ.clear()
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, stop)
     job.log.parent.mkdir(parents=True, exist_ok=True)
     log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (sys.stdout, sys.stderr):
@@ -279,11 +279,12 @@ def _work(job: Job, pipe: Connection, environment: dict[str, str]) -> None:
         sys.stderr.flush()
 
 
-def _stop(number: int, frame: object) -> None:
+def stop(number: int, frame: object) -> None:
+    """Handler of a signal that ends the process so that it can clean up."""
     raise SystemExit(128 + number)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Ends this process when the fork server or the process that asked for it is gone."""
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -118,6 +118,13 @@ class MicroBatchRuntimeConfig(RuntimeConfig):
 
 
 @dataclass
+class SeveralGpusRuntimeConfig(MicroBatchRuntimeConfig):
+    """processes: that train one model together, one a GPU (`rmlab.launchers.ranks`); 0 = as many as GPUs are visible."""
+
+    processes: int = 1
+
+
+@dataclass
 class LanguageConfig:
     """tokens: next tokens asked for in all, over as many epochs as that takes; max_minutes (behind the
     first step, which compiles) ends training sooner.

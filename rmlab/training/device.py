@@ -6,8 +6,11 @@ from typing import Any, Protocol
 
 from rmlab.errors import RmlabError, UsageError
 from rmlab.training.config import Dtype, RuntimeConfig
+from rmlab.training.ranks import started_ranks
 
 DEVICES = ("cpu", "cuda", "auto")
+RANKS_WAIT_HOURS = 1
+"""For one another: rank 0 may write a large checkpoint meanwhile; that one is gone its parent sees at once."""
 
 
 def resolve_device(wanted: str) -> str:
@@ -45,24 +48,32 @@ class Arithmetic(Protocol):
 
 
 def accelerator(training: Arithmetic, runtime: RuntimeConfig) -> Any:
-    """An `accelerate.Accelerator` for one process on one device; sets the process's CPU threads.
+    """An `accelerate.Accelerator` for one process on one device, which may be a rank of several (`rmlab.training.ranks`); sets the
+    process's CPU threads.
 
     One process trains one cell: accelerate keeps its state per process, and so do the threads.
     """
+    from datetime import timedelta
+
     import torch
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
+    from accelerate.utils import InitProcessGroupKwargs
 
     device = resolve_device(runtime.device)
-    torch.set_num_threads(training.threads)
     AcceleratorState._reset_state(
         reset_partial_state=True
     )  # a process that trained in another arithmetic before (tests)
-    made = Accelerator(cpu=device == "cpu", mixed_precision="bf16" if training.dtype is Dtype.bfloat16 else "no")
-    if made.num_processes > 1:
+    made = Accelerator(
+        cpu=device == "cpu",
+        mixed_precision="bf16" if training.dtype is Dtype.bfloat16 else "no",
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(hours=RANKS_WAIT_HOURS))],
+    )
+    torch.set_num_threads(training.threads)
+    if made.num_processes != started_ranks():
         raise RmlabError(
-            f"{made.num_processes} processes share this run: a cell is trained by one process on one device. "
-            "Start it without `accelerate launch`; a sweep runs several cells at once."
+            f"{made.num_processes} processes share this run, which rmlab did not start as {made.num_processes}. Start it without "
+            "`accelerate launch`: runtime=multi_gpu starts its own processes, and a sweep runs several cells at once."
         )
     return made
 

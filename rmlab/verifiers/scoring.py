@@ -18,6 +18,8 @@ from rmlab.models.moe import Routing
 from rmlab.progress import progress
 from rmlab.scores.scores import Scores
 from rmlab.training.batching import batches_by_tokens
+from rmlab.training.ranks import dealt
+from rmlab.training.sharding import is_sharded, ranks_of, within
 from rmlab.verifiers.answer import AnswerTokens
 from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import Encoded
@@ -39,19 +41,25 @@ def score_ids(
     """score_N of N prompts (token ids, none empty), each in [0, 1].
 
     batch_tokens: padded tokens a batch may hold; a longer prompt makes a batch of its own. autocast: a context
-    for lower arithmetic, such as `Accelerator.autocast`.
+    for lower arithmetic, such as `Accelerator.autocast`. Ranks that share a model out score a share of the batches each, and all
+    have to call this; the progress is that of one of them.
     """
-    score_N = np.full(len(prompts), np.nan)
+    ranks = ranks_of(model)
+    score_N = np.zeros(len(prompts))
     device = next(model.parameters()).device
     model.eval()
-    with torch.inference_mode(), progress(title, sum(map(len, prompts)), "tokens", show=show) as advance:
-        for rows in batches_by_tokens([len(p) for p in prompts], batch_tokens):
+    # weights that are put together in inference mode could not be trained any more
+    gradients = torch.no_grad if is_sharded(model) else torch.inference_mode
+    shown = show and ranks.is_first
+    with gradients(), progress(title, sum(map(len, prompts)) / ranks.number, "tokens", show=shown) as advance:
+        for rows, counts in dealt(batches_by_tokens([len(p) for p in prompts], batch_tokens), ranks):
             ids_BT, length_B = pad_right([prompts[i] for i in rows], pad_id)
             with autocast():
-                margin_B = margins(model, ids_BT.to(device), length_B.to(device), answer)
-            score_N[rows] = torch.sigmoid(margin_B).cpu().double().numpy()
-            advance(int(length_B.sum()))
-    return score_N
+                margin_B = within(model, margins, ids_BT.to(device), length_B.to(device), answer)
+            if counts:
+                score_N[rows] = torch.sigmoid(margin_B).cpu().double().numpy()
+                advance(int(length_B.sum()))
+    return ranks.total(torch.from_numpy(score_N).to(device)).cpu().numpy() if ranks.number > 1 else score_N
 
 
 def margins(
