@@ -200,7 +200,8 @@ def start_fork_server(preload: Sequence[str], reads: Sequence[SharedRead] = ()) 
 def local_launcher(config: "DictConfig", workers: int | None = None, cells_per_gpu: int = 1) -> LocalLauncher:
     """For cells of a configuration. workers: None = as many as the GPUs hold where cells use them, else as the cores hold.
 
-    cells_per_gpu: small cells leave a card idle; so many share one, and its memory. Raises UsageError where it is below 1.
+    cells_per_gpu: small cells leave a card idle; so many share one, and its memory. A cell that several GPUs train has all of them,
+    and goes alone. Raises UsageError where it is below 1.
     """
     from omegaconf import OmegaConf
 
@@ -209,6 +210,8 @@ def local_launcher(config: "DictConfig", workers: int | None = None, cells_per_g
     threads = OmegaConf.select(config, "training.threads") or 1
     if cells_per_gpu < 1:
         raise UsageError(f"cells_per_gpu={cells_per_gpu}: at least one cell runs on a GPU")
+    if OmegaConf.select(config, "runtime.processes") not in (None, 1):
+        return LocalLauncher(workers or 1)
     usual = len(names) * cells_per_gpu or (1 if device == "cuda" else max(1, usable_cores() // threads))
     return LocalLauncher(workers or usual, Gpus(names, runs_folder() / "locks", cells_per_gpu) if names else None)
 

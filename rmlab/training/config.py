@@ -112,9 +112,11 @@ class RuntimeConfig:
 class MicroBatchRuntimeConfig(RuntimeConfig):
     """micro_batch_tokens: padded tokens of one forward and backward pass, in place of training.micro_batch_size examples; null = those.
     A mixture of experts refuses it: its balance loss depends on how a batch is cut.
+    offload: what training.checkpointing keeps of each layer lies in the machine's memory, not in the GPU's.
     """
 
     micro_batch_tokens: int | None = None
+    offload: bool = False
 
 
 @dataclass

@@ -1,6 +1,6 @@
 """The device, the arithmetic and the threads of one run, through accelerate."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
@@ -79,20 +79,39 @@ def accelerator(training: Arithmetic, runtime: RuntimeConfig) -> Any:
 
 
 @contextmanager
-def checkpointed_layers(model: Any, wanted: bool) -> Iterator[None]:
+def checkpointed_layers(model: Any, wanted: bool, offload: bool = False) -> Iterator[None]:
     """Where `wanted`, a language model (or the one below a scalar head) keeps what goes into each layer while it trains, and
-    makes the activations within again when their gradient is asked for."""
+    makes the activations within again when their gradient is asked for. offload: what is kept lies in the machine's memory.
+
+    Raises UsageError for an offload of what is not kept.
+    """
     from rmlab.models.heads import language_model
     from rmlab.models.lora import plain_model
 
     inner = plain_model(language_model(model))
+    if offload and not wanted:
+        raise UsageError(
+            "runtime.offload=true moves what training.checkpointing keeps: set training.checkpointing=true too"
+        )
     if wanted:
         inner.activation_checkpointing_enable({"use_reentrant": False})
+    for layer in inner.get_decoder().layers if offload else ():
+        layer._gradient_checkpointing_func = _offloaded(layer._gradient_checkpointing_func)
     try:
         yield
     finally:
         if wanted:
             inner.activation_checkpointing_disable()
+
+
+def _offloaded(checkpoint: Callable[..., Any]) -> Callable[..., Any]:
+    def kept_on_cpu(*args: Any, **more: Any) -> Any:
+        import torch
+
+        with torch.autograd.graph.save_on_cpu(pin_memory=torch.cuda.is_available()):  # within it has hooks of its own
+            return checkpoint(*args, **more)
+
+    return kept_on_cpu
 
 
 class compiled_layers(AbstractContextManager[None]):

@@ -88,7 +88,7 @@ def imitate(
         if checkpoint
         else ""
     )
-    with checkpointed_layers(model, training.checkpointing), compiled_layers(model, runtime.compiled):
+    with checkpointed_layers(model, training.checkpointing, runtime.offload), compiled_layers(model, runtime.compiled):
         took, state = train_loop(
             model, adam, recipe, optimizer=optimizer, runtime=runtime, run=run, checkpoint=checkpoint, log=log
         )

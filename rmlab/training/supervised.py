@@ -129,7 +129,7 @@ def train(
         after=None if routing is None else lambda _: routing.take_metrics(ranks.total),
     )
     run = run_identity(model, (e.content() for e in examples), SEMANTICS, optimizer, training, seed)
-    with checkpointed_layers(model, training.checkpointing), compiled_layers(model, runtime.compiled):
+    with checkpointed_layers(model, training.checkpointing, runtime.offload), compiled_layers(model, runtime.compiled):
         took, _ = train_loop(
             model,
             adam,
