@@ -9,6 +9,7 @@ of the last. Memory is the most that torch held on one GPU. Each line is printed
 """
 
 import argparse
+import os
 import platform
 import tempfile
 from collections.abc import Sequence
@@ -118,7 +119,9 @@ def measure(asked: argparse.Namespace) -> Measured:
         threads=asked.threads,
         checkpointing=asked.checkpointing,
     )
-    runtime = MicroBatchRuntimeConfig(device=asked.device, progress=False)
+    runtime = MicroBatchRuntimeConfig(device=asked.device, progress=False, offload=asked.offload)
+    if asked.sharded and "RANK" not in os.environ:
+        os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="29517")
     device = accelerator(training, runtime)
     ranks = Ranks.of(device)
     rng = np.random.default_rng(0)
@@ -130,7 +133,7 @@ def measure(asked: argparse.Namespace) -> Measured:
     whole = model_of(shape, asked.longest, str(ranks.device)) if ranks.is_first else None
     parameters = sum(p.numel() for p in whole.parameters()) if whole is not None else 0
     model = whole
-    if ranks.number > 1:
+    if ranks.number > 1 or asked.sharded:
         model = shard(whole, training.dtype, ranks)
     del whole
     if ranks.device.type == "cuda":
@@ -187,6 +190,10 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=1e-5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--checkpointing", action="store_true")
+    parser.add_argument("--offload", action="store_true")
+    parser.add_argument(
+        "--sharded", action="store_true", help="on one GPU too, to see what sharing out costs by itself"
+    )
     return parser.parse_args(given)
 
 

@@ -17,10 +17,10 @@ from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from rmlab.configuration import compose
-from rmlab.errors import DataError, MissingArtifact, UsageError
+from rmlab.errors import DataError, MissingArtifact, RmlabError, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.launchers.jobs import HEAVY, Job, call
-from rmlab.launchers.ranks import ranks_to_start, run_ranks
+from rmlab.launchers.ranks import Nodes, ranks_to_start, run_ranks
 from rmlab.microswe.sandbox import SandboxConfig
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.load import folder_identity
@@ -37,7 +37,7 @@ from rmlab.tracking.notes import NOTE, run_note
 from rmlab.tracking.parameters import describe_single, differing_keys
 from rmlab.tracking.run_index import finished_run, runs_of
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import SOURCE_RUN, origin_tags
+from rmlab.tracking.tags import ERROR, KILLED, SOURCE_RUN, STOPPED, origin_tags, set_tags
 from rmlab.training.pretrained import find_pretrained, pretrained_folder
 from rmlab.training.ranks import Ranks, other_ranks_fail_first
 from rmlab.verifiers.answer import lesson_part
@@ -79,6 +79,8 @@ def main(overrides: Sequence[str], force: bool = False) -> str:
     """
     config = compose("train_verifier", list(overrides))
     describe_single(config, overrides)
+    if ranks_to_start(_settings(config).runtime) and Nodes.of_environment().index:
+        return run(config)  # for a run that another machine tracks
     return run_once(config, identity(config).config_hash, run, force)
 
 
@@ -138,7 +140,7 @@ def run(config: DictConfig) -> str:
     from rmlab.verifiers.evaluation import judge, log_results, summary
 
     settings = _settings(config)
-    if (number := ranks_to_start(settings.runtime)) > 1:
+    if number := ranks_to_start(settings.runtime):
         return _run_on_ranks(config, number)
     find_pretrained(settings)
     device = accelerator(settings.training, settings.runtime)
@@ -197,9 +199,12 @@ def _run_on_ranks(config: DictConfig, number: int) -> str:
     job = Job("this run", "train_verifier", "run", (plain,), cell_folder(hashes) / "ranks.log")
     try:
         return str(run_ranks(partial(call, job), number, job.log, PRELOAD))
-    except BaseException:
+    except BaseException as error:
         store = Store.open(config.tracking.uri)
         close_dead(store, runs_of(store, hashes.config_hash), LeaseMonitor())
+        last = max(runs_of(store, hashes.config_hash), key=lambda info: info.start_time, default=None)
+        if isinstance(error, RmlabError) and last is not None and last.status in (STOPPED, KILLED):
+            set_tags(store, last.run_id, {ERROR: str(error)[:500]})  # rank 0 only knows that it was ended
         raise
 
 

@@ -65,18 +65,19 @@ class Nodes:
 
 
 def ranks_to_start(runtime: SeveralGpusRuntimeConfig) -> int:
-    """How many ranks this machine is to start for a run; 1 = none: this process does it, or is a rank itself.
+    """How many ranks this machine is to start for a run; 0 = none: this process does it, or is a rank itself.
 
     Raises UsageError where there are fewer GPUs.
     """
-    if started_ranks() > 1:
-        return 1
-    gpus = len(visible_gpus()) if runtime.device != "cpu" else 0
+    if started_ranks() > 1 or runtime.processes == 1:
+        return 0
+    gpus = (len(visible_gpus()) or _gpus_of_torch()) if runtime.device != "cpu" else 0
     if gpus and runtime.processes > gpus:
         raise UsageError(
             f"runtime.processes={runtime.processes}: {gpus} GPUs are visible here. Lower it, or set it to 0 for as many as there are."
         )
-    return runtime.processes or max(gpus, 1)
+    number = runtime.processes or max(gpus, 1)
+    return number if number > 1 or Nodes.of_environment().number > 1 else 0
 
 
 @dataclass
@@ -262,6 +263,13 @@ def _work(
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
+
+
+def _gpus_of_torch() -> int:
+    """Where nobody names the GPUs and nvidia-smi is missing."""
+    import torch
+
+    return torch.cuda.device_count()
 
 
 def _free_port() -> int:

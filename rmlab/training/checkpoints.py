@@ -129,7 +129,7 @@ def _put(parameter: torch.nn.Parameter, tensor: torch.Tensor) -> None:
     (parameter.to_local() if hasattr(parameter, "to_local") else parameter).copy_(tensor)
 
 
-def _like(parameter: torch.nn.Parameter, tensor: torch.Tensor) -> torch.Tensor:
+def _like(parameter: Any, tensor: torch.Tensor) -> torch.Tensor:
     """A moment's rows as the optimiser keeps them beside such a weight."""
     tensor = tensor.to(parameter.device)
     if not tensor.ndim or not hasattr(parameter, "device_mesh"):

@@ -1,6 +1,6 @@
 """The device, the arithmetic and the threads of one run, through accelerate."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
@@ -93,25 +93,19 @@ def checkpointed_layers(model: Any, wanted: bool, offload: bool = False) -> Iter
         raise UsageError(
             "runtime.offload=true moves what training.checkpointing keeps: set training.checkpointing=true too"
         )
+    # transformers 5.17, the floor, has the older names alone
+    enable, disable = (
+        getattr(inner, f"activation_checkpointing_{what}", None) or getattr(inner, f"gradient_checkpointing_{what}")
+        for what in ("enable", "disable")
+    )
     if wanted:
-        inner.activation_checkpointing_enable({"use_reentrant": False})
-    for layer in inner.get_decoder().layers if offload else ():
-        layer._gradient_checkpointing_func = _offloaded(layer._gradient_checkpointing_func)
+        on_gpu = next(inner.parameters()).is_cuda  # on the CPU it lies there as it is
+        enable({"use_reentrant": False}, offload=offload and on_gpu)
     try:
         yield
     finally:
         if wanted:
-            inner.activation_checkpointing_disable()
-
-
-def _offloaded(checkpoint: Callable[..., Any]) -> Callable[..., Any]:
-    def kept_on_cpu(*args: Any, **more: Any) -> Any:
-        import torch
-
-        with torch.autograd.graph.save_on_cpu(pin_memory=torch.cuda.is_available()):  # within it has hooks of its own
-            return checkpoint(*args, **more)
-
-    return kept_on_cpu
+            disable()
 
 
 class compiled_layers(AbstractContextManager[None]):

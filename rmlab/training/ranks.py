@@ -47,7 +47,9 @@ class Ranks:
         """Whether this rank tracks the run and shows its progress."""
         return self.index == 0
 
-    def agree(self, stop: BaseException | None, save: bool) -> tuple[BaseException | None, bool]:
+    def agree(
+        self, stop: Stopped | KeyboardInterrupt | None, save: bool
+    ) -> tuple[Stopped | KeyboardInterrupt | None, bool]:
         """What rank 0 says of stopping and of writing a checkpoint; the others end as it does."""
         if self.number == 1:
             return stop, save

@@ -25,7 +25,7 @@ from rmlab.training.device import checkpointed_layers, compiled_layers
 from rmlab.training.loop import Log, Trained, TrainingState, Watch, planned, run_identity, train_loop
 from rmlab.training.optimizer import accumulate, adamw
 from rmlab.training.ranks import Ranks, dealt, even
-from rmlab.training.sharding import within
+from rmlab.training.sharding import is_sharded, within
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ def train(
     for a mixture of experts. loss: of a few examples, summed. Raises UsageError where `runtime` would change what is learned.
     """
     ranks = Ranks.of(device)
-    if ranks.number == 1:
+    if not is_sharded(model):
         model.to(device.device)
     adam = adamw(model, optimizer)
     tokens_N = [e.tokens for e in examples]

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import PreTrainedModel
 
-from rmlab.errors import DataError
+from rmlab.errors import DataError, UsageError
 from rmlab.launchers.ranks import run_ranks
 from rmlab.models.config import LoraConfig
 from rmlab.models.heads import ScalarModel, last_scalar, pad_right
@@ -19,7 +20,7 @@ from rmlab.models.lora import with_adapters
 from rmlab.stopping import Stopped, ask_to_stop
 from rmlab.training.batching import micro_batches
 from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
-from rmlab.training.device import accelerator
+from rmlab.training.device import accelerator, checkpointed_layers
 from rmlab.training.ranks import Ranks, dealt, even
 from rmlab.training.sharding import gather, rows, shard
 from rmlab.training.supervised import train
@@ -38,6 +39,7 @@ class Case:
 
     kind: str = "dense"
     checkpointing: bool = False
+    offload: bool = False
     checkpoint: Path | None = None
     stop_after: int = 0
 
@@ -87,7 +89,7 @@ def learn(case: Case) -> Outcome | None:
             device,
             optimizer=OptimizerConfig(learning_rate=1e-2),
             training=training,
-            runtime=MicroBatchRuntimeConfig(progress=False, checkpoint_seconds=1e9),
+            runtime=MicroBatchRuntimeConfig(progress=False, checkpoint_seconds=1e9, offload=case.offload),
             seed=0,
             checkpoint=case.checkpoint,
             log=log,
@@ -131,7 +133,13 @@ def assert_alike(two: Outcome | None, one: Outcome | None) -> None:
 
 
 def test_two_processes_train_what_one_does_and_resume_one_another(tmp_path: Path) -> None:
-    cases = [Case("dense"), Case("dense", checkpointing=True), Case("experts"), Case("scalar"), Case("adapters")]
+    cases = [
+        Case("dense"),
+        Case("dense", checkpointing=True, offload=True),
+        Case("experts"),
+        Case("scalar"),
+        Case("adapters"),
+    ]
     here, there = tmp_path / "here" / "checkpoint.safetensors", tmp_path / "there" / "checkpoint.safetensors"
     assert learn(Case(checkpoint=here, stop_after=2)) is None
     assert here.is_file()
@@ -178,3 +186,17 @@ def test_rows_are_cut_as_torch_cuts_them() -> None:
             cut = [len(part) for part in torch.arange(size).chunk(number)]
             ours = [last - first for first, last in (rows(size, Ranks(number, index)) for index in range(number))]
             assert ours == cut + [0] * (number - len(cut))
+
+
+def test_activations_are_kept_by_the_older_name_of_transformers_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = first_model("dense")
+    for what in ("enable", "disable"):
+        old = getattr(type(model), f"activation_checkpointing_{what}")
+        monkeypatch.setattr(type(model), f"gradient_checkpointing_{what}", old)
+        monkeypatch.delattr(PreTrainedModel, f"activation_checkpointing_{what}")
+    layer = model.get_decoder().layers[0]
+    with checkpointed_layers(model, wanted=True, offload=True):
+        assert layer.gradient_checkpointing
+    assert not layer.gradient_checkpointing
+    with pytest.raises(UsageError, match=r"set training\.checkpointing=true"), checkpointed_layers(model, False, True):
+        pass

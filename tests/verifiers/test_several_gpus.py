@@ -35,11 +35,11 @@ TINY = (
 """The preset paper at the size of tests."""
 
 
-def of_command(folder: Path, *given: str) -> tuple[subprocess.Popen[str], Store]:
+def of_command(folder: Path, *given: str, **environment: str) -> tuple[subprocess.Popen[str], Store]:
     process = subprocess.Popen(
         [sys.executable, "-m", "rmlab", "train", *given],
         cwd=REPOSITORY,
-        env={**os.environ, "RMLAB_RUNS": str(folder)},
+        env={**os.environ, "RMLAB_RUNS": str(folder), **environment},
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -56,21 +56,22 @@ def finished(folder: Path, *given: str) -> TrackedRun:
 
 
 def ranks_of(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Those that train, rank 0 first."""
-    found = [one for one in psutil.Process(process.pid).children(recursive=True) if one.environ().get("RANK")]
-    return sorted(found, key=lambda one: int(one.environ()["RANK"]))
+    """Those that train, rank 0 first: the fork server made them one after the other."""
+    found = [one for one in psutil.Process(process.pid).children(recursive=True) if one.ppid() != process.pid]
+    assert len(found) == 2
+    return sorted(found, key=lambda one: one.create_time())
 
 
 def test_how_many_processes_a_run_gets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VISIBLE, "0,1,2")
-    assert ranks_to_start(SeveralGpusRuntimeConfig(device="cuda")) == 1
+    assert ranks_to_start(SeveralGpusRuntimeConfig(device="cuda")) == 0
     assert ranks_to_start(SeveralGpusRuntimeConfig(device="cuda", processes=0)) == 3
     assert ranks_to_start(SeveralGpusRuntimeConfig(device="cuda", processes=2)) == 2
-    assert ranks_to_start(SeveralGpusRuntimeConfig(device="cpu", processes=0)) == 1
+    assert ranks_to_start(SeveralGpusRuntimeConfig(device="cpu", processes=0)) == 0
     with pytest.raises(UsageError, match=r"runtime\.processes=4: 3 GPUs are visible"):
         ranks_to_start(SeveralGpusRuntimeConfig(device="cuda", processes=4))
     monkeypatch.setenv("RMLAB_RANKS", "2")  # a rank starts none
-    assert ranks_to_start(SeveralGpusRuntimeConfig(device="cuda", processes=2)) == 1
+    assert ranks_to_start(SeveralGpusRuntimeConfig(device="cuda", processes=2)) == 0
 
 
 def test_nodes_of_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +125,6 @@ def test_a_killed_rank_ends_all_with_one_line_and_the_same_command_goes_on(pool:
     process, store = of_command(tmp_path, *given)
     until(lambda: list(tmp_path.glob("cells/*/checkpoint-step*")), process)
     ranks = ranks_of(process)
-    assert len(ranks) == 2
     os.kill(ranks[1].pid, signal.SIGKILL)
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
@@ -133,16 +133,33 @@ def test_a_killed_rank_ends_all_with_one_line_and_the_same_command_goes_on(pool:
     assert not any(one.is_running() and one.status() != psutil.STATUS_ZOMBIE for one in ranks)
     (broken,) = runs(store, tags={"kind": "verifier"})
     assert broken.tags["status"] in ("killed", "stopped")
-    assert "continued_by" in finished_after(tmp_path, given, broken)
+    assert broken.tags["error"].startswith("rank 1: the process was killed (signal 9)")
+    whole = finished(tmp_path, *given)
+    (again,) = [run for run in runs(store, tags={"kind": "verifier"}) if run.run_id == broken.run_id]
+    assert again.tags["continued_by"] == whole.run_id
 
 
-def finished_after(folder: Path, given: tuple[str, ...], broken: TrackedRun) -> dict[str, str]:
-    """Tags of a broken run, after the same command has finished it."""
-    whole = finished(folder, *given)
-    store = Store.open(f"sqlite:///{folder / 'mlflow.db'}")
-    (before,) = [run for run in runs(store, tags={"kind": "verifier"}) if run.run_id == broken.run_id]
-    assert before.tags["continued_by"] == whole.run_id
-    return before.tags
+@pytest.mark.slow
+def test_two_nodes_of_slurm_train_one_verifier(pool: Path, tmp_path: Path) -> None:
+    """Two tasks, one a node, with two commands on this machine in place of nodes; the second tracks nothing."""
+    program = tmp_path / "scontrol"
+    program.write_text("#!/bin/sh\nprintf 'localhost\\nlocalhost\\n'\n")
+    program.chmod(0o755)
+    step = {
+        "SLURM_STEP_NUM_NODES": "2",
+        "SLURM_STEP_NUM_TASKS": "2",
+        "SLURM_STEP_NODELIST": "any",
+        "SLURM_JOB_ID": "7717",
+    }
+    path = f"{tmp_path}:{os.environ['PATH']}"
+    given = (*overrides(pool), "runtime.device=cpu", "runtime.processes=0")
+    both = [of_command(tmp_path / "runs", *given, **step, SLURM_NODEID=str(node), PATH=path)[0] for node in (0, 1)]
+    for process in both:
+        _, told = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, told
+    (run,) = runs(Store.open(f"sqlite:///{tmp_path / 'runs' / 'mlflow.db'}"))
+    assert run.status == "finished"
+    assert run.tags["ranks"] == "2"
 
 
 @pytest.mark.slow
