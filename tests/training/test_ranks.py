@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from transformers import PreTrainedModel
 
 from rmlab.errors import DataError, UsageError
 from rmlab.launchers.ranks import run_ranks
@@ -188,15 +187,23 @@ def test_rows_are_cut_as_torch_cuts_them() -> None:
             assert ours == cut + [0] * (number - len(cut))
 
 
-def test_activations_are_kept_by_the_older_name_of_transformers_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    model = first_model("dense")
-    for what in ("enable", "disable"):
-        old = getattr(type(model), f"activation_checkpointing_{what}")
-        monkeypatch.setattr(type(model), f"gradient_checkpointing_{what}", old)
-        monkeypatch.delattr(PreTrainedModel, f"activation_checkpointing_{what}")
-    layer = model.get_decoder().layers[0]
+class OlderModel(torch.nn.Linear):
+    """As transformers 5.17 names it."""
+
+    kept = False
+
+    def gradient_checkpointing_enable(self, options: dict[str, bool], offload: bool = False) -> None:
+        assert not options["use_reentrant"]
+        self.kept = True
+
+    def gradient_checkpointing_disable(self) -> None:
+        self.kept = False
+
+
+def test_activations_are_made_again_by_the_older_name_of_transformers_too() -> None:
+    model = OlderModel(2, 2)
     with checkpointed_layers(model, wanted=True, offload=True):
-        assert layer.gradient_checkpointing
-    assert not layer.gradient_checkpointing
+        assert model.kept
+    assert not model.kept
     with pytest.raises(UsageError, match=r"set training\.checkpointing=true"), checkpointed_layers(model, False, True):
         pass
