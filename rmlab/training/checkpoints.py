@@ -136,7 +136,7 @@ def _like(parameter: Any, tensor: torch.Tensor) -> torch.Tensor:
         return tensor
     from torch.distributed.tensor import DTensor
 
-    return DTensor.from_local(  # type: ignore[no-untyped-call,no-any-return]
+    return DTensor.from_local(
         tensor, parameter.device_mesh, parameter.placements, shape=parameter.shape, stride=parameter.stride()
     )
 

@@ -1,10 +1,11 @@
 """A model shared out over several GPUs: each rank holds a part of every weight, of its gradient and of its moments (FSDP2,
 `torch.distributed.fsdp.fully_shard`, which is what accelerate's FSDP2 stands on).
 
-Every decoder layer but the last is a group of its own: its whole weights are on a GPU only while it is computed. All else (the
-embeddings, the last layer, the head) is one group that is whole during a pass, because what a verifier reads
-(`rmlab.models.heads`) takes these apart and calls no module as a whole; accelerate's own grouping parts them, and its hooks would
-not run. The whole model lies in the memory of rank 0's machine alone: the others get their parts from it, weight by weight.
+Every decoder layer is a group of its own: its whole weights are on a GPU only while it is computed. All else (the embeddings, the
+last norm, the head) is one group that is whole during a pass, because the head's weights are taken as they are, and no module is
+called as a whole (`rmlab.models.heads`); under accelerate's own grouping its hooks would not run. What takes the layers of a plain
+decoder apart goes by its class, which is another one here: a shared-out decoder is read layer by layer. The whole model lies in
+the memory of rank 0's machine alone: the others get their parts from it, weight by weight.
 """
 
 import copy
@@ -45,7 +46,9 @@ def shard(model: Any, dtype: Dtype, ranks: Ranks) -> Any:
     mesh = init_device_mesh(ranks.device.type, (ranks.number,))
     low = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
     policy = low if dtype is Dtype.bfloat16 else MixedPrecisionPolicy()
-    for layer in language.get_decoder().layers[:-1]:
+    decoder = language.get_decoder()
+    decoder.__class__ = _shared_out(type(decoder))
+    for layer in decoder.layers:
         fully_shard(layer, mesh=mesh, mp_policy=policy)
     fully_shard(parts, mesh=mesh, mp_policy=MixedPrecisionPolicy(cast_forward_inputs=False))
     parts.to_empty(device=ranks.device)
@@ -64,6 +67,11 @@ def shard(model: Any, dtype: Dtype, ranks: Ranks) -> Any:
     register_fsdp_forward_method(parts, "within")
     parts.ranks = ranks
     return parts
+
+
+def _shared_out(kind: type) -> type:
+    """The class of a decoder that is not plain. Under its whole name transformers finds what it can record, so that stays."""
+    return type(f"Shared{kind.__name__}", (kind,), {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
 
 
 def rows(size: int, ranks: Ranks) -> tuple[int, int]:

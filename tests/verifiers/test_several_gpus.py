@@ -12,7 +12,7 @@ import pytest
 
 from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
-from rmlab.launchers.local import VISIBLE
+from rmlab.launchers.local import VISIBLE, local_launcher
 from rmlab.launchers.ranks import Nodes, ranks_to_start
 from rmlab.paths import REPOSITORY
 from rmlab.scores.table import read_score_table
@@ -72,6 +72,22 @@ def test_how_many_processes_a_run_gets(monkeypatch: pytest.MonkeyPatch) -> None:
         ranks_to_start(SeveralGpusRuntimeConfig(device="cuda", processes=4))
     monkeypatch.setenv("RMLAB_RANKS", "2")  # a rank starts none
     assert ranks_to_start(SeveralGpusRuntimeConfig(device="cuda", processes=2)) == 0
+
+
+def test_a_sweep_gives_such_a_cell_all_gpus_and_one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VISIBLE, "0,1")
+    several, single = (local_launcher(compose("train_verifier", [f"runtime={name}"])) for name in ("multi_gpu", "cuda"))
+    assert (several.workers, several.gpus) == (1, None)
+    assert single.workers == 2
+    assert single.gpus is not None
+
+
+def test_folds_refuse_several_gpus() -> None:
+    program = load_program("cross_validate")
+    with pytest.raises(
+        UsageError, match=r"runtime\.processes=0: several GPUs train one verifier in `rmlab train` alone"
+    ):
+        program._settings(compose("cross_validate", ["runtime=multi_gpu"]))
 
 
 def test_nodes_of_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
