@@ -41,25 +41,50 @@ def score_ids(
     """score_N of N prompts (token ids, none empty), each in [0, 1].
 
     batch_tokens: padded tokens a batch may hold; a longer prompt makes a batch of its own. autocast: a context
-    for lower arithmetic, such as `Accelerator.autocast`. Ranks that share a model out score a share of the batches each, and all
-    have to call this; the progress is that of one of them.
+    for lower arithmetic, such as `Accelerator.autocast`.
     """
-    ranks = ranks_of(model)
-    score_N = np.zeros(len(prompts))
+    if is_sharded(model):
+        return _on_ranks(model, prompts, answer, pad_id, batch_tokens, autocast, show, title)
+    score_N = np.full(len(prompts), np.nan)
     device = next(model.parameters()).device
     model.eval()
-    # weights that are put together in inference mode could not be trained any more
-    gradients = torch.no_grad if is_sharded(model) else torch.inference_mode
-    shown = show and ranks.is_first
-    with gradients(), progress(title, sum(map(len, prompts)) / ranks.number, "tokens", show=shown) as advance:
+    with torch.inference_mode(), progress(title, sum(map(len, prompts)), "tokens", show=show) as advance:
+        for rows in batches_by_tokens([len(p) for p in prompts], batch_tokens):
+            ids_BT, length_B = pad_right([prompts[i] for i in rows], pad_id)
+            with autocast():
+                margin_B = margins(model, ids_BT.to(device), length_B.to(device), answer)
+            score_N[rows] = torch.sigmoid(margin_B).cpu().double().numpy()
+            advance(int(length_B.sum()))
+    return score_N
+
+
+def _on_ranks(
+    model: Any,
+    prompts: Sequence[Any],
+    answer: AnswerTokens,
+    pad_id: int,
+    batch_tokens: int,
+    autocast: Autocast,
+    show: bool,
+    title: str,
+) -> NDArray[np.float64]:
+    """score_N of a model that ranks share out. Each scores its part of the batches, so that all of them have to call this; the progress
+    is that of rank 0."""
+    ranks = ranks_of(model)
+    score_N = torch.zeros(len(prompts), dtype=torch.float64, device=ranks.device)
+    tokens, shown = sum(map(len, prompts)) / ranks.number, show and ranks.is_first
+    model.eval()
+    # not inference mode: weights that are put together in it could not be trained any more
+    with torch.no_grad(), progress(title, tokens, "tokens", show=shown) as advance:
         for rows, counts in dealt(batches_by_tokens([len(p) for p in prompts], batch_tokens), ranks):
             ids_BT, length_B = pad_right([prompts[i] for i in rows], pad_id)
             with autocast():
-                margin_B = within(model, margins, ids_BT.to(device), length_B.to(device), answer)
+                margin_B = within(model, margins, ids_BT.to(ranks.device), length_B.to(ranks.device), answer)
             if counts:
-                score_N[rows] = torch.sigmoid(margin_B).cpu().double().numpy()
+                score_N[rows] = torch.sigmoid(margin_B).double()
                 advance(int(length_B.sum()))
-    return ranks.total(torch.from_numpy(score_N).to(device)).cpu().numpy() if ranks.number > 1 else score_N
+    found: NDArray[np.float64] = ranks.total(score_N).cpu().numpy()
+    return found
 
 
 def margins(
