@@ -68,6 +68,11 @@ def report_to(listener: Callable[[Beat], None] | None) -> None:
     _listener = listener
 
 
+def listener() -> Callable[[Beat], None] | None:
+    """Whom this process tells of its progress; None where it draws it."""
+    return _listener
+
+
 @contextmanager
 def progress(title: str, total: float, unit: str, show: bool = True, already: float = 0) -> Iterator[Advance]:
     """A bar on a terminal; on anything else (a log, CI) one plain line every 10 s, so that logs stay short. Quiet: nothing.

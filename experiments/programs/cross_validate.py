@@ -305,4 +305,9 @@ def _choose(fold: Fold, ready: "VerifierData", settings: CrossValidation) -> Sel
 def _settings(config: DictConfig) -> CrossValidation:
     settings = OmegaConf.to_object(config)
     assert isinstance(settings, CrossValidation)
+    if settings.runtime.processes != 1:
+        raise UsageError(
+            f"runtime.processes={settings.runtime.processes}: several GPUs train one verifier in `rmlab train` alone. A sweep of folds "
+            "runs a cell on each GPU: take runtime=cuda."
+        )
     return settings

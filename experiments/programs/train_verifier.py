@@ -9,16 +9,18 @@ scored, evaluation once → report and baselines → one MLflow run. A killed ru
 import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
 
 from rmlab.configuration import compose
-from rmlab.errors import DataError, MissingArtifact, UsageError
+from rmlab.errors import DataError, MissingArtifact, RmlabError, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
-from rmlab.launchers.jobs import HEAVY
+from rmlab.launchers.jobs import HEAVY, Job, call
+from rmlab.launchers.ranks import Nodes, ranks_to_start, run_ranks
 from rmlab.microswe.sandbox import SandboxConfig
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.load import folder_identity
@@ -30,17 +32,22 @@ from rmlab.sweep.cells import Identity, identify, tokenizer_identity
 from rmlab.sweep.factors import find_factors
 from rmlab.sweep.multirun import run_once
 from rmlab.tracking.config import sweep_tags
+from rmlab.tracking.leases import LeaseMonitor, close_dead
 from rmlab.tracking.notes import NOTE, run_note
 from rmlab.tracking.parameters import describe_single, differing_keys
-from rmlab.tracking.tags import SOURCE_RUN, origin_tags
+from rmlab.tracking.run_index import finished_run, runs_of
+from rmlab.tracking.store import Store
+from rmlab.tracking.tags import ERROR, KILLED, SOURCE_RUN, STOPPED, origin_tags, set_tags
 from rmlab.training.pretrained import find_pretrained, pretrained_folder
+from rmlab.training.ranks import Ranks, other_ranks_fail_first
 from rmlab.verifiers.answer import lesson_part
 from rmlab.verifiers.config import SEMANTICS
 from rmlab.verifiers.training import VerifierSettings, choose, fit, planned_cost
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
-    from rmlab.tracking.store import Store
+    from accelerate import Accelerator
+
     from rmlab.verifiers.dataset import VerifierData
 
 PRELOAD = [
@@ -72,6 +79,8 @@ def main(overrides: Sequence[str], force: bool = False) -> str:
     """
     config = compose("train_verifier", list(overrides))
     describe_single(config, overrides)
+    if ranks_to_start(_settings(config).runtime) and Nodes.of_environment().index:
+        return run(config)  # for a run that another machine tracks
     return run_once(config, identity(config).config_hash, run, force)
 
 
@@ -127,15 +136,18 @@ def run(config: DictConfig) -> str:
     """
     from rmlab.pages.browse import browse_page, join
     from rmlab.tracking.run import RunLogger
-    from rmlab.tracking.store import Store
     from rmlab.training.device import accelerator, device_name
     from rmlab.verifiers.evaluation import judge, log_results, summary
 
     settings = _settings(config)
+    if number := ranks_to_start(settings.runtime):
+        return _run_on_ranks(config, number)
     find_pretrained(settings)
     device = accelerator(settings.training, settings.runtime)
     hashes = identity(config)
-    cell = runs_folder() / "cells" / hashes.config_hash
+    cell = cell_folder(hashes)
+    if not device.is_main_process:
+        return _assist(settings, device, cell)
     experiment = settings.tracking.experiment or settings.tracking.sweep or "verifiers"
     name = settings.tracking.name or f"scale={settings.data.scale} s{settings.seed}"
     tags = {
@@ -143,16 +155,20 @@ def run(config: DictConfig) -> str:
         "config_hash": hashes.config_hash,
         "control_hash": hashes.control_hash,
         "device": device_name(str(device.device.type)),
+        "ranks": device.num_processes if device.num_processes > 1 else None,
     }
-    with RunLogger.start(
-        Store.open(settings.tracking.uri),
-        experiment,
-        name,
-        kind="verifier",
-        tags=tags,
-        once=True,
-        replaces=settings.tracking.replaces,
-    ) as logger:
+    with (
+        RunLogger.start(
+            Store.open(settings.tracking.uri),
+            experiment,
+            name,
+            kind="verifier",
+            tags=tags,
+            once=True,
+            replaces=settings.tracking.replaces,
+        ) as logger,
+        other_ranks_fail_first(Ranks.of(device)),
+    ):
         logger.configuration(config)
         ready = _labelled(_material(settings), settings)
         chosen = choose(ready, settings)
@@ -175,13 +191,44 @@ def run(config: DictConfig) -> str:
     return logger.run_id
 
 
+def _run_on_ranks(config: DictConfig, number: int) -> str:
+    """The run id that rank 0 of so many gives; what all of them read is made before, once."""
+    prepare([config])
+    hashes = identity(config)
+    plain = cast(dict[str, Any], OmegaConf.to_container(config, resolve=True, enum_to_str=True))
+    job = Job("this run", "train_verifier", "run", (plain,), cell_folder(hashes) / "ranks.log")
+    try:
+        return str(run_ranks(partial(call, job), number, job.log, PRELOAD))
+    except BaseException as error:
+        store = Store.open(config.tracking.uri)
+        close_dead(store, runs_of(store, hashes.config_hash), LeaseMonitor())
+        last = max(runs_of(store, hashes.config_hash), key=lambda info: info.start_time, default=None)
+        if isinstance(error, RmlabError) and last is not None and last.status in (STOPPED, KILLED):
+            set_tags(store, last.run_id, {ERROR: str(error)[:500]})  # rank 0 only knows that it was ended
+        raise
+
+
+def _assist(settings: VerifierRun, device: "Accelerator", cell: Path) -> str:
+    """What the other ranks do of `run`: they train and score with rank 0, and track nothing."""
+    from rmlab.verifiers.evaluation import assist
+
+    with other_ranks_fail_first(Ranks.of(device)):
+        ready = _labelled(_material(settings), settings)
+        verifier, _ = fit(ready, choose(ready, settings), settings, device, cell)
+        assist(verifier, ready, settings.evaluation, autocast=device.autocast)
+    return ""
+
+
+def cell_folder(hashes: Identity) -> Path:
+    """Where a run keeps what it needs while it is under way."""
+    return runs_folder() / "cells" / hashes.config_hash
+
+
 def dry_run(overrides: Sequence[str]) -> str:
     """The configuration under the overrides and what it would cost, in words. Trains and tracks nothing.
 
     Raises an RmlabError for what `run` would refuse before its first step: a missing device, a level that the data cannot fill.
     """
-    from rmlab.tracking.run_index import finished_run, runs_of
-    from rmlab.tracking.store import Store
     from rmlab.training.device import device_name, resolve_device
 
     config = compose("train_verifier", list(overrides))
@@ -208,7 +255,7 @@ def dry_run(overrides: Sequence[str]) -> str:
     )
 
 
-def _known_time(store: "Store", config: DictConfig, device: str, tokens: int) -> str | None:
+def _known_time(store: Store, config: DictConfig, device: str, tokens: int) -> str | None:
     """How long so many tokens take, by the last finished run of the same model and batches on such a device; None without one."""
     import yaml
 

@@ -200,7 +200,8 @@ def start_fork_server(preload: Sequence[str], reads: Sequence[SharedRead] = ()) 
 def local_launcher(config: "DictConfig", workers: int | None = None, cells_per_gpu: int = 1) -> LocalLauncher:
     """For cells of a configuration. workers: None = as many as the GPUs hold where cells use them, else as the cores hold.
 
-    cells_per_gpu: small cells leave a card idle; so many share one, and its memory. Raises UsageError where it is below 1.
+    cells_per_gpu: small cells leave a card idle; so many share one, and its memory. A cell that several GPUs train has all of them,
+    and goes alone. Raises UsageError where it is below 1.
     """
     from omegaconf import OmegaConf
 
@@ -209,6 +210,8 @@ def local_launcher(config: "DictConfig", workers: int | None = None, cells_per_g
     threads = OmegaConf.select(config, "training.threads") or 1
     if cells_per_gpu < 1:
         raise UsageError(f"cells_per_gpu={cells_per_gpu}: at least one cell runs on a GPU")
+    if OmegaConf.select(config, "runtime.processes") not in (None, 1):
+        return LocalLauncher(workers or 1)
     usual = len(names) * cells_per_gpu or (1 if device == "cuda" else max(1, usable_cores() // threads))
     return LocalLauncher(workers or usual, Gpus(names, runs_folder() / "locks", cells_per_gpu) if names else None)
 
@@ -262,11 +265,11 @@ def _work(job: Job, pipe: Connection, environment: dict[str, str]) -> None:
     environment: of the process that asked, and the GPU; the fork server's own is as old as its start. CUDA reads it when it is
     first used, which is later than this.
     """
-    _die_with_parent()
+    die_with_parent()
     os.environ.clear()
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGTERM, stop)
     job.log.parent.mkdir(parents=True, exist_ok=True)
     log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (sys.stdout, sys.stderr):
@@ -279,11 +282,12 @@ def _work(job: Job, pipe: Connection, environment: dict[str, str]) -> None:
         sys.stderr.flush()
 
 
-def _stop(number: int, frame: object) -> None:
+def stop(number: int, frame: object) -> None:
+    """Handler of a signal that ends the process so that it can clean up."""
     raise SystemExit(128 + number)
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
     """Ends this process when the fork server or the process that asked for it is gone."""
     parent = multiprocessing.parent_process()
     assert parent is not None

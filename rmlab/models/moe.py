@@ -6,7 +6,7 @@ Averaging loads over layers first, as transformers' own function does, hides a c
 in training only.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,13 +37,16 @@ def balance_loss(logits_NE: torch.Tensor, top_k: int) -> tuple[torch.Tensor, tor
 
 @dataclass
 class Routing:
-    """What the routers did since it was last asked. weight: of the balance loss in the whole loss."""
+    """What the routers did since it was last asked. weight: of the balance loss in the whole loss. counts: whether what is added enters
+    the metrics; what a process reads only to keep step with others does not."""
 
     top_k: int
     weight: float
+    counts: bool = True
     _losses: list[torch.Tensor] = field(default_factory=list)
     _loads: list[list[torch.Tensor]] = field(default_factory=list)
     _entropies: list[list[torch.Tensor]] = field(default_factory=list)
+    _counted: int = 0
 
     def add(self, logits: Sequence[torch.Tensor], length_B: torch.Tensor) -> None:
         """Takes the router logits of each layer, (batch · positions) × experts, right-padded; padding does not count."""
@@ -53,9 +56,10 @@ class Routing:
         self._entropies = self._entropies or [[] for _ in logits]
         found = [balance_loss(layer_NE[real_N], self.top_k) for layer_NE in logits]
         self._losses.append(torch.stack([loss for loss, _, _ in found]).mean())
+        self._counted += self.counts
         for layer, (_, load_E, entropy) in enumerate(found):
-            self._loads[layer].append(load_E)
-            self._entropies[layer].append(entropy)
+            self._loads[layer].append(load_E * self.counts)
+            self._entropies[layer].append(entropy * self.counts)
 
     def take_loss(self) -> torch.Tensor:
         """The weighted balance loss (mean over layers and over what was added since), with its gradient."""
@@ -63,21 +67,23 @@ class Routing:
         self._losses = []
         return loss
 
-    def take_metrics(self) -> dict[str, float]:
+    def take_metrics(self, total: Callable[[torch.Tensor], torch.Tensor] = lambda value: value) -> dict[str, float]:
         """By layer: the largest and smallest expert's share times the number of experts (1 = even, 0 = idle), and both entropies.
 
-        load_entropy: of the shares, 1 = even, 0 = one expert does everything. router_entropy: of a token's probabilities.
+        total: the sum over all processes that train together. load_entropy: of the shares, 1 = even, 0 = one expert does everything.
+        router_entropy: of a token's probabilities.
         """
         metrics: dict[str, float] = {}
         for layer, (loads, entropies) in enumerate(zip(self._loads, self._entropies, strict=True)):
-            load_E = torch.stack(loads).mean(dim=0)
+            counted = total(torch.tensor(float(self._counted), device=loads[0].device))
+            load_E = total(torch.stack(loads).sum(dim=0)) / counted
             experts = len(load_E)
             even = torch.log(torch.tensor(float(experts)))
             metrics |= {
                 f"train/layer_{layer}_load_max": float(load_E.max()) * experts,
                 f"train/layer_{layer}_load_min": float(load_E.min()) * experts,
                 f"train/layer_{layer}_load_entropy": float(-(load_E * load_E.clamp_min(1e-9).log()).sum() / even),
-                f"train/layer_{layer}_router_entropy": float(torch.stack(entropies).mean()),
+                f"train/layer_{layer}_router_entropy": float(total(torch.stack(entropies).sum()) / counted),
             }
-        self._loads, self._entropies = [], []
+        self._loads, self._entropies, self._counted = [], [], 0
         return metrics

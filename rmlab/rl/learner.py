@@ -17,8 +17,8 @@ from rmlab.models.load import load_model
 from rmlab.models.lora import has_adapters, with_adapters
 from rmlab.models.tokenizer import Tokenizer
 from rmlab.policies.folder import save_policy
+from rmlab.training.checkpoints import load_checkpoint, save_checkpoint
 from rmlab.training.config import OptimizerConfig
-from rmlab.training.loop import load_checkpoint, save_checkpoint
 from rmlab.training.optimizer import adamw
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from omegaconf import DictConfig
 
 TRACKING, PRESET, SEED = "tracking", "preset", "seed"
-ASIDE = ("runtime.progress", "progress", "tracked")
+ASIDE = ("runtime.progress", "runtime.processes", "progress", "tracked")
 """Keys that are no parameters, besides those of tracking: what is shown or tracked of a run."""
 VAGUE = ("name", "path", "tasks", "scale", "kind", "mode", "device")
 """Ends of keys that say too little alone."""

@@ -114,10 +114,19 @@ class MicroBatchRuntimeConfig(RuntimeConfig):
     counts, where there is any. A mixture of experts refuses it: its balance loss depends on how a batch is cut.
     packed: examples stand side by side in one row without padding; on a GPU in bfloat16, where the model's attention can be told
     where each begins.
+    offload: what training.checkpointing keeps of each layer lies in the machine's memory, not in the GPU's.
     """
 
     micro_batch_tokens: int | None = None
     packed: bool = True
+    offload: bool = False
+
+
+@dataclass
+class SeveralGpusRuntimeConfig(MicroBatchRuntimeConfig):
+    """processes: that train one model together, one a GPU (`rmlab.launchers.ranks`); 0 = as many as GPUs are visible."""
+
+    processes: int = 1
 
 
 @dataclass

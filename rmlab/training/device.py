@@ -6,8 +6,11 @@ from typing import Any, Protocol
 
 from rmlab.errors import RmlabError, UsageError
 from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, RuntimeConfig
+from rmlab.training.ranks import started_ranks
 
 DEVICES = ("cpu", "cuda", "auto")
+RANKS_WAIT_HOURS = 1
+"""For one another: rank 0 may write a large checkpoint meanwhile; that one is gone its parent sees at once."""
 
 
 def resolve_device(wanted: str) -> str:
@@ -45,24 +48,32 @@ class Arithmetic(Protocol):
 
 
 def accelerator(training: Arithmetic, runtime: RuntimeConfig) -> Any:
-    """An `accelerate.Accelerator` for one process on one device; sets the process's CPU threads.
+    """An `accelerate.Accelerator` for one process on one device, which may be a rank of several (`rmlab.training.ranks`); sets the
+    process's CPU threads.
 
     One process trains one cell: accelerate keeps its state per process, and so do the threads.
     """
+    from datetime import timedelta
+
     import torch
     from accelerate import Accelerator
     from accelerate.state import AcceleratorState
+    from accelerate.utils import InitProcessGroupKwargs
 
     device = resolve_device(runtime.device)
-    torch.set_num_threads(training.threads)
     AcceleratorState._reset_state(
         reset_partial_state=True
     )  # a process that trained in another arithmetic before (tests)
-    made = Accelerator(cpu=device == "cpu", mixed_precision="bf16" if training.dtype is Dtype.bfloat16 else "no")
-    if made.num_processes > 1:
+    made = Accelerator(
+        cpu=device == "cpu",
+        mixed_precision="bf16" if training.dtype is Dtype.bfloat16 else "no",
+        kwargs_handlers=[InitProcessGroupKwargs(timeout=timedelta(hours=RANKS_WAIT_HOURS))],
+    )
+    torch.set_num_threads(training.threads)
+    if made.num_processes != started_ranks():
         raise RmlabError(
-            f"{made.num_processes} processes share this run: a cell is trained by one process on one device. "
-            "Start it without `accelerate launch`; a sweep runs several cells at once."
+            f"{made.num_processes} processes share this run, which rmlab did not start as {made.num_processes}. Start it without "
+            "`accelerate launch`: runtime=multi_gpu starts its own processes, and a sweep runs several cells at once."
         )
     return made
 
@@ -79,23 +90,34 @@ def side_by_side(model: Any, training: "Arithmetic", runtime: MicroBatchRuntimeC
 
 
 @contextmanager
-def checkpointed_layers(model: Any, wanted: bool) -> Iterator[None]:
+def checkpointed_layers(model: Any, wanted: bool, offload: bool = False) -> Iterator[None]:
     """Where `wanted`, a language model (or the one below a scalar head) keeps what goes into each layer while it trains, and
-    makes the activations within again when their gradient is asked for."""
+    makes the activations within again when their gradient is asked for. offload: what is kept lies in the machine's memory.
+
+    Raises UsageError for an offload of what is not kept.
+    """
     from rmlab.models.heads import language_model
     from rmlab.models.lora import plain_model
 
     inner = plain_model(language_model(model))
-    kind = (
-        "activation" if hasattr(inner, "activation_checkpointing_enable") else "gradient"
-    )  # its name in older transformers
+    if offload and not wanted:
+        raise UsageError(
+            "runtime.offload=true moves what training.checkpointing keeps: set training.checkpointing=true too"
+        )
+    # transformers 5.17, the floor, has the older names alone
+    enable, disable = (
+        getattr(inner, f"activation_checkpointing_{what}", None) or getattr(inner, f"gradient_checkpointing_{what}")
+        for what in ("enable", "disable")
+    )
     if wanted:
-        getattr(inner, f"{kind}_checkpointing_enable")({"use_reentrant": False})
+        on_gpu = next(inner.parameters()).is_cuda  # on the CPU it lies there as it is
+        more = {"offload": True} if offload and on_gpu else {}  # which the floor does not know
+        enable({"use_reentrant": False}, **more)
     try:
         yield
     finally:
         if wanted:
-            getattr(inner, f"{kind}_checkpointing_disable")()
+            disable()
 
 
 class compiled_layers(AbstractContextManager[None]):

@@ -2,31 +2,23 @@
 
 A `Recipe` says what a verifier, a policy or a base model learns from. How the loop is timed, what it keeps, how it goes on from
 a checkpoint and how it ends is the same for all of them.
-
-A training state as one file, so that a killed run goes on exactly where it was.
-
-One safetensors file (weights, moments of the optimiser, the state of the random generators; step and history as JSON in
-its header) is renamed into place whole: there is the last checkpoint or the one before, and nothing is unpickled.
 """
 
-import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
 
-from rmlab.errors import DataError
-from rmlab.files import atomic_path
 from rmlab.fingerprint import fingerprint, fingerprint_lines, hashed_fields
 from rmlab.progress import progress
 from rmlab.stopping import interrupt_asks_to_stop, stop_asked
+from rmlab.training.checkpoints import load_checkpoint, save_checkpoint
 from rmlab.training.config import OptimizerConfig, RuntimeConfig
 from rmlab.training.optimizer import apply_gradient, check_finite, learning_rate, set_learning_rate
+from rmlab.training.ranks import ALONE, Ranks
 
 LAYOUT = 2  # of the state beside a checkpoint's tensors
 
@@ -154,16 +146,17 @@ def train_loop(
     checkpoint: Path | None = None,
     log: Log | None = None,
     watch: Watch | None = None,
+    ranks: Ranks = ALONE,
 ) -> tuple[Trained, TrainingState]:
     """Trains `model` in place, in training mode on the device where it lies.
 
     run: fingerprint of everything that decides what is learned (`run_identity`); a checkpoint of another run is refused.
     checkpoint: file for exact resume, written when `runtime.checkpoint_seconds` have gone by since the last, when the training
     is asked to stop, and at the end of one that took longer than that; its owner removes it. log, watch: are told what was
-    before a resume first. Raises RmlabError where the loss is no longer finite, Stopped or KeyboardInterrupt (with a
-    checkpoint) where it was asked to stop.
+    before a resume first. ranks: that train it together. Raises RmlabError where the loss is no longer finite, Stopped or
+    KeyboardInterrupt (with a checkpoint) where it was asked to stop.
     """
-    loaded = load_checkpoint(checkpoint, model, adam, run) if checkpoint else None
+    loaded = load_checkpoint(checkpoint, model, adam, run, ranks) if checkpoint else None
     state = _restored(loaded) if loaded else TrainingState()
     if recipe.restore:
         recipe.restore(state)
@@ -176,8 +169,9 @@ def train_loop(
     steady_tokens = state.tokens
     rows, rate = _Rows(state, recipe, optimizer, log), recipe.rate(state)
     model.train()
+    show = runtime.progress and ranks.is_first
     with (
-        progress(recipe.title, recipe.tokens, "tokens", show=runtime.progress, already=state.tokens) as advance,
+        progress(recipe.title, recipe.tokens, "tokens", show=show, already=state.tokens) as advance,
         interrupt_asks_to_stop(),
     ):
         while rate is not None:
@@ -209,14 +203,15 @@ def train_loop(
                     watch(*state.measured[-1])
             state.seconds = seconds_before + time.monotonic() - steady
             rate, stop = recipe.rate(state), stop_asked()
+            since = began if rate is None else saved
+            stop, save = ranks.agree(stop, time.monotonic() - since >= runtime.checkpoint_seconds)
             if rate is None or stop:
                 rows.tell()
-            since = began if rate is None else saved
-            if checkpoint and (stop or time.monotonic() - since >= runtime.checkpoint_seconds):
+            if checkpoint and (stop or save):
                 rows.tell()
                 if not due:  # weights that are no numbers must not be what the same command goes on from
                     rows.check(loss, state.step)
-                save_checkpoint(checkpoint, model, adam, {"run": run, **vars(state)})
+                save_checkpoint(checkpoint, model, adam, {"run": run, **vars(state)}, ranks)
                 saved = time.monotonic()
             if stop:
                 raise stop
@@ -275,66 +270,3 @@ def _restored(loaded: dict[str, Any]) -> TrainingState:
     state.history = [(step, loss, rate, speed) for step, loss, rate, speed in state.history]
     state.measured = [(step, values) for step, values in state.measured]
     return state
-
-
-FORMAT = 1
-MOMENTS = ("step", "exp_avg", "exp_avg_sq")
-
-
-def save_checkpoint(path: Path, model: Any, optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Writes weights that learn, their moments, random state and `state` (JSON values: step, history, what the run is)."""
-    tensors = {"rng": torch.get_rng_state()}
-    if _on_cuda(model):
-        tensors["rng_cuda"] = torch.cuda.get_rng_state()
-    for name, parameter in _learning(model):
-        tensors[f"weight/{name}"] = parameter.detach().cpu().contiguous()
-        for moment in MOMENTS:
-            if moment in (kept := optimizer.state.get(parameter, {})):
-                tensors[f"{moment}/{name}"] = kept[moment].detach().cpu().contiguous()
-    with atomic_path(path) as temporary:
-        save_file(tensors, temporary, metadata={"format": str(FORMAT), "state": json.dumps(state)})
-
-
-def load_checkpoint(path: Path, model: Any, optimizer: torch.optim.Optimizer, run: str) -> dict[str, Any] | None:
-    """Puts a checkpoint's tensors into model and optimizer and returns its `state`; None where there is none.
-
-    run: fingerprint of the run that asks; a checkpoint of another run (its data or settings changed) raises DataError,
-    and so does a file that cannot be read.
-    """
-    if not path.is_file():
-        return None
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no iterator)
-        state: dict[str, Any] = json.loads(metadata["state"])
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise DataError(
-            f"{path} is not a readable checkpoint ({error}). Delete it; the run then starts anew."
-        ) from error
-    if metadata.get("format") != str(FORMAT) or state.get("run") != run:
-        raise DataError(
-            f"{path} is the checkpoint of another run (its data, settings or format differ). Delete it; the run "
-            "then starts anew."
-        )
-    with torch.no_grad():
-        for name, parameter in _learning(model):
-            parameter.copy_(tensors[f"weight/{name}"])
-            kept = {m: tensors[f"{m}/{name}"] for m in MOMENTS if f"{m}/{name}" in tensors}
-            if kept:
-                optimizer.state[parameter] = {
-                    m: t.to(parameter.device) for m, t in kept.items()
-                }  # the fused step is there too
-    torch.set_rng_state(tensors["rng"])
-    if "rng_cuda" in tensors and _on_cuda(model):
-        torch.cuda.set_rng_state(tensors["rng_cuda"])
-    return state
-
-
-def _learning(model: Any) -> Iterator[tuple[str, torch.nn.Parameter]]:
-    """What is frozen is not stored: under adapters it is nearly everything."""
-    return ((name, parameter) for name, parameter in model.named_parameters() if parameter.requires_grad)
-
-
-def _on_cuda(model: Any) -> bool:
-    return any(parameter.is_cuda for _, parameter in model.named_parameters())

@@ -51,17 +51,20 @@ def accumulate(
     loss: Callable[[Part], torch.Tensor],
     device: Any,
     added: Callable[[Part], torch.Tensor] | None = None,
+    ranks: int = 1,
 ) -> torch.Tensor:
     """Adds the gradient of a step's loss to the parameters, micro-batch by micro-batch; returns that loss, on the device.
 
     loss: what a micro-batch contributes to the step's loss, so that the sum over them does not depend on how a step is cut.
-    device: the run's Accelerator. added: of a micro-batch; goes into the gradient and not into what is returned.
+    device: the run's Accelerator. added: of a micro-batch; goes into the gradient and not into what is returned. ranks: whose gradients
+    will be averaged, though they are to be added up.
     """
     total = torch.zeros((), dtype=torch.float64, device=device.device)
     for part in parts:
         value = loss(part)
         total += value.detach()
-        device.backward(value if added is None else value + added(part))
+        whole = value if added is None else value + added(part)
+        device.backward(whole if ranks == 1 else whole * ranks)
     return total
 
 

@@ -93,7 +93,7 @@ def imitate(
     )
     with (
         packed_rows(model, joined),
-        checkpointed_layers(model, training.checkpointing),
+        checkpointed_layers(model, training.checkpointing, runtime.offload),
         compiled_layers(model, runtime.compiled),
     ):
         took, state = train_loop(

@@ -26,6 +26,8 @@ from rmlab.training.config import SEMANTICS, MicroBatchRuntimeConfig, OptimizerC
 from rmlab.training.device import checkpointed_layers, compiled_layers, side_by_side
 from rmlab.training.loop import Log, Trained, TrainingState, Watch, planned, run_identity, train_loop
 from rmlab.training.optimizer import accumulate, adamw
+from rmlab.training.ranks import Ranks, dealt, even
+from rmlab.training.sharding import is_sharded, within
 
 
 @dataclass(frozen=True)
@@ -100,10 +102,13 @@ def train(
 ) -> Trained:
     """Trains `model` in place (and leaves it on the device) and returns what it took; see `train_loop`.
 
-    examples: at least one; every one is seen once an epoch. device: the run's Accelerator. log: is told every step; watch likewise,
+    model: shared out over the ranks (`rmlab.training.sharding`) where there are several. examples: at least one; every one is
+    seen once an epoch. device: the run's Accelerator. log: is told every step; watch likewise,
     for a mixture of experts. loss: of a few examples, summed. Raises UsageError where `runtime` would change what is learned.
     """
-    model.to(device.device)
+    ranks = Ranks.of(device)
+    if not is_sharded(model):
+        model.to(device.device)
     adam = adamw(model, optimizer)
     tokens_N = [e.tokens for e in examples]
     plan = plan_batches(tokens_N, training, seed)
@@ -126,14 +131,19 @@ def train(
         return mean_gradient(model, parts, pad_id, device, loss, routing)
 
     recipe = planned(
-        plan, tokens_N, optimizer, gradient, title, after=None if routing is None else lambda _: routing.take_metrics()
+        plan,
+        tokens_N,
+        optimizer,
+        gradient,
+        title,
+        after=None if routing is None else lambda _: routing.take_metrics(ranks.total),
     )
     run = run_identity(model, (e.content() for e in examples), SEMANTICS, optimizer, training, seed)
-    written = joined and joins(inner.get_decoder())
+    written = joined and not runtime.offload and joins(inner.get_decoder())
     with (
         packed_rows(inner, joined),
         joined_layers(inner, written, runtime.compiled, training.checkpointing),
-        checkpointed_layers(model, training.checkpointing and not written),
+        checkpointed_layers(model, training.checkpointing and not written, runtime.offload),
         compiled_layers(model, runtime.compiled and not written),
     ):
         took, _ = train_loop(
@@ -146,6 +156,7 @@ def train(
             checkpoint=checkpoint,
             log=log,
             watch=watch,
+            ranks=ranks,
         )
     return took
 
@@ -161,12 +172,24 @@ def mean_gradient(
     """Adds the gradient of a batch's mean loss to the parameters, micro-batch by micro-batch; returns that loss.
 
     parts: see `micro_batches`. device: the Accelerator. The loss is divided by the size of the whole batch. The balance loss adds to the
-    gradient, not to what is returned.
+    gradient, not to what is returned. Of several ranks each reads its share of the parts (`dealt`), and the loss is that of all; so
+    that none is idle a part is halved, but where its balance loss would be another one then.
     """
-    examples = sum(map(len, parts))
-    return accumulate(
-        parts,
-        lambda part: loss(model, part, pad_id, device, routing) / examples,
-        device,
-        None if routing is None else lambda part: routing.take_loss() * (len(part) / examples),
-    )
+    ranks, examples = Ranks.of(device), sum(map(len, parts))
+    if routing is None or not routing.weight:
+        parts = even(parts, ranks.number)
+
+    def share(one: tuple[Sequence[Item], bool]) -> torch.Tensor:
+        part, counts = one
+        if routing is not None:
+            routing.counts = counts
+        value: torch.Tensor = within(model, loss, part, pad_id, device, routing) / examples
+        return value if counts else value * 0
+
+    def balance(one: tuple[Sequence[Item], bool]) -> torch.Tensor:
+        part, counts = one
+        assert routing is not None
+        return routing.take_loss() * (len(part) / examples if counts else 0)
+
+    local = accumulate(dealt(parts, ranks), share, device, None if routing is None else balance, ranks.number)
+    return ranks.total(local)

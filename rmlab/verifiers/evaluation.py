@@ -75,6 +75,13 @@ def judge(
     )
 
 
+def assist(verifier: Verifier, material: VerifierData, config: EvaluationConfig, *, autocast: Autocast) -> None:
+    """What the other ranks do while rank 0 judges a verifier that they share: they score as many batches."""
+    for encoded in (material.validation, material.evaluation):
+        if encoded:
+            verifier.score(encoded, batch_tokens=config.batch_tokens, autocast=autocast)
+
+
 def log_inputs(
     logger: "RunLogger | FoldLogger",
     ready: VerifierData,

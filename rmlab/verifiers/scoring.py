@@ -18,6 +18,8 @@ from rmlab.models.moe import Routing
 from rmlab.progress import progress
 from rmlab.scores.scores import Scores
 from rmlab.training.batching import batches_by_tokens
+from rmlab.training.ranks import dealt
+from rmlab.training.sharding import is_sharded, ranks_of, within
 from rmlab.verifiers.answer import AnswerTokens
 from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import Encoded
@@ -41,6 +43,8 @@ def score_ids(
     batch_tokens: padded tokens a batch may hold; a longer prompt makes a batch of its own. autocast: a context
     for lower arithmetic, such as `Accelerator.autocast`.
     """
+    if is_sharded(model):
+        return _on_ranks(model, prompts, answer, pad_id, batch_tokens, autocast, show, title)
     score_N = np.full(len(prompts), np.nan)
     device = next(model.parameters()).device
     model.eval()
@@ -52,6 +56,35 @@ def score_ids(
             score_N[rows] = torch.sigmoid(margin_B).cpu().double().numpy()
             advance(int(length_B.sum()))
     return score_N
+
+
+def _on_ranks(
+    model: Any,
+    prompts: Sequence[Any],
+    answer: AnswerTokens,
+    pad_id: int,
+    batch_tokens: int,
+    autocast: Autocast,
+    show: bool,
+    title: str,
+) -> NDArray[np.float64]:
+    """score_N of a model that ranks share out. Each scores its part of the batches, so that all of them have to call this; the progress
+    is that of rank 0."""
+    ranks = ranks_of(model)
+    score_N = torch.zeros(len(prompts), dtype=torch.float64, device=ranks.device)
+    tokens, shown = sum(map(len, prompts)) / ranks.number, show and ranks.is_first
+    model.eval()
+    # not inference mode: weights that are put together in it could not be trained any more
+    with torch.no_grad(), progress(title, tokens, "tokens", show=shown) as advance:
+        for rows, counts in dealt(batches_by_tokens([len(p) for p in prompts], batch_tokens), ranks):
+            ids_BT, length_B = pad_right([prompts[i] for i in rows], pad_id)
+            with autocast():
+                margin_B = within(model, margins, ids_BT.to(ranks.device), length_B.to(ranks.device), answer)
+            if counts:
+                score_N[rows] = torch.sigmoid(margin_B).double()
+                advance(int(length_B.sum()))
+    found: NDArray[np.float64] = ranks.total(score_N).cpu().numpy()
+    return found
 
 
 def margins(

@@ -1,6 +1,6 @@
 """A verifier from its settings: the training set is chosen, and a model is trained on it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +10,7 @@ from rmlab.models.config import LoraConfig, ModelConfig
 from rmlab.selection.select import DataConfig, Selection, select
 from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.parameters import parameters
-from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig, canonical
+from rmlab.training.config import Dtype, OptimizerConfig, SeveralGpusRuntimeConfig, TrainingConfig, canonical
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import EvaluationConfig, ObjectiveConfig, PromptConfig
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rmlab.models.tokenizer import Tokenizer
     from rmlab.tracking.run import RunLogger
     from rmlab.training.loop import Trained
+    from rmlab.training.ranks import Ranks
     from rmlab.verifiers.answer import AnswerTokens
     from rmlab.verifiers.dataset import VerifierData
     from rmlab.verifiers.evaluation import FoldLogger
@@ -45,7 +46,7 @@ class VerifierSettings:
     training: TrainingConfig = field(default_factory=TrainingConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
-    runtime: MicroBatchRuntimeConfig = field(default_factory=MicroBatchRuntimeConfig)
+    runtime: SeveralGpusRuntimeConfig = field(default_factory=SeveralGpusRuntimeConfig)
 
 
 def choose(ready: "VerifierData", settings: VerifierSettings) -> Selection[Trajectory]:
@@ -69,25 +70,34 @@ def fit(
     settings: VerifierSettings,
     device: Any,
     cell: Path,
-    logger: "RunLogger | FoldLogger",
+    logger: "RunLogger | FoldLogger | None" = None,
 ) -> "tuple[Verifier, Trained]":
-    """Trains a verifier on the chosen set; its checkpoint lies in the folder `cell` while it is under way."""
+    """Trains a verifier on the chosen set; its checkpoint lies in the folder `cell` while it is under way.
+
+    Where several ranks train it, all of them call this, and each gets the model's part that it holds. logger: of rank 0.
+    """
     from rmlab.training.batching import total_steps
     from rmlab.training.loop import step_metrics
+    from rmlab.training.ranks import Ranks
+    from rmlab.training.sharding import gather, shard
     from rmlab.training.supervised import train
-    from rmlab.verifiers.verifier import finished_verifier
+    from rmlab.verifiers.verifier import Verifier, finished_verifier
 
     learned, answer = _lesson(ready, chosen, settings)
-    model = _first_weights(settings, ready.tokenizer, learned.scalar)
-    _log_inputs(logger, ready, chosen, settings, model, learned.record)
+    ranks, dtype = Ranks.of(device), settings.training.dtype
+    _check_ranks(ranks, settings)
+    whole = _first_weights(settings, ready.tokenizer, learned.scalar) if ranks.is_first else None
+    if logger:
+        _log_inputs(logger, ready, chosen, settings, whole, learned.record)
+    model = whole if ranks.number == 1 else shard(whole, dtype, ranks)
     every = max(total_steps(len(learned.items), learned.training) // POINTS, 1)
 
     def log(step: int, loss: float, rate: float, speed: float) -> None:
-        if step % every == 0 or step == 1:
+        if logger and (step % every == 0 or step == 1):
             logger.metrics(step_metrics(loss, rate, speed), step)
 
     def watch(step: int, routers: dict[str, float]) -> None:
-        if step % every == 0 or step == 1:
+        if logger and (step % every == 0 or step == 1):
             logger.metrics(routers, step)
 
     took = train(
@@ -105,9 +115,23 @@ def fit(
         loss=learned.loss,
         title=settings.tracking.name or "training",
     )
+    if not logger:
+        gather(model, None)
+        return Verifier(model, ready.tokenizer, settings.prompt, answer, dtype), took
     logger.metrics({"train/steps": took.steps, "train/tokens": took.tokens, "train/seconds": took.seconds})
-    dtype = settings.training.dtype
-    return finished_verifier(model, ready.tokenizer, settings.prompt, answer, dtype, cell / "adapters"), took
+    if ranks.number > 1:
+        whole = gather(model, whole)
+    verifier = finished_verifier(whole, ready.tokenizer, settings.prompt, answer, dtype, cell / "adapters")
+    return verifier if ranks.number == 1 else replace(verifier, model=model, whole=verifier), took
+
+
+def _check_ranks(ranks: "Ranks", settings: VerifierSettings) -> None:
+    """Raises UsageError where several ranks would train another model than one."""
+    if ranks.number > 1 and settings.lora.rank and settings.lora.dropout:
+        raise UsageError(
+            f"lora.dropout={settings.lora.dropout}: each of {ranks.number} GPUs would draw its own, and no hash would say so. Set it "
+            "to 0, or take one GPU (runtime=cuda)."
+        )
 
 
 def planned_cost(ready: "VerifierData", chosen: Selection[Trajectory], settings: VerifierSettings) -> tuple[int, int]:

@@ -41,7 +41,8 @@ ALIKE = ({"render": 1, "score": 1},)
 class Verifier:
     """model: a transformers causal language model, or one with a scalar head, on its device, in evaluation mode when it scores.
 
-    dtype: arithmetic that it was trained in and scores in. adapters: folder of those that were merged into its weights.
+    dtype: arithmetic that it was trained in and scores in. adapters: folder of those that were merged into its weights. whole: what is
+    saved in its place where its model is shared out over several GPUs; rank 0 has it.
     """
 
     model: Any
@@ -50,6 +51,7 @@ class Verifier:
     answer: AnswerTokens
     dtype: Dtype = Dtype.float32
     adapters: Path | None = None
+    whole: "Verifier | None" = None
 
     def autocast(self) -> AbstractContextManager[Any]:
         """The context of its arithmetic."""
@@ -109,6 +111,7 @@ def finished_verifier(
 def save_verifier(folder: Path, verifier: Verifier) -> None:
     """Writes model (safetensors), tokenizer and verifier.json as one folder, whole or not at all; adapters in a folder below."""
     no_bars()
+    verifier = verifier.whole or verifier
     with atomic_folder(folder) as temporary:
         scalar = isinstance(verifier.model, ScalarModel)
         language_model(verifier.model).save_pretrained(str(temporary), safe_serialization=True)

@@ -184,8 +184,8 @@ from rmlab.training.config import MicroBatchRuntimeConfig
 from tests.training.test_supervised import trained
 import rmlab.training.loop as loop
 save = loop.save_checkpoint
-def announced(path, model, optimizer, state):
-    save(path, model, optimizer, state)
+def announced(path, model, optimizer, state, ranks):
+    save(path, model, optimizer, state, ranks)
     print(state["step"], flush=True)
 loop.save_checkpoint = announced
 trained(Path(sys.argv[1]), MicroBatchRuntimeConfig(progress=False, checkpoint_seconds=0.0))

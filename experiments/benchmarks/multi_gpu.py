@@ -1,0 +1,204 @@
+"""How much faster do several GPUs train one verifier than one, and are the losses the same?
+
+    python experiments/benchmarks/multi_gpu.py [--shape 0.6b] [--gpus 1 2] [--steps 6] [--shortest 1536 --longest 8192]
+    python experiments/benchmarks/multi_gpu.py --shape 30b-a3b --layers 8 --gpus 2 --shortest 32768 --longest 32768 --batch 4
+
+A model of random start, examples of random tokens whose lengths lie between two bounds, `rmlab.training.supervised.train` as it is,
+in processes that `rmlab.launchers.ranks` starts. Counted are real tokens, over the time from the end of the first step to the end
+of the last. Memory is the most that torch held on one GPU. Each line is printed as soon as it is known.
+"""
+
+import argparse
+import os
+import platform
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from rmlab.launchers.ranks import run_ranks
+
+SHAPES: dict[str, dict[str, int]] = {
+    "tiny": {
+        "hidden": 64,
+        "layers": 3,
+        "heads": 4,
+        "kv_heads": 2,
+        "head_dim": 16,
+        "feed_forward": 128,
+        "vocabulary": 512,
+    },
+    "tiny-moe": {
+        **{
+            "hidden": 64,
+            "layers": 3,
+            "heads": 4,
+            "kv_heads": 2,
+            "head_dim": 16,
+            "feed_forward": 128,
+            "vocabulary": 512,
+        },
+        **{"experts": 4, "experts_per_token": 2, "expert_size": 32},
+    },
+    "0.6b": {
+        **{"hidden": 1024, "layers": 28, "heads": 16, "kv_heads": 8, "head_dim": 128, "feed_forward": 3072},
+        "vocabulary": 151936,
+    },
+    "30b-a3b": {
+        **{"hidden": 2048, "layers": 48, "heads": 32, "kv_heads": 4, "head_dim": 128, "feed_forward": 6144},
+        **{"vocabulary": 151936, "experts": 128, "experts_per_token": 8, "expert_size": 768},
+    },
+}
+"""As the published configurations of Qwen3 have them, and two that any machine trains in seconds."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Of one number of GPUs. losses: of every step. memory: GiB, the most on rank 0. parameters: of the model."""
+
+    tokens_per_second: float
+    losses: list[float]
+    memory: float
+    parameters: int
+    card: str
+
+
+def model_of(shape: dict[str, int], context: int, device: str) -> Any:
+    """A model of random start, made on the device; the same on every call."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
+
+    common: dict[str, Any] = {
+        "vocab_size": shape["vocabulary"],
+        "hidden_size": shape["hidden"],
+        "num_hidden_layers": shape["layers"],
+        "num_attention_heads": shape["heads"],
+        "num_key_value_heads": shape["kv_heads"],
+        "head_dim": shape["head_dim"],
+        "intermediate_size": shape["feed_forward"],
+        "max_position_embeddings": context,
+        "tie_word_embeddings": "experts" not in shape,
+        "use_cache": False,
+    }
+    torch.manual_seed(0)
+    with torch.device(device):
+        if "experts" not in shape:
+            return Qwen3ForCausalLM(Qwen3Config(**common))
+        return Qwen3MoeForCausalLM(
+            Qwen3MoeConfig(
+                **common,
+                num_experts=shape["experts"],
+                num_experts_per_tok=shape["experts_per_token"],
+                moe_intermediate_size=shape["expert_size"],
+                norm_topk_prob=True,
+                router_aux_loss_coef=0.001,
+            )
+        )
+
+
+def measure(asked: argparse.Namespace) -> Measured:
+    """What one rank does; rank 0's answer counts."""
+    import torch
+
+    from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
+    from rmlab.training.device import accelerator, device_name
+    from rmlab.training.ranks import Ranks
+    from rmlab.training.sharding import shard
+    from rmlab.training.supervised import Example, train
+
+    shape = SHAPES[asked.shape] | ({"layers": asked.layers} if asked.layers else {})
+    training = TrainingConfig(
+        epochs=1,
+        batch_size=asked.batch,
+        micro_batch_size=asked.micro,
+        dtype=Dtype(asked.dtype),
+        threads=asked.threads,
+        checkpointing=asked.checkpointing,
+    )
+    runtime = MicroBatchRuntimeConfig(device=asked.device, progress=False, offload=asked.offload)
+    if asked.sharded and "RANK" not in os.environ:
+        os.environ.update(RANK="0", LOCAL_RANK="0", WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="29517")
+    device = accelerator(training, runtime)
+    ranks = Ranks.of(device)
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(asked.shortest, asked.longest + 1, size=asked.batch * asked.steps)
+    examples = [
+        Example(rng.integers(10, shape["vocabulary"], size=n).astype(np.int32), int(1 + i % 2))
+        for i, n in enumerate(lengths)
+    ]
+    whole = model_of(shape, asked.longest, str(ranks.device)) if ranks.is_first else None
+    parameters = sum(p.numel() for p in whole.parameters()) if whole is not None else 0
+    model = whole
+    if ranks.number > 1 or asked.sharded:
+        model = shard(whole, training.dtype, ranks)
+    del whole
+    if ranks.device.type == "cuda":
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    took = train(
+        model,
+        examples,
+        0,
+        device,
+        optimizer=OptimizerConfig(learning_rate=asked.rate),
+        training=training,
+        runtime=runtime,
+        seed=0,
+    )
+    memory = torch.cuda.max_memory_allocated() / 2**30 if ranks.device.type == "cuda" else 0.0
+    return Measured(
+        took.tokens_per_second, [row[1] for row in took.history], memory, parameters, device_name(ranks.device.type)
+    )
+
+
+def compare(asked: argparse.Namespace) -> dict[int, Measured]:
+    """By number of GPUs; a line each."""
+    found: dict[int, Measured] = {}
+    for gpus in asked.gpus:
+        with tempfile.TemporaryDirectory() as folder:
+            found[gpus] = one = run_ranks(
+                partial(measure, asked), gpus, Path(folder) / "ranks.log", ["torch", "transformers", "accelerate"]
+            )
+        first = found[asked.gpus[0]]
+        apart = max(abs(a - b) for a, b in zip(one.losses, first.losses, strict=True))
+        print(
+            f"{gpus} x {one.card}, {asked.shape}, {one.parameters / 1e9:.2f} B parameters: {one.tokens_per_second:,.0f} tokens/s "
+            f"({one.tokens_per_second / first.tokens_per_second:.2f} of the first line), {one.memory:.1f} GiB a GPU, losses "
+            f"{' '.join(f'{loss:.4f}' for loss in one.losses)}, at most {apart:.1e} from the first line's",
+            flush=True,
+        )
+    return found
+
+
+def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+    """Of the command line."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--shape", choices=list(SHAPES), default="0.6b")
+    parser.add_argument("--layers", type=int, default=0, help="in place of the shape's own")
+    parser.add_argument("--gpus", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16")
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--micro", type=int, default=4)
+    parser.add_argument("--shortest", type=int, default=1536)
+    parser.add_argument("--longest", type=int, default=8192)
+    parser.add_argument("--rate", type=float, default=1e-5)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--checkpointing", action="store_true")
+    parser.add_argument("--offload", action="store_true")
+    parser.add_argument(
+        "--sharded", action="store_true", help="on one GPU too, to see what sharing out costs by itself"
+    )
+    return parser.parse_args(given)
+
+
+if __name__ == "__main__":
+    import torch
+
+    print(f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}")
+    compare(arguments())

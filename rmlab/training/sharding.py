@@ -1,0 +1,117 @@
+"""A model shared out over several GPUs: each rank holds a part of every weight, of its gradient and of its moments (FSDP2,
+`torch.distributed.fsdp.fully_shard`, which is what accelerate's FSDP2 stands on).
+
+Every decoder layer is a group of its own: its whole weights are on a GPU only while it is computed. All else (the embeddings, the
+last norm, the head) is one group that is whole during a pass, because the head's weights are taken as they are, and no module is
+called as a whole (`rmlab.models.heads`); under accelerate's own grouping its hooks would not run. What takes the layers of a plain
+decoder apart goes by its class, which is another one here: a shared-out decoder is read layer by layer. The whole model lies in
+the memory of rank 0's machine alone: the others get their parts from it, weight by weight.
+"""
+
+import copy
+from collections.abc import Callable
+from types import MethodType
+from typing import Any, TypeVar
+
+import torch
+
+from rmlab.models.heads import language_model
+from rmlab.models.lora import plain_model
+from rmlab.training.config import Dtype
+from rmlab.training.ranks import ALONE, Ranks
+
+Answer = TypeVar("Answer")
+
+
+def shard(model: Any, dtype: Dtype, ranks: Ranks) -> Any:
+    """The model's parts on this rank's device. model: whole, on rank 0's CPU, where it stays as it is; None on the others.
+
+    dtype: of a layer's whole weights while it is computed; the parts and the sums of gradients keep theirs.
+    """
+    from torch.distributed import broadcast, broadcast_object_list
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard, register_fsdp_forward_method
+
+    parts: Any = _without_weights(model) if ranks.is_first else None
+    sent = [parts]
+    broadcast_object_list(sent, 0)
+    parts = sent[0]
+    language = plain_model(language_model(parts))
+    if not ranks.is_first:
+        with torch.device("meta"):
+            type(language)(
+                language.config
+            )  # transformers notes what a class can record (router logits) when one is made
+    buffers = {name: buffer.clone() for name, buffer in parts.named_buffers()}
+    mesh = init_device_mesh(ranks.device.type, (ranks.number,))
+    low = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
+    policy = low if dtype is Dtype.bfloat16 else MixedPrecisionPolicy()
+    decoder = language.get_decoder()
+    decoder.__class__ = _shared_out(type(decoder))
+    for layer in decoder.layers:
+        fully_shard(layer, mesh=mesh, mp_policy=policy)
+    fully_shard(parts, mesh=mesh, mp_policy=MixedPrecisionPolicy(cast_forward_inputs=False))
+    parts.to_empty(device=ranks.device)
+    with torch.no_grad():
+        for name, buffer in parts.named_buffers():
+            buffer.copy_(buffers[name])
+        whole = dict(model.named_parameters()) if ranks.is_first else {}
+        for name, part in parts.named_parameters():
+            full = torch.empty(part.shape, dtype=part.dtype, device=ranks.device)
+            if ranks.is_first:
+                full.copy_(whole[name])
+            broadcast(full, 0)
+            first, last = rows(part.shape[0], ranks)
+            part.to_local().copy_(full[first:last])
+    parts.within = MethodType(lambda self, function, *more: function(self, *more), parts)
+    register_fsdp_forward_method(parts, "within")
+    parts.ranks = ranks
+    return parts
+
+
+def _shared_out(kind: type) -> type:
+    """The class of a decoder that is not plain. Under its whole name transformers finds what it can record, so that stays."""
+    return type(f"Shared{kind.__name__}", (kind,), {"__module__": kind.__module__, "__qualname__": kind.__qualname__})
+
+
+def rows(size: int, ranks: Ranks) -> tuple[int, int]:
+    """First row and the row behind the last of a weight of `size` rows that a rank holds, as `torch.chunk` cuts it."""
+    each = -(-size // ranks.number)
+    return min(ranks.index * each, size), min((ranks.index + 1) * each, size)
+
+
+def is_sharded(model: Any) -> bool:
+    """Whether `shard` made the model."""
+    return hasattr(model, "within")
+
+
+def ranks_of(model: Any) -> Ranks:
+    """Over which a model is shared out."""
+    return model.ranks if is_sharded(model) else ALONE
+
+
+def within(model: Any, function: Callable[..., Answer], *more: Any) -> Answer:
+    """function(model, *more); of a model that is shared out, while the weights that it asks for are put together."""
+    return model.within(function, *more) if is_sharded(model) else function(model, *more)
+
+
+def gather(parts: Any, model: Any) -> Any:
+    """Puts the weights of all ranks' parts into the whole model of rank 0 and returns it; all ranks have to call it. model: as `shard`
+    had it."""
+    whole = dict(model.named_parameters()) if model is not None else {}
+    parts.reshard()  # a pass without gradient leaves what is no layer whole
+    with torch.no_grad():
+        for name, part in parts.named_parameters():
+            full = part.full_tensor()
+            if whole:
+                whole[name].copy_(full)
+    return model
+
+
+def _without_weights(model: Any) -> Any:
+    """A copy of the model whose weights have shapes and no values; what is tied stays so."""
+    empty = {
+        id(weight): torch.nn.Parameter(torch.empty_like(weight, device="meta"), weight.requires_grad)
+        for weight in model.parameters()
+    }
+    return copy.deepcopy(model, empty)
