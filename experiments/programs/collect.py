@@ -4,7 +4,7 @@
     rmlab collect output=runs/mine.parquet policy=[careful,language] language.language.model=FOLDER parts.verifier.tasks=50
 
 Deterministic by seed, whatever the workers and the batch. Finished attempts are kept in the runs folder until the set is written: the
-same command goes on where a killed collection stopped.
+same command goes on where a killed collection stopped. However many attempts there are, some thousand are held at once.
 """
 
 import json
@@ -12,7 +12,7 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,15 +34,16 @@ from rmlab.paths import runs_folder
 from rmlab.policies.engine import EngineConfig
 from rmlab.policies.language import LanguagePolicyConfig, play, stated
 from rmlab.policies.policy import ScriptedConfig
-from rmlab.policies.rollout import FinishedAttempts, Planned, plan, rollout
+from rmlab.policies.rollout import PlannedTask
+from rmlab.policies.rollout_processes import RolloutPlan, RolloutProcesses
 from rmlab.policies.scripted import make_policy
-from rmlab.progress import Advance, progress
+from rmlab.progress import progress
 from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.parameters import describe_single, parameters
 from rmlab.tracking.query import find_model
 from rmlab.tracking.tags import commit
-from rmlab.trajectories.record import SPLITS, Trajectory
-from rmlab.trajectories.store import TrajectorySet, write_trajectories
+from rmlab.trajectories.parts import TrajectoryParts, WrittenSet
+from rmlab.trajectories.record import SPLITS
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -102,14 +103,14 @@ class CollectConfig:
 ConfigStore.instance().store(name="collect_schema", node=CollectConfig)
 
 
-def main(overrides: Sequence[str]) -> TrajectorySet:
+def main(overrides: Sequence[str]) -> WrittenSet:
     """Composes `conf/collect.yaml` with the overrides and collects."""
     config = compose("collect", list(overrides))
     describe_single(config, overrides)
     return run(config, command=shlex.join(["rmlab", "collect", *overrides]))
 
 
-def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
+def run(config: DictConfig, command: str = "rmlab collect") -> WrittenSet:
     """Collects what the configuration asks for, writes the set and says what is in it. Raises UsageError for unknown names."""
     settings = cast(CollectConfig, OmegaConf.to_object(config))
     if not settings.names:
@@ -131,79 +132,64 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
         models = {name: stated(model) for name, model in settings.language.items()}
         run_hash = config_hash(config, loaded.fingerprint, models)
         under_way = runs_folder() / "cells" / fingerprint([run_hash, rmlab.__version__, commit()])
-        with (
-            exclusive(runs_folder() / "locks" / f"collection-{under_way.name}.lock", "this collection", patience=0),
-            _start(settings, run_hash, sandbox.isolation) if settings.tracked else nullcontext() as logger,
-        ):
-            trajectories = collected(planned, sandbox, settings, FinishedAttempts(under_way), command)
-            pool = write_trajectories(
-                Path(settings.output),
-                trajectories,
-                {
-                    "command": command,
-                    "seed": str(settings.seed),
-                    "tasks_fingerprint": loaded.fingerprint,
-                    "rmlab_version": rmlab.__version__,
-                    "environment": settings.environment.evidence.value,
-                    "edits": settings.environment.edits.value,
-                    "max_turns": str(settings.environment.max_turns),
-                }
-                | ({"language_policies": json.dumps(models)} if models else {})
-                | ({"isolation": str(sandbox.isolation)} if sandbox.isolation.weak else {}),
+        lock = runs_folder() / "locks" / f"collection-{under_way.name}.lock"
+        with exclusive(lock, "this collection", patience=0):
+            kept = TrajectoryParts(under_way)
+            scripts = {name: make_policy(name, script) for name, script in settings.policy.items()}
+            rollouts = RolloutPlan(
+                planned, kept.finished(), scripts, settings.environment, settings.seed, settings.batch, under_way
             )
-            if logger is not None:
-                _log(logger, pool, loaded, settings)
-                logger.configuration(config)
-            shutil.rmtree(under_way, ignore_errors=True)
-    print(summary(pool, Path(settings.output)))
-    return pool
+            with (
+                RolloutProcesses(rollouts, sandbox) as processes,  # forked before tracking has threads
+                _start(settings, run_hash, sandbox.isolation) if settings.tracked else nullcontext() as logger,
+            ):
+                collect(processes, settings, kept, command)
+                written = kept.write(
+                    Path(settings.output),
+                    {
+                        "command": command,
+                        "seed": str(settings.seed),
+                        "tasks_fingerprint": loaded.fingerprint,
+                        "rmlab_version": rmlab.__version__,
+                        "environment": settings.environment.evidence.value,
+                        "edits": settings.environment.edits.value,
+                        "max_turns": str(settings.environment.max_turns),
+                    }
+                    | ({"language_policies": json.dumps(models)} if models else {})
+                    | ({"isolation": str(sandbox.isolation)} if sandbox.isolation.weak else {}),
+                )
+                if logger is not None:
+                    _log(logger, written, loaded, settings)
+                    logger.configuration(config)
+                shutil.rmtree(under_way, ignore_errors=True)
+    print(summary(written))
+    return written
 
 
-def collected(
-    planned: Sequence[Planned], sandbox: Sandbox, settings: CollectConfig, kept: FinishedAttempts, command: str
-) -> list[Trajectory]:
-    """The attempts of the plan, in its order: those that an earlier process of the same collection finished are not played again."""
-    if len(kept):
-        print(f"goes on: {len(kept):,} of {len(planned):,} attempts were finished before", file=sys.stderr)
+def collect(processes: RolloutProcesses, settings: CollectConfig, kept: TrajectoryParts, command: str) -> None:
+    """Plays the attempts of the plan and keeps them: scripts all together, then language models one after the other.
+
+    Those that an earlier process of the same collection finished are not played again.
+    """
+    rollouts = processes.plan
+    total, already = sum(map(len, rollouts.tasks)), len(kept)
+    if already:
+        print(f"goes on: {already:,} of {total:,} attempts were finished before", file=sys.stderr)
     try:
-        left = kept.left(planned)
-        with progress(
-            "collecting", len(planned), "episodes", settings.progress, already=len(planned) - len(left)
-        ) as advance:
-            attempts_of(left, sandbox, settings, advance, kept.add)
+        with progress("collecting", total, "episodes", settings.progress, already=already) as advance:
+            for finished in processes.play():
+                advance(finished)
+            for name, model in settings.language.items():
+                if mine := list(rollouts.left([name])):
+                    play(model, mine, processes.sandbox, settings.environment, settings.seed, advance, kept.add)
     except KeyboardInterrupt:
+        processes.stop()
         kept.flush()
         print(
-            f"\nStopped; {len(kept):,} of {len(planned):,} attempts are finished and kept. Go on with: {command}",
+            f"\nStopped; {len(kept):,} of {total:,} attempts are finished and kept. Go on with: {command}",
             file=sys.stderr,
         )
         raise
-    return kept.all(planned)
-
-
-def attempts_of(
-    planned: Sequence[Planned],
-    sandbox: Sandbox,
-    settings: CollectConfig,
-    advance: Advance,
-    on_finished: Callable[[Trajectory], None] | None = None,
-) -> list[Trajectory]:
-    """Plays what is planned: scripts all together, language models one after the other. on_finished: called with each finished attempt."""
-    scripts = {name: make_policy(name, script) for name, script in settings.policy.items()}
-    played = rollout(
-        [p for p in planned if p.policy in scripts],
-        scripts,
-        sandbox,
-        settings.environment,
-        settings.seed,
-        settings.batch,
-        advance,
-        on_finished,
-    )
-    for name, model in settings.language.items():
-        if mine := [p for p in planned if p.policy == name]:
-            played += play(model, mine, sandbox, settings.environment, settings.seed, advance, on_finished)
-    return played
 
 
 def _start(settings: CollectConfig, run_hash: str, isolation: IsolationLevel) -> "RunLogger":
@@ -220,7 +206,7 @@ def _start(settings: CollectConfig, run_hash: str, isolation: IsolationLevel) ->
     )
 
 
-def _log(logger: "RunLogger", pool: TrajectorySet, loaded: LoadedTasks, settings: CollectConfig) -> None:
+def _log(logger: "RunLogger", written: WrittenSet, loaded: LoadedTasks, settings: CollectConfig) -> None:
     """What was read and what came out."""
     left_out = sum(sum(sources.values()) for sources in loaded.left_out.values())
     logger.dataset(
@@ -230,8 +216,8 @@ def _log(logger: "RunLogger", pool: TrajectorySet, loaded: LoadedTasks, settings
         {"path": Path(settings.tasks).name},
         {"tasks": len(loaded.tasks), "left_out": left_out},
     )
-    logger.tags({"dataset": pool.fingerprint})
-    logger.metrics({"collect/trajectories": len(pool), "collect/resolved_rate": resolved_rate(pool)})
+    logger.tags({"dataset": written.fingerprint})
+    logger.metrics({"collect/trajectories": len(written), "collect/resolved_rate": written.resolved_rate})
     logger.artifact(Path(settings.output))
 
 
@@ -263,16 +249,10 @@ def devices(settings: CollectConfig) -> str:
     return " ".join(sorted({str(resolve_device(model.device)) for model in settings.language.values()}))
 
 
-def resolved_rate(pool: TrajectorySet) -> float | None:
-    """Share of the labelled attempts that are resolved; None where there are none."""
-    labels = [t.resolved for t in pool.trajectories if t.resolved is not None]
-    return sum(labels) / len(labels) if labels else None
-
-
-def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[Planned]:
-    """Every attempt that is to be made, part by part and task by task."""
-    planned: list[Planned] = []
-    for name in SPLITS:
+def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[PlannedTask]:
+    """Every attempt that is to be made, part by part and task by task, as the set has them."""
+    planned: list[PlannedTask] = []
+    for name in sorted(SPLITS):
         part: PartConfig = getattr(settings.parts, name)
         if part.tasks == 0:
             continue
@@ -289,8 +269,9 @@ def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[Plann
                 f"parts.{name}.tasks={part.tasks} cannot be filled: that part has {counted(len(tasks), 'task')} here. "
                 "Lower it, or set it to null for all."
             )
-        planned += plan(tasks, part.policies or settings.names, part.attempts)
-    if not planned:
+        policies = tuple(sorted(part.policies or settings.names))
+        planned += (PlannedTask(task, policies, part.attempts) for task in sorted(tasks, key=lambda t: t.task_id))
+    if not sum(map(len, planned)):
         raise UsageError(
             "nothing is to be collected: every part has tasks=0 or attempts=0. "
             + (
@@ -314,18 +295,20 @@ def choose(tasks: Sequence[Task], number: int | None, seed: int) -> list[Task]:
     return ordered if number is None else ordered[:number]
 
 
-def summary(pool: TrajectorySet, path: Path) -> str:
+def summary(written: WrittenSet) -> str:
     """What a set holds: trajectories and resolved rate by part and policy, and the file's size and fingerprint."""
     lines = [
-        f"{path}: {counted(len(pool), 'trajectory', 'trajectories')}, {path.stat().st_size / 1e6:.2f} MB, fingerprint {pool.fingerprint}"
+        f"{written.path}: {counted(len(written), 'trajectory', 'trajectories')}, {written.path.stat().st_size / 1e6:.2f} MB, "
+        f"fingerprint {written.fingerprint}"
     ]
-    groups = Counter((t.split, t.policy) for t in pool.trajectories)
-    for (part, policy), n in sorted(groups.items(), key=str):
-        labels = [
-            t.resolved for t in pool.trajectories if (t.split, t.policy) == (part, policy) and t.resolved is not None
-        ]
-        rate = sum(labels) / len(labels) if labels else float("nan")
+    for part, policy in sorted({(part, policy) for part, policy, _ in written.counts}, key=str):
+        resolved, unresolved, unlabelled = (
+            written.counts.get((part, policy, label), 0) for label in (True, False, None)
+        )
+        labelled = resolved + unresolved
+        rate = resolved / labelled if labelled else float("nan")
         lines.append(
-            f"  {part} {policy}: {counted(n, 'trajectory', 'trajectories')}, {rate:.3f} resolved, {n - len(labels)} unlabelled"
+            f"  {part} {policy}: {counted(labelled + unlabelled, 'trajectory', 'trajectories')}, {rate:.3f} resolved, "
+            f"{unlabelled} unlabelled"
         )
     return "\n".join(lines)

@@ -4,20 +4,13 @@ Attempts that finish make room for the next ones, so the workers stay busy. What
 task is being attempted: attempts at one task often hold the same program.
 
 Programs that run beside decoding. Each outcome is handed over as soon as it is known: an endless program holds up nobody else.
-
-The attempts of a collection that is under way, kept so that a killed one goes on where it was.
-
-Each file of the folder is a trajectory set of some finished attempts, written by renaming. An attempt depends on the seed, its task,
-its policy and its number alone, so which of them were finished before makes no difference to the set.
 """
 
 import threading
-import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
@@ -28,7 +21,6 @@ from rmlab.microswe.task import Task
 from rmlab.policies.policy import Attempt, Policy, attempt_rng
 from rmlab.progress import Advance
 from rmlab.trajectories.record import Trajectory
-from rmlab.trajectories.store import TrajectorySet, read_trajectories, write_in_order
 
 Owner = TypeVar("Owner")
 
@@ -40,6 +32,21 @@ class Planned:
     task: Task
     policy: str
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """All attempts that are to be made at one task: `attempts` by each policy."""
+
+    task: Task
+    policies: tuple[str, ...]
+    attempts: int
+
+    def __len__(self) -> int:
+        return len(self.policies) * self.attempts
+
+    def __iter__(self) -> Iterator[Planned]:
+        return (Planned(self.task, policy, n) for policy in self.policies for n in range(self.attempts))
 
 
 def plan(tasks: Sequence[Task], policies: Sequence[str], attempts: int, first: int = 0) -> list[Planned]:
@@ -282,49 +289,3 @@ class AsyncExecutor(Generic[Owner]):
         except Empty:
             return False
         return True
-
-
-EVERY_SECONDS = 5.0
-
-
-class FinishedAttempts:
-    """Finished attempts of a plan, in a folder; `add` writes what is new every few seconds, `flush` at once."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self._new: list[Trajectory] = []
-        self._written = time.monotonic()
-        files = sorted(folder.glob("[0-9]*.parquet"))  # a kill may leave a temporary file, whose name begins with a dot
-        self._files = len(files)
-        self._known = {_key(t): t for path in files for t in read_trajectories(path).trajectories}
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def left(self, planned: Sequence[Planned]) -> list[Planned]:
-        """What of a plan is still to be played."""
-        return [p for p in planned if (p.task.task_id, p.policy, p.number) not in self._known]
-
-    def add(self, trajectory: Trajectory) -> None:
-        """Keeps a finished attempt."""
-        self._known[_key(trajectory)] = trajectory
-        self._new.append(trajectory)
-        if time.monotonic() - self._written > EVERY_SECONDS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Writes what is not written yet."""
-        new, self._new = self._new, []
-        if new:
-            path = self.folder / f"{self._files:06}.parquet"
-            write_in_order(path, new, {}, TrajectorySet(tuple(new), {}).fingerprint)
-            self._files += 1
-        self._written = time.monotonic()
-
-    def all(self, planned: Sequence[Planned]) -> list[Trajectory]:
-        """The finished attempts of a plan, in its order."""
-        return [self._known[p.task.task_id, p.policy, p.number] for p in planned]
-
-
-def _key(trajectory: Trajectory) -> tuple[str, str, int]:
-    return trajectory.task_id, trajectory.policy, trajectory.attempt
