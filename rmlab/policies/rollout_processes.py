@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from rmlab.errors import RmlabError
 from rmlab.microswe.episode import EnvironmentConfig
@@ -103,18 +103,20 @@ class RolloutProcesses:
             for _ in self.plan.play(self.sandbox, self.plan.tasks, "scripts-0"):
                 yield 1
             return
-        for channel in self._channels:
-            channel.send("play")
+        try:
+            for channel in self._channels:
+                channel.send("play")
+            yield from self._told()
+        except (EOFError, OSError) as error:
+            raise RmlabError(
+                "A process that plays attempts has died. What is finished is kept: the same command goes on from there."
+            ) from error
+
+    def _told(self) -> Iterator[int]:
         playing = list(self._channels)
         while playing:
-            for ready in wait(playing):
-                channel = playing[playing.index(ready)]
-                try:
-                    word = channel.recv()
-                except EOFError:
-                    raise RmlabError(
-                        "A process that plays attempts has died. What is finished is kept: the same command goes on there."
-                    ) from None
+            for channel in cast(list[Connection], wait(playing)):
+                word = channel.recv()
                 if isinstance(word, BaseException):
                     raise word
                 if word is None:

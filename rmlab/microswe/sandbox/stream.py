@@ -5,7 +5,6 @@ import select
 import sys
 import time
 from collections import deque
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from rmlab.microswe.sandbox.process import Worker
@@ -93,7 +92,7 @@ class ProgramStream:
         number = self._waiting.popleft()
         self._running[worker] = (number, time.monotonic() + self._per_program)
         try:
-            worker.send({**asdict(self._programs[number]), "chars": self.sandbox.limits.output_chars})
+            worker.send({**vars(self._programs[number]), "chars": self.sandbox.limits.output_chars})
         except OSError:
             self._lost(worker)
 
