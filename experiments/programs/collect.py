@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
 
 EXPERIMENT, KIND = "collections", "collection"
+LAST_WORDS = 5.0  # seconds in which the processes of a collection that was killed keep what they have finished, and end
 
 
 @dataclass
@@ -133,7 +134,7 @@ def run(config: DictConfig, command: str = "rmlab collect") -> WrittenSet:
         run_hash = config_hash(config, loaded.fingerprint, models)
         under_way = runs_folder() / "cells" / fingerprint([run_hash, rmlab.__version__, commit()])
         lock = runs_folder() / "locks" / f"collection-{under_way.name}.lock"
-        with exclusive(lock, "this collection", patience=0):
+        with exclusive(lock, "this collection", patience=LAST_WORDS):
             kept = TrajectoryParts(under_way)
             scripts = {name: make_policy(name, script) for name, script in settings.policy.items()}
             rollouts = RolloutPlan(

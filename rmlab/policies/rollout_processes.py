@@ -126,7 +126,8 @@ class RolloutProcesses:
 
     def _one(self, number: int, channel: Connection, dealt: Any) -> None:
         """One process. Ctrl-C and the parent's word end it, and what it has finished is kept."""
-        signal.signal(signal.SIGTERM, _interrupt)
+        for word in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(word, _interrupt)
         for parents in self._channels:
             parents.close()  # a copy, which would keep the channel open when the parent is gone
         try:
@@ -164,4 +165,6 @@ class RolloutProcesses:
 
 
 def _interrupt(*_: object) -> None:
+    for word in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(word, signal.SIG_IGN)  # what is finished is being kept: once is enough
     raise KeyboardInterrupt
