@@ -28,8 +28,8 @@ from rmlab.files import check_output, exclusive
 from rmlab.fingerprint import UNHASHED, fingerprint, hashed_values
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks
-from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, warn_if_weak
-from rmlab.microswe.task import Task
+from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, default_workers, warn_if_weak
+from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint
 from rmlab.paths import runs_folder
 from rmlab.policies.engine import EngineConfig
 from rmlab.policies.language import LanguagePolicyConfig, play, stated
@@ -44,12 +44,13 @@ from rmlab.tracking.query import find_model
 from rmlab.tracking.tags import commit
 from rmlab.trajectories.parts import TrajectoryParts, WrittenSet
 from rmlab.trajectories.record import SPLITS
-from rmlab.wording import counted
+from rmlab.wording import counted, duration
 
 if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
 
 EXPERIMENT, KIND = "collections", "collection"
+CPU_SECONDS = 0.016  # of an attempt of the shipped scripts at the starter set's tasks, its programs included
 LAST_WORDS = 5.0  # seconds in which the processes of a collection that was killed keep what they have finished, and end
 
 
@@ -113,14 +114,7 @@ def main(overrides: Sequence[str]) -> WrittenSet:
 
 def run(config: DictConfig, command: str = "rmlab collect") -> WrittenSet:
     """Collects what the configuration asks for, writes the set and says what is in it. Raises UsageError for unknown names."""
-    settings = cast(CollectConfig, OmegaConf.to_object(config))
-    if not settings.names:
-        raise UsageError("no policy is configured: name some, e.g. policy=[careful,hasty]")
-    if both := set(settings.policy) & set(settings.language):
-        raise UsageError(
-            f"{sorted(both)[0]} is the name of a script and of a language model: give one of them another name"
-        )
-    check_output(Path(settings.output), [Path(settings.tasks)])
+    settings = _settings(config)
     # scripts write only what this project's own code offers them
     with Sandbox(settings.workers, allow_weak=settings.sandbox.allow_weak or not settings.language) as sandbox:
         warn_if_weak(sandbox.isolation)
@@ -163,8 +157,44 @@ def run(config: DictConfig, command: str = "rmlab collect") -> WrittenSet:
                     _log(logger, written, loaded, settings)
                     logger.configuration(config)
                 shutil.rmtree(under_way, ignore_errors=True)
-    print(summary(written))
+    print(written)
     return written
+
+
+def _settings(config: DictConfig) -> CollectConfig:
+    settings = cast(CollectConfig, OmegaConf.to_object(config))
+    if not settings.names:
+        raise UsageError("no policy is configured: name some, e.g. policy=[careful,hasty]")
+    if both := set(settings.policy) & set(settings.language):
+        raise UsageError(
+            f"{sorted(both)[0]} is the name of a script and of a language model: give one of them another name"
+        )
+    check_output(Path(settings.output), [Path(settings.tasks)])
+    return settings
+
+
+def dry_run(overrides: Sequence[str]) -> str:
+    """What would be collected and how long it would take, in words. Runs and writes nothing; the tasks are not proven."""
+    settings = _settings(compose("collect", list(overrides)))
+    tasks, _ = read_tasks(Path(settings.tasks))
+    planned = planned_attempts(LoadedTasks(tuple(tasks), {}, tasks_fingerprint(tasks)), settings)
+    lines = [f"{settings.output}: {counted(sum(map(len, planned)), 'attempt')} at {counted(len(planned), 'task')}"]
+    for part in dict.fromkeys(planned_task.task.part for planned_task in planned):
+        own = [planned_task for planned_task in planned if planned_task.task.part == part]
+        lines.append(
+            f"  {part}: {counted(sum(map(len, own)), 'attempt')} at {counted(len(own), 'task')} by {', '.join(own[0].policies)}"
+        )
+    scripted = sum(p.attempts * len(settings.policy.keys() & set(p.policies)) for p in planned)
+    cores = min(settings.workers, default_workers())
+    lines.append(
+        f"  {counted(scripted, 'attempt')} of scripts: about {duration(scripted * CPU_SECONDS / cores)} with "
+        f"{counted(settings.workers, 'worker')} on {counted(default_workers(), 'core')}"
+    )
+    if models := sum(map(len, planned)) - scripted:
+        lines.append(
+            f"  {counted(models, 'attempt')} of language models: how long these take depends on model and device"
+        )
+    return "\n".join(lines)
 
 
 def collect(processes: RolloutProcesses, settings: CollectConfig, kept: TrajectoryParts, command: str) -> None:
@@ -294,22 +324,3 @@ def choose(tasks: Sequence[Task], number: int | None, seed: int) -> list[Task]:
         seen[task.cluster] += 1
     ordered = [task for _, task in sorted(ranked, key=lambda pair: pair[0])]
     return ordered if number is None else ordered[:number]
-
-
-def summary(written: WrittenSet) -> str:
-    """What a set holds: trajectories and resolved rate by part and policy, and the file's size and fingerprint."""
-    lines = [
-        f"{written.path}: {counted(len(written), 'trajectory', 'trajectories')}, {written.path.stat().st_size / 1e6:.2f} MB, "
-        f"fingerprint {written.fingerprint}"
-    ]
-    for part, policy in sorted({(part, policy) for part, policy, _ in written.counts}, key=str):
-        resolved, unresolved, unlabelled = (
-            written.counts.get((part, policy, label), 0) for label in (True, False, None)
-        )
-        labelled = resolved + unresolved
-        rate = resolved / labelled if labelled else float("nan")
-        lines.append(
-            f"  {part} {policy}: {counted(labelled + unlabelled, 'trajectory', 'trajectories')}, {rate:.3f} resolved, "
-            f"{unlabelled} unlabelled"
-        )
-    return "\n".join(lines)

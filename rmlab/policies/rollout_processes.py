@@ -90,6 +90,11 @@ class RolloutProcesses:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
+    @property
+    def pids(self) -> list[int]:
+        """Of the processes that decide."""
+        return [process.pid for process in self._processes] or [os.getpid()]
+
     def stop(self) -> None:
         """Ends the processes; what they have finished is kept."""
         for process in self._processes:

@@ -20,6 +20,7 @@ from rmlab.errors import DataError
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import SCHEMA, TrajectorySet, read_count, write_in_order, write_tables
+from rmlab.wording import counted
 
 EVERY_SECONDS, MOST = 5.0, 2048  # a file is written after so long, or of so many attempts
 OPEN = (
@@ -48,6 +49,25 @@ class WrittenSet:
                 labelled[resolved] += n
         total = sum(labelled.values())
         return labelled[True] / total if total else None
+
+    def __str__(self) -> str:
+        """Attempts and resolved rate by part and policy, and the file's size and fingerprint."""
+        size = f"{self.path.stat().st_size / 1e6:.2f} MB"
+        lines = [f"{self.path}: {_trajectories(len(self))}, {size}, fingerprint {self.fingerprint}"]
+        for part, policy in sorted({(part, policy) for part, policy, _ in self.counts}, key=str):
+            resolved, unresolved, unlabelled = (
+                self.counts.get((part, policy, label), 0) for label in (True, False, None)
+            )
+            labelled = resolved + unresolved
+            rate = resolved / labelled if labelled else float("nan")
+            lines.append(
+                f"  {part} {policy}: {_trajectories(labelled + unlabelled)}, {rate:.3f} resolved, {unlabelled} unlabelled"
+            )
+        return "\n".join(lines)
+
+
+def _trajectories(number: int) -> str:
+    return counted(number, "trajectory", "trajectories")
 
 
 class TrajectoryParts:

@@ -93,7 +93,7 @@ def write_in_order(path: Path, trajectories: Iterable[Trajectory], metadata: dic
 
     fingerprint: of the whole pool, known beforehand.
     """
-    write_tables(path, _tables(trajectories), metadata, fingerprint, compression_level=3, group=32 << 20)
+    write_tables(path, _tables(trajectories), metadata, fingerprint, compression_level=3)
 
 
 def write_tables(
@@ -102,7 +102,7 @@ def write_tables(
     metadata: dict[str, str],
     fingerprint: str,
     compression_level: int = 19,
-    group: int = 64 << 20,
+    group: int = 32 << 20,
 ) -> None:
     """Writes tables of trajectories (SCHEMA) as they come, whole or not at all. group: bytes of a row group, about.
 

@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -165,6 +166,16 @@ def test_wrong_settings_end_in_one_line(collect, tmp_path, small, override, word
     with pytest.raises(UsageError, match=words) as raised:
         collect.main([*small, f"output={tmp_path / 'x.parquet'}", override])
     assert "\n" not in str(raised.value)
+
+
+def test_a_dry_run_says_what_would_be_collected_and_makes_nothing(collect, tmp_path, small):
+    said = collect.dry_run([*small, f"output={tmp_path / 'set.parquet'}", "parts.validation.attempts=5000"])
+    assert "set.parquet: 30,000 attempts at 3 tasks" in said
+    assert "validation: 30,000 attempts at 3 tasks by careful, hasty" in said
+    assert re.search(r"30,000 attempts of scripts: about \d+ min with 2 workers on \d+ core", said)
+    assert not (tmp_path / "runs").exists()
+    with pytest.raises(UsageError, match="cannot be filled"):
+        collect.dry_run([*small, f"output={tmp_path / 'set.parquet'}", "parts.validation.tasks=4000"])
 
 
 def test_tasks_are_drawn_one_of_every_cluster_first(collect):
