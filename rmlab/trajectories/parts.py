@@ -166,9 +166,8 @@ class _Index:
 
     def tables(self, rows: int = MOST) -> Iterator[pa.Table]:
         """The attempts by part, task, policy and number, some rows at a time."""
-        order_N = np.lexsort(
-            [self.column_N["attempt"], *(self._ranks(name) for name in ("policy", "task_id", "split"))]
-        )
+        keys = (self.column_N["attempt"], self._ranks("policy"), self._ranks("task_id"), self._ranks("split"))
+        order_N = np.lexsort(keys)
         held: OrderedDict[int, pa.Table] = OrderedDict()
         for start in range(0, len(order_N), rows):
             part_R = order_N[start : start + rows]
@@ -185,11 +184,11 @@ class _Index:
                     held.popitem(last=False)
             yield pa.concat_tables(pieces).take(np.argsort(np.concatenate(place_R))).cast(SCHEMA)
 
-    def _ranks(self, name: str) -> "np.ndarray[Any, np.dtype[np.int64]]":
+    def _ranks(self, name: str) -> "np.ndarray[Any, np.dtype[np.int32]]":
         """Of each attempt's value among all, as texts are sorted."""
-        rank_of_code = np.argsort(np.argsort(np.array(list(self._codes[name]))))
-        ranks: np.ndarray[Any, np.dtype[np.int64]] = rank_of_code[self.column_N[name]]
-        return ranks
+        ranks = np.argsort(np.argsort(np.array(list(self._codes[name])))).astype(np.int32)
+        of_attempts: np.ndarray[Any, np.dtype[np.int32]] = ranks[self.column_N[name]]
+        return of_attempts
 
 
 def _rows(path: Path, names: list[str]) -> Iterator[tuple[Any, ...]]:

@@ -90,9 +90,10 @@ class Sandbox:
             for program in programs:
                 stream.add(program)
             while known := stream.outcomes():
-                found.update(known)
-                for index, outcome in known if on_outcome is not None else ():
-                    on_outcome(index, outcome)
+                for index, outcome in known:
+                    found[index] = outcome
+                    if on_outcome is not None:
+                        on_outcome(index, outcome)
         return [found[index] for index in range(len(programs))]
 
     def stream(self, deadline: float = math.inf) -> ProgramStream:
