@@ -30,9 +30,10 @@ _fork = get_context("fork")
 
 @dataclass(frozen=True)
 class RolloutPlan:
-    """What is to be played. finished: numbers of attempts that were finished before, by task and policy. batch: under way at once.
+    """What is to be played. finished: numbers of attempts that were finished before, by task and policy.
 
-    folder: where finished attempts are kept.
+    batch: attempts that one process has under way at once: the more, the sooner it knows of programs that never end, and the
+    fewer of these are left for the end. folder: where finished attempts are kept.
     """
 
     tasks: Sequence[PlannedTask]
@@ -51,12 +52,11 @@ class RolloutPlan:
                 if planned.policy in policies and planned.number not in done:
                     yield planned
 
-    def play(self, sandbox: Sandbox, tasks: Iterable[PlannedTask], writer: str, share: int = 1) -> Iterator[None]:
+    def play(self, sandbox: Sandbox, tasks: Iterable[PlannedTask], writer: str) -> Iterator[None]:
         """Plays the scripts' attempts at the tasks, which are asked for one by one; yields with each that is finished."""
-        planned, batch = self.left(self.policies, tasks), max(self.batch // share, 1)
-        parts = TrajectoryParts(self.folder, writer)
+        planned, parts = self.left(self.policies, tasks), TrajectoryParts(self.folder, writer)
         try:
-            for _, trajectory in played(planned, self.policies, sandbox, self.environment, self.seed, batch):
+            for _, trajectory in played(planned, self.policies, sandbox, self.environment, self.seed, self.batch):
                 parts.add(trajectory)
                 yield
         finally:
@@ -158,7 +158,7 @@ class RolloutProcesses:
         workers = len(self.sandbox.workers[number :: self.count])
         told, untold = time.monotonic(), 0
         with Sandbox(workers, self.sandbox.limits, self.sandbox.isolation.name) as own:
-            for _ in self.plan.play(own, tasks(), f"scripts-{number}", self.count):
+            for _ in self.plan.play(own, tasks(), f"scripts-{number}"):
                 untold += 1
                 if time.monotonic() - told > TELL_SECONDS:
                     if os.getppid() != parent:

@@ -41,6 +41,8 @@ class ProgramStream:
         return self
 
     def __exit__(self, *_: object) -> None:
+        for worker in self._running:
+            worker.hang_up()  # they end side by side
         for worker in list(self._running):  # an answer that nobody took would be the next stream's first
             self.sandbox.give_back(self.sandbox.replace(worker))
         self._running.clear()
