@@ -68,24 +68,16 @@ class Executor:
 
     def run(self, programs: Sequence[Program], on_outcome: OnOutcome | None = None) -> list[Outcome]:
         """The outcomes in order; equal programs run once. on_outcome: called with each index and outcome as soon as it is known."""
-        where: dict[Program, list[int]] = {}
-        for index, program in enumerate(programs):
-            where.setdefault(program, []).append(index)
-        found = {program: known for program in where if (known := self.recall(program)) is not None}
-        new = [program for program in where if program not in found]
-
-        def tell(program: Program, outcome: Outcome) -> None:
-            if on_outcome is not None:
-                for index in where[program]:
-                    on_outcome(index, outcome)
-
-        for program, outcome in found.items():
-            tell(program, outcome)
-        made = dict(zip(new, self.sandbox.run(new, lambda index, outcome: tell(new[index], outcome)), strict=True))
-        for program, outcome in made.items():
-            self.remember(program, outcome)
-        found |= made
-        return [found[program] for program in programs]
+        found: dict[int, Outcome] = {}
+        with SharedPrograms[int](self) as shared:
+            for index, program in enumerate(programs):
+                shared.add(index, program)
+            while known := shared.outcomes(wait=True):
+                for index, outcome in known:
+                    found[index] = outcome
+                    if on_outcome is not None:
+                        on_outcome(index, outcome)
+        return [found[index] for index in range(len(programs))]
 
     def recall(self, program: Program) -> Outcome | None:
         """What it did, where that is remembered."""
