@@ -13,4 +13,5 @@ moe         experts: balance loss, load and entropy of each layer's router
 preload     what a fork server imports
 smollm2     such a model as files that travel to a machine without a network
 tokenizer   text to token ids: byte-level BPE of our own, or a pretrained one that has ChatML markers
+varlen      causal attention of sequences that lie in one row without padding
 """
