@@ -1,13 +1,11 @@
 """Causal attention of sequences that lie in one row without padding, each within itself.
 
-On a GPU in lower arithmetic by torch's variable-length attention (FlashAttention), which reads the key heads of grouped queries
-as they are; elsewhere, and in float32, one sequence after the other.
+On a GPU in half precision that is FlashAttention for variable lengths as torch ships it, which reads the key heads of grouped
+queries as they are and knows a backward pass; elsewhere, and in float32, one sequence is read after the other.
 """
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -15,47 +13,49 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import scaled_dot_product_attention
 
-LOWER = (torch.bfloat16, torch.float16)
+HALF = (torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True)
 class Segments:
-    """Where S sequences lie among T queries and among K keys, S + 1 borders each.
+    """Where S sequences lie among T queries and among K keys: S + 1 borders each (int32, on the device), and the longest of each.
 
-    The last query of a sequence stands at its last key: a sequence may have more keys than queries (its start was read before).
-    border_*: int32 on the device. length_*: on the host.
+    The last query of a sequence stands at its last key: where it has more keys than queries, its start was read before, or its
+    last tokens alone are asked.
     """
 
     border_query: torch.Tensor
     border_key: torch.Tensor
-    length_query: Sequence[int]
-    length_key: Sequence[int]
+    longest_query: int
+    longest_key: int
 
     @classmethod
-    def of(cls, length_query: Sequence[int], length_key: Sequence[int], device: Any) -> "Segments":
+    def of(cls, queries_S: Sequence[int], keys_S: Sequence[int], device: Any) -> "Segments":
         """Of sequences with these many queries and keys, one behind the other."""
-        return cls(_borders(length_query, device), _borders(length_key, device), length_query, length_key)
+        return cls(_borders(queries_S, device), _borders(keys_S, device), max(queries_S), max(keys_S))
 
 
-def _borders(lengths: Sequence[int], device: Any) -> torch.Tensor:
-    borders: NDArray[np.int32] = np.zeros(len(lengths) + 1, dtype=np.int32)
-    np.cumsum(lengths, out=borders[1:])
+def _borders(length_S: Sequence[int], device: Any) -> torch.Tensor:
+    borders: NDArray[np.int32] = np.zeros(len(length_S) + 1, dtype=np.int32)
+    np.cumsum(length_S, out=borders[1:])
     return torch.from_numpy(borders).to(device, non_blocking=True)
 
 
 def attend(
     query_TQD: torch.Tensor, key_KGD: torch.Tensor, value_KGD: torch.Tensor, segments: Segments, scale: float
 ) -> torch.Tensor:
-    """mixed_TQD of T queries of Q heads over K keys of G heads of size D (Q a multiple of G); softmax(scale · q k) within each sequence."""
-    if query_TQD.is_cuda and query_TQD.dtype in LOWER and varlen_options() is not None:
-        return _flash(query_TQD, key_KGD, value_KGD, segments, scale)
-    mixed, query_end, key_end = [], 0, 0
-    for queries, keys in zip(segments.length_query, segments.length_key, strict=True):
-        at, over = slice(query_end, query_end + queries), slice(key_end, key_end + keys)
-        query_end, key_end = at.stop, over.stop
-        if queries:
-            mixed.append(_one(query_TQD[at], key_KGD[over], value_KGD[over], scale))
-    return torch.cat(mixed)
+    """mixed_TQD of T queries of Q heads over K keys of G heads of size D (Q a multiple of G): softmax of scale · query · key over the
+    keys of the query's sequence up to its own place."""
+    if query_TQD.is_cuda and query_TQD.dtype in HALF:
+        borders = (segments.border_query, segments.border_key, segments.longest_query, segments.longest_key)
+        # the arguments behind them: no dropout, causal, no mask given back
+        mixed_TQD: torch.Tensor = torch.ops.aten._flash_attention_forward(
+            query_TQD, key_KGD, value_KGD, *borders, 0.0, True, False, scale=scale
+        )[0]
+        return mixed_TQD
+    queries_S, keys_S = (border.diff().tolist() for border in (segments.border_query, segments.border_key))
+    sequences = zip(query_TQD.split(queries_S), key_KGD.split(keys_S), value_KGD.split(keys_S), strict=True)
+    return torch.cat([_one(query, key, value, scale) for query, key, value in sequences if len(query)])
 
 
 def _one(query_TQD: torch.Tensor, key_KGD: torch.Tensor, value_KGD: torch.Tensor, scale: float) -> torch.Tensor:
@@ -73,37 +73,3 @@ def _one(query_TQD: torch.Tensor, key_KGD: torch.Tensor, value_KGD: torch.Tensor
         enable_gqa=query_TQD.shape[1] != key_KGD.shape[1],
     )
     return mixed_1QTD[0].transpose(0, 1)
-
-
-def _flash(
-    query_TQD: torch.Tensor, key_KGD: torch.Tensor, value_KGD: torch.Tensor, segments: Segments, scale: float
-) -> torch.Tensor:
-    from torch.nn.attention.varlen import varlen_attn
-
-    options = dict(varlen_options() or {})
-    mixed_TQD: torch.Tensor = varlen_attn(
-        query_TQD,
-        key_KGD,
-        value_KGD,
-        segments.border_query,
-        segments.border_key,
-        max(segments.length_query),
-        max(segments.length_key),
-        scale=scale,
-        **options,
-    )
-    return mixed_TQD
-
-
-@lru_cache
-def varlen_options() -> dict[str, Any] | None:
-    """How the installed torch's variable-length attention is asked for causal attention with grouped queries; None where it has none
-    that takes a scale (before torch 2.11)."""
-    try:
-        from torch.nn.attention.varlen import varlen_attn
-    except ImportError:
-        return None
-    known = inspect.signature(varlen_attn).parameters
-    if "scale" not in known or "window_size" not in known:
-        return None
-    return {"window_size": (-1, 0)} | ({"enable_gqa": True} if "enable_gqa" in known else {})
