@@ -38,7 +38,14 @@ class Segments:
 def _borders(length_S: Sequence[int], device: Any) -> torch.Tensor:
     borders: NDArray[np.int32] = np.zeros(len(length_S) + 1, dtype=np.int32)
     np.cumsum(length_S, out=borders[1:])
-    return torch.from_numpy(borders).to(device, non_blocking=True)
+    return sent(torch.from_numpy(borders), device)
+
+
+def sent(tensor: torch.Tensor, device: Any) -> torch.Tensor:
+    """A tensor of the CPU on a device. A copy from ordinary memory would wait for everything that a GPU has still to do."""
+    if torch.device(device).type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 def attend(
