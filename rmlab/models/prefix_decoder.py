@@ -24,10 +24,11 @@ DECODERS = ("Qwen3Model", "Qwen3MoeModel", "LlamaModel")
 def can_share(model: Any) -> bool:
     """Whether a causal language model's decoder is one that is known here: full attention, plain matrices, SiLU gates."""
     decoder = model.get_decoder()
+    if type(decoder).__name__ not in DECODERS:
+        return False
     config, attention = decoder.config, decoder.layers[0].self_attn
     return (
-        type(decoder).__name__ in DECODERS
-        and set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
+        set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
         and getattr(config, "sliding_window", None) is None
         and config.hidden_act == "silu"
         and all(type(p) is torch.nn.Linear for p in (attention.q_proj, attention.v_proj, attention.o_proj))
