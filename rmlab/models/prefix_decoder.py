@@ -18,7 +18,7 @@ from rmlab.models.varlen import Segments, attend, sent
 
 PARTS_BYTES = 2**30
 """Of what is made at once of some tokens and is not kept."""
-DECODERS = ("Qwen3Model", "Qwen3MoeModel", "LlamaModel")
+DECODERS = ("Qwen2Model", "Qwen3Model", "Qwen3MoeModel", "LlamaModel")
 
 
 def can_share(model: Any) -> bool:

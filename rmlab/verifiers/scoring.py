@@ -48,13 +48,12 @@ def score_ids(
     None = where it pays: on a GPU, in half precision.
     """
     score_N = np.full(len(prompts), np.nan)
-    device = next(model.parameters()).device
     model.eval()
     with torch.inference_mode():
         with autocast():
             dtype = arithmetic(model)
         if shared is None:
-            shared = device.type == "cuda" and dtype in HALF and can_share(language_model(model))
+            shared = sharing_pays(language_model(model), dtype)
         found = (
             _shared(model, prompts, answer, batch_tokens, dtype)
             if shared
@@ -100,6 +99,11 @@ def _margins_behind(model: Any, hidden_BH: torch.Tensor, answer: AnswerTokens) -
     bias_2 = None if head.bias is None else head.bias[two].float()
     logits_B2 = linear(hidden_BH, head.weight[two].float(), bias_2)
     return logits_B2[:, 0] - logits_B2[:, 1]
+
+
+def sharing_pays(model: Any, dtype: torch.dtype) -> bool:
+    """Whether a causal language model is one whose prompts share their starts, on a device and in an arithmetic where that is faster."""
+    return model.device.type == "cuda" and dtype in HALF and can_share(model)
 
 
 def arithmetic(model: Any) -> torch.dtype:
