@@ -126,6 +126,19 @@ def test_saved_and_loaded_scores_bit_for_bit(verifier: Verifier, tmp_path: Path)
     assert not list((tmp_path / "model").glob("*.bin")), "nothing that has to be unpickled"
 
 
+def test_a_verifier_of_bfloat16_lies_in_half_the_memory_and_scores_bit_for_bit(
+    verifier: Verifier, tmp_path: Path
+) -> None:
+    half = replace(verifier, dtype=Dtype.bfloat16)
+    save_verifier(tmp_path / "model", half)
+    loaded = load_verifier(tmp_path / "model")
+    layer = loaded.model.model.layers[0]
+    assert layer.mlp.gate_proj.weight.dtype is torch.bfloat16
+    assert {layer.input_layernorm.weight.dtype, loaded.model.lm_head.weight.dtype} == {torch.float32}
+    pool = episodes(5)
+    assert np.array_equal(loaded.score(loaded.encode(pool)).score, half.score(half.encode(pool)).score)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
