@@ -7,12 +7,15 @@ each prompt from where it departs from its neighbour reads every node of the pre
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 from numpy.typing import NDArray
 
 KEYS_PER_TOKEN = 8
 """Keys that are looked at for each token that is read, at most: what bounds a batch where nearly everything is shared."""
+SORTED_BY = 1024
+"""Tokens that prompts are put in order by at a time."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ def prefix_batches(prompts: Sequence[Sequence[int] | NDArray[np.int32]], tokens:
     """All prompts (token ids, none empty) in batches that read at most `tokens` tokens; a prompt of more makes a batch of its own."""
     ids_N = [np.asarray(prompt, dtype=np.int32) for prompt in prompts]
     batch = _Batch()
-    for row in sorted(range(len(ids_N)), key=lambda i: ids_N[i].astype(">i4").tobytes()):
+    for row in _in_order(ids_N):
         shared = batch.shared_with(ids_N[row])
         if batch.rows and not batch.has_room(len(ids_N[row]), shared, tokens):
             yield batch.done()
@@ -50,6 +53,19 @@ def prefix_batches(prompts: Sequence[Sequence[int] | NDArray[np.int32]], tokens:
         batch.add(row, ids_N[row], shared)
     if batch.rows:
         yield batch.done()
+
+
+def _in_order(ids_N: Sequence[NDArray[np.int32]]) -> Iterator[int]:
+    """Rows in lexicographic order, by some tokens at a time: keys of whole prompts would be a second copy of all of them."""
+    waiting = [(list(range(len(ids_N))), 0)]
+    while waiting:
+        rows, start = waiting.pop()
+        keys = {row: ids_N[row][start : start + SORTED_BY].astype(">i4").tobytes() for row in rows}
+        groups = [list(group) for _, group in groupby(sorted(rows, key=keys.__getitem__), keys.__getitem__)]
+        if len(groups) == 1 and (len(rows) == 1 or len(keys[rows[0]]) < 4 * SORTED_BY):
+            yield from groups[0]  # one prompt, or twins
+        else:
+            waiting.extend((group, start + SORTED_BY * (len(group) > 1)) for group in reversed(groups))
 
 
 class _Batch:

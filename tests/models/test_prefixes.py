@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rmlab.models import prefixes
 from rmlab.models.prefixes import KEYS_PER_TOKEN, prefix_batches
 
 prompts = st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=6), min_size=1, max_size=12)
@@ -48,6 +49,14 @@ def test_nothing_in_common_needs_no_slots(drawn: list[list[int]]) -> None:
     (batch,) = prefix_batches(drawn, 100)
     assert batch.slot_S is None
     assert batch.last_N.tolist() == (np.cumsum(batch.length_N) - 1).tolist()
+
+
+@given(prompts, st.integers(1, 3))
+def test_order_is_lexicographic_whatever_it_is_sorted_by(drawn: list[list[int]], tokens: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prefixes, "SORTED_BY", tokens)
+        (batch,) = prefixes.prefix_batches(drawn, 1000)
+    assert [drawn[row] for row in batch.row_N] == sorted(drawn)
 
 
 def test_nothing_makes_no_batch() -> None:
