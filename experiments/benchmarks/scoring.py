@@ -65,7 +65,7 @@ def evaluation_part(tasks: int) -> tuple[list[Any], list[Any]]:
     pool = [t for t in read_trajectories(STARTER / "trajectories.parquet").trajectories if t.split == "evaluation"]
     chosen = set(sorted({t.task_id for t in pool})[:tasks])
     encoded = encode([t for t in pool if t.task_id in chosen], load_tokenizer(STARTER / "base"), PromptConfig(8192))
-    prompts = [e.ids for e in encoded]
+    prompts = [e.ids for e in encoded if e.ids is not None]
     lengths = np.array([len(ids) for ids in prompts])
     print(f"{len(prompts):,} attempts, {lengths.sum():,} tokens, median {np.median(lengths):.0f}, most {lengths.max()}")
     return encoded, prompts
@@ -76,17 +76,19 @@ def smollm2(layers: int, device: str) -> Any:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(0)
-    shape = {"hidden_size": 576, "intermediate_size": 1536, "num_attention_heads": 9, "num_key_value_heads": 3}
-    config = LlamaConfig(
-        **shape,
-        head_dim=64,
-        num_hidden_layers=layers,
-        vocab_size=49152,
-        max_position_embeddings=8192,
-        initializer_range=0.04,
-        use_cache=False,
-    )
-    return LlamaForCausalLM(config).to(device).eval()
+    shape: dict[str, Any] = {
+        "hidden_size": 576,
+        "intermediate_size": 1536,
+        "num_attention_heads": 9,
+        "num_key_value_heads": 3,
+        "head_dim": 64,
+        "num_hidden_layers": layers,
+        "vocab_size": 49152,
+        "max_position_embeddings": 8192,
+        "initializer_range": 0.04,
+    }
+    model: Any = LlamaForCausalLM(LlamaConfig(**shape))
+    return model.to(device).eval()
 
 
 def timed(what: Callable[[], Any], device: str) -> tuple[float, float]:
@@ -178,7 +180,7 @@ def numbers(model: Any, encoded: Sequence[Any], prompts: Sequence[Any], device: 
 
     plain = scores(16384, False)
     print(f"float32, padded: scores {plain.min():.3f} to {plain.max():.3f}, standard deviation {plain.std():.3f}")
-    ways = {
+    ways: dict[str, Callable[[], np.ndarray]] = {
         "float32, padded, other batches": lambda: scores(2048, False),
         "float32, shared": lambda: scores(65536, True),
         "float32, shared, other batches": lambda: scores(4096, True),
@@ -199,8 +201,11 @@ def reported(encoded: Sequence[Any], score_N: np.ndarray) -> dict[str, Any]:
     from rmlab.metrics.report import report
     from rmlab.scores.scores import Scores
 
-    found = report(Scores.of_trajectories([e.trajectory for e in encoded], score_N.tolist()), replicates=10)
-    return {name: found[name] for name in ("auc_pooled", "auc_within_task")} | found["rm_at_k"]
+    found: dict[str, Any] = report(
+        Scores.of_trajectories([e.trajectory for e in encoded], score_N.tolist()), replicates=10
+    )
+    at_k: dict[str, Any] = found["rm_at_k"]
+    return {name: found[name] for name in ("auc_pooled", "auc_within_task")} | at_k
 
 
 def long(layers: int, tokens: int, device: str) -> None:
@@ -211,28 +216,23 @@ def long(layers: int, tokens: int, device: str) -> None:
         torch.cuda.empty_cache()
         whole = torch.cuda.get_device_properties(0).total_memory
         torch.cuda.set_per_process_memory_fraction(min(CARD_BYTES / whole, 1.0))
-    small = {} if device == "cuda" else {"num_experts": 8, "vocab_size": 49152}
+    shape: dict[str, Any] = {
+        "vocab_size": 151_936,
+        "hidden_size": 2048,
+        "num_hidden_layers": layers,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 4,
+        "head_dim": 128,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "moe_intermediate_size": 768,
+        "norm_topk_prob": True,
+        "max_position_embeddings": 262_144,
+        "rope_theta": 10_000_000.0,
+    }
     torch.set_default_dtype(torch.bfloat16)
     with torch.device(device):
-        model = Qwen3MoeForCausalLM(
-            Qwen3MoeConfig(
-                **{
-                    "vocab_size": 151_936,
-                    "hidden_size": 2048,
-                    "num_hidden_layers": layers,
-                    "num_attention_heads": 32,
-                    "num_key_value_heads": 4,
-                    "head_dim": 128,
-                    "num_experts": 128,
-                    "num_experts_per_tok": 8,
-                    "moe_intermediate_size": 768,
-                    "norm_topk_prob": True,
-                    "max_position_embeddings": 262_144,
-                    "rope_theta": 10_000_000.0,
-                }
-                | small
-            )
-        )
+        model: Any = Qwen3MoeForCausalLM(Qwen3MoeConfig(**shape))
     torch.set_default_dtype(torch.float32)
     held = torch.cuda.memory_allocated() / 2**30 if device == "cuda" else 0.0
     print(f"{sum(p.numel() for p in model.parameters()):,} parameters, {held:.1f} GiB", flush=True)

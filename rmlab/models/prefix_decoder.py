@@ -186,8 +186,8 @@ def _turned(
     """Of query, key and value heads side by side: queries_TQD and keys with values, pair_T2KD; queries and keys normed where the
     model does so, and turned by their positions (in float32)."""
     keys = (heads_TXD.shape[1] - queries) // 2
-    query_TQD, key_TKD, value_TKD = heads_TXD.split([queries, keys, keys], dim=1)
-    query_TQD, key_TKD = query_TQD.float(), key_TKD.float()
+    query_TQD, key_TKD = heads_TXD[:, :queries].float(), heads_TXD[:, queries : queries + keys].float()
+    value_TKD = heads_TXD[:, queries + keys :]
     if query_norm_D is not None:
         query_TQD = rms_norm(query_TQD, query_norm_D.shape, query_norm_D, epsilon)
         key_TKD = rms_norm(key_TKD, query_norm_D.shape, key_norm_D, epsilon)

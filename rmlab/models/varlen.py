@@ -61,7 +61,9 @@ def attend(
         )[0]
         return mixed_TQD
     queries_S, keys_S = (border.diff().tolist() for border in (segments.border_query, segments.border_key))
-    sequences = zip(query_TQD.split(queries_S), key_KGD.split(keys_S), value_KGD.split(keys_S), strict=True)
+    sequences = zip(
+        torch.split(query_TQD, queries_S), torch.split(key_KGD, keys_S), torch.split(value_KGD, keys_S), strict=True
+    )
     return torch.cat([_one(query, key, value, scale) for query, key, value in sequences if len(query)])
 
 
