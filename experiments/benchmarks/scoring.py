@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from rmlab.models.heads import pad_right
+from rmlab.models.prefix_decoder import can_fuse
 from rmlab.models.prefixes import prefix_batches
 from rmlab.verifiers.answer import AnswerTokens
 from rmlab.verifiers.scoring import score_ids
@@ -38,6 +39,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=["speed", "numbers", "long"])
     parser.add_argument("--layers", type=int, default=30, help="of SmolLM2's shape")
     parser.add_argument("--tasks", type=int, default=200)
+    parser.add_argument("--taught-by", type=int, default=4000, help="attempts, before scores are compared")
     parser.add_argument("--long-layers", type=int, default=48)
     parser.add_argument("--long-tokens", type=int, default=262_144)
     given = parser.parse_args()
@@ -46,25 +48,35 @@ def main() -> None:
     if {"speed", "numbers"} & set(given.only):
         table, prompts = evaluation_part(given.tasks)
         model = smollm2(given.layers, given.device)
+        if "numbers" in given.only:
+            numbers(taught(model, given.device, given.taught_by), table, prompts, given.device)
         if "speed" in given.only:
             speed(model, prompts, given.device)
-        if "numbers" in given.only:
-            numbers(model, table, prompts, given.device)
         del model
     if "long" in given.only:
         long(given.long_layers, given.long_tokens, given.device)
 
 
-def evaluation_part(tasks: int) -> tuple[list[Any], list[Any]]:
-    """Encoded attempts at the first tasks of the starter set's evaluation part, and their prompts' ids."""
+def starter(part: str, choose: Callable[[list[Any]], list[Any]]) -> list[Any]:
+    """Encoded attempts of a part of the starter set."""
     from rmlab.models.tokenizer import load_tokenizer
     from rmlab.trajectories.store import read_trajectories
     from rmlab.verifiers.config import PromptConfig
     from rmlab.verifiers.encoding import encode
 
-    pool = [t for t in read_trajectories(STARTER / "trajectories.parquet").trajectories if t.split == "evaluation"]
-    chosen = set(sorted({t.task_id for t in pool})[:tasks])
-    encoded = encode([t for t in pool if t.task_id in chosen], load_tokenizer(STARTER / "base"), PromptConfig(8192))
+    pool = [t for t in read_trajectories(STARTER / "trajectories.parquet").trajectories if t.split == part]
+    return encode(choose(pool), load_tokenizer(STARTER / "base"), PromptConfig(8192))
+
+
+def evaluation_part(tasks: int) -> tuple[list[Any], list[Any]]:
+    """Encoded attempts at some tasks of the starter set's evaluation part, and their prompts' ids."""
+
+    def chosen(pool: list[Any]) -> list[Any]:
+        names = sorted({t.task_id for t in pool})
+        few = set(names[:: max(len(names) // tasks, 1)][:tasks])
+        return [t for t in pool if t.task_id in few]
+
+    encoded = starter("evaluation", chosen)
     prompts = [e.ids for e in encoded if e.ids is not None]
     lengths = np.array([len(ids) for ids in prompts])
     print(f"{len(prompts):,} attempts, {lengths.sum():,} tokens, median {np.median(lengths):.0f}, most {lengths.max()}")
@@ -112,6 +124,8 @@ def autocast(device: str) -> Callable[[], Any]:
 
 def speed(model: Any, prompts: Sequence[Any], device: str) -> None:
     """Tokens of the prompts a second, ours and theirs."""
+    for parameter in model.model.layers.parameters():  # as a verifier of bfloat16 is loaded
+        parameter.data = parameter.data.to(torch.bfloat16 if parameter.ndim > 1 else torch.float32)
     asked = sum(map(len, prompts))
     read = sum(len(batch.ids_T) for batch in prefix_batches(prompts, 65536))
     print(f"of {asked:,} tokens {read:,} are read: {1 - read / asked:.1%} are shared", flush=True)
@@ -122,18 +136,29 @@ def speed(model: Any, prompts: Sequence[Any], device: str) -> None:
     floor = 2 * weights * read / product
     print(f"floor {asked / floor:,.0f} tokens/s: {product / 1e12:.0f} TFLOP/s of a product", flush=True)
     best = 0.0
-    for tokens, shared in ((16384, True), (65536, True), (262144, True), (65536, False)):
+    for tokens, shared, fused in (
+        (65536, True, False),
+        (262144, True, False),
+        (262144, True, can_fuse(device)),
+        (65536, True, can_fuse(device)),
+        (65536, False, False),
+    ):
 
-        def ours(tokens: int = tokens, shared: bool = shared) -> None:
-            score_ids(model, prompts, ANSWER, 0, batch_tokens=tokens, autocast=autocast(device), shared=shared)
+        def ours(tokens: int = tokens, shared: bool = shared, fused: bool = fused) -> None:
+            lower = autocast(device)
+            score_ids(model, prompts, ANSWER, 0, batch_tokens=tokens, autocast=lower, shared=shared, fused=fused)
 
+        start = time.perf_counter()
+        if fused:
+            ours()
+        compiled = f", the first time {time.perf_counter() - start:.1f} s" if fused else ""
         took, memory = timed(ours, device)
-        what = "shared, packed" if shared else "padded"
-        print(f"ours, {what}, {tokens:,} a batch: {asked / took:,.0f} tokens/s, {memory:.2f} GiB", flush=True)
+        what = f"shared, packed{', fused' if fused else ''}" if shared else "padded"
+        print(f"ours, {what}, {tokens:,} a batch: {asked / took:,.0f} tokens/s, {memory:.2f} GiB{compiled}", flush=True)
         best = max(best, asked / took)
     alone = drawn(400, asked // 400)
     took, memory = timed(
-        lambda: score_ids(model, alone, ANSWER, 0, batch_tokens=65536, autocast=autocast(device), shared=True), device
+        lambda: score_ids(model, alone, ANSWER, 0, batch_tokens=262144, autocast=autocast(device), shared=True), device
     )
     rate = sum(map(len, alone)) / took
     print(f"ours, prompts of 400 tokens with nothing in common: {rate:,.0f} tokens/s, {memory:.2f} GiB", flush=True)
@@ -169,10 +194,27 @@ def transformers_scores(model: Any, prompts: Sequence[Any], rows: int, device: s
     return score_N
 
 
+def taught(model: Any, device: str, examples: int) -> Any:
+    """The model after one pass over attempts of the verifier part: scores that mean something, spread as a verifier's are."""
+    from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
+    from rmlab.training.device import accelerator
+    from rmlab.training.supervised import Example, train
+
+    encoded = starter("verifier", lambda pool: pool[:: max(len(pool) // examples, 1)])
+    said = [Example(e.ids, ANSWER.target(bool(e.trajectory.resolved))) for e in encoded if e.ids is not None]
+    training = TrainingConfig(epochs=1, dtype=Dtype.bfloat16 if device == "cuda" else Dtype.float32, threads=2)
+    runtime = MicroBatchRuntimeConfig(device=device, progress=False)
+    recipe = {"optimizer": OptimizerConfig(learning_rate=3e-4), "training": training, "runtime": runtime}
+    took = train(model, said, 0, accelerator(training, runtime), seed=0, **recipe)  # type: ignore[arg-type]
+    print(f"taught by {len(said):,} attempts in {took.seconds:.1f} s", flush=True)
+    return model.eval()
+
+
 def numbers(model: Any, encoded: Sequence[Any], prompts: Sequence[Any], device: str) -> None:
     """How far scores lie from those of padded float32 batches."""
-    many = max(len(prompts) // 4, 1)
-    encoded, prompts = encoded[:many], prompts[:many]
+    chosen = set(sorted({e.trajectory.task_id for e in encoded})[::4])
+    pairs = [(e, ids) for e, ids in zip(encoded, prompts, strict=True) if e.trajectory.task_id in chosen]
+    encoded, prompts = [e for e, _ in pairs], [ids for _, ids in pairs]
 
     def scores(tokens: int, shared: bool, half: bool = False) -> np.ndarray:
         lower = autocast(device) if half else nullcontext

@@ -6,13 +6,16 @@ than the hidden state is made for some tokens at a time, so that memory beyond t
 Of the last layer only what the answers' positions need is computed.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from importlib.util import find_spec
+from shutil import which
 from typing import Any
 
 import torch
 from torch.nn.functional import linear, rms_norm, silu
 
+from rmlab.models.decoder import rotation
 from rmlab.models.prefixes import PrefixBatch
 from rmlab.models.varlen import Segments, attend, sent
 
@@ -35,11 +38,17 @@ def can_share(model: Any) -> bool:
     )
 
 
+def can_fuse(device: Any) -> bool:
+    """Whether torch.compile can make kernels for a device: it needs Triton and a C compiler."""
+    compilers = ("cc", "gcc", "clang")
+    return torch.device(device).type == "cuda" and find_spec("triton") is not None and any(map(which, compilers))
+
+
 def prefix_last_hidden(model: Any, batch: PrefixBatch, dtype: torch.dtype, fused: bool = False) -> torch.Tensor:
     """hidden_NH in float32 behind the last token of each of the batch's prompts, after the final norm; of models that `can_share`.
 
-    dtype: arithmetic of matrix products and attention. fused: element-wise work is compiled (torch.compile), which pays where
-    many tokens are read.
+    dtype: arithmetic of matrix products and attention. fused: element-wise work is compiled (torch.compile; `can_fuse`), once a
+    process and shape of model.
     """
     decoder = model.get_decoder()
     device = decoder.embed_tokens.weight.device
@@ -67,7 +76,7 @@ class _Placed:
 def _last_hidden(decoder: Any, placed: _Placed, dtype: torch.dtype, step: Callable[..., Any]) -> torch.Tensor:
     stream_TH = decoder.embed_tokens(placed.ids_T).float()
     cosine_1TD, sine_1TD = decoder.rotary_emb(stream_TH[None, :1], placed.position_T[None])
-    cosine_TD, sine_TD = cosine_1TD[0].float(), sine_1TD[0].float()
+    cosine_TD, sine_TD = rotation(cosine_1TD[0], sine_1TD[0])
     *layers, final = (_Layer(layer, dtype) for layer in decoder.layers)
     added_TH = None
     for layer in layers:
@@ -109,11 +118,12 @@ class _Layer:
             if hasattr(attention, "q_norm")
             else (None, 0.0, None)
         )
-        query_TQD = normed_TH.new_empty(len(normed_TH), self.query_heads, self.size)
-        pair_T2KD = normed_TH.new_empty(len(normed_TH), 2, self.key_heads, self.size)
-        for at in _parts(len(normed_TH), 8 * matrix.shape[0]):
-            heads = linear(normed_TH[at], matrix, bias).view(-1, self.query_heads + 2 * self.key_heads, self.size)
-            query_TQD[at], pair_T2KD[at] = step(_turned, heads, self.query_heads, *norms, cosine_TD[at], sine_TD[at])
+
+        def some(normed_TH: torch.Tensor, cosine_TD: torch.Tensor, sine_TD: torch.Tensor) -> Any:
+            heads_TXD = linear(normed_TH, matrix, bias).view(len(normed_TH), -1, self.size)
+            return step(_turned, heads_TXD, self.query_heads, *norms, cosine_TD, sine_TD)
+
+        query_TQD, pair_T2KD = _in_parts(some, 8 * matrix.shape[0], normed_TH, cosine_TD, sine_TD)
         return query_TQD, pair_T2KD
 
     def mixed(
@@ -130,22 +140,24 @@ class _Layer:
         """The stream behind attention, and what the feed-forward block adds to it."""
         added_TH = linear(mixed_TX, *self._joined(self.attention.o_proj))
         stream_TH, normed_TH = step(_added_and_normed, stream_TH, added_TH, *self.norm_between, self.dtype)
-        if hasattr(self.mlp, "experts"):
-            self._by_experts(normed_TH, added_TH)
-            return stream_TH, added_TH
-        inner, outer = self._joined(self.mlp.gate_proj, self.mlp.up_proj), self._joined(self.mlp.down_proj)
-        for at in _parts(len(normed_TH), 4 * inner[0].shape[0]):
-            added_TH[at] = linear(step(_gated, linear(normed_TH[at], *inner)), *outer)
-        return stream_TH, added_TH
+        del added_TH
+        some, width = self._experts() if hasattr(self.mlp, "experts") else self._block(step)
+        return stream_TH, _in_parts(some, width, normed_TH)[0]
 
-    def _by_experts(self, normed_TH: torch.Tensor, added_TH: torch.Tensor) -> None:
-        """Into `added_TH`, by the model's own router and experts."""
-        experts = self.mlp.experts
-        width = self.mlp.gate.top_k * (5 * normed_TH.shape[1] + 4 * experts.intermediate_dim)
-        lower = self.dtype is not torch.float32
-        with torch.autocast(normed_TH.device.type, self.dtype if lower else None, enabled=lower):
-            for at in _parts(len(normed_TH), 2 * width):
-                added_TH[at] = self.mlp(normed_TH[None, at])[0]
+    def _block(self, step: Callable[..., Any]) -> tuple[Callable[..., Any], int]:
+        """The dense feed-forward block, and the bytes that it takes a token."""
+        inner, outer = self._joined(self.mlp.gate_proj, self.mlp.up_proj), self._joined(self.mlp.down_proj)
+        return lambda normed_TH: [linear(step(_gated, linear(normed_TH, *inner)), *outer)], 4 * inner[0].shape[0]
+
+    def _experts(self) -> tuple[Callable[..., Any], int]:
+        """The same of the model's own router and experts."""
+        experts, lower = self.mlp.experts, self.dtype is not torch.float32
+
+        def some(normed_TH: torch.Tensor) -> list[torch.Tensor]:
+            with torch.autocast(normed_TH.device.type, self.dtype if lower else None, enabled=lower):
+                return [self.mlp(normed_TH[None])[0]]
+
+        return some, 2 * self.mlp.gate.top_k * (5 * experts.hidden_dim + 4 * experts.intermediate_dim)
 
     def _joined(self, *projections: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
         """One matrix and one bias of projections of the same states."""
@@ -155,10 +167,19 @@ class _Layer:
         return joined, torch.cat(biases) if biases else None
 
 
-def _parts(tokens: int, width: int) -> Iterator[slice]:
-    """Tokens in parts of at most PARTS_BYTES at `width` bytes a token."""
-    size = max(PARTS_BYTES // width, 1)
-    return (slice(start, min(start + size, tokens)) for start in range(0, tokens, size))
+def _in_parts(what: Callable[..., Sequence[torch.Tensor]], width: int, *given: torch.Tensor) -> Sequence[torch.Tensor]:
+    """What is made of all tokens, of at most PARTS_BYTES at a time where a token takes `width` bytes."""
+    tokens, size = len(given[0]), max(PARTS_BYTES // width, 1)
+    if tokens <= size:
+        return what(*given)
+    whole: list[torch.Tensor] = []
+    for start in range(0, tokens, size):
+        at = slice(start, start + size)
+        made = what(*(tensor[at] for tensor in given))
+        whole = whole or [part.new_empty(tokens, *part.shape[1:]) for part in made]
+        for all_of_it, part in zip(whole, made, strict=True):
+            all_of_it[at] = part
+    return whole
 
 
 def _norm(norm: Any) -> tuple[torch.Tensor, float]:
@@ -185,19 +206,17 @@ def _turned(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Of query, key and value heads side by side: queries_TQD and keys with values, pair_T2KD; queries and keys normed where the
     model does so, and turned by their positions (in float32)."""
-    keys = (heads_TXD.shape[1] - queries) // 2
-    query_TQD, key_TKD = heads_TXD[:, :queries].float(), heads_TXD[:, queries : queries + keys].float()
-    value_TKD = heads_TXD[:, queries + keys :]
+    turning = (heads_TXD.shape[1] + queries) // 2  # of H heads: queries, (H - queries) / 2 keys, as many values
+    states_TXD, value_TKD = heads_TXD[:, :turning], heads_TXD[:, turning:]
     if query_norm_D is not None:
-        query_TQD = rms_norm(query_TQD, query_norm_D.shape, query_norm_D, epsilon)
-        key_TKD = rms_norm(key_TKD, query_norm_D.shape, key_norm_D, epsilon)
-    query_TQD, key_TKD = (_rotated(x, cosine_TD[:, None], sine_TD[:, None]) for x in (query_TQD, key_TKD))
-    return query_TQD.to(value_TKD.dtype), torch.stack([key_TKD.to(value_TKD.dtype), value_TKD], dim=1)
-
-
-def _rotated(states_TKD: torch.Tensor, cosine_T1D: torch.Tensor, sine_T1D: torch.Tensor) -> torch.Tensor:
-    first, second = states_TKD.chunk(2, dim=-1)
-    return states_TKD * cosine_T1D + torch.cat([-second, first], dim=-1) * sine_T1D
+        normed = (states_TXD[:, :queries], query_norm_D), (states_TXD[:, queries:], key_norm_D)
+        states_TXD = torch.cat(
+            [rms_norm(x.float(), query_norm_D.shape, norm_D, epsilon) for x, norm_D in normed], dim=1
+        )
+    half = states_TXD.shape[-1] // 2
+    turned_TXD = torch.addcmul(states_TXD * cosine_TD[:, None], states_TXD.roll(half, -1), sine_TD[:, None])
+    turned_TXD = turned_TXD.to(value_TKD.dtype)
+    return turned_TXD[:, :queries], torch.stack([turned_TXD[:, queries:], value_TKD], dim=1)
 
 
 def _gated(gate_up_TX: torch.Tensor) -> torch.Tensor:

@@ -11,9 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 HALF = (torch.bfloat16, torch.float16)
+LONG = 32768
+"""Tokens of a single sequence from which on cuDNN's attention is asked: 1.7 times as fast as FlashAttention (131,072 tokens of 32
+heads of 128 on an H200: 587 and 351 TFLOP/s), but it plans every new length anew."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +58,9 @@ def attend(
     """mixed_TQD of T queries of Q heads over K keys of G heads of size D (Q a multiple of G): softmax of scale · query · key over the
     keys of the query's sequence up to its own place."""
     if query_TQD.is_cuda and query_TQD.dtype in HALF:
+        if len(query_TQD) == segments.longest_query == segments.longest_key >= LONG:
+            with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION], set_priority=True):
+                return _one(query_TQD, key_KGD, value_KGD, scale)
         borders = (segments.border_query, segments.border_key, segments.longest_query, segments.longest_key)
         # the arguments behind them: no dropout, causal, no mask given back
         mixed_TQD: torch.Tensor = torch.ops.aten._flash_attention_forward(

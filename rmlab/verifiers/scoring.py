@@ -16,7 +16,7 @@ from torch.nn.functional import linear
 
 from rmlab.models.heads import ScalarModel, language_model, last_logits, last_scalar, pad_right
 from rmlab.models.moe import Routing
-from rmlab.models.prefix_decoder import can_share, prefix_last_hidden
+from rmlab.models.prefix_decoder import can_fuse, can_share, prefix_last_hidden
 from rmlab.models.prefixes import prefix_batches
 from rmlab.models.varlen import HALF
 from rmlab.progress import progress
@@ -27,6 +27,8 @@ from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import Encoded
 
 Autocast = Callable[[], AbstractContextManager[Any]]
+FUSED_FROM = 40_000_000
+"""Tokens of the prompts of one call from which on compiling is worth the 8 s that it takes (SmolLM2's shape on an H200)."""
 
 
 def score_ids(
@@ -38,6 +40,7 @@ def score_ids(
     batch_tokens: int,
     autocast: Autocast = nullcontext,
     shared: bool | None = None,
+    fused: bool | None = None,
     show: bool = False,
     title: str = "score",
 ) -> NDArray[np.float64]:
@@ -45,7 +48,7 @@ def score_ids(
 
     batch_tokens: that a batch reads, padding included; a longer prompt makes a batch of its own. autocast: a context for lower
     arithmetic, such as `Accelerator.autocast`. shared: what prompts have in common at their start is read once, without padding;
-    None = where it pays: on a GPU, in half precision.
+    None = where it pays: on a GPU, in half precision. fused: element-wise work of that is compiled; None = from FUSED_FROM tokens on.
     """
     score_N = np.full(len(prompts), np.nan)
     model.eval()
@@ -55,7 +58,7 @@ def score_ids(
         if shared is None:
             shared = sharing_pays(language_model(model), dtype)
         found = (
-            _shared(model, prompts, answer, batch_tokens, dtype)
+            _shared(model, prompts, answer, batch_tokens, dtype, fused)
             if shared
             else _padded(model, prompts, answer, batch_tokens, pad_id, autocast)
         )
@@ -84,9 +87,14 @@ def _padded(
         yield rows, margin_B
 
 
-def _shared(model: Any, prompts: Sequence[Any], answer: AnswerTokens, batch_tokens: int, dtype: torch.dtype) -> Found:
+def _shared(
+    model: Any, prompts: Sequence[Any], answer: AnswerTokens, batch_tokens: int, dtype: torch.dtype, fused: bool | None
+) -> Found:
+    inner = language_model(model)
+    if fused is None:
+        fused = sum(map(len, prompts)) >= FUSED_FROM and can_fuse(inner.device)
     for batch in prefix_batches(prompts, batch_tokens):
-        hidden_BH = prefix_last_hidden(language_model(model), batch, dtype)
+        hidden_BH = prefix_last_hidden(inner, batch, dtype, fused)
         yield batch.row_N.tolist(), _margins_behind(model, hidden_BH, answer)
 
 
