@@ -16,6 +16,7 @@ import torch
 from torch.nn.functional import linear, rms_norm, silu
 
 from rmlab.models.decoder import rotation
+from rmlab.models.packed import packs
 from rmlab.models.prefixes import PrefixBatch
 from rmlab.models.varlen import Segments, attend, sent
 
@@ -29,13 +30,9 @@ def can_share(model: Any) -> bool:
     decoder = model.get_decoder()
     if type(decoder).__name__ not in DECODERS:
         return False
-    config, attention = decoder.config, decoder.layers[0].self_attn
-    return (
-        set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
-        and getattr(config, "sliding_window", None) is None
-        and config.hidden_act == "silu"
-        and all(type(p) is torch.nn.Linear for p in (attention.q_proj, attention.v_proj, attention.o_proj))
-    )
+    attention = decoder.layers[0].self_attn
+    plain = all(type(p) is torch.nn.Linear for p in (attention.q_proj, attention.v_proj, attention.o_proj))
+    return plain and decoder.config.hidden_act == "silu" and packs(model)
 
 
 def can_fuse(device: Any) -> bool:

@@ -47,7 +47,7 @@ def _borders(length_S: Sequence[int], device: Any) -> torch.Tensor:
 
 def sent(tensor: torch.Tensor, device: Any) -> torch.Tensor:
     """A tensor of the CPU on a device. A copy from ordinary memory would wait for everything that a GPU has still to do."""
-    if torch.device(device).type == "cuda":
+    if torch.device(device).type == "cuda" and not tensor.is_cuda:
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 
@@ -58,7 +58,8 @@ def attend(
     """mixed_TQD of T queries of Q heads over K keys of G heads of size D (Q a multiple of G): softmax of scale · query · key over the
     keys of the query's sequence up to its own place."""
     if query_TQD.is_cuda and query_TQD.dtype in HALF:
-        if len(query_TQD) == segments.longest_query == segments.longest_key >= LONG:
+        alone = len(query_TQD) == segments.longest_query == segments.longest_key
+        if alone and len(query_TQD) >= LONG and not torch.is_grad_enabled():
             with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION], set_priority=True):
                 return _one(query_TQD, key_KGD, value_KGD, scale)
         borders = (segments.border_query, segments.border_key, segments.longest_query, segments.longest_key)
@@ -67,6 +68,8 @@ def attend(
             query_TQD, key_KGD, value_KGD, *borders, 0.0, True, False, scale=scale
         )[0]
         return mixed_TQD
+    if torch.compiler.is_compiling():
+        return _masked(query_TQD, key_KGD, value_KGD, segments, scale)
     queries_S, keys_S = (border.diff().tolist() for border in (segments.border_query, segments.border_key))
     sequences = zip(
         torch.split(query_TQD, queries_S), torch.split(key_KGD, keys_S), torch.split(value_KGD, keys_S), strict=True
@@ -74,17 +77,44 @@ def attend(
     return torch.cat([_one(query, key, value, scale) for query, key, value in sequences if len(query)])
 
 
+def _masked(
+    query_TQD: torch.Tensor, key_KGD: torch.Tensor, value_KGD: torch.Tensor, segments: Segments, scale: float
+) -> torch.Tensor:
+    """All sequences at once, behind a mask of T × K: compiled code must not depend on how many there are."""
+    asked_T, place_T = _placed(len(query_TQD), segments.border_query)
+    seen_K, place_K = _placed(len(key_KGD), segments.border_key)
+    before_S = segments.border_key.diff() - segments.border_query.diff()
+    seen_TK = (asked_T[:, None] == seen_K) & (place_K <= (place_T + before_S[asked_T])[:, None])
+    return _attended(query_TQD, key_KGD, value_KGD, scale, seen_TK, False)
+
+
+def _placed(tokens: int, border: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """The sequence of each token, and its place in it."""
+    index = torch.arange(tokens, device=border.device)
+    sequence = torch.bucketize(index, border[1:].long(), right=True)
+    return sequence, index - border[sequence]
+
+
 def _one(query_TQD: torch.Tensor, key_KGD: torch.Tensor, value_KGD: torch.Tensor, scale: float) -> torch.Tensor:
     queries, keys = len(query_TQD), len(key_KGD)
     seen_TK = None
     if 1 < queries < keys:
         seen_TK = torch.ones(queries, keys, dtype=torch.bool, device=query_TQD.device).tril(keys - queries)
+    return _attended(query_TQD, key_KGD, value_KGD, scale, seen_TK, queries == keys and queries > 1)
+
+
+def _attended(
+    query_TQD: torch.Tensor,
+    key_KGD: torch.Tensor,
+    value_KGD: torch.Tensor,
+    scale: float,
+    seen_TK: torch.Tensor | None,
+    causal: bool,
+) -> torch.Tensor:
     mixed_1QTD = scaled_dot_product_attention(
-        query_TQD.transpose(0, 1)[None],
-        key_KGD.transpose(0, 1)[None],
-        value_KGD.transpose(0, 1)[None],
+        *(x.transpose(0, 1)[None] for x in (query_TQD, key_KGD, value_KGD)),
         attn_mask=seen_TK,
-        is_causal=queries == keys and queries > 1,
+        is_causal=causal,
         scale=scale,
         enable_gqa=query_TQD.shape[1] != key_KGD.shape[1],
     )

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from rmlab.models import varlen
 from rmlab.models.varlen import Segments, attend
 
 QUERY_HEADS, KEY_HEADS, SIZE = 4, 2, 64
@@ -34,7 +35,9 @@ def apart(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: fl
 
 def test_each_sequence_sees_itself_alone() -> None:
     query, key, value, segments = drawn()
-    assert torch.allclose(attend(query, key, value, segments, 0.3), apart(query, key, value, 0.3), atol=1e-5)
+    expected = apart(query, key, value, 0.3)
+    assert torch.allclose(attend(query, key, value, segments, 0.3), expected, atol=1e-5)
+    assert torch.allclose(varlen._masked(query, key, value, segments, 0.3), expected, atol=1e-5), "as compiled code"
 
 
 @pytest.mark.gpu
