@@ -111,8 +111,11 @@ def _attended(
     seen_TK: torch.Tensor | None,
     causal: bool,
 ) -> torch.Tensor:
+    query_1QTD, key_1GKD, value_1GKD = (x.transpose(0, 1)[None] for x in (query_TQD, key_KGD, value_KGD))
     mixed_1QTD = scaled_dot_product_attention(
-        *(x.transpose(0, 1)[None] for x in (query_TQD, key_KGD, value_KGD)),
+        query_1QTD,
+        key_1GKD,
+        value_1GKD,
         attn_mask=seen_TK,
         is_causal=causal,
         scale=scale,
