@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
+
+from rmlab.models.long_attention import attend_long
 
 HALF = (torch.bfloat16, torch.float16)
 LONG = 32768
@@ -60,8 +61,8 @@ def attend(
     if query_TQD.is_cuda and query_TQD.dtype in HALF:
         alone = len(query_TQD) == segments.longest_query == segments.longest_key
         if alone and len(query_TQD) >= LONG and not torch.is_grad_enabled():
-            with sdpa_kernel([SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION], set_priority=True):
-                return _one(query_TQD, key_KGD, value_KGD, scale)
+            whole = torch.tensor([0, len(query_TQD)])
+            return attend_long(query_TQD, key_KGD, value_KGD, whole, scale)[0]
         borders = (segments.border_query, segments.border_key, segments.longest_query, segments.longest_key)
         # the arguments behind them: no dropout, causal, no mask given back
         mixed_TQD: torch.Tensor = torch.ops.aten._flash_attention_forward(
