@@ -53,7 +53,7 @@ def attend_long(
 
 
 @attend_long.register_fake
-def _(query_TQD, key_TKD, value_TKD, border_B1, scaling):  # type: ignore[no-untyped-def]  # as above
+def _mixed_shape(query_TQD, key_TKD, value_TKD, border_B1, scaling):  # type: ignore[no-untyped-def]  # as above
     mixed_TQD = torch.empty_like(query_TQD, memory_format=torch.contiguous_format)
     return mixed_TQD, query_TQD.new_empty((query_TQD.shape[1], query_TQD.shape[0]), dtype=torch.float32)
 
@@ -96,7 +96,7 @@ def _attend_long_backward(
 
 
 @_attend_long_backward.register_fake
-def _(gradient_TQD, query_TQD, key_TKD, value_TKD, mixed_TQD, logarithm_QT, border_B1, scaling):  # type: ignore[no-untyped-def]
+def _gradient_shapes(gradient_TQD, query_TQD, key_TKD, value_TKD, mixed_TQD, logarithm_QT, border_B1, scaling):  # type: ignore[no-untyped-def]
     return tuple(
         torch.empty_like(states, memory_format=torch.contiguous_format) for states in (query_TQD, key_TKD, value_TKD)
     )

@@ -103,7 +103,7 @@ class _Later:
     def __init__(self, value: torch.Tensor):
         self.value = torch.empty((), dtype=value.dtype, pin_memory=True)
         self.value.copy_(value, non_blocking=True)
-        self.there = torch.cuda.Event()
+        self.there = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch does not type it
         self.there.record()
 
     def __float__(self) -> float:
