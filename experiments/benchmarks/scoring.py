@@ -39,7 +39,7 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", default=["speed", "numbers", "long"])
     parser.add_argument("--layers", type=int, default=30, help="of SmolLM2's shape")
     parser.add_argument("--tasks", type=int, default=200)
-    parser.add_argument("--taught-by", type=int, default=4000, help="attempts, before scores are compared")
+    parser.add_argument("--taught-by", type=int, default=1000, help="attempts, before scores are compared")
     parser.add_argument("--long-layers", type=int, default=48)
     parser.add_argument("--long-tokens", type=int, default=262_144)
     given = parser.parse_args()
@@ -127,7 +127,7 @@ def speed(model: Any, prompts: Sequence[Any], device: str) -> None:
     for parameter in model.model.layers.parameters():  # as a verifier of bfloat16 is loaded
         parameter.data = parameter.data.to(torch.bfloat16 if parameter.ndim > 1 else torch.float32)
     asked = sum(map(len, prompts))
-    read = sum(len(batch.ids_T) for batch in prefix_batches(prompts, 65536))
+    read = sum(len(batch.ids_T) for batch in prefix_batches(prompts, 131072))
     print(f"of {asked:,} tokens {read:,} are read: {1 - read / asked:.1%} are shared", flush=True)
     weights = sum(p.numel() for p in model.model.layers.parameters())
     side = 8192 if device == "cuda" else 1024
@@ -136,13 +136,7 @@ def speed(model: Any, prompts: Sequence[Any], device: str) -> None:
     floor = 2 * weights * read / product
     print(f"floor {asked / floor:,.0f} tokens/s: {product / 1e12:.0f} TFLOP/s of a product", flush=True)
     best = 0.0
-    for tokens, shared, fused in (
-        (65536, True, False),
-        (262144, True, False),
-        (262144, True, can_fuse(device)),
-        (65536, True, can_fuse(device)),
-        (65536, False, False),
-    ):
+    for tokens, shared, fused in ((131072, True, False), (131072, True, can_fuse(device)), (65536, False, False)):
 
         def ours(tokens: int = tokens, shared: bool = shared, fused: bool = fused) -> None:
             lower = autocast(device)
@@ -158,7 +152,7 @@ def speed(model: Any, prompts: Sequence[Any], device: str) -> None:
         best = max(best, asked / took)
     alone = drawn(400, asked // 400)
     took, memory = timed(
-        lambda: score_ids(model, alone, ANSWER, 0, batch_tokens=262144, autocast=autocast(device), shared=True), device
+        lambda: score_ids(model, alone, ANSWER, 0, batch_tokens=131072, autocast=autocast(device), shared=True), device
     )
     rate = sum(map(len, alone)) / took
     print(f"ours, prompts of 400 tokens with nothing in common: {rate:,.0f} tokens/s, {memory:.2f} GiB", flush=True)

@@ -20,7 +20,7 @@ from rmlab.models.packed import packs
 from rmlab.models.prefixes import PrefixBatch
 from rmlab.models.varlen import Segments, attend, sent
 
-PARTS_BYTES = 2**30
+PARTS_BYTES = 2**31
 """Of what is made at once of some tokens and is not kept."""
 DECODERS = ("Qwen2Model", "Qwen3Model", "Qwen3MoeModel", "LlamaModel")
 
@@ -143,8 +143,12 @@ class _Layer:
 
     def _block(self, step: Callable[..., Any]) -> tuple[Callable[..., Any], int]:
         """The dense feed-forward block, and the bytes that it takes a token."""
-        inner, outer = self._joined(self.mlp.gate_proj, self.mlp.up_proj), self._joined(self.mlp.down_proj)
-        return lambda normed_TH: [linear(step(_gated, linear(normed_TH, *inner)), *outer)], 4 * inner[0].shape[0]
+        gate, up, down = (self._joined(p) for p in (self.mlp.gate_proj, self.mlp.up_proj, self.mlp.down_proj))
+
+        def some(normed_TH: torch.Tensor) -> list[torch.Tensor]:
+            return [linear(step(_gated, linear(normed_TH, *gate), linear(normed_TH, *up)), *down)]
+
+        return some, 8 * gate[0].shape[0]
 
     def _experts(self) -> tuple[Callable[..., Any], int]:
         """The same of the model's own router and experts."""
@@ -216,8 +220,7 @@ def _turned(
     return turned_TXD[:, :queries], torch.stack([turned_TXD[:, queries:], value_TKD], dim=1)
 
 
-def _gated(gate_up_TX: torch.Tensor) -> torch.Tensor:
-    gate_TI, up_TI = gate_up_TX.chunk(2, dim=-1)
+def _gated(gate_TI: torch.Tensor, up_TI: torch.Tensor) -> torch.Tensor:
     return silu(gate_TI) * up_TI
 
 

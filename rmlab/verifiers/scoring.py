@@ -103,9 +103,12 @@ def _margins_behind(model: Any, hidden_BH: torch.Tensor, answer: AnswerTokens) -
     if isinstance(model, ScalarModel):
         scalar_B1: torch.Tensor = model.head(hidden_BH.to(model.head.weight.dtype))
         return scalar_B1.squeeze(-1).float()
-    head, two = model.get_output_embeddings(), [answer.yes, answer.no]
-    bias_2 = None if head.bias is None else head.bias[two].float()
-    logits_B2 = linear(hidden_BH, head.weight[two].float(), bias_2)
+    head, two = model.get_output_embeddings(), (answer.yes, answer.no)
+    weight_2H = torch.stack(
+        [head.weight[i] for i in two]
+    ).float()  # a list as index would be copied, which waits for the GPU
+    bias_2 = None if head.bias is None else torch.stack([head.bias[i] for i in two]).float()
+    logits_B2 = linear(hidden_BH, weight_2H, bias_2)
     return logits_B2[:, 0] - logits_B2[:, 1]
 
 
