@@ -149,7 +149,8 @@ def attend(
     dtype = value_TKD.dtype  # under autocast that of the products; rotary positions make float32 of the others
     query_NQD, key_TKD = query_NQD.to(dtype), key_TKD.to(dtype)
     if query_NQD.is_cuda and border_B1 is not None and not last_only and BY_CUDNN:
-        return attend_long(query_NQD, key_TKD, value_TKD, border_B1, scaling)[0]
+        mixed_NQD: torch.Tensor = attend_long(query_NQD, key_TKD, value_TKD, border_B1, scaling)[0]
+        return mixed_NQD
     asked_S1 = torch.arange(len(starts_S1), dtype=torch.int32, device=starts_S1.device) if last_only else starts_S1
     segments = Segments(asked_S1, starts_S1, 1 if last_only else longest, longest)
     return varlen.attend(query_NQD, key_TKD, value_TKD, segments, scaling)

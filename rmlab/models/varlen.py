@@ -62,7 +62,8 @@ def attend(
         alone = len(query_TQD) == segments.longest_query == segments.longest_key
         if alone and len(query_TQD) >= LONG and not torch.is_grad_enabled():
             whole = torch.tensor([0, len(query_TQD)])
-            return attend_long(query_TQD, key_KGD, value_KGD, whole, scale)[0]
+            found_TQD: torch.Tensor = attend_long(query_TQD, key_KGD, value_KGD, whole, scale)[0]
+            return found_TQD
         borders = (segments.border_query, segments.border_key, segments.longest_query, segments.longest_key)
         # the arguments behind them: no dropout, causal, no mask given back
         mixed_TQD: torch.Tensor = torch.ops.aten._flash_attention_forward(
