@@ -1,0 +1,126 @@
+"""How much memory does a model take on one GPU, by part, while it is trained or scores?
+
+What a layer keeps for the backward pass is counted tensor by tensor (`tests/planning/test_memory.py` holds the count to what torch
+saves, byte by byte); what is there for a moment only (`workspace`) is measured (`experiments/benchmarks/plan_check.py`).
+"""
+
+from dataclasses import dataclass, fields
+
+from rmlab.models.cost import ModelShape
+
+GIB = 2**30
+FLOAT, HALF = 4, 2
+
+
+@dataclass(frozen=True)
+class TrainingMemory:
+    """What a training's memory depends on besides its model.
+
+    half: bfloat16 arithmetic (over float32 weights; frozen ones lie in bfloat16). rank: of LoRA adapters, 0 = all weights are trained.
+    tokens: of the largest micro-batch, padding included. sequences: in it. answers: positions with logits in it.
+    accumulated: a step has several micro-batches. every_position: the last layer is computed at all positions.
+    gpus: over which weights, gradients and moments are sharded.
+    """
+
+    half: bool
+    rank: int
+    checkpointing: bool
+    tokens: int
+    sequences: int
+    answers: int
+    accumulated: bool = True
+    every_position: bool = False
+    gpus: int = 1
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on one GPU, by part."""
+
+    weights: float
+    gradients: float
+    moments: float
+    activations: float
+    logits: float
+    workspace: float
+
+    @property
+    def total(self) -> float:
+        """At the peak."""
+        return float(sum(getattr(self, part.name) for part in fields(Memory)))
+
+    def parts(self) -> dict[str, float]:
+        """Name to bytes."""
+        return {part.name: float(getattr(self, part.name)) for part in fields(Memory)}
+
+
+def layer_activations(shape: ModelShape, half: bool, rank: int) -> int:
+    """Bytes a token that one layer keeps for its backward pass: transformers' layers, attention without a score matrix."""
+    hidden, queries, keys = shape.hidden_size, shape.queries, shape.keys
+    inner = shape.experts_per_token * shape.expert_size if shape.experts else shape.intermediate_size
+    head_norms = shape.head_norms
+    small = FLOAT * (2 + shape.heads + ((shape.heads + shape.kv_heads) if head_norms else 0))  # norms, log-sum-exp
+    width = {True: 5, False: 2}[head_norms] if not rank else {True: 4, False: 2}[head_norms]
+    if not half:
+        norms = 2 * hidden * (2 if rank else 3)  # input, weighted; normalised where the norm's own weight is trained
+        projected = (4 - bool(rank) if head_norms else 2) * (queries + keys)
+        return FLOAT * (norms + 4 * inner + projected + 7 * rank) + small
+    norms = 2 * FLOAT * hidden * (1 if rank else 2)
+    casts = HALF * (5 * hidden + 4 * inner)  # what goes into each projection in bfloat16, once each
+    return norms + casts + HALF * (width + (rank > 0)) * queries + HALF * width * keys + small + 7 * HALF * rank
+
+
+def training_memory(shape: ModelShape, run: TrainingMemory) -> Memory:
+    """At the peak of a step, behind the first (moments are there).
+
+    Under autocast a copy of each layer's weights in bfloat16 lives as long as the forward pass and what the backward pass needs of it.
+    The peak lies at the end of the forward pass, or where a layer's gradient is taken; sharded weights are gathered a layer at a time.
+    """
+    adapters = shape.adapter_weights(run.rank)
+    trained = adapters if run.rank else shape.weights
+    frozen = shape.weights if run.rank else 0
+    narrow = HALF if run.half else FLOAT
+    copies = HALF * (adapters if run.rank else shape.layers * (shape.attention_weights + shape.feed_forward_weights))
+    stream = narrow if run.rank else FLOAT  # of what goes from layer to layer
+    layer = layer_activations(shape, run.half, run.rank) * run.tokens
+    kept = stream * shape.hidden_size * run.tokens
+    whole = shape.layers if run.every_position else shape.layers - 1
+    last = 0 if run.every_position else run.tokens * (2 * stream * shape.hidden_size + 2 * narrow * shape.keys)
+    activations = whole * (kept if run.checkpointing else layer) + last + kept
+    gradients = FLOAT * trained / run.gpus
+    moments = 2 * gradients
+    inner = shape.experts_per_token * shape.expert_size if shape.experts else shape.intermediate_size
+    # of one layer's backward pass: its activations made again, the gradients of its widest tensors
+    again = (layer if run.checkpointing else 0) + run.tokens * (narrow * 3 * inner + 2 * FLOAT * shape.hidden_size)
+    embedding = 0 if run.rank else FLOAT * shape.embedding_weights  # gradient of the look-up beside that of the head
+    head = FLOAT * shape.embedding_weights if run.rank and run.half else 0  # the frozen head in float32
+    if run.half:
+        activations += copies / run.gpus
+    if not run.accumulated:  # gradients come while activations go
+        gradients = max(0.0, gradients - activations)
+    return Memory(
+        weights=(FLOAT * trained + narrow * frozen) / run.gpus,
+        gradients=gradients,
+        moments=moments,
+        activations=activations,
+        logits=3.0 * FLOAT * run.answers * shape.vocabulary + head,
+        workspace=max(again, embedding) + (0 if run.gpus == 1 else 2 * FLOAT * shape.weights / shape.layers),
+    )
+
+
+def scoring_memory(shape: ModelShape, weights_half: bool, half: bool, tokens: int, sequences: int) -> Memory:
+    """Of scoring a batch of so many tokens, padding included. weights_half: they lie in bfloat16; half: arithmetic."""
+    narrow = HALF if half else FLOAT
+    inner = shape.experts_per_token * shape.expert_size if shape.experts else shape.intermediate_size
+    layers = shape.layers * (shape.attention_weights + shape.feed_forward_weights)
+    copies = HALF * layers if half and not weights_half else 0
+    stream = HALF if weights_half else FLOAT
+    wide = tokens * (2 * stream * shape.hidden_size + narrow * (shape.hidden_size + 3 * inner))
+    return Memory(
+        weights=(HALF if weights_half else FLOAT) * shape.weights,
+        gradients=0.0,
+        moments=0.0,
+        activations=wide,
+        logits=2.0 * FLOAT * sequences * shape.vocabulary + (FLOAT * shape.embedding_weights if weights_half else 0),
+        workspace=copies,
+    )

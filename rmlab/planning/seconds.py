@@ -1,0 +1,80 @@
+"""How long does a step take on a card? The sum of what its matrix products, its attention and its memory traffic take.
+
+A single share of the peak (MFU) does not fit a model of 135 million weights and one of 4 billion alike: small ones are bound by memory
+and by the time between kernels. The three rates below are measured (`experiments/benchmarks/plan_check.py`), the rest is counted.
+"""
+
+from dataclasses import dataclass, fields
+
+from rmlab.models.cost import ModelShape, Reading, forward_flops, training_flops
+from rmlab.planning.cards import Card
+from rmlab.planning.memory import FLOAT, HALF, TrainingMemory, layer_activations
+
+MATRIX_SHARE = 0.70
+"""Of a card's stated bfloat16 rate that large matrix products reach."""
+ATTENTION_SHARE = 0.40
+"""The same of causal attention, forward and backward."""
+TRAFFIC = 4.0
+"""How often each byte that a layer keeps goes through memory in a forward and backward pass."""
+BANDWIDTH_SHARE = 0.75
+"""Of a card's stated bandwidth that kernels reach which work element by element."""
+LAUNCH = 1.2e-3
+"""Seconds that Python and the driver need to start the kernels of one layer's forward and backward pass: a layer takes no less."""
+
+
+@dataclass(frozen=True)
+class Seconds:
+    """By what it is spent on. waiting: for kernels to be started, where that takes longer than they do."""
+
+    products: float
+    attention: float
+    traffic: float
+    optimiser: float = 0.0
+    waiting: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """In all."""
+        return float(sum(getattr(self, part.name) for part in fields(Seconds)))
+
+    def words(self) -> str:
+        """In milliseconds, by part."""
+        return f"({', '.join(f'{part.name} {getattr(self, part.name) * 1e3:.0f}' for part in fields(Seconds))} ms)"
+
+    def scaled(self, times: float) -> "Seconds":
+        """The same so many times over."""
+        return Seconds(*(getattr(self, part.name) * times for part in fields(Seconds)))
+
+
+def step_seconds(shape: ModelShape, step: Reading, run: TrainingMemory, card: Card) -> Seconds:
+    """Of one optimiser step that reads `step` in micro-batches of `run.tokens` tokens."""
+    flops = training_flops(shape, step, run.rank, run.checkpointing)
+    again = flops.recomputed / max(flops.model, 1.0)
+    attention = flops.attention * (1 + (1 / 3 if run.checkpointing else 0))
+    products = flops.total - attention
+    bandwidth = card.bandwidth * BANDWIDTH_SHARE
+    layers = shape.layers if step.every_position else shape.layers - 1
+    activations = layers * layer_activations(shape, run.half, run.rank) * step.tokens
+    trained = shape.adapter_weights(run.rank) if run.rank else shape.weights
+    micro_batches = max(step.tokens / max(run.tokens, 1), 1.0)
+    matrices = shape.layers * (shape.attention_weights + shape.feed_forward_weights)
+    copies = (2 * FLOAT + 2 * HALF) * (shape.adapter_weights(run.rank) if run.rank else matrices) * micro_batches
+    found = Seconds(
+        products=products / (card.flops * MATRIX_SHARE),
+        attention=attention / (card.flops * ATTENTION_SHARE),
+        traffic=(TRAFFIC * (1 + again) * activations + copies) / bandwidth,
+        optimiser=10 * FLOAT * trained / bandwidth,
+    )
+    started = LAUNCH * shape.layers * micro_batches * (1.4 if run.checkpointing else 1.0) * (1.5 if run.rank else 1.0)
+    return Seconds(found.products, found.attention, found.traffic, found.optimiser, max(0.0, started - found.total))
+
+
+def scoring_seconds(shape: ModelShape, read: Reading, card: Card) -> Seconds:
+    """Of scoring everything that is read."""
+    flops = forward_flops(shape, read)
+    activations = shape.layers * layer_activations(shape, True, 1) * read.tokens
+    return Seconds(
+        products=(flops.projections + flops.head) / (card.flops * MATRIX_SHARE),
+        attention=flops.attention / (card.flops * ATTENTION_SHARE),
+        traffic=TRAFFIC / 3 * activations / (card.bandwidth * BANDWIDTH_SHARE),
+    )
