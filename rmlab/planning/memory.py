@@ -35,14 +35,16 @@ class TrainingMemory:
 
 @dataclass(frozen=True)
 class Memory:
-    """Bytes on one GPU, by part."""
+    """Bytes on one GPU, by part. cache: of keys and values. beside: of other models in the same process."""
 
     weights: float
-    gradients: float
-    moments: float
-    activations: float
-    logits: float
-    workspace: float
+    gradients: float = 0.0
+    moments: float = 0.0
+    activations: float = 0.0
+    logits: float = 0.0
+    workspace: float = 0.0
+    cache: float = 0.0
+    beside: float = 0.0
 
     @property
     def total(self) -> float:
@@ -50,8 +52,8 @@ class Memory:
         return float(sum(getattr(self, part.name) for part in fields(Memory)))
 
     def parts(self) -> dict[str, float]:
-        """Name to bytes."""
-        return {part.name: float(getattr(self, part.name)) for part in fields(Memory)}
+        """Name to bytes, of those that there are."""
+        return {part.name: value for part in fields(Memory) if (value := float(getattr(self, part.name)))}
 
 
 def layer_activations(shape: ModelShape, half: bool, rank: int) -> int:
@@ -108,8 +110,12 @@ def training_memory(shape: ModelShape, run: TrainingMemory) -> Memory:
     )
 
 
-def scoring_memory(shape: ModelShape, weights_half: bool, half: bool, tokens: int, sequences: int) -> Memory:
-    """Of scoring a batch of so many tokens, padding included. weights_half: they lie in bfloat16; half: arithmetic."""
+def scoring_memory(
+    shape: ModelShape, weights_half: bool, half: bool, tokens: int, sequences: int, gpus: int = 1
+) -> Memory:
+    """Of scoring a batch of so many tokens, padding included. weights_half: they lie in bfloat16; half: arithmetic.
+
+    gpus: over which weights are sharded."""
     narrow = HALF if half else FLOAT
     inner = shape.experts_per_token * shape.expert_size if shape.experts else shape.intermediate_size
     layers = shape.layers * (shape.attention_weights + shape.feed_forward_weights)
@@ -117,10 +123,18 @@ def scoring_memory(shape: ModelShape, weights_half: bool, half: bool, tokens: in
     stream = HALF if weights_half else FLOAT
     wide = tokens * (2 * stream * shape.hidden_size + narrow * (shape.hidden_size + 3 * inner))
     return Memory(
-        weights=(HALF if weights_half else FLOAT) * shape.weights,
-        gradients=0.0,
-        moments=0.0,
+        weights=(HALF if weights_half else FLOAT) * shape.weights / gpus,
         activations=wide,
         logits=2.0 * FLOAT * sequences * shape.vocabulary + (FLOAT * shape.embedding_weights if weights_half else 0),
-        workspace=copies,
+        workspace=copies / gpus + (2 * FLOAT * shape.weights / shape.layers if gpus > 1 else 0),
+    )
+
+
+def rollout_memory(shape: ModelShape, slots: int, capacity: int, half: bool) -> Memory:
+    """Of decoding in `slots` conversations of up to `capacity` tokens each, with logits in float32."""
+    narrow = HALF if half else FLOAT
+    return Memory(
+        weights=narrow * shape.weights,
+        logits=2.0 * FLOAT * slots * shape.vocabulary,
+        cache=2.0 * narrow * shape.layers * shape.keys * slots * capacity,
     )

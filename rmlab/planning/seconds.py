@@ -4,33 +4,41 @@ A single share of the peak (MFU) does not fit a model of 135 million weights and
 and by the time between kernels. The three rates below are measured (`experiments/benchmarks/plan_check.py`), the rest is counted.
 """
 
+import math
 from dataclasses import dataclass, fields
 
-from rmlab.models.cost import ModelShape, Reading, forward_flops, training_flops
+from rmlab.models.cost import ModelShape, Reading, forward_flops, reading, training_flops
 from rmlab.planning.cards import Card
 from rmlab.planning.memory import FLOAT, HALF, TrainingMemory, layer_activations
 
 MATRIX_SHARE = 0.70
 """Of a card's stated bfloat16 rate that large matrix products reach."""
+FLOAT_SHARE = 1 / 15
+"""Of the bfloat16 rate that a card's float32 arithmetic has (67 of 989 TFLOP/s on an H100, 19.5 of 312 on an A100)."""
 ATTENTION_SHARE = 0.40
 """The same of causal attention, forward and backward."""
 TRAFFIC = 4.0
 """How often each byte that a layer keeps goes through memory in a forward and backward pass."""
 BANDWIDTH_SHARE = 0.75
 """Of a card's stated bandwidth that kernels reach which work element by element."""
+DECODING_SHARE = 0.21
+"""Of the rate at which a card could read weights and cache that a decoding step reaches (experiments/benchmarks/README.md, decoding)."""
+FILLED = 0.7
+"""Of the slots that hold a conversation which speaks, in the mean of a step."""
 LAUNCH = 1.2e-3
 """Seconds that Python and the driver need to start the kernels of one layer's forward and backward pass: a layer takes no less."""
 
 
 @dataclass(frozen=True)
 class Seconds:
-    """By what it is spent on. waiting: for kernels to be started, where that takes longer than they do."""
+    """By what it is spent on. waiting: for kernels to be started, where that takes longer than they do. decoding: token by token."""
 
-    products: float
-    attention: float
-    traffic: float
+    products: float = 0.0
+    attention: float = 0.0
+    traffic: float = 0.0
     optimiser: float = 0.0
     waiting: float = 0.0
+    decoding: float = 0.0
 
     @property
     def total(self) -> float:
@@ -39,7 +47,8 @@ class Seconds:
 
     def words(self) -> str:
         """In milliseconds, by part."""
-        return f"({', '.join(f'{part.name} {getattr(self, part.name) * 1e3:.0f}' for part in fields(Seconds))} ms)"
+        shown = [(part.name, getattr(self, part.name) * 1e3) for part in fields(Seconds)]
+        return f"({', '.join(f'{name} {value:.0f}' for name, value in shown if value)} ms)"
 
     def scaled(self, times: float) -> "Seconds":
         """The same so many times over."""
@@ -53,6 +62,7 @@ def step_seconds(shape: ModelShape, step: Reading, run: TrainingMemory, card: Ca
     attention = flops.attention * (1 + (1 / 3 if run.checkpointing else 0))
     products = flops.total - attention
     bandwidth = card.bandwidth * BANDWIDTH_SHARE
+    rate = card.flops * (1.0 if run.half else FLOAT_SHARE)
     layers = shape.layers if step.every_position else shape.layers - 1
     activations = layers * layer_activations(shape, run.half, run.rank) * step.tokens
     trained = shape.adapter_weights(run.rank) if run.rank else shape.weights
@@ -60,8 +70,8 @@ def step_seconds(shape: ModelShape, step: Reading, run: TrainingMemory, card: Ca
     matrices = shape.layers * (shape.attention_weights + shape.feed_forward_weights)
     copies = (2 * FLOAT + 2 * HALF) * (shape.adapter_weights(run.rank) if run.rank else matrices) * micro_batches
     found = Seconds(
-        products=products / (card.flops * MATRIX_SHARE),
-        attention=attention / (card.flops * ATTENTION_SHARE),
+        products=products / (rate * MATRIX_SHARE),
+        attention=attention / (rate * ATTENTION_SHARE),
         traffic=(TRAFFIC * (1 + again) * activations + copies) / bandwidth,
         optimiser=10 * FLOAT * trained / bandwidth,
     )
@@ -69,12 +79,29 @@ def step_seconds(shape: ModelShape, step: Reading, run: TrainingMemory, card: Ca
     return Seconds(found.products, found.attention, found.traffic, found.optimiser, max(0.0, started - found.total))
 
 
-def scoring_seconds(shape: ModelShape, read: Reading, card: Card) -> Seconds:
+def scoring_seconds(shape: ModelShape, read: Reading, card: Card, half: bool = True) -> Seconds:
     """Of scoring everything that is read."""
     flops = forward_flops(shape, read)
-    activations = shape.layers * layer_activations(shape, True, 1) * read.tokens
+    activations = shape.layers * layer_activations(shape, half, 1) * read.tokens
+    rate = card.flops * (1.0 if half else FLOAT_SHARE)
     return Seconds(
-        products=(flops.projections + flops.head) / (card.flops * MATRIX_SHARE),
-        attention=flops.attention / (card.flops * ATTENTION_SHARE),
+        products=(flops.projections + flops.head) / (rate * MATRIX_SHARE),
+        attention=flops.attention / (rate * ATTENTION_SHARE),
         traffic=TRAFFIC / 3 * activations / (card.bandwidth * BANDWIDTH_SHARE),
+    )
+
+
+def rollout_seconds(
+    shape: ModelShape, attempts: int, read: int, said: int, slots: int, half: bool, card: Card
+) -> Seconds:
+    """Of playing attempts of `read` tokens, `said` of them decoded one by one in `slots` at once; without the time of programs."""
+    steps = math.ceil(attempts / slots) * said / FILLED
+    narrow = HALF if half else FLOAT
+    cache = 2 * narrow * shape.layers * shape.keys * min(attempts, slots) * read
+    floor = max(
+        (narrow * shape.weights + cache) / card.bandwidth, 2 * shape.active_weights * min(attempts, slots) / card.flops
+    )
+    return Seconds(
+        products=forward_flops(shape, reading([read], said, True).scaled(attempts)).total / (card.flops * MATRIX_SHARE),
+        decoding=steps * floor / DECODING_SHARE,
     )
