@@ -42,9 +42,11 @@ def plan(
     ] = None,
     card: Annotated[str, typer.Option(help=f"The GPU: {', '.join(CARDS)}.")] = "h100",
     gpus: Annotated[
-        int,
-        typer.Option(min=1, help="GPUs over which a training is spread: weights, gradients and moments are sharded."),
-    ] = 1,
+        int | None,
+        typer.Option(
+            min=1, help="GPUs over which a training is spread, its weights and moments sharded. Default: as configured."
+        ),
+    ] = None,
     mfu: Annotated[
         float | None,
         typer.Option(
@@ -96,7 +98,7 @@ class _Options:
     """What is asked of every run that is planned."""
 
     card: Card
-    gpus: int
+    gpus: int | None
     mfu: float | None
     mean_tokens: int | None
 
@@ -105,7 +107,7 @@ class _Options:
         from omegaconf import OmegaConf
         from omegaconf.errors import MissingMandatoryValue
 
-        from rmlab.planning.advice import Question
+        from rmlab.planning.advice import Question, configured_gpus
 
         try:
             settings = OmegaConf.to_object(config)
@@ -114,7 +116,9 @@ class _Options:
             raise UsageError(
                 f"{key} has to be given: {key}=FOLDER, or the name of an open model such as SmolLM2-135M"
             ) from error
-        return Question(program, settings, self.card, self.gpus, self.mfu, self.mean_tokens)
+        return Question(
+            program, settings, self.card, self.gpus or configured_gpus(settings), self.mfu, self.mean_tokens
+        )
 
 
 def _plan_sweep(arguments: list[str], asked: _Options, as_json: bool) -> None:
@@ -157,5 +161,5 @@ def _plan_sweep(arguments: list[str], asked: _Options, as_json: bool) -> None:
     for line in advice(question, found):
         print(f"fits        {line}")
     print(
-        f"time        {duration(total)} ({total / 3600:.2f} h) one after the other on {counted(asked.gpus, 'GPU')}\ncommand     {command}"
+        f"time        {duration(total)} ({total / 3600:.2f} h) one after the other on {counted(found.gpus, 'GPU')}\ncommand     {command}"
     )

@@ -13,6 +13,8 @@ LEAST_CONTEXT = 4096
 MORE_GPUS = (2, 4, 8, 16, 32)
 RANK = 16
 SMALLER_BATCH = 2048
+ALL_VISIBLE = 8
+"""GPUs of a machine, where a configuration takes all that are visible."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ class Way:
     kind: str
     settings: tuple[str, ...]
     estimated: Estimate
+
+
+def configured_gpus(settings: Any) -> int:
+    """As many as the configuration names; ALL_VISIBLE where it takes all that are there."""
+    return int(getattr(getattr(settings, "runtime", None), "processes", 1)) or ALL_VISIBLE
 
 
 def ways(question: Question) -> Iterator[tuple[str, dict[str, Any], int]]:
@@ -108,6 +115,15 @@ def what_fits(question: Question) -> list[Way]:
         estimated = question.changed(values, gpus).answer()
         if estimated.fits:
             words = [f"{key}={str(value).lower() if value is not None else 'null'}" for key, value in values.items()]
-            more = [f"--gpus {gpus}"] if gpus != question.gpus else []
+            more = _spread(question, gpus) if gpus != question.gpus else []
             found[kind] = Way(kind, (*words, *more), estimated)
     return list(found.values())
+
+
+def _spread(question: Question, gpus: int) -> list[str]:
+    """How a program is told to train on so many GPUs; programs that cannot are only planned so."""
+    return (
+        [f"--gpus {gpus}"]
+        if question.value("runtime.processes") is None
+        else ["runtime=multi_gpu", f"runtime.processes={gpus}"]
+    )

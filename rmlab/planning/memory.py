@@ -19,7 +19,7 @@ class TrainingMemory:
     half: bfloat16 arithmetic (over float32 weights; frozen ones lie in bfloat16). rank: of LoRA adapters, 0 = all weights are trained.
     tokens: of the largest micro-batch, padding included. sequences: in it. answers: positions with logits in it.
     accumulated: a step has several micro-batches. every_position: the last layer is computed at all positions.
-    gpus: over which weights, gradients and moments are sharded.
+    gpus: over which weights, gradients and moments are sharded. offload: what checkpointing keeps lies in the machine's memory.
     """
 
     half: bool
@@ -31,6 +31,7 @@ class TrainingMemory:
     accumulated: bool = True
     every_position: bool = False
     gpus: int = 1
+    offload: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ def training_memory(shape: ModelShape, run: TrainingMemory) -> Memory:
     kept = stream * shape.hidden_size * run.tokens
     whole = shape.layers if run.every_position else shape.layers - 1
     last = 0 if run.every_position else run.tokens * (2 * stream * shape.hidden_size + 2 * narrow * shape.keys)
-    activations = whole * (kept if run.checkpointing else layer) + last + kept
+    activations = whole * (kept * (not run.offload) if run.checkpointing else layer) + last + kept
     gradients = FLOAT * trained / run.gpus
     moments = 2 * gradients
     inner = shape.experts_per_token * shape.expert_size if shape.experts else shape.intermediate_size
@@ -106,8 +107,17 @@ def training_memory(shape: ModelShape, run: TrainingMemory) -> Memory:
         moments=moments,
         activations=activations,
         logits=3.0 * FLOAT * run.answers * shape.vocabulary + head,
-        workspace=max(again, embedding) + (0 if run.gpus == 1 else 2 * FLOAT * shape.weights / shape.layers),
+        workspace=max(again, embedding) + gathered(shape, run.gpus),
     )
+
+
+def gathered(shape: ModelShape, gpus: int) -> float:
+    """Bytes of sharded weights that lie whole on each GPU during a pass: embedding, head and last layer, and two layers on their way
+    (`rmlab.training.sharding`)."""
+    if gpus == 1:
+        return 0.0
+    layer = shape.attention_weights + shape.feed_forward_weights
+    return float(FLOAT * (shape.embedding_weights * (1 if shape.tied else 2) + layer) + 2 * HALF * layer)
 
 
 def scoring_memory(
@@ -126,7 +136,7 @@ def scoring_memory(
         weights=(HALF if weights_half else FLOAT) * shape.weights / gpus,
         activations=wide,
         logits=2.0 * FLOAT * sequences * shape.vocabulary + (FLOAT * shape.embedding_weights if weights_half else 0),
-        workspace=copies / gpus + (2 * FLOAT * shape.weights / shape.layers if gpus > 1 else 0),
+        workspace=copies / gpus + gathered(shape, gpus),
     )
 
 

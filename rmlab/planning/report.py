@@ -9,6 +9,7 @@ from rmlab.planning.advice import Question, what_fits
 from rmlab.planning.cards import Card
 from rmlab.planning.estimate import Estimate
 from rmlab.planning.memory import GIB, Memory, TrainingMemory, training_memory
+from rmlab.planning.work import every_position
 from rmlab.wording import counted, duration
 
 TABLE_MODELS = ("SmolLM2-135M", "Qwen3-0.6B", "Qwen3-1.7B", "Qwen3-4B", "Qwen3-8B")
@@ -144,7 +145,7 @@ def table_rows(models: Sequence[str] = TABLE_MODELS, contexts: Sequence[int] = T
 
 def memory_at(shape: ModelShape, context: int, rank: int, checkpointing: bool) -> Memory:
     """Of training on single examples of a whole context, in bfloat16, several a step."""
-    whole = not shape.head_norms or bool(shape.experts)
+    whole = every_position(shape, packed=True)
     return training_memory(shape, TrainingMemory(True, rank, checkpointing, context, 1, 1, every_position=whole))
 
 

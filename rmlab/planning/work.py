@@ -69,14 +69,13 @@ Phase = TrainingPhase | ScoringPhase | RolloutPhase
 class Work:
     """model: in words. phases: in order; those of one process, whose weights lie side by side where together. notes: what was assumed.
 
-    gpus: over which a training is spread. times: cells of a sweep that cost the same.
+    half: bfloat16 arithmetic.
     """
 
     model: str
     phases: tuple[Phase, ...]
     notes: tuple[str, ...] = ()
     together: bool = False
-    gpus: int = 1
     half: bool = True
 
 
@@ -130,7 +129,8 @@ def verifier_work(settings: Any, assumed: Assumed, folds: int = 1) -> Work:
     training: TrainingConfig = settings.training
     steps = total_steps(scale, training)
     seen = training.epochs * scale if training.match is Match.epochs else steps * min(training.batch_size, scale)
-    single = reading(chosen, every_position=_every_position(shape))
+    whole = every_position(shape, is_packed(training, settings.runtime))
+    single = reading(chosen, every_position=whole)
     micro = _micro(chosen, training, settings.runtime)
     run = TrainingMemory(
         half=half,
@@ -140,9 +140,10 @@ def verifier_work(settings: Any, assumed: Assumed, folds: int = 1) -> Work:
         sequences=micro[1],
         answers=micro[1],
         accumulated=micro[1] < min(training.batch_size, scale),
-        every_position=_every_position(shape),
+        every_position=whole,
+        offload=bool(getattr(settings.runtime, "offload", False)),
     )
-    scored = reading(judged, every_position=_every_position(shape))
+    scored = reading(judged, every_position=whole)
     return Work(
         name,
         (
@@ -212,17 +213,24 @@ def _spread(lengths: Sequence[int], count: int) -> list[int]:
 
 
 def _micro(lengths: Sequence[int], training: TrainingConfig, runtime: MicroBatchRuntimeConfig) -> tuple[int, int]:
-    """Padded tokens and examples of the largest micro-batch."""
+    """Tokens, padding included where there is any, and examples of the largest micro-batch."""
     longest = max(lengths)
     size = min(training.micro_batch_size, training.batch_size, len(lengths))
+    side_by_side = is_packed(training, runtime)
     if runtime.micro_batch_tokens is not None:
         size = max(runtime.micro_batch_tokens // longest, 1)
-    return longest * size, size
+        return (max(runtime.micro_batch_tokens, longest) if side_by_side else longest * size), size
+    return (sum(sorted(lengths)[-size:]) if side_by_side else longest * size), size
 
 
-def _every_position(shape: ModelShape) -> bool:
-    """Whether the last layer is computed at all positions: `rmlab.models.heads` shortens Qwen3's dense one."""
-    return not shape.head_norms or bool(shape.experts)
+def is_packed(training: TrainingConfig, runtime: MicroBatchRuntimeConfig) -> bool:
+    """Whether examples stand side by side in one row, without padding, where a GPU is there."""
+    return bool(getattr(runtime, "packed", False)) and training.dtype is Dtype.bfloat16
+
+
+def every_position(shape: ModelShape, packed: bool) -> bool:
+    """Whether the last layer is computed at all positions: `rmlab.models.heads` shortens Qwen3's, and in packed rows Llama's too."""
+    return bool(shape.experts) or (not shape.head_norms and not (packed and not shape.projection_bias))
 
 
 def warm_start_work(settings: Any, assumed: Assumed) -> Work:
@@ -319,7 +327,7 @@ def rl_work(settings: Any, assumed: Assumed) -> Work:
     ]
     for verifier in filter(None, [settings.verifier, *settings.reward.ensemble]):
         judge, _ = _policy_shape(verifier, "verifier", assumed)
-        read = reading([EPISODE_TOKENS] * (attempts * loop.steps + beside), every_position=_every_position(judge))
+        read = reading([EPISODE_TOKENS] * (attempts * loop.steps + beside), every_position=every_position(judge, False))
         phases.append(ScoringPhase(judge, read, loop.batch_tokens, half, name="verifier"))
     return Work(name, tuple(phases), together=True, half=half)
 
