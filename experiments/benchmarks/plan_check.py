@@ -10,10 +10,11 @@ apart: what lies there before training, and what the forward pass of a micro-bat
 
 import argparse
 import gc
+import math
 import time
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,8 @@ from rmlab.models.lora import with_adapters
 from rmlab.planning.cards import CARDS, Card
 from rmlab.planning.memory import GIB, Memory, TrainingMemory, scoring_memory, training_memory
 from rmlab.planning.seconds import scoring_seconds, step_seconds
-from rmlab.training.batching import micro_batches
+from rmlab.planning.work import every_position, is_packed
+from rmlab.training.batching import batches_by_tokens, plan_batches
 from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator
 from rmlab.training.supervised import Example, answer_loss, train
@@ -191,7 +193,7 @@ class Peak:
 
 
 def measure_training(case: Case, device: str, card: Card) -> Iterator[BenchmarkRow]:
-    """Memory and seconds of a step, measured and planned. The first two steps are left out of the time."""
+    """Memory and seconds of a step, measured and planned. The first step is left out of the time."""
     shape = shape_named(case.shape)
     training = TrainingConfig(
         epochs=1.0,
@@ -206,30 +208,35 @@ def measure_training(case: Case, device: str, card: Card) -> Iterator[BenchmarkR
     run = accelerator(training, runtime)
     model = built(shape, device, torch.bfloat16 if case.rank else torch.float32)
     model = with_adapters(model, LoraConfig(rank=case.rank), 0).train()
-    weights, ends = peak.now(), []
-    peak.restart()
+    weights = peak.now()
 
     def log(step: int, *_: float) -> None:
-        if peak.cuda:
-            torch.cuda.synchronize()
-        ends.append(time.perf_counter())
-        if step == 1:
+        if step == 1:  # by then moments are there
             peak.restart()
 
-    train(
-        model, examples, PAD, run, optimizer=OptimizerConfig(learning_rate=1e-5), training=training, runtime=runtime, seed=0,
-        log=log, loss=peak.loss,
-    )  # fmt: skip
-    seconds = (ends[-1] - ends[1]) / (len(ends) - 2)
-    parts = micro_batches(examples, case.batch, case.micro)
-    largest = max(parts, key=lambda part: max(e.tokens for e in part) * len(part))
-    tokens = max(e.tokens for e in largest) * len(largest)
+    took = train(
+        model,
+        examples,
+        PAD,
+        run,
+        optimizer=OptimizerConfig(learning_rate=1e-5),
+        training=training,
+        runtime=runtime,
+        seed=0,
+        log=log,
+        loss=peak.loss,
+    )
+    lengths = [e.tokens for e in examples]
+    side_by_side = is_packed(training, runtime) and peak.cuda
+    tokens, sequences = largest_part(lengths, training, case.micro, side_by_side)
+    whole = every_position(shape, side_by_side)
+    accumulated = sequences < case.batch
     wanted = TrainingMemory(
-        True, case.rank, case.checkpointing, tokens, len(largest), len(largest), True, not shape.head_norms
+        True, case.rank, case.checkpointing, tokens, sequences, sequences, accumulated, every_position=whole
     )
     planned = training_memory(shape, wanted)
-    step_reading = reading([e.tokens for e in examples]).scaled(1 / case.steps)
-    step_reading = replace(step_reading, every_position=not shape.head_norms)
+    step_reading = reading(lengths, every_position=whole).scaled(1 / case.steps)
+    seconds = step_reading.tokens / took.tokens_per_second
     time_planned = step_seconds(shape, step_reading, wanted, card)
     flops = training_flops(shape, step_reading, case.rank, case.checkpointing)
     show(case, planned, peak, weights)
@@ -239,6 +246,20 @@ def measure_training(case: Case, device: str, card: Card) -> Iterator[BenchmarkR
         flush=True,
     )
     yield from compared(case, peak, planned, seconds, time_planned.total)
+
+
+def largest_part(lengths: Sequence[int], training: TrainingConfig, most: int, side_by_side: bool) -> tuple[int, int]:
+    """Tokens that the largest micro-batch of any step reads, padding included, and its examples."""
+    found = []
+    for batch in plan_batches(lengths, training, 0):
+        of_step = [lengths[i] for i in batch]
+        if side_by_side:
+            parts = max(math.ceil(sum(of_step) / most), 1)
+            found.append((math.ceil(sum(of_step) / parts), math.ceil(len(of_step) / parts)))
+        else:
+            rows = batches_by_tokens(of_step, most)
+            found += [(max(of_step[i] for i in part) * len(part), len(part)) for part in rows]
+    return max(found)
 
 
 @torch.no_grad()
