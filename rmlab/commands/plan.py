@@ -59,6 +59,7 @@ def plan(
     table: Annotated[
         bool, typer.Option("--table", help="Memory of training by model and context, as Markdown.")
     ] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="With --table: as CSV.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> None:
     """Say what a run will cost: tokens, FLOPs, memory by part and hours on a named card. Nothing is run."""
@@ -66,10 +67,10 @@ def plan(
     if mfu is not None and not 0 < mfu <= 1:
         raise UsageError(f"--mfu {mfu:g}: it is a share above 0, at most 1")
     if table:
-        from rmlab.planning.report import memory_table, table_rows
+        from rmlab.planning.report import csv_of, memory_table, table_rows
 
         rows = table_rows()
-        print(json.dumps(rows) if as_json else memory_table(chosen, rows))
+        print(json.dumps(rows) if as_json else csv_of(rows) if as_csv else memory_table(chosen, rows))
         return
     if program is None:
         raise UsageError(f"name what is planned: {', '.join(PLANNED)}, or sweep NAME")

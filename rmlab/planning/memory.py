@@ -89,7 +89,7 @@ def training_memory(shape: ModelShape, run: TrainingMemory) -> Memory:
     kept = stream * shape.hidden_size * run.tokens
     whole = shape.layers if run.every_position else shape.layers - 1
     last = 0 if run.every_position else run.tokens * (2 * stream * shape.hidden_size + 2 * narrow * shape.keys)
-    activations = whole * (kept * (not run.offload) if run.checkpointing else layer) + last + kept
+    activations: float = whole * (kept * (not run.offload) if run.checkpointing else layer) + last + kept
     gradients = FLOAT * trained / run.gpus
     moments = 2 * gradients
     inner = shape.experts_per_token * shape.expert_size if shape.experts else shape.intermediate_size

@@ -166,10 +166,10 @@ def test_names_of_open_models() -> None:
 def test_the_table_of_memory(capsys: pytest.CaptureFixture[str]) -> None:
     plan(table=True)
     table = capsys.readouterr().out
-    assert table.startswith("| model | trained | 4,096 | 8,192 |")
+    assert table.startswith("| model | trained | 8,192 | 32,768 | 131,072 |")
     plan(table=True, as_json=True)
     rows = {(row["model"], row["trained"]): row for row in json.loads(capsys.readouterr().out)}
-    assert rows["Qwen3-0.6B", "all weights"]["32768"] > rows["Qwen3-0.6B", "all weights, checkpointing"]["32768"]
+    assert rows["Qwen3-0.6B", "all weights"]["32768"] > rows["Qwen3-0.6B", "all weights; checkpointing"]["32768"]
 
 
 def test_micro_batches_by_tokens_are_what_is_read_at_once(pool: Path) -> None:
