@@ -73,15 +73,15 @@ CASES = {
     "qwen_8k_ck": Case("Qwen3-0.6B", (6000, 8192), 4, 16384, checkpointing=True),
     "qwen_8k_lora": Case("Qwen3-0.6B", (6000, 8192), 4, 16384, rank=16),
     "qwen_32k_lora_ck": Case("Qwen3-0.6B", (32768, 32768), 2, 32768, rank=16, checkpointing=True, steps=3),
+    "score_4b_32k": Case("Qwen3-4B", (32768, 32768), 2, 32768, scored=True),
+    "score_4b_131k": Case("Qwen3-4B", (131072, 131072), 1, 131072, scored=True),
+    "score_06b_2k": Case("Qwen3-0.6B", (1000, 2000), 64, 65536, scored=True),
     "smollm2_ck": Case("SmolLM2-135M", (300, 500), 256, 32768, checkpointing=True),
     "smollm2_small": Case("SmolLM2-135M", (300, 500), 64, 8192),
     "smollm2_lora": Case("SmolLM2-135M", (300, 500), 256, 32768, rank=16),
     "qwen_1k5_ck": Case("Qwen3-0.6B", (1000, 2000), 32, 24576, checkpointing=True),
     "qwen_1k5_small": Case("Qwen3-0.6B", (1000, 2000), 8, 4096),
     "qwen_4b_lora_ck": Case("Qwen3-4B", (6000, 8192), 4, 8192, rank=16, checkpointing=True, steps=3),
-    "score_4b_32k": Case("Qwen3-4B", (32768, 32768), 2, 32768, scored=True),
-    "score_4b_131k": Case("Qwen3-4B", (131072, 131072), 1, 131072, scored=True),
-    "score_06b_2k": Case("Qwen3-0.6B", (1000, 2000), 64, 65536, scored=True),
 }
 SMALL = {
     "tiny": Case("tiny", (20, 40), 4, 64, steps=3),
