@@ -15,8 +15,10 @@ MATRIX_SHARE = 0.70
 """Of a card's stated bfloat16 rate that large matrix products reach."""
 FLOAT_SHARE = 1 / 15
 """Of the bfloat16 rate that a card's float32 arithmetic has (67 of 989 TFLOP/s on an H100, 19.5 of 312 on an A100)."""
-ATTENTION_SHARE = 0.40
-"""The same of causal attention, forward and backward."""
+ATTENTION_FORWARD, ATTENTION_BACKWARD, SHORT = 0.34, 0.25, 340
+"""Shares of the rate that flash attention reaches with heads of 128 and long sequences; at SHORT tokens half of it, and of heads of 64 half
+(torch 2.11 on an H200: 76 and 65 TFLOP/s at 200 to 600 tokens and heads of 64, 315 and 220 at 1,500 to 8,000 and heads of 128, 340 and 260
+at 131,072)."""
 TRAFFIC = 4.0
 """How often each byte that a layer keeps goes through memory in a forward and backward pass."""
 BANDWIDTH_SHARE = 0.75
@@ -59,8 +61,8 @@ def step_seconds(shape: ModelShape, step: Reading, run: TrainingMemory, card: Ca
     """Of one optimiser step that reads `step` in micro-batches of `run.tokens` tokens."""
     flops = training_flops(shape, step, run.rank, run.checkpointing)
     again = flops.recomputed / max(flops.model, 1.0)
-    attention = flops.attention * (1 + (1 / 3 if run.checkpointing else 0))
-    products = flops.total - attention
+    forward = flops.attention / 3
+    products = flops.total - flops.attention - (forward if run.checkpointing else 0.0)
     bandwidth = card.bandwidth * BANDWIDTH_SHARE
     rate = card.flops * (1.0 if run.half else FLOAT_SHARE)
     layers = shape.layers if step.every_position else shape.layers - 1
@@ -71,12 +73,20 @@ def step_seconds(shape: ModelShape, step: Reading, run: TrainingMemory, card: Ca
     copies = (2 * FLOAT + 2 * HALF) * (shape.adapter_weights(run.rank) if run.rank else matrices) * micro_batches
     found = Seconds(
         products=products / (rate * MATRIX_SHARE),
-        attention=attention / (rate * ATTENTION_SHARE),
+        attention=forward
+        / (rate * attention_share(shape, step))
+        * ((2 if run.checkpointing else 1) / ATTENTION_FORWARD + 2 / ATTENTION_BACKWARD),
         traffic=(TRAFFIC * (1 + again) * activations + copies) / bandwidth,
         optimiser=10 * FLOAT * trained / bandwidth,
     )
     started = LAUNCH * shape.layers * micro_batches * (1.4 if run.checkpointing else 1.0) * (1.5 if run.rank else 1.0)
     return Seconds(found.products, found.attention, found.traffic, found.optimiser, max(0.0, started - found.total))
+
+
+def attention_share(shape: ModelShape, read: Reading) -> float:
+    """Of the best rate of attention, what heads of this size and sequences of these lengths reach."""
+    length = 2 * read.pairs / max(read.tokens, 1)
+    return min(shape.head_dim / 128, 1.0) * length / (length + SHORT)
 
 
 def scoring_seconds(shape: ModelShape, read: Reading, card: Card, half: bool = True) -> Seconds:
@@ -86,7 +96,7 @@ def scoring_seconds(shape: ModelShape, read: Reading, card: Card, half: bool = T
     rate = card.flops * (1.0 if half else FLOAT_SHARE)
     return Seconds(
         products=(flops.projections + flops.head) / (rate * MATRIX_SHARE),
-        attention=flops.attention / (rate * ATTENTION_SHARE),
+        attention=flops.attention / (rate * attention_share(shape, read) * ATTENTION_FORWARD),
         traffic=TRAFFIC / 3 * activations / (card.bandwidth * BANDWIDTH_SHARE),
     )
 
