@@ -167,6 +167,11 @@ def test_the_table_of_memory(capsys: pytest.CaptureFixture[str]) -> None:
     plan(table=True)
     table = capsys.readouterr().out
     assert table.startswith("| model | trained | 8,192 | 32,768 | 131,072 |")
+    plan(table=True, as_csv=True)
+    shipped = (REPOSITORY / "experiments" / "benchmarks" / "memory.csv").read_text(encoding="utf-8")
+    assert capsys.readouterr().out == shipped, (
+        "rmlab plan --table --csv > experiments/benchmarks/memory.csv, and README's table"
+    )
     plan(table=True, as_json=True)
     rows = {(row["model"], row["trained"]): row for row in json.loads(capsys.readouterr().out)}
     assert rows["Qwen3-0.6B", "all weights"]["32768"] > rows["Qwen3-0.6B", "all weights; checkpointing"]["32768"]
