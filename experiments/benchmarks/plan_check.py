@@ -11,6 +11,7 @@ apart: what lies there before training, and what the forward pass of a micro-bat
 import argparse
 import gc
 import math
+import statistics
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -26,8 +27,8 @@ from rmlab.models.cost import KNOWN, ModelShape, mfu, reading, training_flops
 from rmlab.models.lora import with_adapters
 from rmlab.planning.cards import CARDS, Card
 from rmlab.planning.memory import GIB, Memory, TrainingMemory, scoring_memory, training_memory
-from rmlab.planning.seconds import scoring_seconds, step_seconds
-from rmlab.planning.work import every_position, is_packed
+from rmlab.planning.seconds import Seconds, scoring_seconds, step_seconds
+from rmlab.planning.work import SLACK, every_position, is_packed
 from rmlab.training.batching import batches_by_tokens, plan_batches
 from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator
@@ -194,14 +195,7 @@ class Peak:
 
 def measure_training(case: Case, device: str, card: Card) -> Iterator[BenchmarkRow]:
     """Memory and seconds of a step, measured and planned. The first step is left out of the time."""
-    shape = shape_named(case.shape)
-    training = TrainingConfig(
-        epochs=1.0,
-        batch_size=case.batch,
-        micro_batch_size=case.batch,
-        dtype=Dtype.bfloat16,
-        checkpointing=case.checkpointing,
-    )
+    shape, training = shape_named(case.shape), training_of(case)
     runtime = MicroBatchRuntimeConfig(device=device, progress=False, micro_batch_tokens=case.micro)
     examples = drawn(case, case.batch * case.steps)
     peak = Peak(device)
@@ -226,40 +220,60 @@ def measure_training(case: Case, device: str, card: Card) -> Iterator[BenchmarkR
         log=log,
         loss=peak.loss,
     )
-    lengths = [e.tokens for e in examples]
-    side_by_side = is_packed(training, runtime) and peak.cuda
-    tokens, sequences = largest_part(lengths, training, case.micro, side_by_side)
-    whole = every_position(shape, side_by_side)
-    accumulated = sequences < case.batch
-    wanted = TrainingMemory(
-        True, case.rank, case.checkpointing, tokens, sequences, sequences, accumulated, every_position=whole
-    )
-    planned = training_memory(shape, wanted)
-    step_reading = reading(lengths, every_position=whole).scaled(1 / case.steps)
-    seconds = step_reading.tokens / took.tokens_per_second
-    time_planned = step_seconds(shape, step_reading, wanted, card)
-    flops = training_flops(shape, step_reading, case.rank, case.checkpointing)
-    show(case, planned, peak, weights)
+    memory, times = planned(case, is_packed(training, runtime) and peak.cuda, card)
+    read = reading([e.tokens for e in examples]).scaled(1 / case.steps)
+    seconds = read.tokens / took.tokens_per_second
+    flops = training_flops(shape, read, case.rank, case.checkpointing)
+    show(case, memory, peak, weights)
     print(
-        f"  step: {seconds * 1e3:.0f} ms measured, {time_planned.total * 1e3:.0f} planned {time_planned.words()}; "
-        f"{step_reading.tokens / seconds:,.0f} tokens/s, MFU {mfu(flops, seconds, card.flops):.3f}",
+        f"  step: {seconds * 1e3:.0f} ms measured, {times.total * 1e3:.0f} planned {times.words()}; "
+        f"{read.tokens / seconds:,.0f} tokens/s, MFU {mfu(flops, seconds, card.flops):.3f}",
         flush=True,
     )
-    yield from compared(case, peak, planned, seconds, time_planned.total)
+    yield from compared(case, peak, memory, seconds, times.total)
 
 
-def largest_part(lengths: Sequence[int], training: TrainingConfig, most: int, side_by_side: bool) -> tuple[int, int]:
-    """Tokens that the largest micro-batch of any step reads, padding included, and its examples."""
+def training_of(case: Case) -> TrainingConfig:
+    """How the examples of a case are trained on."""
+    return TrainingConfig(
+        epochs=1.0,
+        batch_size=case.batch,
+        micro_batch_size=case.batch,
+        dtype=Dtype.bfloat16,
+        checkpointing=case.checkpointing,
+    )
+
+
+def planned(case: Case, side_by_side: bool, card: Card) -> tuple[Memory, Seconds]:
+    """Memory and time of a case as `rmlab plan` counts them: of a step, or of scoring everything."""
+    shape = shape_named(case.shape)
+    lengths = [e.tokens for e in drawn(case, case.batch * (1 if case.scored else case.steps))]
+    if case.scored:
+        rows = max(case.micro // case.lengths[1], 1)
+        memory = scoring_memory(shape, True, True, case.micro, rows)
+        return memory, scoring_seconds(shape, reading(lengths), card, case.micro)
+    tokens, sequences, parts = largest_part(lengths, training_of(case), case.micro, side_by_side)
+    whole = every_position(shape, side_by_side)
+    run = TrainingMemory(True, case.rank, case.checkpointing, tokens, sequences, sequences, parts, every_position=whole)
+    step = reading(lengths, every_position=whole).scaled(1 / case.steps)
+    return training_memory(shape, run), step_seconds(shape, step, run, card)
+
+
+def largest_part(
+    lengths: Sequence[int], training: TrainingConfig, most: int, side_by_side: bool
+) -> tuple[int, int, int]:
+    """Tokens that the largest micro-batch of any step reads, padding included, its examples, and micro-batches a step."""
     found = []
     for batch in plan_batches(lengths, training, 0):
         of_step = [lengths[i] for i in batch]
         if side_by_side:
-            parts = max(math.ceil(sum(of_step) / most), 1)
-            found.append((math.ceil(sum(of_step) / parts), math.ceil(len(of_step) / parts)))
+            parts = max(math.ceil(SLACK * sum(of_step) / most), 1)
+            found.append((math.ceil(sum(of_step) / parts), math.ceil(len(of_step) / parts), parts))
         else:
             rows = batches_by_tokens(of_step, most)
-            found += [(max(of_step[i] for i in part) * len(part), len(part)) for part in rows]
-    return max(found)
+            found += [(max(of_step[i] for i in part) * len(part), len(part), len(rows)) for part in rows]
+    tokens, examples, _ = max(found)
+    return tokens, examples, math.ceil(statistics.mean(parts for *_, parts in found))
 
 
 @torch.no_grad()
@@ -282,28 +296,27 @@ def measure_scoring(case: Case, device: str, card: Card) -> Iterator[BenchmarkRo
             autocast=lambda: torch.autocast(device, torch.bfloat16),
         )
         seconds = time.perf_counter() - before
-    planned = scoring_memory(shape, True, True, case.micro, max(case.micro // case.lengths[1], 1))
-    time_planned = scoring_seconds(shape, reading([len(p) for p in prompts]), card)
-    show(case, planned, peak, weights)
-    print(f"  {seconds:.2f} s measured, {time_planned.total:.2f} planned {time_planned.words()}", flush=True)
-    yield from compared(case, peak, planned, seconds, time_planned.total)
+    memory, times = planned(case, False, card)
+    show(case, memory, peak, weights)
+    print(f"  {seconds:.2f} s measured, {times.total:.2f} planned {times.words()}", flush=True)
+    yield from compared(case, peak, memory, seconds, times.total)
 
 
-def show(case: Case, planned: Memory, peak: Peak, weights: int) -> None:
+def show(case: Case, memory: Memory, peak: Peak, weights: int) -> None:
     """Prints memory by part, measured and planned, in GiB."""
-    parts = ", ".join(f"{name} {value / GIB:.2f}" for name, value in planned.parts().items())
+    parts = ", ".join(f"{name} {value / GIB:.2f}" for name, value in memory.parts().items())
     print(
         f"{case.words}\n  measured: {peak.largest() / GIB:.2f} GiB at most, {weights / GIB:.2f} before, "
-        f"{peak.kept / GIB:.2f} kept by a forward pass\n  planned:  {planned.total / GIB:.2f} GiB: {parts}",
+        f"{peak.kept / GIB:.2f} kept by a forward pass\n  planned:  {memory.total / GIB:.2f} GiB: {parts}",
         flush=True,
     )
 
 
-def compared(case: Case, peak: Peak, planned: Memory, seconds: float, time_planned: float) -> Iterator[BenchmarkRow]:
+def compared(case: Case, peak: Peak, memory: Memory, seconds: float, expected: float) -> Iterator[BenchmarkRow]:
     """The rows of a case."""
     if peak.cuda:
-        yield BenchmarkRow(f"{case.words}: memory", "GiB", peak.largest() / GIB, theirs=planned.total / GIB)
-        yield BenchmarkRow(f"{case.words}: time", "s", seconds, theirs=time_planned)
+        yield BenchmarkRow(f"{case.words}: memory", "GiB", peak.largest() / GIB, theirs=memory.total / GIB)
+        yield BenchmarkRow(f"{case.words}: time", "s", seconds, theirs=expected)
     else:
         yield BenchmarkRow(f"{case.words}: time", "s", seconds)
 

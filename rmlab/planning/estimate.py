@@ -113,7 +113,7 @@ def _cost(phase: Phase, card: Card, gpus: int) -> PhaseCost:
             phase.read.tokens,
             0,
             forward_flops(phase.shape, phase.read),
-            scoring_seconds(phase.shape, phase.read, card, phase.half),
+            scoring_seconds(phase.shape, phase.read, card, phase.batch_tokens, phase.half),
             scoring_memory(phase.shape, phase.weights_half, phase.half, phase.batch_tokens, rows, gpus),
         )
     read = reading([phase.read] * 1, phase.said, every_position=True).scaled(phase.attempts)

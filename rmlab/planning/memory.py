@@ -10,6 +10,10 @@ from rmlab.models.cost import ModelShape
 
 GIB = 2**30
 FLOAT, HALF = 4, 2
+COMPILED = 0.6
+"""Of what a layer keeps, when torch.compile decides what is made again (0.5 to 0.7 on an H200)."""
+PARTS = 1.2 * GIB
+"""What scoring makes at once of what is wider than the hidden state (`rmlab.models.prefix_decoder`)."""
 
 
 @dataclass(frozen=True)
@@ -18,8 +22,9 @@ class TrainingMemory:
 
     half: bfloat16 arithmetic (over float32 weights; frozen ones lie in bfloat16). rank: of LoRA adapters, 0 = all weights are trained.
     tokens: of the largest micro-batch, padding included. sequences: in it. answers: positions with logits in it.
-    accumulated: a step has several micro-batches. every_position: the last layer is computed at all positions.
+    parts: micro-batches of a step. every_position: the last layer is computed at all positions.
     gpus: over which weights, gradients and moments are sharded. offload: what checkpointing keeps lies in the machine's memory.
+    compiled: layers are.
     """
 
     half: bool
@@ -28,10 +33,11 @@ class TrainingMemory:
     tokens: int
     sequences: int
     answers: int
-    accumulated: bool = True
+    parts: int = 2
     every_position: bool = False
     gpus: int = 1
     offload: bool = False
+    compiled: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,7 +69,7 @@ def layer_activations(shape: ModelShape, half: bool, rank: int) -> int:
     inner = shape.experts_per_token * shape.expert_size if shape.experts else shape.intermediate_size
     head_norms = shape.head_norms
     small = FLOAT * (2 + shape.heads + ((shape.heads + shape.kv_heads) if head_norms else 0))  # norms, log-sum-exp
-    width = {True: 5, False: 2}[head_norms] if not rank else {True: 4, False: 2}[head_norms]
+    width = 2 if not head_norms else 4 if rank else 5
     if not half:
         norms = 2 * hidden * (2 if rank else 3)  # input, weighted; normalised where the norm's own weight is trained
         projected = (4 - bool(rank) if head_norms else 2) * (queries + keys)
@@ -71,6 +77,11 @@ def layer_activations(shape: ModelShape, half: bool, rank: int) -> int:
     norms = 2 * FLOAT * hidden * (1 if rank else 2)
     casts = HALF * (5 * hidden + 4 * inner)  # what goes into each projection in bfloat16, once each
     return norms + casts + HALF * (width + (rank > 0)) * queries + HALF * width * keys + small + 7 * HALF * rank
+
+
+def kept_by_heads(shape: ModelShape, half: bool) -> int:
+    """Of that, bytes for each value of queries and keys, where all weights are trained."""
+    return (HALF if half else FLOAT) * ((5 if half else 4) if shape.head_norms else 2)
 
 
 def training_memory(shape: ModelShape, run: TrainingMemory) -> Memory:
@@ -85,7 +96,7 @@ def training_memory(shape: ModelShape, run: TrainingMemory) -> Memory:
     narrow = HALF if run.half else FLOAT
     copies = HALF * (adapters if run.rank else shape.layers * (shape.attention_weights + shape.feed_forward_weights))
     stream = narrow if run.rank else FLOAT  # of what goes from layer to layer
-    layer = layer_activations(shape, run.half, run.rank) * run.tokens
+    layer = layer_activations(shape, run.half, run.rank) * run.tokens * (COMPILED if run.compiled else 1.0)
     kept = stream * shape.hidden_size * run.tokens
     whole = shape.layers if run.every_position else shape.layers - 1
     last = 0 if run.every_position else run.tokens * (2 * stream * shape.hidden_size + 2 * narrow * shape.keys)
@@ -99,7 +110,7 @@ def training_memory(shape: ModelShape, run: TrainingMemory) -> Memory:
     head = FLOAT * shape.embedding_weights if run.rank and run.half else 0  # the frozen head in float32
     if run.half:
         activations += copies / run.gpus
-    if not run.accumulated:  # gradients come while activations go
+    if run.parts == 1:  # gradients come while activations go
         gradients = max(0.0, gradients - activations)
     return Memory(
         weights=(FLOAT * trained + narrow * frozen) / run.gpus,
@@ -128,15 +139,16 @@ def scoring_memory(
     gpus: over which weights are sharded."""
     narrow = HALF if half else FLOAT
     inner = shape.experts_per_token * shape.expert_size if shape.experts else shape.intermediate_size
-    layers = shape.layers * (shape.attention_weights + shape.feed_forward_weights)
-    copies = HALF * layers if half and not weights_half else 0
-    stream = HALF if weights_half else FLOAT
-    wide = tokens * (2 * stream * shape.hidden_size + narrow * (shape.hidden_size + 3 * inner))
+    layer = shape.attention_weights + shape.feed_forward_weights
+    stream = tokens * (
+        2 * FLOAT * shape.hidden_size + narrow * (shape.hidden_size + 2 * shape.queries + 2 * shape.keys)
+    )
+    wide = tokens * narrow * 4 * inner
     return Memory(
         weights=(HALF if weights_half else FLOAT) * shape.weights / gpus,
-        activations=wide,
-        logits=2.0 * FLOAT * sequences * shape.vocabulary + (FLOAT * shape.embedding_weights if weights_half else 0),
-        workspace=copies / gpus + gathered(shape, gpus),
+        activations=stream + (min(wide, PARTS) if half else wide),
+        logits=2.0 * FLOAT * sequences,
+        workspace=(HALF * layer if half and not weights_half else 0) + gathered(shape, gpus),
     )
 
 

@@ -23,6 +23,8 @@ REAL_TOKENS = 25_000
 EPISODE_TOKENS, SAID_TOKENS, EPISODE_TURNS = 300, 40, 5
 """Of an attempt in micro-SWE by a language model: in all, said by it, and its turns (experiments/benchmarks/README.md, rollouts)."""
 DEMONSTRATIONS = 50_000
+SLACK = 1.02
+"""Micro-batches by tokens are seldom quite full."""
 
 
 @dataclass(frozen=True)
@@ -139,9 +141,10 @@ def verifier_work(settings: Any, assumed: Assumed, folds: int = 1) -> Work:
         tokens=micro[0],
         sequences=micro[1],
         answers=micro[1],
-        accumulated=micro[1] < min(training.batch_size, scale),
+        parts=micro[2],
         every_position=whole,
         offload=bool(getattr(settings.runtime, "offload", False)),
+        compiled=settings.runtime.compiled,
     )
     scored = reading(judged, every_position=whole)
     return Work(
@@ -212,15 +215,17 @@ def _spread(lengths: Sequence[int], count: int) -> list[int]:
     return [lengths[min(int((i + 0.5) * len(lengths) / count), len(lengths) - 1)] for i in range(count)]
 
 
-def _micro(lengths: Sequence[int], training: TrainingConfig, runtime: MicroBatchRuntimeConfig) -> tuple[int, int]:
-    """Tokens, padding included where there is any, and examples of the largest micro-batch."""
-    longest = max(lengths)
-    size = min(training.micro_batch_size, training.batch_size, len(lengths))
+def _micro(lengths: Sequence[int], training: TrainingConfig, runtime: MicroBatchRuntimeConfig) -> tuple[int, int, int]:
+    """Tokens (padding included where there is any) and examples of the largest micro-batch, and micro-batches of a step."""
+    longest, batch = max(lengths), min(training.batch_size, len(lengths))
     side_by_side = is_packed(training, runtime)
-    if runtime.micro_batch_tokens is not None:
-        size = max(runtime.micro_batch_tokens // longest, 1)
-        return (max(runtime.micro_batch_tokens, longest) if side_by_side else longest * size), size
-    return (sum(sorted(lengths)[-size:]) if side_by_side else longest * size), size
+    most = runtime.micro_batch_tokens
+    if most is None:
+        size = min(training.micro_batch_size, batch)
+        return sum(sorted(lengths)[-size:]) if side_by_side else longest * size, size, math.ceil(batch / size)
+    size = max(most // longest, 1)
+    parts = min(math.ceil(SLACK * batch * sum(lengths) / len(lengths) / most), batch)
+    return max(most, longest) if side_by_side else longest * size, size, parts
 
 
 def is_packed(training: TrainingConfig, runtime: MicroBatchRuntimeConfig) -> bool:
@@ -252,7 +257,7 @@ def warm_start_work(settings: Any, assumed: Assumed) -> Work:
     steps = total_steps(count, training)
     chosen = _spread(lengths, min(count, 5000))
     share = SAID_TOKENS / EPISODE_TOKENS
-    tokens, rows = _micro(chosen, training, settings.runtime)
+    tokens, rows, parts = _micro(chosen, training, settings.runtime)
     one = reading(chosen, round(sum(chosen) * share), every_position=True)
     half = training.dtype is Dtype.bfloat16
     run = TrainingMemory(
@@ -262,8 +267,9 @@ def warm_start_work(settings: Any, assumed: Assumed) -> Work:
         tokens,
         rows,
         round(tokens * share),
-        rows < training.batch_size,
-        True,
+        parts,
+        every_position=True,
+        compiled=settings.runtime.compiled,
     )
     phases: list[Phase] = [
         TrainingPhase(shape, one.scaled(training.epochs * count / len(chosen)), steps, run, "imitation")
@@ -288,7 +294,7 @@ def pretrain_work(settings: Any, assumed: Assumed) -> Work:
     steps = max(config.tokens // config.batch_tokens, 1)
     one = reading([config.context] * rows, rows * config.context, every_position=True)
     half = config.dtype is Dtype.bfloat16
-    run = TrainingMemory(half, 0, False, config.batch_tokens, rows, config.batch_tokens, False, True)
+    run = TrainingMemory(half, 0, False, config.batch_tokens, rows, config.batch_tokens, 1, True)
     assumed.note(f"training.max_minutes={config.max_minutes:g} may end it sooner")
     return Work(name, (TrainingPhase(shape, one.scaled(steps), steps, run, "pretraining"),), half=half)
 
@@ -311,7 +317,7 @@ def rl_work(settings: Any, assumed: Assumed) -> Work:
         loop.batch_tokens,
         rows,
         rows * SAID_TOKENS,
-        rows < attempts // loop.updates,
+        math.ceil(attempts / loop.updates / rows),
         True,
     )
     evaluations = 2 + (max(loop.steps // watch.every - 1, 0) if watch.every else 0)
