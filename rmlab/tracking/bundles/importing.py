@@ -21,6 +21,7 @@ from rmlab.paths import runs_folder
 from rmlab.progress import progress
 from rmlab.tracking.bundles.format import BundledFile, BundleEntry, Record
 from rmlab.tracking.bundles.reading import Bundle, open_bundle
+from rmlab.tracking.config import LEVEL_NUMBER
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
@@ -153,7 +154,10 @@ class _Arrival:
         else:
             run = RunLogger(self.store, begun.run_id, begun.experiment_id)
         self._params(run, record)
-        run.replay(self.bundle.metrics(entry))
+        rows = self.bundle.metrics(entry)
+        run.replay(rows)
+        if LEVEL_NUMBER not in {name for name, *_ in rows}:
+            run.place(record.tags)
         run.flush()
         if record.inputs:
             self.store.call(partial(self.store.client.log_inputs, run.run_id, datasets=_inputs(record)))
