@@ -182,8 +182,8 @@ def show_export(
         print(f"left out: {what}, {size}: {_named(names if study else list(done.left_out))}")
 
 
-def show_import(bundle: Path, uri: str | None) -> None:
-    """Imports a bundle and prints what came, and what is still missing."""
+def show_import(bundle: Path, uri: str | None) -> set[str]:
+    """Imports a bundle and prints what came, and what is still missing. Returns the experiments of its runs."""
     store = Store.open(uri)
     done = import_bundle(bundle, store)
     resumed = f" ({done.resumed} of them begun by an earlier import)" if done.resumed else ""
@@ -193,6 +193,7 @@ def show_import(bundle: Path, uri: str | None) -> None:
         print(
             f"without their models: {counted(len(done.without), 'run')}: {_named([f'{k}: {v}' for k, v in done.without.items()])}"
         )
+    return done.experiments
 
 
 def _named(names: Sequence[str]) -> str:

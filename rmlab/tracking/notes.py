@@ -57,8 +57,9 @@ def run_note(title: str, report: Mapping[str, Any], baselines: Mapping[str, Mapp
             lines.append(f"| {' | '.join([name.replace('_', ' '), *(_number(value) for value in row)])} |")
     lines += [
         "",
-        "Interval: 95 % over tasks. Charts: `eval/rm_at_k` has k as its step. Artifacts: `report.json` (all metrics), "
-        "`scores.parquet`, `selection.json` (what was trained on), `config.yaml`.",
+        "Interval: 95 % over tasks. Charts: `rm_at_k` has k as its step. Artifacts: `reliability.svg`, `browse.html` (the attempts, "
+        "most confident mistakes first), `report.json` (all metrics), `scores.parquet`, `selection.json` (what was trained on), "
+        "`config.yaml`.",
         "",
         f"`{again}`",
     ]

@@ -54,13 +54,14 @@ LONGEST_NAME = 250
 class Imported:
     """What an import did. added: runs that were not there. resumed: of these, begun by an import that was interrupted.
     completed: runs that were there and got artifacts that an earlier bundle had not. there: runs with nothing to add.
-    without: artifacts that runs of this store now lack, by run name."""
+    without: artifacts that runs of this store now lack, by run name. experiments: of the bundle's runs."""
 
     added: int = 0
     resumed: int = 0
     completed: int = 0
     there: int = 0
     without: dict[str, str] = field(default_factory=dict)
+    experiments: set[str] = field(default_factory=set)
 
 
 def import_bundle(path: Path, store: Store, show: bool = True) -> Imported:
@@ -81,6 +82,7 @@ def import_bundle(path: Path, store: Store, show: bool = True) -> Imported:
                 arrival.take(entry)
                 advance(1)
         arrival.name_successors()
+        arrival.result.experiments = {entry.experiment for entry in bundle.entries}
         return arrival.result
 
 
