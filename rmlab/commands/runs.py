@@ -17,7 +17,7 @@ def group() -> None:
     """Tracked runs."""
 
 
-@app.command("list", epilog="Example: `rmlab runs list --sweep data_scale --sort auc_within_task`")
+@app.command("list", epilog="Example: `rmlab runs list --sweep data_scale --sort auc_task`")
 def list_runs(
     sweep: Annotated[str | None, typer.Option(help="Only runs of this sweep.")] = None,
     kind: Annotated[
