@@ -1,10 +1,10 @@
 """Takes the pictures of analysis/ui again: fills a store of its own, serves it, and walks through it in a headless Chromium.
 
-    .venv/bin/python -m tests.ui_pictures [FOLDER]
+    .venv/bin/python -m tests.ui_pictures [FOLDER [NAME ...]]
 
-FOLDER keeps the store (default: a temporary one), so that a second call fills nothing. Needs the clone and a Chromium; about ten
-minutes on two CPU cores the first time, for a sweep of nine small verifiers and the summaries of two imported ones. The hundred
-runs are made up: how a table and charts of so many look does not depend on their numbers.
+NAME: of pictures, default all. FOLDER keeps the store (default: a temporary one), so that a second call fills nothing. Needs the
+clone and a Chromium; about ten minutes on two CPU cores the first time, for a sweep of nine small verifiers and the summaries of
+two imported ones. The hundred runs are made up: how a table and charts of so many look does not depend on their numbers.
 """
 
 import os
@@ -33,17 +33,21 @@ SMALL, LARGE = (1440, 900), (1920, 1080)
 IMPORTED = ("label_ratio", "data_scale")
 NINE = ["turn_visibility", "preset=smoke", "seeds=[0,1,2]"]
 HUNDRED = "made_up"
+WANTED = sys.argv[2:]
+NO_BARS = "<style>.modebar {display: none}</style>"
+"""A chart's tools, which show where a pointer is; without one they stand on every chart."""
 SETTLE = 6.0
 """Seconds that charts take to be drawn once their page is there; nothing on the page says that they are."""
 
 
 def fill(store: Store) -> None:
-    """Imported sweeps, a sweep of nine runs that are trained here, and a hundred made-up ones."""
+    """Imported sweeps, a sweep of nine runs that are trained here, and last a hundred made-up ones."""
+    if runs(store, tags={"sweep": HUNDRED}):
+        return  # filled before
     for name in IMPORTED:
         rmlab("runs", "import", str(REPOSITORY / "experiments" / "studies" / name / "runs.zip"))
     rmlab("sweep", *NINE)
-    if not runs(store, tags={"sweep": HUNDRED}):
-        make_up(store)
+    make_up(store)
 
 
 def make_up(store: Store) -> None:
@@ -92,22 +96,34 @@ class Walk:
     def __init__(self, base: str) -> None:
         self.base, self.page = base, Chromium(*SMALL)
 
-    def take(self, name: str, address: str, text: str, size: tuple[int, int] = SMALL, *clicks: str) -> None:
-        """A picture of the page at an address. text: by which it is known to be there. clicks: words that are clicked on it, in
-        their order; `row` is an attempt of the page in the artifact pane."""
+    def take(
+        self,
+        name: str,
+        address: str,
+        text: str,
+        size: tuple[int, int] = SMALL,
+        click: str = "",
+        at: tuple[int, int] | None = None,
+    ) -> None:
+        """A picture of the page at an address. text: by which it is known to be there. click: a word on it that is clicked.
+        at: a place that is clicked."""
+        if WANTED and name not in WANTED:
+            return
         self.page.size(*size)
         self.page.go("about:blank#")
         self.page.call("Page.navigate", url=self.base + address)
         self.page.until(f"document.body !== null && document.body.innerText.includes({text!r})")
         time.sleep(SETTLE)
-        for word in clicks:
-            self.page.run(
-                f"[...document.querySelectorAll('button, a, label, [role=button], [role=treeitem], span')]"
-                f".find((one) => one.innerText.trim() === {word!r}).click()"
-            )
+        if click:
+            found = f"[...document.querySelectorAll('*')].filter((one) => one.innerText?.trim() === {click!r}).pop()"
+            self.page.run(f"{found}.click()")
+        if at:
+            for kind in ("mousePressed", "mouseReleased"):
+                self.page.call("Input.dispatchMouseEvent", type=kind, x=at[0], y=at[1], button="left", clickCount=1)
+        if click or at:
             time.sleep(SETTLE / 2)
-        shot = self.page.call("Page.captureScreenshot", format="png")["data"]
-        save(name, shot)
+        self.page.run(f"document.head.insertAdjacentHTML('beforeend', {NO_BARS!r})")
+        save(name, self.page.call("Page.captureScreenshot", format="png")["data"])
 
 
 def save(name: str, shot: str) -> None:
@@ -136,18 +152,18 @@ def walk(store: Store, base: str) -> None:
 
     seen = Walk(base)
     seen.take("start", "/", "label_ratio")
-    seen.take("runs", where("data_scale"), "35 matching runs")
+    seen.take("runs", where("data_scale"), "matching runs")
     seen.take("runs-9", where("turn_visibility"), "matching runs", LARGE)
     seen.take("runs-100", where(HUNDRED), "100 matching runs", LARGE)
-    seen.take("levels", where("data_scale", CURVES), "Evaluation (")
-    seen.take("levels-9", where("turn_visibility", CURVES), "Evaluation (")
-    seen.take("levels-100", where(HUNDRED, CURVES), "Evaluation (", LARGE)
-    seen.take("summary", run_page("label_ratio", "summary"), "Show more", SMALL, "Show more")
+    seen.take("levels", where("data_scale", CURVES), "level_number vs. ece")
+    seen.take("levels-9", where("turn_visibility", CURVES), "level_number vs. ece")
+    seen.take("levels-100", where(HUNDRED, CURVES), "level_number vs. ece", LARGE)
+    seen.take("summary", run_page("label_ratio", "summary"), "Show more", click="Show more")
     seen.take("figure", run_page("label_ratio", "summary", "/artifacts/figures/reliability.png"), "figures")
     seen.take("run", run_page("turn_visibility", "verifier"), "Show more")
     seen.take("metrics", run_page("turn_visibility", "verifier", "/model-metrics"), "rm_at_k")
     seen.take("reliability", run_page("data_scale", "verifier", "/artifacts/reliability.svg"), "reliability.svg")
-    seen.take("browse", run_page("turn_visibility", "verifier", "/artifacts/browse.html"), "browse.html", LARGE)
+    seen.take("browse", run_page("turn_visibility", "verifier", "/artifacts/browse.html"), "browse.html", at=(580, 395))
     compared = [run.run_id for run in runs(store, tags={"sweep": "data_scale", "kind": "verifier"})]
     ids = ",".join(f'"{run_id}"' for run_id in compared)
     experiment = store.experiment("data_scale")

@@ -135,7 +135,7 @@ class RunLogger:
 
     def metrics(self, values: Mapping[str, float | None], step: int = 0) -> None:
         """Values of one step, written with the next batch, and what is headline of them. None (undefined) is left out."""
-        values = headline(values) | values
+        values = {**headline(values), **values}
         new = values.keys() - self._checked
         if new:
             check_names(new)
@@ -159,9 +159,13 @@ class RunLogger:
         self.history.extend(rows)
 
     def flush(self) -> None:
-        """Writes what is buffered. Raises StoreError when the store stays busy; the buffer is kept then."""
+        """Writes what is buffered, the headline first: the UI lists metrics as they were written.
+
+        Raises StoreError when the store stays busy; the buffer is kept then.
+        """
         from mlflow.entities import Metric
 
+        self.history[self._written :] = sorted(self.history[self._written :], key=lambda row: "/" in row[0])
         while self._written < len(self.history):
             batch = self.history[self._written : self._written + BATCH]
             rows = [Metric(name, value, when, step) for name, value, step, when in batch]

@@ -74,7 +74,7 @@ def opened_at(application: Application, start: str) -> Application:
                 return
             whole = body.replace(b"<head>", b"<head>" + added, 1)
             kept = [(name, value) for name, value in begun["headers"] if name not in (b"content-length", b"etag")]
-            await send(begun | {"headers": [*kept, (b"content-length", str(len(whole)).encode())]})
+            await send({**begun, "headers": [*kept, (b"content-length", str(len(whole)).encode())]})
             await send({"type": "http.response.body", "body": whole})
 
         await application(scope, receive, collect)

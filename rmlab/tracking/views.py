@@ -27,8 +27,8 @@ COLUMNS = (
     "attributes.`Duration`",
 )
 NAME = "attributes.`Run Name`"
-WIDTHS = {NAME: 212, "tags.`level`": 80, "tags.`preset`": 80, "params.`seed`": 60} | {
-    f"metrics.`{short}`": 80 for short in ("rm_at_k", "auc", "ece", "brier")
+WIDTHS = {NAME: 212, "tags.`level`": 105, "tags.`preset`": 70, "metrics.`brier`": 70, "params.`seed`": 60} | {
+    f"metrics.`{short}`": 80 for short in ("rm_at_k", "auc", "ece")
 }
 """Pixels of columns that need more or less room than the UI gives each: so the headline stands in a window of 1440."""
 BY_LEVEL = " by level"
