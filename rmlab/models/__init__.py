@@ -13,8 +13,11 @@ load        a model read from a local folder (safetensors, no remote code); a Qw
 long_attention  attention within long sequences of one row, sequence by sequence, by cuDNN
 lora        adapters (peft): what is trained by a few per cent of the weights, and travels
 moe         experts: balance loss, load and entropy of each layer's router
-packed      sequences side by side in one row without padding, and attention within each alone
+packed      sequences side by side in one row without padding, of which each sees itself alone
+prefix_decoder  what stands behind the last tokens of many prompts, each common start read once
+prefixes    what prompts have in common at their start
 preload     what a fork server imports
 smollm2     such a model as files that travel to a machine without a network
 tokenizer   text to token ids: byte-level BPE of our own, or a pretrained one that has ChatML markers
+varlen      causal attention of sequences that lie in one row without padding
 """

@@ -1,7 +1,7 @@
 """Sequences side by side in one row: nothing is computed for padding, and no sequence sees another.
 
 Attention is told where each sequence begins (transformers' `cu_seq_lens_q`) and runs over each alone; positions start anew in each.
-On a GPU in half precision that is flash attention as torch ships it; elsewhere a mask says the same, slowly, for tests.
+`rmlab.models.varlen` has the attention.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn.functional import scaled_dot_product_attention
 
+from rmlab.models import varlen
 from rmlab.models.long_attention import GRAIN, LONG, attend_long
+from rmlab.models.varlen import Segments, sent
 
 BY_CUDNN = True
 NAME = "rmlab_packed"
@@ -52,13 +53,6 @@ class Spans:
         """On another device; from pinned memory, so that nothing waits."""
         moved = (sent(tensor, device) for tensor in (self.starts_S1, self.position_1T, self.last_S))
         return Spans(*moved, self.count, self.longest, self.border_B1)
-
-
-def sent(tensor: torch.Tensor, device: Any) -> torch.Tensor:
-    """A tensor of the CPU on a device. A copy from ordinary memory would wait for everything that a GPU has still to do."""
-    if torch.device(device).type == "cuda" and not tensor.is_cuda:
-        return tensor.pin_memory().to(device, non_blocking=True)
-    return tensor.to(device)
 
 
 def pack_row(
@@ -152,28 +146,11 @@ def attend(
 
     last_only: the queries are those of each sequence's last token alone, N = S; else of every token, N = T.
     """
-    if value_TKD.is_cuda:
-        query_NQD, key_TKD = query_NQD.to(value_TKD.dtype), key_TKD.to(value_TKD.dtype)
-        if border_B1 is not None and not last_only and BY_CUDNN:
-            mixed_NQD, _ = attend_long(query_NQD, key_TKD, value_TKD, border_B1, scaling)
-            return mixed_NQD
-        ends = torch.arange(len(starts_S1), dtype=torch.int32, device=starts_S1.device) if last_only else starts_S1
-        flash: torch.Tensor = torch.ops.aten._flash_attention_forward(
-            query_NQD, key_TKD, value_TKD, ends, starts_S1, 1 if last_only else longest, longest,
-            0.0, not last_only, False, scale=scaling,
-        )[0]  # fmt: skip
-        return flash
-    index_T = torch.arange(len(key_TKD), device=key_TKD.device)
-    index_N = starts_S1[1:].long() - 1 if last_only else index_T
-    sequence_T = torch.bucketize(index_T, starts_S1[1:].long(), right=True)
-    seen_NT = (sequence_T[index_N][:, None] == sequence_T) & (index_T <= index_N[:, None])
-    query_QND, key_KTD, value_KTD = (x.transpose(0, 1) for x in (query_NQD, key_TKD.to(query_NQD.dtype), value_TKD))
-    mixed_QND = scaled_dot_product_attention(
-        query_QND[None],
-        key_KTD[None],
-        value_KTD[None].to(query_NQD.dtype),
-        attn_mask=seen_NT,
-        scale=scaling,
-        enable_gqa=len(key_KTD) != len(query_QND),
-    )[0]
-    return mixed_QND.transpose(0, 1)
+    dtype = value_TKD.dtype  # under autocast that of the products; rotary positions make float32 of the others
+    query_NQD, key_TKD = query_NQD.to(dtype), key_TKD.to(dtype)
+    if query_NQD.is_cuda and border_B1 is not None and not last_only and BY_CUDNN:
+        mixed_NQD: torch.Tensor = attend_long(query_NQD, key_TKD, value_TKD, border_B1, scaling)[0]
+        return mixed_NQD
+    asked_S1 = torch.arange(len(starts_S1), dtype=torch.int32, device=starts_S1.device) if last_only else starts_S1
+    segments = Segments(asked_S1, starts_S1, 1 if last_only else longest, longest)
+    return varlen.attend(query_NQD, key_TKD, value_TKD, segments, scaling)
