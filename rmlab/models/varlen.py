@@ -59,8 +59,9 @@ def attend(
     """mixed_TQD of T queries of Q heads over K keys of G heads of size D (Q a multiple of G): softmax of scale · query · key over the
     keys of the query's sequence up to its own place."""
     if query_TQD.is_cuda and query_TQD.dtype in HALF:
-        alone = len(query_TQD) == segments.longest_query == segments.longest_key
-        if alone and len(query_TQD) >= LONG and not torch.is_grad_enabled():
+        # asked first: compiled training code must not depend on whether a row has one sequence or more
+        scored = not torch.is_grad_enabled()
+        if scored and LONG <= len(query_TQD) == segments.longest_query == segments.longest_key:
             whole = torch.tensor([0, len(query_TQD)])
             found_TQD: torch.Tensor = attend_long(query_TQD, key_KGD, value_KGD, whole, scale)[0]
             return found_TQD
