@@ -194,7 +194,7 @@ def plain(job: Job, clock: Clock) -> list[list[int]]:
                 last_BV = logits_BTV[torch.arange(len(rows)), length_B - 1]
                 target_B = torch.tensor([batch[i].target for i in rows], device=job.device)
                 loss = cross_entropy(last_BV.float(), target_B, reduction="sum") / len(batch)
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]  # torch does not type it
             whole += loss.detach()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adam.step()
@@ -255,7 +255,7 @@ def blank_tokenizer() -> Any:
     from tokenizers.models import WordLevel
     from transformers import PreTrainedTokenizerFast
 
-    return PreTrainedTokenizerFast(
+    return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]  # transformers does not type it
         tokenizer_object=Tokenizer(WordLevel({"<pad>": 0, "<eos>": 1}, "<pad>")), pad_token="<pad>", eos_token="<eos>"
     )
 

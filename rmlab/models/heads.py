@@ -94,7 +94,7 @@ def _behind_spans(decoder: Any, ids_1T: torch.Tensor, spans: Spans, routing: Rou
             ]
 
         row_S, layers = torch.zeros_like(spans.last_S), joined(decoder)
-        through = None if layers is None else lambda hidden, *rotation: layers(hidden[0], *rotation, spans)[None]
+        through = None if layers is None else lambda hidden, cosine, sine: layers(hidden[0], cosine, sine, spans)[None]
         return _last_hidden(decoder, ids_1T, spans.told, row_S, spans.last_S, mix, through)[: spans.count]
     more = {} if routing is None else {"output_router_logits": True}
     found = decoder(input_ids=ids_1T, use_cache=False, **spans.told, **more)

@@ -13,7 +13,8 @@ import torch
 from torch.nn.functional import linear, pad, silu
 from torch.utils.checkpoint import checkpoint
 
-from rmlab.models.packed import Spans, attend, sent
+from rmlab.models.packed import Spans, attend
+from rmlab.models.varlen import sent
 
 DECODERS = ("Qwen3Model", "LlamaModel")
 ATTRIBUTE = "_rmlab_joined"
@@ -61,7 +62,9 @@ class JoinedLayer(torch.nn.Module):
         normed_TH = self._normed(stream_TH, self.layer.input_layernorm).to(dtype)
         parts = [attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight]
         queries, keys = parts[0].shape[0] // self.head_dim, parts[1].shape[0] // self.head_dim
-        heads_TAD = linear(normed_TH, torch.cat([w.to(dtype) for w in parts])).unflatten(-1, (-1, self.head_dim))
+        heads_TAD = linear(normed_TH, torch.cat([w.to(dtype) for w in parts])).view(
+            -1, queries + 2 * keys, self.head_dim
+        )
         query, key, value = heads_TAD.split([queries, keys, keys], dim=1)
         if self.head_norms:
             query, key = self._normed(query, attention.q_norm), self._normed(key, attention.k_norm)

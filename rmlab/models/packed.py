@@ -51,8 +51,8 @@ class Spans:
 
     def to(self, device: Any) -> "Spans":
         """On another device; from pinned memory, so that nothing waits."""
-        moved = (sent(tensor, device) for tensor in (self.starts_S1, self.position_1T, self.last_S))
-        return Spans(*moved, self.count, self.longest, self.border_B1)
+        starts_S1, position_1T, last_S = (sent(x, device) for x in (self.starts_S1, self.position_1T, self.last_S))
+        return Spans(starts_S1, position_1T, last_S, self.count, self.longest, self.border_B1)
 
 
 def pack_row(
