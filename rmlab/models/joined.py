@@ -65,7 +65,7 @@ class JoinedLayer(torch.nn.Module):
         heads_TAD = linear(normed_TH, torch.cat([w.to(dtype) for w in parts])).view(
             -1, queries + 2 * keys, self.head_dim
         )
-        query, key, value = heads_TAD.split([queries, keys, keys], dim=1)
+        query, key, value = torch.split(heads_TAD, [queries, keys, keys], dim=1)
         if self.head_norms:
             query, key = self._normed(query, attention.q_norm), self._normed(key, attention.k_norm)
         query, key = (_turned(states, cosine_TD[:, None], sine_TD[:, None]).to(dtype) for states in (query, key))
