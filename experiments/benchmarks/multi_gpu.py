@@ -21,6 +21,7 @@ import numpy as np
 
 from rmlab.benchmark import BenchmarkRow, run_script
 from rmlab.launchers.ranks import run_ranks
+from rmlab.models.moe import use_grouped_experts
 
 SHAPES: dict[str, dict[str, int]] = {
     "tiny": {
@@ -88,7 +89,7 @@ def model_of(shape: dict[str, int], context: int, device: str) -> Any:
     with torch.device(device):
         if "experts" not in shape:
             return Qwen3ForCausalLM(Qwen3Config(**common))
-        return Qwen3MoeForCausalLM(
+        model: Any = Qwen3MoeForCausalLM(
             Qwen3MoeConfig(
                 **common,
                 num_experts=shape["experts"],
@@ -98,6 +99,8 @@ def model_of(shape: dict[str, int], context: int, device: str) -> Any:
                 router_aux_loss_coef=0.001,
             )
         )
+    use_grouped_experts(model)
+    return model
 
 
 def measure(asked: argparse.Namespace) -> Measured:
