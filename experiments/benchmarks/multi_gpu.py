@@ -10,7 +10,6 @@ of the last. Memory is the most that torch held on one GPU. Each line is printed
 
 import argparse
 import os
-import platform
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,7 +19,9 @@ from typing import Any
 
 import numpy as np
 
+from rmlab.benchmark import BenchmarkRow, run_script
 from rmlab.launchers.ranks import run_ranks
+from rmlab.models.moe import use_grouped_experts
 
 SHAPES: dict[str, dict[str, int]] = {
     "tiny": {
@@ -88,7 +89,7 @@ def model_of(shape: dict[str, int], context: int, device: str) -> Any:
     with torch.device(device):
         if "experts" not in shape:
             return Qwen3ForCausalLM(Qwen3Config(**common))
-        return Qwen3MoeForCausalLM(
+        model: Any = Qwen3MoeForCausalLM(
             Qwen3MoeConfig(
                 **common,
                 num_experts=shape["experts"],
@@ -98,6 +99,8 @@ def model_of(shape: dict[str, int], context: int, device: str) -> Any:
                 router_aux_loss_coef=0.001,
             )
         )
+    use_grouped_experts(model)
+    return model
 
 
 def measure(asked: argparse.Namespace) -> Measured:
@@ -164,17 +167,21 @@ def compare(asked: argparse.Namespace) -> dict[int, Measured]:
                 partial(measure, asked), gpus, Path(folder) / "ranks.log", ["torch", "transformers", "accelerate"]
             )
         first = found[asked.gpus[0]]
-        apart = max(abs(a - b) for a, b in zip(one.losses, first.losses, strict=True))
         print(
             f"{gpus} x {one.card}, {asked.shape}, {one.parameters / 1e9:.2f} B parameters: {one.tokens_per_second:,.0f} tokens/s "
             f"({one.tokens_per_second / first.tokens_per_second:.2f} of the first line), {one.memory:.1f} GiB a GPU, losses "
-            f"{' '.join(f'{loss:.4f}' for loss in one.losses)}, at most {apart:.1e} from the first line's",
+            f"{' '.join(f'{loss:.4f}' for loss in one.losses)}, at most {apart(one, first):.1e} from the first line's",
             flush=True,
         )
     return found
 
 
-def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
+def apart(one: Measured, other: Measured) -> float:
+    """The largest difference of their losses, step by step."""
+    return max(abs(a - b) for a, b in zip(one.losses, other.losses, strict=True))
+
+
+def options(given: Sequence[str]) -> argparse.Namespace:
     """Of the command line."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--shape", choices=list(SHAPES), default="0.6b")
@@ -197,8 +204,21 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     return parser.parse_args(given)
 
 
-if __name__ == "__main__":
-    import torch
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
+    """Of each number of GPUs: its speed beside that of the first, the memory of one GPU, and how far its losses lie apart."""
+    asked = options(arguments)
+    found = compare(asked)
+    first = found[asked.gpus[0]]
+    shape = f"{asked.shape}, {asked.shortest} to {asked.longest} tokens"
+    rows = []
+    for gpus, one in found.items():
+        rows += [
+            BenchmarkRow(f"{gpus} GPUs, {shape}", "tokens/s", one.tokens_per_second, theirs=first.tokens_per_second),
+            BenchmarkRow(f"{gpus} GPUs, {shape}: of one GPU", "GiB", one.memory, theirs=first.memory),
+            BenchmarkRow(f"{gpus} GPUs, {shape}: losses apart", "nats", apart(one, first)),
+        ]
+    return rows
 
-    print(f"torch {torch.__version__}, Python {platform.python_version()}, {platform.machine()}")
-    compare(arguments())
+
+if __name__ == "__main__":
+    run_script(main)

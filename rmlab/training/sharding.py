@@ -17,6 +17,7 @@ import torch
 
 from rmlab.models.heads import language_model
 from rmlab.models.lora import plain_model
+from rmlab.models.moe import experts_of, use_grouped_experts
 from rmlab.training.config import Dtype
 from rmlab.training.ranks import ALONE, Ranks
 
@@ -37,11 +38,7 @@ def shard(model: Any, dtype: Dtype, ranks: Ranks) -> Any:
     broadcast_object_list(sent, 0)
     parts = sent[0]
     language = plain_model(language_model(parts))
-    if not ranks.is_first:
-        with torch.device("meta"):
-            type(language)(
-                language.config
-            )  # transformers notes what a class can record (router logits) when one is made
+    _make_known(language)
     buffers = {name: buffer.clone() for name, buffer in parts.named_buffers()}
     mesh = init_device_mesh(ranks.device.type, (ranks.number,))
     low = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
@@ -67,6 +64,15 @@ def shard(model: Any, dtype: Dtype, ranks: Ranks) -> Any:
     register_fsdp_forward_method(parts, "within")
     parts.ranks = ranks
     return parts
+
+
+def _make_known(language: Any) -> None:
+    """transformers notes what a class can record (router logits), and ours computes experts, when a model is made: here none was."""
+    config = copy.deepcopy(language.config)
+    if experts_of(language):
+        config._experts_implementation = "grouped_mm"
+    with torch.device("meta"):
+        use_grouped_experts(type(language)(config))
 
 
 def _shared_out(kind: type) -> type:

@@ -37,7 +37,7 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "holds"
 
 
-WITHOUT_ROWS: set[str] = {"long_context", "moe", "multi_gpu", "rl_step", "scoring", "training"}
+WITHOUT_ROWS: set[str] = {"long_context", "moe", "rl_step", "scoring", "training"}
 """Scripts that only print: `rmlab bench` runs them, and has nothing to track. None may join them."""
 
 
