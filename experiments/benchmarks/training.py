@@ -281,7 +281,6 @@ ARMS: dict[str, Callable[[Job, Clock], list[list[int]]]] = {
     "ours": ours(),
     "ours, compiled": ours(compiled=True),
     "ours, compiled, flash": switched(ours(compiled=True), "packed", "BY_CUDNN"),
-    "ours, compiled, no graphs": switched(ours(compiled=True), "joined", "GRAPHS"),
     "ours, padded": ours(packed=False),
     "ours, padded, compiled": ours(packed=False, compiled=True),
     "ours, checkpointing": ours(checkpointing=True),

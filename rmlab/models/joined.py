@@ -10,19 +10,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.nn.functional import linear, pad, silu
+from torch.nn.functional import linear, silu
 from torch.utils.checkpoint import checkpoint
 
 from rmlab.models.packed import Spans, attend
-from rmlab.models.varlen import sent
 
 DECODERS = ("Qwen3Model", "LlamaModel")
 ATTRIBUTE = "_rmlab_joined"
-GRAPHS = True
-MOST_GRAPHS = 16
-FILL = 128  # tokens of the sequences that fill up a row
-GRAPHED_TOKENS = 1 << 16
-"""Of a row, up to which both passes are CUDA graphs: the kernels of a longer one take longer than the CPU needs to ask for them."""
 
 
 def joins(decoder: Any) -> bool:
@@ -119,18 +113,12 @@ class _Stack(torch.nn.Module):
 
 class JoinedLayers:
     """All layers of a decoder but the last. checkpointing: activations within a layer are made again in the backward pass.
-
-    compiled: by torch.compile with this backend, once for all layers and rows of any length. On a GPU rows of short sequences are then
-    also filled up to one of few shapes, for each of which both passes are CUDA graphs: their kernels are so short that a CPU
-    could not ask for them as fast.
+    compiled: by torch.compile with this backend, once for all layers and rows of any length.
     """
 
     def __init__(self, decoder: Any, compiled: bool, checkpointing: bool, backend: Any = "inductor"):
         self.layers = [JoinedLayer(layer) for layer in decoder.layers[:-1]]
-        self.checkpointing, self.graphed = checkpointing, compiled and not checkpointing and GRAPHS
-        self.graphs: dict[tuple[int, int, int, torch.dtype], Any] = {}
-        self.pool: Any = None
-        self.accumulators: list[Any] = []
+        self.checkpointing = checkpointing
         for layer in self.layers if compiled else ():
             layer.compile(dynamic=True, backend=backend)
 
@@ -140,65 +128,18 @@ class JoinedLayers:
         """hidden_TH in float32 behind them."""
         kind = hidden_TH.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else hidden_TH.dtype
-        told = (cosine_TD.float(), sine_TD.float(), spans.starts_S1)
+        told = (cosine_TD.float(), sine_TD.float(), spans.starts_S1, spans.longest, spans.border_B1)
         with torch.autocast(kind, enabled=False):
-            short = spans.border_B1 is None and len(hidden_TH) <= GRAPHED_TOKENS
-            if self.graphed and short and hidden_TH.is_cuda and hidden_TH.requires_grad:
-                return self._replayed(hidden_TH, told, spans, dtype)
-            stack = _Stack(self.layers, dtype, spans.longest, self.checkpointing)
-            return stack(hidden_TH, *told, spans.border_B1)  # type: ignore[no-any-return]
-
-    def _replayed(
-        self, hidden_TH: torch.Tensor, told: tuple[torch.Tensor, ...], spans: Spans, dtype: torch.dtype
-    ) -> torch.Tensor:
-        """The same by the CUDA graphs of the row's shape, which are made where it is new."""
-        cosine_TD, sine_TD, starts_S1 = told
-        tokens, step = len(hidden_TH), _step(len(hidden_TH))
-        width, borders = _up(tokens, step), _up(len(starts_S1) + step // FILL, 32)
-        rows = [pad(states, (0, 0, 0, width - tokens)) for states in (hidden_TH, cosine_TD, sine_TD)]
-        more = [min(tokens + FILL * (i + 1), width) for i in range(borders - len(starts_S1))]
-        filled = torch.cat([starts_S1, sent(torch.tensor(more, dtype=torch.int32), starts_S1.device)])
-        given, longest = (*rows, filled), _up(spans.longest, _step(spans.longest))
-        key = (width, borders, longest, dtype)
-        if key not in self.graphs and len(self.graphs) == MOST_GRAPHS:
-            return _Stack(self.layers, dtype, spans.longest)(hidden_TH, *told)  # type: ignore[no-any-return]
-        if key not in self.graphs:
-            self.graphs[key] = self._captured(given, longest, dtype)
-        graph, parameters = self.graphs[key]
-        # a gradient that is not there yet would become the graph's own, which its next replay changes
-        for parameter in parameters:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)
-        return graph(*given)[:tokens]  # type: ignore[no-any-return]
-
-    def _captured(
-        self, given: tuple[torch.Tensor, ...], longest: int, dtype: torch.dtype
-    ) -> tuple[Any, list[torch.nn.Parameter]]:
-        """Graphs of both passes for rows of this shape, and whose gradients they make."""
-        stack = _Stack(self.layers, dtype, longest).train()
-        parameters = list(stack.parameters())
-        if self.pool is None:
-            self.pool = torch.cuda.graph_pool_handle()
-            self.accumulators = [_accumulator(parameter) for parameter in parameters]
-        hidden_TH, *others = given
-        sample = (hidden_TH.detach().clone().requires_grad_(), *(tensor.clone() for tensor in others))
-        return torch.cuda.make_graphed_callables(stack, sample, num_warmup_iters=2, pool=self.pool), parameters
-
-
-def _accumulator(parameter: torch.nn.Parameter) -> Any:
-    """What adds up its gradient, made on the present stream: made while a graph is captured it would make streams wait for each other."""
-    function = parameter.expand_as(parameter).grad_fn
-    assert function is not None
-    return function.next_functions[0][0]
-
-
-def _step(number: int) -> int:
-    """Between sizes that are told apart: eight of them from one power of two to the next."""
-    return max(128, 1 << max(number.bit_length() - 4, 0))
-
-
-def _up(number: int, step: int) -> int:
-    return -(-number // step) * step
+            stream = hidden_TH.float().clone()  # no view, as behind later layers
+            added = (stream - stream).to(
+                dtype
+            )  # nothing, of which a gradient is known: one compiled function serves all
+            for layer in self.layers:
+                if self.checkpointing and torch.is_grad_enabled():
+                    stream, added = checkpoint(layer, stream, added, *told, use_reentrant=False)
+                else:
+                    stream, added = layer(stream, added, *told)
+            return stream + added
 
 
 @contextmanager
