@@ -66,12 +66,12 @@ class RolloutPlan:
 class RolloutProcesses:
     """A context manager, entered before this process has threads: the processes are forked from it, and wait for `play`.
 
-    With few workers there is none, and this process plays in the sandbox that is given.
+    With few workers, or no scripts, there is none, and this process plays in the sandbox that is given.
     """
 
     def __init__(self, plan: RolloutPlan, sandbox: Sandbox):
         self.plan, self.sandbox = plan, sandbox
-        self.count = -(-len(sandbox.workers) // WORKERS)
+        self.count = -(-len(sandbox.workers) // WORKERS) if plan.policies else 1
         self._processes: list[Any] = []
         self._channels: list[Connection] = []
 
