@@ -6,7 +6,7 @@ Two attempts by each shipped script at tasks of the starter set's verifier part,
 workers has as much to do; each in a process of its own that remembers nothing. The floor is the rate of workers that are always
 busy: workers by the CPU time that the programs of an attempt cost (which differs from sample to sample, since a few programs that
 never end cost more than all others). Beside it the CPU time of the processes that decide what scripts do: with one of them it
-would bound the speed-up, so there is one for every four workers.
+would bound the speed-up, so there is one for every eight workers.
 """
 
 import argparse

@@ -1,7 +1,6 @@
 """Processes that play attempts side by side, each with a sandbox of its own, and keep what is finished.
 
-What scripts decide costs about a seventh of what their programs cost (2.0 and 13.4 ms of CPU an attempt), so one process decides for
-WORKERS workers: with eight it was busy for five sixths of the time, and kept some of them waiting.
+What scripts decide costs about a tenth of what their programs cost, so one process can keep about WORKERS workers busy.
 Tasks are dealt one after another to whichever process has room; an attempt depends on the seed, its task, its policy and
 its number alone, so who plays it makes no difference.
 """
@@ -24,7 +23,7 @@ from rmlab.policies.policy import Policy
 from rmlab.policies.rollout import Planned, PlannedTask, played
 from rmlab.trajectories.parts import TrajectoryParts
 
-WORKERS = 4  # that one process decides for
+WORKERS = 8  # that one process decides for
 TELL_SECONDS = 0.5  # between two words of a process about how far it is
 _fork = get_context("fork")
 
@@ -33,8 +32,7 @@ _fork = get_context("fork")
 class RolloutPlan:
     """What is to be played. finished: numbers of attempts that were finished before, by task and policy.
 
-    batch: attempts that one process has under way at once: the more, the sooner it knows of programs that never end, and the
-    fewer of these are left for the end. folder: where finished attempts are kept.
+    batch: attempts under way at once, over all processes: what one of them holds at the end, no other can help with. folder: where finished attempts are kept.
     """
 
     tasks: Sequence[PlannedTask]
@@ -53,11 +51,12 @@ class RolloutPlan:
                 if planned.policy in policies and planned.number not in done:
                     yield planned
 
-    def play(self, sandbox: Sandbox, tasks: Iterable[PlannedTask], writer: str) -> Iterator[None]:
+    def play(self, sandbox: Sandbox, tasks: Iterable[PlannedTask], writer: str, share: int = 1) -> Iterator[None]:
         """Plays the scripts' attempts at the tasks, which are asked for one by one; yields with each that is finished."""
         planned, parts = self.left(self.policies, tasks), TrajectoryParts(self.folder, writer)
+        batch = max(self.batch // share, 1)
         try:
-            for _, trajectory in played(planned, self.policies, sandbox, self.environment, self.seed, self.batch):
+            for _, trajectory in played(planned, self.policies, sandbox, self.environment, self.seed, batch):
                 parts.add(trajectory)
                 yield
         finally:
@@ -159,7 +158,7 @@ class RolloutProcesses:
         workers = len(self.sandbox.workers[number :: self.count])
         told, untold = time.monotonic(), 0
         with Sandbox(workers, self.sandbox.limits, self.sandbox.isolation.name) as own:
-            for _ in self.plan.play(own, tasks(), f"scripts-{number}"):
+            for _ in self.plan.play(own, tasks(), f"scripts-{number}", self.count):
                 untold += 1
                 if time.monotonic() - told > TELL_SECONDS:
                     if os.getppid() != parent:
