@@ -32,7 +32,8 @@ _fork = get_context("fork")
 class RolloutPlan:
     """What is to be played. finished: numbers of attempts that were finished before, by task and policy.
 
-    batch: attempts under way at once, over all processes: what one of them holds at the end, no other can help with. folder: where finished attempts are kept.
+    batch: attempts under way at once, over all processes: what one of them holds at the end, no other can help with.
+    folder: where finished attempts are kept.
     """
 
     tasks: Sequence[PlannedTask]
