@@ -78,7 +78,7 @@ class PartsConfig:
 class CollectConfig:
     """tasks, output: paths. policy: name -> script; language: name -> language model (conf/policy holds both kinds).
 
-    batch: scripted attempts that one process has under way at once. tracked: log to MLflow too.
+    batch: scripted attempts under way at once. tracked: log to MLflow too.
     """
 
     tasks: str = field(default=MISSING, metadata=UNHASHED)

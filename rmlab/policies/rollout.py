@@ -136,9 +136,7 @@ class SharedPrograms(Generic[Owner]):
 
 
 ACTING = 16  # attempts that act between two looks at whether a worker needs its next program
-REMEMBERED = (
-    5000  # outcomes: attempts at one task are played one after the other, so older ones are not asked for again
-)
+REMEMBERED = 5000  # outcomes: attempts at one task are played at about one time, so older ones are not asked for again
 
 
 def rollout(

@@ -1,6 +1,6 @@
 """Processes that play attempts side by side, each with a sandbox of its own, and keep what is finished.
 
-What a script decides costs about a twentieth of what its programs cost, so one process can keep about WORKERS workers busy.
+What scripts decide costs about a tenth of what their programs cost, so one process can keep about WORKERS workers busy.
 Tasks are dealt one after another to whichever process has room; an attempt depends on the seed, its task, its policy and
 its number alone, so who plays it makes no difference.
 """
@@ -32,8 +32,8 @@ _fork = get_context("fork")
 class RolloutPlan:
     """What is to be played. finished: numbers of attempts that were finished before, by task and policy.
 
-    batch: attempts that one process has under way at once: the more, the sooner it knows of programs that never end, and the
-    fewer of these are left for the end. folder: where finished attempts are kept.
+    batch: attempts under way at once, over all processes: what one of them holds at the end, no other can help with.
+    folder: where finished attempts are kept.
     """
 
     tasks: Sequence[PlannedTask]
@@ -52,11 +52,12 @@ class RolloutPlan:
                 if planned.policy in policies and planned.number not in done:
                     yield planned
 
-    def play(self, sandbox: Sandbox, tasks: Iterable[PlannedTask], writer: str) -> Iterator[None]:
+    def play(self, sandbox: Sandbox, tasks: Iterable[PlannedTask], writer: str, share: int = 1) -> Iterator[None]:
         """Plays the scripts' attempts at the tasks, which are asked for one by one; yields with each that is finished."""
         planned, parts = self.left(self.policies, tasks), TrajectoryParts(self.folder, writer)
+        batch = max(self.batch // share, 1)
         try:
-            for _, trajectory in played(planned, self.policies, sandbox, self.environment, self.seed, self.batch):
+            for _, trajectory in played(planned, self.policies, sandbox, self.environment, self.seed, batch):
                 parts.add(trajectory)
                 yield
         finally:
@@ -66,12 +67,12 @@ class RolloutPlan:
 class RolloutProcesses:
     """A context manager, entered before this process has threads: the processes are forked from it, and wait for `play`.
 
-    With few workers there is none, and this process plays in the sandbox that is given.
+    With few workers, or no scripts, there is none, and this process plays in the sandbox that is given.
     """
 
     def __init__(self, plan: RolloutPlan, sandbox: Sandbox):
         self.plan, self.sandbox = plan, sandbox
-        self.count = -(-len(sandbox.workers) // WORKERS)
+        self.count = -(-len(sandbox.workers) // WORKERS) if plan.policies else 1
         self._processes: list[Any] = []
         self._channels: list[Connection] = []
 
@@ -158,7 +159,7 @@ class RolloutProcesses:
         workers = len(self.sandbox.workers[number :: self.count])
         told, untold = time.monotonic(), 0
         with Sandbox(workers, self.sandbox.limits, self.sandbox.isolation.name) as own:
-            for _ in self.plan.play(own, tasks(), f"scripts-{number}"):
+            for _ in self.plan.play(own, tasks(), f"scripts-{number}", self.count):
                 untold += 1
                 if time.monotonic() - told > TELL_SECONDS:
                     if os.getppid() != parent:
