@@ -127,12 +127,12 @@ class Walk:
 
 
 def save(name: str, shot: str) -> None:
-    """Writes a picture with 64 colours, which pages of text and lines need no more of."""
+    """Writes a picture with 256 colours: lines of a chart keep theirs."""
     import base64
 
     image = Image.open(BytesIO(base64.b64decode(shot))).convert("RGB")
     target = PICTURES / f"{name}.png"
-    image.quantize(64, dither=Image.Dither.NONE).save(target, optimize=True)
+    image.quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
     print(f"{target.name}: {target.stat().st_size / 1000:.0f} kB")
 
 
@@ -161,7 +161,7 @@ def walk(store: Store, base: str) -> None:
     seen.take("summary", run_page("label_ratio", "summary"), "Show more", click="Show more")
     seen.take("figure", run_page("label_ratio", "summary", "/artifacts/figures/reliability.png"), "figures")
     seen.take("run", run_page("turn_visibility", "verifier"), "Show more")
-    seen.take("metrics", run_page("turn_visibility", "verifier", "/model-metrics"), "rm_at_k")
+    seen.take("metrics", run_page("turn_visibility", "verifier", "/model-metrics"), "advantage_cosine")
     seen.take("reliability", run_page("data_scale", "verifier", "/artifacts/reliability.svg"), "reliability.svg")
     seen.take("browse", run_page("turn_visibility", "verifier", "/artifacts/browse.html"), "browse.html", at=(580, 395))
     compared = [run.run_id for run in runs(store, tags={"sweep": "data_scale", "kind": "verifier"})]

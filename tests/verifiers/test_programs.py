@@ -85,6 +85,8 @@ def test_the_record_of_a_run_and_its_scores_again(pool: Path, tmp_path: Path, mo
     assert run.metrics["eval/auc_within_task"] == pytest.approx(report["auc_within_task"])
     assert dict(run.series("eval/rm_at_k")) == pytest.approx({int(k): v for k, v in report["rm_at_k"].items()})
     assert [step for step, _ in run.series("train/loss")] == [1, 2, 3, 4, 5, 6]
+    assert run.metrics["auc_task"] == pytest.approx(report["auc_within_task"], abs=5e-4), "for the UI, to three digits"
+    assert "<svg" in run.artifact("reliability.svg").read_text()
     selection = json.loads(run.artifact("selection.json").read_text())
     assert (selection["resolved"], selection["unresolved"]) == (48, 48)
     baselines = json.loads(run.artifact("baselines.json").read_text())
