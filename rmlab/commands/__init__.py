@@ -2,6 +2,7 @@
 
 A command is a function that may be called from Python too. Nothing heavy is imported before one runs.
 
+bench                the scripts of experiments/benchmarks, run and tracked
 browse               scored trajectories to read: a page, or a server
 common               what commands of programs share: overrides, --cfg, --info
 compare              two runs, score tables or levels, paired

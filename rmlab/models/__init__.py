@@ -1,6 +1,7 @@
 """Language models: their shape, their first weights, their tokenizer, and what they say after the last token.
 
 config      what a model looks like; adapters (peft): what is trained by a few per cent of the weights, and travels
+cost        weights and operations that follow from a shape: what `rmlab plan` and the benchmarks count by
 decoder     the layers around it, in few kernels
 generation  slots: which token comes next in many conversations that start, stop and read at different times; readings
             of a few tokens as CUDA graphs
