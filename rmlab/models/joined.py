@@ -13,7 +13,8 @@ import torch
 from torch.nn.functional import linear, pad, silu
 from torch.utils.checkpoint import checkpoint
 
-from rmlab.models.packed import Spans, attend, sent
+from rmlab.models.packed import Spans, attend
+from rmlab.models.varlen import sent
 
 DECODERS = ("Qwen3Model", "LlamaModel")
 ATTRIBUTE = "_rmlab_joined"
