@@ -69,7 +69,7 @@ class EvaluationConfig:
     """tasks, validation_tasks: tasks scored of these parts, in the order of SHA-256 of the task id; null = all.
 
     attempts: at most so many of each task and policy, by number. policies: names, empty = every policy that the part has.
-    replicates: bootstrap replicates of the intervals. batch_tokens: padded tokens scored at once.
+    replicates: bootstrap replicates of the intervals. batch_tokens: scored at once, padding included where there is any.
     """
 
     tasks: int | None = None
