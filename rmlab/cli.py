@@ -20,6 +20,7 @@ from rmlab.commands import (
     figures,
     import_trajectories,
     models,
+    plan,
     runs,
     score,
     sweep,
@@ -49,7 +50,20 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-for single in (import_trajectories, sweep, experiments, score, evaluate, browse, compare, figures, ui, bench, doctor):
+for single in (
+    import_trajectories,
+    sweep,
+    experiments,
+    plan,
+    score,
+    evaluate,
+    browse,
+    compare,
+    figures,
+    ui,
+    bench,
+    doctor,
+):
     app.registered_commands += single.app.registered_commands
 for name, group in {"models": models, "runs": runs, "tasks": tasks, "trajectories": trajectories}.items():
     app.add_typer(group.app, name=name)

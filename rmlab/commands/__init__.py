@@ -14,6 +14,7 @@ experiments          collect, train, rl, pretrain, warm-start: the programs of e
 figures              figures from tracked runs
 import_trajectories  trajectories in the wild, read
 models               models from elsewhere, and how they travel
+plan                 what a run will cost
 runs                 tracked runs
 score                trajectories scored by a verifier
 sweep                a sweep, launched or resumed

@@ -61,7 +61,7 @@ def bench(
         )
     for name in names:
         record, output = run_benchmark(name, options)
-        if track:
+        if track and record is not None:
             print(f"tracked as run {tracked(name, options, record, output)} of the experiment benchmarks")
 
 
@@ -93,10 +93,11 @@ def question(name: str) -> str:
     return (ast.get_docstring(tree) or "").partition("\n")[0]
 
 
-def run_benchmark(name: str, options: Sequence[str]) -> tuple[BenchmarkRecord, str]:
+def run_benchmark(name: str, options: Sequence[str]) -> tuple[BenchmarkRecord | None, str]:
     """Runs a script in a process of its own and shows what it prints; its record, and all that it printed.
 
-    Raises RmlabError where it ends with an error (behind what it printed); with --help it ends the command.
+    The record is None where the script left none (it only prints, or was asked for --help). Raises RmlabError where it ends with an
+    error, behind what it printed.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "record.json"
@@ -113,9 +114,7 @@ def run_benchmark(name: str, options: Sequence[str]) -> tuple[BenchmarkRecord, s
             raise RmlabError(
                 f"benchmark {name} ended with code {script.returncode}: see above why. Its options: rmlab bench {name} -- --help"
             )
-        if not path.exists():  # --help
-            raise typer.Exit
-        return read_record(path), "".join(printed)
+        return read_record(path) if path.exists() else None, "".join(printed)
 
 
 def tracked(name: str, options: Sequence[str], record: BenchmarkRecord, output: str) -> str:

@@ -8,6 +8,7 @@ The backward pass of a weight that is trained takes twice its forward pass, once
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -111,6 +112,14 @@ KNOWN: dict[str, ModelShape] = {
     "Qwen3-30B-A3B": ModelShape(2048, 48, 32, 4, 128, 0, 151936, 128, 8, 768, tied=False, positions=40960),
 }
 """Shapes of open models, by the name of their repository: from their config.json. So a plan needs no weights."""
+
+
+def known_shape(name: str) -> tuple[ModelShape, str] | None:
+    """Shape and name of the open model that a name means: `Qwen/Qwen3-0.6B`, `hf:Qwen/Qwen3-0.6B@main`, `models/qwen3_0.6b`,
+    `Qwen3-4B-Instruct-2507`; None for another word."""
+    plain = re.sub(r"[^a-z0-9]", "", name.partition("@")[0].rstrip("/").rpartition("/")[2].removeprefix("hf:").lower())
+    fitting = [known for known in KNOWN if plain.startswith(re.sub(r"[^a-z0-9]", "", known.lower()))]
+    return (KNOWN[found], found) if (found := max(fitting, key=len, default="")) else None
 
 
 def shape_of(model: ModelConfig) -> ModelShape:
