@@ -10,11 +10,13 @@ after the other (`eager`). Floor: the dense model's rate. Of each arm the second
 
 import argparse
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 
+from rmlab.benchmark import BenchmarkRow, run_script
 from rmlab.models.config import ModelConfig
 from rmlab.models.load import scratch_model
 from rmlab.models.moe import GROUPED, experts_of
@@ -48,7 +50,7 @@ def shapes(hidden: int, layers: int, inner: int) -> dict[str, ModelConfig]:
     return {"dense": shape(0, 2), "8 experts, 2 a token": shape(8, 2), "32 experts, 4 a token": shape(32, 4)}
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
     """Measures on this machine."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
@@ -57,9 +59,8 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=12)
     parser.add_argument("--inner", type=int, default=3072)
     parser.add_argument("--steps", type=int, default=10)
-    given = parser.parse_args()
-    name = torch.cuda.get_device_name() if given.device == "cuda" else "cpu"
-    print(f"{name}, torch {torch.__version__}, {given.dtype}", flush=True)
+    given = parser.parse_args(arguments)
+    rows: list[BenchmarkRow] = []
     rng = np.random.default_rng(0)
     ids = rng.integers(3, VOCABULARY, (given.steps * BATCH, TOKENS)).astype(np.int32)
     dense: tuple[float, float, float] | None = None
@@ -71,13 +72,15 @@ def main() -> None:
                 model.set_experts_implementation(way)
             found = measured(model, ids, given.device, Dtype(given.dtype))
             dense = dense or found
-            print(
-                f"{title}{', ' + way if way else ''} ({sum(p.numel() for p in model.parameters()):,} parameters): training "
-                f"{found[0]:,.0f} tokens/s ({found[0] / dense[0]:.2f} of dense), scoring {found[1]:,.0f} "
-                f"({found[1] / dense[1]:.2f}), {found[2]:.1f} GiB",
-                flush=True,
-            )
+            name = f"{title}{', ' + way if way else ''}, {sum(p.numel() for p in model.parameters()):,} parameters"
+            print(f"{name}: training {found[0]:,.0f}, scoring {found[1]:,.0f} tokens/s, {found[2]:.1f} GiB", flush=True)
+            rows += [
+                BenchmarkRow(f"{name}: training", "tokens/s", found[0], dense[0]),
+                BenchmarkRow(f"{name}: scoring", "tokens/s", found[1], dense[1]),
+                BenchmarkRow(f"{name}: memory", "GiB", found[2]),
+            ]
         del model
+    return rows
 
 
 def measured(model: Any, ids: np.ndarray, device: str, dtype: Dtype) -> tuple[float, float, float]:
@@ -101,4 +104,4 @@ def measured(model: Any, ids: np.ndarray, device: str, dtype: Dtype) -> tuple[fl
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from rmlab.benchmark import BenchmarkRow, run_script
 from rmlab.models.heads import pad_right
 from rmlab.models.prefix_decoder import can_fuse
 from rmlab.models.prefixes import prefix_batches
@@ -32,7 +33,7 @@ CARD_BYTES = 79 * 2**30
 """Of an "80 GB" card that a process can have."""
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
     """Measures on this machine."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
@@ -42,19 +43,19 @@ def main() -> None:
     parser.add_argument("--taught-by", type=int, default=1000, help="attempts, before scores are compared")
     parser.add_argument("--long-layers", type=int, default=48)
     parser.add_argument("--long-tokens", type=int, default=262_144)
-    given = parser.parse_args()
-    name = torch.cuda.get_device_name() if given.device == "cuda" else "cpu"
-    print(f"{name}, torch {torch.__version__}", flush=True)
+    given = parser.parse_args(arguments)
+    rows: list[BenchmarkRow] = []
     if {"speed", "numbers"} & set(given.only):
         table, prompts = evaluation_part(given.tasks)
         model = smollm2(given.layers, given.device)
         if "numbers" in given.only:
-            numbers(taught(model, given.device, given.taught_by), table, prompts, given.device)
+            rows += numbers(taught(model, given.device, given.taught_by), table, prompts, given.device)
         if "speed" in given.only:
-            speed(model, prompts, given.device)
+            rows += speed(model, prompts, given.device)
         del model
     if "long" in given.only:
-        long(given.long_layers, given.long_tokens, given.device)
+        rows += long(given.long_layers, given.long_tokens, given.device)
+    return rows
 
 
 def starter(part: str, choose: Callable[[list[Any]], list[Any]]) -> list[Any]:
@@ -122,7 +123,7 @@ def autocast(device: str) -> Callable[[], Any]:
     return lambda: torch.autocast(device, torch.bfloat16)
 
 
-def speed(model: Any, prompts: Sequence[Any], device: str) -> None:
+def speed(model: Any, prompts: Sequence[Any], device: str) -> list[BenchmarkRow]:
     """Tokens of the prompts a second, ours and theirs."""
     for parameter in model.model.layers.parameters():  # as a verifier of bfloat16 is loaded
         parameter.data = parameter.data.to(torch.bfloat16 if parameter.ndim > 1 else torch.float32)
@@ -135,7 +136,7 @@ def speed(model: Any, prompts: Sequence[Any], device: str) -> None:
     product = 2 * side**3 / timed(lambda: [left @ right for _ in range(10)], device)[0] * 10
     floor = 2 * weights * read / product
     print(f"floor {asked / floor:,.0f} tokens/s: {product / 1e12:.0f} TFLOP/s of a product", flush=True)
-    best = 0.0
+    found: dict[str, tuple[float, float]] = {}
     for tokens, shared, fused in ((131072, True, False), (131072, True, can_fuse(device)), (65536, False, False)):
 
         def ours(tokens: int = tokens, shared: bool = shared, fused: bool = fused) -> None:
@@ -149,13 +150,15 @@ def speed(model: Any, prompts: Sequence[Any], device: str) -> None:
         took, memory = timed(ours, device)
         what = f"shared, packed{', fused' if fused else ''}" if shared else "padded"
         print(f"ours, {what}, {tokens:,} a batch: {asked / took:,.0f} tokens/s, {memory:.2f} GiB{compiled}", flush=True)
-        best = max(best, asked / took)
+        found[f"{what}, {tokens:,} tokens a batch"] = asked / took, memory
     alone = drawn(400, asked // 400)
     took, memory = timed(
         lambda: score_ids(model, alone, ANSWER, 0, batch_tokens=131072, autocast=autocast(device), shared=True), device
     )
-    rate = sum(map(len, alone)) / took
-    print(f"ours, prompts of 400 tokens with nothing in common: {rate:,.0f} tokens/s, {memory:.2f} GiB", flush=True)
+    found["packed, prompts of 400 tokens with nothing in common"] = sum(map(len, alone)) / took, memory
+    print(
+        f"ours, prompts of 400 tokens with nothing in common: {sum(map(len, alone)) / took:,.0f} tokens/s", flush=True
+    )
     theirs = 0.0
     plain = smollm2(len(model.model.layers), device).to(torch.bfloat16)
     some = prompts[:: max(len(prompts) // 1000, 1)]  # their rate does not depend on how many there are
@@ -164,7 +167,15 @@ def speed(model: Any, prompts: Sequence[Any], device: str) -> None:
         rate = sum(map(len, some)) / took
         print(f"theirs, batches of {rows}: {rate:,.0f} tokens/s, {memory:.2f} GiB", flush=True)
         theirs = max(theirs, rate)
-    print(f"ours {best:,.0f}, theirs {theirs:,.0f} tokens/s: {best / theirs:.1f} times", flush=True)
+    name, floors = f"scoring, SmolLM2's shape, {1 - read / asked:.0%} shared", {True: asked / floor}
+    return [
+        row
+        for what, (ours, most) in found.items()
+        for row in (
+            BenchmarkRow(f"{name}: {what}", "tokens/s", ours, floors.get(what.startswith("shared")), theirs),
+            BenchmarkRow(f"memory of that: {what}", "GiB", most),
+        )
+    ]
 
 
 def drawn(length: int, many: int) -> list[np.ndarray]:
@@ -204,7 +215,7 @@ def taught(model: Any, device: str, examples: int) -> Any:
     return model.eval()
 
 
-def numbers(model: Any, encoded: Sequence[Any], prompts: Sequence[Any], device: str) -> None:
+def numbers(model: Any, encoded: Sequence[Any], prompts: Sequence[Any], device: str) -> list[BenchmarkRow]:
     """How far scores lie from those of padded float32 batches."""
     chosen = set(sorted({e.trajectory.task_id for e in encoded})[::4])
     pairs = [(e, ids) for e, ids in zip(encoded, prompts, strict=True) if e.trajectory.task_id in chosen]
@@ -223,13 +234,16 @@ def numbers(model: Any, encoded: Sequence[Any], prompts: Sequence[Any], device: 
         "bfloat16, padded": lambda: scores(16384, False, True),
         "bfloat16, shared": lambda: scores(65536, True, True),
     }
-    before = reported(encoded, plain)
+    before, rows = reported(encoded, plain), []
     for name, way in ways.items():
         found = way()
         apart = np.abs(found - plain)
         after = reported(encoded, found)
         most = max(abs(after[key] - before[key]) for key in before if before[key] is not None)
         print(f"{name}: off by {apart.max():.1e}, mean {apart.mean():.1e}; AUC and RM@k by {most:.1e}", flush=True)
+        for what, value in (("at most", apart.max()), ("in the mean", apart.mean()), ("AUC and RM@k", most)):
+            rows.append(BenchmarkRow(f"{name}, off padded float32: {what}", "difference", float(value)))
+    return rows
 
 
 def reported(encoded: Sequence[Any], score_N: np.ndarray) -> dict[str, Any]:
@@ -244,7 +258,7 @@ def reported(encoded: Sequence[Any], score_N: np.ndarray) -> dict[str, Any]:
     return {name: found[name] for name in ("auc_pooled", "auc_within_task")} | at_k
 
 
-def long(layers: int, tokens: int, device: str) -> None:
+def long(layers: int, tokens: int, device: str) -> list[BenchmarkRow]:
     """One prompt through Qwen3-30B-A3B's shape."""
     from transformers import Qwen3MoeConfig, Qwen3MoeForCausalLM
 
@@ -278,7 +292,9 @@ def long(layers: int, tokens: int, device: str) -> None:
     took = time.perf_counter() - start
     memory = torch.cuda.max_memory_allocated() / 2**30 if device == "cuda" else 0.0
     print(f"{tokens:,} tokens, {layers} layers: {took:.1f} s, {memory:.1f} GiB at most, score {score:.4f}", flush=True)
+    name = f"scoring {tokens:,} tokens, Qwen3-30B-A3B's shape, {layers} layers"
+    return [BenchmarkRow(name, "s", took), BenchmarkRow(f"{name}: memory", "GiB", memory)]
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

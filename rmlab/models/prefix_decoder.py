@@ -30,8 +30,8 @@ def can_share(model: Any) -> bool:
     decoder = model.get_decoder()
     if type(decoder).__name__ not in DECODERS:
         return False
-    attention = decoder.layers[0].self_attn
-    plain = all(type(p) is torch.nn.Linear for p in (attention.q_proj, attention.v_proj, attention.o_proj))
+    projections = [m for name, m in decoder.layers[0].named_modules() if name.endswith("_proj")]
+    plain = all(type(m) is torch.nn.Linear for m in projections)  # adapters would be left out
     return plain and decoder.config.hidden_act == "silu" and packs(model)
 
 

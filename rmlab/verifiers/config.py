@@ -72,7 +72,7 @@ class EvaluationConfig:
     attempts: at most so many of each task and policy, by number. policies: names, empty = every policy that the part has.
     pools: further sets of attempts that a finished verifier is judged on, each with a report of its own: name -> the policies whose
     attempts at the tasks of the evaluation part belong to it, e.g. {after_rl: [hacked, trained]}.
-    replicates: bootstrap replicates of the intervals. batch_tokens: padded tokens scored at once.
+    replicates: bootstrap replicates of the intervals. batch_tokens: scored at once, padding included where there is any.
     """
 
     tasks: int | None = None

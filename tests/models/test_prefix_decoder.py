@@ -90,6 +90,15 @@ def test_what_is_not_known_is_not_shared() -> None:
     assert not can_share(Qwen3ForCausalLM(Qwen3Config(**small, **sliding, intermediate_size=8, vocab_size=10)))
 
 
+def test_adapters_are_not_left_out() -> None:
+    from rmlab.models.config import LoraConfig
+    from rmlab.models.lora import plain_model, with_adapters
+
+    pytest.importorskip("peft")
+    adapted = with_adapters(model_of("qwen3"), LoraConfig(rank=2), 0)
+    assert not can_share(plain_model(adapted))
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("family", ["qwen3", "llama", "qwen3_moe"])
 def test_a_gpu_shares_starts(family: str) -> None:
