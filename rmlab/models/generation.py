@@ -182,7 +182,22 @@ class SlotDecoder:
         """One token in each of the first `width` slots; those that do not speak keep everything as it is."""
         position_W, active_W, ids_WS = self.position_B[:width], self.active_B[:width], self.ids_BS[:width]
         logprob_WS = self.logprob_BS[:width]
-        logits_WV = self.cached.step(ids_WS.gather(1, position_W[:, None])[:, 0], position_W, span)
+        logits_WV = self.cached.step(ids_WS.gather(1, position_W[:, None])[:, 0], position_W, span, active_W)
+        if self.cached.fused:
+            from rmlab.models import decoder_kernels
+
+            decoder_kernels.draw(
+                logits_WV,
+                self.ids_BS,
+                self.logprob_BS,
+                self.uniform_BS,
+                self.position_B,
+                self.last_B,
+                self.active_B,
+                self.temperature_B,
+                self.stop_id,
+            )
+            return
         next_W1 = position_W[:, None] + 1
         temperature_W1 = self.temperature_B[:width, None]
         greedy_W1 = temperature_W1 == 0
