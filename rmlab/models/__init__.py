@@ -5,11 +5,12 @@ decoder     the layers around it, in few kernels
 generation  slots: which token comes next in many conversations that start, stop and read at different times; readings
             of a few tokens as CUDA graphs
 gguf        a Llama in GGUF as a transformers model; its tokenizer, and a vocabulary that is cut to a corpus
-heads       logits behind the last real token of right-padded sequences
+heads       logits behind the last real token of sequences in padded rows, or side by side in one
 load        a model read from a local folder (safetensors, no remote code); a Qwen3-shaped model of random
             initialisation, dense or with experts, seeded by name
 lora        adapters (peft): what is trained by a few per cent of the weights, and travels
 moe         experts: balance loss, load and entropy of each layer's router
+packed      sequences side by side in one row without padding, and attention within each alone
 preload     what a fork server imports
 smollm2     such a model as files that travel to a machine without a network
 tokenizer   text to token ids: byte-level BPE of our own, or a pretrained one that has ChatML markers
