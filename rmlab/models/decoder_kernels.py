@@ -14,7 +14,6 @@ Axes: M tokens of one tile (row-major over conversations and their tokens), N co
 """
 
 # mypy: ignore-errors
-# ruff: noqa: N803, N806  (Triton's constants are capitals)
 
 import torch
 import triton
@@ -223,17 +222,26 @@ def _draw(
         tl.store(active_B + row, ((token != stop_id) & (position < tl.load(last_B + row))).to(tl.uint8))
 
 
+def tile(kernel: str, tokens: int) -> dict[str, int]:
+    """How a kernel is cut for so many tokens: enough programs for all multiprocessors, tiles that tensor cores take."""
+    few = 16 if tokens <= 64 else 32 if tokens <= 256 else 64
+    if kernel == "project":
+        return {"BLOCK_M": few, "BLOCK_H": 64, "num_warps": 4, "num_stages": 4}
+    if kernel == "add":
+        return {"BLOCK_M": few, "BLOCK_N": 32, "BLOCK_K": 64, "num_warps": 4, "num_stages": 4}
+    return {"BLOCK_M": max(few, 32), "BLOCK_N": 32, "BLOCK_H": 64, "num_warps": 4, "num_stages": 4}  # gate and head
+
+
 def project(hidden_MH, layer, query_MQD, keys_BKSD, values_BKSD, rotation, rows) -> None:
     """Rotated queries of all tokens into query_MQD, keys and values into the cache. layer: a `DecoderLayer` that is joined."""
     tokens, head_norm = len(hidden_MH), layer.head_norms is not None
-    block = 16 if tokens <= 64 else 32 if tokens <= 256 else 64
+    cut = tile("project", tokens)
     query_norm, key_norm = layer.head_norms if head_norm else (layer.input_norm.weight, layer.input_norm.weight)
-    grid = triton.cdiv(tokens, block), layer.query_heads + 2 * layer.key_heads
-    _project[grid](
+    _project[triton.cdiv(tokens, cut["BLOCK_M"]), layer.query_heads + 2 * layer.key_heads](
         hidden_MH, layer.input_norm.weight, layer.query_key_value, query_MQD, keys_BKSD, values_BKSD, *rotation,
         query_norm, key_norm, *rows.each, tokens, rows.width, layer.input_norm.variance_epsilon,
         H=hidden_MH.shape[1], D=layer.head_dim, QUERIES=layer.query_heads, KEYS=layer.key_heads,
-        POSITIONS=keys_BKSD.shape[2], HEAD_NORM=head_norm, BLOCK_M=block, BLOCK_H=64, num_warps=4, num_stages=4,
+        POSITIONS=keys_BKSD.shape[2], HEAD_NORM=head_norm, **cut,
     )  # fmt: skip
 
 
@@ -243,33 +251,32 @@ def attend(query_MQD, keys_BKSD, values_BKSD, mixed_MQD, scaling, rows) -> None:
     groups = query_MQD.shape[1] // key_heads
     padded = triton.next_power_of_2(groups)
     block = min(max(16, padded * triton.next_power_of_2(rows.width)), max(64, padded))
-    grid = len(rows.each[0]), key_heads, triton.cdiv(rows.width, block // padded)
-    _attend[grid](
+    _attend[len(rows.each[0]), key_heads, triton.cdiv(rows.width, block // padded)](
         query_MQD, keys_BKSD, values_BKSD, mixed_MQD, *rows.each, rows.width, scaling, D=head_dim, KEYS=key_heads,
-        GROUPS=groups, PADDED=padded, POSITIONS=positions, BLOCK_M=block, BLOCK_S=64, num_warps=4, num_stages=3,
+        GROUPS=groups, PADDED=padded, POSITIONS=positions, BLOCK_M=block, **ATTEND,
     )  # fmt: skip
+
+
+ATTEND = {"BLOCK_S": 64, "num_warps": 4, "num_stages": 3}
 
 
 def add(states_MK, weight_NK, hidden_MN, rows) -> None:
     """hidden_MN += states_MK · weightᵀ, in place."""
     tokens, (columns, inner) = len(hidden_MN), weight_NK.shape
-    block = 16 if tokens <= 64 else 32 if tokens <= 256 else 64
-    grid = triton.cdiv(tokens, block), triton.cdiv(columns, 32)
-    _add[grid](
-        states_MK, weight_NK, hidden_MN, rows.each[2], tokens, rows.width, K=inner, N=columns, BLOCK_M=block,
-        BLOCK_N=32, BLOCK_K=64, num_warps=4, num_stages=4,
-    )  # fmt: skip
+    cut = tile("add", tokens)
+    _add[triton.cdiv(tokens, cut["BLOCK_M"]), triton.cdiv(columns, cut["BLOCK_N"])](
+        states_MK, weight_NK, hidden_MN, rows.each[2], tokens, rows.width, K=inner, N=columns, **cut
+    )
 
 
 def gate(hidden_MH, norm, weight, out_MN, rows, gated: bool = True) -> None:
     """silu(gate) · up of the normed states into out_MN; gated=False: the normed states' product with all rows of the weight."""
     tokens, columns = out_MN.shape
-    block, wide = (32 if tokens <= 64 else 64), 32
-    grid = triton.cdiv(tokens, block), triton.cdiv(columns, wide if gated else 2 * wide)
-    _gate[grid](
+    cut = tile("gate" if gated else "head", tokens)
+    second = columns if gated else cut["BLOCK_N"]
+    _gate[triton.cdiv(tokens, cut["BLOCK_M"]), triton.cdiv(columns, cut["BLOCK_N"] * (1 if gated else 2))](
         hidden_MH, norm.weight, weight, out_MN, rows.each[2], tokens, rows.width, norm.variance_epsilon,
-        H=hidden_MH.shape[1], N=columns, SECOND=columns if gated else wide, GATED=gated, BLOCK_M=block, BLOCK_N=wide,
-        BLOCK_H=64, num_warps=4, num_stages=4,
+        H=hidden_MH.shape[1], N=columns, SECOND=second, GATED=gated, **cut,
     )  # fmt: skip
 
 
