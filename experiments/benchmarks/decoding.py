@@ -61,7 +61,7 @@ def main() -> None:
     given = parser.parse_args()
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from rmlab.models.generation import CapturedReads, SlotDecoder
+    from rmlab.models.generation import SlotDecoder
 
     cuda, dtype = given.device == "cuda", getattr(torch, given.dtype)
     torch.manual_seed(0)
@@ -78,7 +78,19 @@ def main() -> None:
         f"computes {arithmetic / 1e12:.0f} TFLOP/s"
     )
     decoder.last_B.fill_(given.capacity - 1)
-    weights = model.num_parameters() * dtype.itemsize
+    for fused in (False, True) if decoder.cached.fused else (False,):
+        decoder.cached.fused = fused
+        decoder._captured.clear()
+        print("fused kernels:" if fused else "plain torch:")
+        _steps(decoder, given, bandwidth, arithmetic)
+        _readings(decoder, given, bandwidth, arithmetic)
+    if cuda:
+        _kernels(decoder, given.slots)
+
+
+def _steps(decoder: Any, given: argparse.Namespace, bandwidth: float, arithmetic: float) -> None:
+    parameters, cached = decoder.acting.num_parameters(), decoder.cached
+    size = cached.keys_LBKSD.element_size()
     for width in (w for w in (64, 256, 512) if w <= given.slots):
         for span in (256, 384):
 
@@ -86,15 +98,23 @@ def main() -> None:
                 decoder.position_B.fill_(span - 20)
                 decoder.active_B.fill_(True)
                 for _ in range(8):
-                    decoder._step(width, span)
+                    decoder._step(width, cached.span(span))
 
             took = timed(step, given.device, given.repeats) / 8
-            cache = 2 * given.layers * width * decoder.cached.kv_heads * span * decoder.cached.head_dim * dtype.itemsize
-            floor = max((weights + cache) / bandwidth, 2 * model.num_parameters() * width / arithmetic)
+            cache = 2 * given.layers * width * cached.kv_heads * span * cached.head_dim * size
+            floor = max((parameters * size + cache) / bandwidth, 2 * parameters * width / arithmetic)
             print(
-                f"step of {width} slots, span {span}: {took * 1e3:.2f} ms, floor {floor * 1e3:.2f} ms; {width / took:,.0f} tokens/s"
+                f"step of {width} slots, span {span}: {took * 1e3:.2f} ms, floor {floor * 1e3:.2f} ms; {width / took:,.0f} tokens/s",
+                flush=True,
             )
-    reads = CapturedReads(decoder.cached, capture=cuda)
+
+
+def _readings(decoder: Any, given: argparse.Namespace, bandwidth: float, arithmetic: float) -> None:
+    from rmlab.models.generation import CapturedReads
+
+    cached, parameters = decoder.cached, decoder.acting.num_parameters()
+    weights = parameters * cached.keys_LBKSD.element_size()
+    reads = CapturedReads(cached, capture=given.device == "cuda")
     for rows, width, span in (
         (16, 16, 256),
         (64, 16, 256),
@@ -108,15 +128,14 @@ def main() -> None:
         ids = torch.randint(2, 8000, (rows, width), device=given.device)
         row = torch.arange(rows, device=given.device)
         start, length = torch.full_like(row, span - width - 8), torch.full_like(row, width)
-        plain = timed(lambda: decoder.cached.read(ids, row, start, length, span), given.device, given.repeats)  # noqa: B023
+        plain = timed(lambda: cached.read(ids, row, start, length, span), given.device, given.repeats)  # noqa: B023
         graph = timed(lambda: reads.read(ids, row, start, length, span), given.device, given.repeats)  # noqa: B023
-        floor = max(weights / bandwidth, 2 * model.num_parameters() * rows * width / arithmetic)
+        floor = max(weights / bandwidth, 2 * parameters * rows * width / arithmetic)
         print(
             f"reading of {rows} × {width}, span {span}: kernel by kernel {plain * 1e3:.2f} ms, as the engine does it "
-            f"{graph * 1e3:.2f} ms, floor {floor * 1e3:.2f} ms"
+            f"{graph * 1e3:.2f} ms, floor {floor * 1e3:.2f} ms",
+            flush=True,
         )
-    if cuda:
-        _kernels(decoder, given.slots)
 
 
 def _kernels(decoder: Any, width: int) -> None:

@@ -6,8 +6,8 @@ A step as `rmlab rl` makes it: rollouts with their programs, rewards by executio
 depends on what is said, so a policy is named by --start, or a model of random start and SmolLM2's shape is taught first, for
 --teach seconds, by the right actions of the shipped attempts of scripts (rmlab/starter/trajectories.parquet): then it speaks in the
 grammar, runs its program and submits, as the policies of experiments/studies/policy_rl do, in their environment `start_over`. It solves
-less than those; so advantages are drawn, and every attempt is learned from, as where a verifier pays. The rate is 0: the policy stays
-as it is.
+less than those; so advantages are drawn, and every attempt is learned from, as where a verifier pays. The rate is 1e-12: the policy
+stays as it is.
 --together: so many processes at once on the card, each of which waits for the others before its measured steps.
 """
 
@@ -171,7 +171,7 @@ def measure(given: argparse.Namespace, sandbox: Sandbox) -> None:
 
     device = accelerator(ArithmeticConfig(Dtype(given.dtype), 4), RuntimeConfig(device=given.device))
     tokenizer = load_tokenizer(given.start)
-    learner = make_learner(given.start, LoraConfig(), OptimizerConfig(learning_rate=0.0), 0, tokenizer.pad_id, device)
+    learner = make_learner(given.start, LoraConfig(), OptimizerConfig(learning_rate=1e-12), 0, tokenizer.pad_id, device)
     cuda = given.device == "cuda"
     engine = LanguageEngine(
         learner.model,

@@ -59,6 +59,10 @@ class CachedDecoder:
         self.row_B = torch.arange(slots, device=weight.device)
         self.fused = joined and fusible(model, self.layers, weight.device)
 
+    def span(self, positions: int, unit: int = SPAN) -> int:
+        """What `read` and `step` are told of so many positions. The kernels see for themselves how far each conversation goes."""
+        return self.positions if self.fused else min(spanned(positions, unit), self.positions)
+
     def read(
         self, ids_NT: torch.Tensor, row_N: torch.Tensor, start_N: torch.Tensor, length_N: torch.Tensor, span: int
     ) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from rmlab.models.decoder import SPAN, CachedDecoder, spanned
 from rmlab.models.lora import has_adapters, merged_weights, plain_model
+from rmlab.models.packed import sent
 
 NARROWEST = 8  # as few slots are decoded at once, or twice, four times, ... as many
 CAPTURED_NARROWEST, CAPTURED_SPAN = (
@@ -76,8 +77,8 @@ class SlotDecoder:
 
         What is the same in several (attempts at one task) is read once and copied.
         """
-        rows = torch.tensor(slot_N, device=self.device)
-        self.uniform_BS[rows] = torch.from_numpy(np.stack(uniform_NS)).to(self.device)
+        rows = self._sent(slot_N)
+        self.uniform_BS[rows] = self._sent(np.stack(uniform_NS))
         self.position_B[rows] = 0
         firsts: dict[tuple[int, ...], int] = {}
         first_N = [firsts.setdefault(tuple(known), n) for n, known in enumerate(known_N)]
@@ -85,10 +86,7 @@ class SlotDecoder:
         self.tell([slot_N[n] for n in read], [0] * len(read), [known_N[n] for n in read])
         copied = [n for n, first in enumerate(first_N) if first != n]
         if copied:
-            of, to = (
-                torch.tensor([slot_N[n] for n in which], device=self.device)
-                for which in ([first_N[n] for n in copied], copied)
-            )
+            of, to = (self._sent([slot_N[n] for n in which]) for which in ([first_N[n] for n in copied], copied))
             self.ids_BS[to], self.position_B[to] = self.ids_BS[of], self.position_B[of]
             self.cached.copy(of, to, max(len(known_N[n]) for n in copied))
 
@@ -101,12 +99,10 @@ class SlotDecoder:
         for n, (end, told) in enumerate(zip(end_N, told_N, strict=True)):
             ids_NT[n, : len(told)] = told
             place_NT[n, : len(told)] = np.arange(end, end + len(told))
-        rows = torch.tensor(slot_N, device=self.device)
-        self.ids_BS[rows[:, None], torch.from_numpy(place_NT).to(self.device)] = torch.from_numpy(ids_NT).to(
-            self.device
-        )
+        rows = self._sent(slot_N)
+        self.ids_BS[rows[:, None], self._sent(place_NT)] = self._sent(ids_NT)
         start_N = self.position_B[rows]
-        total_N = torch.tensor([end + len(told) for end, told in zip(end_N, told_N, strict=True)], device=self.device)
+        total_N = self._sent([end + len(told) for end, told in zip(end_N, told_N, strict=True)])
         first = [max(end - 1, 0) for end in end_N]  # the last token that was said is not read yet
         width = max(end + len(told) - 1 - begin for end, told, begin in zip(end_N, told_N, first, strict=True))
         self.position_B[rows] = total_N - 1
@@ -119,9 +115,9 @@ class SlotDecoder:
     @torch.inference_mode()
     def ask(self, slot_N: Sequence[int], last_N: Sequence[int], temperature_N: Sequence[float]) -> None:
         """Lets slots speak, up to the position `last` at most. temperature 0: the likeliest token."""
-        rows = torch.tensor(slot_N, device=self.device)
-        self.last_B[rows] = torch.tensor(last_N, device=self.device)
-        self.temperature_B[rows] = torch.tensor(temperature_N, dtype=torch.float32, device=self.device)
+        rows = self._sent(slot_N)
+        self.last_B[rows] = self._sent(last_N)
+        self.temperature_B[rows] = self._sent(np.asarray(temperature_N, dtype=np.float32))
         self.active_B[rows] = True
 
     @torch.inference_mode()
@@ -138,7 +134,7 @@ class SlotDecoder:
         """
         narrowest, unit = (CAPTURED_NARROWEST, CAPTURED_SPAN) if self.graphs else (NARROWEST, SPAN)
         width = min(max(narrowest, 1 << highest_slot.bit_length()), self.slots)
-        span = min(spanned(farthest + steps + 1, unit), self.cached.positions)
+        span = self.cached.span(farthest + steps + 1, unit)
         for _ in range(steps):
             self._step(width, span)
 
@@ -149,8 +145,11 @@ class SlotDecoder:
     @torch.inference_mode()
     def said(self, slot_N: Sequence[int], first: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """ids_NT and logprob_NT of slots at the positions from `first` up to `end` (not included)."""
-        rows = torch.tensor(slot_N, device=self.device)
+        rows = self._sent(slot_N)
         return self.ids_BS[rows, first:end].cpu().numpy(), self.logprob_BS[rows, first:end].cpu().numpy()
+
+    def _sent(self, values: Sequence[int] | NDArray[Any]) -> torch.Tensor:
+        return sent(torch.as_tensor(values), self.device)
 
     def _step(self, width: int, span: int) -> None:
         if not self.graphs:
@@ -256,7 +255,7 @@ class CapturedReads:
         if rows is None or width is None:
             self.cached.read(ids_NT, row_N, start_N, length_N, span)
             return
-        shape = rows, width, min(spanned(span, SPANS), self.cached.positions)
+        shape = rows, width, self.cached.span(span, SPANS)
         given = _padded(ids_NT, rows, width), _padded(row_N, rows), _padded(start_N, rows), _padded(length_N, rows)
         known = self._known.get(shape)
         if known is None:
