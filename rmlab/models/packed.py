@@ -6,8 +6,9 @@ On a GPU in half precision that is flash attention as torch ships it; elsewhere 
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -33,10 +34,41 @@ class Spans:
     count: int
     longest: int
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """What a decoder of transformers is called with beside the ids."""
+        return {"position_ids": self.position_1T, "cu_seq_lens_q": self.starts_S1, "max_length_q": self.longest}
+
     def to(self, device: Any) -> "Spans":
         """On another device; from pinned memory, so that nothing waits."""
         moved = (sent(tensor, device) for tensor in (self.starts_S1, self.position_1T, self.last_S))
         return Spans(*moved, self.count, self.longest)
+
+
+@dataclass(frozen=True)
+class BranchedSpans:
+    """Where beginnings and their continuations lie in a row, each a sequence (`Spans`): attempts at one task begin with the same tokens.
+
+    A continuation sees the keys of its beginning, which stand once in the row, and its own: key_U are the places of the keys that
+    each sequence sees, one sequence behind the other; starts_S1 where each one's begin among them, longest how many at most.
+    """
+
+    spans: Spans
+    key_U: torch.Tensor
+    starts_S1: torch.Tensor
+    longest: int
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What a decoder of transformers is called with beside the ids."""
+        keys = {"key_places": self.key_U, "cu_seq_lens_k": self.starts_S1, "max_length_k": self.longest}
+        return self.spans.told | keys
+
+    def to(self, device: Any) -> "BranchedSpans":
+        """On another device; nothing waits."""
+        return BranchedSpans(
+            self.spans.to(device), sent(self.key_U, device), sent(self.starts_S1, device), self.longest
+        )
 
 
 def sent(tensor: torch.Tensor, device: Any) -> torch.Tensor:
@@ -66,6 +98,41 @@ def pack_row(
         max(whole),
     )
     return torch.from_numpy(ids_T)[None], spans
+
+
+def pack_branches(
+    trees: Sequence[tuple[Sequence[int] | NDArray[np.int32], Sequence[Sequence[int] | NDArray[np.int32]]]],
+    pad_id: int,
+    width: int = WIDTH,
+) -> tuple[torch.Tensor, BranchedSpans, list[list[NDArray[np.int64]]]]:
+    """ids_1T of several (beginning, its continuations), and where they lie. Every one has at least one token.
+
+    The third value: for each continuation of each beginning, the places in the row of its tokens, the beginning's in front.
+    """
+    pieces, sources = [], []
+    for beginning, continuations in trees:
+        sources += [None] + [len(pieces)] * len(continuations)
+        pieces += [beginning, *continuations]
+    ids_1T, spans = pack_row(pieces, pad_id, width)
+    starts = spans.starts_S1.tolist()
+    own = [np.arange(first, end) for first, end in pairwise(starts)]
+    sources += [None] * (len(own) - len(sources))
+    seen = [
+        places if source is None else np.concatenate([own[source], places])
+        for places, source in zip(own, sources, strict=True)
+    ]
+    position_T = np.concatenate(
+        [np.arange(len(keys) - len(places), len(keys)) for keys, places in zip(seen, own, strict=True)]
+    )
+    lengths = [len(keys) for keys in seen]
+    branched = BranchedSpans(
+        replace(spans, position_1T=torch.from_numpy(position_T)[None]),
+        torch.from_numpy(np.concatenate(seen)),
+        torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)),
+        max(lengths),
+    )
+    continued = iter([keys for keys, source in zip(seen, sources, strict=True) if source is not None])
+    return ids_1T, branched, [[next(continued) for _ in continuations] for _, continuations in trees]
 
 
 def packs(model: Any) -> bool:
@@ -112,45 +179,66 @@ def _of_transformers(
     scaling: float,
     cu_seq_lens_q: torch.Tensor,
     max_length_q: int,
+    cu_seq_lens_k: torch.Tensor | None = None,
+    max_length_k: int | None = None,
+    key_places: torch.Tensor | None = None,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """What a transformers layer calls: heads before positions in, positions before heads out."""
     query, key, value = (x.transpose(1, 2).squeeze(0) for x in (query_1QTD, key_1KTD, value_1KTD))
-    return attend(query, key, value, cu_seq_lens_q, max_length_q, scaling)[None], None
+    if key_places is None or cu_seq_lens_k is None or max_length_k is None:
+        return attend(query, key, value, cu_seq_lens_q, max_length_q, scaling)[None], None
+    # through float32, so that the gradients of a key that many continuations see are summed in it
+    key, value = (states.float()[key_places].to(value.dtype) for states in (key, value))
+    keys = KeySpans(cu_seq_lens_k, max_length_k)
+    return attend(query, key, value, cu_seq_lens_q, max_length_q, scaling, keys=keys)[None], None
+
+
+class KeySpans(NamedTuple):
+    """Where the keys that each of S sequences sees begin, and how many there are at most: those of its last queries at their end."""
+
+    starts_S1: torch.Tensor
+    longest: int
 
 
 def attend(
     query_NQD: torch.Tensor,
-    key_TKD: torch.Tensor,
-    value_TKD: torch.Tensor,
+    key_UKD: torch.Tensor,
+    value_UKD: torch.Tensor,
     starts_S1: torch.Tensor,
     longest: int,
     scaling: float,
     last_only: bool = False,
+    keys: KeySpans | None = None,
 ) -> torch.Tensor:
     """mixed_NQD: causal attention of Q heads over K heads (K divides Q) within each of S sequences; see `Spans`.
 
-    last_only: the queries are those of each sequence's last token alone, N = S; else of every token, N = T.
+    last_only: the queries are those of each sequence's last token alone, N = S; else of every token. keys: where a sequence sees keys
+    in front of those of its own tokens, which are its last ones; None = U = T, of its tokens alone.
     """
-    if value_TKD.is_cuda:
-        query_NQD, key_TKD = query_NQD.to(value_TKD.dtype), key_TKD.to(value_TKD.dtype)
+    key_starts_S1, longest_keys = keys or (starts_S1, longest)
+    if value_UKD.is_cuda:
+        query_NQD, key_UKD = query_NQD.to(value_UKD.dtype), key_UKD.to(value_UKD.dtype)
         ends = torch.arange(len(starts_S1), dtype=torch.int32, device=starts_S1.device) if last_only else starts_S1
         mixed_NQD: torch.Tensor = torch.ops.aten._flash_attention_forward(
-            query_NQD, key_TKD, value_TKD, ends, starts_S1, 1 if last_only else longest, longest,
+            query_NQD, key_UKD, value_UKD, ends, key_starts_S1, 1 if last_only else longest, longest_keys,
             0.0, not last_only, False, scale=scaling,
         )[0]  # fmt: skip
         return mixed_NQD
-    index_T = torch.arange(len(key_TKD), device=key_TKD.device)
-    index_N = starts_S1[1:].long() - 1 if last_only else index_T
-    sequence_T = torch.bucketize(index_T, starts_S1[1:].long(), right=True)
-    seen_NT = (sequence_T[index_N][:, None] == sequence_T) & (index_T <= index_N[:, None])
-    query_QND, key_KTD, value_KTD = (x.transpose(0, 1) for x in (query_NQD, key_TKD.to(query_NQD.dtype), value_TKD))
+    starts, key_ends = starts_S1.long(), key_starts_S1[1:].long()
+    index_U = torch.arange(len(key_UKD), device=key_UKD.device)
+    index_N = torch.arange(len(query_NQD), device=key_UKD.device)
+    sequence_N = index_N if last_only else torch.bucketize(index_N, starts[1:], right=True)
+    sequence_U = torch.bucketize(index_U, key_ends, right=True)
+    behind_N = 0 if last_only else starts[1:][sequence_N] - 1 - index_N  # tokens of its sequence behind each query
+    seen_NU = (sequence_N[:, None] == sequence_U) & (index_U <= (key_ends[sequence_N] - 1 - behind_N)[:, None])
+    query_QND, key_KUD, value_KUD = (x.transpose(0, 1) for x in (query_NQD, key_UKD.to(query_NQD.dtype), value_UKD))
     mixed_QND = scaled_dot_product_attention(
         query_QND[None],
-        key_KTD[None],
-        value_KTD[None].to(query_NQD.dtype),
-        attn_mask=seen_NT,
+        key_KUD[None],
+        value_KUD[None].to(query_NQD.dtype),
+        attn_mask=seen_NU,
         scale=scaling,
-        enable_gqa=len(key_KTD) != len(query_QND),
+        enable_gqa=len(key_KUD) != len(query_QND),
     )[0]
     return mixed_QND.transpose(0, 1)
