@@ -39,7 +39,7 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
-    parser.add_argument("--start", type=Path, help="a policy's folder; without it one is taught")
+    parser.add_argument("--start", type=Path, help="a policy's folder; where it is not there a policy is taught and written to it")
     parser.add_argument("--layers", type=int, default=30)
     parser.add_argument("--hidden", type=int, default=576, help="576 is SmolLM2-135M's; a multiple of 192")
     parser.add_argument("--teach", type=float, default=20.0, help="seconds")
@@ -52,6 +52,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--together", type=int, nargs="+", default=[1])
     parser.add_argument("--profile", action="store_true", help="also the kernels of one update, and of one rollout")
     parser.add_argument("--plain", action="store_true", help="decode without the fused kernels")
+    parser.add_argument("--padded", action="store_true", help="update on padded rows")
     parser.add_argument("--barrier", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--member", type=int, default=0, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -61,8 +62,8 @@ def main() -> None:
     """Teaches a policy if need be, then measures in one process, and in several at once."""
     given = parsed()
     with tempfile.TemporaryDirectory() as folder:
-        if given.start is None:
-            given.start = Path(folder) / "policy"
+        given.start = given.start or Path(folder) / "policy"
+        if not given.start.exists():
             teach(given)
         if given.barrier is not None or given.together == [1]:
             with Sandbox(given.workers, Limits(batch_seconds=60.0)) as sandbox:
@@ -163,9 +164,9 @@ def measure(given: argparse.Namespace, sandbox: Sandbox) -> None:
     from rmlab.policies.engine import EngineConfig
     from rmlab.policies.language_engine import LanguageEngine
     from rmlab.rl.attempts import TaskSampler
+    from rmlab.rl.batch import RolloutContext
     from rmlab.rl.config import AlgorithmConfig, ArithmeticConfig, LoopConfig, RewardConfig
     from rmlab.rl.learner import make_learner
-    from rmlab.rl.update import RolloutContext
     from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig
     from rmlab.training.device import accelerator
 
@@ -183,6 +184,8 @@ def measure(given: argparse.Namespace, sandbox: Sandbox) -> None:
     )
     if given.plain:
         engine.decoder.cached.fused = False
+    if given.padded:
+        type(learner).side_by_side = property(lambda _: False)
     loop = LoopConfig(groups=given.groups, attempts=given.attempts, updates=1, batch_tokens=given.batch_tokens)
     tasks = sorted(tasks, key=lambda task: fingerprint([0, task.task_id]))
     context = RolloutContext(
@@ -216,16 +219,15 @@ def step(learner: Any, context: Any, number: int, given: argparse.Namespace) -> 
     """One step as `rmlab.rl.loop.Loop` makes it, with drawn advantages; its shares in seconds, and what was said."""
     import torch
 
-    from rmlab.rl.update import batch_logprobs, make_batch, update
+    from rmlab.rl.batch import make_batch
+    from rmlab.rl.update import update
 
     began = time.perf_counter()
     batch = make_batch(context, number)
     rolled = time.perf_counter()
     drawn_N = np.random.default_rng(number).choice([-1.0, 1.0], len(batch.rollouts))
-    before = batch_logprobs(learner, batch.rollouts, context.config, False)
-    read = time.perf_counter()
     rng = np.random.default_rng(number)
-    update(learner, batch.rollouts, drawn_N, before, context.algorithm, context.config, rng)
+    learned = update(learner, batch.rollouts, drawn_N, context.algorithm, context.config, rng)
     if given.device == "cuda":
         torch.cuda.synchronize()
     updated = time.perf_counter()
@@ -240,14 +242,13 @@ def step(learner: Any, context: Any, number: int, given: argparse.Namespace) -> 
         "decoding": batch.metrics["seconds_decoding"],
         "prefill": batch.metrics["seconds_prefill"],
         "programs": batch.metrics["seconds_execution"],
-        "before": read - rolled,
-        "update": updated - read,
+        "update": updated - rolled,
         "refresh": ended - updated,
         "tokens": sum(lengths) / len(lengths),
         "own": sum(r.own_tokens for r in batch.rollouts) / len(lengths),
         "turns": batch.metrics["turns"],
         "resolved": batch.metrics["true_rate"],
-        "gap": before.metrics.get("rollout_gap", 0.0),
+        "gap": learned["rollout_gap"],
         "signal": batch.metrics["signal_share"],
         "longest": float(max(lengths)),
     }
@@ -259,7 +260,7 @@ def shares(found: dict[str, float]) -> str:
     """One line."""
     return (
         f"{found['step']:.2f} s: rollout {found['rollout']:.2f} (decoding {found['decoding']:.2f}, prefill {found['prefill']:.2f}, "
-        f"waiting for programs {found['programs']:.2f}), log-probabilities {found['before']:.2f}, update {found['update']:.2f}, "
+        f"waiting for programs {found['programs']:.2f}), update {found['update']:.2f}, "
         f"refresh {found['refresh']:.3f}; an attempt has {found['tokens']:.0f} tokens (most {found['longest']:.0f}), "
         f"{found['own']:.0f} of its own, {found['turns']:.1f} turns; resolved {found['resolved']:.3f}, "
         f"signal {found['signal']:.2f}, gap {found['gap']:.4f} nats"
@@ -271,7 +272,8 @@ def profiled(learner: Any, context: Any, given: argparse.Namespace) -> None:
     import torch
     from torch.profiler import ProfilerActivity, profile
 
-    from rmlab.rl.update import batch_logprobs, make_batch, update
+    from rmlab.rl.batch import make_batch
+    from rmlab.rl.update import update
 
     with profile(activities=[ProfilerActivity.CUDA]) as traced:
         before = time.perf_counter()
@@ -281,9 +283,8 @@ def profiled(learner: Any, context: Any, given: argparse.Namespace) -> None:
     drawn_N = np.random.default_rng(0).choice([-1.0, 1.0], len(batch.rollouts))
     with profile(activities=[ProfilerActivity.CUDA]) as traced:
         before = time.perf_counter()
-        old = batch_logprobs(learner, batch.rollouts, context.config, False)
         rng = np.random.default_rng(0)
-        update(learner, batch.rollouts, drawn_N, old, context.algorithm, context.config, rng)
+        update(learner, batch.rollouts, drawn_N, context.algorithm, context.config, rng)
         torch.cuda.synchronize()
         wall = time.perf_counter() - before
     _kernels(f"update of {wall:.2f} s", traced)

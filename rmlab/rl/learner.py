@@ -15,6 +15,7 @@ from rmlab.files import atomic_path
 from rmlab.models.config import LoraConfig
 from rmlab.models.load import load_model
 from rmlab.models.lora import has_adapters, with_adapters
+from rmlab.models.packed import packs
 from rmlab.models.tokenizer import Tokenizer
 from rmlab.policies.folder import save_policy
 from rmlab.training.config import OptimizerConfig
@@ -33,6 +34,12 @@ class Learner:
     pad_id: int
     gradient_clip: float
     reference: Callable[[], AbstractContextManager[Any]] | None = None
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether attempts stand side by side in a row where they are trained on: on a GPU in bfloat16."""
+        half = getattr(self.device, "mixed_precision", "no") == "bf16"
+        return bool(self.device.device.type == "cuda" and half and packs(self.model))
 
     @property
     def trainable(self) -> list[torch.nn.Parameter]:
