@@ -266,6 +266,12 @@ ARMS: dict[str, Callable[[Job, Clock], list[list[int]]]] = {
 }
 
 
+def peak(device: str) -> float:
+    """Nominal operations a second of this card, NaN where they are not known."""
+    name = torch.cuda.get_device_name() if device == "cuda" else ""
+    return next((value for key, value in PEAK.items() if key in name), float("nan"))
+
+
 def measured(name: str, job: Job) -> str:
     """One row of the table, and the profile where asked for."""
     cuda = job.device == "cuda"
@@ -283,11 +289,10 @@ def measured(name: str, job: Job) -> str:
     seconds = clock.ends[-1] - clock.ends[job.skip - 1]
     tokens = sum(map(sum, counted))
     operations = sum(map(job.shape.operations, counted))
-    peak = PEAK.get(next((key for key in PEAK if cuda and key in torch.cuda.get_device_name()), ""), float("nan"))
     memory = torch.cuda.max_memory_allocated() / 2**30 if cuda else float("nan")
     reserved = torch.cuda.max_memory_reserved() / 2**30 if cuda else float("nan")
     row = (
-        f"| {name} | {tokens / seconds:,.0f} | {operations / seconds / peak:.3f} | {seconds / len(counted) * 1e3:.1f} ms | "
+        f"| {name} | {tokens / seconds:,.0f} | {operations / seconds / peak(job.device):.3f} | {seconds / len(counted) * 1e3:.1f} ms | "
         f"{memory:.1f} ({reserved:.1f}) | {clock.ends[0] - began:.1f} s | {time.perf_counter() - began:.1f} s |"
     )
     return row + ("\n" + clock.shown() if clock.profiler else "")
