@@ -39,7 +39,9 @@ def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16"))
-    parser.add_argument("--start", type=Path, help="a policy's folder; where it is not there a policy is taught and written to it")
+    parser.add_argument(
+        "--start", type=Path, help="a policy's folder; where it is not there a policy is taught and written to it"
+    )
     parser.add_argument("--layers", type=int, default=30)
     parser.add_argument("--hidden", type=int, default=576, help="576 is SmolLM2-135M's; a multiple of 192")
     parser.add_argument("--teach", type=float, default=20.0, help="seconds")

@@ -9,7 +9,6 @@ and attention takes its fast path.
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -75,7 +74,7 @@ def last_hidden(
             key = key.to(query.dtype)
             return scaled_dot_product_attention(query, key, value, seen_B11T, scale=scaling, enable_gqa=groups)
 
-        return _last_hidden(decoder, ids_BT, position_1T, row_B, last_B, mix)
+        return _last_hidden(decoder, ids_BT, {"position_ids": position_1T}, row_B, last_B, mix)
     more = {} if routing is None else {"output_router_logits": True}
     found = decoder(input_ids=ids_BT, use_cache=False, **more)
     if routing is not None:
@@ -85,7 +84,6 @@ def last_hidden(
 
 
 def _behind_spans(decoder: Any, ids_1T: torch.Tensor, spans: Spans, routing: Routing | None) -> torch.Tensor:
-    told = {"cu_seq_lens_q": spans.starts_S1, "max_length_q": spans.longest}
     if _is_plain_qwen3(decoder) or _is_plain_llama(decoder):
 
         def mix(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float) -> torch.Tensor:
@@ -95,9 +93,9 @@ def _behind_spans(decoder: Any, ids_1T: torch.Tensor, spans: Spans, routing: Rou
             ]
 
         row_S = torch.zeros_like(spans.last_S)
-        return _last_hidden(decoder, ids_1T, spans.position_1T, row_S, spans.last_S, mix, told)[: spans.count]
+        return _last_hidden(decoder, ids_1T, spans.told, row_S, spans.last_S, mix)[: spans.count]
     more = {} if routing is None else {"output_router_logits": True}
-    found = decoder(input_ids=ids_1T, position_ids=spans.position_1T, use_cache=False, **told, **more)
+    found = decoder(input_ids=ids_1T, use_cache=False, **spans.told, **more)
     if routing is not None:
         routing.add(found.router_logits, spans.starts_S1[spans.count, None])
     hidden_BH: torch.Tensor = found.last_hidden_state[0, spans.last_S[: spans.count]]
@@ -122,27 +120,20 @@ def _is_plain_llama(decoder: Any) -> bool:
 def _last_hidden(
     decoder: Any,
     ids_BT: torch.Tensor,
-    position_1T: torch.Tensor,
+    told: Mapping[str, Any],
     row_B: torch.Tensor,
     last_B: torch.Tensor,
     mix: Callable[[torch.Tensor, torch.Tensor, torch.Tensor, float], torch.Tensor],
-    told: Mapping[str, Any] = MappingProxyType({}),
 ) -> torch.Tensor:
     """hidden_BH of a decoder at position last_B of row_B, after its final norm.
 
-    mix: the last layer's attention of one query a sequence. told: to each layer, for its attention.
+    told: to each layer; position_ids (1 × T), and where sequences begin. mix: the last layer's attention of one query a sequence.
     """
     hidden_BTH = decoder.embed_tokens(ids_BT)
-    cosine_1TD, sine_1TD = decoder.rotary_emb(hidden_BTH, position_1T)
+    cosine_1TD, sine_1TD = decoder.rotary_emb(hidden_BTH, told["position_ids"])
     *layers, final = decoder.layers
     for layer in layers:
-        hidden_BTH = layer(
-            hidden_BTH,
-            attention_mask=None,
-            position_ids=position_1T,
-            position_embeddings=(cosine_1TD, sine_1TD),
-            **told,
-        )
+        hidden_BTH = layer(hidden_BTH, attention_mask=None, position_embeddings=(cosine_1TD, sine_1TD), **told)
     normed_BTH, attention = final.input_layernorm(hidden_BTH), final.self_attn
     query_norm, key_norm = (getattr(attention, name, _as_it_is) for name in ("q_norm", "k_norm"))
     shape = (*ids_BT.shape, -1, attention.head_dim)

@@ -73,7 +73,7 @@ class BranchedSpans:
 
 def sent(tensor: torch.Tensor, device: Any) -> torch.Tensor:
     """A tensor of the CPU on a device. A copy from ordinary memory would wait for everything that a GPU has still to do."""
-    if torch.device(device).type == "cuda":
+    if torch.device(device).type == "cuda" and not tensor.is_cuda:
         return tensor.pin_memory().to(device, non_blocking=True)
     return tensor.to(device)
 

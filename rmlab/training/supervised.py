@@ -19,10 +19,10 @@ from torch.nn.functional import cross_entropy
 from rmlab.errors import UsageError
 from rmlab.models.heads import language_model, last_logits, pad_right
 from rmlab.models.moe import Routing, experts_of
-from rmlab.models.packed import pack_row, packed, packed_rows, packs, sent
+from rmlab.models.packed import pack_row, packed, packed_rows, sent
 from rmlab.training.batching import Item, micro_batches, plan_batches
-from rmlab.training.config import SEMANTICS, Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
-from rmlab.training.device import checkpointed_layers, compiled_layers
+from rmlab.training.config import SEMANTICS, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
+from rmlab.training.device import checkpointed_layers, compiled_layers, side_by_side
 from rmlab.training.loop import Log, Trained, TrainingState, Watch, planned, run_identity, train_loop
 from rmlab.training.optimizer import accumulate, adamw
 
@@ -116,11 +116,11 @@ def train(
         )
     torch.manual_seed(seed)
     inner = language_model(model)
-    side_by_side = runtime.packed and device.device.type == "cuda" and training.dtype is Dtype.bfloat16 and packs(inner)
+    joined = side_by_side(inner, training, runtime, device)
 
     def gradient(batch: Sequence[int], _: TrainingState) -> torch.Tensor:
         parts = micro_batches(
-            [examples[i] for i in batch], training.micro_batch_size, runtime.micro_batch_tokens, side_by_side
+            [examples[i] for i in batch], training.micro_batch_size, runtime.micro_batch_tokens, joined
         )
         return mean_gradient(model, parts, pad_id, device, loss, routing)
 
@@ -129,7 +129,7 @@ def train(
     )
     run = run_identity(model, (e.content() for e in examples), SEMANTICS, optimizer, training, seed)
     with (
-        packed_rows(inner, side_by_side),
+        packed_rows(inner, joined),
         checkpointed_layers(model, training.checkpointing),
         compiled_layers(model, runtime.compiled),
     ):

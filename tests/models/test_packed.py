@@ -9,6 +9,7 @@ from rmlab.models.config import ModelConfig
 from rmlab.models.heads import last_hidden, last_logits, pad_right
 from rmlab.models.load import scratch_model
 from rmlab.models.packed import attend, pack_branches, pack_row, packed, packed_rows, packs
+from rmlab.training.device import compiled_layers
 
 SHAPE = ModelConfig(hidden_size=16, layers=3, heads=4, kv_heads=2, head_dim=8, intermediate_size=24, max_positions=64)
 LENGTHS = (9, 33, 1, 20)
@@ -133,3 +134,17 @@ def test_continuations_read_and_teach_what_whole_conversations_do(name: str) -> 
     assert len(found[0]) == len(found[1]) > 8
     for ours, theirs in zip(*found, strict=True):
         assert torch.allclose(ours, theirs, atol=1e-5 * max(float(theirs.abs().max()), 1.0))
+
+
+def test_compiled_once_for_rows_of_any_length_and_number_of_sequences() -> None:
+    from torch._dynamo.testing import CompileCounter
+
+    torch._dynamo.reset()
+    counter, model = CompileCounter(), scratch_model(SHAPE, 100, seed=0).train()
+    generator = torch.Generator().manual_seed(0)
+    with packed_rows(model), compiled_layers(model, True, backend=counter):
+        for lengths in ((5, 9), (7, 3, 20, 11), (30,), (60, 40, 50), (64, 64), (64, 64, 60, 3, 3, 3), (1, 2)):
+            rows = [torch.randint(0, 100, (n,), generator=generator).tolist() for n in lengths]
+            last_logits(model, *pack_row(rows, 0)).sum().backward()
+    assert counter.frame_count == 1
+    torch._dynamo.reset()
