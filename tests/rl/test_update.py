@@ -173,3 +173,43 @@ def test_attempts_at_one_task_are_read_together_and_their_issue_counts_once() ->
         tokens = sum(len(made[row].ids_T) - issues[made[row].trajectory.task_id] for row in part)
         assert tokens + sum(issues[task] for task in by_task) <= 40
     assert len(parts) < len(micro_batches_of(made, SimpleNamespace(side_by_side=False), 40))  # type: ignore[arg-type]
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_attempts_side_by_side_give_the_padded_log_probabilities_and_gradients() -> None:
+    """Flash attention in bfloat16 over rows that share issues, beside padded rows in float32."""
+    import torch
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState
+
+    from rmlab.models.config import ModelConfig
+    from rmlab.models.load import scratch_model
+    from rmlab.rl.forward import forward
+    from rmlab.rl.learner import Learner
+
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device here")
+    shape = ModelConfig(
+        hidden_size=192, layers=4, heads=6, kv_heads=2, head_dim=64, intermediate_size=512, max_positions=64
+    )
+    made, found = rollouts(), []
+    for precision in ("bf16", "no"):
+        AcceleratorState._reset_state(reset_partial_state=True)
+        device = Accelerator(mixed_precision=precision)
+        model = scratch_model(shape, TOKENS, 0).eval().to("cuda")
+        learning = Learner(model, torch.optim.SGD(model.parameters(), lr=1.0), device, 0, 1e9)
+        assert learning.side_by_side == (precision == "bf16")
+        from rmlab.models.packed import packed_rows
+
+        with packed_rows(model, learning.side_by_side):
+            logprob_BT = forward(model, made, learning, 1.0).logprob_BT
+        (logprob_BT * torch.linspace(-1, 1, len(made), device="cuda")[:, None]).sum().backward()
+        found.append((logprob_BT.detach().cpu(), [p.grad.flatten().float().cpu() for p in model.parameters()]))
+    AcceleratorState._reset_state(reset_partial_state=True)
+    apart = (found[0][0] - found[1][0]).abs()[
+        torch.nn.utils.rnn.pad_sequence([torch.from_numpy(r.own_T) for r in made], True)
+    ]
+    assert float(apart.mean()) < 0.01
+    assert float(apart.max()) < 0.06
+    for half, whole in zip(found[0][1], found[1][1], strict=True):
+        assert float(torch.nn.functional.cosine_similarity(half, whole, dim=0)) > 0.995
