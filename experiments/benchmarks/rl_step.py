@@ -12,7 +12,9 @@ stays as it is.
 """
 
 import argparse
+import cProfile
 import json
+import pstats
 import statistics
 import subprocess
 import sys
@@ -53,8 +55,6 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--workers", type=int, default=8, help="of each process's sandbox")
     parser.add_argument("--together", type=int, nargs="+", default=[1])
     parser.add_argument("--profile", action="store_true", help="also the kernels of one update, and of one rollout")
-    parser.add_argument("--plain", action="store_true", help="decode without the fused kernels")
-    parser.add_argument("--padded", action="store_true", help="update on padded rows")
     parser.add_argument("--barrier", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--member", type=int, default=0, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -184,10 +184,6 @@ def measure(given: argparse.Namespace, sandbox: Sandbox) -> None:
         EngineConfig(slots=given.slots, capacity=768, prefill_rows=512 if cuda else 32, dtype=given.dtype),
         given.device,
     )
-    if given.plain:
-        engine.decoder.cached.fused = False
-    if given.padded:
-        type(learner).side_by_side = property(lambda _: False)
     loop = LoopConfig(groups=given.groups, attempts=given.attempts, updates=1, batch_tokens=given.batch_tokens)
     tasks = sorted(tasks, key=lambda task: fingerprint([0, task.task_id]))
     context = RolloutContext(
@@ -270,13 +266,16 @@ def shares(found: dict[str, float]) -> str:
 
 
 def profiled(learner: Any, context: Any, given: argparse.Namespace) -> None:
-    """Prints where the device's time goes, by kernel: in the update, and in a whole rollout."""
+    """Prints where the host's time goes in a rollout, and the device's, by kernel: in a rollout, and in the update."""
     import torch
     from torch.profiler import ProfilerActivity, profile
 
     from rmlab.rl.batch import make_batch
     from rmlab.rl.update import update
 
+    host = cProfile.Profile()
+    host.runcall(make_batch, context, 1)
+    pstats.Stats(host).sort_stats("tottime").print_stats(16)
     with profile(activities=[ProfilerActivity.CUDA]) as traced:
         before = time.perf_counter()
         batch = make_batch(context, 0)

@@ -71,9 +71,6 @@ class CachedDecoder:
         span: positions that are looked at, at least the largest start + length (`spanned`). Shapes alone decide what is
         computed, so that a CUDA graph can hold it; a row of length 0 changes nothing that is ever looked at.
         """
-        if self.fused:
-            self._read_fused(ids_NT, CacheRows((row_N, start_N, length_N), ids_NT.shape[1]))
-            return
         offset_T = torch.arange(ids_NT.shape[1], device=ids_NT.device)
         position_NT = (start_N[:, None] + offset_T).masked_fill(
             offset_T >= length_N[:, None], self.capacity
@@ -112,12 +109,12 @@ class CachedDecoder:
         if self.fused:
             from rmlab.models import decoder_kernels
 
-            active_W = torch.ones_like(ids_W, dtype=torch.bool) if active_W is None else active_W
-            rows = CacheRows((self.row_B[:width], position_W, active_W.view(torch.uint8)), 1)
-            hidden_WH = self._read_fused(ids_W[:, None], rows)
+            reads_W = position_W if active_W is None else position_W.masked_fill(~active_W, -1)
+            places = Places(self.row_B[:width], reads_W)
+            hidden_WH = self.read_places(ids_W, places)
             head_VH = self.model.get_output_embeddings().weight
             logits_WV = torch.empty((width, len(head_VH)), device=hidden_WH.device)
-            decoder_kernels.gate(hidden_WH, self.decoder.norm, head_VH, logits_WV, rows, gated=False)
+            decoder_kernels.gate(hidden_WH, self.decoder.norm, head_VH, logits_WV, places, gated=False)
             return logits_WV
         unseen_W11S = (self.position_S[:span] > position_W[:, None])[:, None, None]
         hidden_W1H = self.decoder.embed_tokens(ids_W[:, None])
@@ -138,22 +135,25 @@ class CachedDecoder:
             hidden_W1H = layer.finished(hidden_W1H, mixed_WKGD.flatten(1)[:, None])
         return float_logits(self.model, self.decoder.norm(hidden_W1H)[:, 0])
 
-    def _read_fused(self, ids_NT: torch.Tensor, rows: "CacheRows") -> torch.Tensor:
-        """As `read`; returns hidden_MH behind the last layer, before the final norm. M: rows × tokens; padding holds anything."""
+    def read_places(self, ids_M: torch.Tensor, places: "Places") -> torch.Tensor:
+        """Reads M tokens of any conversations, where `fused`; those in front of them are read already, or among them.
+
+        Returns hidden_MH behind the last layer, before the final norm; where no token was to be read it may be anything.
+        """
         from rmlab.models import decoder_kernels
 
-        hidden_MH = self.decoder.embed_tokens(ids_NT.reshape(-1))
+        hidden_MH = self.decoder.embed_tokens(ids_M)
         tokens = len(hidden_MH)
         query_MQD = hidden_MH.new_empty((tokens, self.kv_heads * self.groups, self.head_dim))
         mixed_MQD = torch.empty_like(query_MQD)
         inner_MI = hidden_MH.new_empty((tokens, self.layers[0].mlp.up_proj.out_features))
         for number, layer in enumerate(self.layers):
             cache = self.keys_LBKSD[number], self.values_LBKSD[number]
-            decoder_kernels.project(hidden_MH, layer, query_MQD, *cache, (self.cosine_SD, self.sine_SD), rows)
-            decoder_kernels.attend(query_MQD, *cache, mixed_MQD, layer.scaling, rows)
-            decoder_kernels.add(mixed_MQD.view(tokens, -1), layer.attention.o_proj.weight, hidden_MH, rows)
-            decoder_kernels.gate(hidden_MH, layer.feed_forward_norm, layer.gate_up, inner_MI, rows)
-            decoder_kernels.add(inner_MI, layer.mlp.down_proj.weight, hidden_MH, rows)
+            decoder_kernels.project(hidden_MH, layer, query_MQD, *cache, (self.cosine_SD, self.sine_SD), places)
+            decoder_kernels.attend(query_MQD, *cache, mixed_MQD, layer.scaling, places)
+            decoder_kernels.add(mixed_MQD.view(tokens, -1), layer.attention.o_proj.weight, hidden_MH, places)
+            decoder_kernels.gate(hidden_MH, layer.feed_forward_norm, layer.gate_up, inner_MI, places)
+            decoder_kernels.add(inner_MI, layer.mlp.down_proj.weight, hidden_MH, places)
         return hidden_MH
 
     def copy(self, from_N: torch.Tensor, to_N: torch.Tensor, span: int) -> None:
@@ -178,11 +178,11 @@ class CachedDecoder:
         return keys_BKSD, values_BKSD
 
 
-class CacheRows(NamedTuple):
-    """Which tokens a kernel reads. each: slot_N, start_N (position of the first token), length_N. width: tokens of a row, with padding."""
+class Places(NamedTuple):
+    """Where M tokens stand: each one's slot, and its position in that slot's conversation (-1: it is not to be read)."""
 
-    each: tuple[torch.Tensor, torch.Tensor, torch.Tensor]
-    width: int
+    slot_M: torch.Tensor
+    position_M: torch.Tensor
 
 
 def fusible(model: Any, layers: "list[DecoderLayer]", device: torch.device) -> bool:

@@ -10,7 +10,8 @@ A decoding step moves few bytes through many small operations, so its time is th
 `draw` takes a token of each row of logits and moves the slot on. Sums are in float32; a tile is a multiple of what tensor cores take.
 This module imports triton: import it where there is a CUDA device (`rmlab.models.decoder.fusible` says whether it will do).
 
-Axes: M tokens of one tile (row-major over conversations and their tokens), N columns, H hidden, D head, S cache positions.
+Tokens stand side by side, each with its slot and its position in that slot's conversation: `position` is -1 where there is none to
+read, and nothing is computed for those. Axes: M tokens (of one tile), N columns, H hidden, D head, S cache positions.
 """
 
 # mypy: ignore-errors
@@ -18,15 +19,6 @@ Axes: M tokens of one tile (row-major over conversations and their tokens), N co
 import torch
 import triton
 import triton.language as tl
-
-
-@triton.jit
-def _is_read(token_M, tokens, width, length_N):
-    """Whether a token is no padding, and its conversation's row."""
-    row_M = token_M // width
-    inside_M = token_M < tokens
-    length_M = tl.load(length_N + row_M, mask=inside_M, other=0).to(tl.int32)
-    return inside_M & (token_M % width < length_M), row_M
 
 
 @triton.jit
@@ -58,23 +50,23 @@ def _normed_products(
     return one_MN * scale_M[:, None], two_MN * scale_M[:, None]
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens"])
 def _project(
-    hidden, norm, weight, query, keys, values, cosine, sine, query_norm, key_norm, slot_N, start_N, length_N,
-    tokens, width, eps, H: tl.constexpr, D: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr,
-    POSITIONS: tl.constexpr, HEAD_NORM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_H: tl.constexpr,
+    hidden, norm, weight, query, keys, values, cosine, sine, query_norm, key_norm, slot, position, tokens, eps,
+    H: tl.constexpr, D: tl.constexpr, QUERIES: tl.constexpr, KEYS: tl.constexpr, POSITIONS: tl.constexpr,
+    HEAD_NORM: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
     HALF: tl.constexpr = D // 2
     token_M = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     head = tl.program_id(1)
-    read_M, row_M = _is_read(token_M, tokens, width, length_N)
-    if tl.max(read_M.to(tl.int32), 0) > 0:
+    position_M = tl.load(position + token_M, mask=token_M < tokens, other=-1)
+    read_M = position_M >= 0
+    if tl.max(position_M, 0) >= 0:
         d = tl.arange(0, HALF)
         first_N = head * D + d
         one_MD, two_MD = _normed_products(
             hidden, norm, weight, token_M, read_M, first_N, first_N + HALF, (QUERIES + 2 * KEYS) * D, eps, H, BLOCK_H
         )
-        position_M = tl.load(start_N + row_M, mask=read_M, other=0) + token_M % width
         if head < QUERIES + KEYS:
             if HEAD_NORM:
                 scale_M = tl.rsqrt((tl.sum(one_MD * one_MD, 1) + tl.sum(two_MD * two_MD, 1)) / D + eps)
@@ -90,7 +82,7 @@ def _project(
         if head < QUERIES:
             place_MD = query + (token_M[:, None] * QUERIES + head) * D + d[None, :]
         else:
-            slot_M = tl.load(slot_N + row_M, mask=read_M, other=0).to(tl.int64)
+            slot_M = tl.load(slot + token_M, mask=read_M, other=0).to(tl.int64)
             number = (head - QUERIES) % KEYS
             cache = keys if head < QUERIES + KEYS else values
             place_MD = cache + ((slot_M * KEYS + number) * POSITIONS + position_M)[:, None] * D + d[None, :]
@@ -100,52 +92,48 @@ def _project(
 
 @triton.jit
 def _attend(
-    query, keys, values, mixed, slot_N, start_N, length_N, width, scaling, D: tl.constexpr, KEYS: tl.constexpr,
-    GROUPS: tl.constexpr, PADDED: tl.constexpr, POSITIONS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_S: tl.constexpr,
+    query, keys, values, mixed, slot, position, scaling, D: tl.constexpr, KEYS: tl.constexpr, GROUPS: tl.constexpr,
+    POSITIONS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_S: tl.constexpr,
 ):  # fmt: skip
-    """A program: the queries of one key head, of BLOCK_M / PADDED tokens of one conversation. PADDED: GROUPS as a power of two."""
-    row, head = tl.program_id(0), tl.program_id(1)
-    first = tl.program_id(2) * (BLOCK_M // PADDED)
-    length = tl.load(length_N + row).to(tl.int32)
-    if first < length:
-        start = tl.load(start_N + row)
-        m = tl.arange(0, BLOCK_M)
-        token_M, group_M = first + m // PADDED, m % PADDED
-        real_M = (group_M < GROUPS) & (token_M < length)
-        d = tl.arange(0, D)
-        place_MD = (((row * width + token_M) * KEYS + head) * GROUPS + group_M)[:, None] * D + d[None, :]
-        query_MD = tl.load(query + place_MD, mask=real_M[:, None], other=0.0)
-        base = (tl.load(slot_N + row).to(tl.int64) * KEYS + head) * POSITIONS * D
-        end = start + tl.minimum(first + BLOCK_M // PADDED, length)
+    """A program: the queries of one key head of one token, M."""
+    token, head = tl.program_id(0), tl.program_id(1)
+    last = tl.load(position + token)
+    if last >= 0:
+        m, d = tl.arange(0, BLOCK_M), tl.arange(0, D)
+        place_MD = ((token * KEYS + head) * GROUPS + m)[:, None] * D + d[None, :]
+        real_M1 = (m < GROUPS)[:, None]
+        query_MD = tl.load(query + place_MD, mask=real_M1, other=0.0)
+        base = (tl.load(slot + token).to(tl.int64) * KEYS + head) * POSITIONS * D
         top_M = tl.full((BLOCK_M,), float("-inf"), tl.float32)
         total_M = tl.zeros((BLOCK_M,), tl.float32)
         mixed_MD = tl.zeros((BLOCK_M, D), tl.float32)
-        for begin in range(0, end, BLOCK_S):
+        for begin in range(0, last + 1, BLOCK_S):
             s = begin + tl.arange(0, BLOCK_S)
             place_SD = base + s[:, None] * D + d[None, :]
-            key_SD = tl.load(keys + place_SD, mask=(s < end)[:, None], other=0.0)
+            key_SD = tl.load(keys + place_SD, mask=(s <= last)[:, None], other=0.0)
             score_MS = tl.dot(query_MD, tl.trans(key_SD), input_precision="ieee") * scaling
-            score_MS = tl.where(s[None, :] <= (start + token_M)[:, None], score_MS, float("-inf"))
+            score_MS = tl.where((s <= last)[None, :], score_MS, float("-inf"))
             higher_M = tl.maximum(top_M, tl.max(score_MS, 1))
             share_MS = tl.exp(score_MS - higher_M[:, None])
             kept_M = tl.exp(top_M - higher_M)
             total_M = total_M * kept_M + tl.sum(share_MS, 1)
-            value_SD = tl.load(values + place_SD, mask=(s < end)[:, None], other=0.0)
+            value_SD = tl.load(values + place_SD, mask=(s <= last)[:, None], other=0.0)
             mixed_MD = tl.dot(share_MS.to(value_SD.dtype), value_SD, mixed_MD * kept_M[:, None], input_precision="ieee")
             top_M = higher_M
         mixed_MD = mixed_MD / total_M[:, None]
-        tl.store(mixed + place_MD, mixed_MD.to(mixed.dtype.element_ty), mask=real_M[:, None])
+        tl.store(mixed + place_MD, mixed_MD.to(mixed.dtype.element_ty), mask=real_M1)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens"])
 def _add(
-    states, weight, hidden, length_N, tokens, width, K: tl.constexpr, N: tl.constexpr, BLOCK_M: tl.constexpr,
+    states, weight, hidden, position, tokens, K: tl.constexpr, N: tl.constexpr, BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
 ):  # fmt: skip
     token_M = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
     n = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    read_M, _ = _is_read(token_M, tokens, width, length_N)
-    if tl.max(read_M.to(tl.int32), 0) > 0:
+    position_M = tl.load(position + token_M, mask=token_M < tokens, other=-1)
+    read_M = position_M >= 0
+    if tl.max(position_M, 0) >= 0:
         sum_MN = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
         for begin in range(0, K, BLOCK_K):
             k = begin + tl.arange(0, BLOCK_K)
@@ -162,15 +150,16 @@ def _add(
         tl.store(place_MN, sum_MN.to(hidden.dtype.element_ty), mask=written_MN)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["tokens"])
 def _gate(
-    hidden, norm, weight, out, length_N, tokens, width, eps, H: tl.constexpr, N: tl.constexpr, SECOND: tl.constexpr,
+    hidden, norm, weight, out, position, tokens, eps, H: tl.constexpr, N: tl.constexpr, SECOND: tl.constexpr,
     GATED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_H: tl.constexpr,
 ):  # fmt: skip
     """GATED: silu of columns n times columns n + N of the product. Otherwise (the head) all N columns as they are."""
     token_M = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    read_M, _ = _is_read(token_M, tokens, width, length_N)
-    if tl.max(read_M.to(tl.int32), 0) > 0:
+    position_M = tl.load(position + token_M, mask=token_M < tokens, other=-1)
+    read_M = position_M >= 0
+    if tl.max(position_M, 0) >= 0:
         one_N = tl.program_id(1) * (BLOCK_N if GATED else 2 * BLOCK_N) + tl.arange(0, BLOCK_N)
         two_N = one_N + SECOND
         columns = 2 * N if GATED else N
@@ -229,53 +218,51 @@ def tile(kernel: str, tokens: int) -> dict[str, int]:
         return {"BLOCK_M": few, "BLOCK_H": 64, "num_warps": 4, "num_stages": 4}
     if kernel == "add":
         return {"BLOCK_M": few, "BLOCK_N": 32, "BLOCK_K": 64, "num_warps": 4, "num_stages": 4}
+    if kernel == "attend":
+        return {"BLOCK_S": 64, "num_warps": 4, "num_stages": 3}
     return {"BLOCK_M": max(few, 32), "BLOCK_N": 32, "BLOCK_H": 64, "num_warps": 4, "num_stages": 4}  # gate and head
 
 
-def project(hidden_MH, layer, query_MQD, keys_BKSD, values_BKSD, rotation, rows) -> None:
+def project(hidden_MH, layer, query_MQD, keys_BKSD, values_BKSD, rotation, places) -> None:
     """Rotated queries of all tokens into query_MQD, keys and values into the cache. layer: a `DecoderLayer` that is joined."""
     tokens, head_norm = len(hidden_MH), layer.head_norms is not None
     cut = tile("project", tokens)
     query_norm, key_norm = layer.head_norms if head_norm else (layer.input_norm.weight, layer.input_norm.weight)
     _project[triton.cdiv(tokens, cut["BLOCK_M"]), layer.query_heads + 2 * layer.key_heads](
         hidden_MH, layer.input_norm.weight, layer.query_key_value, query_MQD, keys_BKSD, values_BKSD, *rotation,
-        query_norm, key_norm, *rows.each, tokens, rows.width, layer.input_norm.variance_epsilon,
-        H=hidden_MH.shape[1], D=layer.head_dim, QUERIES=layer.query_heads, KEYS=layer.key_heads,
-        POSITIONS=keys_BKSD.shape[2], HEAD_NORM=head_norm, **cut,
+        query_norm, key_norm, *places, tokens, layer.input_norm.variance_epsilon, H=hidden_MH.shape[1],
+        D=layer.head_dim, QUERIES=layer.query_heads, KEYS=layer.key_heads, POSITIONS=keys_BKSD.shape[2],
+        HEAD_NORM=head_norm, **cut,
     )  # fmt: skip
 
 
-def attend(query_MQD, keys_BKSD, values_BKSD, mixed_MQD, scaling, rows) -> None:
+def attend(query_MQD, keys_BKSD, values_BKSD, mixed_MQD, scaling, places) -> None:
     """softmax(scaling · query · keys) · values for each query, over the positions of its conversation up to its own."""
     _, key_heads, positions, head_dim = keys_BKSD.shape
-    groups = query_MQD.shape[1] // key_heads
-    padded = triton.next_power_of_2(groups)
-    block = min(max(16, padded * triton.next_power_of_2(rows.width)), max(64, padded))
-    _attend[len(rows.each[0]), key_heads, triton.cdiv(rows.width, block // padded)](
-        query_MQD, keys_BKSD, values_BKSD, mixed_MQD, *rows.each, rows.width, scaling, D=head_dim, KEYS=key_heads,
-        GROUPS=groups, PADDED=padded, POSITIONS=positions, BLOCK_M=block, **ATTEND,
+    tokens, heads, _ = query_MQD.shape
+    _attend[tokens, key_heads](
+        query_MQD, keys_BKSD, values_BKSD, mixed_MQD, *places, scaling, D=head_dim, KEYS=key_heads,
+        GROUPS=heads // key_heads, POSITIONS=positions, BLOCK_M=max(16, triton.next_power_of_2(heads // key_heads)),
+        **tile("attend", tokens),
     )  # fmt: skip
 
 
-ATTEND = {"BLOCK_S": 64, "num_warps": 4, "num_stages": 3}
-
-
-def add(states_MK, weight_NK, hidden_MN, rows) -> None:
+def add(states_MK, weight_NK, hidden_MN, places) -> None:
     """hidden_MN += states_MK · weightᵀ, in place."""
     tokens, (columns, inner) = len(hidden_MN), weight_NK.shape
     cut = tile("add", tokens)
     _add[triton.cdiv(tokens, cut["BLOCK_M"]), triton.cdiv(columns, cut["BLOCK_N"])](
-        states_MK, weight_NK, hidden_MN, rows.each[2], tokens, rows.width, K=inner, N=columns, **cut
+        states_MK, weight_NK, hidden_MN, places.position_M, tokens, K=inner, N=columns, **cut
     )
 
 
-def gate(hidden_MH, norm, weight, out_MN, rows, gated: bool = True) -> None:
+def gate(hidden_MH, norm, weight, out_MN, places, gated: bool = True) -> None:
     """silu(gate) · up of the normed states into out_MN; gated=False: the normed states' product with all rows of the weight."""
     tokens, columns = out_MN.shape
     cut = tile("gate" if gated else "head", tokens)
     second = columns if gated else cut["BLOCK_N"]
     _gate[triton.cdiv(tokens, cut["BLOCK_M"]), triton.cdiv(columns, cut["BLOCK_N"] * (1 if gated else 2))](
-        hidden_MH, norm.weight, weight, out_MN, rows.each[2], tokens, rows.width, norm.variance_epsilon,
+        hidden_MH, norm.weight, weight, out_MN, places.position_M, tokens, norm.variance_epsilon,
         H=hidden_MH.shape[1], N=columns, SECOND=second, GATED=gated, **cut,
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rmlab.models.decoder import SPAN, CachedDecoder, spanned
+from rmlab.models.decoder import SPAN, CachedDecoder, Places
 from rmlab.models.lora import has_adapters, merged_weights, plain_model
 from rmlab.models.packed import sent
 
@@ -46,7 +46,7 @@ class SlotDecoder:
         self.cached = CachedDecoder(
             self.acting, slots, capacity, joined=self.acting is not model and self.device.type == "cuda"
         )
-        self.read = CapturedReads(self.cached).read if graphs else self.cached.read
+        self.reads = CapturedReads(self.cached, graphs)
         self.ids_BS = torch.zeros((slots, capacity + 1), dtype=torch.int64, device=self.device)
         self.logprob_BS = torch.zeros((slots, capacity + 1), device=self.device)
         self.uniform_BS = torch.zeros((slots, capacity + 1), device=self.device)
@@ -101,16 +101,21 @@ class SlotDecoder:
             place_NT[n, : len(told)] = np.arange(end, end + len(told))
         rows = self._sent(slot_N)
         self.ids_BS[rows[:, None], self._sent(place_NT)] = self._sent(ids_NT)
-        start_N = self.position_B[rows]
-        total_N = self._sent([end + len(told) for end, told in zip(end_N, told_N, strict=True)])
-        first = [max(end - 1, 0) for end in end_N]  # the last token that was said is not read yet
-        width = max(end + len(told) - 1 - begin for end, told, begin in zip(end_N, told_N, first, strict=True))
-        self.position_B[rows] = total_N - 1
-        if width < 1:
+        begin_N = np.maximum(np.asarray(end_N) - 1, 0)  # the last token that was said is not read yet
+        last_N = np.array([end + len(told) - 1 for end, told in zip(end_N, told_N, strict=True)])
+        self.position_B[rows] = self._sent(last_N)
+        width_N = last_N - begin_N
+        if not width_N.any():
             return
-        column_NT = (start_N[:, None] + torch.arange(width, device=self.device)).clamp(max=self.capacity)
-        span = spanned(max(end + len(told) for end, told in zip(end_N, told_N, strict=True)))
-        self.read(self.ids_BS[rows].gather(1, column_NT), rows, start_N, total_N - 1 - start_N, span)
+        if self.cached.fused:
+            first_N = np.cumsum(width_N) - width_N
+            position_M = np.arange(width_N.sum()) - np.repeat(first_N - begin_N, width_N)
+            self.reads.read(self.ids_BS, np.repeat(slot_N, width_N), position_M)
+            return
+        start_N = self._sent(begin_N)
+        column_NT = (start_N[:, None] + torch.arange(int(width_N.max()), device=self.device)).clamp(max=self.capacity)
+        span = self.cached.span(int(last_N.max()) + 1)
+        self.cached.read(self.ids_BS[rows].gather(1, column_NT), rows, start_N, self._sent(width_N), span)
 
     @torch.inference_mode()
     def ask(self, slot_N: Sequence[int], last_N: Sequence[int], temperature_N: Sequence[float]) -> None:
@@ -231,57 +236,45 @@ def empty_like(model: Any, device: torch.device, dtype: torch.dtype) -> Any:
     return made
 
 
-ROWS, WIDTHS = (16, 64, 128, 256, 512), (8, 16, 32, 64)
-"""Shapes that are captured. What is wider costs its arithmetic, not its launches."""
-SPANS = 2 * SPAN
-Shape = tuple[int, int, int]  # rows, width, span
-Given = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]  # ids_NT, row_N, start_N, length_N
+SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
+"""Tokens that are read at once by graphs. What is more costs its arithmetic, not its launches."""
 
 
 class CapturedReads:
-    """`CachedDecoder.read` on a CUDA device. capture: False pads all the same and captures nothing, which any device can do."""
+    """`CachedDecoder.read_places` by CUDA graphs. capture: False pads all the same and captures nothing."""
 
-    def __init__(self, cached: CachedDecoder, capture: bool = True):
+    def __init__(self, cached: CachedDecoder, capture: bool):
         self.cached, self.capture = cached, capture
-        self._known: dict[Shape, tuple[torch.cuda.CUDAGraph, Given] | None] = {}  # None: seen once
+        self._known: dict[int, tuple[torch.cuda.CUDAGraph, torch.Tensor, torch.Tensor] | None] = {}  # None: seen once
         self._pool: Any = None
 
-    def read(
-        self, ids_NT: torch.Tensor, row_N: torch.Tensor, start_N: torch.Tensor, length_N: torch.Tensor, span: int
-    ) -> None:
-        """See `CachedDecoder.read`."""
-        rows = next((n for n in ROWS if n >= ids_NT.shape[0]), None)
-        width = next((n for n in WIDTHS if n >= ids_NT.shape[1]), None)
-        if rows is None or width is None:
-            self.cached.read(ids_NT, row_N, start_N, length_N, span)
+    def read(self, ids_BS: torch.Tensor, slot_M: NDArray[np.int64], position_M: NDArray[np.int64]) -> None:
+        """Reads the tokens that stand at these positions of ids_BS."""
+        size = next((n for n in SIZES if n >= len(slot_M)), len(slot_M))
+        place_2M = np.zeros((2, size), dtype=np.int64)
+        place_2M[1] = -1
+        place_2M[:, : len(slot_M)] = slot_M, position_M
+        given_2M = sent(torch.from_numpy(place_2M), ids_BS.device)
+        if size not in SIZES or not self.capture or size not in self._known:
+            self._known.setdefault(size, None)
+            self._read(ids_BS, given_2M)
             return
-        shape = rows, width, self.cached.span(span, SPANS)
-        given = _padded(ids_NT, rows, width), _padded(row_N, rows), _padded(start_N, rows), _padded(length_N, rows)
-        known = self._known.get(shape)
-        if known is None:
-            if shape in self._known and self.capture:
-                known = self._known[shape] = self._captured(given, shape[2])
-            else:
-                self._known[shape] = None
-                self.cached.read(*given, shape[2])
-                return
-        graph, held = known
-        for place, one in zip(held, given, strict=True):
-            place.copy_(one)
+        known = self._known[size] or self._captured(ids_BS, given_2M)
+        graph, held_2M, _ = self._known[size] = known
+        held_2M.copy_(given_2M)
         graph.replay()
 
-    def _captured(self, given: Given, span: int) -> tuple[torch.cuda.CUDAGraph, Given]:
-        held = given[0].clone(), given[1].clone(), given[2].clone(), given[3].clone()
+    def _read(self, ids_BS: torch.Tensor, place_2M: torch.Tensor) -> torch.Tensor:
+        slot_M, position_M = place_2M
+        return self.cached.read_places(ids_BS[slot_M, position_M], Places(slot_M, position_M))
+
+    def _captured(
+        self, ids_BS: torch.Tensor, given_2M: torch.Tensor
+    ) -> tuple[torch.cuda.CUDAGraph, torch.Tensor, torch.Tensor]:
+        held_2M = given_2M.clone()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
-            self.cached.read(*held, span)
+            hidden_MH = self._read(ids_BS, held_2M)
         self._pool = self._pool or graph.pool()
-        return graph, held
-
-
-def _padded(values: torch.Tensor, rows: int, width: int | None = None) -> torch.Tensor:
-    """Rows (and columns) of zeros behind: conversations of no length, in slot 0."""
-    whole = values.new_zeros((rows,) if width is None else (rows, width))
-    whole[: len(values)] = values if width is None else torch.nn.functional.pad(values, (0, width - values.shape[1]))
-    return whole
+        return graph, held_2M, hidden_MH

@@ -188,10 +188,31 @@ def _of_transformers(
     query, key, value = (x.transpose(1, 2).squeeze(0) for x in (query_1QTD, key_1KTD, value_1KTD))
     if key_places is None or cu_seq_lens_k is None or max_length_k is None:
         return attend(query, key, value, cu_seq_lens_q, max_length_q, scaling)[None], None
-    # through float32, so that the gradients of a key that many continuations see are summed in it
-    key, value = (states.float()[key_places].to(value.dtype) for states in (key, value))
+    key, value = (_Seen.apply(states.to(value.dtype), key_places) for states in (key, value))
     keys = KeySpans(cu_seq_lens_k, max_length_k)
     return attend(query, key, value, cu_seq_lens_q, max_length_q, scaling, keys=keys)[None], None
+
+
+class _Seen(torch.autograd.Function):
+    """Rows of keys or values by their places. The gradients of one that many continuations see are summed in float32; a place
+    beyond the last token fills up a list of fixed length: it reads the last token, and its gradient goes nowhere."""
+
+    @staticmethod
+    def forward(ctx: Any, states_TKD: torch.Tensor, place_U: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(place_U)
+        ctx.tokens = len(states_TKD)
+        return states_TKD[place_U.clamp(max=ctx.tokens - 1)]
+
+    @staticmethod
+    def backward(ctx: Any, gradient_UKD: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (place_U,) = ctx.saved_tensors
+        shape = (ctx.tokens + BEYOND, *gradient_UKD.shape[1:])
+        sum_TKD = torch.zeros(shape, dtype=torch.float32, device=place_U.device)
+        sum_TKD.index_add_(0, place_U, gradient_UKD.float())
+        return sum_TKD[: ctx.tokens].to(gradient_UKD.dtype), None
+
+
+BEYOND = 128  # places beyond the last token that may be named
 
 
 class KeySpans(NamedTuple):

@@ -100,13 +100,19 @@ def _side_by_side(
         )
         for rows in groups
     ]
-    ids_1T, spans, places = pack_branches(trees, learner.pad_id)
+    graphs = learner.graphs if model is learner.model and torch.is_grad_enabled() else None
+    tokens = sum(len(beginning) + sum(map(len, continuations)) for beginning, continuations in trees)
+    graphs = graphs if graphs is not None and tokens <= graphs.tokens else None
+    ids_1T, spans, places = pack_branches(trees, learner.pad_id, *([] if graphs is None else [1]))
     place_B = dict(zip([row for rows in groups for row in rows], [p for of in places for p in of], strict=True))
     row_N, column_N = own_BT.nonzero()
     before_N = np.concatenate([place_B[row][:-1][own_BT[row, 1 : len(place_B[row])]] for row in range(len(rollouts))])
     token_N = np.concatenate([rollout.ids_T[rollout.own_T] for rollout in rollouts]).astype(np.int64)
-    told = spans.to(device).told
-    hidden_TH = model.get_decoder()(input_ids=sent(ids_1T, device), use_cache=False, **told).last_hidden_state[0]
+    if graphs is not None:
+        hidden_TH = graphs(ids_1T, spans)
+    else:
+        told = spans.to(device).told
+        hidden_TH = model.get_decoder()(input_ids=sent(ids_1T, device), use_cache=False, **told).last_hidden_state[0]
     before, token, row, column = (sent(torch.from_numpy(x), device) for x in (before_N, token_N, row_N, column_N))
     logprob_N, entropy_N = chosen_logprobs(model, hidden_TH[before], token, temperature, entropy, gradient)
     empty_BT = torch.zeros(own_BT.shape, device=device)

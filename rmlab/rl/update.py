@@ -86,6 +86,7 @@ def update(
     norms: list[float] = []
     known = _Known(learner, rollouts, loop, with_start or bool(algorithm.kl_weight))
     sums: dict[str, torch.Tensor] = {}
+    learner.prepare_rows(loop.batch_tokens)
     with packed_rows(learner.model, learner.side_by_side):
         for _ in range(loop.passes):
             order = rng.permutation(len(rollouts))

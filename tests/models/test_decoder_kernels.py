@@ -52,7 +52,7 @@ def slots(model: Any, device: str, fused: bool, dtype: str = "float32") -> Any:
     """Seven conversations of different length in ten slots; three slots hold none."""
     import torch
 
-    from rmlab.models.generation import SlotDecoder
+    from rmlab.models.generation import CapturedReads, SlotDecoder
 
     decoder = SlotDecoder(copy.deepcopy(model), 10, 120, 149, device, getattr(torch, dtype), graphs=False)
     decoder.acting = copy.deepcopy(decoder.acting)
@@ -61,7 +61,7 @@ def slots(model: Any, device: str, fused: bool, dtype: str = "float32") -> Any:
     decoder.cached = CachedDecoder(decoder.acting, 10, 120, joined=True)
     assert decoder.cached.fused
     decoder.cached.fused = fused
-    decoder.read = decoder.cached.read
+    decoder.reads = CapturedReads(decoder.cached, capture=device == "cuda")
     rng = np.random.default_rng(0)
     held = [0, 1, 3, 4, 6, 7, 9]
     known = [rng.integers(2, 149, length).tolist() for length in (3, 40, 5, 66, 1, 9, 17)]

@@ -33,12 +33,13 @@ def rollouts(seed: int = 0) -> list[Rollout]:
     return [*made, Rollout(silent, np.arange(2, 8, dtype=np.int32), np.zeros(6, np.bool_), np.zeros(6, np.float32))]
 
 
-def learner(side_by_side: bool) -> Any:
+def learner(side_by_side: bool, graphed: bool = False) -> Any:
     import torch
     from accelerate import Accelerator
 
     from rmlab.models.config import ModelConfig
     from rmlab.models.load import scratch_model
+    from rmlab.rl.graphed_rows import GraphedRows
     from rmlab.rl.learner import Learner
 
     class Told(Learner):
@@ -52,6 +53,10 @@ def learner(side_by_side: bool) -> Any:
     model = scratch_model(shape, TOKENS, 0).eval()
     made = Told(model, torch.optim.SGD(model.parameters(), lr=1.0), Accelerator(cpu=True), 0, 1e9)
     made.told = side_by_side  # type: ignore[attr-defined]
+    if graphed:  # the graphs' rows, of fixed shape, without graphs
+        made.prepare_rows = lambda tokens: None
+        made.graphs = GraphedRows(model.get_decoder(), 64, capture=False)
+        made.graphs.sequences, made.graphs.keys, made.graphs.longest = 2, 64, 8
     return made
 
 
@@ -92,20 +97,20 @@ def plain_update(
                     parameter -= 0 if parameter.grad is None else parameter.grad
 
 
-@pytest.mark.parametrize("side_by_side", [False, True])
+@pytest.mark.parametrize(("side_by_side", "graphed"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize(("updates", "passes"), [(1, 1), (3, 1), (2, 2)])
 @pytest.mark.parametrize(
     ("name", "mean"),
     [(Algorithm.gspo, LossMean.sequence), (Algorithm.grpo, LossMean.sequence), (Algorithm.grpo, LossMean.token)],
 )
 def test_weights_move_as_by_the_plain_loss(
-    name: Algorithm, mean: LossMean, updates: int, passes: int, side_by_side: bool
+    name: Algorithm, mean: LossMean, updates: int, passes: int, side_by_side: bool, graphed: bool
 ) -> None:
     import torch
 
     from rmlab.rl.update import update
 
-    made, ours, plain = rollouts(), learner(side_by_side), learner(False)
+    made, ours, plain = rollouts(), learner(side_by_side, graphed), learner(False)
     advantage_N = np.random.default_rng(1).normal(size=len(made))
     algorithm = AlgorithmConfig(name=name, mean=mean, clip_low=0.2, clip_high=0.3, ratio_guard=None)
     loop = LoopConfig(updates=updates, passes=passes, batch_tokens=40)
