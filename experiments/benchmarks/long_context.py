@@ -81,7 +81,7 @@ def main() -> None:
         torch.cuda.set_per_process_memory_fraction(min(options.gib / whole, 1.0))
     print(f"{name}, at most {options.gib:.0f} GiB, torch {torch.__version__}, {options.shape}", flush=True)
     for arm in options.arm:
-        model = shape.model()
+        model = shape.model(options.device)
         print(f"\n{arm}\n| tokens | s a step | tokens/s | MFU | GiB |\n|---|---|---|---|---|", flush=True)
 
         def trial(length: int, arm: str = arm, model: Any = model) -> None:

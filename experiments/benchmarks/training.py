@@ -47,8 +47,8 @@ class Shape:
     batch: int
     micro_tokens: int
 
-    def model(self) -> Any:
-        """With random weights, on the CPU."""
+    def model(self, device: str = "cpu") -> Any:
+        """With random weights, drawn on the device."""
         import transformers
 
         config = getattr(transformers, f"{self.kind}Config")(
@@ -64,7 +64,8 @@ class Shape:
             use_cache=False,
         )
         torch.manual_seed(0)
-        return getattr(transformers, f"{self.kind}ForCausalLM")(config)
+        with torch.device(device):
+            return getattr(transformers, f"{self.kind}ForCausalLM")(config)
 
     def examples(self, number: int) -> list[Example]:
         """Lengths uniform between the two ends."""
@@ -123,11 +124,13 @@ class Clock:
 
     job: Job
     ends: list[float]
+    losses: list[float]
     profiler: Any = None
 
-    def tick(self) -> None:
-        """A step has ended."""
+    def tick(self, loss: float) -> None:
+        """A step has ended with this loss."""
         self.ends.append(time.perf_counter())
+        self.losses.append(loss)
         if self.job.profile and len(self.ends) == self.job.skip:
             self.profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])
             self.profiler.start()
@@ -160,8 +163,8 @@ def ours(**changed: Any) -> Callable[[Job, Clock], list[list[int]]]:
         device = accelerator(training, runtime)
         optimizer = OptimizerConfig(learning_rate=1e-5)
         supervised.train(
-            job.shape.model(), examples, 0, device, optimizer=optimizer, training=training, runtime=runtime, seed=0,
-            log=lambda *_: clock.tick(),
+            job.shape.model(job.device), examples, 0, device, optimizer=optimizer, training=training, runtime=runtime, seed=0,
+            log=lambda _, loss, *__: clock.tick(loss),
         )  # fmt: skip
         lengths = [e.tokens for e in examples]
         return [[lengths[i] for i in batch] for batch in plan_batches(lengths, training, 0)]
@@ -171,13 +174,14 @@ def ours(**changed: Any) -> Callable[[Job, Clock], list[list[int]]]:
 
 def plain(job: Job, clock: Clock) -> list[list[int]]:
     """A loop as it is written by hand: padded batches in random order, a mask, the model's own loss on the answer's label, AdamW."""
-    model = job.shape.model().to(job.device).train()
+    model = job.shape.model(job.device).train()
     adam = torch.optim.AdamW(model.parameters(), lr=1e-5)
     examples = job.examples()
     seen = []
     for start in range(0, len(examples), job.shape.batch):
         batch = examples[start : start + job.shape.batch]
         seen.append([e.tokens for e in batch])
+        whole = torch.zeros((), device=job.device)
         for rows in batches_by_tokens(seen[-1], job.shape.micro_tokens // 2):  # its logits would not fit
             ids_BT = torch.zeros(len(rows), max(batch[i].tokens for i in rows), dtype=torch.long)
             for row_T, i in zip(ids_BT, rows, strict=True):
@@ -190,11 +194,11 @@ def plain(job: Job, clock: Clock) -> list[list[int]]:
                 target_B = torch.tensor([batch[i].target for i in rows], device=job.device)
                 loss = cross_entropy(last_BV.float(), target_B, reduction="sum") / len(batch)
             loss.backward()
+            whole += loss.detach()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         adam.step()
         adam.zero_grad()
-        loss.item()
-        clock.tick()
+        clock.tick(whole.item())
     return seen
 
 
@@ -214,7 +218,7 @@ def trl(job: Job, clock: Clock, rows: int = 32) -> list[list[int]]:
             "labels": [[-100] * len(e.ids) + [e.target] for e in examples],
         }
     )
-    model = job.shape.model()
+    model = job.shape.model(job.device)
     seen: list[int] = []
 
     class Ends(TrainerCallback):
@@ -222,7 +226,7 @@ def trl(job: Job, clock: Clock, rows: int = 32) -> list[list[int]]:
             if torch.cuda.is_available():
                 torch.cuda.synchronize()
             seen.append(int(trainer._total_train_tokens))
-            clock.tick()
+            clock.tick(float("nan"))
 
     rows = min(rows, job.shape.batch)
     with tempfile.TemporaryDirectory() as folder:
@@ -255,9 +259,27 @@ def blank_tokenizer() -> Any:
     )
 
 
+def switched(run: Callable[[Job, Clock], list[list[int]]], module: str, name: str) -> Any:
+    """An arm with one thing of it switched off."""
+
+    def measure(job: Job, clock: Clock) -> list[list[int]]:
+        import importlib
+
+        where = importlib.import_module(f"rmlab.models.{module}")
+        setattr(where, name, False)
+        try:
+            return run(job, clock)
+        finally:
+            setattr(where, name, True)
+
+    return measure
+
+
 ARMS: dict[str, Callable[[Job, Clock], list[list[int]]]] = {
     "ours": ours(),
     "ours, compiled": ours(compiled=True),
+    "ours, compiled, flash": switched(ours(compiled=True), "packed", "BY_CUDNN"),
+    "ours, compiled, no graphs": switched(ours(compiled=True), "joined", "GRAPHS"),
     "ours, padded": ours(packed=False),
     "ours, padded, compiled": ours(packed=False, compiled=True),
     "ours, checkpointing": ours(checkpointing=True),
@@ -278,7 +300,7 @@ def measured(name: str, job: Job) -> str:
     if cuda:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
-    clock = Clock(job, [])
+    clock = Clock(job, [], [])
     began = time.perf_counter()
     seen = ARMS[name](job, clock)
     if cuda:
@@ -293,7 +315,8 @@ def measured(name: str, job: Job) -> str:
     reserved = torch.cuda.max_memory_reserved() / 2**30 if cuda else float("nan")
     row = (
         f"| {name} | {tokens / seconds:,.0f} | {operations / seconds / peak(job.device):.3f} | {seconds / len(counted) * 1e3:.1f} ms | "
-        f"{memory:.1f} ({reserved:.1f}) | {clock.ends[0] - began:.1f} s | {time.perf_counter() - began:.1f} s |"
+        f"{memory:.1f} ({reserved:.1f}) | {clock.ends[0] - began:.1f} s | {time.perf_counter() - began:.1f} s | "
+        f"{clock.losses[0]:.3f} {clock.losses[-1]:.3f} |"
     )
     return row + ("\n" + clock.shown() if clock.profiler else "")
 
@@ -323,7 +346,7 @@ def main() -> None:
             f"\n{key}: {shape.lengths[0]} to {shape.lengths[1]} tokens, {shape.batch} examples a step, {shape.micro_tokens} tokens a pass"
         )
         print(
-            "| arm | tokens/s | MFU | step | GiB (reserved) | first step | whole |\n|---|---|---|---|---|---|---|",
+            "| arm | tokens/s | MFU | step | GiB (reserved) | first step | whole | loss |\n|---|---|---|---|---|---|---|---|",
             flush=True,
         )
         for arm in options.arm:

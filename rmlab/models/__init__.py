@@ -1,5 +1,6 @@
 """Language models: their shape, their first weights, their tokenizer, and what they say after the last token.
 
+branches    conversations with a common beginning, which is read once
 config      what a model looks like; adapters (peft): what is trained by a few per cent of the weights, and travels
 decoder     a decoder over a static cache: many conversations, each at a position of its own
 decoder_kernels  the same in few kernels (Triton)
@@ -7,8 +8,10 @@ generation  slots: which token comes next in many conversations that start, stop
             of a few tokens as CUDA graphs
 gguf        a Llama in GGUF as a transformers model; its tokenizer, and a vocabulary that is cut to a corpus
 heads       logits behind the last real token of sequences in padded rows, or side by side in one
+joined      decoder layers as a GPU trains through them: fewer and larger products, less that is moved
 load        a model read from a local folder (safetensors, no remote code); a Qwen3-shaped model of random
             initialisation, dense or with experts, seeded by name
+long_attention  attention within long sequences of one row, sequence by sequence, by cuDNN
 lora        adapters (peft): what is trained by a few per cent of the weights, and travels
 moe         experts: balance loss, load and entropy of each layer's router
 packed      sequences side by side in one row without padding, and attention within each alone

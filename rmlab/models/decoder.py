@@ -142,7 +142,7 @@ class CachedDecoder:
         """
         from rmlab.models import decoder_kernels
 
-        hidden_MH = self.decoder.embed_tokens(ids_M)
+        hidden_MH: torch.Tensor = self.decoder.embed_tokens(ids_M)
         tokens = len(hidden_MH)
         query_MQD = hidden_MH.new_empty((tokens, self.kv_heads * self.groups, self.head_dim))
         mixed_MQD = torch.empty_like(query_MQD)

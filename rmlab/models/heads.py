@@ -20,6 +20,7 @@ from torch.nn.functional import linear, scaled_dot_product_attention
 
 from rmlab.errors import DataError
 from rmlab.fingerprint import fingerprint
+from rmlab.models.joined import joined
 from rmlab.models.moe import Routing
 from rmlab.models.packed import Spans, attend
 
@@ -92,8 +93,9 @@ def _behind_spans(decoder: Any, ids_1T: torch.Tensor, spans: Spans, routing: Rou
                 :, :, None
             ]
 
-        row_S = torch.zeros_like(spans.last_S)
-        return _last_hidden(decoder, ids_1T, spans.told, row_S, spans.last_S, mix)[: spans.count]
+        row_S, layers = torch.zeros_like(spans.last_S), joined(decoder)
+        through = None if layers is None else lambda hidden, *rotation: layers(hidden[0], *rotation, spans)[None]
+        return _last_hidden(decoder, ids_1T, spans.told, row_S, spans.last_S, mix, through)[: spans.count]
     more = {} if routing is None else {"output_router_logits": True}
     found = decoder(input_ids=ids_1T, use_cache=False, **spans.told, **more)
     if routing is not None:
@@ -124,16 +126,21 @@ def _last_hidden(
     row_B: torch.Tensor,
     last_B: torch.Tensor,
     mix: Callable[[torch.Tensor, torch.Tensor, torch.Tensor, float], torch.Tensor],
+    through: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor] | None = None,
 ) -> torch.Tensor:
     """hidden_BH of a decoder at position last_B of row_B, after its final norm.
 
     told: to each layer; position_ids (1 × T), and where sequences begin. mix: the last layer's attention of one query a sequence.
+    through: all layers before, with cosines and sines of the positions; None = the model's own, one by one.
     """
     hidden_BTH = decoder.embed_tokens(ids_BT)
     cosine_1TD, sine_1TD = decoder.rotary_emb(hidden_BTH, told["position_ids"])
     *layers, final = decoder.layers
-    for layer in layers:
-        hidden_BTH = layer(hidden_BTH, attention_mask=None, position_embeddings=(cosine_1TD, sine_1TD), **told)
+    if through:
+        hidden_BTH = through(hidden_BTH, cosine_1TD[0], sine_1TD[0])
+    else:
+        for layer in layers:
+            hidden_BTH = layer(hidden_BTH, attention_mask=None, position_embeddings=(cosine_1TD, sine_1TD), **told)
     normed_BTH, attention = final.input_layernorm(hidden_BTH), final.self_attn
     query_norm, key_norm = (getattr(attention, name, _as_it_is) for name in ("q_norm", "k_norm"))
     shape = (*ids_BT.shape, -1, attention.head_dim)

@@ -6,8 +6,7 @@ On a GPU in half precision that is flash attention as torch ships it; elsewhere 
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import pairwise
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import scaled_dot_product_attention
 
+from rmlab.models.long_attention import GRAIN, LONG, attend_long
+
+BY_CUDNN = True
 NAME = "rmlab_packed"
 WIDTH = 128
 """A row is filled up to a multiple of this: tensor cores take whole tiles. What fills it is a sequence of its own."""
@@ -25,6 +27,7 @@ class Spans:
     """Where B sequences lie in a row of T tokens.
 
     starts_S1: int32, the first token of each of S sequences and T; what fills the row is the last of them where S = B + 1.
+    border_B1: on the CPU, likewise of the B alone, where they are long enough for `attend_long`; else None.
     position_1T: of each token in its sequence. last_S: index of each one's last token. count: B. longest: tokens of the longest.
     """
 
@@ -33,42 +36,22 @@ class Spans:
     last_S: torch.Tensor
     count: int
     longest: int
+    border_B1: torch.Tensor | None = None
 
     @property
     def told(self) -> dict[str, Any]:
         """What a decoder of transformers is called with beside the ids."""
-        return {"position_ids": self.position_1T, "cu_seq_lens_q": self.starts_S1, "max_length_q": self.longest}
+        return {
+            "position_ids": self.position_1T,
+            "cu_seq_lens_q": self.starts_S1,
+            "cu_seq_lens_k": self.border_B1,
+            "max_length_q": self.longest,
+        }
 
     def to(self, device: Any) -> "Spans":
         """On another device; from pinned memory, so that nothing waits."""
         moved = (sent(tensor, device) for tensor in (self.starts_S1, self.position_1T, self.last_S))
-        return Spans(*moved, self.count, self.longest)
-
-
-@dataclass(frozen=True)
-class BranchedSpans:
-    """Where beginnings and their continuations lie in a row, each a sequence (`Spans`): attempts at one task begin with the same tokens.
-
-    A continuation sees the keys of its beginning, which stand once in the row, and its own: key_U are the places of the keys that
-    each sequence sees, one sequence behind the other; starts_S1 where each one's begin among them, longest how many at most.
-    """
-
-    spans: Spans
-    key_U: torch.Tensor
-    starts_S1: torch.Tensor
-    longest: int
-
-    @property
-    def told(self) -> dict[str, Any]:
-        """What a decoder of transformers is called with beside the ids."""
-        keys = {"key_places": self.key_U, "cu_seq_lens_k": self.starts_S1, "max_length_k": self.longest}
-        return self.spans.told | keys
-
-    def to(self, device: Any) -> "BranchedSpans":
-        """On another device; nothing waits."""
-        return BranchedSpans(
-            self.spans.to(device), sent(self.key_U, device), sent(self.starts_S1, device), self.longest
-        )
+        return Spans(*moved, self.count, self.longest, self.border_B1)
 
 
 def sent(tensor: torch.Tensor, device: Any) -> torch.Tensor:
@@ -83,7 +66,9 @@ def pack_row(
 ) -> tuple[torch.Tensor, Spans]:
     """ids_1T (int64) of B sequences of at least one token each, one behind the other, and where they lie."""
     lengths = [len(sequence) for sequence in sequences]
-    fill = -sum(lengths) % width
+    long = sum(lengths) >= LONG * len(lengths)
+    fill = -lengths[-1] % GRAIN if long else 0  # `attend_long` reads as far
+    fill += -(sum(lengths) + fill) % width
     whole = lengths + ([fill] if fill else [])
     starts_S1 = np.concatenate([[0], np.cumsum(whole)])
     ids_T = np.full(starts_S1[-1], pad_id, dtype=np.int64)
@@ -96,43 +81,9 @@ def pack_row(
         torch.from_numpy(starts_S1[1:] - 1),
         len(sequences),
         max(whole),
+        torch.from_numpy(starts_S1[: len(lengths) + 1].astype(np.int32)) if long else None,
     )
     return torch.from_numpy(ids_T)[None], spans
-
-
-def pack_branches(
-    trees: Sequence[tuple[Sequence[int] | NDArray[np.int32], Sequence[Sequence[int] | NDArray[np.int32]]]],
-    pad_id: int,
-    width: int = WIDTH,
-) -> tuple[torch.Tensor, BranchedSpans, list[list[NDArray[np.int64]]]]:
-    """ids_1T of several (beginning, its continuations), and where they lie. Every one has at least one token.
-
-    The third value: for each continuation of each beginning, the places in the row of its tokens, the beginning's in front.
-    """
-    pieces, sources = [], []
-    for beginning, continuations in trees:
-        sources += [None] + [len(pieces)] * len(continuations)
-        pieces += [beginning, *continuations]
-    ids_1T, spans = pack_row(pieces, pad_id, width)
-    starts = spans.starts_S1.tolist()
-    own = [np.arange(first, end) for first, end in pairwise(starts)]
-    sources += [None] * (len(own) - len(sources))
-    seen = [
-        places if source is None else np.concatenate([own[source], places])
-        for places, source in zip(own, sources, strict=True)
-    ]
-    position_T = np.concatenate(
-        [np.arange(len(keys) - len(places), len(keys)) for keys, places in zip(seen, own, strict=True)]
-    )
-    lengths = [len(keys) for keys in seen]
-    branched = BranchedSpans(
-        replace(spans, position_1T=torch.from_numpy(position_T)[None]),
-        torch.from_numpy(np.concatenate(seen)),
-        torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)),
-        max(lengths),
-    )
-    continued = iter([keys for keys, source in zip(seen, sources, strict=True) if source is not None])
-    return ids_1T, branched, [[next(continued) for _ in continuations] for _, continuations in trees]
 
 
 def packs(model: Any) -> bool:
@@ -180,39 +131,18 @@ def _of_transformers(
     cu_seq_lens_q: torch.Tensor,
     max_length_q: int,
     cu_seq_lens_k: torch.Tensor | None = None,
-    max_length_k: int | None = None,
     key_places: torch.Tensor | None = None,
+    key_starts: torch.Tensor | None = None,
+    longest_keys: int = 0,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """What a transformers layer calls: heads before positions in, positions before heads out."""
     query, key, value = (x.transpose(1, 2).squeeze(0) for x in (query_1QTD, key_1KTD, value_1KTD))
-    if key_places is None or cu_seq_lens_k is None or max_length_k is None:
-        return attend(query, key, value, cu_seq_lens_q, max_length_q, scaling)[None], None
-    key, value = (_Seen.apply(states.to(value.dtype), key_places) for states in (key, value))
-    keys = KeySpans(cu_seq_lens_k, max_length_k)
+    if key_places is None or key_starts is None:
+        return attend(query, key, value, cu_seq_lens_q, max_length_q, scaling, border_B1=cu_seq_lens_k)[None], None
+    key, value = (at_places(states.to(value.dtype), key_places) for states in (key, value))
+    keys = KeySpans(key_starts, longest_keys)
     return attend(query, key, value, cu_seq_lens_q, max_length_q, scaling, keys=keys)[None], None
-
-
-class _Seen(torch.autograd.Function):
-    """Rows of keys or values by their places. The gradients of one that many continuations see are summed in float32; a place
-    beyond the last token fills up a list of fixed length: it reads the last token, and its gradient goes nowhere."""
-
-    @staticmethod
-    def forward(ctx: Any, states_TKD: torch.Tensor, place_U: torch.Tensor) -> torch.Tensor:
-        ctx.save_for_backward(place_U)
-        ctx.tokens = len(states_TKD)
-        return states_TKD[place_U.clamp(max=ctx.tokens - 1)]
-
-    @staticmethod
-    def backward(ctx: Any, gradient_UKD: torch.Tensor) -> tuple[torch.Tensor, None]:
-        (place_U,) = ctx.saved_tensors
-        shape = (ctx.tokens + BEYOND, *gradient_UKD.shape[1:])
-        sum_TKD = torch.zeros(shape, dtype=torch.float32, device=place_U.device)
-        sum_TKD.index_add_(0, place_U, gradient_UKD.float())
-        return sum_TKD[: ctx.tokens].to(gradient_UKD.dtype), None
-
-
-BEYOND = 128  # places beyond the last token that may be named
 
 
 class KeySpans(NamedTuple):
@@ -230,6 +160,7 @@ def attend(
     longest: int,
     scaling: float,
     last_only: bool = False,
+    border_B1: torch.Tensor | None = None,
     keys: KeySpans | None = None,
 ) -> torch.Tensor:
     """mixed_NQD: causal attention of Q heads over K heads (K divides Q) within each of S sequences; see `Spans`.
@@ -240,12 +171,15 @@ def attend(
     key_starts_S1, longest_keys = keys or (starts_S1, longest)
     if value_UKD.is_cuda:
         query_NQD, key_UKD = query_NQD.to(value_UKD.dtype), key_UKD.to(value_UKD.dtype)
+        if border_B1 is not None and not last_only and BY_CUDNN:
+            mixed_NQD, _ = attend_long(query_NQD, key_UKD, value_UKD, border_B1, scaling)
+            return mixed_NQD
         ends = torch.arange(len(starts_S1), dtype=torch.int32, device=starts_S1.device) if last_only else starts_S1
-        mixed_NQD: torch.Tensor = torch.ops.aten._flash_attention_forward(
+        flash: torch.Tensor = torch.ops.aten._flash_attention_forward(
             query_NQD, key_UKD, value_UKD, ends, key_starts_S1, 1 if last_only else longest, longest_keys,
             0.0, not last_only, False, scale=scaling,
         )[0]  # fmt: skip
-        return mixed_NQD
+        return flash
     starts, key_ends = starts_S1.long(), key_starts_S1[1:].long()
     index_U = torch.arange(len(key_UKD), device=key_UKD.device)
     index_N = torch.arange(len(query_NQD), device=key_UKD.device)
@@ -263,3 +197,30 @@ def attend(
         enable_gqa=len(key_KUD) != len(query_QND),
     )[0]
     return mixed_QND.transpose(0, 1)
+
+
+class _Seen(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, states_TKD: torch.Tensor, place_U: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(place_U)
+        ctx.tokens = len(states_TKD)
+        return states_TKD[place_U.clamp(max=ctx.tokens - 1)]
+
+    @staticmethod
+    def backward(ctx: Any, gradient_UKD: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (place_U,) = ctx.saved_tensors
+        shape = (ctx.tokens + BEYOND, *gradient_UKD.shape[1:])
+        sum_TKD = torch.zeros(shape, dtype=torch.float32, device=place_U.device)
+        sum_TKD.index_add_(0, place_U, gradient_UKD.float())
+        return sum_TKD[: ctx.tokens].to(gradient_UKD.dtype), None
+
+
+BEYOND = 128
+"""Places beyond the last token that may be named."""
+
+
+def at_places(states_TKD: torch.Tensor, place_U: torch.Tensor) -> torch.Tensor:
+    """Rows of keys or values by their places. The gradients of one that many continuations see are summed in float32; a place
+    beyond the last token fills up a list of fixed length: it reads the last token, and its gradient goes nowhere."""
+    found: torch.Tensor = _Seen.apply(states_TKD, place_U)  # type: ignore[no-untyped-call]  # torch does not type it
+    return found

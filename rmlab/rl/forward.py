@@ -1,7 +1,7 @@
 """What does a model say of attempts that were sampled: how likely is each token that the policy said?
 
 Attempts at one task begin with the same tokens (its issue). On a GPU in half precision they stand side by side in a row that holds
-those once (`rmlab.models.packed.pack_branches`); elsewhere in rows that are padded to the longest.
+those once (`rmlab.models.branches.pack_branches`); elsewhere in rows that are padded to the longest.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rmlab.models.packed import pack_branches, packed, sent
+from rmlab.models.branches import pack_branches
+from rmlab.models.packed import packed, sent
 from rmlab.policies.engine import Rollout
 from rmlab.rl.learner import Learner
 from rmlab.training.batching import batches_by_tokens

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from rmlab.models.packed import BEYOND, BranchedSpans, sent
+from rmlab.models.branches import BranchedSpans
+from rmlab.models.packed import BEYOND, sent
 
 WORK = 2e12
 """Parameters × tokens of a row up to which graphs pay. What is larger keeps the device busy, and its activations are not to be held."""
@@ -28,7 +29,7 @@ class GraphedRows:
         self.decoder, self.tokens, self.capture = decoder, tokens, capture
         self.device = next(decoder.parameters()).device
         self.sequences, self.keys, self.longest = 128, 3 * tokens, 768
-        self._rows: torch.nn.Module | None = None
+        self._rows: Any = None
 
     def __call__(self, ids_1T: torch.Tensor, branched: BranchedSpans) -> torch.Tensor:
         """hidden_TH of the row's tokens. Both on the CPU, not filled up, at most `tokens` tokens."""
@@ -72,12 +73,12 @@ class GraphedRows:
         if before != (self.sequences, self.keys, self.longest):
             self._rows = None
 
-    def _captured(self, given: Row) -> torch.nn.Module:
+    def _captured(self, given: Row) -> Any:
         rows = _Rows(self.decoder, self.longest)
         if not self.capture:
             return rows
         with torch.autocast("cuda", enabled=False):
-            made: torch.nn.Module = torch.cuda.make_graphed_callables(
+            made: Any = torch.cuda.make_graphed_callables(
                 rows.train(self.decoder.training), tuple(sent(x, self.device) for x in given)
             )
         return made
@@ -105,8 +106,8 @@ class _Rows(torch.nn.Module):
                 use_cache=False,
                 cu_seq_lens_q=starts_S1,
                 max_length_q=self.longest,
-                cu_seq_lens_k=key_starts_S1,
-                max_length_k=self.longest,
+                key_starts=key_starts_S1,
+                longest_keys=self.longest,
                 key_places=key_U,
             ).last_hidden_state
         return hidden_1TH

@@ -97,12 +97,26 @@ class Trained:
     history: tuple[Row, ...]
 
 
+class _Later:
+    """A number on its way from a GPU: to ask for it waits for what was asked of the device before, and for nothing behind."""
+
+    def __init__(self, value: torch.Tensor):
+        self.value = torch.empty((), dtype=value.dtype, pin_memory=True)
+        self.value.copy_(value, non_blocking=True)
+        self.there = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch does not type it
+        self.there.record()
+
+    def __float__(self) -> float:
+        self.there.synchronize()
+        return float(self.value)
+
+
 class _Rows:
     """The rows of the log. On a GPU each is told a step late: to read a loss is to wait for it, and the device must not wait meanwhile."""
 
     def __init__(self, state: TrainingState, recipe: Recipe, optimizer: OptimizerConfig, log: Log | None):
         self.state, self.recipe, self.optimizer, self.log = state, recipe, optimizer, log
-        self.waiting: tuple[int, torch.Tensor, float, int] | None = None
+        self.waiting: tuple[int, torch.Tensor | _Later, float, int] | None = None
         self.note = ""
         self.begin()
 
@@ -110,7 +124,7 @@ class _Rows:
         """The next row's speed is counted from now on."""
         self.told, self.told_tokens = time.monotonic(), self.state.tokens
 
-    def check(self, loss: torch.Tensor, step: int) -> float:
+    def check(self, loss: torch.Tensor | _Later, step: int) -> float:
         """The loss of a step. Raises RmlabError where it is no number."""
         value = float(loss)
         where = f"step {step}" + (f" of {self.recipe.steps}" if self.recipe.steps else "")
@@ -169,6 +183,7 @@ def train_loop(
         while rate is not None:
             set_learning_rate(adam, rate)
             loss, tokens = recipe.gradient(state)
+            kept = _Later(loss) if loss.is_cuda else loss
             rows.tell()  # of the step before, while the device works at this one
             due = (state.step + 1) % recipe.every == 0 or state.step + 1 == recipe.steps
             if due and not loss.is_cuda:
@@ -177,7 +192,7 @@ def train_loop(
             state.step += 1
             state.tokens += tokens
             if due:
-                rows.waiting = (state.step, loss, rate, state.tokens)
+                rows.waiting = (state.step, kept, rate, state.tokens)
                 if not loss.is_cuda:
                     rows.tell()
             if state.step == first + 1:

@@ -18,6 +18,7 @@ from torch.nn.functional import cross_entropy
 
 from rmlab.errors import UsageError
 from rmlab.models.heads import language_model, last_logits, pad_right
+from rmlab.models.joined import joined_layers, joins
 from rmlab.models.moe import Routing, experts_of
 from rmlab.models.packed import pack_row, packed, packed_rows, sent
 from rmlab.training.batching import Item, micro_batches, plan_batches
@@ -128,10 +129,12 @@ def train(
         plan, tokens_N, optimizer, gradient, title, after=None if routing is None else lambda _: routing.take_metrics()
     )
     run = run_identity(model, (e.content() for e in examples), SEMANTICS, optimizer, training, seed)
+    written = joined and joins(inner.get_decoder())
     with (
         packed_rows(inner, joined),
-        checkpointed_layers(model, training.checkpointing),
-        compiled_layers(model, runtime.compiled),
+        joined_layers(inner, written, runtime.compiled, training.checkpointing),
+        checkpointed_layers(model, training.checkpointing and not written),
+        compiled_layers(model, runtime.compiled and not written),
     ):
         took, _ = train_loop(
             model,
