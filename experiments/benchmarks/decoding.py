@@ -127,12 +127,11 @@ def _readings(decoder: Any, given: argparse.Namespace, bandwidth: float, arithme
         ids = torch.randint(2, 8000, (rows, width), device=given.device)
         row = torch.arange(rows, device=given.device)
         start, length = torch.full_like(row, span - width - 8), torch.full_like(row, width)
-        slot_M = np.repeat(np.arange(rows), width)
-        position_M = np.tile(np.arange(span - width - 8, span - 8), rows)
+        slot_N, begin_N, width_N = np.arange(rows), np.full(rows, span - width - 8), np.full(rows, width)
 
-        def read(rows: int = rows, slot_M: Any = slot_M, position_M: Any = position_M) -> None:
+        def read(slot_N: Any = slot_N, begin_N: Any = begin_N, width_N: Any = width_N) -> None:
             if cached.fused:
-                decoder.reads.read(decoder.ids_BS, slot_M, position_M)
+                decoder.reads.read(decoder.ids_BS, slot_N, begin_N, width_N)
             else:
                 cached.read(ids, row, start, length, span)  # noqa: B023
 

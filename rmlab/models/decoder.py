@@ -16,6 +16,8 @@ from rmlab.errors import DataError, UsageError
 from rmlab.models.heads import float_logits
 
 SUPPORTED = ("Qwen3Model", "LlamaModel")
+TOGETHER = 4
+"""Tokens of a conversation whose queries the kernels read together: what is read of one begins at a multiple of it."""
 SPAN = 64  # positions that are looked at are a multiple of this: few shapes, and aligned for the attention kernels
 
 
@@ -179,10 +181,12 @@ class CachedDecoder:
 
 
 class Places(NamedTuple):
-    """Where M tokens stand: each one's slot, and its position in that slot's conversation (-1: it is not to be read)."""
+    """Where M tokens stand: each one's slot, and its position in that slot's conversation (-1: it is not to be read). aligned: those
+    of one slot begin at multiples of TOGETHER."""
 
     slot_M: torch.Tensor
     position_M: torch.Tensor
+    aligned: bool = False
 
 
 def fusible(model: Any, layers: "list[DecoderLayer]", device: torch.device) -> bool:

@@ -20,6 +20,8 @@ import torch
 import triton
 import triton.language as tl
 
+from rmlab.models.decoder import TOGETHER
+
 
 @triton.jit
 def _normed_products(
@@ -93,17 +95,18 @@ def _project(
 @triton.jit
 def _attend(
     query, keys, values, mixed, slot, position, scaling, D: tl.constexpr, KEYS: tl.constexpr, GROUPS: tl.constexpr,
-    POSITIONS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_S: tl.constexpr,
+    PADDED: tl.constexpr, TOGETHER: tl.constexpr, POSITIONS: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_S: tl.constexpr,
 ):  # fmt: skip
-    """A program: the queries of one key head of one token, M."""
-    token, head = tl.program_id(0), tl.program_id(1)
-    last = tl.load(position + token)
+    """A program: the queries M of one key head of TOGETHER tokens of one conversation. PADDED: GROUPS as a power of two."""
+    first, head = tl.program_id(0) * TOGETHER, tl.program_id(1)
+    m, d = tl.arange(0, BLOCK_M), tl.arange(0, D)
+    position_M = tl.load(position + first + m // PADDED, mask=m // PADDED < TOGETHER, other=-1)
+    last = tl.max(position_M, 0)
     if last >= 0:
-        m, d = tl.arange(0, BLOCK_M), tl.arange(0, D)
-        place_MD = ((token * KEYS + head) * GROUPS + m)[:, None] * D + d[None, :]
-        real_M1 = (m < GROUPS)[:, None]
+        place_MD = (((first + m // PADDED) * KEYS + head) * GROUPS + m % PADDED)[:, None] * D + d[None, :]
+        real_M1 = ((position_M >= 0) & (m % PADDED < GROUPS))[:, None]
         query_MD = tl.load(query + place_MD, mask=real_M1, other=0.0)
-        base = (tl.load(slot + token).to(tl.int64) * KEYS + head) * POSITIONS * D
+        base = (tl.load(slot + first).to(tl.int64) * KEYS + head) * POSITIONS * D
         top_M = tl.full((BLOCK_M,), float("-inf"), tl.float32)
         total_M = tl.zeros((BLOCK_M,), tl.float32)
         mixed_MD = tl.zeros((BLOCK_M, D), tl.float32)
@@ -112,7 +115,8 @@ def _attend(
             place_SD = base + s[:, None] * D + d[None, :]
             key_SD = tl.load(keys + place_SD, mask=(s <= last)[:, None], other=0.0)
             score_MS = tl.dot(query_MD, tl.trans(key_SD), input_precision="ieee") * scaling
-            score_MS = tl.where((s <= last)[None, :], score_MS, float("-inf"))
+            # position 0 is seen by rows that stand for nothing too: no row is without a maximum
+            score_MS = tl.where(s[None, :] <= tl.maximum(position_M, 0)[:, None], score_MS, float("-inf"))
             higher_M = tl.maximum(top_M, tl.max(score_MS, 1))
             share_MS = tl.exp(score_MS - higher_M[:, None])
             kept_M = tl.exp(top_M - higher_M)
@@ -211,26 +215,33 @@ def _draw(
         tl.store(active_B + row, ((token != stop_id) & (position < tl.load(last_B + row))).to(tl.uint8))
 
 
-def tile(kernel: str, tokens: int) -> dict[str, int]:
-    """How a kernel is cut for so many tokens: enough programs for all multiprocessors, tiles that tensor cores take."""
-    few = 16 if tokens <= 64 else 32 if tokens <= 256 else 64
-    if kernel == "project":
-        return {"BLOCK_M": few, "BLOCK_H": 64, "num_warps": 4, "num_stages": 4}
-    if kernel == "add":
-        return {"BLOCK_M": few, "BLOCK_N": 32, "BLOCK_K": 64, "num_warps": 4, "num_stages": 4}
-    if kernel == "attend":
-        return {"BLOCK_S": 64, "num_warps": 4, "num_stages": 3}
-    return {"BLOCK_M": max(few, 32), "BLOCK_N": 32, "BLOCK_H": 64, "num_warps": 4, "num_stages": 4}  # gate and head
+UP_TO = (64, 256, 512)
+TILES = {
+    "project": ((16, 0, 64, 4, 4), (32, 0, 64, 4, 4), (64, 0, 64, 4, 4), (128, 0, 64, 8, 3)),
+    "add": ((16, 32, 128, 4, 4), (32, 32, 64, 4, 4), (64, 32, 64, 4, 4), (128, 64, 64, 8, 3)),
+    "gate": ((32, 32, 64, 4, 4), (64, 32, 64, 4, 3), (64, 32, 64, 4, 3), (128, 64, 64, 8, 3)),
+    "head": ((64, 32, 64, 4, 4), (64, 64, 64, 4, 3), (64, 64, 64, 4, 3), (128, 64, 64, 8, 3)),
+    "attend": ((0, 0, 64, 4, 3), (0, 0, 64, 4, 3), (0, 0, 64, 4, 3), (0, 0, 64, 4, 3)),
+}
+"""Of each kernel for up to so many tokens, and for more: tokens and columns of a tile, what it sums over at once, warps, stages. By
+measurement on an H200 with SmolLM2's shape (experiments/benchmarks/decoding.py)."""
+
+
+def tile(kernel: str, tokens: int, inner: str) -> dict[str, int]:
+    """How a kernel is cut for so many tokens. inner: the name of what it sums over."""
+    rows, columns, sums, warps, stages = TILES[kernel][sum(tokens > most for most in UP_TO)]
+    sizes = {"BLOCK_M": rows, "BLOCK_N": columns, inner: sums}
+    return {name: size for name, size in sizes.items() if size} | {"num_warps": warps, "num_stages": stages}
 
 
 def project(hidden_MH, layer, query_MQD, keys_BKSD, values_BKSD, rotation, places) -> None:
     """Rotated queries of all tokens into query_MQD, keys and values into the cache. layer: a `DecoderLayer` that is joined."""
     tokens, head_norm = len(hidden_MH), layer.head_norms is not None
-    cut = tile("project", tokens)
+    cut = tile("project", tokens, "BLOCK_H")
     query_norm, key_norm = layer.head_norms if head_norm else (layer.input_norm.weight, layer.input_norm.weight)
     _project[triton.cdiv(tokens, cut["BLOCK_M"]), layer.query_heads + 2 * layer.key_heads](
         hidden_MH, layer.input_norm.weight, layer.query_key_value, query_MQD, keys_BKSD, values_BKSD, *rotation,
-        query_norm, key_norm, *places, tokens, layer.input_norm.variance_epsilon, H=hidden_MH.shape[1],
+        query_norm, key_norm, places.slot_M, places.position_M, tokens, layer.input_norm.variance_epsilon, H=hidden_MH.shape[1],
         D=layer.head_dim, QUERIES=layer.query_heads, KEYS=layer.key_heads, POSITIONS=keys_BKSD.shape[2],
         HEAD_NORM=head_norm, **cut,
     )  # fmt: skip
@@ -240,17 +251,18 @@ def attend(query_MQD, keys_BKSD, values_BKSD, mixed_MQD, scaling, places) -> Non
     """softmax(scaling · query · keys) · values for each query, over the positions of its conversation up to its own."""
     _, key_heads, positions, head_dim = keys_BKSD.shape
     tokens, heads, _ = query_MQD.shape
-    _attend[tokens, key_heads](
-        query_MQD, keys_BKSD, values_BKSD, mixed_MQD, *places, scaling, D=head_dim, KEYS=key_heads,
-        GROUPS=heads // key_heads, POSITIONS=positions, BLOCK_M=max(16, triton.next_power_of_2(heads // key_heads)),
-        **tile("attend", tokens),
+    together, padded = (TOGETHER if places.aligned else 1), triton.next_power_of_2(heads // key_heads)
+    _attend[triton.cdiv(tokens, together), key_heads](
+        query_MQD, keys_BKSD, values_BKSD, mixed_MQD, places.slot_M, places.position_M, scaling, D=head_dim,
+        KEYS=key_heads, GROUPS=heads // key_heads, PADDED=padded, TOGETHER=together, POSITIONS=positions,
+        BLOCK_M=max(16, together * padded), **tile("attend", tokens, "BLOCK_S"),
     )  # fmt: skip
 
 
 def add(states_MK, weight_NK, hidden_MN, places) -> None:
     """hidden_MN += states_MK · weightᵀ, in place."""
     tokens, (columns, inner) = len(hidden_MN), weight_NK.shape
-    cut = tile("add", tokens)
+    cut = tile("add", tokens, "BLOCK_K")
     _add[triton.cdiv(tokens, cut["BLOCK_M"]), triton.cdiv(columns, cut["BLOCK_N"])](
         states_MK, weight_NK, hidden_MN, places.position_M, tokens, K=inner, N=columns, **cut
     )
@@ -259,7 +271,7 @@ def add(states_MK, weight_NK, hidden_MN, places) -> None:
 def gate(hidden_MH, norm, weight, out_MN, places, gated: bool = True) -> None:
     """silu(gate) · up of the normed states into out_MN; gated=False: the normed states' product with all rows of the weight."""
     tokens, columns = out_MN.shape
-    cut = tile("gate" if gated else "head", tokens)
+    cut = tile("gate" if gated else "head", tokens, "BLOCK_H")
     second = columns if gated else cut["BLOCK_N"]
     _gate[triton.cdiv(tokens, cut["BLOCK_M"]), triton.cdiv(columns, cut["BLOCK_N"] * (1 if gated else 2))](
         hidden_MH, norm.weight, weight, out_MN, places.position_M, tokens, norm.variance_epsilon,

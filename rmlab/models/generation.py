@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rmlab.models.decoder import SPAN, CachedDecoder, Places
+from rmlab.models.decoder import SPAN, TOGETHER, CachedDecoder, Places
 from rmlab.models.lora import has_adapters, merged_weights, plain_model
 from rmlab.models.packed import sent
 
@@ -79,7 +79,7 @@ class SlotDecoder:
         """
         rows = self._sent(slot_N)
         self.uniform_BS[rows] = self._sent(np.stack(uniform_NS))
-        self.position_B[rows] = 0
+        self.position_B.index_fill_(0, rows, 0)
         firsts: dict[tuple[int, ...], int] = {}
         first_N = [firsts.setdefault(tuple(known), n) for n, known in enumerate(known_N)]
         read = list(firsts.values())
@@ -108,9 +108,7 @@ class SlotDecoder:
         if not width_N.any():
             return
         if self.cached.fused:
-            first_N = np.cumsum(width_N) - width_N
-            position_M = np.arange(width_N.sum()) - np.repeat(first_N - begin_N, width_N)
-            self.reads.read(self.ids_BS, np.repeat(slot_N, width_N), position_M)
+            self.reads.read(self.ids_BS, np.asarray(slot_N), begin_N, width_N)
             return
         start_N = self._sent(begin_N)
         column_NT = (start_N[:, None] + torch.arange(int(width_N.max()), device=self.device)).clamp(max=self.capacity)
@@ -123,7 +121,7 @@ class SlotDecoder:
         rows = self._sent(slot_N)
         self.last_B[rows] = self._sent(last_N)
         self.temperature_B[rows] = self._sent(np.asarray(temperature_N, dtype=np.float32))
-        self.active_B[rows] = True
+        self.active_B.index_fill_(0, rows, True)  # a number that is assigned would be copied, and waited for
 
     @torch.inference_mode()
     def decode(self, steps: int, highest_slot: int, farthest: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
@@ -248,8 +246,14 @@ class CapturedReads:
         self._known: dict[int, tuple[torch.cuda.CUDAGraph, torch.Tensor, torch.Tensor] | None] = {}  # None: seen once
         self._pool: Any = None
 
-    def read(self, ids_BS: torch.Tensor, slot_M: NDArray[np.int64], position_M: NDArray[np.int64]) -> None:
-        """Reads the tokens that stand at these positions of ids_BS."""
+    def read(
+        self, ids_BS: torch.Tensor, slot_N: NDArray[np.int64], begin_N: NDArray[np.int64], width_N: NDArray[np.int64]
+    ) -> None:
+        """Reads of slots slot_N the width_N tokens of ids_BS that stand at positions from begin_N on."""
+        room_N = -(-width_N // TOGETHER) * TOGETHER
+        offset_M = np.arange(room_N.sum()) - np.repeat(np.cumsum(room_N) - room_N, room_N)
+        slot_M = np.repeat(slot_N, room_N)
+        position_M = np.where(offset_M < np.repeat(width_N, room_N), np.repeat(begin_N, room_N) + offset_M, -1)
         size = next((n for n in SIZES if n >= len(slot_M)), len(slot_M))
         place_2M = np.zeros((2, size), dtype=np.int64)
         place_2M[1] = -1
@@ -266,7 +270,7 @@ class CapturedReads:
 
     def _read(self, ids_BS: torch.Tensor, place_2M: torch.Tensor) -> torch.Tensor:
         slot_M, position_M = place_2M
-        return self.cached.read_places(ids_BS[slot_M, position_M], Places(slot_M, position_M))
+        return self.cached.read_places(ids_BS[slot_M, position_M], Places(slot_M, position_M, aligned=True))
 
     def _captured(
         self, ids_BS: torch.Tensor, given_2M: torch.Tensor

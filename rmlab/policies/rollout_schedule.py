@@ -86,7 +86,8 @@ class RolloutSchedule:
                 self._read_issues()
             if self._enough_to_read(len(self.awaits_prefill)):
                 self._read_observations()
-            self._run_programs()
+            if not (self.engine.overlap and self.decoding):  # else while the device draws
+                self._run_programs()
             if self.decoding:
                 self._decode()
             if not (self.engine.overlap and self.decoding):
