@@ -7,4 +7,5 @@ splitting        parts by repository, task or time; no cluster, task or issue li
 ingest, readers  attempts of other people's agents become records
 labels           who resolved what, joined to attempts
 store            Parquet files of trajectories, read and written whole or a row group at a time
+union            one set from several that were collected in pieces
 """
