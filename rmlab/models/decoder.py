@@ -181,12 +181,12 @@ class CachedDecoder:
 
 
 class Places(NamedTuple):
-    """Where M tokens stand: each one's slot, and its position in that slot's conversation (-1: it is not to be read). aligned: those
-    of one slot begin at multiples of TOGETHER."""
+    """Where M tokens stand: each one's slot, and its position in that slot's conversation (-1: it is not to be read). Those
+    of one slot begin at multiples of `together`."""
 
     slot_M: torch.Tensor
     position_M: torch.Tensor
-    aligned: bool = False
+    together: int = 1
 
 
 def fusible(model: Any, layers: "list[DecoderLayer]", device: torch.device) -> bool:

@@ -20,8 +20,6 @@ import torch
 import triton
 import triton.language as tl
 
-from rmlab.models.decoder import TOGETHER
-
 
 @triton.jit
 def _normed_products(
@@ -251,7 +249,7 @@ def attend(query_MQD, keys_BKSD, values_BKSD, mixed_MQD, scaling, places) -> Non
     """softmax(scaling · query · keys) · values for each query, over the positions of its conversation up to its own."""
     _, key_heads, positions, head_dim = keys_BKSD.shape
     tokens, heads, _ = query_MQD.shape
-    together, padded = (TOGETHER if places.aligned else 1), triton.next_power_of_2(heads // key_heads)
+    together, padded = places.together, triton.next_power_of_2(heads // key_heads)
     _attend[triton.cdiv(tokens, together), key_heads](
         query_MQD, keys_BKSD, values_BKSD, mixed_MQD, places.slot_M, places.position_M, scaling, D=head_dim,
         KEYS=key_heads, GROUPS=heads // key_heads, PADDED=padded, TOGETHER=together, POSITIONS=positions,

@@ -270,7 +270,7 @@ class CapturedReads:
 
     def _read(self, ids_BS: torch.Tensor, place_2M: torch.Tensor) -> torch.Tensor:
         slot_M, position_M = place_2M
-        return self.cached.read_places(ids_BS[slot_M, position_M], Places(slot_M, position_M, aligned=True))
+        return self.cached.read_places(ids_BS[slot_M, position_M], Places(slot_M, position_M, TOGETHER))
 
     def _captured(
         self, ids_BS: torch.Tensor, given_2M: torch.Tensor
