@@ -74,7 +74,7 @@ class GraphedRows:
             self._rows = None
 
     def _captured(self, given: Row) -> Any:
-        rows = _Rows(self.decoder, self.longest)
+        rows = _GraphedModule(self.decoder, self.longest)
         if not self.capture:
             return rows
         with torch.autocast("cuda", enabled=False):
@@ -84,7 +84,7 @@ class GraphedRows:
         return made
 
 
-class _Rows(torch.nn.Module):
+class _GraphedModule(torch.nn.Module):
     def __init__(self, decoder: Any, longest: int):
         super().__init__()
         self.decoder, self.longest = decoder, longest
