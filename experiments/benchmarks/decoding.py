@@ -11,11 +11,13 @@ are measured here, by a copy and by a product of matrices.
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
+
+from rmlab.benchmark import BenchmarkRow, run_script
 
 SHAPE = {
     "hidden_size": 576,
@@ -50,7 +52,7 @@ def rates(device: str, dtype: torch.dtype, repeats: int) -> tuple[float, float]:
 
 
 @torch.inference_mode()
-def main() -> None:
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
     """Measures on this machine."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
@@ -59,7 +61,7 @@ def main() -> None:
     parser.add_argument("--capacity", type=int, default=768)
     parser.add_argument("--layers", type=int, default=SHAPE["num_hidden_layers"])
     parser.add_argument("--repeats", type=int, default=20)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from rmlab.models.generation import SlotDecoder
@@ -79,18 +81,27 @@ def main() -> None:
         f"computes {arithmetic / 1e12:.0f} TFLOP/s"
     )
     decoder.last_B.fill_(given.capacity - 1)
+    found: list[dict[str, tuple[float, float]]] = []
     for fused in (False, True) if decoder.cached.fused else (False,):
         decoder.cached.fused = fused
         decoder._captured.clear()
         decoder._pool = None
         print("fused kernels:" if fused else "plain torch:")
-        _steps(decoder, given, bandwidth, arithmetic)
-        _readings(decoder, given, bandwidth, arithmetic)
+        found.append(_steps(decoder, given, bandwidth, arithmetic) | _readings(decoder, given, bandwidth, arithmetic))
     if cuda:
         _kernels(decoder, given.slots)
+    plain, ours = found[0], found[-1]
+    return [
+        BenchmarkRow(what, "ms", took, floor, plain[what][0] if plain is not ours else None)
+        for what, (took, floor) in ours.items()
+    ]
 
 
-def _steps(decoder: Any, given: argparse.Namespace, bandwidth: float, arithmetic: float) -> None:
+def _steps(
+    decoder: Any, given: argparse.Namespace, bandwidth: float, arithmetic: float
+) -> dict[str, tuple[float, float]]:
+    """Milliseconds and their floor, by what is measured."""
+    found = {}
     parameters, cached = decoder.acting.num_parameters(), decoder.cached
     size = cached.keys_LBKSD.element_size()
     for width in (w for w in (64, 256, 512) if w <= given.slots):
@@ -109,9 +120,15 @@ def _steps(decoder: Any, given: argparse.Namespace, bandwidth: float, arithmetic
                 f"step of {width} slots, span {span}: {took * 1e3:.2f} ms, floor {floor * 1e3:.2f} ms; {width / took:,.0f} tokens/s",
                 flush=True,
             )
+            found[f"step of {width} slots, span {span}"] = (took * 1e3, floor * 1e3)
+    return found
 
 
-def _readings(decoder: Any, given: argparse.Namespace, bandwidth: float, arithmetic: float) -> None:
+def _readings(
+    decoder: Any, given: argparse.Namespace, bandwidth: float, arithmetic: float
+) -> dict[str, tuple[float, float]]:
+    """As `_steps`."""
+    found = {}
     cached, parameters = decoder.cached, decoder.acting.num_parameters()
     weights = parameters * cached.keys_LBKSD.element_size()
     for rows, width, span in (
@@ -138,6 +155,8 @@ def _readings(decoder: Any, given: argparse.Namespace, bandwidth: float, arithme
         took = timed(read, given.device, given.repeats)
         floor = max(weights / bandwidth, 2 * parameters * rows * width / arithmetic)
         print(f"reading of {rows} × {width}, span {span}: {took * 1e3:.2f} ms, floor {floor * 1e3:.2f} ms", flush=True)
+        found[f"reading of {rows} × {width}, span {span}"] = (took * 1e3, floor * 1e3)
+    return found
 
 
 def _kernels(decoder: Any, width: int) -> None:
@@ -156,4 +175,4 @@ def _kernels(decoder: Any, width: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -8,13 +8,14 @@ is halved until it is `--grain`. `--gib` bounds what the process may take, as on
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from rmlab.benchmark import BenchmarkRow, run_script
 from rmlab.configuration import load_file
 from rmlab.training import supervised
 from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
@@ -27,9 +28,9 @@ ARMS: dict[str, dict[str, Any]] = {
 }
 
 
-def step(model: Any, shape: Any, length: int, arm: dict[str, Any], device: str, steps: int = 2) -> tuple[float, float]:
-    """Seconds of the last of some steps on one example of `length` tokens, and GiB at the peak."""
-    examples = replace(shape, lengths=(length, length)).examples(steps)
+def step(model: Any, shape: Any, length: int, arm: dict[str, Any], device: str) -> tuple[float, float]:
+    """Seconds of one step on an example of `length` tokens, and GiB at the peak."""
+    examples = replace(shape, lengths=(length, length)).examples(1)
     training = TrainingConfig(
         epochs=1.0,
         batch_size=1,
@@ -63,7 +64,8 @@ def fits(trial: Callable[[int], None], length: int) -> bool:
     return True
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
+    """Measures on this machine."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--shape", default="qwen3_0.6b")
     parser.add_argument("--arm", nargs="+", choices=ARMS, default=list(ARMS))
@@ -72,7 +74,7 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=32_768)
     parser.add_argument("--most", type=int, default=1 << 20)
     parser.add_argument("--grain", type=int, default=65_536)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     training = load_file(Path(__file__).with_name("training.py"))
     shape, cuda = training.SHAPES[options.shape], options.device == "cuda"
     name = torch.cuda.get_device_name() if cuda else "cpu"
@@ -80,6 +82,7 @@ def main() -> None:
         whole = torch.cuda.get_device_properties(0).total_memory / 2**30
         torch.cuda.set_per_process_memory_fraction(min(options.gib / whole, 1.0))
     print(f"{name}, at most {options.gib:.0f} GiB, torch {torch.__version__}, {options.shape}", flush=True)
+    rows = []
     for arm in options.arm:
         model = shape.model(options.device)
         print(f"\n{arm}\n| tokens | s a step | tokens/s | MFU | GiB |\n|---|---|---|---|---|", flush=True)
@@ -89,6 +92,7 @@ def main() -> None:
             share = shape.operations([length]) / seconds / training.peak(options.device)
             print(f"| {length:,} | {seconds:.2f} | {length / seconds:,.0f} | {share:.3f} | {memory:.1f} |", flush=True)
 
+        step(model, shape, 2048, ARMS[arm], options.device)  # compiles, and loads what is loaded once
         low, high = 0, options.first
         while high <= options.most and fits(trial, high):
             low, high = high, 2 * high
@@ -96,7 +100,12 @@ def main() -> None:
             middle = (low + high) // 2
             low, high = (middle, high) if fits(trial, middle) else (low, middle)
         print(f"longest: {low:,}", flush=True)
+        if low:
+            rows.append(
+                BenchmarkRow(f"{options.shape}, longest example in {options.gib:.0f} GiB, {arm}", "tokens", float(low))
+            )
+    return rows
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

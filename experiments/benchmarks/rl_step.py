@@ -21,11 +21,13 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from rmlab.benchmark import BenchmarkRow, run_script
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.episode import Edits, EnvironmentConfig
 from rmlab.microswe.loading import load_tasks
@@ -36,7 +38,7 @@ from rmlab.trajectories.store import read_trajectories
 START_OVER = EnvironmentConfig(edits=Edits.start_over, max_turns=14)
 
 
-def parsed() -> argparse.Namespace:
+def parsed(arguments: Sequence[str]) -> argparse.Namespace:
     """What the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
@@ -57,29 +59,31 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--profile", action="store_true", help="also the kernels of one update, and of one rollout")
     parser.add_argument("--barrier", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--member", type=int, default=0, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
     """Teaches a policy if need be, then measures in one process, and in several at once."""
-    given = parsed()
+    given = parsed(arguments)
     with tempfile.TemporaryDirectory() as folder:
         given.start = given.start or Path(folder) / "policy"
         if not given.start.exists():
             teach(given)
         if given.barrier is not None or given.together == [1]:
             with Sandbox(given.workers, Limits(batch_seconds=60.0)) as sandbox:
-                measure(given, sandbox)
-            return
-        alone = 0.0
+                took = measure(given, sandbox)
+            return [BenchmarkRow(f"step: {name}", "s", took[name]) for name in ("step", "rollout", "update")]
+        alone, rows = 0.0, []
         for number in given.together:
-            took = members(given, number, Path(folder))
-            alone = alone or took
+            step = members(given, number, Path(folder))
+            alone = alone or step
             print(
-                f"{number} at once: {took:.2f} s a step of each, {number / took:.2f} steps/s of all; each loses "
-                f"{1 - alone / took:.0%} of its speed, all together make {number * alone / took:.2f} times one's steps",
+                f"{number} at once: {step:.2f} s a step of each, {number / step:.2f} steps/s of all; each loses "
+                f"{1 - alone / step:.0%} of its speed, all together make {number * alone / step:.2f} times one's steps",
                 flush=True,
             )
+            rows.append(BenchmarkRow(f"step of each of {number} at once", "s", step))
+        return rows
 
 
 def members(given: argparse.Namespace, number: int, folder: Path) -> float:
@@ -156,8 +160,8 @@ def teach(given: argparse.Namespace) -> None:
     save_policy(given.start, model, tokenizer, {})
 
 
-def measure(given: argparse.Namespace, sandbox: Sandbox) -> None:
-    """Prints each step's shares and their medians."""
+def measure(given: argparse.Namespace, sandbox: Sandbox) -> dict[str, float]:
+    """Prints each step's shares and their medians, and returns those."""
     tasks = load_tasks(STARTER / "tasks.parquet", sandbox).part("rl")
     import torch
 
@@ -211,6 +215,7 @@ def measure(given: argparse.Namespace, sandbox: Sandbox) -> None:
         (given.barrier / f"took-{given.member}").write_text(json.dumps(statistics.mean(one["step"] for one in made)))
     if given.profile and cuda:
         profiled(learner, context, given)
+    return wait
 
 
 def step(learner: Any, context: Any, number: int, given: argparse.Namespace) -> dict[str, float]:
@@ -305,4 +310,4 @@ def _kernels(title: str, traced: Any, most: int = 18) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

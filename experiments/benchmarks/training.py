@@ -5,14 +5,14 @@
 Models of random start, examples of random tokens and lengths drawn once, bfloat16 arithmetic over float32 weights, the same optimiser.
 Counted are real tokens, no padding, from the end of step `--skip` (by then all is compiled) to the end of the last.
 
-MFU: the operations that training has to do, over the card's nominal peak. Of an example of n tokens these are
-6 · W · n + 6 · L · H · D · n² with W the weights of the layers' matrices (no embedding, no head: one position an example needs it),
-L layers, H query heads of size D; attention is causal, so half of the full square. Nothing is counted that is computed again.
+MFU: the operations of the model (`rmlab.models.cost`: every layer at every position, attention causal, the head at the answer) over
+the card's nominal peak, for all arms alike. We compute the last layer at the answer alone, which is credited as if it were done
+everywhere (1/28 to 1/30 of the layers). Nothing is counted that is computed again. The floor is the speed at an MFU of 1.
 """
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -20,6 +20,8 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
+from rmlab.benchmark import BenchmarkRow, run_script
+from rmlab.models.cost import ModelShape, reading, training_flops
 from rmlab.training import supervised
 from rmlab.training.batching import batches_by_tokens, plan_batches
 from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
@@ -78,14 +80,13 @@ class Shape:
 
     def operations(self, lengths: Sequence[int]) -> float:
         """Of forward and backward passes over examples of these lengths; see the module's docstring."""
-        queries = self.heads * self.head_dim
-        weights = self.layers * self.hidden * (2 * queries + 2 * self.kv_heads * self.head_dim + 3 * self.intermediate)
-        return float(sum(6 * weights * n + 6 * self.layers * queries * n**2 for n in lengths))
+        sizes = (self.hidden, self.layers, self.heads, self.kv_heads, self.head_dim, self.intermediate, self.vocabulary)
+        return training_flops(ModelShape(*sizes), reading(lengths, every_position=True)).model
 
 
 SHAPES = {
     "smollm2": Shape("Llama", 30, 576, 1536, 9, 3, 64, 49_152, (200, 600), 64, 32_768),
-    "qwen3_0.6b": Shape("Qwen3", 28, 1024, 3072, 16, 8, 128, 151_936, (1500, 8000), 16, 16_384),
+    "qwen3_0.6b": Shape("Qwen3", 28, 1024, 3072, 16, 8, 128, 151_936, (1500, 8000), 16, 20_480),
     "tiny": Shape("Qwen3", 3, 64, 96, 4, 2, 16, 200, (10, 40), 8, 128),
 }
 
@@ -275,6 +276,7 @@ def switched(run: Callable[[Job, Clock], list[list[int]]], module: str, name: st
     return measure
 
 
+THEIRS = ("plain loop", "TRL")
 ARMS: dict[str, Callable[[Job, Clock], list[list[int]]]] = {
     "ours": ours(),
     "ours, compiled": ours(compiled=True),
@@ -294,8 +296,18 @@ def peak(device: str) -> float:
     return next((value for key, value in PEAK.items() if key in name), float("nan"))
 
 
-def measured(name: str, job: Job) -> str:
-    """One row of the table, and the profile where asked for."""
+@dataclass(frozen=True)
+class Measured:
+    """Tokens and operations a second, GiB at the peak, and a row of the printed table."""
+
+    speed: float
+    operations: float
+    memory: float
+    row: str
+
+
+def measured(name: str, job: Job) -> Measured:
+    """One arm; its row has the profile below where asked for."""
     cuda = job.device == "cuda"
     if cuda:
         torch.cuda.empty_cache()
@@ -318,10 +330,29 @@ def measured(name: str, job: Job) -> str:
         f"{memory:.1f} ({reserved:.1f}) | {clock.ends[0] - began:.1f} s | {time.perf_counter() - began:.1f} s | "
         f"{clock.losses[0]:.3f} {clock.losses[-1]:.3f} |"
     )
-    return row + ("\n" + clock.shown() if clock.profiler else "")
+    row += "\n" + clock.shown() if clock.profiler else ""
+    return Measured(tokens / seconds, operations / seconds, memory, row)
 
 
-def main() -> None:
+def compared(found: Mapping[str, Measured], job: Job, shape: str) -> list[BenchmarkRow]:
+    """Our arms beside the faster of the others, as far as they were measured."""
+    others = [found[name] for name in THEIRS if name in found]
+    best = max(others, key=lambda one: one.speed) if others else None
+    rows = []
+    for name, one in found.items():
+        if name in THEIRS:
+            continue
+        what, most = f"{shape}, {name}", peak(job.device)
+        floor = one.speed * most / one.operations if most == most else None
+        rows.append(BenchmarkRow(what, "tokens/s", one.speed, floor, best.speed if best else None))
+        if most == most:
+            rows.append(BenchmarkRow(what, "MFU", one.operations / most, 1.0, best.operations / most if best else None))
+            rows.append(BenchmarkRow(what, "GiB", one.memory, None, best.memory if best else None))
+    return rows
+
+
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
+    """Measures on this machine."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--shape", nargs="+", choices=SHAPES, default=["smollm2", "qwen3_0.6b"])
     parser.add_argument("--arm", nargs="+", choices=ARMS, default=list(ARMS))
@@ -331,30 +362,29 @@ def main() -> None:
     parser.add_argument("--profile", action="store_true")
     parser.add_argument("--batch", type=int, help="examples a step")
     parser.add_argument("--micro-tokens", type=int, help="tokens of one pass")
-    options = parser.parse_args()
-    import transformers
-
-    name = torch.cuda.get_device_name() if options.device == "cuda" else "cpu"
-    print(f"{name}, torch {torch.__version__}, transformers {transformers.__version__}", flush=True)
+    options = parser.parse_args(arguments)
+    rows = []
     for key in options.shape:
         shape = SHAPES[key]
         shape = replace(
             shape, batch=options.batch or shape.batch, micro_tokens=options.micro_tokens or shape.micro_tokens
         )
         job = Job(shape, options.device, options.steps, options.skip, options.profile)
-        print(
-            f"\n{key}: {shape.lengths[0]} to {shape.lengths[1]} tokens, {shape.batch} examples a step, {shape.micro_tokens} tokens a pass"
-        )
-        print(
-            "| arm | tokens/s | MFU | step | GiB (reserved) | first step | whole | loss |\n|---|---|---|---|---|---|---|---|",
-            flush=True,
-        )
+        title = f"{key}, {shape.lengths[0]} to {shape.lengths[1]} tokens"
+        print(f"\n{title}, {shape.batch} examples a step, {shape.micro_tokens} tokens a pass")
+        print("| arm | tokens/s | MFU | step | GiB (reserved) | first step | whole | loss |")
+        print("|---|---|---|---|---|---|---|---|", flush=True)
+        found: dict[str, Measured] = {}
         for arm in options.arm:
             try:
-                print(measured(arm, job), flush=True)
+                found[arm] = measured(arm, job)
             except (RuntimeError, ImportError, TypeError, ValueError, AttributeError) as error:
                 print(f"| {arm} | {type(error).__name__}: {str(error).splitlines()[0][:300]} |", flush=True)
+            else:
+                print(found[arm].row, flush=True)
+        rows += compared(found, job, title)
+    return rows
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -2,6 +2,7 @@
 
 branches    conversations with a common beginning, which is read once
 config      what a model looks like; adapters (peft): what is trained by a few per cent of the weights, and travels
+cost        weights and operations that follow from a shape: what `rmlab plan` and the benchmarks count by
 decoder     a decoder over a static cache: many conversations, each at a position of its own
 decoder_kernels  the same in few kernels (Triton)
 generation  slots: which token comes next in many conversations that start, stop and read at different times; readings
@@ -14,8 +15,11 @@ load        a model read from a local folder (safetensors, no remote code); a Qw
 long_attention  attention within long sequences of one row, sequence by sequence, by cuDNN
 lora        adapters (peft): what is trained by a few per cent of the weights, and travels
 moe         experts: balance loss, load and entropy of each layer's router
-packed      sequences side by side in one row without padding, and attention within each alone
+packed      sequences side by side in one row without padding, of which each sees itself alone
+prefix_decoder  what stands behind the last tokens of many prompts, each common start read once
+prefixes    what prompts have in common at their start
 preload     what a fork server imports
 smollm2     such a model as files that travel to a machine without a network
 tokenizer   text to token ids: byte-level BPE of our own, or a pretrained one that has ChatML markers
+varlen      causal attention of sequences that lie in one row without padding
 """

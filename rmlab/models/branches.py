@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rmlab.models.packed import WIDTH, Spans, pack_row, sent
+from rmlab.models.packed import WIDTH, Spans, pack_row
+from rmlab.models.varlen import sent
 
 
 @dataclass(frozen=True)

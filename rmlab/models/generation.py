@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from rmlab.models.decoder import SPAN, TOGETHER, CachedDecoder, Places
 from rmlab.models.lora import has_adapters, merged_weights, plain_model
-from rmlab.models.packed import sent
+from rmlab.models.varlen import sent
 
 NARROWEST = 8  # as few slots are decoded at once, or twice, four times, ... as many
 CAPTURED_NARROWEST, CAPTURED_SPAN = (

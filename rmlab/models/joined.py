@@ -13,12 +13,13 @@ import torch
 from torch.nn.functional import linear, pad, silu
 from torch.utils.checkpoint import checkpoint
 
-from rmlab.models.packed import Spans, attend
+from rmlab.models.packed import Spans, attend, sent
 
 DECODERS = ("Qwen3Model", "LlamaModel")
 ATTRIBUTE = "_rmlab_joined"
 GRAPHS = True
 MOST_GRAPHS = 16
+FILL = 128  # tokens of the sequences that fill up a row
 GRAPHED_TOKENS = 1 << 16
 """Of a row, up to which both passes are CUDA graphs: the kernels of a longer one take longer than the CPU needs to ask for them."""
 
@@ -126,6 +127,7 @@ class JoinedLayers:
         self.checkpointing, self.graphed = checkpointing, compiled and not checkpointing and GRAPHS
         self.graphs: dict[tuple[int, int, int, torch.dtype], Any] = {}
         self.pool: Any = None
+        self.accumulators: list[Any] = []
         for layer in self.layers if compiled else ():
             layer.compile(dynamic=True, backend=backend)
 
@@ -149,33 +151,47 @@ class JoinedLayers:
         """The same by the CUDA graphs of the row's shape, which are made where it is new."""
         cosine_TD, sine_TD, starts_S1 = told
         tokens, step = len(hidden_TH), _step(len(hidden_TH))
-        width, borders = _up(tokens, step), _up(len(starts_S1), 32)
-        longest = max(_up(spans.longest, _step(spans.longest)), step)  # what fills the row is a sequence too
+        width, borders = _up(tokens, step), _up(len(starts_S1) + step // FILL, 32)
         rows = [pad(states, (0, 0, 0, width - tokens)) for states in (hidden_TH, cosine_TD, sine_TD)]
-        given = (*rows, pad(starts_S1, (0, borders - len(starts_S1)), value=width))
+        more = [min(tokens + FILL * (i + 1), width) for i in range(borders - len(starts_S1))]
+        filled = torch.cat([starts_S1, sent(torch.tensor(more, dtype=torch.int32), starts_S1.device)])
+        given, longest = (*rows, filled), _up(spans.longest, _step(spans.longest))
         key = (width, borders, longest, dtype)
         if key not in self.graphs and len(self.graphs) == MOST_GRAPHS:
             return _Stack(self.layers, dtype, spans.longest)(hidden_TH, *told)  # type: ignore[no-any-return]
         if key not in self.graphs:
-            self.pool = self.pool or torch.cuda.graph_pool_handle()
-            sample = (rows[0].detach().clone().requires_grad_(), *(tensor.clone() for tensor in given[1:]))
-            stack = _Stack(self.layers, dtype, longest).train()
-            self.graphs[key] = (
-                torch.cuda.make_graphed_callables(stack, sample, pool=self.pool),
-                list(stack.parameters()),
-            )
+            self.graphs[key] = self._captured(given, longest, dtype)
         graph, parameters = self.graphs[key]
-        for (
-            parameter
-        ) in parameters:  # a gradient that was not there would be that of the graph itself, which the next pass changes
+        # a gradient that is not there yet would become the graph's own, which its next replay changes
+        for parameter in parameters:
             if parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         return graph(*given)[:tokens]  # type: ignore[no-any-return]
 
+    def _captured(
+        self, given: tuple[torch.Tensor, ...], longest: int, dtype: torch.dtype
+    ) -> tuple[Any, list[torch.nn.Parameter]]:
+        """Graphs of both passes for rows of this shape, and whose gradients they make."""
+        stack = _Stack(self.layers, dtype, longest).train()
+        parameters = list(stack.parameters())
+        if self.pool is None:
+            self.pool = torch.cuda.graph_pool_handle()
+            self.accumulators = [_accumulator(parameter) for parameter in parameters]
+        hidden_TH, *others = given
+        sample = (hidden_TH.detach().clone().requires_grad_(), *(tensor.clone() for tensor in others))
+        return torch.cuda.make_graphed_callables(stack, sample, num_warmup_iters=2, pool=self.pool), parameters
+
+
+def _accumulator(parameter: torch.nn.Parameter) -> Any:
+    """What adds up its gradient, made on the present stream: made while a graph is captured it would make streams wait for each other."""
+    function = parameter.expand_as(parameter).grad_fn
+    assert function is not None
+    return function.next_functions[0][0]
+
 
 def _step(number: int) -> int:
-    """Between sizes that are told apart: sixteen to thirty-two of them between two powers of two."""
-    return max(128, 1 << max(number.bit_length() - 5, 0))
+    """Between sizes that are told apart: eight of them from one power of two to the next."""
+    return max(128, 1 << max(number.bit_length() - 4, 0))
 
 
 def _up(number: int, step: int) -> int:

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import torch
 
-GRAIN = 512
+GRAIN = 256
 """Lengths are rounded up to a multiple of this: few plans."""
 LONG = 1024
 """Tokens of a row's sequences in the mean from which on this pays."""
@@ -37,7 +37,7 @@ def attend_long(
 
     border_B1: on the CPU, the first token of each of B sequences and the end of the last; the row reaches to where it is read.
     """
-    mixed_TQD = torch.zeros_like(query_TQD, memory_format=torch.contiguous_format)
+    mixed_TQD = torch.empty_like(query_TQD, memory_format=torch.contiguous_format)
     logarithm_QT = query_TQD.new_full((query_TQD.shape[1], len(query_TQD)), UNSEEN, dtype=torch.float32)
     for start, end, read in _spans(border_B1):
         parts = [_heads(states, start, read) for states in (query_TQD, key_TKD, value_TKD)]
@@ -49,6 +49,7 @@ def attend_long(
             found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*parts, 0.0, True, scale=scaling)
         mixed_TQD[start:end] = found[0][0].transpose(0, 1)[: end - start]
         logarithm_QT[:, start:end] = found[1].reshape(query_TQD.shape[1], -1)[:, : end - start]
+    mixed_TQD[int(border_B1[-1]) :] = 0
     return mixed_TQD, logarithm_QT
 
 
@@ -70,13 +71,15 @@ def _attend_long_backward(
     scaling: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     whole = [
-        torch.zeros_like(states, memory_format=torch.contiguous_format) for states in (query_TQD, key_TKD, value_TKD)
+        torch.empty_like(states, memory_format=torch.contiguous_format) for states in (query_TQD, key_TKD, value_TKD)
     ]
+    for states in whole:
+        states[int(border_B1[-1]) :] = 0
     nothing = torch.zeros((), dtype=torch.int64, device=query_TQD.device)  # no dropout: its random state is not read
     for start, end, read in _spans(border_B1):
         own = end - start
-        asked = torch.zeros_like(mixed_TQD[start:read])
-        asked[:own] = gradient_TQD[start:end]
+        asked = torch.empty_like(mixed_TQD[start:read])
+        asked[:own], asked[own:] = gradient_TQD[start:end], 0
         logarithm = logarithm_QT.new_full((1, query_TQD.shape[1], read - start, 1), UNSEEN)
         logarithm[0, :, :own, 0] = logarithm_QT[:, start:end]
         parts = [_heads(states, start, read) for states in (query_TQD, key_TKD, value_TKD, mixed_TQD)]

@@ -1,20 +1,21 @@
 """Sequences side by side in one row: nothing is computed for padding, and no sequence sees another.
 
 Attention is told where each sequence begins (transformers' `cu_seq_lens_q`) and runs over each alone; positions start anew in each.
-On a GPU in half precision that is flash attention as torch ships it; elsewhere a mask says the same, slowly, for tests.
+`rmlab.models.varlen` has the attention.
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch.nn.functional import scaled_dot_product_attention
 
+from rmlab.models import varlen
 from rmlab.models.long_attention import GRAIN, LONG, attend_long
+from rmlab.models.varlen import Segments, sent
 
 BY_CUDNN = True
 NAME = "rmlab_packed"
@@ -52,13 +53,6 @@ class Spans:
         """On another device; from pinned memory, so that nothing waits."""
         moved = (sent(tensor, device) for tensor in (self.starts_S1, self.position_1T, self.last_S))
         return Spans(*moved, self.count, self.longest, self.border_B1)
-
-
-def sent(tensor: torch.Tensor, device: Any) -> torch.Tensor:
-    """A tensor of the CPU on a device. A copy from ordinary memory would wait for everything that a GPU has still to do."""
-    if torch.device(device).type == "cuda" and not tensor.is_cuda:
-        return tensor.pin_memory().to(device, non_blocking=True)
-    return tensor.to(device)
 
 
 def pack_row(
@@ -140,63 +134,35 @@ def _of_transformers(
     query, key, value = (x.transpose(1, 2).squeeze(0) for x in (query_1QTD, key_1KTD, value_1KTD))
     if key_places is None or key_starts is None:
         return attend(query, key, value, cu_seq_lens_q, max_length_q, scaling, border_B1=cu_seq_lens_k)[None], None
+    if not query.is_cuda:  # there a list of fixed length is no use, and sequences are cut one by one
+        key_places = key_places[: int(key_starts[-1])]
     key, value = (at_places(states.to(value.dtype), key_places) for states in (key, value))
-    keys = KeySpans(key_starts, longest_keys)
-    return attend(query, key, value, cu_seq_lens_q, max_length_q, scaling, keys=keys)[None], None
-
-
-class KeySpans(NamedTuple):
-    """Where the keys that each of S sequences sees begin, and how many there are at most: those of its last queries at their end."""
-
-    starts_S1: torch.Tensor
-    longest: int
+    segments = Segments(cu_seq_lens_q, key_starts, max_length_q, longest_keys)
+    return varlen.attend(query.to(value.dtype), key, value, segments, scaling)[None], None
 
 
 def attend(
     query_NQD: torch.Tensor,
-    key_UKD: torch.Tensor,
-    value_UKD: torch.Tensor,
+    key_TKD: torch.Tensor,
+    value_TKD: torch.Tensor,
     starts_S1: torch.Tensor,
     longest: int,
     scaling: float,
     last_only: bool = False,
     border_B1: torch.Tensor | None = None,
-    keys: KeySpans | None = None,
 ) -> torch.Tensor:
     """mixed_NQD: causal attention of Q heads over K heads (K divides Q) within each of S sequences; see `Spans`.
 
-    last_only: the queries are those of each sequence's last token alone, N = S; else of every token. keys: where a sequence sees keys
-    in front of those of its own tokens, which are its last ones; None = U = T, of its tokens alone.
+    last_only: the queries are those of each sequence's last token alone, N = S; else of every token, N = T.
     """
-    key_starts_S1, longest_keys = keys or (starts_S1, longest)
-    if value_UKD.is_cuda:
-        query_NQD, key_UKD = query_NQD.to(value_UKD.dtype), key_UKD.to(value_UKD.dtype)
-        if border_B1 is not None and not last_only and BY_CUDNN:
-            mixed_NQD, _ = attend_long(query_NQD, key_UKD, value_UKD, border_B1, scaling)
-            return mixed_NQD
-        ends = torch.arange(len(starts_S1), dtype=torch.int32, device=starts_S1.device) if last_only else starts_S1
-        flash: torch.Tensor = torch.ops.aten._flash_attention_forward(
-            query_NQD, key_UKD, value_UKD, ends, key_starts_S1, 1 if last_only else longest, longest_keys,
-            0.0, not last_only, False, scale=scaling,
-        )[0]  # fmt: skip
-        return flash
-    starts, key_ends = starts_S1.long(), key_starts_S1[1:].long()
-    index_U = torch.arange(len(key_UKD), device=key_UKD.device)
-    index_N = torch.arange(len(query_NQD), device=key_UKD.device)
-    sequence_N = index_N if last_only else torch.bucketize(index_N, starts[1:], right=True)
-    sequence_U = torch.bucketize(index_U, key_ends, right=True)
-    behind_N = 0 if last_only else starts[1:][sequence_N] - 1 - index_N  # tokens of its sequence behind each query
-    seen_NU = (sequence_N[:, None] == sequence_U) & (index_U <= (key_ends[sequence_N] - 1 - behind_N)[:, None])
-    query_QND, key_KUD, value_KUD = (x.transpose(0, 1) for x in (query_NQD, key_UKD.to(query_NQD.dtype), value_UKD))
-    mixed_QND = scaled_dot_product_attention(
-        query_QND[None],
-        key_KUD[None],
-        value_KUD[None].to(query_NQD.dtype),
-        attn_mask=seen_NU,
-        scale=scaling,
-        enable_gqa=len(key_KUD) != len(query_QND),
-    )[0]
-    return mixed_QND.transpose(0, 1)
+    dtype = value_TKD.dtype  # under autocast that of the products; rotary positions make float32 of the others
+    query_NQD, key_TKD = query_NQD.to(dtype), key_TKD.to(dtype)
+    if query_NQD.is_cuda and border_B1 is not None and not last_only and BY_CUDNN:
+        mixed_NQD: torch.Tensor = attend_long(query_NQD, key_TKD, value_TKD, border_B1, scaling)[0]
+        return mixed_NQD
+    asked_S1 = torch.arange(len(starts_S1), dtype=torch.int32, device=starts_S1.device) if last_only else starts_S1
+    segments = Segments(asked_S1, starts_S1, 1 if last_only else longest, longest)
+    return varlen.attend(query_NQD, key_TKD, value_TKD, segments, scaling)
 
 
 class _Seen(torch.autograd.Function):

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from rmlab.models.branches import pack_branches
-from rmlab.models.packed import packed, sent
+from rmlab.models.packed import packed
+from rmlab.models.varlen import sent
 from rmlab.policies.engine import Rollout
 from rmlab.rl.learner import Learner
 from rmlab.training.batching import batches_by_tokens

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 
 from rmlab.models.branches import BranchedSpans
-from rmlab.models.packed import BEYOND, sent
+from rmlab.models.packed import BEYOND
+from rmlab.models.varlen import sent
 
 WORK = 2e12
 """Parameters × tokens of a row up to which graphs pay. What is larger keeps the device busy, and its activations are not to be held."""

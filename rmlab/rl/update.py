@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from rmlab.models.packed import packed_rows, sent
+from rmlab.models.packed import packed_rows
+from rmlab.models.varlen import sent
 from rmlab.policies.engine import Rollout
 from rmlab.rl.config import AlgorithmConfig, Floats, LoopConfig
 from rmlab.rl.forward import Forward, forward, micro_batches_of

@@ -86,13 +86,16 @@ def checkpointed_layers(model: Any, wanted: bool) -> Iterator[None]:
     from rmlab.models.lora import plain_model
 
     inner = plain_model(language_model(model))
+    kind = (
+        "activation" if hasattr(inner, "activation_checkpointing_enable") else "gradient"
+    )  # its name in older transformers
     if wanted:
-        inner.activation_checkpointing_enable({"use_reentrant": False})
+        getattr(inner, f"{kind}_checkpointing_enable")({"use_reentrant": False})
     try:
         yield
     finally:
         if wanted:
-            inner.activation_checkpointing_disable()
+            getattr(inner, f"{kind}_checkpointing_disable")()
 
 
 class compiled_layers(AbstractContextManager[None]):

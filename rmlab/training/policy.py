@@ -19,7 +19,8 @@ from torch.nn.functional import cross_entropy
 from rmlab.errors import UsageError
 from rmlab.files import atomic_path
 from rmlab.models.heads import float_logits
-from rmlab.models.packed import Spans, pack_row, packed, packed_rows, sent
+from rmlab.models.packed import Spans, pack_row, packed, packed_rows
+from rmlab.models.varlen import sent
 from rmlab.training.batching import SFTExample, micro_batches, plan_batches
 from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator, checkpointed_layers, compiled_layers, side_by_side

@@ -20,7 +20,8 @@ from rmlab.errors import UsageError
 from rmlab.models.heads import language_model, last_logits, pad_right
 from rmlab.models.joined import joined_layers, joins
 from rmlab.models.moe import Routing, experts_of
-from rmlab.models.packed import pack_row, packed, packed_rows, sent
+from rmlab.models.packed import pack_row, packed, packed_rows
+from rmlab.models.varlen import sent
 from rmlab.training.batching import Item, micro_batches, plan_batches
 from rmlab.training.config import SEMANTICS, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import checkpointed_layers, compiled_layers, side_by_side

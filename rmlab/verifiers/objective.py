@@ -25,7 +25,7 @@ from torch.nn.functional import log_softmax, logsigmoid
 from rmlab.errors import DataError, UsageError
 from rmlab.models.heads import last_logits, last_scalar
 from rmlab.models.moe import Routing
-from rmlab.models.packed import sent
+from rmlab.models.varlen import sent
 from rmlab.training.batching import Item
 from rmlab.training.config import TrainingConfig
 from rmlab.training.supervised import Example, Loss, answer_loss, read
