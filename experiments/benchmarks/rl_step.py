@@ -111,7 +111,7 @@ def wait_for_others(given: argparse.Namespace) -> None:
 
 def teach(given: argparse.Namespace) -> None:
     """Writes a policy that has learned how scripts speak."""
-    shown = read_trajectories(STARTER / "trajectories.parquet", ["supervised"]).trajectories[:500]
+    shown = read_trajectories(STARTER / "trajectories.parquet", ["supervised"]).trajectories[:1000]
     before = time.perf_counter()
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
