@@ -97,7 +97,7 @@ def members(given: argparse.Namespace, number: int, folder: Path) -> float:
     if any(process.wait() for process in started):
         raise SystemExit(f"one of {number} processes failed")
     found = [json.loads((barrier / f"took-{n}").read_text()) for n in range(number)]
-    return statistics.mean(found)
+    return float(statistics.mean(found))
 
 
 def wait_for_others(given: argparse.Namespace) -> None:
