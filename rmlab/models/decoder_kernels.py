@@ -215,14 +215,14 @@ def _draw(
 
 UP_TO = (64, 256, 512)
 TILES = {
-    "project": ((16, 0, 64, 4, 4), (32, 0, 64, 4, 4), (64, 0, 64, 4, 4), (128, 0, 64, 8, 3)),
-    "add": ((16, 32, 128, 4, 4), (32, 32, 64, 4, 4), (64, 32, 64, 4, 4), (128, 64, 64, 8, 3)),
-    "gate": ((32, 32, 64, 4, 4), (64, 32, 64, 4, 3), (64, 32, 64, 4, 3), (128, 64, 64, 8, 3)),
+    "project": ((32, 0, 64, 4, 4), (32, 0, 64, 4, 4), (64, 0, 64, 4, 3), (64, 0, 64, 4, 3)),
+    "add": ((16, 32, 128, 4, 4), (32, 32, 128, 4, 3), (64, 64, 64, 4, 4), (64, 64, 64, 4, 4)),
+    "gate": ((64, 32, 64, 4, 3), (64, 32, 64, 4, 3), (128, 64, 64, 8, 3), (128, 64, 64, 8, 3)),
     "head": ((64, 32, 64, 4, 4), (64, 64, 64, 4, 3), (64, 64, 64, 4, 3), (128, 64, 64, 8, 3)),
-    "attend": ((0, 0, 64, 4, 3), (0, 0, 64, 4, 3), (0, 0, 64, 4, 3), (0, 0, 64, 4, 3)),
+    "attend": ((0, 0, 64, 2, 3), (0, 0, 64, 2, 3), (0, 0, 128, 4, 2), (0, 0, 64, 2, 3)),
 }
-"""Of each kernel for up to so many tokens, and for more: tokens and columns of a tile, what it sums over at once, warps, stages. By
-measurement on an H200 with SmolLM2's shape (experiments/benchmarks/decoding.py)."""
+"""Of each kernel for up to so many tokens, and for more: tokens and columns of a tile, what it sums over at once, warps, stages. The
+best of three to five that were measured for each on an H200 with SmolLM2's shape; those of the head were not."""
 
 
 def tile(kernel: str, tokens: int, inner: str) -> dict[str, int]:
