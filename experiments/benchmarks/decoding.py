@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 
 from rmlab.benchmark import BenchmarkRow, run_script
@@ -63,7 +64,7 @@ def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
     given = parser.parse_args(arguments)
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    from rmlab.models.generation import CapturedReads, SlotDecoder
+    from rmlab.models.generation import SlotDecoder
 
     cuda, dtype = given.device == "cuda", getattr(torch, given.dtype)
     torch.manual_seed(0)
@@ -80,8 +81,29 @@ def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
         f"computes {arithmetic / 1e12:.0f} TFLOP/s"
     )
     decoder.last_B.fill_(given.capacity - 1)
-    found: list[BenchmarkRow] = []
-    weights = model.num_parameters() * dtype.itemsize
+    found: list[dict[str, tuple[float, float]]] = []
+    for fused in (False, True) if decoder.cached.fused else (False,):
+        decoder.cached.fused = fused
+        decoder._captured.clear()
+        decoder._pool = None
+        print("fused kernels:" if fused else "plain torch:")
+        found.append(_steps(decoder, given, bandwidth, arithmetic) | _readings(decoder, given, bandwidth, arithmetic))
+    if cuda:
+        _kernels(decoder, given.slots)
+    plain, ours = found[0], found[-1]
+    return [
+        BenchmarkRow(what, "ms", took, floor, plain[what][0] if plain is not ours else None)
+        for what, (took, floor) in ours.items()
+    ]
+
+
+def _steps(
+    decoder: Any, given: argparse.Namespace, bandwidth: float, arithmetic: float
+) -> dict[str, tuple[float, float]]:
+    """Milliseconds and their floor, by what is measured."""
+    found = {}
+    parameters, cached = decoder.acting.num_parameters(), decoder.cached
+    size = cached.keys_LBKSD.element_size()
     for width in (w for w in (64, 256, 512) if w <= given.slots):
         for span in (256, 384):
 
@@ -89,16 +111,26 @@ def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
                 decoder.position_B.fill_(span - 20)
                 decoder.active_B.fill_(True)
                 for _ in range(8):
-                    decoder._step(width, span)
+                    decoder._step(width, cached.span(span))
 
             took = timed(step, given.device, given.repeats) / 8
-            cache = 2 * given.layers * width * decoder.cached.kv_heads * span * decoder.cached.head_dim * dtype.itemsize
-            floor = max((weights + cache) / bandwidth, 2 * model.num_parameters() * width / arithmetic)
+            cache = 2 * given.layers * width * cached.kv_heads * span * cached.head_dim * size
+            floor = max((parameters * size + cache) / bandwidth, 2 * parameters * width / arithmetic)
             print(
-                f"step of {width} slots, span {span}: {took * 1e3:.2f} ms, floor {floor * 1e3:.2f} ms; {width / took:,.0f} tokens/s"
+                f"step of {width} slots, span {span}: {took * 1e3:.2f} ms, floor {floor * 1e3:.2f} ms; {width / took:,.0f} tokens/s",
+                flush=True,
             )
-            found.append(BenchmarkRow(f"step of {width} slots, span {span}", "ms", took * 1e3, floor * 1e3))
-    reads = CapturedReads(decoder.cached, capture=cuda)
+            found[f"step of {width} slots, span {span}"] = (took * 1e3, floor * 1e3)
+    return found
+
+
+def _readings(
+    decoder: Any, given: argparse.Namespace, bandwidth: float, arithmetic: float
+) -> dict[str, tuple[float, float]]:
+    """As `_steps`."""
+    found = {}
+    cached, parameters = decoder.cached, decoder.acting.num_parameters()
+    weights = parameters * cached.keys_LBKSD.element_size()
     for rows, width, span in (
         (16, 16, 256),
         (64, 16, 256),
@@ -112,18 +144,18 @@ def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
         ids = torch.randint(2, 8000, (rows, width), device=given.device)
         row = torch.arange(rows, device=given.device)
         start, length = torch.full_like(row, span - width - 8), torch.full_like(row, width)
-        plain = timed(lambda: decoder.cached.read(ids, row, start, length, span), given.device, given.repeats)  # noqa: B023
-        graph = timed(lambda: reads.read(ids, row, start, length, span), given.device, given.repeats)  # noqa: B023
-        floor = max(weights / bandwidth, 2 * model.num_parameters() * rows * width / arithmetic)
-        print(
-            f"reading of {rows} × {width}, span {span}: kernel by kernel {plain * 1e3:.2f} ms, as the engine does it "
-            f"{graph * 1e3:.2f} ms, floor {floor * 1e3:.2f} ms"
-        )
-        found.append(
-            BenchmarkRow(f"reading of {rows} × {width}, span {span}", "ms", graph * 1e3, floor * 1e3, plain * 1e3)
-        )
-    if cuda:
-        _kernels(decoder, given.slots)
+        slot_N, begin_N, width_N = np.arange(rows), np.full(rows, span - width - 8), np.full(rows, width)
+
+        def read(slot_N: Any = slot_N, begin_N: Any = begin_N, width_N: Any = width_N) -> None:
+            if cached.fused:
+                decoder.reads.read(decoder.ids_BS, slot_N, begin_N, width_N)
+            else:
+                cached.read(ids, row, start, length, span)  # noqa: B023
+
+        took = timed(read, given.device, given.repeats)
+        floor = max(weights / bandwidth, 2 * parameters * rows * width / arithmetic)
+        print(f"reading of {rows} × {width}, span {span}: {took * 1e3:.2f} ms, floor {floor * 1e3:.2f} ms", flush=True)
+        found[f"reading of {rows} × {width}, span {span}"] = (took * 1e3, floor * 1e3)
     return found
 
 

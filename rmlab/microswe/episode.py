@@ -25,6 +25,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import lru_cache
 
 from rmlab.errors import UsageError
 from rmlab.fingerprint import OMIT_DEFAULT
@@ -207,6 +208,7 @@ def call(task: Task, arguments: str) -> str:
     return f"{task.entry}({', '.join(ast.unparse(part) for part in parts)})"
 
 
+@lru_cache(maxsize=4096)  # attempts at one task all open with it
 def issue(task: Task, shown: str) -> str:
     """The first message: the failing public call, what it should return and what it did, and the numbered program."""
     return f"{call(task, task.public_input)}{SHOULD}{show(task.public_output)}{BUT}{shown.removeprefix(GOT)}\n{grammar.numbered(task.code)}"

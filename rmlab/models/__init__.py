@@ -1,8 +1,10 @@
 """Language models: their shape, their first weights, their tokenizer, and what they say after the last token.
 
+branches    conversations with a common beginning, which is read once
 config      what a model looks like; adapters (peft): what is trained by a few per cent of the weights, and travels
 cost        weights and operations that follow from a shape: what `rmlab plan` and the benchmarks count by
-decoder     the layers around it, in few kernels
+decoder     a decoder over a static cache: many conversations, each at a position of its own
+decoder_kernels  the same in few kernels (Triton)
 generation  slots: which token comes next in many conversations that start, stop and read at different times; readings
             of a few tokens as CUDA graphs
 gguf        a Llama in GGUF as a transformers model; its tokenizer, and a vocabulary that is cut to a corpus

@@ -2,9 +2,12 @@
 
 transformers' caches advance all rows together; conversations of an agent do not, they stop, read and go on one by one. The
 weights and modules are the model's own, only attention is written here, so what it computes is the model's but for rounding.
+On a CUDA device with Triton the same is done by few kernels (`rmlab.models.decoder_kernels`).
 """
 
-from typing import Any
+import os
+from importlib.util import find_spec
+from typing import Any, NamedTuple
 
 import torch
 from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention
@@ -13,6 +16,8 @@ from rmlab.errors import DataError, UsageError
 from rmlab.models.heads import float_logits
 
 SUPPORTED = ("Qwen3Model", "LlamaModel")
+TOGETHER = 4
+"""Tokens of a conversation whose queries the kernels read together: what is read of one begins at a multiple of it."""
 SPAN = 64  # positions that are looked at are a multiple of this: few shapes, and aligned for the attention kernels
 
 
@@ -53,6 +58,12 @@ class CachedDecoder:
         self.cosine_SD, self.sine_SD = rotation(cosine_1SD[0].contiguous(), sine_1SD[0])
         self.layers = [DecoderLayer(layer, joined) for layer in decoder.layers]
         self.position_S = position_1S[0]
+        self.row_B = torch.arange(slots, device=weight.device)
+        self.fused = joined and fusible(model, self.layers, weight.device)
+
+    def span(self, positions: int, unit: int = SPAN) -> int:
+        """What `read` and `step` are told of so many positions. The kernels see for themselves how far each conversation goes."""
+        return self.positions if self.fused else min(spanned(positions, unit), self.positions)
 
     def read(
         self, ids_NT: torch.Tensor, row_N: torch.Tensor, start_N: torch.Tensor, length_N: torch.Tensor, span: int
@@ -88,12 +99,25 @@ class CachedDecoder:
             mixed_NTKGD = mixed_NKRD.reshape(rows, self.kv_heads, self.groups, width, -1).permute(0, 3, 1, 2, 4)
             hidden_NTH = layer.finished(hidden_NTH, mixed_NTKGD.flatten(2))
 
-    def step(self, ids_W: torch.Tensor, position_W: torch.Tensor, span: int) -> torch.Tensor:
+    def step(
+        self, ids_W: torch.Tensor, position_W: torch.Tensor, span: int, active_W: torch.Tensor | None = None
+    ) -> torch.Tensor:
         """Reads one token in each of the first W slots, at position_W, and returns the logits_WV (float32) of the next.
 
-        Shapes alone decide what is computed, so that a CUDA graph can hold it. span: as in `read`.
+        Shapes alone decide what is computed, so that a CUDA graph can hold it. span: as in `read`. active_W: where it is False
+        logits may be anything, and nothing need be read; None = True everywhere.
         """
         width = len(ids_W)
+        if self.fused:
+            from rmlab.models import decoder_kernels
+
+            reads_W = position_W if active_W is None else position_W.masked_fill(~active_W, -1)
+            places = Places(self.row_B[:width], reads_W)
+            hidden_WH = self.read_places(ids_W, places)
+            head_VH = self.model.get_output_embeddings().weight
+            logits_WV = torch.empty((width, len(head_VH)), device=hidden_WH.device)
+            decoder_kernels.gate(hidden_WH, self.decoder.norm, head_VH, logits_WV, places, gated=False)
+            return logits_WV
         unseen_W11S = (self.position_S[:span] > position_W[:, None])[:, None, None]
         hidden_W1H = self.decoder.embed_tokens(ids_W[:, None])
         cosine, sine = self.cosine_SD[position_W][:, None, None], self.sine_SD[position_W][:, None, None]
@@ -112,6 +136,27 @@ class CachedDecoder:
             mixed_WKGD = share_WKGS @ values_BKSD[:width, :, :span]
             hidden_W1H = layer.finished(hidden_W1H, mixed_WKGD.flatten(1)[:, None])
         return float_logits(self.model, self.decoder.norm(hidden_W1H)[:, 0])
+
+    def read_places(self, ids_M: torch.Tensor, places: "Places") -> torch.Tensor:
+        """Reads M tokens of any conversations, where `fused`; those in front of them are read already, or among them.
+
+        Returns hidden_MH behind the last layer, before the final norm; where no token was to be read it may be anything.
+        """
+        from rmlab.models import decoder_kernels
+
+        hidden_MH: torch.Tensor = self.decoder.embed_tokens(ids_M)
+        tokens = len(hidden_MH)
+        query_MQD = hidden_MH.new_empty((tokens, self.kv_heads * self.groups, self.head_dim))
+        mixed_MQD = torch.empty_like(query_MQD)
+        inner_MI = hidden_MH.new_empty((tokens, self.layers[0].mlp.up_proj.out_features))
+        for number, layer in enumerate(self.layers):
+            cache = self.keys_LBKSD[number], self.values_LBKSD[number]
+            decoder_kernels.project(hidden_MH, layer, query_MQD, *cache, (self.cosine_SD, self.sine_SD), places)
+            decoder_kernels.attend(query_MQD, *cache, mixed_MQD, layer.scaling, places)
+            decoder_kernels.add(mixed_MQD.view(tokens, -1), layer.attention.o_proj.weight, hidden_MH, places)
+            decoder_kernels.gate(hidden_MH, layer.feed_forward_norm, layer.gate_up, inner_MI, places)
+            decoder_kernels.add(inner_MI, layer.mlp.down_proj.weight, hidden_MH, places)
+        return hidden_MH
 
     def copy(self, from_N: torch.Tensor, to_N: torch.Tensor, span: int) -> None:
         """Slots to_N hold from here on what slots from_N hold at their first `span` positions."""
@@ -133,6 +178,27 @@ class CachedDecoder:
         keys_BKSD.view(-1, self.head_dim).index_copy_(0, place, key.reshape(-1, self.head_dim))
         values_BKSD.view(-1, self.head_dim).index_copy_(0, place, value.reshape(-1, self.head_dim))
         return keys_BKSD, values_BKSD
+
+
+class Places(NamedTuple):
+    """Where M tokens stand: each one's slot, and its position in that slot's conversation (-1: it is not to be read). Those
+    of one slot begin at multiples of `together`."""
+
+    slot_M: torch.Tensor
+    position_M: torch.Tensor
+    together: int = 1
+
+
+def fusible(model: Any, layers: "list[DecoderLayer]", device: torch.device) -> bool:
+    """Whether `rmlab.models.decoder_kernels` can compute joined layers: a CUDA device (or Triton's interpreter), silu, no biases."""
+    if find_spec("triton") is None or not (device.type == "cuda" or os.environ.get("TRITON_INTERPRET") == "1"):
+        return False
+    head_dim = layers[0].head_dim
+    biased = [layer.attention.o_proj.bias is not None or layer.mlp.down_proj.bias is not None for layer in layers]
+    joined = all(layer.query_key_value is not None and layer.gate_up is not None for layer in layers)
+    head = model.get_output_embeddings()
+    powers = head_dim >= 16 and head_dim & (head_dim - 1) == 0
+    return joined and powers and not any(biased) and head.bias is None and model.config.hidden_act == "silu"
 
 
 def spanned(positions: int, unit: int = SPAN) -> int:
@@ -159,6 +225,10 @@ class DecoderLayer:
         self.gate_up = _joined([mlp.gate_proj, mlp.up_proj]) if joined else None
         sizes = [p.out_features // self.head_dim for p in (attention.q_proj, attention.k_proj, attention.v_proj)]
         self.query_heads, self.key_heads, self.value_heads = sizes
+        self.input_norm, self.feed_forward_norm = layer.input_layernorm, layer.post_attention_layernorm
+        self.head_norms = (
+            (attention.q_norm.weight, attention.k_norm.weight) if hasattr(attention, "q_norm") else None
+        )  # Qwen3
 
     def projected(
         self, hidden_BTH: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor

@@ -13,8 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rmlab.models.decoder import SPAN, CachedDecoder, spanned
+from rmlab.models.decoder import SPAN, TOGETHER, CachedDecoder, Places
 from rmlab.models.lora import has_adapters, merged_weights, plain_model
+from rmlab.models.varlen import sent
 
 NARROWEST = 8  # as few slots are decoded at once, or twice, four times, ... as many
 CAPTURED_NARROWEST, CAPTURED_SPAN = (
@@ -45,7 +46,7 @@ class SlotDecoder:
         self.cached = CachedDecoder(
             self.acting, slots, capacity, joined=self.acting is not model and self.device.type == "cuda"
         )
-        self.read = CapturedReads(self.cached).read if graphs else self.cached.read
+        self.reads = CapturedReads(self.cached, graphs)
         self.ids_BS = torch.zeros((slots, capacity + 1), dtype=torch.int64, device=self.device)
         self.logprob_BS = torch.zeros((slots, capacity + 1), device=self.device)
         self.uniform_BS = torch.zeros((slots, capacity + 1), device=self.device)
@@ -76,19 +77,16 @@ class SlotDecoder:
 
         What is the same in several (attempts at one task) is read once and copied.
         """
-        rows = torch.tensor(slot_N, device=self.device)
-        self.uniform_BS[rows] = torch.from_numpy(np.stack(uniform_NS)).to(self.device)
-        self.position_B[rows] = 0
+        rows = self._sent(slot_N)
+        self.uniform_BS[rows] = self._sent(np.stack(uniform_NS))
+        self.position_B.index_fill_(0, rows, 0)
         firsts: dict[tuple[int, ...], int] = {}
         first_N = [firsts.setdefault(tuple(known), n) for n, known in enumerate(known_N)]
         read = list(firsts.values())
         self.tell([slot_N[n] for n in read], [0] * len(read), [known_N[n] for n in read])
         copied = [n for n, first in enumerate(first_N) if first != n]
         if copied:
-            of, to = (
-                torch.tensor([slot_N[n] for n in which], device=self.device)
-                for which in ([first_N[n] for n in copied], copied)
-            )
+            of, to = (self._sent([slot_N[n] for n in which]) for which in ([first_N[n] for n in copied], copied))
             self.ids_BS[to], self.position_B[to] = self.ids_BS[of], self.position_B[of]
             self.cached.copy(of, to, max(len(known_N[n]) for n in copied))
 
@@ -101,28 +99,29 @@ class SlotDecoder:
         for n, (end, told) in enumerate(zip(end_N, told_N, strict=True)):
             ids_NT[n, : len(told)] = told
             place_NT[n, : len(told)] = np.arange(end, end + len(told))
-        rows = torch.tensor(slot_N, device=self.device)
-        self.ids_BS[rows[:, None], torch.from_numpy(place_NT).to(self.device)] = torch.from_numpy(ids_NT).to(
-            self.device
-        )
-        start_N = self.position_B[rows]
-        total_N = torch.tensor([end + len(told) for end, told in zip(end_N, told_N, strict=True)], device=self.device)
-        first = [max(end - 1, 0) for end in end_N]  # the last token that was said is not read yet
-        width = max(end + len(told) - 1 - begin for end, told, begin in zip(end_N, told_N, first, strict=True))
-        self.position_B[rows] = total_N - 1
-        if width < 1:
+        rows = self._sent(slot_N)
+        self.ids_BS[rows[:, None], self._sent(place_NT)] = self._sent(ids_NT)
+        begin_N = np.maximum(np.asarray(end_N) - 1, 0)  # the last token that was said is not read yet
+        last_N = np.array([end + len(told) - 1 for end, told in zip(end_N, told_N, strict=True)])
+        self.position_B[rows] = self._sent(last_N)
+        width_N = last_N - begin_N
+        if not width_N.any():
             return
-        column_NT = (start_N[:, None] + torch.arange(width, device=self.device)).clamp(max=self.capacity)
-        span = spanned(max(end + len(told) for end, told in zip(end_N, told_N, strict=True)))
-        self.read(self.ids_BS[rows].gather(1, column_NT), rows, start_N, total_N - 1 - start_N, span)
+        if self.cached.fused:
+            self.reads.read(self.ids_BS, np.asarray(slot_N), begin_N, width_N)
+            return
+        start_N = self._sent(begin_N)
+        column_NT = (start_N[:, None] + torch.arange(int(width_N.max()), device=self.device)).clamp(max=self.capacity)
+        span = self.cached.span(int(last_N.max()) + 1)
+        self.cached.read(self.ids_BS[rows].gather(1, column_NT), rows, start_N, self._sent(width_N), span)
 
     @torch.inference_mode()
     def ask(self, slot_N: Sequence[int], last_N: Sequence[int], temperature_N: Sequence[float]) -> None:
         """Lets slots speak, up to the position `last` at most. temperature 0: the likeliest token."""
-        rows = torch.tensor(slot_N, device=self.device)
-        self.last_B[rows] = torch.tensor(last_N, device=self.device)
-        self.temperature_B[rows] = torch.tensor(temperature_N, dtype=torch.float32, device=self.device)
-        self.active_B[rows] = True
+        rows = self._sent(slot_N)
+        self.last_B[rows] = self._sent(last_N)
+        self.temperature_B[rows] = self._sent(np.asarray(temperature_N, dtype=np.float32))
+        self.active_B.index_fill_(0, rows, True)  # a number that is assigned would be copied, and waited for
 
     @torch.inference_mode()
     def decode(self, steps: int, highest_slot: int, farthest: int) -> tuple[NDArray[np.bool_], NDArray[np.int64]]:
@@ -138,7 +137,7 @@ class SlotDecoder:
         """
         narrowest, unit = (CAPTURED_NARROWEST, CAPTURED_SPAN) if self.graphs else (NARROWEST, SPAN)
         width = min(max(narrowest, 1 << highest_slot.bit_length()), self.slots)
-        span = min(spanned(farthest + steps + 1, unit), self.cached.positions)
+        span = self.cached.span(farthest + steps + 1, unit)
         for _ in range(steps):
             self._step(width, span)
 
@@ -149,8 +148,11 @@ class SlotDecoder:
     @torch.inference_mode()
     def said(self, slot_N: Sequence[int], first: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """ids_NT and logprob_NT of slots at the positions from `first` up to `end` (not included)."""
-        rows = torch.tensor(slot_N, device=self.device)
+        rows = self._sent(slot_N)
         return self.ids_BS[rows, first:end].cpu().numpy(), self.logprob_BS[rows, first:end].cpu().numpy()
+
+    def _sent(self, values: Sequence[int] | NDArray[Any]) -> torch.Tensor:
+        return sent(torch.as_tensor(values), self.device)
 
     def _step(self, width: int, span: int) -> None:
         if not self.graphs:
@@ -182,7 +184,22 @@ class SlotDecoder:
         """One token in each of the first `width` slots; those that do not speak keep everything as it is."""
         position_W, active_W, ids_WS = self.position_B[:width], self.active_B[:width], self.ids_BS[:width]
         logprob_WS = self.logprob_BS[:width]
-        logits_WV = self.cached.step(ids_WS.gather(1, position_W[:, None])[:, 0], position_W, span)
+        logits_WV = self.cached.step(ids_WS.gather(1, position_W[:, None])[:, 0], position_W, span, active_W)
+        if self.cached.fused:
+            from rmlab.models import decoder_kernels
+
+            decoder_kernels.draw(
+                logits_WV,
+                self.ids_BS,
+                self.logprob_BS,
+                self.uniform_BS,
+                self.position_B,
+                self.last_B,
+                self.active_B,
+                self.temperature_B,
+                self.stop_id,
+            )
+            return
         next_W1 = position_W[:, None] + 1
         temperature_W1 = self.temperature_B[:width, None]
         greedy_W1 = temperature_W1 == 0
@@ -217,57 +234,51 @@ def empty_like(model: Any, device: torch.device, dtype: torch.dtype) -> Any:
     return made
 
 
-ROWS, WIDTHS = (16, 64, 128, 256, 512), (8, 16, 32, 64)
-"""Shapes that are captured. What is wider costs its arithmetic, not its launches."""
-SPANS = 2 * SPAN
-Shape = tuple[int, int, int]  # rows, width, span
-Given = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]  # ids_NT, row_N, start_N, length_N
+SIZES = (64, 128, 256, 512, 1024, 2048, 4096)
+"""Tokens that are read at once by graphs. What is more costs its arithmetic, not its launches."""
 
 
 class CapturedReads:
-    """`CachedDecoder.read` on a CUDA device. capture: False pads all the same and captures nothing, which any device can do."""
+    """`CachedDecoder.read_places` by CUDA graphs. capture: False pads all the same and captures nothing."""
 
-    def __init__(self, cached: CachedDecoder, capture: bool = True):
+    def __init__(self, cached: CachedDecoder, capture: bool):
         self.cached, self.capture = cached, capture
-        self._known: dict[Shape, tuple[torch.cuda.CUDAGraph, Given] | None] = {}  # None: seen once
+        self._known: dict[int, tuple[torch.cuda.CUDAGraph, torch.Tensor, torch.Tensor] | None] = {}  # None: seen once
         self._pool: Any = None
 
     def read(
-        self, ids_NT: torch.Tensor, row_N: torch.Tensor, start_N: torch.Tensor, length_N: torch.Tensor, span: int
+        self, ids_BS: torch.Tensor, slot_N: NDArray[np.int64], begin_N: NDArray[np.int64], width_N: NDArray[np.int64]
     ) -> None:
-        """See `CachedDecoder.read`."""
-        rows = next((n for n in ROWS if n >= ids_NT.shape[0]), None)
-        width = next((n for n in WIDTHS if n >= ids_NT.shape[1]), None)
-        if rows is None or width is None:
-            self.cached.read(ids_NT, row_N, start_N, length_N, span)
+        """Reads of slots slot_N the width_N tokens of ids_BS that stand at positions from begin_N on."""
+        room_N = -(-width_N // TOGETHER) * TOGETHER
+        offset_M = np.arange(room_N.sum()) - np.repeat(np.cumsum(room_N) - room_N, room_N)
+        slot_M = np.repeat(slot_N, room_N)
+        position_M = np.where(offset_M < np.repeat(width_N, room_N), np.repeat(begin_N, room_N) + offset_M, -1)
+        size = next((n for n in SIZES if n >= len(slot_M)), len(slot_M))
+        place_2M = np.zeros((2, size), dtype=np.int64)
+        place_2M[1] = -1
+        place_2M[:, : len(slot_M)] = slot_M, position_M
+        given_2M = sent(torch.from_numpy(place_2M), ids_BS.device)
+        if size not in SIZES or not self.capture or size not in self._known:
+            self._known.setdefault(size, None)
+            self._read(ids_BS, given_2M)
             return
-        shape = rows, width, min(spanned(span, SPANS), self.cached.positions)
-        given = _padded(ids_NT, rows, width), _padded(row_N, rows), _padded(start_N, rows), _padded(length_N, rows)
-        known = self._known.get(shape)
-        if known is None:
-            if shape in self._known and self.capture:
-                known = self._known[shape] = self._captured(given, shape[2])
-            else:
-                self._known[shape] = None
-                self.cached.read(*given, shape[2])
-                return
-        graph, held = known
-        for place, one in zip(held, given, strict=True):
-            place.copy_(one)
+        known = self._known[size] or self._captured(ids_BS, given_2M)
+        graph, held_2M, _ = self._known[size] = known
+        held_2M.copy_(given_2M)
         graph.replay()
 
-    def _captured(self, given: Given, span: int) -> tuple[torch.cuda.CUDAGraph, Given]:
-        held = given[0].clone(), given[1].clone(), given[2].clone(), given[3].clone()
+    def _read(self, ids_BS: torch.Tensor, place_2M: torch.Tensor) -> torch.Tensor:
+        slot_M, position_M = place_2M
+        return self.cached.read_places(ids_BS[slot_M, position_M], Places(slot_M, position_M, TOGETHER))
+
+    def _captured(
+        self, ids_BS: torch.Tensor, given_2M: torch.Tensor
+    ) -> tuple[torch.cuda.CUDAGraph, torch.Tensor, torch.Tensor]:
+        held_2M = given_2M.clone()
         torch.cuda.synchronize()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool):
-            self.cached.read(*held, span)
+            hidden_MH = self._read(ids_BS, held_2M)
         self._pool = self._pool or graph.pool()
-        return graph, held
-
-
-def _padded(values: torch.Tensor, rows: int, width: int | None = None) -> torch.Tensor:
-    """Rows (and columns) of zeros behind: conversations of no length, in slot 0."""
-    whole = values.new_zeros((rows,) if width is None else (rows, width))
-    whole[: len(values)] = values if width is None else torch.nn.functional.pad(values, (0, width - values.shape[1]))
-    return whole
+        return graph, held_2M, hidden_MH

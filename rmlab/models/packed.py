@@ -125,11 +125,20 @@ def _of_transformers(
     cu_seq_lens_q: torch.Tensor,
     max_length_q: int,
     cu_seq_lens_k: torch.Tensor | None = None,
+    key_places: torch.Tensor | None = None,
+    key_starts: torch.Tensor | None = None,
+    longest_keys: int = 0,
     **_: Any,
 ) -> tuple[torch.Tensor, None]:
     """What a transformers layer calls: heads before positions in, positions before heads out."""
     query, key, value = (x.transpose(1, 2).squeeze(0) for x in (query_1QTD, key_1KTD, value_1KTD))
-    return attend(query, key, value, cu_seq_lens_q, max_length_q, scaling, border_B1=cu_seq_lens_k)[None], None
+    if key_places is None or key_starts is None:
+        return attend(query, key, value, cu_seq_lens_q, max_length_q, scaling, border_B1=cu_seq_lens_k)[None], None
+    if not query.is_cuda:  # there a list of fixed length is no use, and sequences are cut one by one
+        key_places = key_places[: int(key_starts[-1])]
+    key, value = (at_places(states.to(value.dtype), key_places) for states in (key, value))
+    segments = Segments(cu_seq_lens_q, key_starts, max_length_q, longest_keys)
+    return varlen.attend(query.to(value.dtype), key, value, segments, scaling)[None], None
 
 
 def attend(
@@ -154,3 +163,30 @@ def attend(
     asked_S1 = torch.arange(len(starts_S1), dtype=torch.int32, device=starts_S1.device) if last_only else starts_S1
     segments = Segments(asked_S1, starts_S1, 1 if last_only else longest, longest)
     return varlen.attend(query_NQD, key_TKD, value_TKD, segments, scaling)
+
+
+class _Seen(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, states_TKD: torch.Tensor, place_U: torch.Tensor) -> torch.Tensor:
+        ctx.save_for_backward(place_U)
+        ctx.tokens = len(states_TKD)
+        return states_TKD[place_U.clamp(max=ctx.tokens - 1)]
+
+    @staticmethod
+    def backward(ctx: Any, gradient_UKD: torch.Tensor) -> tuple[torch.Tensor, None]:
+        (place_U,) = ctx.saved_tensors
+        shape = (ctx.tokens + BEYOND, *gradient_UKD.shape[1:])
+        sum_TKD = torch.zeros(shape, dtype=torch.float32, device=place_U.device)
+        sum_TKD.index_add_(0, place_U, gradient_UKD.float())
+        return sum_TKD[: ctx.tokens].to(gradient_UKD.dtype), None
+
+
+BEYOND = 128
+"""Places beyond the last token that may be named."""
+
+
+def at_places(states_TKD: torch.Tensor, place_U: torch.Tensor) -> torch.Tensor:
+    """Rows of keys or values by their places. The gradients of one that many continuations see are summed in float32; a place
+    beyond the last token fills up a list of fixed length: it reads the last token, and its gradient goes nowhere."""
+    found: torch.Tensor = _Seen.apply(states_TKD, place_U)  # type: ignore[no-untyped-call]  # torch does not type it
+    return found

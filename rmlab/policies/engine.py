@@ -88,7 +88,8 @@ class Rollout:
 class EngineSeconds:
     """Where the time of rollouts went, and how much was done in it; sums of several rollouts add up.
 
-    execution: waiting for programs while nothing could be decoded (programs that ran beside decoding cost none).
+    execution: waiting for programs while nothing could be decoded (programs that ran beside decoding cost none). A GPU is not waited for
+    when it reads: what it has not done of a prefill by the next look at who has finished counts as decoding.
     """
 
     prefill: float = 0.0

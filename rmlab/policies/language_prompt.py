@@ -14,7 +14,7 @@ OPEN = f"{IM_START}assistant\n"
 
 
 class PolicyPrompt:
-    """Pieces of conversations in the ids of one tokenizer. Observations repeat (`ok`), so they are remembered."""
+    """Pieces of conversations in the ids of one tokenizer. Issues and observations (`ok`) repeat, so they are remembered."""
 
     def __init__(self, tokenizer: Tokenizer):
         self.tokenizer = tokenizer
@@ -24,7 +24,7 @@ class PolicyPrompt:
 
     def issue(self, content: str) -> list[int]:
         """From the conversation's first token to where the policy begins to speak; one BOS where the tokenizer has one."""
-        return self.tokenizer.encode([f"{IM_START}user\n{self._escaped(content)}{IM_END}\n{OPEN}"])[0]
+        return self._whole(f"{IM_START}user\n{self._escaped(content)}{IM_END}\n{OPEN}")[:]
 
     def observation(self, content: str, ended: bool = True) -> list[int]:
         """What follows a message: the end of its turn (ended: the policy said <|im_end|> itself), the answer, the next turn's start."""
@@ -51,8 +51,11 @@ class PolicyPrompt:
         return escape(content, self.tokenizer.reserved)
 
     def _ids(self, text: str) -> list[int]:
+        return self._whole(text)[self._front :]
+
+    def _whole(self, text: str) -> list[int]:
         if text not in self._known:
             if len(self._known) > 100_000:
                 self._known.clear()
-            self._known[text] = self.tokenizer.encode([text])[0][self._front :]
+            self._known[text] = self.tokenizer.encode([text])[0]
         return self._known[text]

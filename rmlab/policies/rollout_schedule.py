@@ -7,6 +7,7 @@ An attempt goes through these states; those between the first and the last are t
     awaits_slot      its issue is tokenised, and no slot was free so far
     awaits_prefill   it holds a slot, and an observation that its slot has not read
     decoding         it speaks in its slot
+    ended            its message is known (with log-probabilities), and it has not acted by it
     done             its rollout stands in rollout_N
 
 B is the number of slots, N of attempts, T of tokens in one conversation.
@@ -63,6 +64,7 @@ class RolloutSchedule:
         self.awaits_slot: deque[ConversationInProgress] = deque()
         self.awaits_prefill: list[ConversationInProgress] = []
         self.decoding: dict[int, ConversationInProgress] = {}  # by slot
+        self.ended: list[tuple[ConversationInProgress, list[int], list[float]]] = []
         self.free_slots = list(range(self.config.slots))
         self.position_B = np.zeros(self.config.slots, dtype=np.int64)
         self.rollout_N: list[Rollout | None] = [None] * len(planned_N)
@@ -84,9 +86,12 @@ class RolloutSchedule:
                 self._read_issues()
             if self._enough_to_read(len(self.awaits_prefill)):
                 self._read_observations()
-            self._run_programs()
+            if not (self.engine.overlap and self.decoding):  # else while the device draws
+                self._run_programs()
             if self.decoding:
                 self._decode()
+            if not (self.engine.overlap and self.decoding):
+                self._act()
         self.seconds.other += time.monotonic() - started - (self._accounted() - before)
         return [rollout for rollout in self.rollout_N if rollout is not None]
 
@@ -163,14 +168,15 @@ class RolloutSchedule:
             self.decoding[attempt.held_slot] = attempt
         self.decoder.ask([a.held_slot for a in attempts], last_N, [a.sampling.temperature for a in attempts])
 
-    # decoding → awaits_program, awaits_prefill, done
+    # decoding → ended
 
     def _decode(self) -> None:
-        """Draws a burst of tokens in every slot that speaks; those that ended their message act by it."""
+        """Draws a burst of tokens in every slot that speaks; what was said before is acted by while the device draws."""
         slots = list(self.decoding)
         with self._timed("decoding"):
             self.decoder.begin(self.engine.burst, max(slots), int(self.position_B[slots].max()))
-            if self.engine.overlap:  # outcomes are taken, and attempts are opened, while the device draws
+            if self.engine.overlap:
+                self._act()
                 self._run_programs()
                 self._open_ahead()
             active_B, self.position_B = self.decoder.state()
@@ -182,8 +188,15 @@ class RolloutSchedule:
         for slot, ids_T, logprob_T in zip(stopped, ids_NT, logprob_NT, strict=True):
             attempt = self.decoding.pop(slot)
             message = slice(len(attempt.ids) - first, int(self.position_B[slot]) + 1 - first)
-            ids = ids_T[message].tolist()
-            attempt.speak(ids, logprob_T[message].tolist())
+            self.ended.append((attempt, ids_T[message].tolist(), logprob_T[message].tolist()))
+
+    # ended → awaits_program, awaits_prefill, done
+
+    def _act(self) -> None:
+        """Lets the attempts whose messages have ended act by them."""
+        ended, self.ended = self.ended, []
+        for attempt, ids, logprob in ended:
+            attempt.speak(ids, logprob)
             self.seconds.own_tokens += len(ids)
             attempt.episode.act(self.engine.prompt.text(ids))
             self._go_on(attempt)

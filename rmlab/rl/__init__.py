@@ -3,8 +3,11 @@
 artifacts       files made on the way, kept beside the checkpoint until the run has ended; attempts to read, as HTML
 assemble        from a configuration and what it names to a training that is ready to go
 attempts        which tasks come next; attempts that the environment failed on made again
+batch           one batch: attempts, rewards, advantages
 config          what a policy is trained with; the version of the algorithm
 evaluation      validation, held-out tasks and benchmarks; two evaluations or two runs compared per task, paired
+forward         how likely each token of an attempt is under a model; attempts at one task share its issue
+graphed_rows    passes of a decoder over rows of one shape as CUDA graphs
 initial_policy  may training go on from this policy, on these tasks and by these rules
 learner         the policy that learns, its adapters, and the start that it is measured from; where a training stands,
                 for exact resume
@@ -14,5 +17,5 @@ outcome         what came of a training: gained, collapsed, hacked; what attempt
 reward_model    what the verifier says of fresh attempts, calibrated, combined, transformed (scores bent on purpose)
 rewards         what an attempt is paid; each reward registers itself
 tracked         the MLflow run of a training: what identifies it, and what came of it
-update          optimiser steps over a batch; one batch: attempts, rewards, advantages
+update          optimiser steps over a batch
 """

@@ -12,7 +12,7 @@ import numpy as np
 
 from rmlab.files import write_text
 from rmlab.pages.html import page, text
-from rmlab.rl.update import Batch
+from rmlab.rl.batch import Batch
 from rmlab.scores.scores import Scores
 from rmlab.trajectories.record import Trajectory
 

@@ -11,13 +11,13 @@ from rmlab.policies.folder import record_of
 from rmlab.policies.language_engine import LanguageEngine
 from rmlab.rl.artifacts import ArtifactBuffer
 from rmlab.rl.attempts import TaskSampler
+from rmlab.rl.batch import RolloutContext
 from rmlab.rl.config import RLRun
 from rmlab.rl.evaluation import benchmarks, pooled_benchmarks
 from rmlab.rl.initial_policy import select_tasks
 from rmlab.rl.learner import make_learner
 from rmlab.rl.loop import Loop
 from rmlab.rl.reward_model import load_reward_model, reads_less
-from rmlab.rl.update import RolloutContext
 from rmlab.tracking.query import Reference
 from rmlab.tracking.run import RunLogger
 from rmlab.training.device import accelerator

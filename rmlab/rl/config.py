@@ -155,9 +155,10 @@ class LoopConfig:
     """One training of a policy.
 
     steps: of rollout, reward and update. groups, attempts: tasks a step, attempts at each. temperature, max_action_tokens: of
-    sampling. updates: optimiser steps a batch is dealt to, passes: how often it is read. batch_tokens: padded tokens of one
-    forward pass. resample: rounds in which groups without signal are replaced by fresh tasks. retries: of attempts that the
-    environment failed on. max_minutes: stop there, resumable; null = no limit.
+    sampling. updates: optimiser steps a batch is dealt to, passes: how often it is read. batch_tokens: of one forward pass,
+    padding counted; where attempts stand side by side in a row (a GPU in bfloat16) an issue counts once. resample: rounds in
+    which groups without signal are replaced by fresh tasks. retries: of attempts that the environment failed on.
+    max_minutes: stop there, resumable; null = no limit.
     """
 
     steps: int = 60

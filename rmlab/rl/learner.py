@@ -15,8 +15,10 @@ from rmlab.files import atomic_path
 from rmlab.models.config import LoraConfig
 from rmlab.models.load import load_model
 from rmlab.models.lora import has_adapters, with_adapters
+from rmlab.models.packed import packs
 from rmlab.models.tokenizer import Tokenizer
 from rmlab.policies.folder import save_policy
+from rmlab.rl.graphed_rows import WORK, GraphedRows
 from rmlab.training.checkpoints import load_checkpoint, save_checkpoint
 from rmlab.training.config import OptimizerConfig
 from rmlab.training.optimizer import adamw
@@ -25,7 +27,8 @@ from rmlab.training.optimizer import adamw
 @dataclass
 class Learner:
     """A model that learns. adam: over its trainable parameters. device: the run's Accelerator. reference: the start, as a model
-    inside the context that it gives (a frozen copy, or the model with its adapters off); None = no start is kept."""
+    inside the context that it gives (a frozen copy, or the model with its adapters off); None = no start is kept. graphs: for rows that are
+    small enough, once there were some."""
 
     model: Any
     adam: torch.optim.Optimizer
@@ -33,6 +36,21 @@ class Learner:
     pad_id: int
     gradient_clip: float
     reference: Callable[[], AbstractContextManager[Any]] | None = None
+    graphs: GraphedRows | None = None
+
+    @property
+    def side_by_side(self) -> bool:
+        """Whether attempts stand side by side in a row where they are trained on: on a GPU in bfloat16."""
+        half = getattr(self.device, "mixed_precision", "no") == "bf16"
+        return bool(self.device.device.type == "cuda" and half and packs(self.model))
+
+    def prepare_rows(self, tokens: int) -> None:
+        """Lets rows of at most so many tokens be read by CUDA graphs, where they pay."""
+        pays = tokens * sum(p.numel() for p in self.model.parameters()) <= WORK
+        if pays and self.side_by_side and self.device.device.type == "cuda":
+            if self.graphs is not None and self.graphs.tokens == tokens:
+                return
+            self.graphs = GraphedRows(self.model.get_decoder(), tokens)
 
     @property
     def trainable(self) -> list[torch.nn.Parameter]:

@@ -1,6 +1,6 @@
 """The loop: attempts, rewards, update, and every few steps an evaluation of the policy.
 
-    evaluate (validation, held-out) → [ batch → log-probabilities → optimiser steps → engine takes the weights → evaluate ]* → held-out
+    evaluate (validation, held-out) → [ batch → optimiser steps → engine takes the weights → evaluate ]* → held-out
 
 A loop goes on from its saved state exactly where it was: the same command again after a kill, or at the next slice of time.
 """
@@ -16,10 +16,11 @@ import torch
 from rmlab.microswe.task import Task
 from rmlab.progress import progress
 from rmlab.rl.artifacts import ArtifactBuffer, episodes_page, spread_over
+from rmlab.rl.batch import RolloutContext, make_batch, step_seed
 from rmlab.rl.config import WatchConfig
 from rmlab.rl.evaluation import evaluate, evaluate_held_out, start_difficulty
 from rmlab.rl.learner import BestWeights, Learner, RLState, load_state, save_state
-from rmlab.rl.update import RolloutContext, batch_logprobs, make_batch, step_seed, update
+from rmlab.rl.update import update
 from rmlab.stopping import interrupt_asks_to_stop, stop_asked
 from rmlab.training.config import OptimizerConfig
 from rmlab.training.optimizer import learning_rate, set_learning_rate
@@ -117,11 +118,11 @@ class Loop:
             rate = learning_rate(state.step, config.steps, self.optimizer)
             set_learning_rate(self.learner.adam, rate)
             rollouts = [batch.rollouts[i] for i in batch.learned]
-            start_too = bool(algorithm.kl_weight) or self._evaluation_is_due(state.step + 1)
-            before = batch_logprobs(self.learner, rollouts, config, start_too)
+            start_too = self._evaluation_is_due(state.step + 1)
             rng = np.random.default_rng(step_seed(context.seed, state.step, -1))
-            metrics |= before.metrics | {"learning_rate": rate}
-            metrics |= update(self.learner, rollouts, batch.advantage_N[batch.learned], before, algorithm, config, rng)
+            advantage_N = batch.advantage_N[batch.learned]
+            metrics |= update(self.learner, rollouts, advantage_N, algorithm, config, rng, start_too)
+            metrics["learning_rate"] = rate
             context.engine.refresh()
         now = time.monotonic()
         metrics |= {"seconds_update": now - before_update, "seconds_step": now - started}

@@ -29,14 +29,15 @@ WIDEST = 20.0  # of a log ratio: exp of more is no ratio any more
 
 @dataclass(frozen=True)
 class PolicyLoss:
-    """loss: to be differentiated. sums: what metrics are made of, over this micro-batch: each the sum that its count divides.
+    """loss: to be differentiated. sums: what metrics are made of, over this micro-batch: each the sum that its count divides,
+    on the device, so that nothing waits for it.
 
     `sequences`, `tokens`: of what was read. `ratio`, `clipped`, `guarded`: over sequences (GSPO) or tokens (GRPO), `ratios` is
     their count. `kl`: over tokens.
     """
 
     loss: torch.Tensor
-    sums: dict[str, float]
+    sums: dict[str, torch.Tensor]
 
 
 def policy_loss(
@@ -88,16 +89,16 @@ def policy_loss(
     with torch.no_grad():
         beyond = ((ratio < 1 - config.clip_low) & (advantage < 0)) | ((ratio > 1 + config.clip_high) & (advantage > 0))
         sums = {
-            "loss": float(loss.detach()),
-            "sequences": float(len(length_B)),
-            "tokens": float(own.sum()),
-            "ratios": float(weight.sum()),
-            "ratio": float((ratio * weight).sum()),
-            "clipped": float((beyond * weight).sum()),
-            "guarded": float((weight - kept).sum()),
+            "loss": loss.detach(),
+            "sequences": torch.full_like(loss, len(length_B)),
+            "tokens": own.sum(),
+            "ratios": weight.sum(),
+            "ratio": (ratio * weight).sum(),
+            "clipped": (beyond * weight).sum(),
+            "guarded": (weight - kept).sum(),
         }
         if reference_BT is not None:
-            sums["kl"] = float(kl_BT.sum())
+            sums["kl"] = kl_BT.sum()
     return PolicyLoss(loss, sums)
 
 

@@ -217,13 +217,27 @@ def token_logprobs(
     told = {} if spans is None else spans.told
     hidden_BTH = model.get_decoder()(input_ids=ids_BT, use_cache=False, **told).last_hidden_state
     row_N, column_N = (sent(index_N, ids_BT.device) for index_N in wanted_BT.nonzero(as_tuple=True))
-    logits_NV = float_logits(model, hidden_BTH[row_N, column_N - 1]) / (temperature or 1.0)
-    logprob_N = -cross_entropy(logits_NV, ids_BT[row_N, column_N], reduction="none")
-    logprob_BT = torch.zeros(ids_BT.shape, device=ids_BT.device).index_put((row_N, column_N), logprob_N)
+    logprob_N, entropy_N = chosen_logprobs(
+        model, hidden_BTH[row_N, column_N - 1], ids_BT[row_N, column_N], temperature, entropy, entropy_gradient
+    )
+    empty_BT = torch.zeros(ids_BT.shape, device=ids_BT.device)
+    logprob_BT = empty_BT.index_put((row_N, column_N), logprob_N)
+    return logprob_BT, None if entropy_N is None else empty_BT.index_put((row_N, column_N), entropy_N)
+
+
+def chosen_logprobs(
+    model: Any,
+    hidden_NH: torch.Tensor,
+    token_N: torch.Tensor,
+    temperature: float,
+    entropy: bool,
+    entropy_gradient: bool,
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """logprob_N of tokens given the decoder's states in front of them, and entropy_N where it is asked for; see `token_logprobs`."""
+    logits_NV = float_logits(model, hidden_NH) / (temperature or 1.0)
+    logprob_N = -cross_entropy(logits_NV, token_N, reduction="none")
     if not entropy:
-        return logprob_BT, None
+        return logprob_N, None
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         share_NV = torch.log_softmax(logits_NV, dim=-1)
-        entropy_N = -(share_NV.exp() * share_NV).sum(-1)
-        entropy_BT = torch.zeros(ids_BT.shape, device=ids_BT.device).index_put((row_N, column_N), entropy_N)
-    return logprob_BT, entropy_BT
+        return logprob_N, -(share_NV.exp() * share_NV).sum(-1)

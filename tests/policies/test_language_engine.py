@@ -134,6 +134,23 @@ def test_tokens_and_messages_are_one_conversation(play: Any, qwen3: Any, tokeniz
         assert rollout.trajectory.resolved in (True, False)
 
 
+def test_an_issue_is_tokenised_once_for_all_attempts_at_it(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rmlab.policies.language_prompt import PolicyPrompt
+
+    asked: list[str] = []
+    encode = type(tokenizer).encode
+    monkeypatch.setattr(type(tokenizer), "encode", lambda self, texts: asked.extend(texts) or encode(self, texts))
+    prompt = PolicyPrompt(tokenizer)
+    first = prompt.issue("f(1) should return 2 but got 3\n1 def f(x):")
+    whole = list(first)
+    first += [7]  # a conversation grows from it
+    assert prompt.issue("f(1) should return 2 but got 3\n1 def f(x):") == whole
+    assert prompt.observation("ok") == prompt.observation("ok")
+    assert len(asked) == 2
+
+
 def test_a_conversation_that_outgrows_the_cache_falls_silent(play: Any, qwen3: Any) -> None:
     found = play(qwen3, capacity=200)
     cut = [rollout for rollout in found if rollout.truncated]

@@ -1,4 +1,4 @@
-"""Readings that are padded to few shapes leave what the plain ones leave, wherever anyone looks."""
+"""What conversations in slots have read, whatever stands beside them."""
 
 from typing import Any
 
@@ -24,15 +24,13 @@ def llama() -> Any:
     return LlamaForCausalLM(config).eval()
 
 
-def logits(model: Any, padded: bool, joined: bool, lengths: list[int]) -> Any:
+def logits(model: Any, joined: bool, lengths: list[int]) -> Any:
     """Of the next token after two readings in each of the slots 1, 2, ..., slot 0 holding a conversation of its own."""
     import torch
 
     from rmlab.models.decoder import CachedDecoder
-    from rmlab.models.generation import CapturedReads
 
     cached = CachedDecoder(model, 6, 120, joined=joined)
-    read = CapturedReads(cached, capture=False).read if padded else cached.read
     drawn = torch.Generator().manual_seed(1)
     row_N = torch.arange(1, 1 + len(lengths))
     with torch.inference_mode():
@@ -41,7 +39,7 @@ def logits(model: Any, padded: bool, joined: bool, lengths: list[int]) -> Any:
         for times in (1, 2):
             length_N = torch.tensor(lengths) * times
             ids_NT = torch.randint(2, 50, (len(lengths), int(length_N.max())), generator=drawn)
-            read(ids_NT, row_N, position_N, length_N, 128)
+            cached.read(ids_NT, row_N, position_N, length_N, 128)
             position_N = position_N + length_N
         ids_W = torch.full((6,), 7)
         position_W = torch.cat([torch.tensor([5]), position_N, torch.zeros(5 - len(lengths), dtype=torch.int64)])
@@ -49,12 +47,20 @@ def logits(model: Any, padded: bool, joined: bool, lengths: list[int]) -> Any:
 
 
 @pytest.mark.parametrize("lengths", [[6, 2, 9], [1], [20, 5, 11, 3]])
-def test_padding_changes_nothing_that_is_looked_at(llama: Any, lengths: list[int]) -> None:
+def test_conversations_that_are_read_together_are_as_if_each_were_read_alone(llama: Any, lengths: list[int]) -> None:
     import torch
 
-    torch.testing.assert_close(
-        logits(llama, True, False, lengths), logits(llama, False, False, lengths), rtol=0, atol=2e-6
-    )
+    from rmlab.models.decoder import CachedDecoder
+
+    together = logits(llama, False, lengths)
+    drawn = torch.Generator().manual_seed(1)
+    parts = [torch.randint(2, 50, (len(lengths), times * max(lengths)), generator=drawn) for times in (1, 2)]
+    for row, length in enumerate(lengths):
+        ids = [*parts[0][row, :length].tolist(), *parts[1][row, : 2 * length].tolist(), 7]
+        with torch.inference_mode():
+            alone = llama(input_ids=torch.tensor([ids])).logits[0, -1]
+        torch.testing.assert_close(together[1 + row], alone, rtol=0, atol=2e-6)
+    assert CachedDecoder(llama, 2, 64).fused is False
 
 
 def test_joined_projections_are_the_same_products_and_follow_the_weights(llama: Any) -> None:
@@ -63,9 +69,7 @@ def test_joined_projections_are_the_same_products_and_follow_the_weights(llama: 
     import torch
 
     mine = copy.deepcopy(llama)
-    torch.testing.assert_close(
-        logits(mine, False, True, [4, 2]), logits(llama, False, False, [4, 2]), rtol=0, atol=2e-6
-    )
+    torch.testing.assert_close(logits(mine, True, [4, 2]), logits(llama, False, [4, 2]), rtol=0, atol=2e-6)
     from rmlab.models.decoder import CachedDecoder
 
     cached = CachedDecoder(mine, 2, 64, joined=True)

@@ -1,0 +1,119 @@
+"""Forward and backward passes of a decoder over rows of one shape, as CUDA graphs: the device's own time is what is left.
+
+A row of a small model is thousands of kernels of a few microseconds, and starting them takes a multiple of what they take. A graph
+starts all at once, but its shapes are fixed: a row is filled up with sequences that nobody asks about, and what has no fixed size
+(sequences, keys that they see, the longest) has room for as many as rows had so far; where one has more, graphs are captured anew.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from rmlab.models.branches import BranchedSpans
+from rmlab.models.packed import BEYOND
+from rmlab.models.varlen import sent
+
+WORK = 2e12
+"""Parameters × tokens of a row up to which graphs pay. What is larger keeps the device busy, and its activations are not to be held."""
+FILL = 128  # tokens of a sequence that fills a row
+Row = tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+class GraphedRows:
+    """A decoder of transformers over rows of `tokens` tokens, within `packed_rows`; gradients flow into its parameters.
+
+    capture: False pads all the same and captures nothing, which any device can do.
+    """
+
+    def __init__(self, decoder: Any, tokens: int, capture: bool = True):
+        self.decoder, self.tokens, self.capture = decoder, tokens, capture
+        self.device = next(decoder.parameters()).device
+        self.sequences, self.keys, self.longest = 128, 3 * tokens, 768
+        self._rows: Any = None
+
+    def __call__(self, ids_1T: torch.Tensor, branched: BranchedSpans) -> torch.Tensor:
+        """hidden_TH of the row's tokens. Both on the CPU, not filled up, at most `tokens` tokens."""
+        given = self._padded(ids_1T, branched)
+        if self._rows is None:
+            self._rows = self._captured(given)
+        for (
+            parameter
+        ) in self.decoder.parameters():  # a gradient that is not there yet would become the graph's own memory
+            if parameter.requires_grad and parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)
+        hidden_1TH: torch.Tensor = self._rows(*(sent(x, self.device) for x in given))
+        return hidden_1TH[0, : ids_1T.shape[1]]
+
+    def _padded(self, ids_1T: torch.Tensor, branched: BranchedSpans) -> Row:
+        """ids_1T, position_1T, and where sequences begin among tokens and among keys, and the keys' places, at their fixed sizes."""
+        real = ids_1T.shape[1]
+        starts = branched.spans.starts_S1.numpy()
+        key_starts = branched.starts_S1.numpy()
+        fill = np.append(np.arange(real + FILL, self.tokens, FILL), self.tokens)[: None if real < self.tokens else 0]
+        starts = np.concatenate([starts, fill])
+        key_starts = np.concatenate([key_starts, key_starts[-1] + fill - real])
+        key_U = np.concatenate([branched.key_U.numpy(), np.arange(real, self.tokens)])
+        self._make_room(len(starts) - 1, len(key_U), max(branched.spans.longest, branched.longest))
+        position_T = np.concatenate([branched.spans.position_1T[0].numpy(), np.arange(self.tokens - real) % FILL])
+        beyond = self.tokens + np.arange(self.keys - len(key_U)) % BEYOND
+        return (
+            torch.nn.functional.pad(ids_1T, (0, self.tokens - real)),
+            torch.from_numpy(position_T)[None],
+            _repeated(starts, self.sequences + 1),
+            _repeated(key_starts, self.sequences + 1),
+            torch.from_numpy(np.concatenate([key_U, beyond])),
+        )
+
+    def _make_room(self, sequences: int, keys: int, longest: int) -> None:
+        before = self.sequences, self.keys, self.longest
+        while self.sequences < sequences:
+            self.sequences *= 2
+        self.keys = max(self.keys, -(-keys // self.tokens) * self.tokens)
+        self.longest = max(self.longest, -(-longest // 256) * 256)
+        if before != (self.sequences, self.keys, self.longest):
+            self._rows = None
+
+    def _captured(self, given: Row) -> Any:
+        rows = _GraphedModule(self.decoder, self.longest)
+        if not self.capture:
+            return rows
+        with torch.autocast("cuda", enabled=False):
+            made: Any = torch.cuda.make_graphed_callables(
+                rows.train(self.decoder.training), tuple(sent(x, self.device) for x in given)
+            )
+        return made
+
+
+class _GraphedModule(torch.nn.Module):
+    def __init__(self, decoder: Any, longest: int):
+        super().__init__()
+        self.decoder, self.longest = decoder, longest
+
+    def forward(
+        self,
+        ids_1T: torch.Tensor,
+        position_1T: torch.Tensor,
+        starts_S1: torch.Tensor,
+        key_starts_S1: torch.Tensor,
+        key_U: torch.Tensor,
+    ) -> torch.Tensor:
+        """hidden_1TH."""
+        half = ids_1T.is_cuda  # weights are cast anew in each graph
+        with torch.autocast(ids_1T.device.type, torch.bfloat16, enabled=half, cache_enabled=False):
+            hidden_1TH: torch.Tensor = self.decoder(
+                input_ids=ids_1T,
+                position_ids=position_1T,
+                use_cache=False,
+                cu_seq_lens_q=starts_S1,
+                max_length_q=self.longest,
+                key_starts=key_starts_S1,
+                longest_keys=self.longest,
+                key_places=key_U,
+            ).last_hidden_state
+        return hidden_1TH
+
+
+def _repeated(starts: np.ndarray[Any, Any], size: int) -> torch.Tensor:
+    """int32, the last repeated: sequences of no token."""
+    return torch.from_numpy(np.pad(starts, (0, size - len(starts)), mode="edge").astype(np.int32))
