@@ -2,6 +2,7 @@
 
 config      what a model looks like; adapters (peft): what is trained by a few per cent of the weights, and travels
 decoder     the layers around it, in few kernels
+fused       the layers of a Qwen3 on a CPU, in fewer passes over memory and to the same bits
 generation  slots: which token comes next in many conversations that start, stop and read at different times; readings
             of a few tokens as CUDA graphs
 gguf        a Llama in GGUF as a transformers model; its tokenizer, and a vocabulary that is cut to a corpus

@@ -7,6 +7,7 @@ no sum over examples: each micro-batch's counts by its share of the step.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from rmlab.errors import UsageError
+from rmlab.models.fused import fused_layers
 from rmlab.models.heads import last_logits, pad_right
 from rmlab.models.moe import Routing, experts_of
 from rmlab.training.batching import Item, micro_batches, plan_batches
@@ -119,7 +121,11 @@ def train(
         plan, tokens_N, optimizer, gradient, title, after=None if routing is None else lambda _: routing.take_metrics()
     )
     run = run_identity(model, (e.content() for e in examples), SEMANTICS, optimizer, training, seed)
-    with checkpointed_layers(model, training.checkpointing), compiled_layers(model, runtime.compiled):
+    with (
+        nullcontext() if runtime.compiled else fused_layers(model),
+        checkpointed_layers(model, training.checkpointing),
+        compiled_layers(model, runtime.compiled),
+    ):
         took, _ = train_loop(
             model,
             adam,

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rmlab.models.fused import fused_layers
 from rmlab.models.heads import ScalarModel, last_logits, last_scalar, pad_right
 from rmlab.models.moe import Routing
 from rmlab.progress import progress
@@ -44,7 +45,11 @@ def score_ids(
     score_N = np.full(len(prompts), np.nan)
     device = next(model.parameters()).device
     model.eval()
-    with torch.inference_mode(), progress(title, sum(map(len, prompts)), "tokens", show=show) as advance:
+    with (
+        torch.inference_mode(),
+        fused_layers(model),
+        progress(title, sum(map(len, prompts)), "tokens", show=show) as advance,
+    ):
         for rows in batches_by_tokens([len(p) for p in prompts], batch_tokens):
             ids_BT, length_B = pad_right([prompts[i] for i in rows], pad_id)
             with autocast():
