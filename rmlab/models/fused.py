@@ -1,4 +1,4 @@
-"""The layers of a Qwen3 decoder in float32 on a CPU, with norms, rotary positions and gates in one pass each, sequence by sequence.
+"""The layers of a Qwen3 decoder in float32 on a CPU, with norms and rotary positions in one pass each, sequence by sequence.
 
 transformers writes every product of a norm or a rotation of a whole batch to memory and reads it again. Here what one sequence
 needs in between stays in the processor's cache, and less is kept for the gradient. The products and sums are transformers' own
@@ -82,7 +82,7 @@ def _forward(
     )
     hidden_BTH = attention.o_proj(mixed_BQTD.transpose(1, 2).flatten(2)).add_(hidden_BTH)
     normed_BTH, hidden_BTH = _norm(layer.post_attention_layernorm, hidden_BTH)
-    inner_BTI = _gated(mlp.gate_proj(normed_BTH), mlp.up_proj(normed_BTH))
+    inner_BTI = silu(mlp.gate_proj(normed_BTH)) * mlp.up_proj(normed_BTH)
     out_BTH: torch.Tensor = mlp.down_proj(inner_BTI).add_(hidden_BTH)
     return out_BTH
 
@@ -97,11 +97,6 @@ def _turned(norm: Any, heads_BTKD: torch.Tensor, cosine_1TD: torch.Tensor, sine_
     """Heads normed and turned by their positions."""
     turned: torch.Tensor = _NormTurn.apply(heads_BTKD, norm.weight, norm.variance_epsilon, cosine_1TD[0], sine_1TD[0])  # type: ignore[no-untyped-call]
     return turned
-
-
-def _gated(gate_BTI: torch.Tensor, up_BTI: torch.Tensor) -> torch.Tensor:
-    gated: torch.Tensor = _Gate.apply(gate_BTI, up_BTI)  # type: ignore[no-untyped-call]
-    return gated
 
 
 def _scale(states: torch.Tensor, epsilon: float, out: torch.Tensor) -> torch.Tensor:
@@ -184,25 +179,3 @@ class _NormTurn(torch.autograd.Function):
             first, second = _norm_gradient(heads, scale_BTK1[row], weight, gradient, of_weight[row])
             torch.add(first, second, out=total[row])
         return total, of_weight.sum((0, 1, 2)), None, None, None
-
-
-class _Gate(torch.autograd.Function):
-    """silu(gate) · up."""
-
-    @staticmethod
-    def forward(ctx: Any, gate_BTI: torch.Tensor, up_BTI: torch.Tensor) -> torch.Tensor:
-        gated_BTI = torch.empty_like(gate_BTI)
-        for gate, up, gated in zip(gate_BTI, up_BTI, gated_BTI, strict=True):
-            torch.mul(silu(gate), up, out=gated)
-        ctx.save_for_backward(gate_BTI, up_BTI)
-        return gated_BTI
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: torch.Tensor) -> Pair:
-        gate_BTI, up_BTI = ctx.saved_tensors
-        (of_gated,) = gradients
-        of_gate, of_up = torch.empty_like(gate_BTI), torch.empty_like(up_BTI)
-        for row, gradient in enumerate(of_gated):
-            torch.mul(gradient, silu(gate_BTI[row]), out=of_up[row])
-            torch.ops.aten.silu_backward.grad_input(gradient * up_BTI[row], gate_BTI[row], grad_input=of_gate[row])
-        return of_gate, of_up

@@ -24,11 +24,13 @@ from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import Encoded
 
 Autocast = Callable[[], AbstractContextManager[Any]]
+Prompt = Sequence[int] | NDArray[np.int32]
+"""Token ids."""
 
 
 def score_ids(
     model: Any,
-    prompts: Sequence[Sequence[int] | NDArray[np.int32]],
+    prompts: Sequence[Prompt],
     answer: AnswerTokens,
     pad_id: int,
     *,
@@ -42,7 +44,8 @@ def score_ids(
     batch_tokens: padded tokens a batch may hold; a longer prompt makes a batch of its own. autocast: a context
     for lower arithmetic, such as `Accelerator.autocast`.
     """
-    score_N = np.full(len(prompts), np.nan)
+    place_N, prompts = distinct(prompts)
+    score_U = np.full(len(prompts), np.nan)
     device = next(model.parameters()).device
     model.eval()
     with (
@@ -54,9 +57,20 @@ def score_ids(
             ids_BT, length_B = pad_right([prompts[i] for i in rows], pad_id)
             with autocast():
                 margin_B = margins(model, ids_BT.to(device), length_B.to(device), answer)
-            score_N[rows] = torch.sigmoid(margin_B).cpu().double().numpy()
+            score_U[rows] = torch.sigmoid(margin_B).cpu().double().numpy()
             advance(int(length_B.sum()))
-    return score_N
+    return score_U[place_N]
+
+
+def distinct(prompts: Sequence[Prompt]) -> tuple[NDArray[np.intp], list[Prompt]]:
+    """place_N, and the U prompts that differ, in their order: prompt i is the one at place_N[i].
+
+    A third of a scripted policy's attempts at a task repeat another one word for word; they are read once and get one score.
+    """
+    place: dict[bytes, int] = {}
+    place_N = np.array([place.setdefault(np.asarray(ids, np.int32).tobytes(), len(place)) for ids in prompts], np.intp)
+    first_U = np.unique(place_N, return_index=True)[1]
+    return place_N, [prompts[i] for i in first_U]
 
 
 def margins(
