@@ -60,7 +60,7 @@ def compare_halves(
 
     level: None where the sweep has one. Raises UsageError where that does not name one, DataError for too few seeds.
     """
-    from rmlab.metrics.sweep_levels import same_level
+    from rmlab.metrics.same_level import same_level
 
     group = _group(source, sweep, preset, [level] if level else [])
     if level is None and len(group.levels) > 1:

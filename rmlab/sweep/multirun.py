@@ -29,7 +29,7 @@ from rmlab.overrides import quoted, unquoted
 from rmlab.paths import CONF, SWEEPS, runs_folder
 from rmlab.stopping import says_how_to_go_on
 from rmlab.sweep.request import CHOICES, SweepOptions
-from rmlab.sweep.spec import plain_yaml
+from rmlab.sweep.typed_yaml import plain_yaml
 from rmlab.tracking.leases import Done, Held, LeaseMonitor, close_dead, holder_words, replace
 from rmlab.tracking.parameters import describe_single
 from rmlab.tracking.run_index import finished_run, runs_of
