@@ -81,13 +81,13 @@ def read(scores: Path, trajectories: Path, turns: Path | None, columns: Sequence
     joined = join(read_table(scores, column_names(columns), joined=True), scores, pool, trajectories)
     table = joined.table.scores
     where = turns if turns is not None else turns_path(scores)
-    found = read_turn_scores(where) if turns is not None or where.is_file() else {}
+    turn_scores = read_turn_scores(where) if turns is not None or where.is_file() else {}
     score = dict(zip(table.trajectory_id.tolist(), table.score.tolist(), strict=True))
-    for name, after in found.items():
+    for name, after in turn_scores.items():
         last = after[-1][1]
         if last is not None and name in score and not abs(last - score[name]) < SAME_SCORE:
             raise DataError(
                 f"{where}: {name} ends at {last}, in {scores} it has {score[name]}: these are turns of another scoring. "
                 "Score again with --per-turn, or move the file away."
             )
-    return most_wrong_first(table, joined.trajectories, found, joined.table.notes)
+    return most_wrong_first(table, joined.trajectories, turn_scores, joined.table.notes)

@@ -43,14 +43,18 @@ def same_level(tables: Sequence[Scores], *, replicates: int = 2000, seed: int = 
         (0, *rest) for rest in combinations(others, half - 1)
     ]  # with seed 0 in the first half, each split comes once
     halves = [(first, tuple(i for i in range(2 * half) if i not in first)) for first in firsts]
-    found = compare_halves(tables, halves, HALVES, replicates=replicates, seed=seed)
+    halvings = compare_halves(tables, halves, HALVES, replicates=replicates, seed=seed)
     rejected = {
         metric: sum(
-            test.p is not None and test.p <= LEVEL for tests in found for test in tests if test.metric == metric
+            test.p is not None and test.p <= LEVEL for tests in halvings for test in tests if test.metric == metric
         )
-        / len(found)
+        / len(halvings)
         for metric in FAMILY
     }
     return SameLevel(
-        2 * half, found[0], len(found), rejected, sum(any(test.shown for test in tests) for tests in found) / len(found)
+        2 * half,
+        halvings[0],
+        len(halvings),
+        rejected,
+        sum(any(test.shown for test in tests) for tests in halvings) / len(halvings),
     )
