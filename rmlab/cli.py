@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from rmlab.commands import (
+    bench,
     browse,
     compare,
     doctor,
@@ -19,6 +20,7 @@ from rmlab.commands import (
     figures,
     import_trajectories,
     models,
+    plan,
     runs,
     score,
     sweep,
@@ -48,7 +50,20 @@ def _version(asked: bool) -> None:
         raise typer.Exit
 
 
-for single in (import_trajectories, sweep, experiments, score, evaluate, browse, compare, figures, ui, doctor):
+for single in (
+    import_trajectories,
+    sweep,
+    experiments,
+    plan,
+    score,
+    evaluate,
+    browse,
+    compare,
+    figures,
+    ui,
+    bench,
+    doctor,
+):
     app.registered_commands += single.app.registered_commands
 for name, group in {"models": models, "runs": runs, "tasks": tasks, "trajectories": trajectories}.items():
     app.add_typer(group.app, name=name)

@@ -11,10 +11,12 @@ are measured here, by a copy and by a product of matrices.
 import argparse
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+
+from rmlab.benchmark import BenchmarkRow, run_script
 
 SHAPE = {
     "hidden_size": 576,
@@ -49,7 +51,7 @@ def rates(device: str, dtype: torch.dtype, repeats: int) -> tuple[float, float]:
 
 
 @torch.inference_mode()
-def main() -> None:
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
     """Measures on this machine."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
@@ -58,7 +60,7 @@ def main() -> None:
     parser.add_argument("--capacity", type=int, default=768)
     parser.add_argument("--layers", type=int, default=SHAPE["num_hidden_layers"])
     parser.add_argument("--repeats", type=int, default=20)
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from rmlab.models.generation import CapturedReads, SlotDecoder
@@ -78,6 +80,7 @@ def main() -> None:
         f"computes {arithmetic / 1e12:.0f} TFLOP/s"
     )
     decoder.last_B.fill_(given.capacity - 1)
+    found: list[BenchmarkRow] = []
     weights = model.num_parameters() * dtype.itemsize
     for width in (w for w in (64, 256, 512) if w <= given.slots):
         for span in (256, 384):
@@ -94,6 +97,7 @@ def main() -> None:
             print(
                 f"step of {width} slots, span {span}: {took * 1e3:.2f} ms, floor {floor * 1e3:.2f} ms; {width / took:,.0f} tokens/s"
             )
+            found.append(BenchmarkRow(f"step of {width} slots, span {span}", "ms", took * 1e3, floor * 1e3))
     reads = CapturedReads(decoder.cached, capture=cuda)
     for rows, width, span in (
         (16, 16, 256),
@@ -115,8 +119,12 @@ def main() -> None:
             f"reading of {rows} × {width}, span {span}: kernel by kernel {plain * 1e3:.2f} ms, as the engine does it "
             f"{graph * 1e3:.2f} ms, floor {floor * 1e3:.2f} ms"
         )
+        found.append(
+            BenchmarkRow(f"reading of {rows} × {width}, span {span}", "ms", graph * 1e3, floor * 1e3, plain * 1e3)
+        )
     if cuda:
         _kernels(decoder, given.slots)
+    return found
 
 
 def _kernels(decoder: Any, width: int) -> None:
@@ -135,4 +143,4 @@ def _kernels(decoder: Any, width: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

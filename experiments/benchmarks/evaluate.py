@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 
 import numpy as np  # noqa: E402
 
+from rmlab.benchmark import BenchmarkRow, run_script  # noqa: E402
 from rmlab.metrics.best_of_k import rm_curve, sizes_of_k  # noqa: E402
 from rmlab.metrics.hybrid_selection import select_by_tests  # noqa: E402
 from rmlab.metrics.report import report  # noqa: E402
@@ -96,20 +97,23 @@ def timed(call: Callable[[], Any]) -> tuple[Any, float]:
     return value, time.perf_counter() - start
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
+    """Measures on one core of this machine."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tasks", type=int, default=500)
     parser.add_argument("--attempts", type=int, default=32)
     parser.add_argument("--subsets", type=int, default=1000, help="of the Monte-Carlo estimator; 0 leaves it out")
     parser.add_argument("--hybrid-tasks", type=int, default=50, help="tasks of the comparison of hybrid selection")
-    chosen = parser.parse_args()
+    chosen = parser.parse_args(arguments)
+    measured: list[BenchmarkRow] = []
+    size = f"{chosen.tasks} tasks × {chosen.attempts} attempts"
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "scores.parquet"
         scores, regression_N, reproduction_N = generated(chosen.tasks, chosen.attempts)
         write_score_table(path, scores)
-        print(f"{chosen.tasks} tasks × {chosen.attempts} attempts, one core")
+        print(f"{size}, one core")
         for options in (["--json"], ["--html", str(Path(folder) / "page.html")]):
             command = [sys.executable, "-m", "rmlab.cli", "evaluate", str(path), *options]
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -117,6 +121,7 @@ def main() -> None:
             used = resource.getrusage(resource.RUSAGE_CHILDREN)
             on_core = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
             print(f"rmlab evaluate {options[0]}, whole process: {seconds:.2f} s, of which {on_core:.2f} s on the core")
+            measured.append(BenchmarkRow(f"rmlab evaluate {options[0]}, {size}", "s", seconds))
         scores, seconds = timed(lambda: read_score_table(path))
         print(f"reading the table: {seconds:.2f} s")
         report(scores.select(np.arange(50)), replicates=2)  # loads scikit-learn
@@ -126,6 +131,7 @@ def main() -> None:
             f"report with {found['replicates']} bootstrap replicates: {seconds:.2f} s, "
             f"of which {time.process_time() - started:.2f} s on the core"
         )
+        measured.append(BenchmarkRow(f"report, {found['replicates']} replicates, {size}", "s", seconds))
         sizes = sizes_of_k(chosen.attempts)
         rows_of_tasks = [
             list(
@@ -139,10 +145,12 @@ def main() -> None:
             )
             for name in np.unique(scores.task_id)
         ]
-        compare("RM@k", lambda: rm_curve(table(scores), sizes), rows_of_tasks, sizes, chosen.subsets, best_scored)
+        measured += compare(
+            "RM@k", lambda: rm_curve(table(scores), sizes), rows_of_tasks, sizes, chosen.subsets, best_scored
+        )
         few = np.isin(scores.task_id, np.unique(scores.task_id)[: chosen.hybrid_tasks])
         if few.any():
-            compare(
+            measured += compare(
                 f"hybrid, {chosen.hybrid_tasks} tasks",
                 lambda: list(
                     select_by_tests(scores.select(few), regression_N[few], reproduction_N[few], sizes).hybrid.values()
@@ -152,6 +160,7 @@ def main() -> None:
                 chosen.subsets,
                 hybrid,
             )
+    return measured
 
 
 def compare(
@@ -161,8 +170,8 @@ def compare(
     sizes: list[int],
     subsets: int,
     pick: Callable[[list[Row]], float],
-) -> None:
-    """Prints a curve, exact and by subsets, and the seconds of each."""
+) -> list[BenchmarkRow]:
+    """Prints a curve, exact and by subsets, and the seconds of each; the row that compares them, where subsets are drawn."""
     exact, exact_seconds = timed(exactly)
     print(
         f"{name} exact: {exact_seconds * 1000:.1f} ms  "
@@ -178,7 +187,9 @@ def compare(
             f"{name}: exact is {seconds / exact_seconds:,.0f} times faster; largest error of the subsets "
             f"{max(abs(a - b) for a, b in zip(exact, drawn, strict=True)):.4f}"
         )
+        return [BenchmarkRow(f"{name}, {len(rows_of_tasks)} tasks", "ms", 1000 * exact_seconds, theirs=1000 * seconds)]
+    return []
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -11,10 +11,11 @@ import argparse
 import os
 import platform
 import time
-from pathlib import Path
+from collections.abc import Sequence
 
 import psutil  # type: ignore[import-untyped]  # it ships no types
 
+from rmlab.benchmark import BenchmarkRow, processor, run_script
 from rmlab.microswe.sandbox import LEVELS, Program, Sandbox, default_workers
 
 CODE = """
@@ -63,20 +64,14 @@ def measure(sandbox: Sandbox, calls: int, seconds: float, parts: int = 3) -> tup
     return best, 1000 * (cpu_seconds(sandbox) - before) / total
 
 
-def processor() -> str:
-    """The CPU's name."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
-def main() -> None:
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
+    """Measures each level of isolation that this machine allows."""
     parser = argparse.ArgumentParser(description="programs and calls a second in the sandbox")
     parser.add_argument("--workers", type=int, default=default_workers())
     parser.add_argument("--seconds", type=float, default=5.0, help="for each level")
     parser.add_argument("--calls", type=int, default=20, help="of each program")
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
+    found: list[BenchmarkRow] = []
     load = ", ".join(f"{x:.1f}" for x in os.getloadavg())
     print(f"{processor()}, {default_workers()} cores, Python {platform.python_version()}, load before {load}")
     print(f"{options.workers} workers")
@@ -91,7 +86,10 @@ def main() -> None:
                 print(
                     f"    {calls:3} calls each: {rate:6,.0f} programs/s, {rate * calls:7,.0f} calls/s, {cost:.1f} ms CPU a program"
                 )
+                what = f"{name}, programs of {calls} calls, {options.workers} workers"
+                found += [BenchmarkRow(what, "programs/s", rate), BenchmarkRow(f"{what}: CPU a program", "ms", cost)]
+    return found
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

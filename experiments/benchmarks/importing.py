@@ -12,7 +12,6 @@ import argparse
 import io
 import json
 import os
-import platform
 import random
 import subprocess
 import sys
@@ -20,11 +19,13 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
+
+from rmlab.benchmark import BenchmarkRow, run_script
 
 LEAST_MB_PER_SECOND, MOST_MB = 20.0, 1000.0
 KINDS = ("folder", "jsonl", "zip", "tar.gz", "parquet")
@@ -135,11 +136,12 @@ def write(kind: str, folder: Path, megabytes: float) -> tuple[Path, int]:
     return path, size
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
+    """Measures one kind of input on one core; SystemExit where it is too slow or too large."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--megabytes", type=float, default=1000)
     parser.add_argument("--kind", choices=KINDS, default="folder")
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as temporary:
         # in a process of its own: a child's largest memory counts what its parent held when it started
         with ProcessPoolExecutor(1, get_context("spawn")) as writer:
@@ -172,15 +174,16 @@ def main() -> None:
         memory, cpu = used.ru_maxrss / 1024, used.ru_utime + used.ru_stime
     rate = size / 1e6 / cpu  # of the core's own time: other work on the machine does not count
     print(
-        f"{platform.processor() or platform.machine()}, Python {platform.python_version()}, one core: "
-        f"{asked.kind} of {size / 1e6:,.0f} MB, "
+        f"one core: {asked.kind} of {size / 1e6:,.0f} MB, "
         f"{found['trajectories']:,} trajectories, "
         f"{found['labelled']:,} labelled: "
         f"{seconds:.1f} s, {cpu:.1f} s of CPU, {rate:.1f} MB/s, {memory:,.0f} MB of memory"
     )
     if rate < LEAST_MB_PER_SECOND or memory > MOST_MB:
         sys.exit(f"below {LEAST_MB_PER_SECOND} MB/s or above {MOST_MB} MB")
+    what = f"{asked.kind} of {asked.megabytes:,.0f} MB"
+    return [BenchmarkRow(f"{what}, of CPU time", "MB/s", rate), BenchmarkRow(f"{what}, memory", "MB", memory)]
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -16,13 +16,14 @@ basic      rmlab sweep hydra/launcher=basic, all cells in one process: nothing k
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
+from rmlab.benchmark import BenchmarkRow, run_script
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 
@@ -30,26 +31,27 @@ WAYS = ("local", "processes", "joblib", "basic")
 SCALES = "64"
 
 
-def main() -> None:
-    """Prints one line a way, and the same as JSON."""
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
+    """Prints one line a way, and the same as JSON. theirs: the way `processes`, where it was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", type=int, default=12)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    arguments = parser.parse_args()
-    print(
-        f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, load before {os.getloadavg()[0]:.1f}",
-        flush=True,
-    )
+    asked = parser.parse_args(arguments)
     found = {}
-    for way in arguments.ways:
+    for way in asked.ways:
         with tempfile.TemporaryDirectory(prefix="rmlab-launching-") as folder:
-            found[way] = measure(way, arguments.cells, Path(folder))
+            found[way] = measure(way, asked.cells, Path(folder))
         print(
             f"{way:<10} {found[way]['wall_seconds']:7.1f} s wall clock, {found[way]['training_seconds']:6.1f} s of it training: overhead "
             f"{found[way]['overhead_seconds']:.2f} s a cell, {found[way]['outside_seconds']:.2f} s of it outside the runs",
             flush=True,
         )
-    print(json.dumps({"cells": arguments.cells, **found}))
+    print(json.dumps({"cells": asked.cells, **found}))
+    theirs = found.get("processes", {}).get("overhead_seconds")
+    return [
+        BenchmarkRow(f"overhead of a cell, {way}, of {asked.cells} cells", "s", row["overhead_seconds"], theirs=theirs)
+        for way, row in found.items()
+    ]
 
 
 def measure(way: str, cells: int, folder: Path) -> dict[str, float]:
@@ -102,4 +104,4 @@ def _run(command: list[str], environment: dict[str, str]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

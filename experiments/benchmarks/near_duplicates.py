@@ -8,13 +8,14 @@ does. Prints seconds of CPU and the largest resident memory, and stops with an e
 """
 
 import argparse
-import platform
 import resource
 import sys
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
+from rmlab.benchmark import BenchmarkRow, run_script
 from rmlab.trajectories.leakage import near_duplicates
 
 VOCABULARY, EVERY, CHANGED = 30_000, 100, 90
@@ -37,8 +38,12 @@ def issues(tasks: int) -> dict[str, str]:
     return found
 
 
-def main(tasks: int) -> int:
-    """Prints the measurement; 1 where a planted pair was missed."""
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
+    """Prints the measurement; SystemExit where a planted pair was missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", type=int, default=100_000)
+    tasks = parser.parse_args(arguments).tasks
+    rows: list[BenchmarkRow] = []
     texts = issues(tasks)
     planted = {(f"t{n - 1:06d}", f"t{n:06d}") for n in range(EVERY, tasks, EVERY)}
     where = {task: str(int(task[1:]) % 3) for task in texts}  # neighbours lie in two parts
@@ -52,12 +57,13 @@ def main(tasks: int) -> int:
             f"{name}: {tasks:,} issues, {seconds:.1f} s of CPU, {len(planted & found.keys()):,} of {len(planted):,} planted pairs found, "
             f"{len(found.keys() - planted):,} others"
         )
+        rows.append(BenchmarkRow(f"{name}, {tasks:,} issues", "s", seconds))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"largest resident memory {memory:,.0f} MB, the texts included; {platform.processor() or platform.machine()}")
-    return int(missed > 0)
+    print(f"largest resident memory {memory:,.0f} MB, the texts included")
+    if missed:
+        sys.exit(f"{missed} planted pairs were not found")
+    return [*rows, BenchmarkRow(f"memory, {tasks:,} issues", "MB", memory)]
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--tasks", type=int, default=100_000)
-    sys.exit(main(parser.parse_args().tasks))
+    run_script(main)

@@ -7,11 +7,13 @@
 Judged on the evaluation part; shape and length are fitted on the validation attempts of the same policy.
 """
 
-import sys
+import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from rmlab.benchmark import BenchmarkRow, run_script
 from rmlab.metrics.report import report
 from rmlab.scores.baselines import score_baselines
 from rmlab.scores.majority import majority_at_k
@@ -65,17 +67,23 @@ def row(judged: TrajectorySet, fitted_on: TrajectorySet) -> list[str]:
     return [*(f"{value:.3f}" for value in values), f"{np.mean([len(pattern(t)) for t in rows]):.1f}", f"{distinct:.2f}"]
 
 
-def main(path: Path) -> None:
-    """Prints the table: each policy, then all together."""
-    pool = read_trajectories(path)
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
+    """Prints the table: each policy, then all together. In its rows: the last value's AUC within task, of each policy."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("set", type=Path, help="a set that rmlab collect wrote")
+    pool = read_trajectories(parser.parse_args(arguments).set)
+    found: list[BenchmarkRow] = []
     judged, fitted_on = pool.part("evaluation").trajectories, pool.part("validation").trajectories
     print("| " + " | ".join(HEAD) + " |\n" + "|---" * len(HEAD) + "|")
     for policy in [*sorted({t.policy for t in judged}), "all"]:
         of_policy = (
             TrajectorySet(tuple(t for t in part if policy in (t.policy, "all")), {}) for part in (judged, fitted_on)
         )
-        print("| " + " | ".join([policy, *row(*of_policy)]) + " |", flush=True)
+        values = row(*of_policy)
+        print("| " + " | ".join([policy, *values]) + " |", flush=True)
+        found.append(BenchmarkRow(f"last value, {policy}", "AUC", float(values[HEAD.index("last value AUC") - 1])))
+    return found
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    run_script(main)

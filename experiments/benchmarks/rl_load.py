@@ -19,7 +19,7 @@ import psutil  # type: ignore[import-untyped]
 
 import rmlab  # noqa: F401  (it puts the clone, in which experiments/ lies, on the path)
 from experiments.programs import rl
-from rmlab.configuration import load_file
+from rmlab.benchmark import BenchmarkRow, processor, run_script
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import load_tasks
 from rmlab.microswe.sandbox import Sandbox, default_workers
@@ -64,14 +64,14 @@ class HostilePolicy:
         return f"edit {line}: return {self.edits}"
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
+    """Plays the steps; SystemExit where something grew, was left behind or took too long."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--attempts", type=int, default=512)
     parser.add_argument("--workers", type=int, default=default_workers())
     parser.add_argument("--hostile", type=float, default=0.125)
-    options = parser.parse_args()
-    processor = load_file(Path(__file__).with_name("execution.py")).processor
+    options = parser.parse_args(arguments)
     print(
         f"{processor()}, {options.workers} workers, {options.attempts} attempts a step, {options.hostile:.3f} hostile",
         flush=True,
@@ -114,7 +114,13 @@ def main() -> None:
         or last[2] > 1.2 * first[2] + 20
     ):
         raise SystemExit("something grew, was left behind, or took longer than it may")
+    what = f"of {options.attempts} attempts, {options.workers} workers"
+    return [
+        BenchmarkRow(f"step {what}, median", "s", float(p50)),
+        BenchmarkRow(f"step {what}, 99th percentile", "s", float(p99)),
+        BenchmarkRow(f"memory after the last steps {what}", "MB", float(last[2])),
+    ]
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from rmlab.benchmark import BenchmarkRow, run_script
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.episode import EnvironmentConfig, Episode
 from rmlab.microswe.loading import load_tasks
@@ -102,7 +103,7 @@ def gap(model: Any, rollouts: Sequence[Rollout], temperature: float, device: str
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
     """Measures on this machine."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--model", type=Path, help="a folder with a model and its tokenizer")
@@ -115,15 +116,15 @@ def main() -> None:
     parser.add_argument("--max-action-tokens", type=int, default=48)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--skip-generate", action="store_true")
-    given = parser.parse_args()
+    given = parser.parse_args(arguments)
     with Sandbox(default_workers()) as sandbox:  # before torch is imported
         tasks = load_tasks(STARTER / "tasks.parquet", sandbox).part("rl")
         tasks = sorted(tasks, key=lambda task: fingerprint([0, task.task_id]))[: given.tasks]
-        run(given, plan(tasks, ["benchmark"], given.attempts), sandbox)
+        return run(given, plan(tasks, ["benchmark"], given.attempts), sandbox)
 
 
-def run(given: argparse.Namespace, planned: Sequence[Planned], sandbox: Sandbox) -> None:
-    """Loads the model, plays twice with each, and prints what the second time took."""
+def run(given: argparse.Namespace, planned: Sequence[Planned], sandbox: Sandbox) -> list[BenchmarkRow]:
+    """Loads the model, plays twice with each, and prints what the second time took. theirs: transformers' generate."""
     import torch
 
     from rmlab.policies.language_engine import LanguageEngine
@@ -150,8 +151,10 @@ def run(given: argparse.Namespace, planned: Sequence[Planned], sandbox: Sandbox)
         f"({took.read_tokens} tokens), waiting for programs {took.execution:.2f} s ({took.programs}), other {took.other:.2f} s"
     )
     print(f"log-probabilities, engine - plain float32: {gap(model, rollouts, 1.0, given.device)}")
+    what = f"{len(planned)} episodes, {given.slots} at once, {given.dtype}"
+    useful, unit = took.own_tokens / wall, "tokens/s"
     if given.skip_generate:
-        return
+        return [BenchmarkRow(what, unit, useful)]
     acting = model.to(getattr(torch, given.dtype))
     prompt = PolicyPrompt(tokenizer)
     few = planned[: max(len(planned) // 8, 1)]
@@ -166,6 +169,7 @@ def run(given: argparse.Namespace, planned: Sequence[Planned], sandbox: Sandbox)
         f"{len(planned) / generate_wall:,.1f} episodes/s; inside generate {inside:.2f} s"
     )
     print(f"engine / generate, useful tokens/s: {took.own_tokens / wall / (said / generate_wall):.2f}")
+    return [BenchmarkRow(what, unit, useful, theirs=said / generate_wall)]
 
 
 def the_model(folder: Path | None) -> tuple[Any, Any]:
@@ -185,4 +189,4 @@ def the_model(folder: Path | None) -> tuple[Any, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

@@ -24,7 +24,8 @@ from typing import Any
 import torch
 from omegaconf import OmegaConf
 
-from rmlab.configuration import compose, load_file
+from rmlab.benchmark import BenchmarkRow, processor, run_script
+from rmlab.configuration import compose
 from rmlab.models import heads as last_position
 from rmlab.models.load import scratch_model
 from rmlab.paths import runs_folder
@@ -244,14 +245,15 @@ def arms(job: Job) -> dict[str, Callable[[], Timed]]:
     }
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
+    """Times every arm in turns; SystemExit where they do not compute the same."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument(
         "--examples", type=int, default=512, help="a multiple of the batch size (32), two batches at least"
     )
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     job = read_job(options.examples, options.threads)
     batch = job.settings.training.batch_size
     if options.examples % batch or options.examples < 2 * batch:
@@ -262,7 +264,7 @@ def main() -> None:
     import trl as library
 
     print(
-        f"{load_file(Path(__file__).with_name('execution.py')).processor()}, {options.threads} thread(s), load before "
+        f"{processor()}, {options.threads} thread(s), load before "
         f"{os.getloadavg()[0]:.1f}, Python {platform.python_version()}, torch {torch.__version__}, "
         f"transformers {transformers.__version__}, trl {library.__version__}"
     )
@@ -277,6 +279,17 @@ def main() -> None:
             found[name].append(todo[name]())
     print(table(found))
     print("\n" + agreement(found["ours"][0].losses, found["TRL, our batches"][0].losses))
+    base = statistics.median(t.speed for t in found["TRL"])
+    return [
+        BenchmarkRow(
+            f"{name}, {options.examples} examples, {options.threads} threads",
+            "tokens/s",
+            statistics.median(t.speed for t in times),
+            theirs=base,
+        )
+        for name, times in found.items()
+        if not name.startswith("TRL")
+    ]
 
 
 def table(found: Mapping[str, Sequence[Timed]]) -> str:
@@ -306,4 +319,4 @@ def agreement(a: Sequence[float], b: Sequence[float]) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    run_script(main)

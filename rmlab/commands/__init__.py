@@ -2,6 +2,7 @@
 
 A command is a function that may be called from Python too. Nothing heavy is imported before one runs.
 
+bench                the scripts of experiments/benchmarks, run and tracked
 browse               scored trajectories to read: a page, or a server
 common               what commands of programs share: overrides, --cfg, --info
 compare              two runs, score tables or levels, paired
@@ -13,6 +14,7 @@ experiments          collect, train, rl, pretrain, warm-start: the programs of e
 figures              figures from tracked runs
 import_trajectories  trajectories in the wild, read
 models               models from elsewhere, and how they travel
+plan                 what a run will cost
 runs                 tracked runs
 score                trajectories scored by a verifier
 sweep                a sweep, launched or resumed

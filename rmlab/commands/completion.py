@@ -37,6 +37,12 @@ def sweep_names(incomplete: str) -> list[str]:
     return [name for name in choices(SWEEPS) if name.startswith(incomplete)]
 
 
+def complete_plan(incomplete: str) -> list[str]:
+    """What `rmlab plan` can be asked of."""
+    names = [*(name for name in PROGRAMS_OF if name != "build"), "cross-validate", "sweep"]
+    return [name for name in names if name.startswith(incomplete)]
+
+
 def complete_overrides(ctx: Any, incomplete: str) -> list[str]:
     """GROUP=CHOICE of the command's program."""
     return _complete(groups(PROGRAMS_OF[ctx.command.name]), ctx.params.get("overrides"), incomplete)

@@ -1,4 +1,4 @@
-"""`rmlab trajectories ...`: sets of trajectories, looked at, measured and split."""
+"""`rmlab trajectories ...`: sets of trajectories, looked at, measured, split and joined."""
 
 import json
 from collections import Counter, defaultdict
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from rmlab.trajectories.record import Trajectory
     from rmlab.trajectories.splitting import By
 
-app = typer.Typer(no_args_is_help=True, help="Sets of trajectories: look at them, measure them, split them.")
+app = typer.Typer(no_args_is_help=True, help="Sets of trajectories: look at them, measure them, split them, join them.")
 
 MOST = 8  # attempts of a task that are shown whole
 
 
 @app.callback()
 def group() -> None:
-    """Sets of trajectories: look at them, measure them, split them."""
+    """Sets of trajectories: look at them, measure them, split them, join them."""
 
 
 @app.command("lengths", epilog="Example: `rmlab trajectories lengths runs/real.parquet --tokenizer models/qwen3`")
@@ -45,6 +45,27 @@ def lengths(
     result = measure_lengths(path, tokenizer, budget or [])
     print(json.dumps(result) if as_json else "\n".join(_length_lines(result)))
     return result
+
+
+@app.command(
+    "join", epilog="Example: `rmlab trajectories join runs/cool.parquet runs/hot.parquet -o runs/attempts.parquet`"
+)
+def join(
+    paths: Annotated[list[Path], typer.Argument(help="Trajectory sets (Parquet) of the same tasks and environment.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The set to write.")],
+) -> None:
+    """Make one set of several that `rmlab collect` wrote in pieces."""
+    from rmlab.trajectories.store import write_trajectories
+    from rmlab.trajectories.union import union
+
+    check_output(out)
+    pool = union(paths)
+    pool = write_trajectories(out, pool.trajectories, pool.metadata)
+    policies = Counter(t.policy for t in pool.trajectories)
+    print(
+        f"{out}: {counted(len(pool), 'trajectory', 'trajectories')} of {counted(len(paths), 'set')}, fingerprint {pool.fingerprint}"
+    )
+    print("  " + ", ".join(f"{policy} {n:,}" for policy, n in sorted(policies.items())))
 
 
 @app.command(

@@ -70,6 +70,13 @@ FACTORS = {
             ("lora.rank={level}",),
             "rank of the adapters that are trained on a pretrained model; 0 = all its weights",
         ),
+        Factor(
+            "first_weights",
+            ("model", "optimizer.learning_rate"),  # random weights take another rate than those that have read text
+            (),
+            "pretrained or random weights of the model, each with the learning rate that fits it",
+            owns_tokenizer=True,
+        ),
         Factor("objective", ("objective",), ("objective={level}",), "what a verifier learns to say, and from what"),
         Factor(
             "label_noise",

@@ -1,7 +1,8 @@
 """By what two runs are told apart: the configuration as parameters, a name from what was asked for, the keys in which they differ.
 
 Parameters have short keys: the shortest end of a key that no other key of the configuration has (`learning_rate` for
-`optimizer.learning_rate`, `rl.steps` where `training.steps` is there too). What was asked for comes first.
+`optimizer.learning_rate`, `rl.steps` where `training.steps` is there too). What was asked for comes first. Some twenty are few enough to
+be read: a key that nobody asked for, that changes no result or has its default is in the artifact `config.yaml` alone.
 """
 
 import json
@@ -13,6 +14,7 @@ from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from rmlab.fingerprint import hashed_fields
 from rmlab.tracking.config import sweep_params
 
 if TYPE_CHECKING:
@@ -21,6 +23,20 @@ if TYPE_CHECKING:
 TRACKING, PRESET, SEED = "tracking", "preset", "seed"
 ASIDE = ("runtime.progress", "progress", "tracked")
 """Keys that are no parameters, besides those of tracking: what is shown or tracked of a run."""
+USUAL = (
+    "data.label_ratio",
+    "environment.evidence",
+    "evaluation.tasks",
+    "lora.rank",
+    "model.name",
+    "prompt.max_tokens",
+    "rl.attempts",
+    "rl.groups",
+    "training.batch_size",
+    "training.dtype",
+    "training.epochs",
+)
+"""Keys that people look for at their default too."""
 VAGUE = ("name", "path", "tasks", "scale", "kind", "mode", "device")
 """Ends of keys that say too little alone."""
 LONGEST_PARAM = 250
@@ -57,11 +73,20 @@ def describe_single(config: "DictConfig", overrides: Sequence[str]) -> None:
 def parameters(settings: Any, own: Mapping[str, Any]) -> dict[str, Any]:
     """The parameters of a run, in the order in which they are logged: what was asked for, the program's own, the rest.
 
+    The rest is what is USUAL, and what changes results and has not its default; of a group that was asked for (`model=tiny`) likewise.
     settings: the typed configuration of a program. own: what the program knows better than its configuration says; these names win.
     """
-    values = dict(leaves(settings))
-    named = {key: _parameter(key, values, own) for key in values}
-    asked = [key for key in values if any(key == one or key.startswith(f"{one}.") for one in settings.tracking.asked)]
+    values, default = dict(leaves(settings)), dict(leaves(type(settings)()))
+    hashed = _paths(hashed_fields(settings))
+    kept = [
+        key
+        for key, value in values.items()
+        if key in settings.tracking.asked
+        or key in USUAL
+        or (key in hashed and value != default.get(key) and not _is_place(value))
+    ]
+    named = {key: _parameter(key, values, own) for key in values if key in kept}
+    asked = [key for key in kept if any(key == one or key.startswith(f"{one}.") for one in settings.tracking.asked)]
     whole = {name: _text(values[key]) for key, name in named.items()} | dict(own)
     swept = sweep_params(settings.tracking)
     whole = swept | whole  # where both have a name, the exact value
@@ -93,6 +118,16 @@ def differing_keys(one: Any, other: Any, path: str = "") -> list[str]:
     return [] if one == other else [path]
 
 
+def _paths(tree: Mapping[str, Any], path: str = "") -> set[str]:
+    """Dotted paths of all nodes of a tree of plain values."""
+    found = set()
+    for key, value in tree.items():
+        found.add(f"{path}{key}")
+        if isinstance(value, Mapping):
+            found |= _paths(value, f"{path}{key}.")
+    return found
+
+
 def _is_preset(key: str) -> bool:
     return key == PRESET or key.endswith(f"_{PRESET}")
 
@@ -109,6 +144,12 @@ def _parameter(key: str, keys: Iterable[str], own: Mapping[str, Any]) -> str:
     """The parameter's name: the program's own where that says the same (`data_scale`, `objective` for its kind), else a short one."""
     same = (key, key.replace(".", "_"), key.removesuffix(".kind"), key.removesuffix(".mode"))
     return next((name for name in same if name in own), _short(key, keys))
+
+
+def _is_place(value: Any) -> bool:
+    """Whether a value is a path, or a list of paths."""
+    texts = value if isinstance(value, list) else [value]
+    return any(isinstance(text, str) and "/" in text for text in texts)
 
 
 def _text(value: Any) -> str:

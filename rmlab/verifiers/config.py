@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from rmlab.errors import RmlabError
+from rmlab.fingerprint import OMIT_DEFAULT
 from rmlab.microswe.episode import Evidence
 from rmlab.models.config import ModelConfig
 from rmlab.training import config as training
@@ -69,6 +70,8 @@ class EvaluationConfig:
     """tasks, validation_tasks: tasks scored of these parts, in the order of SHA-256 of the task id; null = all.
 
     attempts: at most so many of each task and policy, by number. policies: names, empty = every policy that the part has.
+    pools: further sets of attempts that a finished verifier is judged on, each with a report of its own: name -> the policies whose
+    attempts at the tasks of the evaluation part belong to it, e.g. {after_rl: [hacked, trained]}.
     replicates: bootstrap replicates of the intervals. batch_tokens: padded tokens scored at once.
     """
 
@@ -76,6 +79,7 @@ class EvaluationConfig:
     validation_tasks: int | None = None
     attempts: int = 16
     policies: list[str] = field(default_factory=list)
+    pools: dict[str, list[str]] = field(default_factory=dict, metadata=OMIT_DEFAULT)
     replicates: int = 2000
     batch_tokens: int = 16384
 

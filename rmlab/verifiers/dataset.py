@@ -1,12 +1,13 @@
 """What cells are made from: the pool, read and validated, and its parts as token ids."""
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
-from rmlab.errors import DataError
+from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import file_fingerprint
 from rmlab.models.config import ModelConfig
 from rmlab.models.load import tasks_of_base
@@ -28,6 +29,7 @@ from rmlab.verifiers.prompt import visible
 class VerifierData:
     """pool: the whole file. verifier: that part; validation, evaluation: the attempts of these parts that are scored.
 
+    pools: name -> the attempts of a further set that is scored (`evaluation.pools`).
     pretraining: what is known of the text that the model has read before. weak: where the verifier part is labelled by a few of
     the hidden tests; its attempts in `verifier` then carry those labels, `pool` keeps the full ones.
     """
@@ -40,18 +42,23 @@ class VerifierData:
     prompt: PromptConfig
     pretraining: str
     weak: WeakLabels | None = None
+    pools: Mapping[str, list[Encoded]] = field(default_factory=dict)
 
     @property
     def judged(self) -> TrajectorySet:
         """The attempts of `evaluation` as the environment shows them (`prompt.evidence`), whole: what baselines read."""
-        return self._shown([e.trajectory for e in self.evaluation])
+        return self.shown(self.evaluation)
 
     @property
     def fitted(self) -> TrajectorySet:
         """All attempts of the validation part, likewise: what baselines are fitted on."""
-        return self._shown(self.pool.part("validation").trajectories)
+        return self._visible(self.pool.part("validation").trajectories)
 
-    def _shown(self, trajectories: Sequence[Trajectory]) -> TrajectorySet:
+    def shown(self, attempts: Sequence[Encoded]) -> TrajectorySet:
+        """Some of the attempts, as `judged` gives those of `evaluation`."""
+        return self._visible([e.trajectory for e in attempts])
+
+    def _visible(self, trajectories: Sequence[Trajectory]) -> TrajectorySet:
         environment = PromptConfig(evidence=self.prompt.evidence)
         return TrajectorySet(tuple(visible(t, environment) for t in trajectories), self.pool.metadata)
 
@@ -84,6 +91,11 @@ def read_verifier_data(
             "judged on it. Collect some, or change evaluation.policies."
         )
 
+    pools = {
+        name: _pool(name, read.part("evaluation").trajectories, evaluation, policies)
+        for name, policies in evaluation.pools.items()
+    }
+
     def encoded(trajectories: Sequence[Trajectory]) -> list[Encoded]:
         return encode(trajectories, tokenizer, prompt, cache / "token_ids", show=show)
 
@@ -95,7 +107,28 @@ def read_verifier_data(
         encoded(judged),
         prompt,
         pretraining,
+        pools={name: encoded(attempts) for name, attempts in pools.items()},
     )
+
+
+def _pool(
+    name: str, part: Sequence[Trajectory], evaluation: EvaluationConfig, policies: Sequence[str]
+) -> list[Trajectory]:
+    """The attempts of one of `evaluation.pools`. Raises UsageError for a name that no file can have, DataError for missing attempts."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+        raise UsageError(
+            f"evaluation.pools: {name!r} names metrics and files: use small letters, digits and underscores"
+        )
+    if missing := sorted(set(policies) - {t.policy for t in part}):
+        raise DataError(
+            f"evaluation.pools.{name}: the evaluation part has no attempts of {', '.join(missing)}; it has some of "
+            f"{', '.join(sorted({t.policy for t in part}))}"
+        )
+    if not policies:
+        raise UsageError(
+            f"evaluation.pools.{name} names no policy: give a list, e.g. evaluation.pools.{name}=[careful]"
+        )
+    return evaluated(part, replace(evaluation, policies=list(policies)), evaluation.tasks)
 
 
 def weakly_labelled(

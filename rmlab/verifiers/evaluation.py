@@ -6,7 +6,7 @@ What a verifier's run leaves in the tracking store: its inputs, the few paramete
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from rmlab.metrics.report import report
 from rmlab.scores.baselines import baseline_report
 from rmlab.scores.scores import Scores
 from rmlab.scores.writing import write_score_table
-from rmlab.tracking.notes import HEADLINE
+from rmlab.tracking.headline import EVALUATION
 from rmlab.tracking.run import RunLogger
 from rmlab.training.loop import Trained
 from rmlab.trajectories.record import Trajectory
@@ -32,12 +32,22 @@ from rmlab.wording import counted, estimate, number
 @dataclass(frozen=True)
 class Results:
     """report has `fit_rate` too, the share of the judged attempts that fit the context, and what is not read of those that are
-    read in part (`cut_attempts`, `cut_tokens`, ...). validation: None where there is none."""
+    read in part (`cut_attempts`, `cut_tokens`, ...). validation: None where there is none. pools: of `evaluation.pools`, by name."""
 
     evaluation: Scores
     report: Report
     validation: Scores | None
     validation_report: Report | None
+    baselines: dict[str, dict[str, Any]]
+    pools: "dict[str, PoolResult]" = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PoolResult:
+    """What a verifier is worth on one of `evaluation.pools`; report as in `Results`."""
+
+    scores: Scores
+    report: Report
     baselines: dict[str, dict[str, Any]]
 
 
@@ -50,7 +60,7 @@ def judge(
     autocast: Autocast = nullcontext,
     show: bool = False,
 ) -> Results:
-    """Scores validation, then evaluation, once each, and reports on both.
+    """Scores validation, then evaluation, then the further pools, once each, and reports on them.
 
     training_prior: share of resolved examples in training.
     """
@@ -58,20 +68,27 @@ def judge(
     def scored(encoded: list[Encoded], title: str) -> Scores:
         return verifier.score(encoded, batch_tokens=config.batch_tokens, autocast=autocast, show=show, title=title)
 
+    def reported(attempts: list[Encoded], scores: Scores) -> Report:
+        found = report(scores, replicates=config.replicates, validation=validation, training_prior=training_prior)
+        found["fit_rate"] = sum(e.n_tokens < verifier.prompt.max_tokens for e in attempts) / len(attempts)
+        return found | cut_counts(attempts)
+
+    def beside(attempts: TrajectorySet) -> dict[str, dict[str, Any]]:
+        return baseline_report(attempts, material.fitted, replicates=config.replicates)
+
+    def on_pool(name: str, attempts: list[Encoded]) -> PoolResult:
+        scores = scored(attempts, f"scoring {name}")
+        return PoolResult(scores, reported(attempts, scores), beside(material.shown(attempts)))
+
     validation = scored(material.validation, "scoring validation") if material.validation else None
     evaluation = scored(material.evaluation, "scoring evaluation")
-    found = report(evaluation, replicates=config.replicates, validation=validation, training_prior=training_prior)
-    found["fit_rate"] = sum(e.n_tokens < verifier.prompt.max_tokens for e in material.evaluation) / len(
-        material.evaluation
-    )
-    found |= cut_counts(material.evaluation)
-    baselines = baseline_report(material.judged, material.fitted, replicates=config.replicates)
     return Results(
         evaluation,
-        found,
+        reported(material.evaluation, evaluation),
         validation,
         report(validation, replicates=config.replicates) if validation else None,
-        baselines,
+        beside(material.judged),
+        {name: on_pool(name, attempts) for name, attempts in material.pools.items()},
     )
 
 
@@ -99,7 +116,7 @@ def log_inputs(
             "evaluation_cut": cut_counts(ready.evaluation),
         },
     )
-    logger.metrics({f"train/{name}": value for name, value in cut.items()})
+    logger.metrics({f"train/{name}": value for name, value in cut.items() if value})
     logger.tags(
         {
             "dataset": ready.pool.fingerprint,
@@ -113,6 +130,7 @@ def log_inputs(
         "training": chosen,
         "validation": [e.trajectory for e in ready.validation],
         "evaluation": [e.trajectory for e in ready.evaluation],
+        **{f"evaluation {name}": [e.trajectory for e in attempts] for name, attempts in ready.pools.items()},
     }
     for context, trajectories in parts.items():
         part = TrajectorySet(tuple(trajectories), {})
@@ -165,16 +183,29 @@ def log_tables(logger: RunLogger, results: Results) -> None:
             logger.json("validation_report.json", results.validation_report)
             write_score_table(folder / "validation_scores.parquet", results.validation)
             logger.artifact(folder / "validation_scores.parquet")
+        for name, pool in results.pools.items():
+            log_report(logger, f"eval_{name}", pool.report)
+            logger.json(f"{name}_report.json", pool.report)
+            logger.json(f"{name}_baselines.json", pool.baselines)
+            write_score_table(folder / f"{name}_scores.parquet", pool.scores)
+            logger.artifact(folder / f"{name}_scores.parquet")
 
 
 def log_report(logger: RunLogger, part: str, report: Mapping[str, Any]) -> None:
-    """The numbers of a report as metrics `PART/NAME`, the headline first; best of k as a series whose step is k."""
-    first = [name for name in ("rm_at_k", *HEADLINE) if name in report]
+    """The numbers of a report as metrics `PART/NAME`, the headline first; best of k as a series whose step is k.
+
+    What is 0 because it did not happen is left out: the error of a curve that is exact, and what is not read where all is.
+    """
+    first = [name for name in EVALUATION if name in report]
     for name in dict.fromkeys([*first, *report]):
         value = report[name]
         if name in curves() and value is not None:
+            if name.endswith("_standard_error") and not any(value.values()):
+                continue
             for k, at_k in value.items():
                 logger.metric(f"{part}/{name}", at_k, int(k))
+        elif name.startswith("cut_") and value == 0:
+            continue
         elif isinstance(value, int | float) and name not in ("replicates", "seed"):
             logger.metric(f"{part}/{name}", value)
 
@@ -218,6 +249,11 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
                 if found.get("rm_at_k")
             ),
             *([f"  of the attempts judged, {cut}"] if cut else []),
+            *(
+                f"  on {name}, {counted(pool.report['trajectories'], 'attempt')}: AUC within task "
+                f"{_with_ends(pool.report, 'auc_within_task')}, ECE {_with_ends(pool.report, 'ece_width_10')}"
+                for name, pool in results.pools.items()
+            ),
             f"  MLflow run {run_id}: `rmlab runs list` and `rmlab ui` show it",
         ]
     )

@@ -39,28 +39,70 @@ class Settings:
 
 
 def test_keys_are_the_shortest_that_are_unique_and_what_was_asked_for_comes_first() -> None:
-    settings = Settings(tracking=TrackingConfig(asked=["other.rate"], name="not a parameter"))
+    changed = Part(steps=2, weights={"careful": 1.0}, fits=3, whole=False, path="/somewhere/else/pool.parquet")
+    settings = Settings(changed, size=4, tracking=TrackingConfig(asked=["other.rate"], name="not a parameter"))
+    settings.policy["wanderer"] = Part()
     found = parameters(settings, {"seed": 0, "other_steps": 7})
     assert list(found)[:3] == ["other.rate", "seed", "other_steps"]
-    assert found["part.steps"] == "1", "a number is no truth value"
+    assert found["part.steps"] == "2"
     assert found["other_steps"] == 7, "the program's own value, once"
     assert "other.steps" not in found
-    assert (found["size"], found["part.kind"], found["part.fits"], found["part.whole"]) == ("3", "one", "null", "true")
-    assert found["part.weights"] == "{careful: 2.0}"
-    assert found["policy"] == "careful, hasty"
-    assert found["part.path"] == "pool.parquet", "no place of this machine"
+    assert (found["size"], found["part.fits"], found["part.whole"]) == ("4", "3", "false")
+    assert found["part.weights"] == "{careful: 1.0}"
+    assert found["policy"] == "careful, hasty, wanderer"
+    assert "part.kind" not in found, "it has its default"
+    assert "part.path" not in found, "no place of this machine"
+    asked = Settings(changed, tracking=TrackingConfig(asked=["part.path"]))
+    assert parameters(asked, {})["part.path"] == "pool.parquet"
     assert not [name for name in found if "tracking" in name or found[name] == "not a parameter"]
     check_names(found)
 
 
-def test_a_group_stands_for_its_keys() -> None:
-    settings = Settings(tracking=TrackingConfig(asked=["other"]))
-    assert all(name.startswith("other.") for name in list(parameters(settings, {}))[:7])
+def test_a_group_stands_for_those_of_its_keys_that_are_not_at_their_default() -> None:
+    settings = Settings(Part(steps=2), Part(steps=3, rate=0.5), tracking=TrackingConfig(asked=["other"]))
+    assert list(parameters(settings, {})) == ["other.steps", "other.rate", "part.steps"]
+
+
+def test_what_was_asked_for_stands_there_at_its_default_too() -> None:
+    asked = ["size", "part.whole"]
+    found = parameters(Settings(tracking=TrackingConfig(asked=asked)), {})
+    assert found == {"part.whole": "true", "size": "3"}
+
+
+VERIFIER = (
+    "seed data_scale resolved_share learning_rate epochs match objective model_parameters hidden_size layers "
+    "active_parameters experts"
+)
+POLICY = "seed reward reward_weight learning_rate steps edits max_turns algorithm"
+
+
+@pytest.mark.parametrize(
+    ("program", "overrides", "own"),
+    [
+        ("train_verifier", [], VERIFIER),
+        ("train_verifier", ["preset=small"], VERIFIER),
+        ("train_verifier", ["preset=smoke", "model=tiny_moe"], VERIFIER),
+        ("cross_validate", ["data.path=x"], VERIFIER),
+        ("rl", ["start=x", "rl_preset=small"], POLICY),
+        ("train_policy", [], "seed model_parameters lessons"),
+        ("pretrain", [], "seed model_parameters tokens"),
+        ("collect", [], "seed policies"),
+    ],
+)
+def test_parameters_are_few_and_name_no_place(program: str, overrides: list[str], own: str) -> None:
+    config = compose(program, overrides)
+    describe_single(config, overrides)
+    found = parameters(OmegaConf.to_object(config), dict.fromkeys(own.split(), 1))
+    assert len(found) <= (25 if not overrides else 30), list(found)
+    assert not {"tasks", "output", "corpus", "paths", "beta1", "checkpoint_seconds", "workers"} & set(found)
+    assert not [name for name, value in found.items() if "/" in str(value)]
+    if program == "train_verifier":
+        assert {"label_ratio", "max_tokens", "batch_size", "dtype", "model.name", "rank"} <= set(found)
 
 
 def test_a_long_value_is_cut() -> None:
-    found = parameters(Settings(part=Part(path="x" * 400)), {})
-    assert len(found["part.path"]) == 250
+    found = parameters(Settings(part=Part(weights={"x" * 400: 1.0})), {})
+    assert len(found["part.weights"]) == 250
 
 
 def test_what_is_asked_for_is_no_tracking_no_preset_and_no_seed() -> None:

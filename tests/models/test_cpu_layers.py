@@ -1,4 +1,4 @@
-"""Fused layers on a CPU: outputs and gradients are transformers' own to the last bit, and only where they can be."""
+"""Layers on a CPU: outputs and gradients are transformers' own to the last bit, and only where they can be."""
 
 from contextlib import nullcontext
 from dataclasses import replace
@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy
 
-from rmlab.models import fused
+from rmlab.models import cpu_layers as module
 from rmlab.models.config import LoraConfig, ModelConfig
-from rmlab.models.fused import fused_layers
+from rmlab.models.cpu_layers import cpu_layers
 from rmlab.models.heads import ScalarModel, last_logits, last_scalar
 from rmlab.models.load import scratch_model
 from rmlab.models.lora import with_adapters
@@ -22,9 +22,9 @@ SHAPE = ModelConfig(
 
 @pytest.fixture
 def turns(monkeypatch):
-    """How often a norm with rotation was asked for: whether the fused path was taken."""
-    calls, turned = [], fused._turned
-    monkeypatch.setattr(fused, "_turned", lambda *values: calls.append(1) or turned(*values))
+    """How often a norm with rotation was asked for: whether this path was taken."""
+    calls, turned = [], module._turned
+    monkeypatch.setattr(module, "_turned", lambda *values: calls.append(1) or turned(*values))
     return calls
 
 
@@ -50,7 +50,7 @@ def gradients(model: torch.nn.Module, rows: int, positions: int, scalar: bool = 
 
 def assert_same_bits(model: torch.nn.Module, rows: int, positions: int, **more: bool) -> None:
     own = gradients(model, rows, positions, **more)
-    with fused_layers(model):
+    with cpu_layers(model):
         ours = gradients(model, rows, positions, **more)
     assert len(own) > 1
     assert own.keys() == ours.keys()
@@ -76,25 +76,25 @@ def test_scores_without_a_gradient_are_the_same_to_the_last_bit(turns):
     model = scratch_model(SHAPE, 200, seed=0).eval()
     with torch.inference_mode():
         own = last_logits(model, *made_up(5, 70))
-        with fused_layers(model):
+        with cpu_layers(model):
             assert torch.equal(last_logits(model, *made_up(5, 70)), own)
     assert len(turns) == 4
 
 
-def test_what_cannot_be_fused_is_left_to_transformers(turns):
+def test_what_is_not_known_here_is_left_to_transformers(turns):
     dense = scratch_model(SHAPE, 200, seed=0)
     for model, within in (
         (scratch_model(SHAPE, 200, seed=0).bfloat16(), nullcontext()),
         (scratch_model(replace(SHAPE, experts=2, experts_per_token=1), 200, seed=0), nullcontext()),
         (dense, torch.autocast("cpu", torch.bfloat16)),
     ):
-        with fused_layers(model), within, torch.inference_mode():
+        with cpu_layers(model), within, torch.inference_mode():
             last_logits(model, *made_up(2, 9))
     mask = torch.ones(2, 9)
     mask[0, :4] = 0
     with torch.inference_mode():
         own = dense(input_ids=made_up(2, 9)[0], attention_mask=mask).logits
-        with fused_layers(dense), fused_layers(dense):  # a second block changes nothing
+        with cpu_layers(dense), cpu_layers(dense):  # a second block changes nothing
             assert torch.equal(dense(input_ids=made_up(2, 9)[0], attention_mask=mask).logits, own)
     assert turns == []
     assert all("forward" not in vars(layer) for layer in dense.model.layers)

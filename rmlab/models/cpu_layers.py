@@ -17,10 +17,10 @@ Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 @contextmanager
-def fused_layers(model: Any) -> Iterator[None]:
+def cpu_layers(model: Any) -> Iterator[None]:
     """Within the block the layers of a language model (or of one with a scalar head) are computed as above, where they can be:
     Qwen3's own layers with full attention and weights in float32 on a CPU, outside autocast."""
-    layers = [layer for layer in language_layers(model) if _can_be_fused(layer)]
+    layers = [layer for layer in language_layers(model) if _is_known(layer)]
     for layer in layers:
         layer.forward = partial(_forward, layer)
     try:
@@ -37,7 +37,7 @@ def language_layers(model: Any) -> list[Any]:
     return list(getattr(language_model(model).get_decoder(), "layers", []))
 
 
-def _can_be_fused(layer: Any) -> bool:
+def _is_known(layer: Any) -> bool:
     from transformers.models.qwen3.modeling_qwen3 import Qwen3DecoderLayer, Qwen3MLP
 
     weights = list(layer.parameters())

@@ -1,0 +1,166 @@
+"""`rmlab plan`: tokens, operations, memory and hours of a program or a sweep on a named card, before anything runs."""
+
+import json
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from rmlab.commands.completion import PROGRAMS_OF, complete_plan
+from rmlab.errors import UsageError
+from rmlab.planning.cards import CARDS, Card, find_card
+from rmlab.wording import counted, duration, near
+
+if TYPE_CHECKING:
+    from rmlab.planning.advice import Question
+
+app = typer.Typer()
+
+SWEEP = "sweep"
+PLANNED = {name: program for name, program in PROGRAMS_OF.items() if name != "build"} | {
+    "cross-validate": "cross_validate"
+}
+"""What can be planned, and its program."""
+
+
+@app.command(
+    epilog="Example: `rmlab plan train model=hf model.pretrained=Qwen3-0.6B data.scale=500 prompt.max_tokens=32768 --card h100`"
+)
+def plan(
+    program: Annotated[
+        str | None,
+        typer.Argument(
+            help=f"{', '.join(PLANNED)}, or sweep and its name.", show_default=False, autocompletion=complete_plan
+        ),
+    ] = None,
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[OVERRIDE]...", help="As the program takes them: KEY=VALUE, GROUP=CHOICE.", show_default=False
+        ),
+    ] = None,
+    card: Annotated[str, typer.Option(help=f"The GPU: {', '.join(CARDS)}.")] = "h100",
+    gpus: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="GPUs over which a training is spread, its weights and moments sharded. Default: as configured."
+        ),
+    ] = None,
+    mfu: Annotated[
+        float | None,
+        typer.Option(
+            help="The share of the card's peak that is reached. Default: counted, from rates measured on an H200."
+        ),
+    ] = None,
+    mean_tokens: Annotated[
+        int | None, typer.Option(min=1, help="Tokens of an attempt in the mean, where the data is not there.")
+    ] = None,
+    table: Annotated[
+        bool, typer.Option("--table", help="Memory of training by model and context, as Markdown.")
+    ] = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="With --table: as CSV.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
+) -> None:
+    """Say what a run will cost: tokens, FLOPs, memory by part and hours on a named card. Nothing is run."""
+    chosen = find_card(card)
+    if mfu is not None and not 0 < mfu <= 1:
+        raise UsageError(f"--mfu {mfu:g}: it is a share above 0, at most 1")
+    if table:
+        from rmlab.planning.report import csv_of, memory_table, table_rows
+
+        rows = table_rows()
+        print(json.dumps(rows) if as_json else csv_of(rows) if as_csv else memory_table(chosen, rows))
+        return
+    if program is None:
+        raise UsageError(f"name what is planned: {', '.join(PLANNED)}, or sweep NAME")
+    if program == SWEEP:
+        _plan_sweep(list(arguments or []), _Options(chosen, gpus, mfu, mean_tokens), as_json)
+        return
+    if program not in PLANNED:
+        raise UsageError(
+            f"there is no program {program!r}{near(program, PLANNED)}; there are: {', '.join(PLANNED)}, sweep NAME"
+        )
+    from rmlab.configuration import compose
+    from rmlab.planning.report import plan_lines, plan_values
+
+    asked = _Options(chosen, gpus, mfu, mean_tokens)
+    question = asked.question(PLANNED[program], compose(PLANNED[program], arguments or []))
+    found = question.answer()
+    command = shlex.join(["rmlab", program, *(arguments or [])])
+    if as_json:
+        print(json.dumps(plan_values(question, found, command)))
+    else:
+        print("\n".join(plan_lines(question, found, command)))
+
+
+@dataclass(frozen=True)
+class _Options:
+    """What is asked of every run that is planned."""
+
+    card: Card
+    gpus: int | None
+    mfu: float | None
+    mean_tokens: int | None
+
+    def question(self, program: str, config: Any) -> "Question":
+        """Of one composed configuration. Raises UsageError where a value that it needs was not given."""
+        from omegaconf import OmegaConf
+        from omegaconf.errors import MissingMandatoryValue
+
+        from rmlab.planning.advice import Question, configured_gpus
+
+        try:
+            settings = OmegaConf.to_object(config)
+        except MissingMandatoryValue as error:
+            key = str(error.full_key)
+            raise UsageError(
+                f"{key} has to be given: {key}=FOLDER, or the name of an open model such as SmolLM2-135M"
+            ) from error
+        return Question(
+            program, settings, self.card, self.gpus or configured_gpus(settings), self.mfu, self.mean_tokens
+        )
+
+
+def _plan_sweep(arguments: list[str], asked: _Options, as_json: bool) -> None:
+    """Of each level and arm one cell is planned; seeds cost the same."""
+    from rmlab.configuration import compose
+    from rmlab.planning.report import advice, plan_values
+    from rmlab.sweep.plan import cell_name
+    from rmlab.sweep.request import read_request
+
+    if not arguments or "=" in arguments[0]:
+        raise UsageError("name the sweep: rmlab plan sweep data_scale preset=small")
+    name, *rest = arguments
+    request = read_request(rest)
+    spec = request.spec(name)
+    each = len(spec.seeds) * (spec.search.trials if spec.search else 1)
+    cells = []
+    for level, arm in spec.combinations:
+        config = compose(spec.program, [*spec.overrides, *request.overrides, *spec.sets(level, arm)])
+        label = cell_name(spec, str(level), str(arm), 0).removesuffix(" s0")
+        question = asked.question(spec.program, config)
+        cells.append((label, question, question.answer()))
+    command = shlex.join(["rmlab", SWEEP, *arguments])
+    total = sum(found.seconds for *_, found in cells) * each
+    if as_json:
+        values = {label: plan_values(question, found, command) for label, question, found in cells}
+        print(json.dumps({"sweep": name, "times": each, "cells": values, "seconds": total, "command": command}))
+        return
+    print(f"{spec.question}\n{counted(len(cells), 'level')} x {each} of each, {asked.card.name}")
+    width = max(len(label) for label, *_ in cells)
+    for label, _, found in cells:
+        tokens = sum(cost.tokens for cost in found.phases)
+        verdict = "" if found.fits else "  does not fit"
+        print(
+            f"  {label:<{width}}  {tokens / 1e6:>10,.2f} M tokens  {found.memory.total / 2**30:>7.2f} GiB  "
+            f"{duration(found.seconds):>10} each{verdict}"
+        )
+    for note in dict.fromkeys(note for *_, found in cells for note in found.work.notes):
+        print(f"assumed     {note}")
+    _, question, found = max(cells, key=lambda cell: cell[2].memory.total)
+    for line in advice(question, found):
+        print(f"fits        {line}")
+    print(
+        f"time        {duration(total)} ({total / 3600:.2f} h) one after the other on {counted(found.gpus, 'GPU')}\ncommand     {command}"
+    )

@@ -1,0 +1,129 @@
+"""What to change so that a run fits its card: the settings are changed and the whole plan is made again, least intrusive change first."""
+
+from collections.abc import Iterator, Mapping
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rmlab.planning.cards import Card
+from rmlab.planning.estimate import Estimate, estimate
+from rmlab.planning.work import Assumed, work_of
+
+LEAST_CONTEXT = 4096
+MORE_GPUS = (2, 4, 8, 16, 32)
+RANK = 16
+SMALLER_BATCH = 2048
+ALL_VISIBLE = 8
+"""GPUs of a machine, where a configuration takes all that are visible."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is planned. settings: of the program, as composed. mfu: None = counted. mean_tokens: of attempts that are not there."""
+
+    program: str
+    settings: Any
+    card: Card
+    gpus: int = 1
+    mfu: float | None = None
+    mean_tokens: int | None = None
+
+    def answer(self) -> Estimate:
+        """Raises an RmlabError where model or data say nothing."""
+        assumed = Assumed(self.mean_tokens)
+        work = work_of(self.program, self.settings, assumed)
+        return estimate(replace(work, notes=tuple(assumed.notes)), self.card, self.gpus, self.mfu)
+
+    def changed(self, values: Mapping[str, Any], gpus: int) -> "Question":
+        """The same with other values of some keys."""
+        settings = deepcopy(self.settings)
+        for key, value in values.items():
+            *groups, name = key.split(".")
+            owner = settings
+            for group in groups:
+                owner = getattr(owner, group)
+            setattr(owner, name, value)
+        return replace(self, settings=settings, gpus=gpus)
+
+    def value(self, key: str) -> Any:
+        """Of a dotted key; None where the program has none of that name."""
+        owner = self.settings
+        for name in key.split("."):
+            owner = getattr(owner, name, None)
+        return owner
+
+
+@dataclass(frozen=True)
+class Way:
+    """settings: to add to the command. kind: what is given up; of each kind only the first that fits is worth telling."""
+
+    kind: str
+    settings: tuple[str, ...]
+    estimated: Estimate
+
+
+def configured_gpus(settings: Any) -> int:
+    """As many as the configuration names; ALL_VISIBLE where it takes all that are there."""
+    return int(getattr(getattr(settings, "runtime", None), "processes", 1)) or ALL_VISIBLE
+
+
+def ways(question: Question) -> Iterator[tuple[str, dict[str, Any], int]]:
+    """Kind, values and GPUs of each change, least intrusive first: smaller batches at once, activations made again, adapters, more GPUs,
+    a shorter context."""
+    gpus, context = question.gpus, question.value("prompt.max_tokens")
+    smaller = {
+        "training.micro_batch_size": 1,
+        "evaluation.batch_tokens": context,
+        "training.batch_tokens": SMALLER_BATCH,
+        "rl.batch_tokens": SMALLER_BATCH,
+        "engine.slots": 64,
+    }
+    cut = {
+        key: value
+        for key, value in smaller.items()
+        if value is not None and (given := question.value(key)) is not None and given > value
+    }
+    if question.value("runtime.micro_batch_tokens") is not None:
+        cut["runtime.micro_batch_tokens"] = None
+    again = {"training.checkpointing": True} if question.value("training.checkpointing") is False else {}
+    pretrained = question.value("model.pretrained") or question.value("start")
+    adapted = {"lora.rank": RANK} if question.value("lora.rank") == 0 and pretrained else {}
+    if cut:
+        yield "time", cut, gpus
+    if again:
+        yield "time", again, gpus
+        yield "time", cut | again, gpus
+    if adapted:
+        yield "adapters", adapted | cut | again, gpus
+    if question.value("training.micro_batch_size") is not None:
+        for many in (many for many in MORE_GPUS if many > gpus):
+            yield "GPUs", cut | again, many
+            if adapted:
+                yield "adapters", adapted | cut | again, many
+    while context is not None and (context := context // 2) >= LEAST_CONTEXT:
+        yield "context", cut | again | {"prompt.max_tokens": context}, gpus
+        if adapted:
+            yield "context", adapted | cut | again | {"prompt.max_tokens": context}, gpus
+
+
+def what_fits(question: Question) -> list[Way]:
+    """The first way of each kind under which it fits."""
+    found: dict[str, Way] = {}
+    for kind, values, gpus in ways(question):
+        if kind in found:
+            continue
+        estimated = question.changed(values, gpus).answer()
+        if estimated.fits:
+            words = [f"{key}={str(value).lower() if value is not None else 'null'}" for key, value in values.items()]
+            more = _spread(question, gpus) if gpus != question.gpus else []
+            found[kind] = Way(kind, (*words, *more), estimated)
+    return list(found.values())
+
+
+def _spread(question: Question, gpus: int) -> list[str]:
+    """How a program is told to train on so many GPUs; programs that cannot are only planned so."""
+    return (
+        [f"--gpus {gpus}"]
+        if question.value("runtime.processes") is None
+        else ["runtime=multi_gpu", f"runtime.processes={gpus}"]
+    )
