@@ -18,6 +18,7 @@ from analysis import level_tests, style
 from analysis.registry import Needs, figure
 from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
 from rmlab.scores.table import read_score_table
+from rmlab.wording import estimate
 
 if TYPE_CHECKING:
     from rmlab.metrics.sweep_levels import LevelTest
@@ -113,13 +114,12 @@ def sentences(tests: "list[LevelTest]", k: str) -> list[str]:
     """What may be said of each level beside that rule."""
     said = []
     for test in tests:
-        value = "undefined" if test.difference is None else f"{test.difference:+.3f}"
-        interval = f" [{test.ci95[0]:+.3f}, {test.ci95[1]:+.3f}]" if test.ci95 else ""
+        value = estimate(test.difference, test.ci95, signed=True, absent="undefined")
         power = (
             "" if test.shown or test.p is None else f"; 80 % power from {level_tests.power(test)}, alone / after Holm"
         )
         said.append(
-            f"RM@{k} at {test.level} less always the better policy: {value}{interval} ({level_tests.verdict(test)}{power})."
+            f"RM@{k} at {test.level} less always the better policy: {value} ({level_tests.verdict(test)}{power})."
         )
     return said
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from analysis import level_tests, sweep_table
 from analysis.tracked import SweepRuns, mean_over_seeds
 from rmlab.metrics.sweep_levels import LevelTest, distinct
-from rmlab.wording import counted
+from rmlab.wording import counted, estimate
 
 if TYPE_CHECKING:
     from analysis.policies import PolicyRun
@@ -101,7 +101,7 @@ def where_to_look(folder: Path, ui: str, table: Path) -> list[str]:
 def _differences(group: SweepRuns) -> str:
     shown = [
         f"{level_tests.metric_words(group, metric)} is {level_tests.verdict(test)} at {_place(group, arm, level)} "
-        f"({test.difference:+.3f}{_ends(test.ci95, '+.3f')})"
+        f"({estimate(test.difference, test.ci95, signed=True)})"
         for (arm, level, metric), test in group.tests.items()
         if test.shown
     ]
@@ -166,10 +166,6 @@ def _power(group: SweepRuns, hidden: Sequence[LevelTest]) -> str:
 
 def _place(group: SweepRuns, arm: str, level: str) -> str:
     return " ".join(filter(None, (level, arm if len(group.arms) > 1 else "")))
-
-
-def _ends(ends: tuple[float, float] | None, form: str) -> str:
-    return "" if ends is None else f" [{ends[0]:{form}}, {ends[1]:{form}}]"
 
 
 def _percent(share: float) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 from analysis.tracked import SweepRuns
 from rmlab.metrics.sweep_levels import FAMILY, LEAST_SEEDS, LevelTest, distinct
-from rmlab.wording import counted, number
+from rmlab.wording import counted, estimate, number
 
 WORDS = {"auc_within_task": "AUC within task", "ece_width_10": "ECE"}
 
@@ -112,8 +112,7 @@ def as_markdown(group: SweepRuns) -> str:
     ]
     lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
     for (arm, level, metric), test in group.tests.items():
-        interval = f" [{test.ci95[0]:+.3f}, {test.ci95[1]:+.3f}]" if test.ci95 else ""
-        value = "" if test.difference is None else f"{test.difference:+.3f}{interval}"
+        value = estimate(test.difference, test.ci95, signed=True, absent="")
         p_values = [p_words(p) for p in (test.p, test.p_holm)]
         row = [
             *([arm] if arms else []),

@@ -24,7 +24,7 @@ from analysis.watched import FEWEST_MIXED
 from rmlab.files import write_text
 from rmlab.metrics.table import Floats, ratio
 from rmlab.metrics.uncertainty import cluster_weights, interval
-from rmlab.wording import counted
+from rmlab.wording import counted, estimate
 
 FEWEST = 10
 REPLICATES = 2000
@@ -54,9 +54,8 @@ class Correlation:
         return "rises with it" if self.low > 0 else "falls with it" if self.high < 0 else NOTHING
 
     def __str__(self) -> str:
-        shown = "-" if self.rho is None else f"{self.rho:+.2f}"
-        interval = "" if self.low is None or self.high is None else f" [{self.low:+.2f}, {self.high:+.2f}]"
-        return f"ρ = {shown}{interval if self.n >= FEWEST else ''}, n = {self.n}: {self.verdict}"
+        ends = (self.low, self.high) if self.n >= FEWEST else None
+        return f"ρ = {estimate(self.rho, ends, 2, signed=True)}, n = {self.n}: {self.verdict}"
 
 
 def spearman(

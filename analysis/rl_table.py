@@ -10,6 +10,7 @@ from analysis.policy_measures import hacking_gap
 from analysis.registry import Needs, figure
 from rmlab.files import write_text
 from rmlab.metrics.uncertainty import detectable_fall
+from rmlab.wording import estimate
 
 HEAD = (
     "reward, verifier",
@@ -89,13 +90,9 @@ def _ends(run: PolicyRun, name: str) -> tuple[float | None, float | None]:
 def _gained(row: dict[str, Any], way: str) -> str:
     if row[f"{way}_difference"] is None:
         return "-"
-    interval = f"[{row[f'{way}_low']:+.3f}, {row[f'{way}_high']:+.3f}]"
-    return f"{row[f'{way}_before']:.3f} → {row[f'{way}_after']:.3f} ({row[f'{way}_difference']:+.3f} {interval})"
+    gained = estimate(row[f"{way}_difference"], (row[f"{way}_low"], row[f"{way}_high"]), signed=True)
+    return f"{row[f'{way}_before']:.3f} → {row[f'{way}_after']:.3f} ({gained})"
 
 
 def _with_ends(row: dict[str, Any], name: str) -> str:
-    if row[name] is None:
-        return "-"
-    return f"{row[name]:+.3f}" + (
-        "" if row[f"{name}_low"] is None else f" [{row[f'{name}_low']:+.3f}, {row[f'{name}_high']:+.3f}]"
-    )
+    return estimate(row[name], (row[f"{name}_low"], row[f"{name}_high"]), signed=True)

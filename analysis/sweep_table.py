@@ -8,7 +8,7 @@ from analysis import level_tests, style
 from analysis.registry import Needs, figure
 from analysis.tracked import FinishedCell, SweepRuns, mean_over_seeds
 from rmlab.files import write_text
-from rmlab.wording import number
+from rmlab.wording import estimate, number
 
 _number = partial(number, absent="")
 
@@ -165,7 +165,4 @@ def not_above(group: SweepRuns, level: str, *path: str) -> list[str]:
 
 
 def _with_interval(row: Row, name: str) -> str:
-    if row[name] is None:
-        return ""
-    low, high = row[f"{name}_low"], row[f"{name}_high"]
-    return f"{row[name]:.3f}" + (f" [{low:.3f}, {high:.3f}]" if low is not None else "")
+    return estimate(row[name], (row.get(f"{name}_low"), row.get(f"{name}_high")), absent="")

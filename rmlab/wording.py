@@ -1,7 +1,7 @@
 """Numbers and times in messages and tables, and words that depend on them; names that were meant."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 def counted(count: int, word: str, plural: str = "") -> str:
@@ -12,6 +12,24 @@ def counted(count: int, word: str, plural: str = "") -> str:
 def number(value: float | None, digits: int = 3, absent: str = "-") -> str:
     """`0.750`. absent: what stands where the value is undefined."""
     return absent if value is None else f"{value:.{digits}f}"
+
+
+def estimate(
+    value: float | None,
+    ends: Sequence[float | None] | None,
+    digits: int = 3,
+    *,
+    signed: bool = False,
+    absent: str = "-",
+) -> str:
+    """`0.750 [0.700, 0.800]`, `+0.050 [-0.010, +0.110]`: a value with the ends of its interval, without them where they are not known.
+
+    signed: with a sign before positive numbers, as differences have.
+    """
+    if value is None:
+        return absent
+    form, (low, high) = f"{'+' if signed else ''}.{digits}f", ends or (None, None)
+    return f"{value:{form}}" + ("" if low is None or high is None else f" [{low:{form}}, {high:{form}}]")
 
 
 def duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-from rmlab.wording import counted, duration, number
+from rmlab.wording import counted, duration, estimate, number
 
 
 def test_one_is_not_many() -> None:
@@ -8,6 +8,14 @@ def test_one_is_not_many() -> None:
 
 def test_an_undefined_number_is_shown_as_absent() -> None:
     assert [number(0.75), number(0.12345, 4), number(None), number(None, absent="")] == ["0.750", "0.1235", "-", ""]
+
+
+def test_a_value_stands_with_its_interval_where_there_is_one() -> None:
+    assert estimate(0.75, (0.7, 0.8)) == "0.750 [0.700, 0.800]"
+    assert estimate(0.05, [-0.01, 0.11], signed=True) == "+0.050 [-0.010, +0.110]"
+    assert estimate(0.5, (-0.25, 1.0), 2, signed=True) == "+0.50 [-0.25, +1.00]"
+    assert [estimate(0.75, ends) for ends in (None, (None, None), (0.7, None))] == ["0.750"] * 3
+    assert [estimate(None, (0.7, 0.8)), estimate(None, None, absent="")] == ["-", ""]
 
 
 def test_a_time_is_as_exact_as_one_wants_to_know_it() -> None:

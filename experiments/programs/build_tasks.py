@@ -19,7 +19,8 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 import rmlab
 from rmlab.configuration import compose
 from rmlab.errors import UsageError
-from rmlab.microswe.build.build import BuildConfig, Built, build
+from rmlab.microswe.build.bugs import BuildConfig
+from rmlab.microswe.build.build import Built, build
 from rmlab.microswe.build.functions import SOURCES
 from rmlab.microswe.task import write_tasks
 from rmlab.paths import REPOSITORY

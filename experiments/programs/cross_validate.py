@@ -222,7 +222,7 @@ def _one_fold(
 def _report(done: Sequence[_Judged], name: str, settings: CrossValidation, logger: "RunLogger") -> str:
     """Reports on the pooled scores: of the policies that are trained on together, of each alone, of those never seen. In a line."""
     from rmlab.metrics.report import report
-    from rmlab.pages.browse import browse_page, join
+    from rmlab.pages.browse import browse_page, most_wrong_first
     from rmlab.pages.run_pictures import RELIABILITY, reliability_picture
     from rmlab.scores.writing import write_score_table
     from rmlab.verifiers.encoding import cut_counts
@@ -277,7 +277,7 @@ def _report(done: Sequence[_Judged], name: str, settings: CrossValidation, logge
         }
     )
     logger.text(RELIABILITY, reliability_picture(judged))
-    logger.text("browse.html", browse_page(name, join(judged, [e.trajectory for e in read])))
+    logger.text("browse.html", browse_page(name, most_wrong_first(judged, [e.trajectory for e in read])))
     return said
 
 

@@ -135,7 +135,7 @@ def run(config: DictConfig) -> str:
 
     Raises an RmlabError for bad data, a missing device, a level that the data cannot fill, or a store that cannot be written.
     """
-    from rmlab.pages.browse import browse_page, join
+    from rmlab.pages.browse import browse_page, most_wrong_first
     from rmlab.pages.run_pictures import RELIABILITY, reliability_picture
     from rmlab.tracking.run import RunLogger
     from rmlab.training.device import accelerator, device_name
@@ -187,7 +187,8 @@ def run(config: DictConfig) -> str:
         logger.text(RELIABILITY, reliability_picture(results.evaluation))
         logger.tags({NOTE: run_note(name, results.report, results.baselines, origin_tags()["mlflow.source.name"])})
         logger.text(
-            "browse.html", browse_page(name, join(results.evaluation, [e.trajectory for e in ready.evaluation]))
+            "browse.html",
+            browse_page(name, most_wrong_first(results.evaluation, [e.trajectory for e in ready.evaluation])),
         )
     shutil.rmtree(cell, ignore_errors=True)
     print(summary(name, logger.run_id, took, results))

@@ -20,7 +20,7 @@ SAME_SCORE = 1e-3  # scores that other batches of one prompt may differ by at mo
 
 @app.command(epilog="Example: `rmlab browse scores.parquet rmlab/starter/trajectories.parquet --serve`")
 def browse(
-    scores: Annotated[Path, typer.Argument(help="A score table with trajectory_id.")],
+    scores: Annotated[Path, typer.Argument(help="A score table. Rows are matched as in rmlab evaluate.")],
     trajectories: Annotated[Path, typer.Argument(help="The trajectories that it scores (Parquet).")],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A page to write: the table, and the turns of 200 mistakes.")
@@ -47,6 +47,7 @@ def browse(
     if out is not None:
         check_output(out, [scores, trajectories, *([turns] if turns else [])])
     attempts = read(scores, trajectories, turns, columns or [])
+    print(*attempts.notes, sep="\n")
     title = scores.name
     if out is not None:
         from rmlab.pages.browse import write_browse_page
@@ -67,22 +68,26 @@ def browse(
 
 
 def read(scores: Path, trajectories: Path, turns: Path | None, columns: Sequence[str] = ()) -> "ScoredAttempts":
-    """The attempts that a score table scores, with their trajectories. Raises DataError for turns of another scoring."""
-    from rmlab.pages.browse import join
+    """The attempts that a score table scores, joined with their trajectories as `rmlab evaluate` joins them. Raises DataError for
+    turns of another scoring."""
+    from rmlab.pages.browse import most_wrong_first
     from rmlab.scores.columns import column_names
+    from rmlab.scores.joining import join
     from rmlab.scores.table import read_table
     from rmlab.trajectories.store import read_trajectories
     from rmlab.verifiers.per_turn import read_turn_scores, turns_path
 
-    table = read_table(scores, column_names(columns)).scores
+    pool = read_trajectories(trajectories)
+    joined = join(read_table(scores, column_names(columns), joined=True), scores, pool, trajectories)
+    table = joined.table.scores
     where = turns if turns is not None else turns_path(scores)
-    found = read_turn_scores(where) if turns is not None or where.is_file() else {}
+    turn_scores = read_turn_scores(where) if turns is not None or where.is_file() else {}
     score = dict(zip(table.trajectory_id.tolist(), table.score.tolist(), strict=True))
-    for name, after in found.items():
+    for name, after in turn_scores.items():
         last = after[-1][1]
         if last is not None and name in score and not abs(last - score[name]) < SAME_SCORE:
             raise DataError(
                 f"{where}: {name} ends at {last}, in {scores} it has {score[name]}: these are turns of another scoring. "
                 "Score again with --per-turn, or move the file away."
             )
-    return join(table, read_trajectories(trajectories).trajectories, found)
+    return most_wrong_first(table, joined.trajectories, turn_scores, joined.table.notes)

@@ -1,7 +1,7 @@
 """`rmlab compare A B`: what is A above B, on the same trajectories, and could that be chance?
 
 A and B are score tables or tracked verifier runs. Paired: all rows of a cluster change sides together. Two runs of RL are
-compared by what their policies solve (`rmlab.rl.evaluation`), two levels of a sweep over their seeds
+compared by what their policies solve (`rmlab.rl.held_out`), two levels of a sweep over their seeds
 (`rmlab.commands.compare_levels`).
 """
 
@@ -111,15 +111,15 @@ def differences(a: "TrackedRun", b: "TrackedRun") -> dict[str, list[Any]]:
     from rmlab.tracking.parameters import TRACKING, differing_keys
 
     configs = [yaml.safe_load(run.artifact("config.yaml").read_text(encoding="utf-8")) for run in (a, b)]
-    found = {}
+    differing = {}
     for key in differing_keys(*configs):
         if not key.startswith(f"{TRACKING}."):
-            found[key] = [_at(config, key) for config in configs]
+            differing[key] = [_at(config, key) for config in configs]
     for tag in ("dataset", "commit", "device"):
         values = [run.tags.get(tag) for run in (a, b)]
         if values[0] != values[1]:
-            found[tag] = values
-    return found
+            differing[tag] = values
+    return differing
 
 
 def _at(config: Any, key: str) -> Any:
@@ -128,23 +128,23 @@ def _at(config: Any, key: str) -> Any:
     return config
 
 
-def _with_runs(sides: "Sequence[_Side]", found: dict[str, Any]) -> dict[str, Any]:
+def _with_runs(sides: "Sequence[_Side]", comparison: dict[str, Any]) -> dict[str, Any]:
     """The comparison, and where both sides are runs which they are and in what they differ."""
     a, b = (side.run for side in sides)
     if a is None or b is None:
-        return found
+        return comparison
     names = {side: {"name": run.name, "run_id": run.run_id} for side, run in (("a", a), ("b", b))}
     try:
-        return {**found, "runs": names, "differ_in": differences(a, b)}
+        return {**comparison, "runs": names, "differ_in": differences(a, b)}
     except MissingArtifact as error:  # a bundle may have come without it
         print(f"in what the two differ is not known: {error}", file=sys.stderr)
-        return {**found, "runs": names, "differ_in": None}
+        return {**comparison, "runs": names, "differ_in": None}
 
 
-def _show_sides(sides: "Sequence[_Side]", found: dict[str, Any]) -> None:
+def _show_sides(sides: "Sequence[_Side]", comparison: dict[str, Any]) -> None:
     """Their names, and in what they differ."""
     print(f"A = {sides[0]}\nB = {sides[1]}")
-    keys = found.get("differ_in")
+    keys = comparison.get("differ_in")
     if keys:
         print("they differ in (A | B):", *(f"  {key}: {a} | {b}" for key, (a, b) in keys.items()), sep="\n")
     elif keys is not None:
@@ -155,31 +155,31 @@ def _compare_scores(sides: "Sequence[_Side]", as_json: bool, source: str | None)
     """Raises DataError where the two hold other trajectories."""
     from rmlab.metrics.compare import compare as paired
 
-    found = _with_runs(sides, paired(*(_read_scores(side.given, source) for side in sides)))
+    comparison = _with_runs(sides, paired(*(_read_scores(side.given, source) for side in sides)))
     if as_json:
-        print(json.dumps(found, indent=1, allow_nan=False))
+        print(json.dumps(comparison, indent=1, allow_nan=False))
     else:
-        _show_sides(sides, found)
-        _show_scores(found)
-    return found
+        _show_sides(sides, comparison)
+        _show_scores(comparison)
+    return comparison
 
 
 def _compare_policies(
     sides: "Sequence[_Side]", policies: "tuple[TrackedRun, TrackedRun]", as_json: bool, without: list[str]
 ) -> dict[str, Any]:
-    from rmlab.rl.evaluation import compare_policies
+    from rmlab.rl.held_out import compare_policies
 
-    found = _with_runs(sides, compare_policies(*policies, without))
+    comparison = _with_runs(sides, compare_policies(*policies, without))
     if as_json:
-        print(json.dumps(found, indent=1, allow_nan=False))
+        print(json.dumps(comparison, indent=1, allow_nan=False))
     else:
-        _show_sides(sides, found)
-        _show_policies(found["benchmarks"])
+        _show_sides(sides, comparison)
+        _show_policies(comparison["benchmarks"])
         if without:
             print(f"all: without {', '.join(without)}.")
-        if found["unpaired"]:
-            print(f"{found['unpaired']} held-out tasks are of one run alone and left out.")
-    return found
+        if comparison["unpaired"]:
+            print(f"{comparison['unpaired']} held-out tasks are of one run alone and left out.")
+    return comparison
 
 
 def _read_scores(name: str, source: str | None) -> "Scores":
@@ -200,16 +200,16 @@ def _policies(sides: "Sequence[_Side]") -> "tuple[TrackedRun, TrackedRun] | None
     return (of_rl[0], of_rl[1]) if of_rl else None
 
 
-def _show_scores(found: dict[str, Any]) -> None:
+def _show_scores(compared: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Column, Table
 
     console = Console(highlight=False, markup=False)
     names = Column("metric", min_width=max(map(len, SHOWN)))  # a name that is cut cannot be looked up
-    title = counted(found["trajectories"], "attempt")
+    title = counted(compared["trajectories"], "attempt")
     table = Table(names, "A", "B", "A - B", "95 %", "p", title=title, title_justify="left")
     for name in SHOWN:
-        values = found["metrics"].get(name) or {}
+        values = compared["metrics"].get(name) or {}
         curve = "difference" not in values
         for k, value in sorted(values.items(), key=lambda pair: int(pair[0])) if curve else [("", values)]:
             ends = value["ci95"]
@@ -221,19 +221,19 @@ def _show_scores(found: dict[str, Any]) -> None:
             )
     console.print(table)
     console.print(
-        f"p: two-sided, {found['swaps']:,} swaps of whole clusters ({found['clusters']:,}); of pooled AUC and ECE, which mix "
-        f"clusters, {found['replicates']:,} resamples. One comparison, no correction.",
+        f"p: two-sided, {compared['swaps']:,} swaps of whole clusters ({compared['clusters']:,}); of pooled AUC and ECE, which mix "
+        f"clusters, {compared['replicates']:,} resamples. One comparison, no correction.",
         style="dim",
     )
 
 
-def _show_policies(found: dict[str, Any]) -> None:
+def _show_policies(rates: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
     console = Console(highlight=False, markup=False)
     table = Table("held out", "tasks", "A", "B", "A - B", "95 %", title="pass@1 after training", title_justify="left")
-    for benchmark, ways in found.items():
+    for benchmark, ways in rates.items():
         for way, row in ways.items():
             table.add_row(
                 f"{benchmark}, {way}",

@@ -33,7 +33,7 @@ def compare_levels(
         )
     group = replace(group, baseline=low)
     tests = [(arm, test) for (arm, level, _), test in group.tests.items() if level == high]
-    found = {
+    comparison = {
         "sweep": group.sweep,
         "preset": group.preset,
         "control_hash": group.control_hash,
@@ -43,14 +43,14 @@ def compare_levels(
         "tests": [{"arm": arm, **_plain(test)} for arm, test in tests],
     }
     if as_json:
-        print(json.dumps(found, indent=1, allow_nan=False))
+        print(json.dumps(comparison, indent=1, allow_nan=False))
     else:
         from rmlab.metrics.sweep_levels import distinct
 
         _show(f"{group.factor}: A = {high}, B = {low} ({group.note()})", tests)
         tested = len(distinct(list(group.tests.values())))
         print(f"Differences A - B, paired by seed; Holm over the {tested} tests of all levels against {low}.")
-    return found
+    return comparison
 
 
 def compare_halves(
@@ -60,7 +60,7 @@ def compare_halves(
 
     level: None where the sweep has one. Raises UsageError where that does not name one, DataError for too few seeds.
     """
-    from rmlab.metrics.sweep_levels import same_level
+    from rmlab.metrics.same_level import same_level
 
     group = _group(source, sweep, preset, [level] if level else [])
     if level is None and len(group.levels) > 1:
@@ -70,31 +70,31 @@ def compare_halves(
         )
     name = _level(group, level) if level else group.levels[0]
     cells = group.at(name, group.arms[0])
-    found = same_level([cell.scores for cell in cells])
-    seeds = [cell.seed for cell in cells][: found.seeds]
-    half = found.seeds // 2
+    level_test = same_level([cell.scores for cell in cells])
+    seeds = [cell.seed for cell in cells][: level_test.seeds]
+    half = level_test.seeds // 2
     answer = {
         "sweep": group.sweep,
         "preset": group.preset,
         "control_hash": group.control_hash,
         "level": name,
         "seeds": seeds,
-        "declared": [_plain(test) for test in found.declared],
-        "splits": found.splits,
-        "rejected": found.rejected,
-        "families": found.families,
+        "declared": [_plain(test) for test in level_test.declared],
+        "splits": level_test.splits,
+        "rejected": level_test.rejected,
+        "families": level_test.families,
     }
     if as_json:
         print(json.dumps(answer, indent=1, allow_nan=False))
     else:
         _show(
             f"{group.factor}={name}: seeds {seeds[half:]} against seeds {seeds[:half]} ({group.note()})",
-            [("", test) for test in found.declared],
+            [("", test) for test in level_test.declared],
         )
-        shares = ", ".join(f"{metric} {share:.1%}" for metric, share in found.rejected.items())
+        shares = ", ".join(f"{metric} {share:.1%}" for metric, share in level_test.rejected.items())
         print(
-            f"All {found.splits} ways to split these seeds in two halves: p <= 0.05 in {shares}; any difference shown after Holm in "
-            f"{found.families:.1%}. They share their seeds: one draw of the rate, not an estimate over independent sweeps."
+            f"All {level_test.splits} ways to split these seeds in two halves: p <= 0.05 in {shares}; any difference shown after Holm in "
+            f"{level_test.families:.1%}. They share their seeds: one draw of the rate, not an estimate over independent sweeps."
         )
     return answer
 
@@ -104,8 +104,8 @@ def _group(source: str | None, sweep: str, preset: str | None, levels: Sequence[
     the levels if any has."""
     from analysis.tracked import group_runs, source_runs
 
-    with source_runs(source, ("verifier",)) as (_, found):
-        groups = group_runs(found)
+    with source_runs(source, ("verifier",)) as (_, tracked):
+        groups = group_runs(tracked)
         mine = [group for group in groups if group.sweep == sweep]
         presets = sorted({group.preset for group in mine})
         chosen = [group for group in mine if preset in (None, group.preset)]
@@ -146,8 +146,8 @@ def _level(group: "SweepRuns", text: str) -> str:
 def _plain(test: "LevelTest") -> dict[str, Any]:
     from analysis.level_tests import verdict
 
-    found = {**asdict(test), "by_seed": list(test.by_seed), "ci95": list(test.ci95) if test.ci95 else None}
-    return {**found, "verdict": verdict(test)}
+    plain = {**asdict(test), "by_seed": list(test.by_seed), "ci95": list(test.ci95) if test.ci95 else None}
+    return {**plain, "verdict": verdict(test)}
 
 
 def _show(title: str, tests: "Sequence[tuple[str, LevelTest]]") -> None:

@@ -55,9 +55,9 @@ def complete_sweep(ctx: Any, incomplete: str) -> list[str]:
     path = SWEEPS / f"{ctx.params.get('name')}.yaml"
     sweep = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
     program = str(sweep.get("program", "train_verifier"))
-    found = groups(program) if (CONF / f"{program}.yaml").is_file() else {}
+    groups_there = groups(program) if (CONF / f"{program}.yaml").is_file() else {}
     own = {"preset": choices(CONF / "preset"), "hydra/launcher": choices(CONF / "hydra" / "launcher")}
-    return _complete(found | own, ctx.params.get("arguments"), incomplete)
+    return _complete(groups_there | own, ctx.params.get("arguments"), incomplete)
 
 
 def _complete(known: dict[str, list[str]], before: Sequence[str] | None, incomplete: str) -> list[str]:

@@ -103,29 +103,29 @@ def evaluate(
             "fitted on what they are judged by. Name a table of other tasks, or leave --validation out: then they are "
             "fitted on other folds."
         )
-    found = report(
+    measured = report(
         table.scores, validation=apart, training_prior=training_prior, folds=0 if apart is not None else FOLDS
     )
-    found["notes"] = list(table.notes)
-    found["selection"] = None
+    measured["notes"] = list(table.notes)
+    measured["selection"] = None
     if table.regression_N is not None and table.reproduction_N is not None:
-        found["selection"] = asdict(select_by_tests(table.scores, table.regression_N, table.reproduction_N))
+        measured["selection"] = asdict(select_by_tests(table.scores, table.regression_N, table.reproduction_N))
     if joined is None or pool is None:
-        found["baselines"] = table_baselines(table.scores, apart)
+        measured["baselines"] = table_baselines(table.scores, apart)
     else:
-        found["joined"] = joined.counts
-        found["baselines"] = _baselines(joined, pool, apart)
+        measured["joined"] = joined.counts
+        measured["baselines"] = _baselines(joined, pool, apart)
     title = str(scores[0]) if len(scores) == 1 else f"{scores[0]} and {counted(len(scores) - 1, 'more report')}"
     if html is not None:
         from rmlab.pages.report_page import write_report_page
 
-        write_report_page(html, title, found, table.scores)
+        write_report_page(html, title, measured, table.scores)
     if as_json:
-        print(json.dumps(found, indent=1, allow_nan=False))
+        print(json.dumps(measured, indent=1, allow_nan=False))
         return
     from rmlab.pages.report_tables import show
 
-    show(title, found)
+    show(title, measured)
     if html is not None:
         print(f"page: {html}")
 
@@ -136,8 +136,10 @@ def _read(paths: Sequence[Path], names: "ColumnNames", incomplete: str, joined: 
 
     if incomplete not in list(Incomplete):
         raise UsageError(f"--incomplete {incomplete}: it is one of {', '.join(Incomplete)}")
-    found = harness_reports(paths[0])
-    if len(paths) > 1 or (found and not (names.named and all(report.kind == BY_INSTANCE for report in found))):
+    of_harness = harness_reports(paths[0])
+    if len(paths) > 1 or (
+        of_harness and not (names.named and all(report.kind == BY_INSTANCE for report in of_harness))
+    ):
         if names.named:
             raise UsageError("--columns names columns of a score table; reports of a test harness have none")
         if joined:
@@ -178,6 +180,6 @@ def _baselines(joined: "JoinedTable", pool: "TrajectorySet", validation: "Scores
     )
     of_table = table_baselines(joined.table.scores, validation)
     return {
-        name: of_table[name] if "reason" in found and "reason" not in of_table[name] else found
-        for name, found in of_set.items()
+        name: of_table[name] if "reason" in own and "reason" not in of_table[name] else own
+        for name, own in of_set.items()
     }

@@ -82,8 +82,8 @@ def draw_figures(
 
     if page is not None and out is not None:
         raise UsageError("name --page or --out, not both")
-    with source_runs(source, ("verifier", "rl")) as (where, found):
-        drawings = _chosen(found, where, names, group)
+    with source_runs(source, ("verifier", "rl")) as (where, tracked):
+        drawings = _chosen(tracked, where, names, group)
         if page is None:
             return _drawn(drawings, out or runs_folder() / "figures")
         folders = dict.fromkeys(folder for drawing in drawings for folder in drawing.folders)
@@ -116,7 +116,7 @@ def _drawn(drawings: Sequence[_Drawing], out: Path) -> list[Path]:
     return paths
 
 
-def _chosen(found: "Sequence[AnyRun]", source: str, names: Sequence[str], part: str) -> list[_Drawing]:
+def _chosen(tracked: "Sequence[AnyRun]", source: str, names: Sequence[str], part: str) -> list[_Drawing]:
     """Figures of RL runs, of verifier sweeps, or both where no name is given."""
     from analysis.policies import comparable, policy_runs
     from analysis.registry import Needs, registered
@@ -124,8 +124,8 @@ def _chosen(found: "Sequence[AnyRun]", source: str, names: Sequence[str], part: 
 
     drawable = registered(Needs.rl)
     of_policies = [name for name in names if name in drawable]
-    policies = policy_runs(found) if of_policies or not names else []
-    groups = {f"{group.folder(Path())}": group for group in group_runs(found)}
+    policies = policy_runs(tracked) if of_policies or not names else []
+    groups = {f"{group.folder(Path())}": group for group in group_runs(tracked)}
     of_rl = {f"rl/{name}": runs for name, runs in comparable(policies).items()}
     if part and not any(part in folder for folder in (*groups, *of_rl)):
         raise UsageError(f"--group {part}: {source} has {', '.join((*groups, *of_rl)) or 'no finished run'}")

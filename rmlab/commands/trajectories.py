@@ -119,18 +119,18 @@ def show(
     if which is None:
         _show_table(path)
         return
-    found = [
+    attempts = [
         t
         for t in iterate_trajectories(path)
         if t.task_id == which or (len(which) >= 4 and t.trajectory_id.startswith(which))
     ]
-    if not found:
+    if not attempts:
         raise DataError(
             f"{path} has no trajectory and no task {which!r}. `rmlab trajectories show {path}` says what is there."
         )
-    if len(found) > MOST:
-        print(f"{which}: {counted(len(found), 'attempt')}, the first {MOST} are shown")
-    for trajectory in found[:MOST]:
+    if len(attempts) > MOST:
+        print(f"{which}: {counted(len(attempts), 'attempt')}, the first {MOST} are shown")
+    for trajectory in attempts[:MOST]:
         _show_one(trajectory, width)
 
 

@@ -46,7 +46,7 @@ SINGLE = {
 
 def _descriptions() -> dict[str, str]:
     """Of experiments by name: a sweep's is its question."""
-    from rmlab.sweep.spec import plain_yaml
+    from rmlab.sweep.typed_yaml import plain_yaml
 
     specs = {path.stem: plain_yaml(path.read_text(encoding="utf-8")) for path in SWEEPS.glob("*.yaml")}
     return SINGLE | {name: spec["question"] for name, spec in specs.items()}

@@ -13,6 +13,7 @@ noise_floor       noise floor of the ECE: what would a perfectly calibrated veri
 recalibration     logistic recalibration: which intercept and slope on the logit would make the scores right?
 registry          which metrics are there? What each is called, means, and is computed by
 report            the report: every metric of one score table, by the names of the contract, with intervals
+same_level        how often do the tests of levels reject where nothing differs?
 sweep_levels      do two levels of a sweep differ, or only their seeds, or only these tasks?
 table             who belongs with whom: the labelled rows of a score table with the groups that every metric needs
 uncertainty       how far may a metric, or a paired difference, be off because these tasks were drawn and not others?

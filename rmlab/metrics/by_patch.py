@@ -53,11 +53,11 @@ class WithinTasksOfPatches(Statistic):
 
     def __init__(self, table: Table) -> None:
         super().__init__(table)
-        found = patches(table)
+        distinct = patches(table)
         self.sums_CP: list[Floats] = []
-        if found is not None:
-            keep_U = ~found.mixed_U & ~np.isnan(found.score_U)
-            columns = (found.score_U[keep_U], found.label_U[keep_U], found.group_U[keep_U])
+        if distinct is not None:
+            keep_U = ~distinct.mixed_U & ~np.isnan(distinct.score_U)
+            columns = (distinct.score_U[keep_U], distinct.label_U[keep_U], distinct.group_U[keep_U])
             pairs = pairs_in_groups(*columns, table.groups)
             self.sums_CP = [per_cluster(table, value_G) for value_G in (pairs.won_G, pairs.all_G)]
 
@@ -72,12 +72,12 @@ class BestOfPatches(GroupMeans):
     """rm_at_k_patches: RM@k where k distinct patches are drawn; that of a patch with both labels counts as its mean label."""
 
     def __init__(self, table: Table) -> None:
-        found = patches(table)
-        if found is None:
+        distinct = patches(table)
+        if distinct is None:
             super().__init__(table, {}, [])
             return
-        k_J = sizes_of_k(int(np.bincount(found.group_U).max(initial=0)))
-        curve_GJ = rm_at_k_of_groups(found.score_U, found.label_U, found.group_U, k_J)
+        k_J = sizes_of_k(int(np.bincount(distinct.group_U).max(initial=0)))
+        curve_GJ = rm_at_k_of_groups(distinct.score_U, distinct.label_U, distinct.group_U, k_J)
         super().__init__(table, {"rm_at_k_patches": curve_GJ}, k_J)
 
 

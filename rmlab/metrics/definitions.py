@@ -69,15 +69,15 @@ def by_k(k_J: Iterable[int], value_J: Iterable[float | None]) -> dict[str, float
 
 
 def _discrimination(rows: Table) -> Report:
-    found = discrimination(rows)
+    aucs = discrimination(rows)
     return {
-        "auc_pooled": number(found.pooled),
-        "auc_within_task": number(found.within_task),
-        "auc_within_task_across": number(found.within_task_across) if rows.policies > 1 else None,
-        "auc_between_tasks": number(found.between_tasks),
-        "within_pair_share": number(found.within_pair_share),
-        "mixed_tasks": found.mixed,
-        "within_pairs": found.pairs,
+        "auc_pooled": number(aucs.pooled),
+        "auc_within_task": number(aucs.within_task),
+        "auc_within_task_across": number(aucs.within_task_across) if rows.policies > 1 else None,
+        "auc_between_tasks": number(aucs.between_tasks),
+        "within_pair_share": number(aucs.within_pair_share),
+        "mixed_tasks": aucs.mixed,
+        "within_pairs": aucs.pairs,
     }
 
 
@@ -118,22 +118,22 @@ def _calibration(rows: Table) -> Report:
 
 
 def _risk(rows: Table) -> Report:
-    found: Report = {}
+    risks: Report = {}
     for name, curve in {"": calibration.of_attempts(rows), "_picks": calibration.of_picks(rows)}.items():
-        found[f"aurc{name}"] = number(curve.aurc)
-        found[f"aurc{name}_excess"] = number(curve.excess)
-        found[f"risk_coverage{name}"] = {
+        risks[f"aurc{name}"] = number(curve.aurc)
+        risks[f"aurc{name}_excess"] = number(curve.excess)
+        risks[f"risk_coverage{name}"] = {
             f"{share:g}": number(risk) for share, risk in zip(calibration.COVERAGES, curve.at(), strict=True)
         }
-    return found
+    return risks
 
 
 def _advantage(rows: Table) -> Report:
-    found = advantage(rows)
+    agreement = advantage(rows)
     return {
-        "advantage_cosine": number(found.cosine),
-        "advantage_cosine_all": number(found.cosine_all),
-        "advantage_noise_share": number(found.noise_share),
+        "advantage_cosine": number(agreement.cosine),
+        "advantage_cosine_all": number(agreement.cosine_all),
+        "advantage_noise_share": number(agreement.noise_share),
     }
 
 
@@ -144,12 +144,12 @@ def number(value: float | Floats) -> float | None:
 
 
 def _by_patch(rows: Table) -> Report:
-    found = patches(rows)
+    distinct = patches(rows)
     return {
-        "patches": None if found is None else len(found.group_U),
-        "mixed_patches": None if found is None else int(found.mixed_U.sum()),
+        "patches": None if distinct is None else len(distinct.group_U),
+        "mixed_patches": None if distinct is None else int(distinct.mixed_U.sum()),
         "rm_at_k_weighted_standard_error": (
-            None if found is None else by_k(sizes_of_k(rows.most_attempts), vote_error(rows))
+            None if distinct is None else by_k(sizes_of_k(rows.most_attempts), vote_error(rows))
         ),
     }
 

@@ -321,9 +321,9 @@ def curves() -> set[str]:
     return {metric.name for metric in METRICS if metric.by_k}
 
 
-def columns(found: Report) -> list[Metric]:
+def columns(report: Report) -> list[Metric]:
     """The curves that the table of best of k shows of a report."""
-    return [metric for metric in METRICS if metric.by_k and metric.label and found[metric.name] is not None]
+    return [metric for metric in METRICS if metric.by_k and metric.label and report[metric.name] is not None]
 
 
 def named(name: str) -> Metric:
@@ -342,25 +342,25 @@ def sections() -> dict[str, list[Metric]]:
 
 def estimates(table: Table) -> Report:
     """The value of every metric: by its definition, else by its statistic with weights of 1; None = undefined."""
-    found: Report = {}
+    measured: Report = {}
     for definition in DEFINITIONS:
-        found |= definition(table)
+        measured |= definition(table)
     for metric in METRICS:
         if metric.less is not None:
-            value, floor = (found[name] for name in metric.less)
-            found[metric.name] = None if value is None or floor is None else value - floor
-    missing = [metric for metric in METRICS if metric.name not in found]
+            value, floor = (measured[name] for name in metric.less)
+            measured[metric.name] = None if value is None or floor is None else value - floor
+    missing = [metric for metric in METRICS if metric.name not in measured]
     combined = Combined(table, list(dict.fromkeys(metric.statistic for metric in missing if metric.statistic)))
     values = combined.values(np.ones((1, table.clusters)))
     for metric in missing:
         value_1 = values.get(metric.name)
         if value_1 is None:
-            found[metric.name] = None
+            measured[metric.name] = None
         elif metric.by_k:
-            found[metric.name] = by_k(combined.sizes[metric.name], map(number, value_1[0]))
+            measured[metric.name] = by_k(combined.sizes[metric.name], map(number, value_1[0]))
         else:
-            found[metric.name] = number(value_1[0])
-    return found
+            measured[metric.name] = number(value_1[0])
+    return measured
 
 
 def markdown() -> str:

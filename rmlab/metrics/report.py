@@ -44,13 +44,15 @@ def report(
     if not len(scores):
         raise DataError("the score table has no rows: there is nothing to evaluate")
     rows = table(scores, _priors(training_prior, validation))
-    found = registry.estimates(rows)
+    measured = registry.estimates(rows)
     apart = None if validation is None else table(validation).scored
-    found["post_hoc"] = _post_hoc(rows, apart, folds, replicates, seed)
-    found["post_hoc_fitted_on"] = None if not found["post_hoc"] else f"{folds} folds" if apart is None else "validation"
-    found["ci95"] = _intervals(found, rows, replicates, seed)
-    found["replicates"], found["seed"] = replicates, seed
-    return found
+    measured["post_hoc"] = _post_hoc(rows, apart, folds, replicates, seed)
+    measured["post_hoc_fitted_on"] = (
+        None if not measured["post_hoc"] else f"{folds} folds" if apart is None else "validation"
+    )
+    measured["ci95"] = _intervals(measured, rows, replicates, seed)
+    measured["replicates"], measured["seed"] = replicates, seed
+    return measured
 
 
 def is_miscalibrated(report: Report) -> bool | None:
@@ -109,7 +111,7 @@ def _post_hoc(rows: Table, validation: Table | None, folds: int, replicates: int
     return after
 
 
-def _intervals(found: Report, rows: Table, replicates: int, seed: int) -> Report:
+def _intervals(measured: Report, rows: Table, replicates: int, seed: int) -> Report:
     """{name: [low, high]}, curves nested by k; null where undefined or where there are not two clusters to resample."""
     if not replicates or not len(rows.label_N):
         return {}
@@ -117,20 +119,20 @@ def _intervals(found: Report, rows: Table, replicates: int, seed: int) -> Report
     intervals: Report = {}
     for metric in registry.METRICS:
         if metric.less is not None and metric.less[0] in values:
-            floor = found[metric.less[1]]
+            floor = measured[metric.less[1]]
             intervals[metric.name] = _interval(
-                metric.name, found[metric.name], values[metric.less[0]], rows.clusters, floor
+                metric.name, measured[metric.name], values[metric.less[0]], rows.clusters, floor
             )
-    for name in found:
+    for name in measured:
         if name not in values:
             continue
-        if isinstance(found[name], dict):
+        if isinstance(measured[name], dict):
             intervals[name] = {
                 k: _interval(name, estimate, values[name][:, j], rows.clusters)
-                for j, (k, estimate) in enumerate(found[name].items())
+                for j, (k, estimate) in enumerate(measured[name].items())
             }
         else:
-            intervals[name] = _interval(name, found[name], values[name], rows.clusters)
+            intervals[name] = _interval(name, measured[name], values[name], rows.clusters)
     return intervals
 
 

@@ -155,10 +155,10 @@ class WithinTasks(Statistic):
         self.across_C2 = pairs_by_cluster(table) if table.policies > 1 else None
 
     def values(self, weight_RC: Floats) -> Values:
-        found = {"auc_within_task": mean_where_defined(ratio(weight_RC @ self.won_CP, weight_RC @ self.all_CP))}
+        aucs = {"auc_within_task": mean_where_defined(ratio(weight_RC @ self.won_CP, weight_RC @ self.all_CP))}
         if self.across_C2 is not None:
-            found["auc_within_task_across"] = ratio(*(weight_RC @ self.across_C2).T)
-        return found
+            aucs["auc_within_task_across"] = ratio(*(weight_RC @ self.across_C2).T)
+        return aucs
 
 
 class AdvantageMeasures(Statistic):

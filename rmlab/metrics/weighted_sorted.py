@@ -31,10 +31,10 @@ class SortedRows(Statistic):
             _one_pass(weight_RC[i : i + size][:, self.cluster_N], self.score_N, self.label_N, self.edge_E)
             for i in range(0, len(weight_RC), size)
         ]
-        found = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
-        won, pairs = found.pop("won"), found.pop("pairs")
+        sums = {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]}
+        won, pairs = sums.pop("won"), sums.pop("pairs")
         won_within, within = (weight_RC @ self.within_C2).T
-        return found | {
+        return sums | {
             "auc_pooled": ratio(won, pairs),
             "auc_between_tasks": ratio(won - won_within, pairs - within),
             "within_pair_share": ratio(within, pairs),

@@ -3,6 +3,7 @@
 branches    conversations with a common beginning, which is read once
 config      what a model looks like; adapters (peft): what is trained by a few per cent of the weights, and travels
 cost        weights and operations that follow from a shape: what `rmlab plan` and the benchmarks count by
+cpu_layers  the layers of a Qwen3 on a CPU, in fewer passes over memory and to the same bits
 decoder     a decoder over a static cache: many conversations, each at a position of its own
 decoder_kernels  the same in few kernels (Triton)
 generation  slots: which token comes next in many conversations that start, stop and read at different times; readings

@@ -1,4 +1,4 @@
-"""Scored attempts joined with their trajectories, the most confident mistakes first: what the reader of trajectories shows.
+"""Scored attempts with their trajectories, the most confident mistakes first: what the reader of trajectories shows.
 
 The reader of scored trajectories over HTTP, on this machine only: tables of any size, every turn of every attempt.
 
@@ -31,11 +31,12 @@ Details = dict[str, Any]
 
 @dataclass(frozen=True)
 class ScoredAttempts:
-    """scores: in the order shown. trajectory: by trajectory_id; not all need be there. turns: scores after every turn."""
+    """scores: in the order shown. trajectory: of each, by trajectory_id. turns: scores after every turn. notes: how they were joined."""
 
     scores: Scores
     trajectory: Mapping[str, Trajectory]
     turns: TurnScores
+    notes: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.scores)
@@ -45,24 +46,19 @@ class ScoredAttempts:
         """How many attempts the likelier answer is wrong about; they come first."""
         return int((np.abs(self.scores.score - self.scores.resolved) > 0.5).sum())
 
-    @property
-    def without_trajectory(self) -> int:
-        """How many scored attempts have no trajectory here."""
-        return sum(name not in self.trajectory for name in self.scores.trajectory_id.tolist())
-
     def columns(self, start: int = 0, count: int | None = None) -> dict[str, Any]:
         """The table's columns for these rows, as plain lists; null = unlabelled, not scored, not known."""
         end = len(self) if count is None else min(start + count, len(self))
         rows = self.scores.select(np.arange(start, max(end, start)))
-        own = [self.trajectory.get(name) for name in rows.trajectory_id.tolist()]
+        own = [self.trajectory[name] for name in rows.trajectory_id.tolist()]
         return {
             "id": rows.trajectory_id.tolist(),
             "task": rows.task_id.tolist(),
             "policy": rows.policy.tolist(),
-            "attempt": [None if t is None else t.attempt for t in own],
+            "attempt": [t.attempt for t in own],
             "score": [_rounded(s) for s in rows.score.tolist()],
             "label": [None if np.isnan(y) else int(y) for y in rows.resolved.tolist()],
-            "turns": [None if t is None else sum(m.role == "assistant" for m in t.messages) for t in own],
+            "turns": [sum(m.role == "assistant" for m in t.messages) for t in own],
             "tokens": [None if np.isnan(n) else int(n) for n in rows.n_tokens.tolist()],
         }
 
@@ -71,7 +67,7 @@ class ScoredAttempts:
         told = {
             "policy": len(np.unique(self.scores.policy)) > 1,
             "attempt": len({t.attempt for t in self.trajectory.values()}) > 1,
-            "turns": bool(self.trajectory),
+            "turns": True,
             "tokens": not np.isnan(self.scores.n_tokens).all(),
         }
         return [
@@ -104,26 +100,16 @@ class ScoredAttempts:
         }
 
 
-def join(scores: Scores, trajectories: Sequence[Trajectory], turns: TurnScores | None = None) -> ScoredAttempts:
+def most_wrong_first(
+    scores: Scores, trajectories: Sequence[Trajectory], turns: TurnScores | None = None, notes: Sequence[str] = ()
+) -> ScoredAttempts:
     """Orders scored attempts by |score - label|, largest first, then by task; unscored and unlabelled ones stand last.
 
-    Raises DataError where the table names no attempts, or none that is here.
+    scores: with the trajectory_id of one of the trajectories in every row, as `rmlab.scores.joining.join` makes it.
     """
-    if (scores.trajectory_id == "").any():
-        raise DataError(
-            f"{int((scores.trajectory_id == '').sum())} of {len(scores)} scores name no trajectory_id: nothing can be shown "
-            "of them. `rmlab score` writes it; --columns trajectory_id=NAME names another column."
-        )
-    scored = set(scores.trajectory_id.tolist())
-    own = {t.trajectory_id: t for t in trajectories if t.trajectory_id in scored}
-    if not own:
-        raise DataError(
-            f"none of the {len(scores)} scored attempts is among these {len(trajectories)} trajectories (by trajectory_id): "
-            "name the trajectories that the table was made from"
-        )
     error_N = np.abs(scores.score - scores.resolved)
     order = np.lexsort((scores.trajectory_id, scores.task_id, -np.where(np.isnan(error_N), -1.0, error_N)))
-    return ScoredAttempts(scores.select(order), own, turns or {})
+    return ScoredAttempts(scores.select(order), {t.trajectory_id: t for t in trajectories}, turns or {}, notes)
 
 
 def shortened(content: str, longest: int | None) -> str:
@@ -168,7 +154,7 @@ def served_page(title: str, attempts: ScoredAttempts) -> str:
 
 def _embedded(attempts: ScoredAttempts, room: int) -> list[Details]:
     """Details of the first attempts, as many as fit into `room` bytes; long messages are cut where the whole does not fit."""
-    names = [name for name in attempts.scores.trajectory_id.tolist() if name in attempts.trajectory][:EMBEDDED]
+    names = attempts.scores.trajectory_id.tolist()[:EMBEDDED]
     for longest in (None, LONGEST, LONGEST // 10):
         chosen: list[Details] = []
         used = 0
@@ -186,11 +172,9 @@ def _embedded(attempts: ScoredAttempts, room: int) -> list[Details]:
 
 def _markup(title: str, attempts: ScoredAttempts, data: dict[str, Any], *, served: bool) -> str:
     about = {"served": served, "count": len(attempts), "columns": attempts.telling_columns()}
-    missing = attempts.without_trajectory
     held = len(data.get("data-details", ()))
     notes = [f"{len(attempts):,} attempts, {attempts.mistakes:,} of them with the likelier answer wrong"]
-    if missing:
-        notes.append(f"{missing:,} have no trajectory here")
+    notes += attempts.notes
     if not served:
         notes.append(
             "all turns are in this file"

@@ -164,22 +164,22 @@ REPLICATES = 500
 DRAWN_BASELINES = {"majority": "8 3", "last_value": "2 3", "length": "1 4"}
 
 
-def best_of_k(found: Report) -> str | None:
+def best_of_k(report: Report) -> str | None:
     """RM@k and pass@k over k with their intervals, and baselines; None where no task has two attempts."""
-    ks = [int(k) for k in found["rm_at_k"]]
+    ks = [int(k) for k in report["rm_at_k"]]
     if len(ks) < 2:
         return None
     drawn = {"pass_at_k": (GREY, "pass@k (oracle)", "6 4"), "rm_at_k": (BLUE, "RM@k", "")}
-    if found["score_rate"] == 0:
+    if report["score_rate"] == 0:
         del drawn["rm_at_k"]  # without scores the pick is a random one
-    curves = [found[name] for name in drawn]
+    curves = [report[name] for name in drawn]
     shown = {
-        name: found["baselines"][name]["rm_at_k"]
+        name: report["baselines"][name]["rm_at_k"]
         for name in DRAWN_BASELINES
-        if (found.get("baselines") or {}).get(name, {}).get("rm_at_k")
+        if (report.get("baselines") or {}).get(name, {}).get("rm_at_k")
     }
     values = [value for curve in (*curves, *shown.values()) for value in curve.values()]
-    ends = [end for name in drawn for pair in found["ci95"].get(name, {}).values() if pair for end in pair]
+    ends = [end for name in drawn for pair in report["ci95"].get(name, {}).values() if pair for end in pair]
     low, high = min([*values, *ends]), max([*values, *ends])
     plot = Plot(
         "RM@k and pass@k over the number of attempts k",
@@ -191,14 +191,14 @@ def best_of_k(found: Report) -> str | None:
         y=(max(low - 0.03, 0.0), min(high + 0.03, 1.0)),
     )
     for name, (colour, label, dash) in drawn.items():
-        pairs = [found["ci95"].get(name, {}).get(str(k)) for k in ks]
+        pairs = [report["ci95"].get(name, {}).get(str(k)) for k in ks]
         if all(pairs):
             plot.band(
                 [(k, pair[0]) for k, pair in zip(ks, pairs, strict=True)],
                 [(k, pair[1]) for k, pair in zip(ks, pairs, strict=True)],
                 colour,
             )
-        points = [(float(k), found[name][str(k)]) for k in ks]
+        points = [(float(k), report[name][str(k)]) for k in ks]
         plot.line(points, colour, label, dash)
         plot.dots(points, colour, hints=[f"{label}, k = {k:g}: {value:.4f}" for k, value in points])
     for name, curve in shown.items():

@@ -16,16 +16,16 @@ from rmlab.scores.scores import Scores
 WORST = 25
 
 
-def write_report_page(path: Path, title: str, found: Report, scores: Scores) -> None:
-    """Writes the page whole or not at all. title: what the table is. found: its report, as `rmlab evaluate --json` prints it."""
-    write_text(path, report_page(title, found, scores))
+def write_report_page(path: Path, title: str, report: Report, scores: Scores) -> None:
+    """Writes the page whole or not at all. title: what the table is. report: its report, as `rmlab evaluate --json` prints it."""
+    write_text(path, report_page(title, report, scores))
 
 
-def report_page(title: str, found: Report, scores: Scores) -> str:
+def report_page(title: str, report: Report, scores: Scores) -> str:
     """The page's markup."""
     rows = grouped(scores)
     scored = len(rows.scored.label_N) > 0
-    figures = {"Best of k": plots.best_of_k(found)}
+    figures = {"Best of k": plots.best_of_k(report)}
     if scored:
         figures |= {
             "Reliability": plots.reliability(rows),
@@ -34,10 +34,10 @@ def report_page(title: str, found: Report, scores: Scores) -> str:
         }
     parts = [
         f"<h1>{text(title)}</h1>",
-        f"<p>{text(summary(found))}.</p>",
-        *(f"<p class=dim>{text(line)}</p>" for line in how_far(found)),
+        f"<p>{text(summary(report))}.</p>",
+        *(f"<p class=dim>{text(line)}</p>" for line in how_far(report)),
     ]
-    parts += [f"<p class=dim>{text(note)}</p>" for note in found.get("notes", ())]
+    parts += [f"<p class=dim>{text(note)}</p>" for note in report.get("notes", ())]
     parts.append(
         "<div class=figures>"
         + "".join(
@@ -45,19 +45,19 @@ def report_page(title: str, found: Report, scores: Scores) -> str:
         )
         + "</div>"
     )
-    parts.append(table(*curves(found), text_columns=(), caption="Best of k"))
+    parts.append(table(*curves(report), text_columns=(), caption="Best of k"))
     if scored:
-        parts += [_metrics(found), _post_hoc(found), _selection(found), _baselines(found), _worst(scores)]
+        parts += [_metrics(report), _post_hoc(report), _selection(report), _baselines(report), _worst(scores)]
     return page(f"{title} - rmlab report", f"<main>{''.join(parts)}</main>", asset("report.css"))
 
 
-def _metrics(found: Report) -> str:
-    notes = notes_of(found)
+def _metrics(report: Report) -> str:
+    notes = notes_of(report)
     return "".join(
         table(
             ["", "value", "95 %", ""],
             [
-                [m.label, number(found[m.name]), interval(found["ci95"].get(m.name)), notes.get(m.name, "")]
+                [m.label, number(report[m.name]), interval(report["ci95"].get(m.name)), notes.get(m.name, "")]
                 for m in metrics
             ],
             text_columns=(0, 3),
@@ -67,20 +67,20 @@ def _metrics(found: Report) -> str:
     )
 
 
-def _post_hoc(found: Report) -> str:
-    if found["post_hoc"] is None:
+def _post_hoc(report: Report) -> str:
+    if report["post_hoc"] is None:
         return ""
-    header, rows = calibrated(found)
+    header, rows = calibrated(report)
     where = (
         "validation"
-        if found["post_hoc_fitted_on"] == "validation"
-        else f"other tasks of this table ({found['post_hoc_fitted_on']})"
+        if report["post_hoc_fitted_on"] == "validation"
+        else f"other tasks of this table ({report['post_hoc_fitted_on']})"
     )
     return table(header, rows, caption=f"Calibrated on {where}")
 
 
-def _selection(found: Report) -> str:
-    selection = found.get("selection")
+def _selection(report: Report) -> str:
+    selection = report.get("selection")
     if selection is None:
         return ""
     names = ("execution_free", "execution_based", "hybrid")
@@ -93,10 +93,10 @@ def _selection(found: Report) -> str:
     )
 
 
-def _baselines(found: Report) -> str:
-    if not found.get("baselines"):
+def _baselines(report: Report) -> str:
+    if not report.get("baselines"):
         return ""
-    return table(*beside_baselines(found), text_columns=(0, 4), caption="Without a verifier")
+    return table(*beside_baselines(report), text_columns=(0, 4), caption="Without a verifier")
 
 
 def _worst(scores: Scores) -> str:

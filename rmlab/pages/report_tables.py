@@ -20,99 +20,99 @@ number = partial(wording.number, digits=4)
 """A value of a report, - where it is undefined."""
 
 
-def show(title: str, found: Report) -> None:
-    """Prints a report. title: what it is of. found: of `rmlab.metrics.report`, with `baselines`, `selection` and `notes` where there."""
+def show(title: str, report: Report) -> None:
+    """Prints a report. title: what it is of. report: of `rmlab.metrics.report`, with `baselines`, `selection` and `notes` where there."""
     from rich.console import Console
     from rich.markup import escape
 
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 130)
-    console.print(f"[bold]{escape(title)}[/bold]: {escape(summary(found))}")
-    for line in how_far(found):
+    console.print(f"[bold]{escape(title)}[/bold]: {escape(summary(report))}")
+    for line in how_far(report):
         console.print(line, style="dim")
-    for note in found.get("notes", ()):
+    for note in report.get("notes", ()):
         console.print(f"  {note}", style="dim", markup=False)
-    console.print(_curve_table(found))
-    if found["score_rate"] == 0:
+    console.print(_curve_table(report))
+    if report["score_rate"] == 0:
         console.print("No attempt is scored: there is nothing to say of scores.", style="dim")
         return
-    console.print(_metric_table(found))
-    if found["post_hoc"] is not None:
-        console.print(_post_hoc_table(found))
-    if found.get("selection") is not None:
-        console.print(_selection_table(found["selection"]))
-    if "baselines" in found:
-        console.print(_baseline_table(found))
+    console.print(_metric_table(report))
+    if report["post_hoc"] is not None:
+        console.print(_post_hoc_table(report))
+    if report.get("selection") is not None:
+        console.print(_selection_table(report["selection"]))
+    if "baselines" in report:
+        console.print(_baseline_table(report))
 
 
-def summary(found: Report) -> str:
+def summary(report: Report) -> str:
     """What a table holds, in one line."""
-    scored = "nothing" if found["score_rate"] is None else f"{found['score_rate']:.1%}"
-    resolved = "-" if found["resolved_rate"] is None else f"{found['resolved_rate']:.1%}"
+    scored = "nothing" if report["score_rate"] is None else f"{report['score_rate']:.1%}"
+    resolved = "-" if report["resolved_rate"] is None else f"{report['resolved_rate']:.1%}"
     policies = (
-        f" of {found['policies']} policies (grouped values: per policy, averaged)" if found["policies"] > 1 else ""
+        f" of {report['policies']} policies (grouped values: per policy, averaged)" if report["policies"] > 1 else ""
     )
     return (
-        f"{counted(found['trajectories'], 'labelled attempt')}{policies} at {counted(found['tasks'], 'task')}, "
+        f"{counted(report['trajectories'], 'labelled attempt')}{policies} at {counted(report['tasks'], 'task')}, "
         f"{scored} scored, {resolved} resolved; "
-        f"{found['unlabelled']:,} unlabelled left out"
+        f"{report['unlabelled']:,} unlabelled left out"
     )
 
 
-def how_far(found: Report) -> list[str]:
+def how_far(report: Report) -> list[str]:
     """What intervals and curves are of, and where little can be said of them."""
-    said = [
-        f"Intervals: 95 %, {found['replicates']:,} resamples of {counted(found['clusters'], 'cluster')}, seed {found['seed']}"
+    lines = [
+        f"Intervals: 95 %, {report['replicates']:,} resamples of {counted(report['clusters'], 'cluster')}, seed {report['seed']}"
     ]
-    if found["clusters"] < FEW_CLUSTERS:
-        said.append(
-            f"Only {counted(found['clusters'], 'cluster')}: intervals from so few are too narrow, "
+    if report["clusters"] < FEW_CLUSTERS:
+        lines.append(
+            f"Only {counted(report['clusters'], 'cluster')}: intervals from so few are too narrow, "
             "and other clusters may say something else."
         )
-    reached = list(found["tasks_at_k"].values())
+    reached = list(report["tasks_at_k"].values())
     if reached and reached[-1] < reached[0]:
-        most = max(found["tasks_at_k"], key=int)
-        said.append(
-            f"{reached[-1]:,} of {reached[0]:,} {groups(found)} {'has' if reached[-1] == 1 else 'have'} {most} attempts; "
+        most = max(report["tasks_at_k"], key=int)
+        lines.append(
+            f"{reached[-1]:,} of {reached[0]:,} {groups(report)} {'has' if reached[-1] == 1 else 'have'} {most} attempts; "
             "the others use all they have."
         )
-    return said
+    return lines
 
 
-def notes_of(found: Report) -> dict[str, str]:
+def notes_of(report: Report) -> dict[str, str]:
     """What has to be known to read a metric, by its name."""
     notes = {metric.name: metric.note for metric in registry.METRICS if metric.note}
     notes |= {
         "auc_within_task_patches": "needs a column patch"
-        if found["patches"] is None
-        else f"{counted(found['patches'], 'distinct patch', 'distinct patches')}; {found['mixed_patches']:,} with both labels left out",
-        "auc_within_task": f"{counted(found['within_pairs'], 'pair')} in {found['mixed_tasks']:,} {groups(found)} with both labels",
+        if report["patches"] is None
+        else f"{counted(report['patches'], 'distinct patch', 'distinct patches')}; {report['mixed_patches']:,} with both labels left out",
+        "auc_within_task": f"{counted(report['within_pairs'], 'pair')} in {report['mixed_tasks']:,} {groups(report)} with both labels",
         "brier": "miscalibration - discrimination + uncertainty = "
         + "{} - {} + {}".format(
-            *(number(found[f"brier_{part}"]) for part in ("miscalibration", "discrimination", "uncertainty"))
+            *(number(report[f"brier_{part}"]) for part in ("miscalibration", "discrimination", "uncertainty"))
         ),
-        "ece_noise_floor": f"of calibrated scores, labels drawn independently; 95 % below {number(found['ece_noise_floor_p95'])}",
-        "ece_noise_floor_task": f"labels of a task drawn alike (τ² = {number(found['task_effect_variance'])}); 95 % below "
-        f"{number(found['ece_noise_floor_task_p95'])}",
+        "ece_noise_floor": f"of calibrated scores, labels drawn independently; 95 % below {number(report['ece_noise_floor_p95'])}",
+        "ece_noise_floor_task": f"labels of a task drawn alike (τ² = {number(report['task_effect_variance'])}); 95 % below "
+        f"{number(report['ece_noise_floor_task_p95'])}",
         "ece_prior_corrected": ""
-        if found["ece_prior_corrected"] is not None
+        if report["ece_prior_corrected"] is not None
         else "needs the base rates of training and validation",
         "ece_prior_corrected_less_floor": ""
-        if found["ece_prior_corrected_less_floor"] is None
+        if report["ece_prior_corrected_less_floor"] is None
         else "the floor is that of the corrected scores; 95 % below "
-        f"{number(found['ece_prior_corrected_noise_floor_task_p95'])}",
-        "aurc": f"mean error rate of the likelier answer at all coverages; {number(found['aurc_excess'])} above a perfect order",
-        "aurc_picks": f"share unresolved of the best-scored attempts; {number(found['aurc_picks_excess'])} above a perfect order",
+        f"{number(report['ece_prior_corrected_noise_floor_task_p95'])}",
+        "aurc": f"mean error rate of the likelier answer at all coverages; {number(report['aurc_excess'])} above a perfect order",
+        "aurc_picks": f"share unresolved of the best-scored attempts; {number(report['aurc_picks_excess'])} above a perfect order",
     }
     notes["auc_within_task_across"] = (
         "pairs of any policies: defined with one attempt of each policy at a task"
-        if found["policies"] > 1
+        if report["policies"] > 1
         else "only one policy has labels"
     )
-    if found["within_pair_share"] is not None:
-        notes["auc_pooled"] = f"{found['within_pair_share']:.2%} of its pairs lie within a task"
-    verdict = is_miscalibrated(found)
+    if report["within_pair_share"] is not None:
+        notes["auc_pooled"] = f"{report['within_pair_share']:.2%} of its pairs lie within a task"
+    verdict = is_miscalibrated(report)
     if verdict is not None:
-        floor = number(found["ece_noise_floor_task_p95"])
+        floor = number(report["ece_noise_floor_task_p95"])
         notes["ece_width_10"] = (
             f"miscalibrated: 95 % of calibrated scores stay below {floor}"
             if verdict
@@ -121,9 +121,9 @@ def notes_of(found: Report) -> dict[str, str]:
     return notes
 
 
-def groups(found: Report) -> str:
+def groups(report: Report) -> str:
     """What grouped values are means over."""
-    return "(task, policy) groups" if found["policies"] > 1 else "tasks"
+    return "(task, policy) groups" if report["policies"] > 1 else "tasks"
 
 
 def interval(ends: list[float] | None) -> str:
@@ -138,27 +138,27 @@ def _table(title: str) -> "Table":
     return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
 
 
-def curves(found: Report, with_interval: Container[str] | None = None) -> tuple[list[str], list[list[str]]]:
+def curves(report: Report, with_interval: Container[str] | None = None) -> tuple[list[str], list[list[str]]]:
     """(header, rows) of the table of best of k. with_interval: the curves whose intervals are shown; None = all that have some."""
-    columns = registry.columns(found)
+    columns = registry.columns(report)
     intervals = {m.name for m in columns if m.statistic and (with_interval is None or m.name in with_interval)}
     header = ["k"]
     for metric in columns:
-        header += [metric.label.replace("tasks", groups(found)), *(["95 %"] if metric.name in intervals else [])]
+        header += [metric.label.replace("tasks", groups(report)), *(["95 %"] if metric.name in intervals else [])]
     rows = []
-    for k in sorted({k for metric in columns for k in found[metric.name]}, key=int):
+    for k in sorted({k for metric in columns for k in report[metric.name]}, key=int):
         row = [k]
         for metric in columns:
-            value = found[metric.name].get(k)
+            value = report[metric.name].get(k)
             row.append(f"{'' if value is None else value}" if metric.statistic is None else number(value))
             if metric.name in intervals:
-                row.append(interval(found["ci95"].get(metric.name, {}).get(k)))
+                row.append(interval(report["ci95"].get(metric.name, {}).get(k)))
         rows.append(row)
     return header, rows
 
 
-def _curve_table(found: Report) -> "Table":
-    header, rows = curves(found, with_interval=("rm_at_k", "pass_at_k"))
+def _curve_table(report: Report) -> "Table":
+    header, rows = curves(report, with_interval=("rm_at_k", "pass_at_k"))
     shown = _table("Best of k")
     for name in header:
         shown.add_column(name, justify="right", no_wrap=name == "95 %" or len(header) < 8)
@@ -167,29 +167,29 @@ def _curve_table(found: Report) -> "Table":
     return shown
 
 
-def _metric_table(found: Report) -> "Table":
+def _metric_table(report: Report) -> "Table":
     shown = _table("Metrics")
     shown.add_column("", no_wrap=True)
     shown.add_column("value", justify="right", no_wrap=True)
     shown.add_column("95 %", justify="right", no_wrap=True)
     shown.add_column("", style="dim")
-    notes = notes_of(found)
+    notes = notes_of(report)
     for section, metrics in registry.sections().items():
         shown.add_section()
         shown.add_row(f"[bold]{section}[/bold]")
         for metric in metrics:
-            value, ends = found[metric.name], found["ci95"].get(metric.name)
+            value, ends = report[metric.name], report["ci95"].get(metric.name)
             shown.add_row(f"  {metric.label}", number(value), interval(ends), notes.get(metric.name, ""))
     return shown
 
 
-def _post_hoc_table(found: Report) -> "Table":
+def _post_hoc_table(report: Report) -> "Table":
     shown = _table(
         "Calibrated on validation"
-        if found["post_hoc_fitted_on"] == "validation"
-        else f"Calibrated on other tasks of this table ({found['post_hoc_fitted_on']})"
+        if report["post_hoc_fitted_on"] == "validation"
+        else f"Calibrated on other tasks of this table ({report['post_hoc_fitted_on']})"
     )
-    header, rows = calibrated(found)
+    header, rows = calibrated(report)
     for name in header:
         shown.add_column(name, justify="right" if name else "left", no_wrap=True)
     for row in rows:
@@ -197,7 +197,7 @@ def _post_hoc_table(found: Report) -> "Table":
     return shown
 
 
-def calibrated(found: Report) -> tuple[list[str], list[list[str]]]:
+def calibrated(report: Report) -> tuple[list[str], list[list[str]]]:
     """(header, rows) of the table of post-hoc calibration."""
     rows = [
         [
@@ -209,7 +209,7 @@ def calibrated(found: Report) -> tuple[list[str], list[list[str]]]:
             number(values["brier"]),
             number(values["log_loss"]),
         ]
-        for name, values in {"before": found, **found["post_hoc"]}.items()
+        for name, values in {"before": report, **report["post_hoc"]}.items()
     ]
     return ["", "ECE, 10 bins", "95 %", "less its floor", "95 %", "Brier score", "log loss"], rows
 
@@ -226,10 +226,10 @@ def _selection_table(selection: dict[str, Any]) -> "Table":
     return shown
 
 
-def _baseline_table(found: Report) -> "Table":
+def _baseline_table(report: Report) -> "Table":
     from rich.markup import escape
 
-    header, rows = beside_baselines(found)
+    header, rows = beside_baselines(report)
     shown = _table("Without a verifier")
     for name in header:
         shown.add_column(name, justify="right" if name else "left")
@@ -238,19 +238,19 @@ def _baseline_table(found: Report) -> "Table":
     return shown
 
 
-def beside_baselines(found: Report) -> tuple[list[str], list[list[str]]]:
+def beside_baselines(report: Report) -> tuple[list[str], list[list[str]]]:
     """(header, rows) of the table that has the baselines beside a report.
 
     Where no policy has a resolved and an unresolved attempt at one task, as with one attempt of each policy a task, values
     across policies stand in place of those within one.
     """
-    across = found["auc_within_task"] is None and found["auc_within_task_across"] is not None
+    across = report["auc_within_task"] is None and report["auc_within_task_across"] is not None
     rm_at_k, auc, where = (
         ("rm_at_k_across", "auc_within_task_across", " across policies")
         if across
         else ("rm_at_k", "auc_within_task", "")
     )
-    most = max(found[rm_at_k], key=int, default="1")
+    most = max(report[rm_at_k], key=int, default="1")
     rows = [
         [
             name.replace("_", " "),
@@ -259,6 +259,6 @@ def beside_baselines(found: Report) -> tuple[list[str], list[list[str]]]:
             number(values.get("auc_pooled")),
             str(values.get("reason") or values.get("note") or ""),
         ]
-        for name, values in {"(this table)": found, **found["baselines"]}.items()
+        for name, values in {"(this table)": report, **report["baselines"]}.items()
     ]
     return ["", f"RM@{most}{where}", f"AUC within task{where}", "AUC pooled", ""], rows

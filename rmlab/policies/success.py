@@ -24,7 +24,7 @@ from rmlab.policies.rollout import Planned, plan
 from rmlab.progress import progress
 from rmlab.training.config import RuntimeConfig
 from rmlab.trajectories.record import Trajectory
-from rmlab.wording import counted
+from rmlab.wording import counted, estimate
 
 if TYPE_CHECKING:
     from rmlab.models.tokenizer import Tokenizer
@@ -57,7 +57,7 @@ class Success:
 
     def __str__(self) -> str:
         return (
-            f"pass@1 {self.pass_at_1:.3f} [{self.low:.3f}, {self.high:.3f}], "
+            f"pass@1 {estimate(self.pass_at_1, (self.low, self.high))}, "
             f"{counted(self.tasks, 'task')}, {counted(self.attempts, 'attempt')} "
             f"({self.unlabelled} without label), unfinished {self.unfinished:.3f}, ran {self.ran:.3f}, "
             f"unreadable messages {self.unreadable:.3f}, {self.turns:.2f} turns"

@@ -5,9 +5,10 @@ assemble        from a configuration and what it names to a training that is rea
 attempts        which tasks come next; attempts that the environment failed on made again
 batch           one batch: attempts, rewards, advantages
 config          what a policy is trained with; the version of the algorithm
-evaluation      validation, held-out tasks and benchmarks; two evaluations or two runs compared per task, paired
+evaluation      attempts at validation and held-out tasks, measured
 forward         how likely each token of an attempt is under a model; attempts at one task share its issue
 graphed_rows    passes of a decoder over rows of one shape as CUDA graphs
+held_out        the held-out benchmarks; two runs compared on them, paired by task
 initial_policy  may training go on from this policy, on these tasks and by these rules
 learner         the policy that learns, its adapters, and the start that it is measured from; where a training stands,
                 for exact resume

@@ -13,7 +13,7 @@ from rmlab.rl.artifacts import ArtifactBuffer
 from rmlab.rl.attempts import TaskSampler
 from rmlab.rl.batch import RolloutContext
 from rmlab.rl.config import RLRun
-from rmlab.rl.evaluation import benchmarks, pooled_benchmarks
+from rmlab.rl.held_out import benchmarks, pooled_benchmarks
 from rmlab.rl.initial_policy import select_tasks
 from rmlab.rl.learner import make_learner
 from rmlab.rl.loop import Loop

@@ -20,6 +20,7 @@ from rmlab.policies.engine import Rollout
 from rmlab.policies.success import conduct
 from rmlab.rl.learner import RLState
 from rmlab.rl.rewards import Rewards
+from rmlab.wording import estimate
 
 Rates = Mapping[str, Mapping[str, Mapping[str, float]]]
 
@@ -163,10 +164,8 @@ def timed(history: Sequence[Sequence[Any]]) -> list[str]:
 
 
 def _said(difference: Mapping[str, float]) -> str:
-    return (
-        f"pass@1 {difference['before']:.3f} → {difference['after']:.3f} ({difference['difference']:+.3f} "
-        f"[{difference['low']:+.3f}, {difference['high']:+.3f}], {difference['tasks']:.0f} tasks)"
-    )
+    gained = estimate(difference["difference"], (difference["low"], difference["high"]), signed=True)
+    return f"pass@1 {difference['before']:.3f} → {difference['after']:.3f} ({gained}, {difference['tasks']:.0f} tasks)"
 
 
 def area(curve: Sequence[Mapping[str, float]]) -> float | None:

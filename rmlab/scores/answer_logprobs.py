@@ -85,7 +85,7 @@ def score_of_pair(yes: float, no: float) -> float:
 def _score(listed: Mapping[str, float], spoken: Mapping[str, str], tokens: Tokens) -> float:
     chosen: dict[str, str] = {}
     for word in (YES, NO):
-        spellings = [token for token, said in spoken.items() if said == word]
+        spellings = [token for token, spelt in spoken.items() if spelt == word]
         if spellings:
             chosen[word] = word if word in spellings else max(spellings, key=lambda token: listed[token])
     for token in spoken:
@@ -133,13 +133,13 @@ def _positions(cell: Any) -> list[dict[str, float]]:
 def _listed(pairs: Any) -> dict[str, float]:
     """{token: log-probability} of one position."""
     if isinstance(pairs, Mapping):
-        found = dict(pairs)
+        value_of = dict(pairs)
     elif isinstance(pairs, list) and all(isinstance(p, Mapping) and "token" in p and "logprob" in p for p in pairs):
-        found = {p["token"]: p["logprob"] for p in pairs}
+        value_of = {p["token"]: p["logprob"] for p in pairs}
     else:
         raise NoAnswer(f"{str(pairs)[:80]!r} holds no log-probabilities by token")
     listed = {
-        token: value for token, value in found.items() if value is not None
+        token: value for token, value in value_of.items() if value is not None
     }  # Parquet fills structs up with nulls
     for token, value in listed.items():
         if not isinstance(token, str) or type(value) not in (int, float) or math.isnan(value) or value > 1e-6:

@@ -59,9 +59,9 @@ def table_baselines(scores: Scores, validation: Scores | None = None) -> dict[st
 
     validation: what is fitted on; without it, the other folds of the same table, whole clusters a fold.
     """
-    found = _of_table(scores, validation, FOLDS if validation is None else 0)
-    found |= {name: {"reason": "it reads the trajectories: name them with --trajectories"} for name in READ}
-    reported = {name: _reported(name, one, replicates=0, seed=0) for name, one in found.items()}
+    scored_by = _of_table(scores, validation, FOLDS if validation is None else 0)
+    scored_by |= {name: {"reason": "it reads the trajectories: name them with --trajectories"} for name in READ}
+    reported = {name: _reported(name, one, replicates=0, seed=0) for name, one in scored_by.items()}
     if (scores.patch != "").any():
         reported["majority"] = _majority(scores, reported["random"], seed=0)
     return {name: reported[name] for name in ORDER}
@@ -78,15 +78,15 @@ def score_baselines(
     rows = evaluation.trajectories
     fitted_on = () if validation is None else validation.trajectories
     judged, known = Scores.of_trajectories(rows), Scores.of_trajectories(fitted_on)
-    found = _of_table(judged, known, 0)
+    scored_by = _of_table(judged, known, 0)
     if scored is not None and _has_tokens(scored):
-        found["length"] = _length(scored, None, FOLDS)
+        scored_by["length"] = _length(scored, None, FOLDS)
     else:
         sized_judged = replace(judged, n_tokens=characters(rows))
         length = _length(sized_judged, replace(known, n_tokens=characters(fitted_on)), 0)
         # Characters must not pass for tokens in what is reported.
-        found["length"] = replace(judged, score=length.score) if isinstance(length, Scores) else length
-    found |= {
+        scored_by["length"] = replace(judged, score=length.score) if isinstance(length, Scores) else length
+    scored_by |= {
         "last_value": _last_value(judged, rows),
         "public_execution": _public_execution(judged, rows),
         "policy_likelihood": {"reason": "the trajectories carry no log-likelihoods of their policies"},
@@ -94,7 +94,7 @@ def score_baselines(
             lambda _, scores: fit_shape([t for t in fitted_on if t.resolved is not None], rows), judged, known, 0
         ),
     }
-    return {name: found[name] for name in ORDER if name in found}
+    return {name: scored_by[name] for name in ORDER if name in scored_by}
 
 
 def baseline_report(
@@ -114,10 +114,10 @@ def baseline_report(
     if cache.is_file():
         return dict(json.loads(cache.read_text(encoding="utf-8")))
     scores = score_baselines(evaluation, validation, scored)
-    found = {name: _reported(name, one, replicates, seed) for name, one in scores.items()}
-    found["majority"] = _majority(Scores.of_trajectories(evaluation.trajectories), found["random"], seed)
-    write_text(cache, json.dumps(found, indent=1))
-    return found
+    reports = {name: _reported(name, one, replicates, seed) for name, one in scores.items()}
+    reports["majority"] = _majority(Scores.of_trajectories(evaluation.trajectories), reports["random"], seed)
+    write_text(cache, json.dumps(reports, indent=1))
+    return reports
 
 
 def _identity(
@@ -145,13 +145,13 @@ def _identity(
     )
 
 
-def _reported(name: str, found: Scores | Reason, replicates: int, seed: int) -> dict[str, Any]:
-    if not isinstance(found, Scores):
-        return dict(found)
+def _reported(name: str, scores: Scores | Reason, replicates: int, seed: int) -> dict[str, Any]:
+    if not isinstance(scores, Scores):
+        return dict(scores)
     # A baseline beside a table is read by attempt; majority is the selector by patch.
-    found = replace(found, patch=np.full(len(found), ""))
-    note = {"note": f"logarithm of {'tokens' if _has_tokens(found) else 'characters'}"} if name == "length" else {}
-    return report(found, replicates=replicates, seed=seed) | note
+    scores = replace(scores, patch=np.full(len(scores), ""))
+    note = {"note": f"logarithm of {'tokens' if _has_tokens(scores) else 'characters'}"} if name == "length" else {}
+    return report(scores, replicates=replicates, seed=seed) | note
 
 
 def _of_table(scores: Scores, validation: Scores | None, folds: int) -> dict[str, Scores | Reason]:
@@ -190,11 +190,11 @@ def _policy_identity(scores: Scores, validation: Scores | None, folds: int) -> S
     policies = {*scores.policy.tolist(), *(() if validation is None else validation.policy.tolist())}
     if len(policies) < 2:
         return {"reason": "the table has one policy"}
-    found = _fitted(lambda known, own: _means(own.policy, known.policy, known.resolved), scores, validation, folds)
-    if isinstance(found, Scores) and np.isnan(found.score).any():
+    fitted = _fitted(lambda known, own: _means(own.policy, known.policy, known.resolved), scores, validation, folds)
+    if isinstance(fitted, Scores) and np.isnan(fitted.score).any():
         where = "other clusters have" if validation is None else "validation has"
-        return {"reason": f"{where} no attempts of policy {min(found.policy[np.isnan(found.score)])}"}
-    return found
+        return {"reason": f"{where} no attempts of policy {min(fitted.policy[np.isnan(fitted.score)])}"}
+    return fitted
 
 
 def _length(scores: Scores, validation: Scores | None, folds: int) -> Scores | Reason:

@@ -118,20 +118,20 @@ class Reader:
 
     def attempts(self, place: str, cells: Mapping[str, Any], fail: Fail) -> Iterator[tuple[str, dict[str, Any]]]:
         """The attempts of one row with their places: one, or as many as its lists hold."""
-        found = {
+        by_role = {
             role: cells[column]
             for role in ROLES
             if (column := self.names.column(role)) in cells and (role in COLUMNS or role in self.names.named)
         }
         if not self.names.named.keys() & set(TESTS) and all(column in cells for column in PUBLISHED_TESTS.values()):
-            found |= {role: cells[column] for role, column in PUBLISHED_TESTS.items()}
+            by_role |= {role: cells[column] for role, column in PUBLISHED_TESTS.items()}
             self.published_tests = True
-        lists = {role: values for role, cell in found.items() if (values := _list(role, cell, fail)) is not None}
+        lists = {role: values for role, cell in by_role.items() if (values := _list(role, cell, fail)) is not None}
         many = bool({"score", "resolved", *self.names.made_from} & lists.keys())
-        if "task_id" not in found and not (self.joined and "trajectory_id" in found):
-            found["task_id"] = self._task(place, cells, many, fail)
+        if "task_id" not in by_role and not (self.joined and "trajectory_id" in by_role):
+            by_role["task_id"] = self._task(place, cells, many, fail)
         if not many:
-            yield place, self._made(found, fail)
+            yield place, self._made(by_role, fail)
             return
         lengths = {role: len(values) for role, values in lists.items()}
         if len(set(lengths.values())) > 1:
@@ -142,7 +142,7 @@ class Reader:
         for i in range(count):
             yield (
                 f"{place}, item {i + 1}",
-                self._made(found | {role: values[i] for role, values in lists.items()}, fail),
+                self._made(by_role | {role: values[i] for role, values in lists.items()}, fail),
             )
 
     def _task(self, place: str, cells: Mapping[str, Any], many: bool, fail: Fail) -> Any:
@@ -160,29 +160,29 @@ class Reader:
             f"there is no {self.names.column('task_id')!r} (there are: {shown or 'none'}). {JOINED_HINT if self.joined else HINT}"
         )
 
-    def _made(self, found: dict[str, Any], fail: Fail) -> dict[str, Any]:
+    def _made(self, by_role: dict[str, Any], fail: Fail) -> dict[str, Any]:
         if self.names.true_value is not None:
-            value = found.get("resolved")
+            value = by_role.get("resolved")
             text = "" if value is None else str(value).strip()
             self.values[text] = self.values.get(text, 0) + 1
-            found["resolved"] = None if not text else text == self.names.true_value
+            by_role["resolved"] = None if not text else text == self.names.true_value
         if self.names.made_from:
             try:
-                found["score"] = self._score(found, fail)
+                by_role["score"] = self._score(by_role, fail)
             except NoAnswer as error:
                 fail(f"no score: {error}")
-        return found
+        return by_role
 
-    def _score(self, found: dict[str, Any], fail: Fail) -> float | None:
-        if "logprobs" in found:
-            cell = _parsed(found["logprobs"], "logprobs", fail)
+    def _score(self, by_role: dict[str, Any], fail: Fail) -> float | None:
+        if "logprobs" in by_role:
+            cell = _parsed(by_role["logprobs"], "logprobs", fail)
             return None if cell is None else score_of_logprobs(cell, self.tokens)
-        yes, no = (number(found[role], role, fail) for role in self.names.made_from)
+        yes, no = (number(by_role[role], role, fail) for role in self.names.made_from)
         if (yes is None) != (no is None):
             fail(f"{'YES' if yes is None else 'NO'} has no value and the other has: one alone makes no score")
         if yes is None or no is None:
             return None
-        if "yes_logprob" in found and max(yes, no) > 1e-6:
+        if "yes_logprob" in by_role and max(yes, no) > 1e-6:
             fail(f"{max(yes, no)} is no log-probability (those are at most 0); name logits as yes_logit and no_logit")
         return score_of_pair(yes, no)
 
@@ -222,12 +222,12 @@ def number(value: Any, name: str, fail: Fail) -> float | None:
     if value is None or (isinstance(value, CsvCell) and not value.strip()):
         return None
     try:
-        found = float(value) if type(value) in (int, float) or isinstance(value, CsvCell) else None
+        parsed = float(value) if type(value) in (int, float) or isinstance(value, CsvCell) else None
     except (ValueError, OverflowError):
-        found = None
-    if found is None or found != found or found == float("inf"):
+        parsed = None
+    if parsed is None or parsed != parsed or parsed == float("inf"):
         fail(f"{name} {str(value)[:80]!r} is not a number")
-    return found
+    return parsed
 
 
 def _list(role: str, cell: Any, fail: Fail) -> list[Any] | None:
@@ -239,13 +239,13 @@ def _list(role: str, cell: Any, fail: Fail) -> list[Any] | None:
     if not isinstance(cell, str) or not cell.lstrip().startswith("["):
         return None
     if role in ("score", "resolved", "n_tokens", *TESTS, *MADE):
-        found = _parsed(cell, role, fail)
-        return found if isinstance(found, list) else None
+        parsed = _parsed(cell, role, fail)
+        return parsed if isinstance(parsed, list) else None
     try:
-        found = _literal(cell)
+        parsed = _literal(cell)
     except ValueError:
         return None  # a name may begin with a bracket
-    return found if isinstance(found, list) else None
+    return parsed if isinstance(parsed, list) else None
 
 
 def _parsed(cell: Any, role: str, fail: Fail) -> Any:

@@ -57,10 +57,10 @@ class Wanted:
 
     def inner(self, cells: dict[str, Any]) -> dict[str, Any]:
         """The cells of a row, and those within them that are read and named with a dot."""
-        found = {
+        cells_within = {
             name: value for name in self.read if name not in cells and (value := _within(cells, name)) is not _ABSENT
         }
-        return cells | found if found else cells
+        return cells | cells_within if cells_within else cells
 
     def check(self, path: Path, header: Sequence[str], place: str = "") -> None:
         """Raises DataError where a required column is missing or a column that is read stands there twice."""
@@ -89,9 +89,9 @@ def _within(cells: dict[str, Any], name: str) -> Any:
     for end in (place for place, character in enumerate(name) if character == "."):
         outer, rest = cells.get(name[:end]), name[end + 1 :]
         if isinstance(outer, dict):
-            found = outer[rest] if rest in outer else _within(outer, rest)
-            if found is not _ABSENT:
-                return found
+            cell = outer[rest] if rest in outer else _within(outer, rest)
+            if cell is not _ABSENT:
+                return cell
     return _ABSENT
 
 

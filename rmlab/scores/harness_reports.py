@@ -56,17 +56,17 @@ def harness_reports(path: Path) -> list[Report]:
         raise DataError(f"{path}: {error}") from error
     if not isinstance(document, dict) or "score" in document:
         return []
-    found = [
+    of_file = [
         report
         for report in reports(document, Location(path.name, ""))
         if report.kind != "rows" and not (report.kind == BY_INSTANCE and _by_other_keys(document))
     ]
-    for report in found:
+    for report in of_file:
         if twice := report.by_key().contradictions:
             raise DataError(f"{path}: it calls task {twice[0]} resolved and unresolved: which is right is not known")
-    if mended and found:
-        found[0].note = f"{path.name} is no strict JSON: {mended} was passed over" + (
-            f"; {found[0].note}" if found[0].note else ""
+    if mended and of_file:
+        of_file[0].note = f"{path.name} is no strict JSON: {mended} was passed over" + (
+            f"; {of_file[0].note}" if of_file[0].note else ""
         )
     for name in ("resolved", "unresolved"):
         listed, stated = document.get(f"{name}_ids"), document.get(f"{name}_instances")
@@ -74,7 +74,7 @@ def harness_reports(path: Path) -> list[Report]:
             raise DataError(
                 f"{path}: it lists {len(listed)} {name}_ids and states {name}_instances = {stated}: which is right?"
             )
-    return found
+    return of_file
 
 
 def _by_other_keys(document: dict[str, Any]) -> bool:
@@ -91,15 +91,15 @@ def read_reports(paths: Sequence[Path], incomplete: Incomplete = Incomplete.unre
     seen: dict[bytes, Path] = {}
     spelled: dict[str, str] = {}  # harnesses write ids in lower case or as they are: one task, as it is written first
     for number, path in enumerate(paths):
-        found = harness_reports(path)
-        if not found:
+        reports = harness_reports(path)
+        if not reports:
             raise DataError(
                 f"{path} is no report of a test harness (JSON with resolved_ids, or task: true or false)"
                 + ("; several files are evaluated together only if all are reports" if len(paths) > 1 else "")
             )
         if (first := seen.setdefault(hashlib.sha256(path.read_bytes()).digest(), path)) != path:
             notes.append(f"{path} and {first} are the same, byte for byte: if they are one run, name it once")
-        for report in found:
+        for report in reports:
             missing = 0.0 if incomplete is Incomplete.unresolved else np.nan
             label = {
                 **{task: np.nan if task in report.void else missing for task in report.unfinished},
@@ -128,14 +128,14 @@ def _what(report: Report, incomplete: Incomplete) -> str:
     open_tasks = {task: why for task, why in named.items() if task not in report.void}
     failed = Counter(why for task, why in named.items() if task in report.void)
     total = len(report.outcome) + len(named)
-    said = f"{counted(total, 'task')}, {report.resolved:,} resolved"
+    note = f"{counted(total, 'task')}, {report.resolved:,} resolved"
     if failed:
         words = ", ".join(f"{kind} {count:,}" for kind, count in sorted(failed.items()))
-        said += f", {failed.total():,} without a label because the evaluation failed ({words})"
+        note += f", {failed.total():,} without a label because the evaluation failed ({words})"
     if not open_tasks:
-        return said
+        return note
     kinds = ", ".join(f"{kind} {count:,}" for kind, count in sorted(Counter(open_tasks.values()).items()))
-    said += f", {len(open_tasks):,} without an outcome ({kinds}), counted as {incomplete.value}"
+    note += f", {len(open_tasks):,} without an outcome ({kinds}), counted as {incomplete.value}"
     if len(open_tasks) > PARTIAL * total and incomplete is Incomplete.unresolved:
-        said += "; if only a part was handed in, --incomplete unlabelled leaves them out"
-    return said
+        note += "; if only a part was handed in, --incomplete unlabelled leaves them out"
+    return note

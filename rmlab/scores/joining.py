@@ -55,8 +55,8 @@ def join(table: ScoreTable, path: Path, pool: TrajectorySet, pool_path: Path) ->
     scores = table.scores
     matched = list(_matches(scores, path, pool.trajectories, pool_path))
     keep = np.array([trajectory is not None for trajectory, _ in matched])
-    found = [trajectory for trajectory, _ in matched if trajectory is not None]
-    if not found:
+    partners = [trajectory for trajectory, _ in matched if trajectory is not None]
+    if not partners:
         raise DataError(_nothing_joins(scores, path, pool.trajectories, pool_path))
     place: dict[str, int] = {}
     for row, (trajectory, _) in enumerate(matched, 1):
@@ -68,14 +68,14 @@ def join(table: ScoreTable, path: Path, pool: TrajectorySet, pool_path: Path) ->
     rows = scores.select(keep)
     stated = [None if np.isnan(label) else bool(label) for label in rows.resolved]
     labelled = tuple(
-        t if t.resolved is not None else replace(t, resolved=label) for t, label in zip(found, stated, strict=True)
+        t if t.resolved is not None else replace(t, resolved=label) for t, label in zip(partners, stated, strict=True)
     )
     by_id = sum(by for _, by in matched)
     differ = sum(
         label is not None and label != trajectory.resolved for trajectory, label in zip(labelled, stated, strict=True)
     )
-    table_only, set_only = len(scores) - len(found), len(pool) - len(found)
-    note = f"joined with {pool_path}: {_how(len(found), by_id)}"
+    table_only, set_only = len(scores) - len(partners), len(pool) - len(partners)
+    note = f"joined with {pool_path}: {_how(len(partners), by_id)}"
     if table_only:
         first_row = scores.select(~keep).select(np.arange(1))
         name = first_row.trajectory_id[0] or " of ".join(filter(None, (first_row.task_id[0], first_row.policy[0])))

@@ -31,15 +31,15 @@ def pattern(trajectory: Trajectory) -> str:
 def features(trajectory: Trajectory) -> dict[str, float]:
     """What the regression sees: the whole pattern, the kind at each turn, how often each kind occurs, the number of turns."""
     kinds = pattern(trajectory)
-    found = {
+    value_of = {
         f"pattern={kinds}": 1.0,
         f"turns={min(len(kinds), 50)}": 1.0,
         "turns": len(kinds) / 10,
         f"last={kinds[-1:]}": 1.0,
     }
-    found |= {f"turn{i}={letter}": 1.0 for i, letter in enumerate(kinds[:12])}
-    found |= {f"count={letter}": n / 10 for letter, n in Counter(kinds).items()}
-    return found
+    value_of |= {f"turn{i}={letter}": 1.0 for i, letter in enumerate(kinds[:12])}
+    value_of |= {f"count={letter}": n / 10 for letter, n in Counter(kinds).items()}
+    return value_of
 
 
 def characters(trajectories: Sequence[Trajectory]) -> NDArray[np.float64]:

@@ -80,8 +80,8 @@ def weak_labels(
     path = cache / f"first-failures-{fingerprint([part.fingerprint, there, SEMANTICS])}.json"
     if not path.is_file():
         edits = Edits(part.metadata.get("edits", Edits.build_up.value))
-        found = first_failures(attempts, {task.task_id: task for task in tasks}, show, edits, allow_weak)
-        write_text(path, json.dumps({"isolation": str(isolation_level()), "failed": found}))
+        failures = first_failures(attempts, {task.task_id: task for task in tasks}, show, edits, allow_weak)
+        write_text(path, json.dumps({"isolation": str(isolation_level()), "failed": failures}))
     kept = json.loads(path.read_text(encoding="utf-8"))
     failed: dict[str, int | None] = kept["failed"]
     disagree = sum((failed[t.trajectory_id] is None) != t.resolved for t in attempts)
@@ -165,21 +165,21 @@ def _first_failed(outcome: Outcome, expected: tuple[str, ...]) -> int | None:
 
 
 def _run(programs: Sequence[Program], show: bool, allow_weak: bool) -> dict[Program, Outcome]:
-    found: dict[Program, Outcome] = {}
+    outcomes: dict[Program, Outcome] = {}
     with (
         Sandbox(default_workers(), allow_weak=allow_weak) as sandbox,
         progress("running hidden tests", len(programs), "programs", show) as advance,
     ):
         warn_if_weak(sandbox.isolation)
         for _ in range(TRIES):
-            left = [program for program in programs if program not in found]
+            left = [program for program in programs if program not in outcomes]
             for start in range(0, len(left), BATCH):
                 batch = left[start : start + BATCH]
                 done = {p: o for p, o in zip(batch, sandbox.run(batch), strict=True) if not o.broken}
-                found |= done
+                outcomes |= done
                 advance(len(done))
-    if lost := len(programs) - len(found):
+    if lost := len(programs) - len(outcomes):
         raise RmlabError(
             f"the sandbox failed {TRIES} times on {lost} programs: `rmlab doctor` says what works on this machine."
         )
-    return found
+    return outcomes

@@ -15,5 +15,6 @@ spec            sweeps/NAME.yaml: what is asked, which levels, and what their na
 study           which settings were tried and what to try next: Optuna, shared with other searches
 study_identity  which studies there are: what makes the trials of one comparable is in its name
 time_left       how long a sweep will go on
+typed_yaml      the text of a sweep file as plain values of the types that its keys have
 under_way       a sweep under way: what is finished, at work elsewhere, failed, or to be started
 """

@@ -128,9 +128,9 @@ FACTORS = {
 
 def find_factors(names: Iterable[str]) -> tuple[Factor, ...]:
     """The factors of these names. Raises UsageError for one that is not declared."""
-    found = []
+    declared = []
     for name in names:
         if name not in FACTORS:
             raise UsageError(f"there is no factor {name!r}; there are: {', '.join(sorted(FACTORS))}")
-        found.append(FACTORS[name])
-    return tuple(found)
+        declared.append(FACTORS[name])
+    return tuple(declared)

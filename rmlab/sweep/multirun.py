@@ -29,7 +29,7 @@ from rmlab.overrides import quoted, unquoted
 from rmlab.paths import CONF, SWEEPS, runs_folder
 from rmlab.stopping import says_how_to_go_on
 from rmlab.sweep.request import CHOICES, SweepOptions
-from rmlab.sweep.spec import plain_yaml
+from rmlab.sweep.typed_yaml import plain_yaml
 from rmlab.tracking.leases import Done, Held, LeaseMonitor, close_dead, holder_words, replace
 from rmlab.tracking.parameters import describe_single
 from rmlab.tracking.run_index import finished_run, runs_of
@@ -105,10 +105,10 @@ def multirun(program: str, overrides: Sequence[str], options: SweepOptions | Non
 
 def _no_plugin(error: str) -> str | None:
     """What to install, or which name was meant, where Hydra does not find a launcher or a sweeper; None for any other error."""
-    found = re.search(r"Could not find 'hydra/((launcher|sweeper)/([^']+))'", error)
-    if found is None:
+    missing = re.search(r"Could not find 'hydra/((launcher|sweeper)/([^']+))'", error)
+    if missing is None:
         return None
-    plugin, kind, name = found.groups()
+    plugin, kind, name = missing.groups()
     if plugin in PACKAGES:
         return f"hydra/{kind}={name} needs {PACKAGES[plugin]}: pip install {PACKAGES[plugin]}"
     own = sorted(path.stem for path in LAUNCHERS.glob("*.yaml")) if kind == "launcher" else ["rmlab"]
@@ -211,14 +211,14 @@ def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig]
         config.tracking.replaces = [info.run_id for info in runs_of(store, config_hash) if info.status == FINISHED]
     replaces = list(config.tracking.replaces)
     while True:
-        found = runs_of(store, config_hash)
-        whole = finished_run(info for info in found if info.run_id not in replaces)
+        tracked = runs_of(store, config_hash)
+        whole = finished_run(info for info in tracked if info.run_id not in replaces)
         if whole is not None:
             print(f"finished already: {whole.name}, run {whole.run_id} (--force runs it again)")
             return whole.run_id
-        holder = monitor.holder(found)
+        holder = monitor.holder(tracked)
         if holder is None:
-            close_dead(store, found, monitor)
+            close_dead(store, tracked, monitor)
             try:
                 with says_how_to_go_on(command_line()):
                     run_id = run(config)

@@ -16,7 +16,7 @@ from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
 from rmlab.hydra_keys import refuse_unread
 from rmlab.sweep.plan import Cell, SweepSpec, expand, read_sweep
-from rmlab.sweep.spec import plain_yaml
+from rmlab.sweep.typed_yaml import plain_yaml
 
 CHOICES = ("levels", "baseline", "seeds", "arms", "trials")
 """What chooses within a sweep file, as KEY=VALUE on the command line."""

@@ -97,12 +97,12 @@ def run_cells(
 
 def close_all_dead(store: Store, known: CellRuns, monitor: LeaseMonitor) -> list[RunInfo]:
     """`close_dead` over the runs of every cell."""
-    return close_dead(store, [run for found in known.all.values() for run in found], monitor)
+    return close_dead(store, [run for own in known.all.values() for run in own], monitor)
 
 
 def _newest(known: CellRuns) -> dict[tuple[str | None, str | None, str | None, str], str]:
     """The config_hash of the newest finished run by (sweep, preset, control_hash, name)."""
-    runs = [(run, key) for key, found in known.all.items() for run in found if run.status == FINISHED]
+    runs = [(run, key) for key, own in known.all.items() for run in own if run.status == FINISHED]
     return {
         (run.tags.get("sweep"), run.tags.get("preset"), run.tags.get(CONTROL_HASH), run.name): key
         for run, key in sorted(runs, key=lambda pair: pair[0].start_time)

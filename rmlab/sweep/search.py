@@ -183,8 +183,8 @@ class _Search(SweepUnderWay):
 
     def _values(self, number: int) -> tuple[list[float | None], list[TrackedRun]]:
         """Each objective's mean over the seeds of a trial (None where one does not define it), and the runs that it is from."""
-        found = [finished_run(runs_of(self.store, key)) for key in self.keys[number]]
-        runs = [get_run(self.store, info.run_id) for info in found if info is not None]
+        finished = [finished_run(runs_of(self.store, key)) for key in self.keys[number]]
+        runs = [get_run(self.store, info.run_id) for info in finished if info is not None]
         values: list[float | None] = []
         for name in self.study.spec.objectives:
             metric, _, step = name.partition("@")

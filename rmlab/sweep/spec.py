@@ -5,8 +5,8 @@ one; `search` looks for the best (`rmlab.sweep.search_spec`). A level is a value
 says under `named` which overrides a name stands for, and they may touch nothing but the factor's own keys.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from rmlab.errors import UsageError
 from rmlab.paths import SWEEPS
 from rmlab.sweep.factors import Factor, find_factors
 from rmlab.sweep.search_spec import SearchSpec, read_search
+from rmlab.sweep.typed_yaml import typed, yaml_mapping
 from rmlab.wording import near
 
 Level = str | int | float
@@ -147,14 +148,17 @@ def read_sweep(name: str, preset: str | None = None, changes: Mapping[str, Any] 
             f"there is no sweep {name!r}{near(name, there)}; there are: {', '.join(there)}, or any file *.yaml"
         )
     name = path.stem
-    raw = _mapping(path)
+    raw = yaml_mapping(path)
     presets = raw.pop("presets", None)
     if not isinstance(presets, dict) or not presets:
         raise UsageError(f"{path}: presets are missing, at least one is needed")
     preset = preset or ("demo" if "demo" in presets else next(iter(presets)))
     if preset not in presets:
         raise UsageError(f"sweep {name} has no preset {preset!r}{near(preset, presets)}; it has: {', '.join(presets)}")
-    for key, value in {**_typed(Preset, presets[preset] or {}, f"{path}, preset {preset}"), **(changes or {})}.items():
+    for key, value in {
+        **typed(Preset, presets[preset] or {}, f"{path}, preset {preset}", whole=False),
+        **(changes or {}),
+    }.items():
         if key == "arms":
             if value is not None:
                 raw["arms"] = {**(raw.get("arms") or {}), "levels": value}
@@ -168,9 +172,9 @@ def read_sweep(name: str, preset: str | None = None, changes: Mapping[str, Any] 
     search = read_search(raw, path) if "search" in raw else None
     if listed is not None:
         raw["levels"] = _levels_of(listed, raw.get("factor"), path)
-    values = _typed(SweepSpec, {"name": name, "preset": preset, **raw}, str(path))
+    values = typed(SweepSpec, {"name": name, "preset": preset, **raw}, str(path))
     if arms:
-        values["arms"] = Arms(**_typed(Arms, arms, f"{path}, arms"))
+        values["arms"] = Arms(**typed(Arms, arms, f"{path}, arms"))
     values |= {"grid": _read_grid(grid, path) if grid else [], "listed": listed or [], "search": search}
     if values["program"].endswith(".py"):
         values["program"] = str((path.parent / values["program"]).resolve())
@@ -185,7 +189,7 @@ def _read_grid(grid: Any, path: Path) -> list[Arms]:
         raise UsageError(f"{path}: grid={grid} must be levels by factor")
     return [
         Arms(
-            **_typed(
+            **typed(
                 Arms, {"factor": str(name), **(of if isinstance(of, dict) else {"levels": of})}, f"{path}, grid, {name}"
             )
         )
@@ -206,77 +210,6 @@ def _levels_of(listed: Any, factor: Any, path: Path) -> list[Level]:
     if len({tuple(map(str, cell.items())) for cell in listed}) < len(listed):
         raise UsageError(f"{path}: list has one of its cells twice")
     return list(dict.fromkeys(cell[factor] for cell in listed))
-
-
-def plain_yaml(text: str) -> Any:
-    """A YAML text without numbers to base 60: `4:1` is a ratio, not 241. Raises yaml.YAMLError."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """Takes two numbers with a colon for a text."""
-
-    def number(loader: Any, node: Any) -> Any:
-        if ":" in node.value:
-            return node.value
-        return loader.construct_yaml_int(node) if node.tag.endswith("int") else loader.construct_yaml_float(node)
-
-    for kind in ("int", "float"):
-        Loader.add_constructor(f"tag:yaml.org,2002:{kind}", number)
-    return yaml.load(text, Loader)
-
-
-def _mapping(path: Path) -> dict[str, Any]:
-    import yaml
-
-    try:
-        raw = plain_yaml(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not readable YAML: {' '.join(str(error).split())}") from error
-    if not isinstance(raw, dict):
-        raise UsageError(f"{path} holds no sweep: question, program, factor, levels, baseline, seeds, presets")
-    return raw
-
-
-_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "levels": (lambda v: _list_of(v, (int, float, str)), "a list of numbers or words"),
-    "arms": (lambda v: _list_of(v, (int, float, str)), "a list of words"),
-    "seeds": (lambda v: _list_of(v, (int,)), "a list of whole numbers"),
-    "trials": (lambda v: isinstance(v, int) and v > 0, "a whole number, at least 1"),
-    "overrides": (lambda v: v == [] or _list_of(v, (str,)), "a list of KEY=VALUE"),
-    "baseline": (lambda v: isinstance(v, int | float | str), "one of the levels"),
-    "cost": (lambda v: isinstance(v, dict), "a text by preset"),
-    "named": (
-        lambda v: isinstance(v, dict) and all(_list_of(o, (str,)) for o in v.values()),
-        "a list of KEY=VALUE by level",
-    ),
-}
-
-
-def _list_of(value: Any, kinds: tuple[type, ...]) -> bool:
-    return (
-        isinstance(value, list) and bool(value) and all(isinstance(v, kinds) and not isinstance(v, bool) for v in value)
-    )
-
-
-def _typed(kind: type, raw: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """The fields of a dataclass from plain values. Raises UsageError for what is unknown, missing or of another type."""
-    if not isinstance(raw, Mapping):
-        raise UsageError(f"{where}: it must be a mapping")
-    known = [f.name for f in fields(kind)]
-    for key, value in raw.items():
-        if key not in known:
-            raise UsageError(
-                f"{where}: there is no key {key!r}{near(str(key), known)}; the keys are {', '.join(known)}"
-            )
-        holds, what = _KINDS.get(key, (lambda v: isinstance(v, str), "a text"))
-        if value is not None and not holds(value):
-            raise UsageError(f"{where}: {key}={value} must be {what}")
-    required = [
-        f.name for f in fields(kind) if f.name not in raw and kind is not Preset and f.default is f.default_factory
-    ]
-    if required:
-        raise UsageError(f"{where}: {required[0]} is missing")
-    return {key: value for key, value in raw.items() if value is not None}
 
 
 def _check(spec: SweepSpec, path: Path) -> None:

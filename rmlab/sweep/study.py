@@ -156,11 +156,11 @@ class Study:
         assert self.spec.pruning is not None
         if (trial := self._mine.get(number)) is None:
             return False
-        said = self._reported.get(number, -1)
+        reported = self._reported.get(number, -1)
         [direction] = self.spec.objectives.values()
         sign = 1.0 if self.spec.pruning.get("goal", direction) == direction else -1.0
         for step, value in steps:
-            if step > said and math.isfinite(value):
+            if step > reported and math.isfinite(value):
                 if not self._update(number, partial(trial.report, sign * value, step)):
                     return False
                 self._reported[number] = step
@@ -178,8 +178,8 @@ class Study:
 
         runs, addresses: ids of the runs that the values are from, and where the MLflow UI shows them.
         """
-        said = {RUNS: list(runs), ADDRESSES: list(addresses)}
-        for name, value in said.items():
+        attributes = {RUNS: list(runs), ADDRESSES: list(addresses)}
+        for name, value in attributes.items():
             if number not in self._mine or not self._update(
                 number, partial(self._mine[number].set_user_attr, name, value)
             ):

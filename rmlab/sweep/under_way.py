@@ -28,10 +28,10 @@ _jitter = random.SystemRandom()
 
 def by_hash(cells: Sequence[Cell]) -> defaultdict[str, list[Cell]]:
     """The cells of each config_hash, in their order: cells of one hash are one run."""
-    found: defaultdict[str, list[Cell]] = defaultdict(list)
+    cells_of: defaultdict[str, list[Cell]] = defaultdict(list)
     for cell in cells:
-        found[cell.identity.config_hash].append(cell)
-    return found
+        cells_of[cell.identity.config_hash].append(cell)
+    return cells_of
 
 
 class SweepUnderWay:

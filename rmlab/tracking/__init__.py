@@ -16,6 +16,7 @@ reuse      a run of its own for a cell that another run already finished
 run        writes one run: buffered metrics, artifacts, data sets, and `finished` as the last word
 run_index  names and tags of runs, quickly: which cells are finished
 store      the store: one sqlite file or a server, opened safely by many processes at once
+store_errors  what a store says when it is busy or does not work
 tags       names of a run's tags; sets them and takes them away; where a run comes from: commit, host, process
 ui         the MLflow UI over the store
 ui_server  the process that serves it: MLflow's application, opened as model training

@@ -7,7 +7,7 @@ from typing import Any
 from rmlab.tracking.headline import EVALUATION
 from rmlab.tracking.store import NOTE as NOTE
 from rmlab.tracking.tags import LONGEST_TAG
-from rmlab.wording import number
+from rmlab.wording import estimate, number
 
 _number = partial(number, absent="")
 
@@ -34,11 +34,9 @@ def run_note(title: str, report: Mapping[str, Any], baselines: Mapping[str, Mapp
     """
     ks = sorted(report["rm_at_k"], key=int)
     shown = list(dict.fromkeys([*(k for k in ks if k == "8"), ks[-1]]))
-    low, high = report["ci95"].get("auc_within_task") or (None, None)
-    interval = f" [{_number(low)}, {_number(high)}]" if low is not None else ""
     values = [
         *(f"RM@{k} {_number(report['rm_at_k'][k])}" for k in shown),
-        f"AUC within task {_number(report['auc_within_task'])}{interval}",
+        f"AUC within task {estimate(report['auc_within_task'], report['ci95'].get('auc_within_task'), absent='')}",
         f"ECE {_number(report['ece_width_10'])} (less its floor {_number(report.get('ece_less_floor'))})",
     ]
     reference = (

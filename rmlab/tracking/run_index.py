@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmlab.errors import StoreError, StoreOutOfReach
-from rmlab.tracking.store import SQLITE, Store, is_busy
+from rmlab.tracking.store import SQLITE, Store
+from rmlab.tracking.store_errors import is_busy
 from rmlab.tracking.tags import CONFIG_HASH, FAILED, FINISHED, REPLACES, SOURCE_RUN, STATUS
 
 if TYPE_CHECKING:

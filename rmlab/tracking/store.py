@@ -21,6 +21,7 @@ from rmlab.errors import StoreError, StoreOutOfReach
 from rmlab.files import exclusive
 from rmlab.paths import runs_folder
 from rmlab.tracking.home import ARTIFACTS, artifacts_of, bring_home
+from rmlab.tracking.store_errors import cannot_write, is_busy, store_error
 from rmlab.tracking.views import view_tags
 
 if TYPE_CHECKING:
@@ -32,30 +33,6 @@ SEARCHED = "searched"
 """Tag of an experiment: the parameters of its search."""
 TRAINING_VIEW = {"mlflow.experimentKind": "custom_model_development"}
 """The tag with which the UI opens an experiment as model training, not as evaluation of agents."""
-
-BUSY = (
-    "database is locked",
-    "database table is locked",
-    "unique constraint",
-    "duplicate key",
-    "duplicate entry",
-    "deadlock",
-    "could not serialize",
-    "too many clients",
-    "connection slots",
-    "too many requests",
-    "503",
-    "connection reset",
-    "connection aborted",
-    "connection refused",
-    "server closed the connection",
-    "terminating connection",
-    "starting up",
-    "shutting down",
-    "timed out",
-    "temporarily unavailable",
-)
-"""Signs of a store that is momentarily busy or restarts, in the words of sqlite, PostgreSQL, MySQL and HTTP."""
 
 Answer = TypeVar("Answer")
 _jitter = SystemRandom()  # never the seeded generators of a run: a retry must not change a result
@@ -195,7 +172,7 @@ class Store:
         try:
             return MlflowClient(tracking_uri=self.database_url, registry_uri=self.database_url)
         except Exception as error:
-            raise _store_error(self.uri, error) from error
+            raise store_error(self.uri, error) from error
 
     def experiment(self, name: str, searched: Sequence[str] = ()) -> str:
         """Id of the experiment of that name, made where there is none (by several processes at once, too).
@@ -262,34 +239,11 @@ class Store:
                 raise
             except Exception as error:
                 if not is_busy(error):
-                    raise _store_error(self.uri, error) from error
+                    raise store_error(self.uri, error) from error
                 if time.monotonic() + pause > deadline:
-                    raise StoreOutOfReach(str(_store_error(self.uri, error))) from error
+                    raise StoreOutOfReach(str(store_error(self.uri, error))) from error
                 time.sleep(pause * (0.5 + _jitter.random()))
                 pause = min(pause * 2, 5.0)
-
-
-def is_busy(error: BaseException) -> bool:
-    """Locked, momentarily unreachable, or beaten by another writer of the same row (MLflow looks, then inserts a data set)."""
-    words = str(error).lower()
-    return any(sign in words for sign in BUSY)
-
-
-def _store_error(uri: str, error: BaseException) -> StoreError:
-    noise = ("[SQL", "[parameters", "(Background", "(raised as a result of")
-    lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith(noise)]
-    reason = lines[0].strip() if lines else type(error).__name__
-    return StoreError(
-        f"the tracking store {uri} does not work: {reason}. "
-        "Check tracking.uri and the rights and space of the place it names."
-    )
-
-
-def _cannot_write(database: Path, reason: str) -> StoreError:
-    return StoreError(
-        f"the tracking store {database} cannot be written: {reason}. "
-        "Mend its rights, or set RMLAB_RUNS or tracking.uri to another place."
-    )
 
 
 def _check_writable(database: Path) -> None:
@@ -302,12 +256,12 @@ def _check_writable(database: Path) -> None:
     try:
         database.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _cannot_write(database, f"{error.strerror or error} ({database.parent})") from error
+        raise cannot_write(database, f"{error.strerror or error} ({database.parent})") from error
     if database.is_dir():
-        raise _cannot_write(database, "it is a folder")
+        raise cannot_write(database, "it is a folder")
     for place in (database.parent, database):
         if place.exists() and not os.access(place, os.W_OK):
-            raise _cannot_write(database, f"no right to write {place}")
+            raise cannot_write(database, f"no right to write {place}")
 
 
 def _create(database: Path) -> None:
@@ -321,7 +275,7 @@ def _create(database: Path) -> None:
     except StoreError:
         raise
     except Exception as error:
-        raise _store_error(f"{SQLITE}{database}", error) from error
+        raise store_error(f"{SQLITE}{database}", error) from error
     finally:
         temporary.unlink(missing_ok=True)
 

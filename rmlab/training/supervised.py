@@ -7,6 +7,7 @@ no sum over examples: each micro-batch's counts by its share of the step.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from rmlab.errors import UsageError
+from rmlab.models.cpu_layers import cpu_layers
 from rmlab.models.heads import language_model, last_logits, pad_right
 from rmlab.models.joined import joined_layers, joins
 from rmlab.models.moe import Routing, experts_of
@@ -142,6 +144,7 @@ def train(
     run = run_identity(model, (e.content() for e in examples), SEMANTICS, optimizer, training, seed)
     written = joined and not runtime.offload and joins(inner.get_decoder())
     with (
+        nullcontext() if joined or runtime.compiled else cpu_layers(model),
         packed_rows(inner, joined),
         joined_layers(inner, written, runtime.compiled, training.checkpointing),
         checkpointed_layers(model, training.checkpointing and not written, runtime.offload),

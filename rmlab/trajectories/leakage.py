@@ -51,9 +51,9 @@ def outcome_texts(messages: Sequence[Message]) -> Iterator[tuple[int, str]]:
         if (
             number != issue
             and any(sign in lower[number] for sign in signs)
-            and (found := OUTCOME_TEXT.search(message.content))
+            and (stated := OUTCOME_TEXT.search(message.content))
         ):
-            yield number, found[0]
+            yield number, stated[0]
 
 
 def hidden_names(messages: Sequence[Message], hidden: Iterable[str]) -> Iterator[tuple[int, str]]:
@@ -118,20 +118,22 @@ class Near:
 
 def issue_of(message: str) -> str:
     """The issue within a first message: what stands between an agent's marks, else all of it."""
-    found = MARKED.search(message)
-    if found:
-        return found[2]
+    marked = MARKED.search(message)
+    if marked:
+        return marked[2]
     _, mark, rest = message.partition("\nISSUE:\n")
     return re.split(r"\nINSTRUCTIONS?:", rest, maxsplit=1)[0] if mark else message
 
 
 def issues_of(trajectories: Iterable[Trajectory]) -> dict[str, str]:
     """task → issue, as the first attempt at it shows it."""
-    found: dict[str, str] = {}
+    issues: dict[str, str] = {}
     for trajectory in trajectories:
-        if trajectory.task_id not in found:
-            found[trajectory.task_id] = issue_of(next((m.content for m in trajectory.messages if m.role == "user"), ""))
-    return found
+        if trajectory.task_id not in issues:
+            issues[trajectory.task_id] = issue_of(
+                next((m.content for m in trajectory.messages if m.role == "user"), "")
+            )
+    return issues
 
 
 def near_duplicates(
@@ -204,8 +206,10 @@ def _without_common(shingles: dict[str, Hashes]) -> dict[str, Hashes]:
     if not len(common):
         return shingles
     return {
-        task: found[common[np.searchsorted(common, found).clip(max=len(common) - 1)] != found]
-        for task, found in shingles.items()
+        task: shingles_of_task[
+            common[np.searchsorted(common, shingles_of_task).clip(max=len(common) - 1)] != shingles_of_task
+        ]
+        for task, shingles_of_task in shingles.items()
     }
 
 

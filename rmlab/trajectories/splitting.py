@@ -201,13 +201,13 @@ def split_set(
         for trajectory in iterate_trajectories(path):
             tasks[trajectory.task_id] = _facts(trajectory, tasks.get(trajectory.task_id))
             advance(1)
-    found = split(tasks, shares, by, seed, near)
+    split_tasks = split(tasks, shares, by, seed, near)
 
     def records() -> Iterator[Trajectory]:
         for part, _ in shares:
             for one in iterate_trajectories(path):
-                if found.part[one.task_id] == part:
-                    yield replace(one, split=part, cluster=found.cluster[one.task_id])
+                if split_tasks.part[one.task_id] == part:
+                    yield replace(one, split=part, cluster=split_tasks.cluster[one.task_id])
 
     lines: list[str] = []
     counts: dict[str, Counter[str]] = defaultdict(Counter)
@@ -222,7 +222,7 @@ def split_set(
         {"command": "rmlab trajectories split", "by": by, "seed": str(seed), "near": f"{near:g}"},
         fingerprint_lines(sorted(lines)),
     )
-    return _summary(found, shares, counts)
+    return _summary(split_tasks, shares, counts)
 
 
 def _facts(trajectory: Trajectory, known: TaskFacts | None) -> TaskFacts:
@@ -234,21 +234,21 @@ def _facts(trajectory: Trajectory, known: TaskFacts | None) -> TaskFacts:
 
 
 def _summary(
-    found: SplitResult, shares: Sequence[tuple[str, float]], counts: dict[str, Counter[str]]
+    split_tasks: SplitResult, shares: Sequence[tuple[str, float]], counts: dict[str, Counter[str]]
 ) -> dict[str, Any]:
     parts = {}
     for part, share in shares:
-        inside = [task for task, where in found.part.items() if where == part]
+        inside = [task for task, where in split_tasks.part.items() if where == part]
         parts[part] = {
             "asked": share,
-            "share": len(inside) / max(len(found.part), 1),
+            "share": len(inside) / max(len(split_tasks.part), 1),
             "tasks": len(inside),
-            "clusters": len({found.cluster[task] for task in inside}),
+            "clusters": len({split_tasks.cluster[task] for task in inside}),
             **counts[part],
         }
     return {
         "parts": parts,
-        "near_duplicates": len(found.near),
-        "joined_groups": found.joined,
-        "near": [{"a": n.a, "b": n.b, "overlap": round(n.overlap, 3)} for n in found.near[:20]],
+        "near_duplicates": len(split_tasks.near),
+        "joined_groups": split_tasks.joined,
+        "near": [{"a": n.a, "b": n.b, "overlap": round(n.overlap, 3)} for n in split_tasks.near[:20]],
     }

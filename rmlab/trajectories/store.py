@@ -246,8 +246,8 @@ def _conversations(column: pa.ChunkedArray) -> Iterator[Any]:
         yield from column.to_pylist()
         return
     for chunk in column.chunks:
-        said = chunk.flatten()
-        role_M, content_M = (pc.struct_field(said, name).dictionary_encode() for name in ("role", "content"))
+        messages = chunk.flatten()
+        role_M, content_M = (pc.struct_field(messages, name).dictionary_encode() for name in ("role", "content"))
         if chunk.null_count or role_M.null_count or content_M.null_count:
             yield from chunk.to_pylist()
             continue

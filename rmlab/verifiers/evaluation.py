@@ -26,7 +26,7 @@ from rmlab.verifiers.dataset import VerifierData
 from rmlab.verifiers.encoding import Encoded, cut_counts, cut_words, unfit_counts
 from rmlab.verifiers.scoring import Autocast
 from rmlab.verifiers.verifier import Verifier, save_verifier
-from rmlab.wording import counted, number
+from rmlab.wording import counted, estimate, number
 
 
 @dataclass(frozen=True)
@@ -267,8 +267,7 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
 
 
 def _with_ends(report: Mapping[str, Any], name: str) -> str:
-    ends = report["ci95"].get(name)
-    return number(report[name]) + (f" [{ends[0]:.3f}, {ends[1]:.3f}]" if ends else "")
+    return estimate(report[name], report["ci95"].get(name))
 
 
 @dataclass(frozen=True)
@@ -295,16 +294,9 @@ class FoldLogger:
         """Tags of this fold."""
         self.run.tags({self._named(name): value for name, value in values.items()})
 
-    def dataset(
-        self,
-        name: str,
-        fingerprint: str,
-        context: str,
-        source: Mapping[str, Any],
-        profile: Mapping[str, Any] | None = None,
-    ) -> None:
-        """A data set that this fold reads, and what for."""
-        self.run.dataset(name, fingerprint, f"fold {self.fold} {context}", source, profile)
+    def dataset(self, name: str, fingerprint: str, context: str, *about: Mapping[str, Any]) -> None:
+        """A data set that this fold reads, and what for; see `RunLogger.dataset`."""
+        self.run.dataset(name, fingerprint, f"fold {self.fold} {context}", *about)
 
     def json(self, name: str, value: Any) -> None:
         """An artifact of this fold."""

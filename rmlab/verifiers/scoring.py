@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import linear
 
+from rmlab.models.cpu_layers import cpu_layers
 from rmlab.models.heads import ScalarModel, language_model, last_logits, last_scalar, pad_right
 from rmlab.models.moe import Routing
 from rmlab.models.prefix_decoder import can_fuse, can_share, prefix_last_hidden
@@ -29,13 +30,15 @@ from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import Encoded
 
 Autocast = Callable[[], AbstractContextManager[Any]]
+Prompt = Sequence[int] | NDArray[np.int32]
+"""Token ids."""
 FUSED_FROM = 40_000_000
 """Tokens of the prompts of one call from which on compiling is worth the 8 s that it takes (SmolLM2's shape on an H200)."""
 
 
 def score_ids(
     model: Any,
-    prompts: Sequence[Sequence[int] | NDArray[np.int32]],
+    prompts: Sequence[Prompt],
     answer: AnswerTokens,
     pad_id: int,
     *,
@@ -52,9 +55,10 @@ def score_ids(
     arithmetic, such as `Accelerator.autocast`. shared: what prompts have in common at their start is read once, without padding;
     None = where it pays: on a GPU, in half precision. fused: element-wise work of that is compiled; None = from FUSED_FROM tokens on.
     """
+    place_N, prompts = distinct(prompts)
     if is_sharded(model):
-        return _on_ranks(model, prompts, answer, pad_id, batch_tokens, autocast, show, title)
-    score_N = np.full(len(prompts), np.nan)
+        return _on_ranks(model, prompts, answer, pad_id, batch_tokens, autocast, show, title)[place_N]
+    score_U = np.full(len(prompts), np.nan)
     model.eval()
     with torch.inference_mode():
         with autocast():
@@ -72,8 +76,19 @@ def score_ids(
                 waiting.append((rows, torch.sigmoid(margin_B)))
                 advance(sum(len(prompts[i]) for i in rows))
             for rows, score_B in waiting:  # only now: a GPU goes on with the next batch meanwhile
-                score_N[rows] = score_B.cpu().double().numpy()
-    return score_N
+                score_U[rows] = score_B.cpu().double().numpy()
+    return score_U[place_N]
+
+
+def distinct(prompts: Sequence[Prompt]) -> tuple[NDArray[np.intp], list[Prompt]]:
+    """place_N, and the U prompts that differ, in their order: prompt i is the one at place_N[i].
+
+    A third of a scripted policy's attempts at a task repeat another one word for word; they are read once and get one score.
+    """
+    place: dict[bytes, int] = {}
+    place_N = np.array([place.setdefault(np.asarray(ids, np.int32).tobytes(), len(place)) for ids in prompts], np.intp)
+    first_U = np.unique(place_N, return_index=True)[1]
+    return place_N, [prompts[i] for i in first_U]
 
 
 def _on_ranks(
@@ -115,7 +130,7 @@ def _padded(
     device = next(model.parameters()).device
     for rows in batches_by_tokens([len(p) for p in prompts], batch_tokens):
         ids_BT, length_B = pad_right([prompts[i] for i in rows], pad_id)
-        with autocast():
+        with autocast(), cpu_layers(model):
             margin_B = margins(model, ids_BT.to(device), length_B.to(device), answer)
         yield rows, margin_B
 

@@ -132,12 +132,14 @@ SAME, FLAT = (1.0, 0.0), (3.0, 1.5)
     ],
 )
 def test_compare_rejects_and_excludes_0_as_often_as_said(name, a, b, metrics, monkeypatch):
-    """Two verifiers that differ by luck alone: p at most 0.05, and an interval without 0, in 0.03 to 0.07 of the draws (an ECE's
-    from 0.01 on: it takes its floor as given)."""
+    """Two verifiers that differ by luck alone: p at most 0.05, and an interval without 0, in 0.03 to 0.07 of 1,000 draws. (Of the
+    first 300 the shares are 0.020 to 0.077, which is the error of so few draws.)"""
     monkeypatch.setattr(noise_floor, "DRAWS", 200)  # its mean is all that is used
-    draws, tasks, attempts = 300, 80, 8
+    draws, tasks, attempts = 1000, 80, 8
     name_N = np.repeat([f"{t:03d}" for t in range(tasks)], attempts)
-    kinds = [SortedRows, WidthBins] if "auc_pooled" in metrics else [WidthBins]
+    kinds = [
+        kind for kind, first in ((SortedRows, "auc"), (WidthBins, "ece")) if any(m.startswith(first) for m in metrics)
+    ]
     rng = np.random.default_rng(4)
     rejected, excluded = (dict.fromkeys(metrics, 0) for _ in range(2))
     for seed in range(draws):
@@ -156,9 +158,7 @@ def test_compare_rejects_and_excludes_0_as_often_as_said(name, a, b, metrics, mo
     print(name, rejected, excluded)
     for metric in metrics:
         for count in (rejected[metric], excluded[metric]):
-            rate = count / draws
-            assert rate <= 0.07 + error(0.07, draws), (name, metric, rate)
-            assert rate >= (0.01 if metric.startswith("ece") else 0.03) - error(0.03, draws), (name, metric, rate)
+            assert is_nominal(count / draws, draws), (name, metric, count / draws)
 
 
 def levels(seed: int, deviations: tuple[float, ...], seeds: int = 3, tasks: int = 40, attempts: int = 6):

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from rmlab.errors import DataError
-from rmlab.metrics.sweep_levels import FAMILY, compare_levels, same_level
+from rmlab.metrics.same_level import same_level
+from rmlab.metrics.sweep_levels import FAMILY, compare_levels
 from rmlab.scores.scores import Scores
 
 

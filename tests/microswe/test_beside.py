@@ -7,7 +7,8 @@ import pytest
 
 from rmlab.errors import DataError, UsageError
 from rmlab.microswe.build import trial
-from rmlab.microswe.build.build import BuildConfig, build, build_from
+from rmlab.microswe.build.bugs import BuildConfig
+from rmlab.microswe.build.build import build, build_from
 from rmlab.microswe.build.clusters import clusters
 from rmlab.microswe.build.extension import (
     BaseTasks,

@@ -7,7 +7,8 @@ import pytest
 
 from rmlab.errors import DataError
 from rmlab.microswe.build import trial
-from rmlab.microswe.build.build import BuildConfig, PublicCallKind, build_from, share_threshold, single_bugs
+from rmlab.microswe.build.bugs import BuildConfig, PublicCallKind, single_bugs
+from rmlab.microswe.build.build import build_from, share_threshold
 from rmlab.microswe.build.functions import Collection, Function
 from rmlab.microswe.task import read_tasks, write_tasks
 

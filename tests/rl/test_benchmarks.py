@@ -1,6 +1,8 @@
 """Held-out benchmarks, paired differences, collapse and the summary of a training, on numbers worked out by hand."""
 
 import json
+import subprocess
+import sys
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -10,7 +12,8 @@ import pytest
 
 from rmlab.errors import UsageError
 from rmlab.metrics.uncertainty import Difference, paired_difference
-from rmlab.rl.evaluation import benchmarks, compare_policies, of_the_verifier, pooled_benchmarks, rates_by_task
+from rmlab.rl.evaluation import of_the_verifier, rates_by_task
+from rmlab.rl.held_out import benchmarks, compare_policies, pooled_benchmarks
 from rmlab.rl.learner import RLState
 from rmlab.rl.outcome import GAP_PARTS, area, described, outcome, outcome_metrics, timed
 from rmlab.scores.scores import Scores
@@ -190,3 +193,11 @@ def test_where_the_time_went() -> None:
         "  a step 5.0 s (99 %: 6.0): rollout 3.5, update 1.5; of the rollout decoding 2.0",
         "  the held-out benchmarks 20.0 s: prefill 5.0",
     ]
+
+
+def test_to_compare_two_policies_loads_no_torch() -> None:
+    code = (
+        "import sys, rmlab.commands.compare, rmlab.rl.held_out, rmlab.tracking.query\n"
+        "assert not {'torch', 'transformers'} & set(sys.modules)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from rmlab.errors import UsageError
-from rmlab.sweep.spec import plain_yaml, read_sweep
+from rmlab.sweep.spec import read_sweep
+from rmlab.sweep.typed_yaml import plain_yaml
 
 HEAD = "{question: q, program: train_verifier, seeds: [0], presets: {demo: }, "
 

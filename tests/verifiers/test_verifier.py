@@ -20,6 +20,7 @@ from rmlab.scores.scores import Scores
 from rmlab.training.batching import batches_by_tokens
 from rmlab.training.config import Dtype
 from rmlab.training.loop import Trained
+from rmlab.verifiers import scoring
 from rmlab.verifiers.answer import prove_answers, verifier_tokenizer
 from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import cut_counts
@@ -48,6 +49,22 @@ def test_scores_do_not_depend_on_batch_padding_or_order(verifier: Verifier) -> N
     assert np.abs(together.score - alone.score).max() < 1e-6
     assert np.abs(together.score - backwards.score[::-1]).max() < 1e-6
     assert together.trajectory_id.tolist() == [t.trajectory_id for t in pool]
+
+
+def test_attempts_with_one_prompt_are_read_once_and_have_one_score(verifier: Verifier, monkeypatch) -> None:
+    """Whichever batches they would have been in, and whatever stands between them."""
+    prompts = [e.ids for e in verifier.encode([episode(i, True, longer=i % 3 * 4) for i in range(12)])]
+    fixed = (verifier.answer, verifier.tokenizer.pad_id)
+    apart = scoring.score_ids(verifier.model, prompts, *fixed, batch_tokens=600)
+    read, margins = [], scoring.margins
+    monkeypatch.setattr(scoring, "margins", lambda *given: read.append(len(given[2])) or margins(*given))
+    twice = scoring.score_ids(verifier.model, [*prompts, *prompts[::-1]], *fixed, batch_tokens=600)
+    assert sum(read) == 12
+    assert len(read) > 1
+    assert twice[:12].tolist() == apart.tolist()
+    assert twice[12:].tolist() == apart[::-1].tolist()
+    assert len(set(twice.tolist())) == 12
+    assert scoring.score_ids(verifier.model, [], *fixed, batch_tokens=600).tolist() == []
 
 
 def test_scores_do_not_depend_on_what_is_shared(verifier: Verifier) -> None:

@@ -1,5 +1,6 @@
 """Building tasks: from functions of installed packages to bugs with tests, split into parts.
 
+bugs          wrong texts of a function, with a call that shows them
 build         all of these in order
 clusters      functions too alike to stand on both sides of a split
 examples      arguments that documentation and tests call a function with

@@ -9,90 +9,22 @@ is carried to other machines, never built again there: another Python has other 
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from itertools import pairwise
+from dataclasses import dataclass
 
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import fingerprint
+from rmlab.microswe.build.bugs import Bug, BuildConfig, PublicCallKind, double_bugs, lengths, single_bugs
 from rmlab.microswe.build.clusters import clusters
 from rmlab.microswe.build.extension import ADDED, BaseTasks, admitted, cluster_names, own_functions, read_base_tasks
 from rmlab.microswe.build.fitness import unfit
-from rmlab.microswe.build.functions import FIRST_SOURCES, Collection, collect_functions, versions
+from rmlab.microswe.build.functions import Collection, collect_functions, versions
 from rmlab.microswe.build.parts import counted, deal
-from rmlab.microswe.build.public_call import Outputs, PublicCall, choose
-from rmlab.microswe.build.trial import InputSearch, Tested, TriedEdit, all_edits, run_edits, tested_functions
+from rmlab.microswe.build.public_call import choose
+from rmlab.microswe.build.trial import InputSearch, Tested, TriedEdit, all_edits, tested_functions
 from rmlab.microswe.round_robin import round_robin
 from rmlab.microswe.task import Task
-from rmlab.microswe.values import show
 from rmlab.paths import REPOSITORY
 from rmlab.trajectories.record import Split
-
-SCOPE_ERRORS = frozenset({"NameError", "UnboundLocalError"})
-
-
-class PublicCallKind(StrEnum):
-    """weak: the failing input that most other wrong edits satisfy. random: any failing input."""
-
-    weak = "weak"
-    random = "random"
-
-
-@dataclass
-class BuildConfig:
-    """How tasks are made.
-
-    sources: families to build from. withheld: the family that stands in evaluation only. public_call: which call the
-    issue shows; it changes nothing else, the tasks are the same ones. least_share: of the other wrong edits that satisfy
-    the weakest call, for a task to be kept; lowered to the largest share that leaves `fewest_tasks`. most_functions: of
-    a family; most_of_a_function: tasks, at most `most_crashes` of them with an exception in the public call. two_bugs:
-    share of tasks with two changed lines, at most. longest_call: characters of the call, what it should return and what
-    it got. workers change the time only.
-
-    tried, most_guesses, every_kind: how long inputs are looked for (`rmlab.microswe.build.trial.InputSearch`). beside: a tasks file, ""
-    for none: everything goes to the part `rl` then, what is alike to a function of another part of that file is left out, and
-    what is there is not repeated; `most_of_a_function` counts the tasks that are there.
-    """
-
-    seed: int = 0
-    sources: list[str] = field(default_factory=lambda: list(FIRST_SOURCES))
-    withheld: str = "human_eval"
-    public_call: PublicCallKind = PublicCallKind.weak
-    least_share: float = 0.30
-    fewest_tasks: int = 2000
-    most_functions: int = 260
-    most_of_a_function: int = 9
-    most_crashes: int = 2
-    two_bugs: float = 0.10
-    longest_call: int = 120
-    tried: int = 40
-    most_guesses: int = 10
-    every_kind: bool = False
-    beside: str = ""
-    workers: int = 2
-    progress: bool = True
-
-
-@dataclass(frozen=True)
-class Bug:
-    """A wrong text of a function and the weakest call that shows it. outputs: what it gives on the function's inputs."""
-
-    tested: Tested
-    code: str
-    lines: tuple[int, ...]
-    operators: tuple[str, ...]
-    outputs: Outputs
-    public: PublicCall
-
-    @property
-    def crashes(self) -> bool:
-        """Whether the public call raises."""
-        return (self.outputs[self.public.index] or "").startswith('{"raised"')
-
-    @property
-    def order(self) -> str:
-        """A draw that is the same on every machine."""
-        return fingerprint([self.tested.function.function_id, self.code])
 
 
 @dataclass(frozen=True)
@@ -131,7 +63,7 @@ def build_from(collection: Collection, config: BuildConfig, base: BaseTasks | No
     tested = [*(own_functions(base) if base else []), *_drawn_functions(tested, config)]
     edits = all_edits(tested, config.seed, config.workers, config.progress)
     single = [bug for t in tested for bug in single_bugs(t, edits[t.function.function_id], config)]
-    bugs = [*single, *_double_bugs(single, edits, config)]
+    bugs = [*single, *double_bugs(single, edits, config)]
     if base:
         bugs = not_there(bugs, base)
     share = share_threshold(bugs, config, base)
@@ -164,84 +96,6 @@ def _drawn_functions(tested: Sequence[Tested], config: BuildConfig) -> list[Test
         own.sort(key=lambda t: (t.guessed, fingerprint([config.seed, t.function.function_id])))
         drawn += own[: config.most_functions]
     return drawn
-
-
-def single_bugs(tested: Tested, edits: Sequence[TriedEdit], config: BuildConfig) -> list[Bug]:
-    """Every edit that is a bug with a call to show: wrong, always ending, and no slip of a name's scope."""
-    return [
-        bug
-        for edit in edits
-        if (
-            bug := _bug(
-                tested,
-                edit.mutant.code,
-                (edit.mutant.line,),
-                (edit.mutant.operator,),
-                edit.outputs,
-                edit.raises,
-                edits,
-                config,
-            )
-        )
-        is not None
-    ]
-
-
-def _bug(
-    tested: Tested,
-    code: str,
-    lines: tuple[int, ...],
-    operators: tuple[str, ...],
-    outputs: Outputs,
-    raises: frozenset[str],
-    edits: Sequence[TriedEdit],
-    config: BuildConfig,
-) -> Bug | None:
-    if outputs == tested.expected or None in outputs or raises & SCOPE_ERRORS:
-        return None
-    others = [e.outputs for e in edits if e.mutant.line in lines]
-    public = choose(outputs, others, tested.expected, _lengths(tested, outputs), config.longest_call)
-    return None if public is None else Bug(tested, code, lines, operators, outputs, public)
-
-
-def _lengths(tested: Tested, outputs: Outputs) -> list[int]:
-    """Characters of `f(args) should return X but got Y` without its words, per input."""
-    return [
-        len(tested.function.entry) + len(source) + len(show(expected, 1000)) + len(show(got or "null", 1000))
-        for source, expected, got in zip(tested.inputs, tested.expected, outputs, strict=True)
-    ]
-
-
-def _double_bugs(single: Sequence[Bug], edits: Mapping[str, Sequence[TriedEdit]], config: BuildConfig) -> list[Bug]:
-    """Pairs of bugs in different lines of one function, a few for each, run like any other text."""
-    by_function: dict[str, list[Bug]] = defaultdict(list)
-    for bug in sorted(single, key=lambda b: b.order):
-        by_function[bug.tested.function.function_id].append(bug)
-    texts: list[tuple[Bug, Bug, str]] = []
-    for bugs in by_function.values():
-        pairs = [(a, b) for a, b in pairwise(bugs) if a.lines != b.lines]
-        for a, b in pairs[:3]:
-            a, b = sorted((a, b), key=lambda bug: bug.lines)
-            text = a.code.split("\n")
-            text[b.lines[0] - 1] = b.code.split("\n")[b.lines[0] - 1]
-            texts.append((a, b, "\n".join(text)))
-    outputs, raises = run_edits(
-        [(a.tested, code) for a, _, code in texts], config.workers, "running pairs of bugs", config.progress
-    )
-    found = [
-        _bug(
-            a.tested,
-            code,
-            a.lines + b.lines,
-            a.operators + b.operators,
-            out,
-            names,
-            edits[a.tested.function.function_id],
-            config,
-        )
-        for (a, b, code), out, names in zip(texts, outputs, raises, strict=True)
-    ]
-    return [bug for bug in found if bug is not None]
 
 
 def share_threshold(bugs: Sequence[Bug], config: BuildConfig, base: BaseTasks | None = None) -> float:
@@ -309,7 +163,7 @@ def _task(bug: Bug, cluster: str, parts: Mapping[str, Split], edits: Sequence[Tr
             bug.outputs,
             others,
             bug.tested.expected,
-            _lengths(bug.tested, bug.outputs),
+            lengths(bug.tested, bug.outputs),
             config.longest_call,
             "random",
             f"{config.seed} {bug.order}",

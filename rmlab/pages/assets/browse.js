@@ -153,7 +153,7 @@ function show(i, details) {
   const facts = { policy: table.policy[i], attempt: table.attempt[i], ...(details ? details.facts : {}), id: table.id[i] };
   parts.push(make("p", "dim facts", Object.entries(facts).filter(([, v]) => v !== null && v !== "").map(([k, v]) => k + " " + visible(String(v))).join(" · ")));
   if (!details) {
-    parts.push(make("p", "dim", about.served ? "This attempt has no trajectory here." :
+    parts.push(make("p", "dim", about.served ? "This attempt cannot be read." :
       "The turns of this attempt are not in this file: rmlab browse SCORES TRAJECTORIES --serve has all."));
     reader.replaceChildren(...parts);
     return;

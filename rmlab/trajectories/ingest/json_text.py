@@ -31,9 +31,9 @@ def read_json(data: bytes) -> tuple[Any, str | None]:
         raise Skipped("empty file")
     mended, notes = text, []
     if first.msg.startswith("Invalid \\"):
-        mended = _ESCAPE.sub(lambda found: found[0] if len(found[0]) > 1 else "\\\\", mended)
+        mended = _ESCAPE.sub(lambda match: match[0] if len(match[0]) > 1 else "\\\\", mended)
         notes.append("a backslash before a character that needs none")
-    without = _COMMA.sub(lambda found: "" if found[0] == "," else found[0], mended)
+    without = _COMMA.sub(lambda match: "" if match[0] == "," else match[0], mended)
     if without != mended:
         mended = without
         notes.append("a comma before a closing bracket")

@@ -66,8 +66,8 @@ def names_of_report(report: Report) -> frozenset[str]:
 
 def sb_cli_run(report: Report) -> str:
     """The run that sb-cli names in a report's file, SUBSET__SPLIT__RUN.json; "" where the report is none of its."""
-    found = SB_CLI.match(report.location.stem) if report.kind == "id lists" else None
-    return found["run"] if found else ""
+    named = SB_CLI.match(report.location.stem) if report.kind == "id lists" else None
+    return named["run"] if named else ""
 
 
 def models_of_report(report: Report) -> list[str]:
@@ -241,15 +241,15 @@ def _own_files(attempts: Sequence[LabelTarget], reports: Sequence[Report]) -> di
     for attempt in attempts:
         called[attempt.location.stem].add(_file(attempt.location))
     alone = {stem: min(files) for stem, files in called.items() if len(files) == 1}
-    found = {}
+    numbered = {}
     for number, report in enumerate(reports):
         stems = beside.get(_folder(report.location), alone if report.explicit else {})
         words = report.location.stem.split(".")
         names = [".".join(words[:size]) for size in range(len(words), 0, -1)]
         file = next((stems[name] for name in names if name in stems), _file(report.location))
         if file != _file(report.location) and tasks_of[file] & {*report.outcome, *report.unfinished}:
-            found[number] = file
-    return found
+            numbered[number] = file
+    return numbered
 
 
 def _sb_cli_runs(reports: Sequence[Report]) -> dict[str, set[str]]:

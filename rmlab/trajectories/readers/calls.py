@@ -41,17 +41,17 @@ def of_tool_calls(tool_calls: object) -> list[str]:
     """Calls of an OpenAI-style `tool_calls` list; it may be a JSON text."""
     if isinstance(tool_calls, str):
         tool_calls = _parsed(tool_calls)
-    found = []
+    calls = []
     for one in as_list(tool_calls):
         function = as_dict(as_dict(one).get("function"))
         if function or as_dict(one).get("name"):
-            found.append(
+            calls.append(
                 call(
                     as_text(function.get("name")) or as_text(one.get("name")),
                     function.get("arguments", one.get("arguments")),
                 )
             )
-    return found
+    return calls
 
 
 def of_message(message: dict[str, Any]) -> list[str]:
@@ -68,8 +68,8 @@ def is_structured(message: dict[str, Any]) -> bool:
 def of_response(output: object) -> str:
     """An answer of the Responses API: messages and calls are items of one list; reasoning is left out."""
     items = [as_dict(one) for one in as_list(output)]
-    said = "\n".join(content_text(one.get("content")) for one in items if one.get("type") == "message")
-    return turn(said, of_tool_calls([one for one in items if one.get("type") == "function_call"]))
+    content = "\n".join(content_text(one.get("content")) for one in items if one.get("type") == "message")
+    return turn(content, of_tool_calls([one for one in items if one.get("type") == "function_call"]))
 
 
 def of_text(text: str) -> str:

@@ -33,9 +33,13 @@ SUBMITS = re.compile(
 )
 
 
-def submits(said: str) -> bool:
+def submits(content: str) -> bool:
     """Whether an agent's turn, in the notation, ends the attempt."""
-    return "[call submit]" in said or "[call finish]" in said or said.rstrip().endswith("[call bash]\nsubmit\n[/call]")
+    return (
+        "[call submit]" in content
+        or "[call finish]" in content
+        or content.rstrip().endswith("[call bash]\nsubmit\n[/call]")
+    )
 
 
 def in_notation(messages: Sequence[Message], rule: Rule | None = None) -> list[Message]:

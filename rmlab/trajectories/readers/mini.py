@@ -84,8 +84,8 @@ def _messages(raw: list[Any]) -> tuple[list[Message], Counter[str]]:
             removed["exit turn"] += 1
         elif role == "assistant" or one.get("object") == "response":
             answered = one.get("object") == "response"
-            said = of_response(one.get("output")) if answered else turn(text, of_message(one))
-            messages.append(Message("assistant", said))
+            message = of_response(one.get("output")) if answered else turn(text, of_message(one))
+            messages.append(Message("assistant", message))
         elif role in ("tool", "function") or one.get("type") == "function_call_output":
             messages.append(Message("tool", text or content_text(one.get("output"))))
         elif role in ("system", "developer"):

@@ -83,7 +83,7 @@ def _step(step: dict[str, Any]) -> list[Message]:
     """The turns of one step: each action with what came of it. A step without actions says only that a state was passed."""
     messages = []
     for one in map(as_dict, as_list(step.get("actions"))):
-        action = next((found for key in ("action", "input", "request") if (found := as_dict(one.get(key)))), {})
+        action = next((given for key in ("action", "input", "request") if (given := as_dict(one.get(key)))), {})
         name = as_text(one.get("name")) or as_text(step.get("name"))
         thought = first_text(*(action.get(key) for key in THOUGHTS)) or as_text(step.get("thought"))
         shown = {k: v for k, v in action.items() if k not in THOUGHTS}
@@ -153,12 +153,12 @@ class MoatlessNodes:
 
 def _unfolded(root: dict[str, Any]) -> list[dict[str, Any]]:
     """The nodes of a tree that are kept within one another, each with its parent's id, in the order in which they were made."""
-    found, open_nodes = [], [root]
+    nodes, open_nodes = [], [root]
     while open_nodes:
         node = open_nodes.pop()
-        found.append(node)
+        nodes.append(node)
         open_nodes += [{**as_dict(child), "parent_id": node.get("node_id")} for child in as_list(node.get("children"))]
-    return sorted(found, key=lambda node: node["node_id"] if isinstance(node.get("node_id"), int) else -1)
+    return sorted(nodes, key=lambda node: node["node_id"] if isinstance(node.get("node_id"), int) else -1)
 
 
 def _node_path(nodes: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -197,7 +197,7 @@ def _turns(node: dict[str, Any]) -> list[Message]:
         as_dict(as_dict(as_dict(node.get("completions")).get("build_action")).get("response")).get("content")
     )
     tool = next((as_dict(b) for b in blocks if as_dict(b).get("type") == "tool_use"), {})
-    said = first_text(
+    thought = first_text(
         *(as_dict(b).get("text") for b in blocks),
         as_dict(node.get("thoughts")).get("text"),
         node.get("assistant_message"),
@@ -206,18 +206,18 @@ def _turns(node: dict[str, Any]) -> list[Message]:
         action = as_dict(step.get("action"))
         if not action:
             continue
-        said = said or first_text(*(action.get(key) for key in THOUGHTS))
+        thought = thought or first_text(*(action.get(key) for key in THOUGHTS))
         name = as_text(tool.get("name")) or as_text(action.get("action_args_class")).rsplit(".", 1)[-1].removesuffix(
             "Args"
         )
         shown = {
             k: v for k, v in (as_dict(tool.get("input")) or action).items() if k not in (*THOUGHTS, "action_args_class")
         }
-        messages.append(Message("assistant", turn(clean(said), [call(name, shown)])))
+        messages.append(Message("assistant", turn(clean(thought), [call(name, shown)])))
         observed = as_dict(step.get("observation")) or as_dict(step.get("output"))
         if observed:
             messages.append(Message("tool", clean(first_text(observed.get("message"), observed.get("summary")))))
-        said, tool = "", {}
+        thought, tool = "", {}
     return messages
 
 

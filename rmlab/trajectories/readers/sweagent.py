@@ -136,11 +136,11 @@ def _acted(one: dict[str, Any], text: str) -> str:
 def _steps(trajectory: list[Any]) -> list[Message]:
     messages: list[Message] = []
     for step in map(as_dict, trajectory):
-        said = clean(as_text(step.get("thought"))) or clean(as_text(step.get("response")))
+        thought = clean(as_text(step.get("thought"))) or clean(as_text(step.get("response")))
         action = clean(as_text(step.get("action")))
-        if said.strip() or action.strip():
+        if thought.strip() or action.strip():
             messages.append(
-                Message("assistant", turn(said, [call("bash", {"command": action})] if action.strip() else []))
+                Message("assistant", turn(thought, [call("bash", {"command": action})] if action.strip() else []))
             )
             messages.append(Message("tool", content_text(step.get("observation"))))
     return messages
