@@ -163,6 +163,17 @@ def test_names_of_open_models() -> None:
         find_card("h10")
 
 
+def test_a_model_that_is_not_there_has_the_shape_that_its_configuration_states(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = planned(capsys, "train", "model=smollm2_135m", "data=real", "model.pretrained=nowhere/x")
+    assert "nowhere/x is not there: the shape that model=smollm2_135m states" in found["assumed"]
+    assert "attempts of 300 tokens in the mean" in found["assumed"][1]
+    for model in ("hf", "path"):
+        with pytest.raises(DataError, match="nowhere/x: there is no such folder"):
+            planned(capsys, "train", f"model={model}", "data=real", "model.pretrained=nowhere/x")
+
+
 def test_the_table_of_memory(capsys: pytest.CaptureFixture[str]) -> None:
     plan(table=True)
     table = capsys.readouterr().out
