@@ -2,19 +2,22 @@
 
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rmlab.files import write_text
 from rmlab.fingerprint import fingerprint
-from rmlab.paths import portable, runs_folder
-from rmlab.progress import is_verbose
+from rmlab.paths import SWEEPS, portable, runs_folder
+from rmlab.progress import is_verbose, progress
+from rmlab.sweep.spec import read_sweep
 from rmlab.tracking.notes import summary_note
 from rmlab.tracking.query import TrackedRun, runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
+from rmlab.tracking.tags import IMPORTED_RUN
 from rmlab.tracking.ui import address_hint, ui_command
 from rmlab.wording import counted
 
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
     from analysis.policies import PolicyRun
     from analysis.tracked import SweepRuns
     from rmlab.sweep.request import Plan
+    from rmlab.sweep.spec import SweepSpec
     from rmlab.sweep.study import Study, Tried
 
 TABLES = ("table", "trials")
@@ -73,22 +77,60 @@ def _tell(question: str, table: str, lines: Sequence[str]) -> None:
 
 def _verifiers(plan: "Plan", store: Store, group: "SweepRuns", found: Sequence[TrackedRun]) -> str:
     """Draws the figures; returns the table as Markdown."""
-    from analysis import level_tests, sweep_table
+    from analysis import sweep_table
+
+    text = sweep_table.as_markdown(group)
+    old = _summary_of(found)
+    whole = old is not None and old.tags.get("drawn_from") == _drawn_from(group)
+    if not (whole and (group.folder(runs_folder() / "figures") / "table.md").is_file()):
+        _summarise(store, group, plan.spec, text, plan.command, old, runs_folder() / "figures")
+    return text
+
+
+def summarise_imported(store: Store, sweeps: Iterable[str]) -> list[str]:
+    """Gives sweeps of verifiers that came without their summary run, or to which cells were added, a new one; returns which.
+
+    sweeps: names of experiments; one that has no file in sweeps/ is left out, its question is not known here.
+    """
+    from analysis import sweep_table
+    from analysis.tracked import group_runs
+
+    done = []
+    for name in sorted(sweeps):
+        if not (SWEEPS / f"{name}.yaml").is_file():
+            continue
+        found = runs(store, None, {"sweep": name})
+        for group in group_runs(found):
+            own = {"preset": group.preset, "control_hash": group.control_hash}
+            old = _summary_of([run for run in found if own.items() <= run.tags.items()])
+            if old is not None and (IMPORTED_RUN in old.tags or old.tags.get("drawn_from") == _drawn_from(group)):
+                continue
+            with progress(f"summary of {name}, preset {group.preset}", 1, "summary") as advance:
+                with tempfile.TemporaryDirectory(prefix="rmlab-summary-") as scratch:
+                    text = sweep_table.as_markdown(group)
+                    _summarise(store, group, read_sweep(name), text, f"rmlab figures {name}", old, Path(scratch))
+                advance(1)
+            done.append(f"{name}, {group.preset}")
+    return done
+
+
+def _drawn_from(group: "SweepRuns") -> str:
+    return fingerprint([group.baseline, sorted(cell.run.run_id for cell in group.cells)])
+
+
+def _summarise(
+    store: Store, group: "SweepRuns", spec: "SweepSpec", table: str, command: str, old: TrackedRun | None, figures: Path
+) -> None:
+    """Draws a sweep's figures below `figures` and writes its summary run."""
+    from analysis import level_tests
     from analysis.registry import draw_sweep
 
-    spec = plan.spec
-    folder = group.folder(runs_folder() / "figures")
-    text = sweep_table.as_markdown(group)
-    drawn_from = fingerprint([group.baseline, sorted(cell.run.run_id for cell in group.cells)])
-    old = _summary_of(found)
-    if old is not None and old.tags.get("drawn_from") == drawn_from and (folder / "table.md").is_file():
-        return text
-    draw_sweep(group, runs_folder() / "figures")
-    rest = f"{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`"
-    note = summary_note(spec.question, level_tests.answer(group), text, rest)
-    tags = {"factor": spec.factor, "drawn_from": drawn_from, "cells": len(group.cells)}
-    _write_summary(plan, store, old, sorted(folder.iterdir()), note, tags)
-    return text
+    draw_sweep(group, figures)
+    rest = f"{group.note()}\n\nReported elsewhere: {spec.reported}\n\n`{command}`"
+    note = summary_note(spec.question, level_tests.answer(group), table, rest)
+    tags = {"factor": group.factor, "drawn_from": _drawn_from(group), "cells": len(group.cells)}
+    own = {"sweep": group.sweep, "preset": group.preset, "control_hash": group.control_hash}
+    _write_summary(own, store, old, sorted(group.folder(figures).iterdir()), note, tags)
 
 
 def _policies(plan: "Plan", store: Store, policies: "Sequence[PolicyRun]", found: Sequence[TrackedRun]) -> str:
@@ -108,7 +150,7 @@ def _policies(plan: "Plan", store: Store, policies: "Sequence[PolicyRun]", found
         files.append(folder / name)
     note = f"{spec.question}\n\n{text}\n\nReported elsewhere: {spec.reported}\n\n`{plan.command}`"
     tags = {"factor": spec.factor, "drawn_from": drawn_from, "cells": len(policies)}
-    _write_summary(plan, store, old, files, note, tags)
+    _write_summary(_own(plan), store, old, files, note, tags)
     return text
 
 
@@ -143,7 +185,7 @@ def show_search(plan: "Plan", study: "Study", study_hash: str, store: Store) -> 
     if old is None or old.tags.get("drawn_from") != drawn_from:
         whole = f"{sweep.question}\n\n{text}\n\n{note}\n\n`{plan.command}`"
         _write_summary(
-            plan, store, old, sorted(folder.iterdir()), whole, {"study": study_hash, "drawn_from": drawn_from}
+            _own(plan), store, old, sorted(folder.iterdir()), whole, {"study": study_hash, "drawn_from": drawn_from}
         )
 
 
@@ -178,16 +220,26 @@ def _summary_of(found: Sequence[TrackedRun]) -> TrackedRun | None:
     return next((run for run in found if run.tags.get("kind") == "summary"), None)
 
 
+def _own(plan: "Plan") -> dict[str, str]:
+    return {"sweep": plan.spec.name, "preset": plan.spec.preset, "control_hash": plan.control_hash}
+
+
 def _write_summary(
-    plan: "Plan", store: Store, old: TrackedRun | None, files: Sequence[Path], note: str, tags: Mapping[str, Any]
+    own: Mapping[str, str],
+    store: Store,
+    old: TrackedRun | None,
+    files: Sequence[Path],
+    note: str,
+    tags: Mapping[str, Any],
 ) -> None:
-    """The one summary run of a sweep, preset and control hash (of a search: of its study), written anew where it is there."""
-    spec = plan.spec
-    own = {"sweep": spec.name, "preset": spec.preset, "control_hash": plan.control_hash}
+    """The one summary run of a sweep, preset and control hash (of a search: of its study), written anew where it is there.
+
+    own: tags that say which sweep, preset and control hash.
+    """
     logger = (
         RunLogger(store, old.run_id, old.experiment_id)
         if old
-        else RunLogger.start(store, spec.name, f"summary {spec.preset}", kind="summary", tags=own)
+        else RunLogger.start(store, own["sweep"], f"summary {own['preset']}", kind="summary", tags=own)
     )
     with logger as run:
         for path in files:

@@ -4,7 +4,7 @@
     rmlab collect output=runs/mine.parquet policy=[careful,language] language.language.model=FOLDER parts.verifier.tasks=50
 
 Deterministic by seed, whatever the workers and the batch. Finished attempts are kept in the runs folder until the set is written: the
-same command goes on where a killed collection stopped.
+same command goes on where a killed collection stopped. However many attempts there are, some thousand are held at once.
 """
 
 import json
@@ -12,7 +12,7 @@ import shlex
 import shutil
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,27 +28,30 @@ from rmlab.files import check_output, exclusive
 from rmlab.fingerprint import UNHASHED, fingerprint, hashed_values
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks
-from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, warn_if_weak
-from rmlab.microswe.task import Task
+from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, default_workers, warn_if_weak
+from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint
 from rmlab.paths import runs_folder
 from rmlab.policies.engine import EngineConfig
 from rmlab.policies.language import LanguagePolicyConfig, play, stated
 from rmlab.policies.policy import ScriptedConfig
-from rmlab.policies.rollout import FinishedAttempts, Planned, plan, rollout
+from rmlab.policies.rollout import PlannedTask
+from rmlab.policies.rollout_processes import RolloutPlan, RolloutProcesses
 from rmlab.policies.scripted import make_policy
-from rmlab.progress import Advance, progress
+from rmlab.progress import progress
 from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.parameters import describe_single, parameters
 from rmlab.tracking.query import find_model
 from rmlab.tracking.tags import commit
-from rmlab.trajectories.record import SPLITS, Trajectory
-from rmlab.trajectories.store import TrajectorySet, write_trajectories
-from rmlab.wording import counted
+from rmlab.trajectories.parts import TrajectoryParts, WrittenSet
+from rmlab.trajectories.record import SPLITS
+from rmlab.wording import counted, duration
 
 if TYPE_CHECKING:
     from rmlab.tracking.run import RunLogger
 
 EXPERIMENT, KIND = "collections", "collection"
+CPU_SECONDS = 0.016  # of an attempt of the shipped scripts at the starter set's tasks, its programs included
+LAST_WORDS = 5.0  # seconds in which the processes of a collection that was killed keep what they have finished, and end
 
 
 @dataclass
@@ -75,7 +78,7 @@ class PartsConfig:
 class CollectConfig:
     """tasks, output: paths. policy: name -> script; language: name -> language model (conf/policy holds both kinds).
 
-    batch: scripted attempts under way at once. tracked: log to MLflow too.
+    batch: scripted attempts that one process has under way at once. tracked: log to MLflow too.
     """
 
     tasks: str = field(default=MISSING, metadata=UNHASHED)
@@ -102,23 +105,16 @@ class CollectConfig:
 ConfigStore.instance().store(name="collect_schema", node=CollectConfig)
 
 
-def main(overrides: Sequence[str]) -> TrajectorySet:
+def main(overrides: Sequence[str]) -> WrittenSet:
     """Composes `conf/collect.yaml` with the overrides and collects."""
     config = compose("collect", list(overrides))
     describe_single(config, overrides)
     return run(config, command=shlex.join(["rmlab", "collect", *overrides]))
 
 
-def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
+def run(config: DictConfig, command: str = "rmlab collect") -> WrittenSet:
     """Collects what the configuration asks for, writes the set and says what is in it. Raises UsageError for unknown names."""
-    settings = cast(CollectConfig, OmegaConf.to_object(config))
-    if not settings.names:
-        raise UsageError("no policy is configured: name some, e.g. policy=[careful,hasty]")
-    if both := set(settings.policy) & set(settings.language):
-        raise UsageError(
-            f"{sorted(both)[0]} is the name of a script and of a language model: give one of them another name"
-        )
-    check_output(Path(settings.output), [Path(settings.tasks)])
+    settings = _settings(config)
     # scripts write only what this project's own code offers them
     with Sandbox(settings.workers, allow_weak=settings.sandbox.allow_weak or not settings.language) as sandbox:
         warn_if_weak(sandbox.isolation)
@@ -131,79 +127,100 @@ def run(config: DictConfig, command: str = "rmlab collect") -> TrajectorySet:
         models = {name: stated(model) for name, model in settings.language.items()}
         run_hash = config_hash(config, loaded.fingerprint, models)
         under_way = runs_folder() / "cells" / fingerprint([run_hash, rmlab.__version__, commit()])
-        with (
-            exclusive(runs_folder() / "locks" / f"collection-{under_way.name}.lock", "this collection", patience=0),
-            _start(settings, run_hash, sandbox.isolation) if settings.tracked else nullcontext() as logger,
-        ):
-            trajectories = collected(planned, sandbox, settings, FinishedAttempts(under_way), command)
-            pool = write_trajectories(
-                Path(settings.output),
-                trajectories,
-                {
-                    "command": command,
-                    "seed": str(settings.seed),
-                    "tasks_fingerprint": loaded.fingerprint,
-                    "rmlab_version": rmlab.__version__,
-                    "environment": settings.environment.evidence.value,
-                    "edits": settings.environment.edits.value,
-                    "max_turns": str(settings.environment.max_turns),
-                }
-                | ({"language_policies": json.dumps(models)} if models else {})
-                | ({"isolation": str(sandbox.isolation)} if sandbox.isolation.weak else {}),
+        lock = runs_folder() / "locks" / f"collection-{under_way.name}.lock"
+        with exclusive(lock, "this collection", patience=LAST_WORDS):
+            kept = TrajectoryParts(under_way)
+            scripts = {name: make_policy(name, script) for name, script in settings.policy.items()}
+            rollouts = RolloutPlan(
+                planned, kept.finished(), scripts, settings.environment, settings.seed, settings.batch, under_way
             )
-            if logger is not None:
-                _log(logger, pool, loaded, settings)
-                logger.configuration(config)
-            shutil.rmtree(under_way, ignore_errors=True)
-    print(summary(pool, Path(settings.output)))
-    return pool
+            with (
+                RolloutProcesses(rollouts, sandbox) as processes,  # forked before tracking has threads
+                _start(settings, run_hash, sandbox.isolation) if settings.tracked else nullcontext() as logger,
+            ):
+                collect(processes, settings, kept, command)
+                written = kept.write(
+                    Path(settings.output),
+                    {
+                        "command": command,
+                        "seed": str(settings.seed),
+                        "tasks_fingerprint": loaded.fingerprint,
+                        "rmlab_version": rmlab.__version__,
+                        "environment": settings.environment.evidence.value,
+                        "edits": settings.environment.edits.value,
+                        "max_turns": str(settings.environment.max_turns),
+                    }
+                    | ({"language_policies": json.dumps(models)} if models else {})
+                    | ({"isolation": str(sandbox.isolation)} if sandbox.isolation.weak else {}),
+                )
+                if logger is not None:
+                    _log(logger, written, loaded, settings)
+                    logger.configuration(config)
+                shutil.rmtree(under_way, ignore_errors=True)
+    print(written)
+    return written
 
 
-def collected(
-    planned: Sequence[Planned], sandbox: Sandbox, settings: CollectConfig, kept: FinishedAttempts, command: str
-) -> list[Trajectory]:
-    """The attempts of the plan, in its order: those that an earlier process of the same collection finished are not played again."""
-    if len(kept):
-        print(f"goes on: {len(kept):,} of {len(planned):,} attempts were finished before", file=sys.stderr)
+def _settings(config: DictConfig) -> CollectConfig:
+    settings = cast(CollectConfig, OmegaConf.to_object(config))
+    if not settings.names:
+        raise UsageError("no policy is configured: name some, e.g. policy=[careful,hasty]")
+    if both := set(settings.policy) & set(settings.language):
+        raise UsageError(
+            f"{sorted(both)[0]} is the name of a script and of a language model: give one of them another name"
+        )
+    check_output(Path(settings.output), [Path(settings.tasks)])
+    return settings
+
+
+def dry_run(overrides: Sequence[str]) -> str:
+    """What would be collected and how long it would take, in words. Runs and writes nothing; the tasks are not proven."""
+    settings = _settings(compose("collect", list(overrides)))
+    tasks, _ = read_tasks(Path(settings.tasks))
+    planned = planned_attempts(LoadedTasks(tuple(tasks), {}, tasks_fingerprint(tasks)), settings)
+    lines = [f"{settings.output}: {counted(sum(map(len, planned)), 'attempt')} at {counted(len(planned), 'task')}"]
+    for part in dict.fromkeys(planned_task.task.part for planned_task in planned):
+        own = [planned_task for planned_task in planned if planned_task.task.part == part]
+        lines.append(
+            f"  {part}: {counted(sum(map(len, own)), 'attempt')} at {counted(len(own), 'task')} by {', '.join(own[0].policies)}"
+        )
+    scripted = sum(p.attempts * len(settings.policy.keys() & set(p.policies)) for p in planned)
+    cores = min(settings.workers, default_workers())
+    lines.append(
+        f"  {counted(scripted, 'attempt')} of scripts: about {duration(scripted * CPU_SECONDS / cores)} with "
+        f"{counted(settings.workers, 'worker')} on {counted(default_workers(), 'core')}"
+    )
+    if models := sum(map(len, planned)) - scripted:
+        lines.append(
+            f"  {counted(models, 'attempt')} of language models: how long these take depends on model and device"
+        )
+    return "\n".join(lines)
+
+
+def collect(processes: RolloutProcesses, settings: CollectConfig, kept: TrajectoryParts, command: str) -> None:
+    """Plays the attempts of the plan and keeps them: scripts all together, then language models one after the other.
+
+    Those that an earlier process of the same collection finished are not played again.
+    """
+    rollouts = processes.plan
+    total, already = sum(map(len, rollouts.tasks)), len(kept)
+    if already:
+        print(f"goes on: {already:,} of {total:,} attempts were finished before", file=sys.stderr)
     try:
-        left = kept.left(planned)
-        with progress(
-            "collecting", len(planned), "episodes", settings.progress, already=len(planned) - len(left)
-        ) as advance:
-            attempts_of(left, sandbox, settings, advance, kept.add)
+        with progress("collecting", total, "episodes", settings.progress, already=already) as advance:
+            for finished in processes.play():
+                advance(finished)
+            for name, model in settings.language.items():
+                if mine := list(rollouts.left([name])):
+                    play(model, mine, processes.sandbox, settings.environment, settings.seed, advance, kept.add)
     except KeyboardInterrupt:
+        processes.stop()
         kept.flush()
         print(
-            f"\nStopped; {len(kept):,} of {len(planned):,} attempts are finished and kept. Go on with: {command}",
+            f"\nStopped; {len(kept):,} of {total:,} attempts are finished and kept. Go on with: {command}",
             file=sys.stderr,
         )
         raise
-    return kept.all(planned)
-
-
-def attempts_of(
-    planned: Sequence[Planned],
-    sandbox: Sandbox,
-    settings: CollectConfig,
-    advance: Advance,
-    on_finished: Callable[[Trajectory], None] | None = None,
-) -> list[Trajectory]:
-    """Plays what is planned: scripts all together, language models one after the other. on_finished: called with each finished attempt."""
-    scripts = {name: make_policy(name, script) for name, script in settings.policy.items()}
-    played = rollout(
-        [p for p in planned if p.policy in scripts],
-        scripts,
-        sandbox,
-        settings.environment,
-        settings.seed,
-        settings.batch,
-        advance,
-        on_finished,
-    )
-    for name, model in settings.language.items():
-        if mine := [p for p in planned if p.policy == name]:
-            played += play(model, mine, sandbox, settings.environment, settings.seed, advance, on_finished)
-    return played
 
 
 def _start(settings: CollectConfig, run_hash: str, isolation: IsolationLevel) -> "RunLogger":
@@ -220,7 +237,7 @@ def _start(settings: CollectConfig, run_hash: str, isolation: IsolationLevel) ->
     )
 
 
-def _log(logger: "RunLogger", pool: TrajectorySet, loaded: LoadedTasks, settings: CollectConfig) -> None:
+def _log(logger: "RunLogger", written: WrittenSet, loaded: LoadedTasks, settings: CollectConfig) -> None:
     """What was read and what came out."""
     left_out = sum(sum(sources.values()) for sources in loaded.left_out.values())
     logger.dataset(
@@ -230,8 +247,8 @@ def _log(logger: "RunLogger", pool: TrajectorySet, loaded: LoadedTasks, settings
         {"path": Path(settings.tasks).name},
         {"tasks": len(loaded.tasks), "left_out": left_out},
     )
-    logger.tags({"dataset": pool.fingerprint})
-    logger.metrics({"collect/trajectories": len(pool), "collect/resolved_rate": resolved_rate(pool)})
+    logger.tags({"dataset": written.fingerprint})
+    logger.metrics({"collect/trajectories": len(written), "collect/resolved_rate": written.resolved_rate})
     logger.artifact(Path(settings.output))
 
 
@@ -263,16 +280,10 @@ def devices(settings: CollectConfig) -> str:
     return " ".join(sorted({str(resolve_device(model.device)) for model in settings.language.values()}))
 
 
-def resolved_rate(pool: TrajectorySet) -> float | None:
-    """Share of the labelled attempts that are resolved; None where there are none."""
-    labels = [t.resolved for t in pool.trajectories if t.resolved is not None]
-    return sum(labels) / len(labels) if labels else None
-
-
-def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[Planned]:
-    """Every attempt that is to be made, part by part and task by task."""
-    planned: list[Planned] = []
-    for name in SPLITS:
+def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[PlannedTask]:
+    """Every attempt that is to be made, part by part and task by task, as the set has them."""
+    planned: list[PlannedTask] = []
+    for name in sorted(SPLITS):
         part: PartConfig = getattr(settings.parts, name)
         if part.tasks == 0:
             continue
@@ -289,8 +300,9 @@ def planned_attempts(loaded: LoadedTasks, settings: CollectConfig) -> list[Plann
                 f"parts.{name}.tasks={part.tasks} cannot be filled: that part has {counted(len(tasks), 'task')} here. "
                 "Lower it, or set it to null for all."
             )
-        planned += plan(tasks, part.policies or settings.names, part.attempts)
-    if not planned:
+        policies = tuple(sorted(part.policies or settings.names))
+        planned += (PlannedTask(task, policies, part.attempts) for task in sorted(tasks, key=lambda t: t.task_id))
+    if not sum(map(len, planned)):
         raise UsageError(
             "nothing is to be collected: every part has tasks=0 or attempts=0. "
             + (
@@ -312,20 +324,3 @@ def choose(tasks: Sequence[Task], number: int | None, seed: int) -> list[Task]:
         seen[task.cluster] += 1
     ordered = [task for _, task in sorted(ranked, key=lambda pair: pair[0])]
     return ordered if number is None else ordered[:number]
-
-
-def summary(pool: TrajectorySet, path: Path) -> str:
-    """What a set holds: trajectories and resolved rate by part and policy, and the file's size and fingerprint."""
-    lines = [
-        f"{path}: {counted(len(pool), 'trajectory', 'trajectories')}, {path.stat().st_size / 1e6:.2f} MB, fingerprint {pool.fingerprint}"
-    ]
-    groups = Counter((t.split, t.policy) for t in pool.trajectories)
-    for (part, policy), n in sorted(groups.items(), key=str):
-        labels = [
-            t.resolved for t in pool.trajectories if (t.split, t.policy) == (part, policy) and t.resolved is not None
-        ]
-        rate = sum(labels) / len(labels) if labels else float("nan")
-        lines.append(
-            f"  {part} {policy}: {counted(n, 'trajectory', 'trajectories')}, {rate:.3f} resolved, {n - len(labels)} unlabelled"
-        )
-    return "\n".join(lines)

@@ -48,6 +48,7 @@ PRELOAD = [
     "rmlab.verifiers.evaluation",
     "rmlab.verifiers.objective",
     "rmlab.pages.browse",
+    "rmlab.pages.run_pictures",
     "rmlab.training.supervised",
     "rmlab.training.device",
     "rmlab.models.load",
@@ -126,6 +127,7 @@ def run(config: DictConfig) -> str:
     Raises an RmlabError for bad data, a missing device, a level that the data cannot fill, or a store that cannot be written.
     """
     from rmlab.pages.browse import browse_page, join
+    from rmlab.pages.run_pictures import RELIABILITY, reliability_picture
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
     from rmlab.training.device import accelerator, device_name
@@ -166,6 +168,7 @@ def run(config: DictConfig) -> str:
             show=settings.runtime.progress,
         )
         log_results(logger, verifier, results)
+        logger.text(RELIABILITY, reliability_picture(results.evaluation))
         logger.tags({NOTE: run_note(name, results.report, results.baselines, origin_tags()["mlflow.source.name"])})
         logger.text(
             "browse.html", browse_page(name, join(results.evaluation, [e.trajectory for e in ready.evaluation]))

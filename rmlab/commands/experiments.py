@@ -12,11 +12,22 @@ app = typer.Typer()
 
 @app.command(epilog="Example: `rmlab collect output=runs/few.parquet parts.verifier.tasks=20 parts.evaluation.tasks=0`")
 @of_program("collect")
-def collect(overrides: Overrides = None) -> None:
+def collect(
+    overrides: Overrides = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Print what would be collected and how long it would take, and collect nothing."
+        ),
+    ] = False,
+) -> None:
     """Roll policies out in micro-SWE and write a trajectory set."""
     from experiments.programs import collect as program
 
-    program.main(overrides or [])
+    if dry_run:
+        print(program.dry_run(overrides or []))
+    else:
+        program.main(overrides or [])
 
 
 @app.command(epilog="Example: `rmlab train preset=smoke data.scale=64 seed=1`")

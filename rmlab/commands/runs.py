@@ -17,7 +17,7 @@ def group() -> None:
     """Tracked runs."""
 
 
-@app.command("list", epilog="Example: `rmlab runs list --sweep data_scale --sort auc_within_task`")
+@app.command("list", epilog="Example: `rmlab runs list --sweep data_scale --sort auc_task`")
 def list_runs(
     sweep: Annotated[str | None, typer.Option(help="Only runs of this sweep.")] = None,
     kind: Annotated[
@@ -91,7 +91,11 @@ def export_runs(
 def import_runs(
     bundle: Annotated[Path, typer.Argument(help="A file that `rmlab runs export` wrote.")], store: StoreOption = None
 ) -> None:
-    """Add the runs of a bundle to the store. Hashes are checked first; runs that are there already are left alone."""
+    """Add the runs of a bundle to the store. Hashes are checked first; runs that are there already are left alone. A sweep that
+    comes without its summary run, as a study's bundle does, gets one: table, figures, which levels differ."""
+    from analysis.summaries import summarise_imported
     from rmlab.tracking.listing import show_import
+    from rmlab.tracking.store import Store
 
-    show_import(bundle, store)
+    for done in summarise_imported(Store.open(store), show_import(bundle, store)):
+        print(f"summary run with table and figures: {done}")

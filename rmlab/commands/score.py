@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer()
 
 ALL = "all"
-BATCH_TOKENS = 16384
+BATCH_TOKENS = {"cpu": 16384, "cuda": 65536}
 DTYPES = ("float32", "bfloat16")
 JUDGES = "for a model that rmlab has not trained"
 
@@ -84,7 +84,7 @@ def score(
     scorer = _scorer(model, asked, chosen)
     scorer.model.to(where)
     encoded = scorer.encode(chosen, show=True)
-    table = scorer.score(encoded, batch_tokens=BATCH_TOKENS, show=True)
+    table = scorer.score(encoded, batch_tokens=BATCH_TOKENS[where], show=True)
     write_score_table(out, table)
     unfit = unfit_counts(encoded)
     words = "; ".join(f"{of}: {many:,}" for of, many in unfit.items())
@@ -97,7 +97,7 @@ def score(
     if per_turn:
         from rmlab.verifiers.per_turn import score_turns, turns_path, write_turn_scores
 
-        turns = score_turns(scorer, chosen, batch_tokens=BATCH_TOKENS, show=True)
+        turns = score_turns(scorer, chosen, batch_tokens=BATCH_TOKENS[where], show=True)
         write_turn_scores(turns_path(out), turns)
         print(f"{turns_path(out)}: scores after {sum(map(len, turns.values())):,} turns")
 

@@ -1,8 +1,12 @@
 """`rmlab ui`: the MLflow UI over the project's store."""
 
+import sys
 from typing import Annotated
 
 import typer
+
+from rmlab.paths import SWEEPS
+from rmlab.wording import counted
 
 app = typer.Typer()
 
@@ -13,8 +17,36 @@ def ui(
     store: Annotated[str | None, typer.Option(help="A sqlite URI. Default: the project's own store.")] = None,
 ) -> None:
     """Open the MLflow UI over the project's store, on 127.0.0.1."""
+    from rmlab.pages.run_pictures import draw_missing
+    from rmlab.tracking.older import bring_up
     from rmlab.tracking.store import Store
     from rmlab.tracking.ui import choose_port, serve
 
+    def prepare(opened: Store) -> None:
+        completed = bring_up(opened, _descriptions())
+        drawn = draw_missing(opened)
+        if completed or drawn:
+            print(
+                f"for the UI: short metrics for {counted(completed, 'run')} of an earlier version, "
+                f"reliability pictures for {counted(drawn, 'run')}",
+                file=sys.stderr,
+            )
+
     chosen = choose_port(port)
-    serve(Store.open(store), chosen)
+    serve(Store.open(store), chosen, prepare)
+
+
+SINGLE = {
+    "collections": "Trajectories that policies left in micro-SWE, one run a set (rmlab collect)",
+    "policies": "Policies: warm starts and reinforcement learning that no sweep launched (rmlab warm-start, rmlab rl)",
+    "verifiers": "Verifiers that no sweep trained (rmlab train)",
+}
+"""What experiments are about that belong to no sweep."""
+
+
+def _descriptions() -> dict[str, str]:
+    """Of experiments by name: a sweep's is its question."""
+    from rmlab.sweep.spec import plain_yaml
+
+    specs = {path.stem: plain_yaml(path.read_text(encoding="utf-8")) for path in SWEEPS.glob("*.yaml")}
+    return SINGLE | {name: spec["question"] for name, spec in specs.items()}

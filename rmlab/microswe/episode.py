@@ -1,7 +1,7 @@
 """One attempt at a task, turn by turn: what the agent sees, what is executed, and whether the hidden tests pass at the end.
 
 An episode executes nothing itself. `needs` says which program has to run next and `receive` takes what came of it;
-where nothing is needed, `act` takes the agent's next action. So thousands of episodes go in lock-step through one
+where nothing is needed, `act` takes the agent's next action. So thousands of episodes go side by side through one
 sandbox, and the same episode serves scripts, language models and reinforcement learning.
 
     user       median([1, 3, 2]) should return 2 but got 3

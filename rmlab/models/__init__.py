@@ -6,12 +6,18 @@ decoder     the layers around it, in few kernels
 generation  slots: which token comes next in many conversations that start, stop and read at different times; readings
             of a few tokens as CUDA graphs
 gguf        a Llama in GGUF as a transformers model; its tokenizer, and a vocabulary that is cut to a corpus
-heads       logits behind the last real token of right-padded sequences
+heads       logits behind the last real token of sequences in padded rows, or side by side in one
+joined      decoder layers as a GPU trains through them: fewer and larger products, less that is moved
 load        a model read from a local folder (safetensors, no remote code); a Qwen3-shaped model of random
             initialisation, dense or with experts, seeded by name
+long_attention  attention within long sequences of one row, sequence by sequence, by cuDNN
 lora        adapters (peft): what is trained by a few per cent of the weights, and travels
 moe         experts: balance loss, load and entropy of each layer's router
+packed      sequences side by side in one row without padding, of which each sees itself alone
+prefix_decoder  what stands behind the last tokens of many prompts, each common start read once
+prefixes    what prompts have in common at their start
 preload     what a fork server imports
 smollm2     such a model as files that travel to a machine without a network
 tokenizer   text to token ids: byte-level BPE of our own, or a pretrained one that has ChatML markers
+varlen      causal attention of sequences that lie in one row without padding
 """

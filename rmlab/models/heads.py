@@ -7,7 +7,7 @@ and attention takes its fast path.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,9 @@ from torch.nn.functional import linear, scaled_dot_product_attention
 
 from rmlab.errors import DataError
 from rmlab.fingerprint import fingerprint
+from rmlab.models.joined import joined
 from rmlab.models.moe import Routing
+from rmlab.models.packed import Spans, attend
 
 
 def pad_right(sequences: Sequence[Sequence[int] | NDArray[np.int32]], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -33,13 +35,13 @@ def pad_right(sequences: Sequence[Sequence[int] | NDArray[np.int32]], pad_id: in
 
 
 def last_logits(
-    model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor, routing: Routing | None = None
+    model: Any, ids_BT: torch.Tensor, ends: torch.Tensor | Spans, routing: Routing | None = None
 ) -> torch.Tensor:
     """logits_BV in float32 of the token that follows each sequence's last real token.
 
-    model: a transformers causal language model. ids_BT: right-padded; length_B: real tokens of each row. routing: see `last_hidden`.
+    model: a transformers causal language model. The others: see `last_hidden`.
     """
-    return float_logits(model, last_hidden(model, ids_BT, length_B, routing))
+    return float_logits(model, last_hidden(model, ids_BT, ends, routing))
 
 
 def float_logits(model: Any, hidden_NH: torch.Tensor) -> torch.Tensor:
@@ -51,21 +53,54 @@ def float_logits(model: Any, hidden_NH: torch.Tensor) -> torch.Tensor:
 
 
 def last_hidden(
-    model: Any, ids_BT: torch.Tensor, length_B: torch.Tensor, routing: Routing | None = None
+    model: Any, ids_BT: torch.Tensor, ends: torch.Tensor | Spans, routing: Routing | None = None
 ) -> torch.Tensor:
     """hidden_BH behind each sequence's last real token, after the final norm.
 
-    routing: takes what the routers of a mixture of experts did, while it trains; a dense model has none.
+    ends: length_B, real tokens of each right-padded row; or where B sequences lie in the one row, which the model has to know of
+    (`rmlab.models.packed.packed_rows`). routing: takes what the routers of a mixture of experts did, while it trains; a dense
+    model has none.
     """
     decoder = model.get_decoder()
-    last_B = length_B - 1
+    if isinstance(ends, Spans):
+        return _behind_spans(decoder, ids_BT, ends, routing)
+    last_B = ends - 1
+    row_B = torch.arange(len(last_B), device=ids_BT.device)
     if _is_plain_qwen3(decoder):
-        return _last_hidden(decoder, ids_BT, last_B)
+        position_1T = torch.arange(ids_BT.shape[1], device=ids_BT.device)[None]
+        seen_B11T = (position_1T <= last_B[:, None])[:, None, None]
+
+        def mix(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float) -> torch.Tensor:
+            groups = key.shape[1] != query.shape[1]
+            key = key.to(query.dtype)
+            return scaled_dot_product_attention(query, key, value, seen_B11T, scale=scaling, enable_gqa=groups)
+
+        return _last_hidden(decoder, ids_BT, {"position_ids": position_1T}, row_B, last_B, mix)
     more = {} if routing is None else {"output_router_logits": True}
     found = decoder(input_ids=ids_BT, use_cache=False, **more)
     if routing is not None:
-        routing.add(found.router_logits, length_B)
-    hidden_BH: torch.Tensor = found.last_hidden_state[torch.arange(len(last_B), device=ids_BT.device), last_B]
+        routing.add(found.router_logits, ends)
+    hidden_BH: torch.Tensor = found.last_hidden_state[row_B, last_B]
+    return hidden_BH
+
+
+def _behind_spans(decoder: Any, ids_1T: torch.Tensor, spans: Spans, routing: Routing | None) -> torch.Tensor:
+    if _is_plain_qwen3(decoder) or _is_plain_llama(decoder):
+
+        def mix(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float) -> torch.Tensor:
+            by_token = (key[0].transpose(0, 1), value[0].transpose(0, 1))
+            return attend(query[:, :, 0], *by_token, spans.starts_S1, spans.longest, scaling, last_only=True)[
+                :, :, None
+            ]
+
+        row_S, layers = torch.zeros_like(spans.last_S), joined(decoder)
+        through = None if layers is None else lambda hidden, *rotation: layers(hidden[0], *rotation, spans)[None]
+        return _last_hidden(decoder, ids_1T, spans.told, row_S, spans.last_S, mix, through)[: spans.count]
+    more = {} if routing is None else {"output_router_logits": True}
+    found = decoder(input_ids=ids_1T, use_cache=False, **spans.told, **more)
+    if routing is not None:
+        routing.add(found.router_logits, spans.starts_S1[spans.count, None])
+    hidden_BH: torch.Tensor = found.last_hidden_state[0, spans.last_S[: spans.count]]
     return hidden_BH
 
 
@@ -76,38 +111,54 @@ def _is_plain_qwen3(decoder: Any) -> bool:
     return type(decoder) is Qwen3Model and set(decoder.config.layer_types or ()) == {"full_attention"}
 
 
-def _last_hidden(decoder: Any, ids_BT: torch.Tensor, last_B: torch.Tensor) -> torch.Tensor:
-    """hidden_BH of a Qwen3 decoder at position last_B of each row, after its final norm."""
+def _is_plain_llama(decoder: Any) -> bool:
+    """The same of Llama, whose layers are Qwen3's but for the norms of queries and keys. Padded rows read it as they always did: the
+    numbers of runs that are shown stay what they are."""
+    from transformers.models.llama.modeling_llama import LlamaModel
+
+    return type(decoder) is LlamaModel
+
+
+def _last_hidden(
+    decoder: Any,
+    ids_BT: torch.Tensor,
+    told: Mapping[str, Any],
+    row_B: torch.Tensor,
+    last_B: torch.Tensor,
+    mix: Callable[[torch.Tensor, torch.Tensor, torch.Tensor, float], torch.Tensor],
+    through: Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor] | None = None,
+) -> torch.Tensor:
+    """hidden_BH of a decoder at position last_B of row_B, after its final norm.
+
+    told: to each layer; position_ids (1 × T), and where sequences begin. mix: the last layer's attention of one query a sequence.
+    through: all layers before, with cosines and sines of the positions; None = the model's own, one by one.
+    """
     hidden_BTH = decoder.embed_tokens(ids_BT)
-    position_1T = torch.arange(ids_BT.shape[1], device=ids_BT.device)[None]
-    cosine_1TD, sine_1TD = decoder.rotary_emb(hidden_BTH, position_1T)
+    cosine_1TD, sine_1TD = decoder.rotary_emb(hidden_BTH, told["position_ids"])
     *layers, final = decoder.layers
-    for layer in layers:
-        hidden_BTH = layer(
-            hidden_BTH, attention_mask=None, position_ids=position_1T, position_embeddings=(cosine_1TD, sine_1TD)
-        )
-    row_B = torch.arange(len(last_B), device=ids_BT.device)
+    if through:
+        hidden_BTH = through(hidden_BTH, cosine_1TD[0], sine_1TD[0])
+    else:
+        for layer in layers:
+            hidden_BTH = layer(hidden_BTH, attention_mask=None, position_embeddings=(cosine_1TD, sine_1TD), **told)
     normed_BTH, attention = final.input_layernorm(hidden_BTH), final.self_attn
+    query_norm, key_norm = (getattr(attention, name, _as_it_is) for name in ("q_norm", "k_norm"))
     shape = (*ids_BT.shape, -1, attention.head_dim)
     key_BKTD = _rotated(
-        attention.k_norm(attention.k_proj(normed_BTH).view(shape)), cosine_1TD[:, :, None], sine_1TD[:, :, None]
+        key_norm(attention.k_proj(normed_BTH).view(shape)), cosine_1TD[:, :, None], sine_1TD[:, :, None]
     )
     value_BKTD = attention.v_proj(normed_BTH).view(shape).transpose(1, 2)
-    query = attention.q_norm(attention.q_proj(normed_BTH[row_B, last_B]).view(len(last_B), 1, -1, attention.head_dim))
+    query = query_norm(attention.q_proj(normed_BTH[row_B, last_B]).view(len(last_B), 1, -1, attention.head_dim))
     query_BQ1D = _rotated(query, cosine_1TD[0, last_B][:, None, None], sine_1TD[0, last_B][:, None, None])
-    seen_B11T = (position_1T <= last_B[:, None])[:, None, None]
-    mixed_BQ1D = scaled_dot_product_attention(
-        query_BQ1D,
-        key_BKTD.to(query_BQ1D.dtype),
-        value_BKTD,
-        attn_mask=seen_B11T,
-        scale=attention.scaling,
-        enable_gqa=key_BKTD.shape[1] != query_BQ1D.shape[1],
-    )
+    mixed_BQ1D = mix(query_BQ1D, key_BKTD, value_BKTD, attention.scaling)
     last_BH = hidden_BTH[row_B, last_B] + attention.o_proj(mixed_BQ1D.flatten(1))
     last_BH = last_BH + final.mlp(final.post_attention_layernorm(last_BH))
     normed_BH: torch.Tensor = decoder.norm(last_BH)
     return normed_BH
+
+
+def _as_it_is(states: torch.Tensor) -> torch.Tensor:
+    return states
 
 
 def _rotated(states_BTKD: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
@@ -155,10 +206,10 @@ def language_model(model: Any) -> Any:
 
 
 def last_scalar(
-    model: ScalarModel, ids_BT: torch.Tensor, length_B: torch.Tensor, routing: Routing | None = None
+    model: ScalarModel, ids_BT: torch.Tensor, ends: torch.Tensor | Spans, routing: Routing | None = None
 ) -> torch.Tensor:
-    """scalar_B in float32 behind each sequence's last real token. ids_BT: right-padded; length_B: real tokens of each row."""
-    scalar_B1: torch.Tensor = model.head(last_hidden(model.model, ids_BT, length_B, routing))
+    """scalar_B in float32 behind each sequence's last real token. The arguments: see `last_hidden`."""
+    scalar_B1: torch.Tensor = model.head(last_hidden(model.model, ids_BT, ends, routing))
     return scalar_B1.squeeze(-1).float()
 
 

@@ -23,6 +23,8 @@ def load_model(folder: Path, *, classifier: bool = False, dtype: str = "float32"
     import torch
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
 
+    from rmlab.models.moe import use_grouped_experts
+
     no_bars()
     auto: Any = AutoModelForSequenceClassification if classifier else AutoModelForCausalLM
 
@@ -51,6 +53,7 @@ def load_model(folder: Path, *, classifier: bool = False, dtype: str = "float32"
             "random. Fetch the whole folder again."
         )
     model.config.use_cache = False
+    use_grouped_experts(model)
     return model
 
 
@@ -122,6 +125,8 @@ def scratch_model(config: ModelConfig, vocab_size: int, seed: int) -> Any:
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
 
+    from rmlab.models.moe import use_grouped_experts
+
     if config.heads % config.kv_heads:
         raise UsageError(f"model.heads={config.heads} must be a multiple of model.kv_heads={config.kv_heads}")
     if config.head_dim % 2:
@@ -156,6 +161,7 @@ def scratch_model(config: ModelConfig, vocab_size: int, seed: int) -> Any:
             )
         else:
             model = Qwen3ForCausalLM(Qwen3Config(**shape))
+    use_grouped_experts(model)
     for name, parameter in model.named_parameters():
         with torch.no_grad():
             if parameter.ndim == 1:

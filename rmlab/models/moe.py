@@ -1,9 +1,12 @@
-"""Mixture of experts: does every expert get work, and what makes the router share it out?
+"""Mixture of experts: does every expert get work, what makes the router share it out, and how are they computed?
 
 The balance loss is that of the Switch Transformer (Fedus et al. 2021, arXiv 2101.03961, equations 4 to 6) for top-k routing,
 taken layer by layer from the raw logits, which are turned into probabilities once (transformers #45120 did it twice).
 Averaging loads over layers first, as transformers' own function does, hides a collapsed layer. Router logits are asked for
 in training only.
+
+Experts are grouped matrix products (transformers' `grouped_mm`). These are not among the operations that autocast knows, so
+that over float32 weights they would be float32 products, one expert after the other; `grouped_experts` converts as autocast does.
 """
 
 from collections.abc import Sequence
@@ -16,6 +19,42 @@ import torch
 def experts_of(model: Any) -> int:
     """Experts of a layer, 0 for a dense model."""
     return int(getattr(model.config, "num_experts", 0) or 0)
+
+
+GROUPED = "rmlab_grouped_mm"
+
+
+def use_grouped_experts(model: Any) -> None:
+    """Lets a mixture of experts of transformers compute its experts by `grouped_experts`; any other model stays as it is."""
+    if not experts_of(model) or model.config._experts_implementation != "grouped_mm":
+        return
+    from transformers.integrations.moe import ALL_EXPERTS_FUNCTIONS
+
+    ALL_EXPERTS_FUNCTIONS.register(GROUPED, grouped_experts)
+    model.set_experts_implementation(GROUPED)
+
+
+def grouped_experts(experts: Any, hidden_TH: torch.Tensor, *routed: torch.Tensor) -> torch.Tensor:
+    """transformers' grouped products, in autocast's arithmetic where it is on. routed: each token's experts, and their weights."""
+    from transformers.integrations.moe import grouped_mm_experts_forward
+
+    device = hidden_TH.device.type
+    if torch.is_autocast_enabled(device):
+        dtype = torch.get_autocast_dtype(device)
+        experts, hidden_TH = _Converted(experts, dtype), hidden_TH.to(dtype)
+    added_TH: torch.Tensor = grouped_mm_experts_forward(experts, hidden_TH, *routed)
+    return added_TH
+
+
+class _Converted:
+    """Experts whose weights are read in another arithmetic; their gradient goes to the weights themselves."""
+
+    def __init__(self, experts: Any, dtype: torch.dtype) -> None:
+        self._experts, self._dtype = experts, dtype
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(self._experts, name)
+        return value.to(self._dtype) if isinstance(value, torch.nn.Parameter) else value
 
 
 def balance_loss(logits_NE: torch.Tensor, top_k: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

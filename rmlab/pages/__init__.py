@@ -5,4 +5,5 @@ html            a page that loads nothing: text escaped, data and code embedded,
 plots           small figures as SVG; the figures of a report: best of k, reliability, score distributions, risk and coverage
 report_page     a report as one HTML file
 report_tables   a report as tables in a terminal
+run_pictures    the reliability picture among a run's artifacts
 """

@@ -11,7 +11,8 @@ language_engine  the engine: slots that are refilled, programs beside decoding
 policy           the protocol: attempts under way in, one message each out; a script's behaviour: how it searches,
                  runs, reacts and stops
 repairs          many one-line mistakes in each function of a corpus, and the edits that mend them
-rollout          many attempts at once through one sandbox, programs run beside decoding, finished attempts kept
+rollout          many attempts at once through one sandbox, programs run beside decoding
+rollout_processes  processes that play attempts side by side, each with a sandbox of its own
 rollout_schedule  which attempt of a rollout reads, speaks or waits for a program next
 scripted         the edits that a script can think of: right ones, and plausible wrong ones; scripted policies
 success          pass@1 with its interval, and how attempts go; pass@1 on parts that a policy has not learned from

@@ -1,23 +1,16 @@
-"""Playing many episodes at once: all attempts advance in lock-step through one sandbox and one call a policy.
+"""Playing many episodes at once through one sandbox: each attempt goes on as soon as its own program has run.
 
-Attempts that finish make room for the next ones, so the batch stays full. What a program did is remembered while its
+Attempts that finish make room for the next ones, so the workers stay busy. What a program did is remembered while its
 task is being attempted: attempts at one task often hold the same program.
 
 Programs that run beside decoding. Each outcome is handed over as soon as it is known: an endless program holds up nobody else.
-
-The attempts of a collection that is under way, kept so that a killed one goes on where it was.
-
-Each file of the folder is a trajectory set of some finished attempts, written by renaming. An attempt depends on the seed, its task,
-its policy and its number alone, so which of them were finished before makes no difference to the set.
 """
 
 import threading
-import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
@@ -28,16 +21,32 @@ from rmlab.microswe.task import Task
 from rmlab.policies.policy import Attempt, Policy, attempt_rng
 from rmlab.progress import Advance
 from rmlab.trajectories.record import Trajectory
-from rmlab.trajectories.store import TrajectorySet, read_trajectories, write_in_order
+
+Owner = TypeVar("Owner")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Planned:
     """An attempt that is to be made."""
 
     task: Task
     policy: str
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTask:
+    """All attempts that are to be made at one task: `attempts` by each policy."""
+
+    task: Task
+    policies: tuple[str, ...]
+    attempts: int
+
+    def __len__(self) -> int:
+        return len(self.policies) * self.attempts
+
+    def __iter__(self) -> Iterator[Planned]:
+        return (Planned(self.task, policy, n) for policy in self.policies for n in range(self.attempts))
 
 
 def plan(tasks: Sequence[Task], policies: Sequence[str], attempts: int, first: int = 0) -> list[Planned]:
@@ -59,30 +68,77 @@ class Executor:
 
     def run(self, programs: Sequence[Program], on_outcome: OnOutcome | None = None) -> list[Outcome]:
         """The outcomes in order; equal programs run once. on_outcome: called with each index and outcome as soon as it is known."""
-        where: dict[Program, list[int]] = {}
-        for index, program in enumerate(programs):
-            where.setdefault(program, []).append(index)
-        with self._lock:
-            found = {program: self._known[program] for program in where if program in self._known}
-        new = [program for program in where if program not in found]
+        found: dict[int, Outcome] = {}
+        with SharedPrograms[int](self) as shared:
+            for index, program in enumerate(programs):
+                shared.add(index, program)
+            while known := shared.outcomes(wait=True):
+                for index, outcome in known:
+                    found[index] = outcome
+                    if on_outcome is not None:
+                        on_outcome(index, outcome)
+        return [found[index] for index in range(len(programs))]
 
-        def tell(program: Program, outcome: Outcome) -> None:
-            if on_outcome is not None:
-                for index in where[program]:
-                    on_outcome(index, outcome)
-
-        for program, outcome in found.items():
-            tell(program, outcome)
-        made = dict(zip(new, self.sandbox.run(new, lambda index, outcome: tell(new[index], outcome)), strict=True))
-        found |= made
+    def recall(self, program: Program) -> Outcome | None:
+        """What it did, where that is remembered."""
         with self._lock:
-            self._known.update((program, outcome) for program, outcome in made.items() if not outcome.broken)
-            for program in where:
-                if program in self._known:
-                    self._known.move_to_end(program)
-            while len(self._known) > self.size:
+            if program in self._known:
+                self._known.move_to_end(program)
+            return self._known.get(program)
+
+    def remember(self, program: Program, outcome: Outcome) -> None:
+        """Keeps an outcome, unless it is broken."""
+        if outcome.broken:
+            return
+        with self._lock:
+            self._known[program] = outcome
+            if len(self._known) > self.size:
                 self._known.popitem(last=False)
-        return [found[program] for program in programs]
+
+
+class SharedPrograms(Generic[Owner]):
+    """Programs that many attempts wait for: equal ones run once, and each outcome is handed over as soon as it is known.
+
+    A context manager. Each attempt goes on by itself: an endless program holds up only those that need it.
+    """
+
+    def __init__(self, executor: Executor):
+        self.executor = executor
+        self._stream = executor.sandbox.stream()
+        self._under_way: dict[int, Program] = {}
+        self._owners: dict[Program, list[Owner]] = {}  # of the programs under way
+        self._known: list[tuple[Owner, Outcome]] = []
+
+    def __enter__(self) -> "SharedPrograms[Owner]":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stream.__exit__(*error)
+
+    def add(self, owner: Owner, program: Program) -> None:
+        """Begins the program that an owner waits for, where it is neither known nor under way."""
+        if (outcome := self.executor.recall(program)) is not None:
+            self._known.append((owner, outcome))
+        elif program in self._owners:
+            self._owners[program].append(owner)
+        else:
+            self._owners[program] = [owner]
+            self._under_way[self._stream.add(program)] = program
+
+    def outcomes(self, wait: bool) -> list[tuple[Owner, Outcome]]:
+        """What is known by now and was not handed over yet. wait: until there is something, where something is under way."""
+        for number, outcome in self._stream.outcomes(wait and not self._known):
+            program = self._under_way.pop(number)
+            self.executor.remember(program, outcome)
+            self._known += [(owner, outcome) for owner in self._owners.pop(program)]
+        known, self._known = self._known, []
+        return known
+
+
+ACTING = 16  # attempts that act between two looks at whether a worker needs its next program
+REMEMBERED = (
+    5000  # outcomes: attempts at one task are played one after the other, so older ones are not asked for again
+)
 
 
 def rollout(
@@ -100,58 +156,75 @@ def rollout(
     The result depends on plan, policies, environment and seed alone, not on batch or workers (programs that run into a
     time limit on a slow machine excepted). Raises UsageError for a policy that is not among `policies`.
     """
-    unknown = {p.policy for p in planned} - set(policies)
-    if unknown:
-        raise UsageError(f"policy {sorted(unknown)[0]!r} is not configured: there are {', '.join(sorted(policies))}")
-    executor = Executor(sandbox)
-    waiting = iter(enumerate(planned))
-    active: dict[int, Attempt] = {}
     finished: dict[int, Trajectory] = {}
-    while True:
-        _fill(active, waiting, batch, environment, seed)
-        if not active:
-            return [finished[i] for i in range(len(planned))]
-        _execute(active, executor)
-        for i in [i for i, attempt in active.items() if attempt.episode.done]:
-            attempt = active.pop(i)
-            finished[i] = attempt.episode.trajectory(attempt.policy, attempt.number)
-            if on_finished is not None:
-                on_finished(finished[i])
-            if advance is not None:
-                advance(1)
-        _act(active, policies)
+    for index, trajectory in played(planned, policies, sandbox, environment, seed, batch):
+        finished[index] = trajectory
+        if on_finished is not None:
+            on_finished(trajectory)
+        if advance is not None:
+            advance(1)
+    return [finished[index] for index in range(len(planned))]
 
 
-def _fill(
-    active: dict[int, Attempt],
-    waiting: Iterator[tuple[int, Planned]],
-    batch: int,
+def played(
+    planned: Iterable[Planned],
+    policies: Mapping[str, Policy],
+    sandbox: Sandbox,
     environment: EnvironmentConfig,
     seed: int,
+    batch: int = 1024,
+) -> Iterator[tuple[int, Trajectory]]:
+    """As `rollout`, in the order in which attempts are finished, each with its place in the plan; holds `batch` attempts at most.
+
+    An attempt goes on as soon as its own program is known, and the next one is opened when it is over, so that workers are
+    busy until few attempts are left.
+    """
+    unopened = enumerate(planned)
+    ready: deque[tuple[int, Attempt]] = deque()
+    under_way = 0
+    with SharedPrograms[tuple[int, Attempt]](Executor(sandbox, REMEMBERED)) as programs:
+        while True:
+            while under_way < batch and (entry := next(unopened, None)) is not None:
+                attempt = _opened(entry[1], policies, environment, seed)
+                _go_on((entry[0], attempt), programs, ready)
+                under_way += 1
+            if not under_way:
+                return
+            for owner, outcome in programs.outcomes(wait=not ready):
+                index, attempt = owner
+                attempt.episode.receive(outcome)
+                if attempt.episode.done:
+                    under_way -= 1
+                    yield index, attempt.episode.trajectory(attempt.policy, attempt.number)
+                else:
+                    _go_on(owner, programs, ready)
+            acting = [ready.popleft() for _ in range(min(ACTING, len(ready)))]
+            for name in dict.fromkeys(attempt.policy for _, attempt in acting):
+                group = [owner for owner in acting if owner[1].policy == name]
+                texts = policies[name].act([attempt for _, attempt in group])
+                for owner, text in zip(group, texts, strict=True):
+                    owner[1].episode.act(text)
+                    _go_on(owner, programs, ready)
+
+
+def _opened(planned: Planned, policies: Mapping[str, Policy], environment: EnvironmentConfig, seed: int) -> Attempt:
+    if planned.policy not in policies:
+        raise UsageError(f"policy {planned.policy!r} is not configured: there are {', '.join(sorted(policies))}")
+    rng = attempt_rng(seed, planned.task.task_id, planned.policy, planned.number)
+    return Attempt(Episode(planned.task, environment), planned.policy, planned.number, rng)
+
+
+def _go_on(
+    owner: tuple[int, Attempt], programs: SharedPrograms[tuple[int, Attempt]], ready: deque[tuple[int, Attempt]]
 ) -> None:
-    while len(active) < batch and (entry := next(waiting, None)) is not None:
-        i, p = entry
-        rng = attempt_rng(seed, p.task.task_id, p.policy, p.number)
-        active[i] = Attempt(Episode(p.task, environment), p.policy, p.number, rng)
-
-
-def _execute(active: Mapping[int, Attempt], executor: Executor) -> None:
-    needing = [(a.episode, a.episode.needs) for a in active.values() if a.episode.needs is not None]
-    outcomes = executor.run([program for _, program in needing])
-    for (episode, _), outcome in zip(needing, outcomes, strict=True):
-        episode.receive(outcome)
-
-
-def _act(active: Mapping[int, Attempt], policies: Mapping[str, Policy]) -> None:
-    ready = [a for a in active.values() if a.episode.needs is None and not a.episode.done]
-    for name in dict.fromkeys(a.policy for a in ready):
-        group = [a for a in ready if a.policy == name]
-        for attempt, text in zip(group, policies[name].act(group), strict=True):
-            attempt.episode.act(text)
+    """Begins the program that an attempt needs, or puts it among those that act next."""
+    if (program := owner[1].episode.needs) is None:
+        ready.append(owner)
+    else:
+        programs.add(owner, program)
 
 
 BATCHES = 16  # at once, each begun with all programs that were needed then
-Owner = TypeVar("Owner")
 
 
 class AsyncExecutor(Generic[Owner]):
@@ -208,49 +281,3 @@ class AsyncExecutor(Generic[Owner]):
         except Empty:
             return False
         return True
-
-
-EVERY_SECONDS = 5.0
-
-
-class FinishedAttempts:
-    """Finished attempts of a plan, in a folder; `add` writes what is new every few seconds, `flush` at once."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-        self._new: list[Trajectory] = []
-        self._written = time.monotonic()
-        files = sorted(folder.glob("[0-9]*.parquet"))  # a kill may leave a temporary file, whose name begins with a dot
-        self._files = len(files)
-        self._known = {_key(t): t for path in files for t in read_trajectories(path).trajectories}
-
-    def __len__(self) -> int:
-        return len(self._known)
-
-    def left(self, planned: Sequence[Planned]) -> list[Planned]:
-        """What of a plan is still to be played."""
-        return [p for p in planned if (p.task.task_id, p.policy, p.number) not in self._known]
-
-    def add(self, trajectory: Trajectory) -> None:
-        """Keeps a finished attempt."""
-        self._known[_key(trajectory)] = trajectory
-        self._new.append(trajectory)
-        if time.monotonic() - self._written > EVERY_SECONDS:
-            self.flush()
-
-    def flush(self) -> None:
-        """Writes what is not written yet."""
-        new, self._new = self._new, []
-        if new:
-            path = self.folder / f"{self._files:06}.parquet"
-            write_in_order(path, new, {}, TrajectorySet(tuple(new), {}).fingerprint)
-            self._files += 1
-        self._written = time.monotonic()
-
-    def all(self, planned: Sequence[Planned]) -> list[Trajectory]:
-        """The finished attempts of a plan, in its order."""
-        return [self._known[p.task.task_id, p.policy, p.number] for p in planned]
-
-
-def _key(trajectory: Trajectory) -> tuple[str, str, int]:
-    return trajectory.task_id, trajectory.policy, trajectory.attempt

@@ -13,24 +13,27 @@ are drawn, so that neither the size of an edit nor its kind gives the label away
 
 import hashlib
 import random
-from collections import Counter
 from collections.abc import Generator, Sequence
 from functools import cached_property, lru_cache
 
 from rmlab.errors import UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.actions import Edit, Run, Submit, write
-from rmlab.microswe.build.operators import mutants
+from rmlab.microswe.build.operators import Mutant, mutants
 from rmlab.microswe.episode import Edits, Episode, expected_value, last_value
 from rmlab.microswe.task import Task
 from rmlab.policies.policy import KINDS, Attempt, LineSearch, Policy, Reacts, Runs, ScriptedConfig, Stops, policy_kind
 from rmlab.wording import near
 
 
-@lru_cache(maxsize=16384)
+@lru_cache(maxsize=4096)
 def _alternatives(code: str, line: int) -> tuple[str, ...]:
     """The other versions of a line by one operator, in the operators' order, without indentation."""
-    return tuple(mutant.code.split("\n")[line - 1].strip() for mutant in mutants(code, [line]))
+    return tuple(_changed_line(mutant) for mutant in mutants(code, [line]))
+
+
+def _changed_line(mutant: Mutant) -> str:
+    return mutant.code.split("\n")[mutant.line - 1].strip()
 
 
 class Knowledge:
@@ -57,7 +60,7 @@ class Knowledge:
         right = self.original[line - 1].strip()
         both = (
             [text for text in _alternatives(self.task.original, line) if text != right],
-            [text for text in _alternatives(code, line) if text != right],
+            [text for text in self._variations(code, line) if text != right],
         )
         if not by_operator:
             for texts in both:
@@ -67,10 +70,21 @@ class Knowledge:
     def _temptation(self, line: int, text: str) -> bytes:
         return hashlib.sha256(f"{self.task.task_id}\n{line}\n{text}".encode()).digest()
 
+    def _variations(self, code: str, line: int) -> Sequence[str]:
+        return self._first_variations.get(line, ()) if code == self.task.code else _alternatives(code, line)
+
+    @cached_property
+    def _first_variations(self) -> dict[int, list[str]]:
+        """Of the task's own program, by line; lines without any are left out."""
+        found: dict[int, list[str]] = {}
+        for mutant in mutants(self.task.code):
+            found.setdefault(mutant.line, []).append(_changed_line(mutant))
+        return dict(sorted(found.items()))
+
     @cached_property
     def suspicion(self) -> dict[int, int]:
         """How many ways each line of the task's program could be wrong; lines without any are left out."""
-        return dict(sorted(Counter(mutant.line for mutant in mutants(self.task.code)).items()))
+        return {line: len(texts) for line, texts in self._first_variations.items()}
 
 
 SLIPS = ("edit line {line}: {code}", "I would change line {line}", "test", "run()", "submit it", "edit {code}")
@@ -104,7 +118,7 @@ def make_policy(name: str, config: ScriptedConfig) -> Policy:
     return KINDS[config.kind](name, config)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _knowledge(task: Task) -> Knowledge:
     return Knowledge(task)
 

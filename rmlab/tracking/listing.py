@@ -14,22 +14,14 @@ from rmlab.errors import UsageError
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.bundles.reading import AnyRun, is_bundle, open_bundle
+from rmlab.tracking.headline import DIGITS, HEADLINE
 from rmlab.tracking.leases import LeaseMonitor, close_dead
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store, default_uri
 from rmlab.tracking.tags import CONTINUED_BY, SOURCE_RUN
 from rmlab.wording import counted
 
-SHOWN = {
-    "eval/auc_within_task": "AUC within",
-    "eval/auc_pooled": "AUC",
-    "eval/ece_width_10": "ECE",
-    "eval/ece_less_floor": "less floor",
-    "eval/rm_at_k": "RM@most",
-    "rl/pass_at_1": "pass@1",
-    "outcome/all_greedy_difference": "gained",
-    "rl/hacking_gap": "gap",
-}
+SHOWN = tuple(HEADLINE.values())
 PREFIXES = ("", "eval/", "rl/", "train/")
 FACTS = ("name", "kind", "status", "sweep", "preset", "level", "arm", "started", "minutes")
 
@@ -118,11 +110,11 @@ def _draw(found: Sequence[AnyRun]) -> None:
 
     shown = [name for name in SHOWN if any(name in run.metrics for run in found)]
     table = Table(box=None)
-    for name in ("run", "kind", "status", "preset", *(SHOWN[name] for name in shown), "minutes", "started", "id"):
+    for name in ("run", "kind", "status", "preset", *shown, "minutes", "started", "id"):
         table.add_column(name, no_wrap=name != "run", overflow="fold")  # a long name takes lines, and is not cut
     for run in found:
         facts = _facts(run)
-        values = [f"{run.metrics[name]:.3f}" if name in run.metrics else "" for name in shown]
+        values = [f"{run.metrics[name]:.{DIGITS}g}" if name in run.metrics else "" for name in shown]
         table.add_row(
             *(facts[name] for name in ("name", "kind", "status", "preset")),
             *values,
@@ -190,8 +182,8 @@ def show_export(
         print(f"left out: {what}, {size}: {_named(names if study else list(done.left_out))}")
 
 
-def show_import(bundle: Path, uri: str | None) -> None:
-    """Imports a bundle and prints what came, and what is still missing."""
+def show_import(bundle: Path, uri: str | None) -> set[str]:
+    """Imports a bundle and prints what came, and what is still missing. Returns the experiments of its runs."""
     store = Store.open(uri)
     done = import_bundle(bundle, store)
     resumed = f" ({done.resumed} of them begun by an earlier import)" if done.resumed else ""
@@ -201,6 +193,7 @@ def show_import(bundle: Path, uri: str | None) -> None:
         print(
             f"without their models: {counted(len(done.without), 'run')}: {_named([f'{k}: {v}' for k, v in done.without.items()])}"
         )
+    return done.experiments
 
 
 def _named(names: Sequence[str]) -> str:

@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from rmlab.tracking.headline import EVALUATION
 from rmlab.tracking.store import NOTE as NOTE
 from rmlab.tracking.tags import LONGEST_TAG
 from rmlab.wording import number
 
 _number = partial(number, absent="")
 
-HEADLINE = ("auc_within_task", "auc_pooled", "ece_width_10", "ece_less_floor", "brier")
+RATES = [name for name in EVALUATION if name != "rm_at_k"]
 
 
 def summary_note(question: str, answer: str, table: str, rest: str) -> str:
@@ -51,13 +52,14 @@ def run_note(title: str, report: Mapping[str, Any], baselines: Mapping[str, Mapp
         f"|{'---|' * len(head)}",
     ]
     for name, found in {"this verifier": report, **baselines}.items():
-        row = [*((found.get("rm_at_k") or {}).get(k) for k in shown), *(found.get(metric) for metric in HEADLINE)]
+        row = [*((found.get("rm_at_k") or {}).get(k) for k in shown), *(found.get(metric) for metric in RATES)]
         if any(value is not None for value in row):
             lines.append(f"| {' | '.join([name.replace('_', ' '), *(_number(value) for value in row)])} |")
     lines += [
         "",
-        "Interval: 95 % over tasks. Charts: `eval/rm_at_k` has k as its step. Artifacts: `report.json` (all metrics), "
-        "`scores.parquet`, `selection.json` (what was trained on), `config.yaml`.",
+        "Interval: 95 % over tasks. Charts: `rm_at_k` has k as its step. Artifacts: `reliability.svg`, `browse.html` (the attempts, "
+        "most confident mistakes first), `report.json` (all metrics), `scores.parquet`, `selection.json` (what was trained on), "
+        "`config.yaml`.",
         "",
         f"`{again}`",
     ]

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from rmlab.errors import DataError, MissingArtifact, StoreError
 from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.tracking.artifacts import fetched
+from rmlab.tracking.headline import headline
 from rmlab.tracking.home import local_path
 from rmlab.tracking.run_index import RunInfo, described, search
 from rmlab.tracking.store import Store
@@ -137,7 +138,7 @@ def _tracked(run: "Run", store: Store, asked: float) -> TrackedRun:
     return TrackedRun(
         **described(run, asked),
         params=dict(run.data.params),
-        metrics=dict(run.data.metrics),
+        metrics=headline(run.data.metrics) | run.data.metrics,
         artifact_uri=run.info.artifact_uri,
         store=store,
     )

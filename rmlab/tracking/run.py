@@ -18,7 +18,8 @@ from rmlab.fingerprint import canonical_json
 from rmlab.paths import portable
 from rmlab.stopping import Stopped, is_stop
 from rmlab.tracking import leases
-from rmlab.tracking.config import TrackingConfig
+from rmlab.tracking.config import LEVEL_NUMBER, TrackingConfig, level_number
+from rmlab.tracking.headline import HEADLINE, headline, rounded
 from rmlab.tracking.parameters import LONGEST_PARAM
 from rmlab.tracking.run_index import runs_of
 from rmlab.tracking.store import Store
@@ -110,6 +111,7 @@ class RunLogger:
         try:
             logger._take_up(first.get(CONFIG_HASH))
             logger.params(params or {})
+            logger.place(first)
         except BaseException as error:
             logger.fail(error)
             raise
@@ -121,12 +123,19 @@ class RunLogger:
             if run.status in (STOPPED, KILLED) and CONTINUED_BY not in run.tags:
                 set_tags(self.store, run.run_id, {CONTINUED_BY: self.run_id})
 
+    def place(self, tags: Mapping[str, str]) -> None:
+        """The level that the tags say, as a number and a metric: the UI sorts parameters and tags as words."""
+        place = tags.get("place")
+        tracking = TrackingConfig(level=tags.get("level", ""), place=None if place is None else int(place))
+        self.metric(LEVEL_NUMBER, level_number(tracking))
+
     def metric(self, name: str, value: float | None, step: int = 0) -> None:
         """One value; None (undefined) is left out."""
         self.metrics({name: value}, step)
 
     def metrics(self, values: Mapping[str, float | None], step: int = 0) -> None:
-        """Values of one step, written with the next batch. None (undefined) is left out."""
+        """Values of one step, written with the next batch, and what is headline of them. None (undefined) is left out."""
+        values = {**headline(values), **values}
         new = values.keys() - self._checked
         if new:
             check_names(new)
@@ -137,15 +146,26 @@ class RunLogger:
             self.flush()
 
     def replay(self, history: Iterable[Iterable[Any]]) -> None:
-        """Takes over what a killed run had logged up to its checkpoint, so that this run's series are whole."""
+        """Takes over what a killed run had logged up to its checkpoint, so that this run's series are whole; of a run without its
+        headline metrics, these too."""
         rows = [(str(name), float(value), int(step), int(when)) for name, value, step, when in history]
-        check_names({name for name, *_ in rows})
+        there = {name for name, *_ in rows}
+        check_names(there)
+        self.history.extend(
+            (HEADLINE[name], rounded(value), step, when)
+            for name, value, step, when in rows
+            if HEADLINE.get(name, name) not in there
+        )
         self.history.extend(rows)
 
     def flush(self) -> None:
-        """Writes what is buffered. Raises StoreError when the store stays busy; the buffer is kept then."""
+        """Writes what is buffered, the headline first: the UI lists metrics as they were written.
+
+        Raises StoreError when the store stays busy; the buffer is kept then.
+        """
         from mlflow.entities import Metric
 
+        self.history[self._written :] = sorted(self.history[self._written :], key=lambda row: "/" in row[0])
         while self._written < len(self.history):
             batch = self.history[self._written : self._written + BATCH]
             rows = [Metric(name, value, when, step) for name, value, step, when in batch]

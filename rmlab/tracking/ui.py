@@ -9,29 +9,31 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 from rmlab.errors import RmlabError, UsageError
 from rmlab.tracking.run_index import run_infos
 from rmlab.tracking.store import Store, quiet_environment
+from rmlab.tracking.ui_server import HOST, TRAINING
 from rmlab.tracking.views import CURVES, TABLE
 
-HOST, PORT = "127.0.0.1", 5000
+PORT = 5000
 START_SECONDS = 120.0
 
 
 def experiment_address(base: str, experiment_id: str | None, view: str | None = TABLE) -> str:
     """Where an experiment opens in the training view, with a prepared view (TABLE, CURVES); without an id, the list of them."""
     if experiment_id is None:
-        return f"{base}/#/experiments?workflowType=machine_learning"
-    address = f"{base}/#/experiments/{experiment_id}/runs?workflowType=machine_learning"
+        return f"{base}/#/experiments?{TRAINING}"
+    address = f"{base}/#/experiments/{experiment_id}/runs?{TRAINING}"
     charts = "&compareRunsMode=CHART" if view == CURVES else ""
     return f"{address}{charts}&viewStateShareKey={view}" if view else address
 
 
 def run_address(store: Store, experiment_id: str, run_id: str) -> str:
     """The address of a run's page at the default port, or at the server that the store is."""
-    return f"{_base(store)}/#/experiments/{experiment_id}/runs/{run_id}"
+    return f"{_base(store)}/#/experiments/{experiment_id}/runs/{run_id}?{TRAINING}"
 
 
 def _base(store: Store) -> str:
@@ -75,30 +77,20 @@ def _is_free(port: int) -> bool:
     return True
 
 
-def serve(store: Store, port: int) -> None:
+def serve(store: Store, port: int, prepare: Callable[[Store], None] = lambda store: None) -> None:
     """Runs the UI until Ctrl-C (then every process of it ends) and prints the address of each experiment.
 
+    prepare: what is to be done in the store while the server starts.
     Raises RmlabError where the server does not start.
     """
     if store.artifacts is None:
         raise UsageError(f"{store.uri} is a server with a UI of its own: open that address")
     quiet_environment()
-    command = [
-        sys.executable,
-        "-m",
-        "mlflow",
-        "server",
-        "--backend-store-uri",
-        store.database_url,
-        "--default-artifact-root",
-        store.artifacts.as_uri(),
-        "--host",
-        HOST,
-        "--port",
-        str(port),
-        "--workers",
-        "1",
-    ]
+    experiments = store.call(lambda: store.client.search_experiments(max_results=1000))
+    named = {e.name: e.experiment_id for e in experiments if e.name != "Default"}
+    start = experiment_address("", next(iter(named.values())) if len(named) == 1 else None).removeprefix("/#")
+    where = (store.database_url, store.artifacts.as_uri(), str(port), start)
+    command = [sys.executable, "-m", "rmlab.tracking.ui_server", *where]
     environment = {**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     log = store.artifacts.parent / "logs" / "ui.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -109,9 +101,8 @@ def serve(store: Store, port: int) -> None:
         signal.signal(number, _stop)
     try:
         base = f"http://{HOST}:{port}"
+        prepare(store)
         _await(server, base, str(log))
-        experiments = store.call(lambda: store.client.search_experiments(max_results=1000))
-        named = {e.name: e.experiment_id for e in experiments if e.name != "Default"}
         swept = {info.experiment_id for info in run_infos(store) if "level" in info.tags}
         for name, experiment_id in named.items() or {"experiments": None}.items():
             print(f"{name:<20} {experiment_address(base, experiment_id)}")

@@ -11,37 +11,39 @@ import zlib
 from collections.abc import Sequence
 from typing import Any
 
+from rmlab.tracking.config import LEVEL_NUMBER
+from rmlab.tracking.headline import HEADLINE
+
 PREFIX = "mlflow.sharedViewState."
 TABLE, CURVES = "rmlab-table", "rmlab-levels"
 """Keys of the views."""
 
 COLUMNS = (
-    "metrics.`eval/rm_at_k`",
-    "metrics.`eval/auc_within_task`",
-    "metrics.`eval/auc_pooled`",
-    "metrics.`eval/ece_width_10`",
-    "metrics.`eval/ece_less_floor`",
-    "metrics.`eval/brier`",
-    "metrics.`rl/pass_at_1`",
-    "metrics.`rl/hacking_gap`",
-    "metrics.`outcome/all_sampled_difference`",
-    "metrics.`outcome/all_greedy_difference`",
-    "metrics.`outcome/collapse`",
-    "params.`seed`",
-    "tags.`preset`",
     "tags.`level`",
-    "params.`level_number`",
+    "tags.`preset`",
+    *(f"metrics.`{short}`" for short in HEADLINE.values()),
+    "params.`seed`",
     "tags.`status`",
     "attributes.`Duration`",
 )
+NAME = "attributes.`Run Name`"
+WIDTHS = {NAME: 212, "tags.`level`": 105, "tags.`preset`": 70, "metrics.`brier`": 70, "params.`seed`": 60} | {
+    f"metrics.`{short}`": 80 for short in ("rm_at_k", "auc", "ece")
+}
+"""Pixels of columns that need more or less room than the UI gives each: so the headline stands in a window of 1440."""
+BY_LEVEL = " by level"
+"""End of the name of a chart that has the level on its axis, a dot a run; the others are named as their metric."""
 SECTIONS = {
     "Evaluation": (
-        "eval/rm_at_k",
-        "eval/auc_within_task",
-        "eval/ece_width_10",
-        "eval/auc_pooled",
-        "eval/brier",
-        "eval/pass_at_k",
+        "rm_at_k",
+        f"auc_task{BY_LEVEL}",
+        f"ece{BY_LEVEL}",
+        "auc_task",
+        "ece",
+        "brier",
+        "eval/rm_at_k_weighted",
+        f"rm_at_k{BY_LEVEL}",
+        "auc",
     ),
     "Validation": ("validation/rm_at_k", "validation/auc_within_task", "validation/ece_width_10"),
     "Training": ("train/loss", "train/learning_rate", "train/tokens_per_second"),
@@ -57,14 +59,14 @@ SECTIONS = {
     ),
 }
 SERIES = (
+    "rm_at_k",
     "eval/rm_at_k",
-    "eval/pass_at_k",
     "validation/rm_at_k",
     "train/",
     "rl/",
 )  # drawn over their steps; the others are bars
-GOING = "tags.continued_by IS NULL"
-"""Runs that were stopped or killed, and that another run of the same configuration went on with, are not shown twice."""
+GOING = "tags.continued_by IS NULL and tags.replaced_by IS NULL"
+"""Runs that were stopped or killed, and that another run of the same configuration went on with or replaced, are not shown twice."""
 MANY = 100  # runs or groups that a chart shows
 
 
@@ -76,15 +78,26 @@ def view_tags(searched: Sequence[str] = ()) -> dict[str, str]:
     a search has none.
     """
     columns = [*(f"params.`{name}`" for name in searched), *COLUMNS]
-    table = _state(selectedColumns=columns, orderByKey="tags.`mlflow.runName`", orderByAsc=True, searchFilter=GOING)
+    shown = {"selectedColumns": columns, "columnOrder": [NAME, *columns], "columnWidths": WIDTHS}
+    by_level = {"orderByKey": f"metrics.`{LEVEL_NUMBER}`", "orderByAsc": True}
     if searched:
+        table = _state(**shown, orderByKey="tags.`mlflow.runName`", orderByAsc=True, searchFilter=GOING)
         return {f"{PREFIX}{TABLE}": _tag("Trials: parameters and headline metrics", table)}
+    table = _state(**shown, **by_level, searchFilter=GOING)
     grouped = {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "level"}]}
-    curves = _state(selectedColumns=list(COLUMNS), groupBy=grouped, searchFilter=f"tags.kind != 'summary' and {GOING}")
+    curves = _state(**shown, **by_level, groupBy=grouped, searchFilter=f"tags.kind != 'summary' and {GOING}")
     return {
         f"{PREFIX}{TABLE}": _tag("Runs: headline metrics", table),
         f"{PREFIX}{CURVES}": _tag("Levels: best of k and more", curves),
     }
+
+
+def is_ours(tag: str | None) -> bool:
+    """Whether a view's tag is as it was made here, and not saved by somebody in the UI, which notes the time."""
+    try:
+        return tag is not None and json.loads(tag)["updatedAt"] == 0
+    except (ValueError, KeyError, TypeError):
+        return False
 
 
 def _state(**changes: Any) -> dict[str, Any]:
@@ -125,15 +138,21 @@ def _state(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def _chart(metric: str, section: str) -> dict[str, Any]:
+def _chart(name: str, section: str) -> dict[str, Any]:
+    metric = name.removesuffix(BY_LEVEL)
     chart = {
-        "uuid": _uuid(metric),
+        "uuid": _uuid(name),
         "runsCountToCompare": MANY,
         "metricSectionId": _uuid(section),
         "deleted": False,
         "isGenerated": False,
+    }
+    if name != metric:
+        axes = {"xaxis": {"key": LEVEL_NUMBER, "type": "METRIC"}, "yaxis": {"key": metric, "type": "METRIC"}}
+        return chart | axes | {"type": "SCATTER"}
+    chart |= {
         "metricKey": metric,
-        "displayName": f"{metric.partition('/')[2]}{' over k' if metric.endswith('_at_k') else ''}",
+        "displayName": f"{metric.rpartition('/')[2]}{' over k' if metric.endswith('rm_at_k') else ''}",
     }
     if not metric.startswith(SERIES):
         return chart | {"type": "BAR"}

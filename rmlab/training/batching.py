@@ -83,11 +83,33 @@ def batches_by_tokens(lengths: Sequence[int], batch_tokens: int) -> list[list[in
     return batches
 
 
-def micro_batches(batch: Sequence[Sized], size: int, tokens: int | None = None) -> list[list[Sized]]:
-    """A batch in the parts that are read at once: `size` examples each, or as many of like length as make `tokens` padded tokens."""
+def even_parts(lengths: Sequence[int], most: int) -> list[list[int]]:
+    """Indices in the fewest parts, nearly equal in tokens, of which none but a single long one has more than `most` tokens."""
+    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
+    count = max(math.ceil(sum(lengths) / most), 1)
+    while True:
+        parts: list[list[int]] = [[] for _ in range(count)]
+        sums = [0] * count
+        for row in order:
+            emptiest = sums.index(min(sums))
+            parts[emptiest].append(row)
+            sums[emptiest] += lengths[row]
+        if all(total <= most or len(part) == 1 for part, total in zip(parts, sums, strict=True)):
+            return [part for part in parts if part]
+        count += 1
+
+
+def micro_batches(
+    batch: Sequence[Sized], size: int, tokens: int | None = None, side_by_side: bool = False
+) -> list[list[Sized]]:
+    """A batch in the parts that are read at once: `size` examples each, or as many as make `tokens` tokens.
+
+    These are padded ones, of examples of like length; or where examples are read side by side, their own.
+    """
     if tokens is None:
         return [list(batch[start : start + size]) for start in range(0, len(batch), size)]
-    return [[batch[row] for row in rows] for rows in batches_by_tokens([item.tokens for item in batch], tokens)]
+    cut = even_parts if side_by_side else batches_by_tokens
+    return [[batch[row] for row in rows] for rows in cut([item.tokens for item in batch], tokens)]
 
 
 @dataclass(frozen=True)

@@ -110,11 +110,14 @@ class RuntimeConfig:
 
 @dataclass
 class MicroBatchRuntimeConfig(RuntimeConfig):
-    """micro_batch_tokens: padded tokens of one forward and backward pass, in place of training.micro_batch_size examples; null = those.
-    A mixture of experts refuses it: its balance loss depends on how a batch is cut.
+    """micro_batch_tokens: of one forward and backward pass, in place of training.micro_batch_size examples; null = those. Padding
+    counts, where there is any. A mixture of experts refuses it: its balance loss depends on how a batch is cut.
+    packed: examples stand side by side in one row without padding; on a GPU in bfloat16, where the model's attention can be told
+    where each begins.
     """
 
     micro_batch_tokens: int | None = None
+    packed: bool = True
 
 
 @dataclass

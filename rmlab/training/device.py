@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Protocol
 
 from rmlab.errors import RmlabError, UsageError
-from rmlab.training.config import Dtype, RuntimeConfig
+from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, RuntimeConfig
 
 DEVICES = ("cpu", "cuda", "auto")
 
@@ -67,6 +67,17 @@ def accelerator(training: Arithmetic, runtime: RuntimeConfig) -> Any:
     return made
 
 
+def side_by_side(model: Any, training: "Arithmetic", runtime: MicroBatchRuntimeConfig, device: Any) -> bool:
+    """Whether a run reads its examples in one row without padding: on a GPU in bfloat16, where the model's attention can be told of it.
+
+    device: the run's Accelerator.
+    """
+    from rmlab.models.packed import packs
+
+    on_gpu = device.device.type == "cuda" and training.dtype is Dtype.bfloat16
+    return runtime.packed and on_gpu and packs(model)
+
+
 @contextmanager
 def checkpointed_layers(model: Any, wanted: bool) -> Iterator[None]:
     """Where `wanted`, a language model (or the one below a scalar head) keeps what goes into each layer while it trains, and
@@ -75,26 +86,34 @@ def checkpointed_layers(model: Any, wanted: bool) -> Iterator[None]:
     from rmlab.models.lora import plain_model
 
     inner = plain_model(language_model(model))
+    kind = (
+        "activation" if hasattr(inner, "activation_checkpointing_enable") else "gradient"
+    )  # its name in older transformers
     if wanted:
-        inner.activation_checkpointing_enable({"use_reentrant": False})
+        getattr(inner, f"{kind}_checkpointing_enable")({"use_reentrant": False})
     try:
         yield
     finally:
         if wanted:
-            inner.activation_checkpointing_disable()
+            getattr(inner, f"{kind}_checkpointing_disable")()
 
 
 class compiled_layers(AbstractContextManager[None]):
-    """Compiles the decoder's layers of a transformers language model (or of one with a scalar head) where `wanted`."""
+    """Compiles the decoder's layers of a transformers language model (or of one with a scalar head) where `wanted`.
 
-    def __init__(self, model: Any, wanted: bool):
+    All layers are one piece of code, and it is compiled once for rows of any length where examples stand side by side in one row:
+    shapes that change are an unknown in it. backend: of torch.compile.
+    """
+
+    def __init__(self, model: Any, wanted: bool, backend: Any = "inductor"):
         from rmlab.models.heads import language_model
 
         self.layers = list(language_model(model).get_decoder().layers) if wanted else []
+        self.backend = backend
 
     def __enter__(self) -> None:
         for layer in self.layers:
-            layer.compile(dynamic=True)
+            layer.compile(dynamic=True, backend=self.backend)
 
     def __exit__(self, *_: object) -> None:
         for layer in self.layers:

@@ -97,6 +97,52 @@ class Trained:
     history: tuple[Row, ...]
 
 
+class _Later:
+    """A number on its way from a GPU: to ask for it waits for what was asked of the device before, and for nothing behind."""
+
+    def __init__(self, value: torch.Tensor):
+        self.value = torch.empty((), dtype=value.dtype, pin_memory=True)
+        self.value.copy_(value, non_blocking=True)
+        self.there = torch.cuda.Event()  # type: ignore[no-untyped-call]  # torch does not type it
+        self.there.record()
+
+    def __float__(self) -> float:
+        self.there.synchronize()
+        return float(self.value)
+
+
+class _Rows:
+    """The rows of the log. On a GPU each is told a step late: to read a loss is to wait for it, and the device must not wait meanwhile."""
+
+    def __init__(self, state: TrainingState, recipe: Recipe, optimizer: OptimizerConfig, log: Log | None):
+        self.state, self.recipe, self.optimizer, self.log = state, recipe, optimizer, log
+        self.waiting: tuple[int, torch.Tensor | _Later, float, int] | None = None
+        self.note = ""
+        self.begin()
+
+    def begin(self) -> None:
+        """The next row's speed is counted from now on."""
+        self.told, self.told_tokens = time.monotonic(), self.state.tokens
+
+    def check(self, loss: torch.Tensor | _Later, step: int) -> float:
+        """The loss of a step. Raises RmlabError where it is no number."""
+        value = float(loss)
+        where = f"step {step}" + (f" of {self.recipe.steps}" if self.recipe.steps else "")
+        check_finite(value, f"the loss is {value} at {where}", self.optimizer)
+        return value
+
+    def tell(self) -> None:
+        """Logs the row that waits, if one does. Raises RmlabError where its loss is no number."""
+        if self.waiting is None:
+            return
+        (step, loss, rate, tokens), self.waiting = self.waiting, None
+        value, now = self.check(loss, step), time.monotonic()
+        self.state.history.append((step, value, rate, (tokens - self.told_tokens) / max(now - self.told, 1e-9)))
+        self.told, self.told_tokens, self.note = now, tokens, f"loss {value:.3f}"
+        if self.log:
+            self.log(*self.state.history[-1])
+
+
 def train_loop(
     model: Any,
     adam: torch.optim.Optimizer,
@@ -126,9 +172,9 @@ def train_loop(
     for step, values in state.measured if watch else ():
         watch(step, values)  # type: ignore[misc]  # it is there
     first, tokens_before, seconds_before = state.step, state.tokens, state.seconds
-    began = saved = steady = told = time.monotonic()
-    steady_tokens = told_tokens = state.tokens
-    note, rate = "", recipe.rate(state)
+    began = saved = steady = time.monotonic()
+    steady_tokens = state.tokens
+    rows, rate = _Rows(state, recipe, optimizer, log), recipe.rate(state)
     model.train()
     with (
         progress(recipe.title, recipe.tokens, "tokens", show=runtime.progress, already=state.tokens) as advance,
@@ -137,25 +183,25 @@ def train_loop(
         while rate is not None:
             set_learning_rate(adam, rate)
             loss, tokens = recipe.gradient(state)
-            value = None
-            if (state.step + 1) % recipe.every == 0 or state.step + 1 == recipe.steps:
-                value = float(loss)
-                where = f"step {state.step + 1}" + (f" of {recipe.steps}" if recipe.steps else "")
-                check_finite(value, f"the loss is {value} at {where}", optimizer)
+            kept = _Later(loss) if loss.is_cuda else loss
+            rows.tell()  # of the step before, while the device works at this one
+            due = (state.step + 1) % recipe.every == 0 or state.step + 1 == recipe.steps
+            if due and not loss.is_cuda:
+                rows.check(loss, state.step + 1)
             apply_gradient(adam, model.parameters(), optimizer.gradient_clip)
             state.step += 1
             state.tokens += tokens
-            now = time.monotonic()
-            if value is not None:
-                state.history.append((state.step, value, rate, (state.tokens - told_tokens) / max(now - told, 1e-9)))
-                told, told_tokens, note = now, state.tokens, f"loss {value:.3f}"
-                if log:
-                    log(*state.history[-1])
+            if due:
+                rows.waiting = (state.step, kept, rate, state.tokens)
+                if not loss.is_cuda:
+                    rows.tell()
             if state.step == first + 1:
                 float(loss)  # waits for the device
-                steady = told = time.monotonic()
-                steady_tokens = told_tokens = state.tokens
-            advance(tokens, note)
+                steady = time.monotonic()
+                steady_tokens = state.tokens
+                rows.tell()
+                rows.begin()
+            advance(tokens, rows.note)
             aside = time.monotonic()
             if recipe.after and (values := recipe.after(state)):
                 state.measured.append((state.step, values))
@@ -163,15 +209,18 @@ def train_loop(
                     watch(*state.measured[-1])
             state.seconds = seconds_before + time.monotonic() - steady
             rate, stop = recipe.rate(state), stop_asked()
+            if rate is None or stop:
+                rows.tell()
             since = began if rate is None else saved
             if checkpoint and (stop or time.monotonic() - since >= runtime.checkpoint_seconds):
-                if value is None:  # weights that are no numbers must not be what the same command goes on from
-                    check_finite(float(loss), f"the loss is {float(loss)} at step {state.step}", optimizer)
+                rows.tell()
+                if not due:  # weights that are no numbers must not be what the same command goes on from
+                    rows.check(loss, state.step)
                 save_checkpoint(checkpoint, model, adam, {"run": run, **vars(state)})
                 saved = time.monotonic()
             if stop:
                 raise stop
-            told += time.monotonic() - aside  # evaluations and checkpoints do not count for the speed
+            rows.told += time.monotonic() - aside  # evaluations and checkpoints do not count for the speed
     model.eval()
     ended = time.monotonic()
     speed = (state.tokens - steady_tokens) / max(ended - steady, 1e-9)

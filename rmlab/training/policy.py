@@ -19,9 +19,11 @@ from torch.nn.functional import cross_entropy
 from rmlab.errors import UsageError
 from rmlab.files import atomic_path
 from rmlab.models.heads import float_logits
+from rmlab.models.packed import Spans, pack_row, packed, packed_rows
+from rmlab.models.varlen import sent
 from rmlab.training.batching import SFTExample, micro_batches, plan_batches
 from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
-from rmlab.training.device import accelerator, checkpointed_layers, compiled_layers
+from rmlab.training.device import accelerator, checkpointed_layers, compiled_layers, side_by_side
 from rmlab.training.loop import Log, Trained, TrainingState, planned, run_identity, train_loop
 from rmlab.training.optimizer import accumulate, adamw
 
@@ -73,6 +75,8 @@ def imitate(
         model, {share: math.ceil(share * len(plan)) for share in snapshots}, checkpoint.parent if checkpoint else None
     )
 
+    joined = side_by_side(model, training, runtime, device)
+
     def gradient(batch: Sequence[int], state: TrainingState) -> torch.Tensor:
         loss, asked = mean_gradient(
             model, [examples[i] for i in batch], pad_id, training, device, runtime.micro_batch_tokens
@@ -88,7 +92,11 @@ def imitate(
         if checkpoint
         else ""
     )
-    with checkpointed_layers(model, training.checkpointing), compiled_layers(model, runtime.compiled):
+    with (
+        packed_rows(model, joined),
+        checkpointed_layers(model, training.checkpointing),
+        compiled_layers(model, runtime.compiled),
+    ):
         took, state = train_loop(
             model, adam, recipe, optimizer=optimizer, runtime=runtime, run=run, checkpoint=checkpoint, log=log
         )
@@ -148,14 +156,28 @@ def mean_gradient(
     """Adds the gradient of the batch's mean loss to the parameters; returns that loss (on the device) and the tokens it is over."""
     asked = sum(int(example.loss_mask_T.sum()) for example in batch)
     rows = 0 if micro_batch_tokens else min(training.micro_batch_size, len(batch))
+    joined = packed(model)
 
     def loss(part: Sequence[SFTExample]) -> torch.Tensor:
-        ids_BT, loss_mask_BT = padded(part, pad_id, rows, device.device)
+        spans = None
+        if joined:
+            ids_BT, loss_mask_BT, spans = one_row(part, pad_id, device.device)
+        else:
+            ids_BT, loss_mask_BT = padded(part, pad_id, rows, device.device)
         with device.autocast():
-            logprob_BT, _ = token_logprobs(model, ids_BT, loss_mask_BT)
+            logprob_BT, _ = token_logprobs(model, ids_BT, loss_mask_BT, spans=spans)
         return -logprob_BT.sum() / max(asked, 1)
 
-    return accumulate(micro_batches(batch, training.micro_batch_size, micro_batch_tokens), loss, device), asked
+    return accumulate(micro_batches(batch, training.micro_batch_size, micro_batch_tokens, joined), loss, device), asked
+
+
+def one_row(examples: Sequence[SFTExample], pad_id: int, device: Any) -> tuple[torch.Tensor, torch.Tensor, Spans]:
+    """ids_1T and where examples lie in it, on the device, and loss_mask_1T on the CPU."""
+    ids_1T, spans = pack_row([example.ids_T for example in examples], pad_id)
+    loss_mask_1T = torch.zeros(ids_1T.shape, dtype=torch.bool)
+    real_T = np.concatenate([example.loss_mask_T for example in examples])
+    loss_mask_1T[0, : len(real_T)] = torch.from_numpy(real_T)
+    return sent(ids_1T, device), loss_mask_1T, spans.to(device)
 
 
 def padded(examples: Sequence[SFTExample], pad_id: int, rows: int, device: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -172,7 +194,7 @@ def padded(examples: Sequence[SFTExample], pad_id: int, rows: int, device: Any) 
     ):  # rows behind the last lesson are padding
         ids_T[: len(example.ids_T)] = example.ids_T
         loss_mask_T[: len(example.ids_T)] = example.loss_mask_T
-    return torch.from_numpy(ids_BT).to(device), torch.from_numpy(loss_mask_BT)
+    return sent(torch.from_numpy(ids_BT), device), torch.from_numpy(loss_mask_BT)
 
 
 def token_logprobs(
@@ -182,6 +204,7 @@ def token_logprobs(
     temperature: float = 1.0,
     entropy: bool = False,
     entropy_gradient: bool = False,
+    spans: Spans | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """logprob_BT (float32, natural logarithm): of the token at position t given those before it; 0 where it is not wanted.
 
@@ -189,9 +212,11 @@ def token_logprobs(
     wanted_BT: bool; its first column must be False (nothing comes before it); on the CPU it costs no wait for the device.
     temperature: as tokens were sampled; 0 counts
     as 1. entropy: the second value is entropy_BT in nats, 0 where not wanted; else None. entropy_gradient: it is differentiable.
+    spans: where sequences lie in the one row, within `packed_rows`; the first token of none is wanted.
     """
-    hidden_BTH = model.get_decoder()(input_ids=ids_BT, use_cache=False).last_hidden_state
-    row_N, column_N = (index_N.to(ids_BT.device) for index_N in wanted_BT.nonzero(as_tuple=True))
+    told = {} if spans is None else spans.told
+    hidden_BTH = model.get_decoder()(input_ids=ids_BT, use_cache=False, **told).last_hidden_state
+    row_N, column_N = (sent(index_N, ids_BT.device) for index_N in wanted_BT.nonzero(as_tuple=True))
     logits_NV = float_logits(model, hidden_BTH[row_N, column_N - 1]) / (temperature or 1.0)
     logprob_N = -cross_entropy(logits_NV, ids_BT[row_N, column_N], reduction="none")
     logprob_BT = torch.zeros(ids_BT.shape, device=ids_BT.device).index_put((row_N, column_N), logprob_N)

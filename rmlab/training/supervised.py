@@ -17,11 +17,14 @@ from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from rmlab.errors import UsageError
-from rmlab.models.heads import last_logits, pad_right
+from rmlab.models.heads import language_model, last_logits, pad_right
+from rmlab.models.joined import joined_layers, joins
 from rmlab.models.moe import Routing, experts_of
+from rmlab.models.packed import pack_row, packed, packed_rows
+from rmlab.models.varlen import sent
 from rmlab.training.batching import Item, micro_batches, plan_batches
 from rmlab.training.config import SEMANTICS, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
-from rmlab.training.device import checkpointed_layers, compiled_layers
+from rmlab.training.device import checkpointed_layers, compiled_layers, side_by_side
 from rmlab.training.loop import Log, Trained, TrainingState, Watch, planned, run_identity, train_loop
 from rmlab.training.optimizer import accumulate, adamw
 
@@ -55,7 +58,7 @@ def answer_loss(
     model: Any, part: Sequence[Example], pad_id: int, device: Any, routing: Routing | None = None
 ) -> torch.Tensor:
     """Cross-entropy over the whole vocabulary behind each prompt, summed."""
-    target_B = torch.tensor([e.target for e in part], device=device.device)
+    target_B = sent(torch.tensor([e.target for e in part]), device.device)
     logits_BV = read(last_logits, model, [e.ids for e in part], pad_id, device, routing)
     return cross_entropy(logits_BV, target_B, reduction="sum")
 
@@ -68,11 +71,15 @@ def read(
     device: Any,
     routing: Routing | None,
 ) -> torch.Tensor:
-    """What `last_logits` or `last_hidden` makes of B sequences of ids, in the run's arithmetic on its device."""
-    ids_BT, length_B = pad_right(sequences, pad_id)
+    """What `last_logits` or `last_hidden` makes of B sequences of ids, in the run's arithmetic on its device.
+
+    Within `packed_rows` they are read side by side, else in rows that are padded to the longest.
+    """
+    join: Any = pack_row if packed(language_model(model)) else pad_right
+    ids_BT, ends = join(sequences, pad_id)
     with device.autocast():
         return reader(
-            model, ids_BT.to(device.device), length_B.to(device.device), *([] if routing is None else [routing])
+            model, sent(ids_BT, device.device), ends.to(device.device), *([] if routing is None else [routing])
         )
 
 
@@ -110,16 +117,26 @@ def train(
             "a micro-batch, so that how a batch is cut would change the model, and no hash would say so. Leave it out."
         )
     torch.manual_seed(seed)
+    inner = language_model(model)
+    joined = side_by_side(inner, training, runtime, device)
 
     def gradient(batch: Sequence[int], _: TrainingState) -> torch.Tensor:
-        parts = micro_batches([examples[i] for i in batch], training.micro_batch_size, runtime.micro_batch_tokens)
+        parts = micro_batches(
+            [examples[i] for i in batch], training.micro_batch_size, runtime.micro_batch_tokens, joined
+        )
         return mean_gradient(model, parts, pad_id, device, loss, routing)
 
     recipe = planned(
         plan, tokens_N, optimizer, gradient, title, after=None if routing is None else lambda _: routing.take_metrics()
     )
     run = run_identity(model, (e.content() for e in examples), SEMANTICS, optimizer, training, seed)
-    with checkpointed_layers(model, training.checkpointing), compiled_layers(model, runtime.compiled):
+    written = joined and joins(inner.get_decoder())
+    with (
+        packed_rows(inner, joined),
+        joined_layers(inner, written, runtime.compiled, training.checkpointing),
+        checkpointed_layers(model, training.checkpointing and not written),
+        compiled_layers(model, runtime.compiled and not written),
+    ):
         took, _ = train_loop(
             model,
             adam,

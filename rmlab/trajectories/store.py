@@ -1,5 +1,6 @@
 """Parquet files of trajectories. Sorted by task so that the text that attempts share compresses away."""
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -35,6 +36,7 @@ SCHEMA = pa.schema(
         ("extra", pa.string()),
     ]
 )
+ROWS = 1024  # of a table that is not written yet
 
 
 @dataclass(frozen=True)
@@ -75,8 +77,7 @@ def write_trajectories(
     """Writes a set whole or not at all (zstd, sorted by part, task, policy, attempt) and returns it in file order."""
     ordered = sorted(trajectories, key=lambda t: (t.split or "", t.task_id, t.policy, t.attempt))
     pool = TrajectorySet(tuple(ordered), dict(metadata or {}))
-    # One row group, compressed hard: text that attempts share compresses away.
-    write_in_order(path, pool.trajectories, pool.metadata, pool.fingerprint, compression_level=19, group=1 << 62)
+    write_tables(path, _tables(pool.trajectories), pool.metadata, pool.fingerprint)
     return pool
 
 
@@ -87,32 +88,53 @@ def fingerprint_line(trajectory: Trajectory, trajectory_id: str) -> str:
     )
 
 
-def write_in_order(
+def write_in_order(path: Path, trajectories: Iterable[Trajectory], metadata: dict[str, str], fingerprint: str) -> None:
+    """Writes trajectories as they come, so that a set larger than memory can be written; compressed lightly.
+
+    fingerprint: of the whole pool, known beforehand.
+    """
+    write_tables(path, _tables(trajectories), metadata, fingerprint, compression_level=3)
+
+
+def write_tables(
     path: Path,
-    trajectories: Iterable[Trajectory],
+    tables: Iterable[pa.Table],
     metadata: dict[str, str],
     fingerprint: str,
-    compression_level: int = 3,
+    compression_level: int = 19,
     group: int = 32 << 20,
 ) -> None:
-    """Writes trajectories as they come, a row group at a time, so that a set larger than memory can be written.
+    """Writes tables of trajectories (SCHEMA) as they come, whole or not at all. group: bytes of a row group, about.
 
-    fingerprint: of the whole pool, known beforehand. group: characters of text in a row group, about.
+    As a rule one row group, compressed hard: text that attempts share compresses away.
     """
     schema = SCHEMA.with_metadata({**metadata, "fingerprint": fingerprint})
-    rows: list[dict[str, Any]] = []
-    held = 0
+    held: list[pa.Table] = []
     with (
         atomic_path(Path(path)) as temporary,
         pq.ParquetWriter(temporary, schema, compression="zstd", compression_level=compression_level) as writer,
     ):
-        for trajectory in trajectories:
-            rows.append(_row(trajectory))
-            held += sum(len(m.content) for m in trajectory.messages)
-            if held > group:
-                writer.write_table(pa.Table.from_pylist(rows, schema=schema))
-                rows, held = [], 0
-        writer.write_table(pa.Table.from_pylist(rows, schema=schema))
+
+        def write() -> None:
+            table = pa.concat_tables(
+                [schema.empty_table(), *(t.replace_schema_metadata(schema.metadata) for t in held)]
+            )
+            writer.write_table(table.combine_chunks(), row_group_size=max(len(table), 1))
+            held.clear()
+
+        for table in tables:
+            held.append(table)
+            if sum(t.nbytes for t in held) > group:
+                write()
+        if held:
+            write()
+
+
+def _tables(trajectories: Iterable[Trajectory]) -> Iterator[pa.Table]:
+    """As tables of some rows each: rows take ten times the room as Python's own values."""
+    rows = iter(trajectories)
+    while some := [_row(trajectory) for trajectory in itertools.islice(rows, ROWS)]:
+        yield pa.Table.from_pylist(some, schema=SCHEMA)
 
 
 def iterate_trajectories(path: Path | str) -> Iterator[Trajectory]:

@@ -243,9 +243,10 @@ def in_chunks(trajectories: Iterable[Trajectory]) -> Iterator[list[Trajectory]]:
 def _remembered(
     trajectories: Sequence[Trajectory], tokenizer: Tokenizer, config: PromptConfig, cache: Path, show: bool
 ) -> list[Encoded]:
-    """`_read` from one file of the cache (all ids in a row, and where each prompt ends), written where it is not there.
+    """`_read` from the cache (a file of all ids in a row, one of where each prompt ends), written where it is not there.
 
-    A file that a kill or a full disk left unreadable cannot be: it is renamed into place whole.
+    The ids are mapped into memory, not read: all cells of a sweep share one copy, and what is not asked for takes none. A file that
+    a kill or a full disk left unreadable cannot be: each is renamed into place whole, that of the ids first.
     """
     which = fingerprint_lines(t.content_id for t in trajectories)
     key: list[object] = [SEMANTICS["render"], tokenizer.fingerprint, which, [config.shows.value, config.evidence.value]]
@@ -254,10 +255,12 @@ def _remembered(
     ):  # whole prompts serve all contexts, cut ones are made for theirs
         key.append(config.max_tokens)
     path = cache / f"{fingerprint(key)}.npz"
-    if not path.is_file():
-        _remember(path, _read(trajectories, tokenizer, config, show))
+    row = path.with_suffix(".npy")
+    if not path.is_file() or not row.is_file():
+        _remember(path, row, _read(trajectories, tokenizer, config, show))
+    ids_M = np.asarray(np.load(row, mmap_mode="r", allow_pickle=False))
     with np.load(path, allow_pickle=False) as saved:
-        ids_N = np.split(saved["ids"], saved["ends"][:-1]) if len(saved["ends"]) else []
+        ids_N = np.split(ids_M, saved["ends"][:-1]) if len(saved["ends"]) else []
         counts_3N = saved["counts"].tolist()
     return [
         Encoded(trajectory, ids if len(ids) else None, *counts)
@@ -265,16 +268,13 @@ def _remembered(
     ]
 
 
-def _remember(path: Path, read: Sequence[Encoded]) -> None:
-    """Writes ids, ends and counts; a prompt that does not fit has no ids, every other has some."""
+def _remember(path: Path, row: Path, read: Sequence[Encoded]) -> None:
+    """Writes the ids to `row`, ends and counts to `path`; a prompt that does not fit has no ids, every other has some."""
     ids_N = [NOTHING if e.ids is None else e.ids for e in read]
     counts_3N = np.array(
         [[e.n_tokens for e in read], [e.observations for e in read], [e.turns for e in read]], dtype=np.int64
     )
+    with atomic_path(row) as temporary:
+        np.save(temporary, np.concatenate([NOTHING, *ids_N]))
     with atomic_path(path) as temporary:
-        np.savez(
-            temporary,
-            ids=np.concatenate([NOTHING, *ids_N]),
-            ends=np.cumsum([len(ids) for ids in ids_N], dtype=np.int64),
-            counts=counts_3N,
-        )
+        np.savez(temporary, ends=np.cumsum([len(ids) for ids in ids_N], dtype=np.int64), counts=counts_3N)

@@ -16,7 +16,7 @@ from rmlab.metrics.report import report
 from rmlab.scores.baselines import baseline_report
 from rmlab.scores.scores import Scores
 from rmlab.scores.writing import write_score_table
-from rmlab.tracking.notes import HEADLINE
+from rmlab.tracking.headline import EVALUATION
 from rmlab.tracking.run import RunLogger
 from rmlab.training.loop import Trained
 from rmlab.trajectories.record import Trajectory
@@ -116,7 +116,7 @@ def log_inputs(
             "evaluation_cut": cut_counts(ready.evaluation),
         },
     )
-    logger.metrics({f"train/{name}": value for name, value in cut.items()})
+    logger.metrics({f"train/{name}": value for name, value in cut.items() if value})
     logger.tags(
         {
             "dataset": ready.pool.fingerprint,
@@ -192,13 +192,20 @@ def log_tables(logger: RunLogger, results: Results) -> None:
 
 
 def log_report(logger: RunLogger, part: str, report: Mapping[str, Any]) -> None:
-    """The numbers of a report as metrics `PART/NAME`, the headline first; best of k as a series whose step is k."""
-    first = [name for name in ("rm_at_k", *HEADLINE) if name in report]
+    """The numbers of a report as metrics `PART/NAME`, the headline first; best of k as a series whose step is k.
+
+    What is 0 because it did not happen is left out: the error of a curve that is exact, and what is not read where all is.
+    """
+    first = [name for name in EVALUATION if name in report]
     for name in dict.fromkeys([*first, *report]):
         value = report[name]
         if name in curves() and value is not None:
+            if name.endswith("_standard_error") and not any(value.values()):
+                continue
             for k, at_k in value.items():
                 logger.metric(f"{part}/{name}", at_k, int(k))
+        elif name.startswith("cut_") and value == 0:
+            continue
         elif isinstance(value, int | float) and name not in ("replicates", "seed"):
             logger.metric(f"{part}/{name}", value)
 

@@ -6,7 +6,7 @@ its one number. Prompts are padded on the side that the tokenizer names; a score
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,10 @@ from numpy.typing import NDArray
 from torch.nn.functional import linear
 
 from rmlab.errors import DataError, UsageError
+from rmlab.models.heads import float_logits
 from rmlab.models.load import load_model
+from rmlab.models.prefix_decoder import prefix_last_hidden
+from rmlab.models.prefixes import prefix_batches
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.progress import progress
 from rmlab.scores.scores import Scores
@@ -29,9 +32,10 @@ from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import Encoded, Ids
 from rmlab.verifiers.judge_prompt import ATTEMPT, QUESTION, ForeignTokenizer, JudgePrompt
 from rmlab.verifiers.prompt import NO, YES
-from rmlab.verifiers.scoring import score_table
+from rmlab.verifiers.scoring import arithmetic, score_table, sharing_pays
 
 CLASSIFIER = "ForSequenceClassification"
+LOGITS_AT_ONCE = 512  # prompts whose logits are held at once
 LITTLE = 0.5  # share of the probability below which two answers are not what the model would say
 GENERATORS = ("ForCausalLM", "LMHeadModel", "ForConditionalGeneration")
 
@@ -127,23 +131,50 @@ def score_prompts(
     side: str = "right",
     *,
     batch_tokens: int = 16384,
+    shared: bool | None = None,
     show: bool = False,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(score_N, share_N) of N prompts (token ids, none empty), each in [0, 1].
 
     share_N: probability of either answer among all tokens, 1 of a classification head. answer: None = there is such a head. side: of
-    the padding.
+    the padding. shared: as in `rmlab.verifiers.scoring.score_ids`.
     """
     score_N, share_N = np.full(len(prompts), np.nan), np.full(len(prompts), np.nan)
-    device = next(model.parameters()).device
     with torch.inference_mode(), progress("score", sum(map(len, prompts)), "tokens", show=show) as advance:
-        for rows in batches_by_tokens([len(p) for p in prompts], batch_tokens):
-            batch = _batch([prompts[i] for i in rows], side, model)
-            margin_B, share_B = _margins(model, {name: tensor.to(device) for name, tensor in batch.items()}, answer)
+        if shared is None:
+            shared = sharing_pays(model, arithmetic(model))
+        if shared:
+            found = _shared_margins(model, prompts, answer, batch_tokens)
+        else:
+            found = _padded_margins(model, prompts, answer, side, batch_tokens)
+        for rows, margin_B, share_B in found:
             score_N[rows] = torch.sigmoid(margin_B).cpu().double().numpy()
             share_N[rows] = share_B.cpu().double().numpy()
             advance(sum(len(prompts[i]) for i in rows))
     return score_N, share_N
+
+
+Found = Iterator[tuple[Sequence[int], torch.Tensor, torch.Tensor]]
+"""(rows, margin_B, share_B) of some prompts after others."""
+
+
+def _padded_margins(
+    model: Any, prompts: Sequence[Ids], answer: AnswerTokens | None, side: str, batch_tokens: int
+) -> Found:
+    for rows in batches_by_tokens([len(p) for p in prompts], batch_tokens):
+        batch = _batch([prompts[i] for i in rows], side, model)
+        yield rows, *_margins(model, {name: tensor.to(model.device) for name, tensor in batch.items()}, answer)
+
+
+def _shared_margins(model: Any, prompts: Sequence[Ids], answer: AnswerTokens | None, batch_tokens: int) -> Found:
+    """What prompts have in common at their start is read once (`rmlab.models.prefix_decoder`); logits of some prompts at a time."""
+    for batch in prefix_batches(prompts, batch_tokens):
+        hidden_BH = prefix_last_hidden(model, batch, arithmetic(model))
+        rows = batch.row_N.tolist()
+        for start in range(0, len(rows), LOGITS_AT_ONCE):
+            at = slice(start, start + LOGITS_AT_ONCE)
+            logits = float_logits(model, hidden_BH[at]) if answer else model.score(hidden_BH[at])
+            yield rows[at], *_of_answers(logits, answer)
 
 
 def _what_answers_have(answers: tuple[str, str], share: float) -> str:
@@ -181,8 +212,7 @@ def _margins(
     """(margin_B, share_B) in float32: the logit of yes less that of no behind the last token of each prompt, or the one number of a
     head; the probability of either answer."""
     if answer is None:
-        margin_B = model(**batch).logits[:, 0].float()
-        return margin_B, torch.ones_like(margin_B)
+        return _of_answers(model(**batch).logits, None)
     mask_BT = batch["attention_mask"]
     last_B = mask_BT.shape[1] - 1 - mask_BT.flip(1).argmax(1)
     row_B = torch.arange(len(last_B), device=last_B.device)
@@ -201,7 +231,14 @@ def _margins(
         raise DataError(
             f"a {type(model).__name__} does not make its logits by its output embeddings: it cannot score here"
         )
-    logits_BV = logits_B1V[:, 0].float()
+    return _of_answers(logits_B1V[:, 0].float(), answer)
+
+
+def _of_answers(logits_BV: torch.Tensor, answer: AnswerTokens | None) -> tuple[torch.Tensor, torch.Tensor]:
+    """As `_margins`, of the logits behind the prompts or of a head's numbers."""
+    if answer is None:
+        margin_B = logits_BV[:, 0].float()
+        return margin_B, torch.ones_like(margin_B)
     yes_B, no_B = logits_BV[:, answer.yes], logits_BV[:, answer.no]
     return yes_B - no_B, torch.exp(torch.logaddexp(yes_B, no_B) - logits_BV.logsumexp(dim=1))
 

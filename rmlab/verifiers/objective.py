@@ -25,6 +25,7 @@ from torch.nn.functional import log_softmax, logsigmoid
 from rmlab.errors import DataError, UsageError
 from rmlab.models.heads import last_logits, last_scalar
 from rmlab.models.moe import Routing
+from rmlab.models.varlen import sent
 from rmlab.training.batching import Item
 from rmlab.training.config import TrainingConfig
 from rmlab.training.supervised import Example, Loss, answer_loss, read
@@ -189,7 +190,7 @@ def _pair_loss(smoothing: float) -> Loss:
             last_scalar, model, [p.better for p in part] + [p.worse for p in part], pad_id, device, routing
         )
         better_B, worse_B = scalar_2B.chunk(2)
-        weight_B = torch.tensor([p.weight for p in part], device=scalar_2B.device)
+        weight_B = sent(torch.tensor([p.weight for p in part]), scalar_2B.device)
         return (weight_B * _two_way(better_B - worse_B, smoothing)).sum()
 
     return loss
@@ -201,6 +202,4 @@ def _two_way(margin_B: torch.Tensor, smoothing: float) -> torch.Tensor:
 
 
 def _of(part: Sequence[Weighed], device: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    return torch.tensor([e.resolved for e in part], device=device), torch.tensor(
-        [e.weight for e in part], device=device
-    )
+    return sent(torch.tensor([e.resolved for e in part]), device), sent(torch.tensor([e.weight for e in part]), device)

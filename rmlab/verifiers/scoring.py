@@ -5,16 +5,20 @@ A model with a scalar head says one number in their place: it stands for the dif
 A score depends on its prompt alone: not on the batch it was in, on the padding, or on the order of the table.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch.nn.functional import linear
 
-from rmlab.models.heads import ScalarModel, last_logits, last_scalar, pad_right
+from rmlab.models.heads import ScalarModel, language_model, last_logits, last_scalar, pad_right
 from rmlab.models.moe import Routing
+from rmlab.models.prefix_decoder import can_fuse, can_share, prefix_last_hidden
+from rmlab.models.prefixes import prefix_batches
+from rmlab.models.varlen import HALF
 from rmlab.progress import progress
 from rmlab.scores.scores import Scores
 from rmlab.training.batching import batches_by_tokens
@@ -23,6 +27,8 @@ from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import Encoded
 
 Autocast = Callable[[], AbstractContextManager[Any]]
+FUSED_FROM = 40_000_000
+"""Tokens of the prompts of one call from which on compiling is worth the 8 s that it takes (SmolLM2's shape on an H200)."""
 
 
 def score_ids(
@@ -33,25 +39,91 @@ def score_ids(
     *,
     batch_tokens: int,
     autocast: Autocast = nullcontext,
+    shared: bool | None = None,
+    fused: bool | None = None,
     show: bool = False,
     title: str = "score",
 ) -> NDArray[np.float64]:
     """score_N of N prompts (token ids, none empty), each in [0, 1].
 
-    batch_tokens: padded tokens a batch may hold; a longer prompt makes a batch of its own. autocast: a context
-    for lower arithmetic, such as `Accelerator.autocast`.
+    batch_tokens: that a batch reads, padding included; a longer prompt makes a batch of its own. autocast: a context for lower
+    arithmetic, such as `Accelerator.autocast`. shared: what prompts have in common at their start is read once, without padding;
+    None = where it pays: on a GPU, in half precision. fused: element-wise work of that is compiled; None = from FUSED_FROM tokens on.
     """
     score_N = np.full(len(prompts), np.nan)
-    device = next(model.parameters()).device
     model.eval()
-    with torch.inference_mode(), progress(title, sum(map(len, prompts)), "tokens", show=show) as advance:
-        for rows in batches_by_tokens([len(p) for p in prompts], batch_tokens):
-            ids_BT, length_B = pad_right([prompts[i] for i in rows], pad_id)
-            with autocast():
-                margin_B = margins(model, ids_BT.to(device), length_B.to(device), answer)
-            score_N[rows] = torch.sigmoid(margin_B).cpu().double().numpy()
-            advance(int(length_B.sum()))
+    with torch.inference_mode():
+        with autocast():
+            dtype = arithmetic(model)
+        if shared is None:
+            shared = sharing_pays(language_model(model), dtype)
+        found = (
+            _shared(model, prompts, answer, batch_tokens, dtype, fused)
+            if shared
+            else _padded(model, prompts, answer, batch_tokens, pad_id, autocast)
+        )
+        waiting = []
+        with progress(title, sum(map(len, prompts)), "tokens", show=show) as advance:
+            for rows, margin_B in found:
+                waiting.append((rows, torch.sigmoid(margin_B)))
+                advance(sum(len(prompts[i]) for i in rows))
+            for rows, score_B in waiting:  # only now: a GPU goes on with the next batch meanwhile
+                score_N[rows] = score_B.cpu().double().numpy()
     return score_N
+
+
+Found = Iterator[tuple[Sequence[int], torch.Tensor]]
+"""(rows, their margin_B) of one batch after the other."""
+
+
+def _padded(
+    model: Any, prompts: Sequence[Any], answer: AnswerTokens, batch_tokens: int, pad_id: int, autocast: Autocast
+) -> Found:
+    device = next(model.parameters()).device
+    for rows in batches_by_tokens([len(p) for p in prompts], batch_tokens):
+        ids_BT, length_B = pad_right([prompts[i] for i in rows], pad_id)
+        with autocast():
+            margin_B = margins(model, ids_BT.to(device), length_B.to(device), answer)
+        yield rows, margin_B
+
+
+def _shared(
+    model: Any, prompts: Sequence[Any], answer: AnswerTokens, batch_tokens: int, dtype: torch.dtype, fused: bool | None
+) -> Found:
+    inner = language_model(model)
+    if fused is None:
+        fused = sum(map(len, prompts)) >= FUSED_FROM and can_fuse(inner.device)
+    for batch in prefix_batches(prompts, batch_tokens):
+        hidden_BH = prefix_last_hidden(inner, batch, dtype, fused)
+        yield batch.row_N.tolist(), _margins_behind(model, hidden_BH, answer)
+
+
+def _margins_behind(model: Any, hidden_BH: torch.Tensor, answer: AnswerTokens) -> torch.Tensor:
+    """margin_B in float32 (see `margins`) of what stands behind the prompts, of the two answers' logits alone."""
+    if isinstance(model, ScalarModel):
+        scalar_B1: torch.Tensor = model.head(hidden_BH.to(model.head.weight.dtype))
+        return scalar_B1.squeeze(-1).float()
+    head, two = model.get_output_embeddings(), (answer.yes, answer.no)
+    weight_2H = torch.stack(
+        [head.weight[i] for i in two]
+    ).float()  # a list as index would be copied, which waits for the GPU
+    bias_2 = None if head.bias is None else torch.stack([head.bias[i] for i in two]).float()
+    logits_B2 = linear(hidden_BH, weight_2H, bias_2)
+    return logits_B2[:, 0] - logits_B2[:, 1]
+
+
+def sharing_pays(model: Any, dtype: torch.dtype) -> bool:
+    """Whether a causal language model is one whose prompts share their starts, on a device and in an arithmetic where that is faster."""
+    return model.device.type == "cuda" and dtype in HALF and can_share(model)
+
+
+def arithmetic(model: Any) -> torch.dtype:
+    """That matrix products have here: autocast's, else that of the weights."""
+    weight = next(model.parameters())
+    if torch.is_autocast_enabled(weight.device.type):
+        return torch.get_autocast_dtype(weight.device.type)
+    dtype: torch.dtype = weight.dtype
+    return dtype
 
 
 def margins(

@@ -9,6 +9,7 @@ import pytest
 from analysis import discrimination_calibration, sweep_table
 from analysis.tracked import group_runs
 from rmlab.commands.figures import draw_figures
+from rmlab.commands.runs import import_runs
 from rmlab.errors import RmlabError, UsageError
 from rmlab.metrics.report import report
 from rmlab.scores.scores import Scores
@@ -167,3 +168,31 @@ def test_what_cannot_be_drawn_is_named(store, tmp_path):
     track(store, tmp_path, "100", 0, 1.0)
     with pytest.raises(UsageError, match="'data_scal' is neither a sweep"):
         draw_figures(["data_scal"])
+
+
+@pytest.mark.slow
+def test_a_sweep_that_comes_without_its_summary_gets_one(store, tmp_path, capsys):
+    track(store, tmp_path, "100", 0, 0.5)
+    track(store, tmp_path, "1000", 0, 3.0)
+    export_runs(store, tmp_path / "b.zip", show=False)
+    track(store, tmp_path, "1000", 1, 3.0)
+    export_runs(store, tmp_path / "more.zip", show=False)
+    uri = f"sqlite:///{tmp_path / 'other' / 'mlflow.db'}"
+
+    def summaries():
+        return runs(Store.open(uri), tags={"kind": "summary"})
+
+    import_runs(tmp_path / "b.zip", uri)
+    [summary] = summaries()
+    assert (summary.name, summary.tags["sweep"], summary.tags["control_hash"]) == ("summary smoke", "data_scale", "c0")
+    assert summary.artifact("figures/rm_at_k.png").is_file()
+    assert summary.artifact("table.csv").is_file()
+    note = Store.open(uri).client.get_run(summary.run_id).data.tags["mlflow.note.content"]
+    assert note.startswith("**How much data does a verifier need")
+    assert "summary run with table and figures: data_scale, smoke" in capsys.readouterr().out
+    import_runs(tmp_path / "b.zip", uri)
+    assert [run.tags for run in summaries()] == [summary.tags], "the same runs are summarised once"
+    import_runs(tmp_path / "more.zip", uri)
+    [later] = summaries()
+    assert (later.run_id, later.tags["cells"]) == (summary.run_id, "3"), "a cell more is in the same summary"
+    assert not (tmp_path / "runs" / "figures").exists(), "figures of another store are its artifacts alone"

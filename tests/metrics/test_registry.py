@@ -94,3 +94,19 @@ def test_one_entry_brings_a_metric_into_report_intervals_comparison_tables_and_m
     log_report(logged, "eval", found)
     assert {"eval/mean_score", "eval/rm_at_k", "eval/tasks_at_k"} <= set(logged.names)
     assert "| `mean_score` | mean of the scores | percentile |" in registry.markdown()
+
+
+def test_what_did_not_happen_is_no_metric(make_scores):
+    error = {"1": 0.0, "2": 0.0}
+    found = report(make_scores(0), replicates=50) | {
+        "rm_at_k_weighted": {"1": 0.5, "2": 0.6},
+        "rm_at_k_weighted_standard_error": error,
+    }
+    logged = Logged()
+    log_report(logged, "eval", found | {"cut_tokens": 0, "cut_attempts": 3})
+    assert "eval/rm_at_k_weighted" in logged.names
+    assert "eval/rm_at_k_weighted_standard_error" not in logged.names
+    assert ("eval/cut_attempts" in logged.names, "eval/cut_tokens" in logged.names) == (True, False)
+    error["2"] = 0.01
+    log_report(logged, "eval", found)
+    assert "eval/rm_at_k_weighted_standard_error" in logged.names

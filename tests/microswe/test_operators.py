@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from rmlab.metrics import best_of_k, calibration, discrimination
 from rmlab.microswe.build import clusters, operators, public_call
-from rmlab.microswe.build.operators import mutants
+from rmlab.microswe.build.operators import _walked, mutants
 
 FUNCTION = """\
 def span(xs, n=3, *, key=None):
@@ -169,3 +169,24 @@ def test_any_expression_keeps_its_structure_around_the_mistake(expression):
     code = ast.unparse(ast.parse(f"def f(xs, a, b):\n    c = {expression}\n    return c"))
     for mutant in mutants(code):
         assert ast.unparse(ast.parse(mutant.code)) == mutant.code
+
+
+NESTED = """def f(xs, sep="-"):
+    out = {"b": 1}
+    for x in xs:
+        if x > 1 and sep in "a b":
+            out[x] = [y + 1 for y in range(x)]
+    def inner(k):
+        return k - 1
+    return sorted(out), inner(2)"""
+
+
+def test_lines_one_by_one_are_all_lines_at_once():
+    whole = mutants(NESTED)
+    assert len({m.line for m in whole}) >= 6
+    assert [m for line in range(1, 9) for m in mutants(NESTED, [line])] == whole
+
+
+def test_nodes_are_walked_as_ast_walks_them():
+    tree = ast.parse(NESTED)
+    assert _walked(tree) == [node for node in ast.walk(tree) if not isinstance(node, ast.expr_context)]

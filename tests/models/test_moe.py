@@ -8,8 +8,8 @@ import torch
 from rmlab.errors import UsageError
 from rmlab.models.config import ModelConfig
 from rmlab.models.heads import last_hidden, last_logits, pad_right
-from rmlab.models.load import scratch_model
-from rmlab.models.moe import Routing, balance_loss, experts_of
+from rmlab.models.load import load_model, scratch_model
+from rmlab.models.moe import GROUPED, Routing, balance_loss, experts_of
 from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator
 from rmlab.training.supervised import Example, mean_gradient, train
@@ -151,6 +151,40 @@ def test_the_balance_loss_adds_to_the_gradient_and_not_to_the_loss() -> None:
         gradients.append(model.model.layers[0].mlp.gate.weight.grad.clone())
     assert losses[0] == pytest.approx(losses[1])
     assert not torch.allclose(*gradients)
+
+
+def test_experts_are_computed_in_autocasts_arithmetic_and_give_their_weights_a_gradient() -> None:
+    model = scratch_model(SHAPE, 50, seed=0)
+    experts = model.model.layers[0].mlp.experts
+    seen: list[torch.dtype] = []
+    gate = experts._apply_gate
+
+    def watched(gate_up: torch.Tensor) -> torch.Tensor:
+        seen.append(gate_up.dtype)
+        return gate(gate_up)  # type: ignore[no-any-return]
+
+    experts._apply_gate = watched
+    ids = pad_right([[1, 2, 3, 4], [5, 6]], 0)
+    exact = last_logits(model, *ids)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = last_logits(model, *ids)
+    assert seen == [torch.float32, torch.bfloat16]
+    assert 0 < (half - exact).abs().max() < 0.1
+    half.sum().backward()
+    assert experts.gate_up_proj.grad.dtype is torch.float32
+    assert experts.down_proj.grad.abs().max() > 0
+
+
+def test_in_float32_experts_are_transformers_own_to_the_last_digit(tmp_path) -> None:
+    model = scratch_model(SHAPE, 50, seed=0)
+    ids = pad_right([[1, 2, 3, 4], [5, 6]], 0)
+    ours = last_logits(model, *ids)
+    model.set_experts_implementation("grouped_mm")
+    assert torch.equal(last_logits(model, *ids), ours)
+    model.save_pretrained(str(tmp_path))
+    loaded = load_model(tmp_path)
+    assert loaded.config._experts_implementation == GROUPED
+    assert torch.equal(last_logits(loaded, *ids), ours)
 
 
 def test_impossible_experts() -> None:

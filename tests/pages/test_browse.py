@@ -273,6 +273,23 @@ def test_the_page_itself_never_scrolls_sideways(browser, tmp_path, width):
     browser.size(1280)
 
 
+def test_the_artifact_pane_of_mlflow_shows_list_and_attempt_side_by_side(browser, tmp_path):
+    """The pane is 901 by 668 in a window of 1440 by 900."""
+    pool = [attempt(i, False) for i in range(40)]
+    write_browse_page(tmp_path / "page.html", "t", join(table(pool, [0.9] * 40), pool))
+    browser.size(901, 668)
+    browser.go((tmp_path / "page.html").as_uri())
+    browser.run("document.querySelector('#rows tr:not(.spacer)').click()")
+    place = "(({left, top, width, height}) => [left, top, width, height])(document.getElementById('%s').getBoundingClientRect())"
+    rows, reader = browser.run(place % "scroll"), browser.run(place % "reader")
+    assert reader[0] >= rows[0] + rows[2], "side by side"
+    assert rows[3] / 26 > 18, "rows of 26 pixels that are seen at once"
+    assert reader[2] > 500
+    assert reader[3] > 550
+    assert browser.run("document.querySelector('#rows td.task').getBoundingClientRect().width") > 130
+    browser.size(1280)
+
+
 def test_sixteen_thousand_attempts_are_served_and_stay_quick(browser):
     pool = [attempt(i, i % 2 == 0) for i in range(200)]
     many = 16_000

@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -77,21 +78,23 @@ def test_writes_a_labelled_set_that_names_its_origin(collect, tmp_path, tasks, s
 
 
 def test_an_interrupted_collection_goes_on_and_gives_the_same_set(collect, tmp_path, small, capsys, monkeypatch):
-    from rmlab.policies import rollout as kept
+    from rmlab.policies import rollout_processes
+    from rmlab.trajectories.parts import TrajectoryParts
 
     whole = tmp_path / "whole.parquet"
     collect.main([*small, f"output={whole}"])
     path, played = tmp_path / "set.parquet", []
     arguments = [*small, f"output={path}", "tracked=true", "batch=4"]
 
-    class Stops(kept.FinishedAttempts):
+    class Stops(TrajectoryParts):
         def add(self, trajectory):
             super().add(trajectory)
-            if len(self) == 5:
+            played.append(trajectory)
+            if len(played) == 5:
                 raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(collect, "FinishedAttempts", Stops)
+        patched.setattr(rollout_processes, "TrajectoryParts", Stops)
         with pytest.raises(KeyboardInterrupt):
             collect.main(arguments)
     said = capsys.readouterr().err
@@ -100,12 +103,13 @@ def test_an_interrupted_collection_goes_on_and_gives_the_same_set(collect, tmp_p
     [run] = runs(Store.open())
     assert (run.status, run.end_time is None) == ("stopped", False)
 
-    class Counts(kept.FinishedAttempts):
+    class Counts(TrajectoryParts):
         def add(self, trajectory):
             played.append(trajectory)
             super().add(trajectory)
 
-    monkeypatch.setattr(collect, "FinishedAttempts", Counts)
+    played.clear()
+    monkeypatch.setattr(rollout_processes, "TrajectoryParts", Counts)
     pool = collect.main(arguments)
     assert "goes on: 5 of 12 attempts were finished before" in capsys.readouterr().err
     assert len(played) == 7, "none is played again"
@@ -129,16 +133,16 @@ def test_a_killed_collection_goes_on_and_its_run_is_closed(collect, tmp_path, sm
         "parts.validation.tasks=null",
         "parts.validation.attempts=40",
     ]
-    often = "import sys; from rmlab.policies import rollout; from rmlab.cli import main; rollout.EVERY_SECONDS = 0.1; main()"
+    often = "from rmlab.trajectories import parts; from rmlab.cli import main; parts.EVERY_SECONDS = 0.1; main()"
     process = subprocess.Popen([sys.executable, "-c", often, "collect", *arguments], start_new_session=True)
     cells, deadline = tmp_path / "runs" / "cells", time.monotonic() + 240
-    while not list(cells.glob("*/[0-9]*.parquet")) and process.poll() is None and time.monotonic() < deadline:
+    while not list(cells.glob("*/[!.]*.parquet")) and process.poll() is None and time.monotonic() < deadline:
         time.sleep(0.02)
     assert process.poll() is None, "it was done before it could be killed"
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert not path.exists()
-    kept = sum(len(read_trajectories(file)) for file in cells.glob("*/[0-9]*.parquet"))
+    kept = sum(len(read_trajectories(file)) for file in cells.glob("*/[!.]*.parquet"))
     assert kept
     pool = collect.main(arguments)
     assert f"goes on: {kept:,} of" in capsys.readouterr().err
@@ -162,6 +166,16 @@ def test_wrong_settings_end_in_one_line(collect, tmp_path, small, override, word
     with pytest.raises(UsageError, match=words) as raised:
         collect.main([*small, f"output={tmp_path / 'x.parquet'}", override])
     assert "\n" not in str(raised.value)
+
+
+def test_a_dry_run_says_what_would_be_collected_and_makes_nothing(collect, tmp_path, small):
+    said = collect.dry_run([*small, f"output={tmp_path / 'set.parquet'}", "parts.validation.attempts=5000"])
+    assert "set.parquet: 30,000 attempts at 3 tasks" in said
+    assert "validation: 30,000 attempts at 3 tasks by careful, hasty" in said
+    assert re.search(r"30,000 attempts of scripts: about \d+ min with 2 workers on \d+ core", said)
+    assert not (tmp_path / "runs").exists()
+    with pytest.raises(UsageError, match="cannot be filled"):
+        collect.dry_run([*small, f"output={tmp_path / 'set.parquet'}", "parts.validation.tasks=4000"])
 
 
 def test_tasks_are_drawn_one_of_every_cluster_first(collect):

@@ -15,7 +15,7 @@ from rmlab.policies.demonstrations import ended_well
 from rmlab.policies.success import held_out_tasks
 from rmlab.tracking.query import find_model, runs
 from rmlab.tracking.store import Store
-from rmlab.trajectories.store import TrajectorySet, write_trajectories
+from rmlab.trajectories.store import TrajectorySet, read_trajectories, write_trajectories
 
 QUICK = [
     "tracked=false",
@@ -177,7 +177,7 @@ def test_from_a_base_to_a_policy_that_collects(
         capsys,
     )
 
-    collected = load_program("collect").main(
+    written = load_program("collect").main(
         [
             "tracked=false",
             "progress=false",
@@ -195,6 +195,7 @@ def test_from_a_base_to_a_policy_that_collects(
             "parts.verifier.attempts=2",
         ]
     )
+    collected = read_trajectories(written.path)
     assert [t.policy for t in collected.trajectories] == ["careful", "careful", "language", "language"] * 2
     stated = json.loads(collected.metadata["language_policies"])["language"]
     assert stated["temperature"] == 1.0

@@ -46,7 +46,7 @@ def test_views_are_made_with_an_experiment_and_stay_when_they_were_changed(store
         assert saved["name"]
         sections = {section["uuid"] for section in state["compareRunSections"]}
         assert {chart["metricSectionId"] for chart in state["compareRunCharts"]} == sections
-        assert "metrics.`eval/auc_within_task`" in state["selectedColumns"]
+        assert "metrics.`auc_task`" in state["selectedColumns"]
     assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "level"}]
     store.client.set_experiment_tag(experiment, f"mlflow.sharedViewState.{CURVES}", "mine")
     store.client.delete_experiment_tag(experiment, f"mlflow.sharedViewState.{TABLE}")
@@ -80,7 +80,12 @@ def test_the_ui_answers_names_the_training_view_and_ends_whole(store: Store) -> 
     base = address.partition("/#/")[0]
     assert base.startswith("http://127.0.0.1:")
     with urllib.request.urlopen(base, timeout=PATIENCE) as page:
-        assert b"mlflow" in page.read().lower()
+        text = page.read().decode()
+    assert "mlflow" in text.lower()
+    start = address.partition("/#")[2]
+    assert f'location.replace("#{start}")' in text, "the bare address leads there"
+    with urllib.request.urlopen(f"{base}/ajax-api/2.0/mlflow/experiments/get?experiment_id={experiment}") as found:
+        assert json.load(found)["experiment"]["name"] == "data_scale"
     family = psutil.Process(process.pid).children(recursive=True)
     assert family
     process.send_signal(signal.SIGINT)

@@ -12,6 +12,7 @@ import mlflow
 import pytest
 
 from rmlab.tracking.config import TrackingConfig, level_number, sweep_params
+from rmlab.tracking.leases import replace
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 from rmlab.tracking.views import CURVES, PREFIX, TABLE, view_tags
@@ -32,7 +33,9 @@ def words(tree: Any) -> set[str]:
     """The keys of a state, of all that is in it."""
     if isinstance(tree, list):
         return {word for one in tree for word in words(one)}
-    return {*tree, *(word for one in tree.values() for word in words(one))} if isinstance(tree, dict) else set()
+    if not isinstance(tree, dict):
+        return set()
+    return {*tree, *(word for key, one in tree.items() if key != "columnWidths" for word in words(one))}
 
 
 def test_the_ui_knows_every_word_of_a_view() -> None:
@@ -46,7 +49,7 @@ def test_the_ui_knows_every_word_of_a_view() -> None:
     for text in (
         PREFIX.removesuffix("."),
         '"deflate;',
-        *json.dumps(["LINE", "BAR", "SHOWALL", "average"])[1:-1].split(", "),
+        *json.dumps(["LINE", "BAR", "SCATTER", "METRIC", "SHOWALL", "average"])[1:-1].split(", "),
     ):
         assert text in ui or text.strip('"') in known, text
 
@@ -57,6 +60,9 @@ def test_what_another_run_went_on_with_is_not_shown_twice(store: Store) -> None:
     RunLogger.start(store, "verifiers", "before", **cell).fail(KeyboardInterrupt())
     with RunLogger.start(store, "verifiers", "after", **cell):
         pass
+    with RunLogger.start(store, "verifiers", "replaced", kind="verifier") as old:
+        pass
+    replace(store, [old.run_id], "another run")
     RunLogger.start(store, "verifiers", "waits", kind="verifier", tags={"config_hash": "c1"}).fail(KeyboardInterrupt())
     for name, state in states():
         found = store.client.search_runs([store.experiment("verifiers")], state["searchFilter"])
@@ -73,6 +79,30 @@ def test_a_search_has_its_parameters_as_columns_and_no_levels(store: Store) -> N
     columns = json.loads(zlib.decompress(base64.b64decode(packed)))["selectedColumns"]
     assert columns[:2] == ["params.`learning_rate`", "params.`width`"]
     assert "tags.`preset`" in columns
+
+
+def test_what_a_window_of_1440_shows_of_a_run_is_its_level_preset_and_headline() -> None:
+    """Widths as the UI gives them, 100 pixels but for a few; the table has 1,186 of the window, of which boxes and time take 224."""
+    for name, state in states():
+        assert state["columnOrder"][1:] == state["selectedColumns"], name
+        shown = state["columnOrder"][: state["columnOrder"].index("metrics.`brier`") + 1]
+        assert sum(state["columnWidths"].get(column, 100) for column in shown) <= 1186 - 224, name
+        assert {"tags.`level`", "tags.`preset`", "metrics.`auc_task`", "metrics.`ece`"} <= set(shown)
+
+
+def test_levels_are_sorted_as_numbers_and_stand_on_an_axis(store: Store) -> None:
+    """As the UI asks the store for them; as words 1000 would stand before 250."""
+    for level in ("1000", "250", "4000", "500"):
+        tags = {"level": level, "place": "0"}
+        with RunLogger.start(store, "data_scale", f"data_scale={level} s0", kind="verifier", tags=tags) as run:
+            run.metric("eval/auc_within_task", 0.5)
+    for name, state in states():
+        order = f"{state['orderByKey']} {'ASC' if state['orderByAsc'] else 'DESC'}"
+        found = store.client.search_runs([store.experiment("data_scale")], state["searchFilter"], order_by=[order])
+        assert [run.data.tags["level"] for run in found] == ["250", "500", "1000", "4000"], name
+        axes = [chart["xaxis"] for chart in state["compareRunCharts"] if chart["type"] == "SCATTER"]
+        assert axes[:1] == [{"key": "level_number", "type": "METRIC"}]
+        assert found[0].data.metrics["level_number"] == 250
 
 
 @pytest.mark.parametrize(

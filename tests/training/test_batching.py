@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmlab.errors import UsageError
-from rmlab.training.batching import plan_batches, total_steps
+from rmlab.training.batching import even_parts, plan_batches, total_steps
 from rmlab.training.config import Match, OptimizerConfig, TrainingConfig
 from rmlab.training.optimizer import learning_rate
 
@@ -26,6 +26,22 @@ def test_every_example_once_an_epoch(lengths: list[int], batch: int, epochs: int
     assert max(map(len, plan)) <= batch
     assert len(plan) == total_steps(len(lengths), config) == epochs * math.ceil(len(lengths) / batch)
     assert plan == plan_batches(lengths, config, seed)
+
+
+@given(lengths=st.lists(st.integers(1, 500), min_size=1, max_size=60), most=st.integers(1, 2000))
+def test_parts_hold_every_example_once_and_are_nearly_even(lengths: list[int], most: int) -> None:
+    parts = even_parts(lengths, most)
+    assert sorted(i for part in parts for i in part) == list(range(len(lengths)))
+    sums = [sum(lengths[i] for i in part) for part in parts]
+    assert all(total <= most or len(part) == 1 for part, total in zip(parts, sums, strict=True))
+    assert len(parts) >= math.ceil(sum(lengths) / max(most, max(lengths)))
+    assert max(sums) - min(sums) <= max(lengths)
+
+
+def test_parts_by_hand() -> None:
+    assert even_parts([8, 1, 5, 2, 4, 4], 12) == [[0, 5], [2, 4, 3, 1]]
+    assert even_parts([3, 3, 3], 100) == [[0, 1, 2]]
+    assert even_parts([9, 1], 4) == [[0], [1]], "a longer one stands alone"
 
 
 def test_half_an_epoch_and_a_half_more() -> None:

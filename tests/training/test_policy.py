@@ -10,6 +10,7 @@ import torch
 from rmlab.errors import DataError, UsageError
 from rmlab.models.config import ModelConfig
 from rmlab.models.load import scratch_model
+from rmlab.models.packed import packed_rows
 from rmlab.training.batching import SFTExample
 from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator
@@ -37,10 +38,18 @@ def gradients(model: Any) -> dict[str, torch.Tensor]:
 def test_a_step_is_the_mean_over_taught_tokens_however_it_is_cut() -> None:
     lessons = some_lessons(6)
     by_cut = []
-    for micro, tokens in ((6, None), (2, None), (1, None), (6, 40)):
+    for micro, tokens, joined in (
+        (6, None, False),
+        (2, None, False),
+        (1, None, False),
+        (6, 40, False),
+        (4, None, True),
+        (6, 40, True),
+    ):
         model = scratch_model(SHAPE, 64, 0)
         training = TrainingConfig(micro_batch_size=micro)
-        loss, asked = mean_gradient(model, lessons, 63, training, accelerator(training, QUIET), tokens)
+        with packed_rows(model, joined):
+            loss, asked = mean_gradient(model, lessons, 63, training, accelerator(training, QUIET), tokens)
         by_cut.append((float(loss), gradients(model)))
         assert asked == sum(int(x.loss_mask_T.sum()) for x in lessons)
     single = []

@@ -15,6 +15,7 @@ from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.models.config import ModelConfig
 from rmlab.models.heads import last_logits, pad_right
 from rmlab.models.load import scratch_model
+from rmlab.models.packed import packed_rows
 from rmlab.paths import REPOSITORY
 from rmlab.stopping import Stopped, ask_to_stop
 from rmlab.training.batching import micro_batches
@@ -81,6 +82,34 @@ def test_eight_by_one_is_two_by_four_is_one_by_eight() -> None:
         assert loss == pytest.approx(gradients[0][0], abs=1e-6)
         for a, b in zip(gradient, gradients[0][1], strict=True):
             assert torch.allclose(a, b, atol=1e-6)
+
+
+def test_side_by_side_a_batch_has_the_gradient_of_its_padded_rows_however_it_is_cut() -> None:
+    batch, device = examples(8), accelerator(TrainingConfig(), QUIET)
+    gradients = []
+    for side_by_side, tokens in ((False, None), (True, None), (True, 40), (True, 24), (True, 5)):
+        model = scratch_model(SHAPE, 20, seed=0)
+        parts = micro_batches(batch, 8, tokens, side_by_side)
+        with packed_rows(model, side_by_side):
+            loss = float(mean_gradient(model, parts, 0, device))
+        gradients.append((loss, [p.grad.clone() for p in model.parameters()]))
+    for loss, gradient in gradients[1:]:
+        assert loss == pytest.approx(gradients[0][0], abs=1e-5)
+        for a, b in zip(gradient, gradients[0][1], strict=True):
+            assert torch.allclose(a, b, atol=1e-5)
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_examples_side_by_side_teach_what_padded_ones_do_and_every_row_is_told() -> None:
+    training = TrainingConfig(epochs=3, batch_size=8, micro_batch_size=4, dtype=Dtype.bfloat16)
+    losses = []
+    for packed in (True, False):
+        told: list[int] = []
+        runtime = replace(QUIET, device="cuda", packed=packed)
+        _, took = trained(runtime=runtime, training=training, log=lambda step, *_, told=told: told.append(step))
+        assert told == [row[0] for row in took.history] == list(range(1, took.steps + 1))
+        losses.append([row[1] for row in took.history])
+    assert losses[0] == pytest.approx(losses[1], abs=0.05)
 
 
 def test_experts_are_not_balanced_over_micro_batches_that_no_hash_knows_of() -> None:

@@ -1,74 +1,74 @@
-"""The five parts never mix."""
+"""A set in the making: files of finished attempts, and the set that they are in the end."""
 
-from dataclasses import replace
+import random
+from collections import Counter
 
 import pytest
 
 from rmlab.errors import DataError
-from rmlab.trajectories.record import Message, Trajectory
-from rmlab.trajectories.splitting import check_parts
-
-ONE = Trajectory(
-    task_id="t",
-    cluster="c",
-    source="s",
-    policy="p",
-    attempt=0,
-    messages=(Message("user", "x"),),
-    patch=None,
-    exit_status="submitted",
-    resolved=True,
-    split="verifier",
-)
+from rmlab.trajectories import parts as module
+from rmlab.trajectories.parts import TrajectoryParts
+from rmlab.trajectories.record import SPLITS, Message, Trajectory
+from rmlab.trajectories.store import read_trajectories, write_trajectories
 
 
-def test_one_cluster_in_two_parts_is_named() -> None:
-    check_parts(
-        [
-            ONE,
-            replace(ONE, attempt=1),
-            replace(ONE, task_id="u", cluster="d", split="evaluation"),
-            replace(ONE, split=None),
-        ]
+def trajectory(n: int, label: bool | None = True) -> Trajectory:
+    return Trajectory(
+        task_id=f"task {n // 4 % 7}",
+        cluster=f"c{n % 3}",
+        source="stdlib",
+        policy=("sweeper", "b")[n % 2],
+        attempt=n,
+        messages=(Message("user", f"f({n}) should return 2 but got 3"), Message("assistant", "submit")),
+        patch=None if n % 5 == 0 else "1- a\n1+ b",
+        exit_status="submitted",
+        resolved=label,
+        label_source=None if label is None else "hidden tests",
+        split=SPLITS[n % 4],
+        extra={"lines": [n]},
     )
-    with pytest.raises(
-        DataError, match=r"cluster c lies in the parts evaluation and verifier \(1 clusters are mixed\)"
-    ):
-        check_parts([ONE, replace(ONE, split="evaluation"), replace(ONE, cluster="d")])
 
 
-def test_one_task_in_two_parts_is_named_whatever_its_clusters() -> None:
-    with pytest.raises(DataError, match=r"task t lies in the parts evaluation and verifier \(1 tasks are mixed\)"):
-        check_parts([ONE, replace(ONE, split="evaluation", cluster="d")])
+MADE = [trajectory(n, (True, False, None)[n % 3]) for n in range(60)]
 
 
-def test_two_issues_that_are_nearly_the_same_are_named_with_their_overlap_where_parts_differ() -> None:
-    words = [f"word{i}" for i in range(100)]
-    issue, near = (
-        " ".join(words),
-        " ".join([*words[:99], "else"]),
-    )  # 96 runs of five words each, 95 of them shared: 95/97
-    one = replace(ONE, messages=(Message("system", "s"), Message("user", issue)))
-    other = replace(one, task_id="u", cluster="d", messages=(Message("user", near),))
-    far = replace(
-        one, task_id="v", cluster="e", split="evaluation", messages=(Message("user", " ".join(reversed(words))),)
-    )
-    check_parts([one, other, far])
-    with pytest.raises(
-        DataError,
-        match=r"tasks t \(verifier\) and u \(rl\) have nearly the same issue \(overlap 0\.98, .*; 1 such pairs",
-    ):
-        check_parts([one, replace(other, split="rl"), far])
+@pytest.mark.parametrize("rows", [7, 2048])
+def test_the_set_is_the_one_that_would_be_written_at_once(tmp_path, monkeypatch, rows):
+    monkeypatch.setattr(module, "MOST", rows)
+    monkeypatch.setattr(module, "OPEN", 2)
+    whole = write_trajectories(tmp_path / "whole.parquet", MADE, {"seed": "0"})
+    made = random.Random(0).sample(MADE, len(MADE))
+    for writer, own in (("a", made[:20]), ("b", made[20:])):
+        kept = TrajectoryParts(tmp_path / "kept", writer)
+        for one in own:
+            kept.add(one)
+        kept.flush()
+    assert len(kept) == 60
+    written = kept.write(tmp_path / "set.parquet", {"seed": "0"})
+    assert (tmp_path / "set.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+    assert (written.fingerprint, len(written), written.resolved_rate) == (whole.fingerprint, 60, 0.5)
+    assert written.counts == Counter((t.split, t.policy, t.resolved) for t in MADE)
 
 
-def test_a_text_that_many_tasks_share_word_for_word_is_named_once_a_part() -> None:
-    issue = " ".join(f"word{i}" for i in range(30))
-    one = replace(ONE, messages=(Message("user", issue),))
-    same = [
-        replace(one, task_id=f"t{i:03d}", cluster=f"c{i}", split="verifier" if i % 2 else "evaluation")
-        for i in range(3)
-    ]
-    with pytest.raises(
-        DataError, match=r"tasks t000 \(evaluation\) and t001 \(verifier\) .*overlap 1\.00.*1 such pairs"
-    ):
-        check_parts(same)
+def test_nothing_is_lost_between_processes(tmp_path):
+    first = TrajectoryParts(tmp_path)
+    first.add(MADE[0])
+    first.flush()
+    second = TrajectoryParts(tmp_path)
+    second.add(MADE[1])
+    second.flush()
+    assert TrajectoryParts(tmp_path).finished() == {("task 0", "sweeper"): {0}, ("task 0", "b"): {1}}
+    assert [len(read_trajectories(path)) for path in second.files()] == [1, 1]
+
+
+def test_what_cannot_be_a_set_is_refused(tmp_path):
+    kept = TrajectoryParts(tmp_path / "kept")
+    for one in (MADE[0], MADE[1], MADE[0]):
+        kept.add(one)
+        kept.flush()
+    with pytest.raises(DataError, match="1 attempts are kept twice"):
+        kept.write(tmp_path / "set.parquet", {})
+    kept.files()[0].write_bytes(b"no")
+    with pytest.raises(DataError, match=r"damaged .* the same command makes its attempts again"):
+        kept.finished()
+    assert not (tmp_path / "set.parquet").exists()

@@ -170,3 +170,17 @@ def test_prefixes_are_read_as_if_each_were_tokenised_by_itself(tokenizer, with_b
             if shows is PromptView.whole:  # no prefix is tokenised whole
                 patch.setattr(encoding, "encode", None)
             assert plain(encode_prefixes(long, parts, asked, config)) == alone
+
+
+def test_remembered_ids_are_mapped_from_one_file_and_made_again_where_it_is_lost(tokenizer, tmp_path) -> None:
+    pool = episodes(4)
+    alone = [e.ids.tolist() for e in encode(pool, tokenizer, PromptConfig(4096))]
+    for _ in range(2):  # written, and read again
+        read = encode(pool, tokenizer, PromptConfig(4096), tmp_path)
+        assert [e.ids.tolist() for e in read] == alone
+        assert len({id(e.ids.base) for e in read}) == 1, "one array holds all"
+        assert not read[0].ids.flags.writeable, "it lies in a file"
+    (row,) = tmp_path.glob("*.npy")
+    row.unlink()
+    assert [e.ids.tolist() for e in encode(pool, tokenizer, PromptConfig(4096), tmp_path)] == alone
+    assert encode([], tokenizer, PromptConfig(4096), tmp_path) == []

@@ -12,6 +12,7 @@ import torch
 
 from rmlab.commands.score import score
 from rmlab.errors import DataError, UsageError
+from rmlab.models.prefix_decoder import can_share
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.scores.table import read_score_table
 from rmlab.trajectories.record import Trajectory
@@ -69,6 +70,11 @@ def test_scores_do_not_depend_on_padding_or_batches_and_are_the_model_s_own(tmp_
             found, share = score_prompts(judge.model, ids, judge.answer, side, batch_tokens=batch_tokens)
             assert share == pytest.approx(shares, abs=1e-5)
             assert found == pytest.approx(expected, abs=1e-5), (side, batch_tokens)
+    assert can_share(judge.model) == (name.split()[0] in ("qwen2", "llama"))
+    if can_share(judge.model):  # what prompts have in common is read once on a GPU; here it is asked for
+        found, share = score_prompts(judge.model, ids, judge.answer, batch_tokens=500, shared=True)
+        assert share == pytest.approx(shares, abs=1e-5)
+        assert found == pytest.approx(expected, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", ["qwen2", "gpt2 head"])

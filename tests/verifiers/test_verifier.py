@@ -1,24 +1,31 @@
 """Scores do not depend on company; a saved verifier is the same verifier or is refused."""
 
+import copy
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from rmlab.errors import DataError
 from rmlab.metrics.report import report
 from rmlab.models.config import ModelConfig, TokenizerConfig
+from rmlab.models.heads import ScalarModel
 from rmlab.models.load import scratch_model
 from rmlab.scores.scores import Scores
 from rmlab.training.batching import batches_by_tokens
+from rmlab.training.config import Dtype
 from rmlab.training.loop import Trained
 from rmlab.verifiers.answer import prove_answers, verifier_tokenizer
 from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import cut_counts
 from rmlab.verifiers.evaluation import Results, summary
 from rmlab.verifiers.prompt import render
+from rmlab.verifiers.scoring import score_ids
 from rmlab.verifiers.verifier import Verifier, load_verifier, save_verifier
 from tests.verifiers.examples import episode, episodes
 
@@ -41,6 +48,41 @@ def test_scores_do_not_depend_on_batch_padding_or_order(verifier: Verifier) -> N
     assert np.abs(together.score - alone.score).max() < 1e-6
     assert np.abs(together.score - backwards.score[::-1]).max() < 1e-6
     assert together.trajectory_id.tolist() == [t.trajectory_id for t in pool]
+
+
+def test_scores_do_not_depend_on_what_is_shared(verifier: Verifier) -> None:
+    """What prompts have in common is read once on a GPU; here it is asked for. Without that, the CPU's scores are padded batches'."""
+    pool = [episode(i // 6, bool(i % 2), longer=i % 7 * 3) for i in range(30)]
+    prompts = [e.ids for e in verifier.encode(pool) if e.ids is not None]
+    scalar = ScalarModel(verifier.model, 0)
+    for model in (verifier.model, scalar):
+
+        def scores(of: list[Any], tokens: int, shared: bool | None, model: Any = model) -> NDArray[np.float64]:
+            return score_ids(model, of, verifier.answer, verifier.tokenizer.pad_id, batch_tokens=tokens, shared=shared)
+
+        padded = scores(prompts, 16384, False)
+        assert np.ptp(padded) > 1e-3
+        assert np.array_equal(scores(prompts, 16384, None), padded)
+        for tokens in (1, 500, 16384):
+            assert np.abs(scores(prompts, tokens, True) - padded).max() < 1e-5
+        assert np.abs(scores(prompts[::-1], 500, True)[::-1] - padded).max() < 1e-5
+
+
+@pytest.mark.gpu
+def test_scores_on_a_gpu_in_bfloat16_are_near_those_in_float32(verifier: Verifier) -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device here")
+    pool = [episode(i // 6, bool(i % 2), longer=i % 7 * 3) for i in range(60)]
+    on_gpu = replace(verifier, model=copy.deepcopy(verifier.model).to("cuda"))
+    encoded = verifier.encode(pool)
+    exact = verifier.score(encoded).score
+    assert np.abs(on_gpu.score(encoded).score - exact).max() < 1e-5
+    prompts = [e.ids for e in encoded if e.ids is not None]
+    shared = score_ids(on_gpu.model, prompts, verifier.answer, 0, batch_tokens=2000, shared=True)
+    assert np.abs(shared - exact).max() < 1e-5
+    half = replace(on_gpu, dtype=Dtype.bfloat16).score(encoded).score
+    assert np.abs(half - exact).max() < 0.02
+    assert np.abs(half - exact).mean() < 0.002
 
 
 def test_score_is_the_softmax_of_the_two_answers(verifier: Verifier) -> None:
@@ -82,6 +124,19 @@ def test_saved_and_loaded_scores_bit_for_bit(verifier: Verifier, tmp_path: Path)
     assert np.array_equal(loaded.score(loaded.encode(pool)).score, verifier.score(verifier.encode(pool)).score)
     assert (loaded.prompt, loaded.answer) == (verifier.prompt, verifier.answer)
     assert not list((tmp_path / "model").glob("*.bin")), "nothing that has to be unpickled"
+
+
+def test_a_verifier_of_bfloat16_lies_in_half_the_memory_and_scores_bit_for_bit(
+    verifier: Verifier, tmp_path: Path
+) -> None:
+    half = replace(verifier, dtype=Dtype.bfloat16)
+    save_verifier(tmp_path / "model", half)
+    loaded = load_verifier(tmp_path / "model")
+    layer = loaded.model.model.layers[0]
+    assert layer.mlp.gate_proj.weight.dtype is torch.bfloat16
+    assert {layer.input_layernorm.weight.dtype, loaded.model.lm_head.weight.dtype} == {torch.float32}
+    pool = episodes(5)
+    assert np.array_equal(loaded.score(loaded.encode(pool)).score, half.score(half.encode(pool)).score)
 
 
 @pytest.mark.parametrize(

@@ -4,13 +4,13 @@ isolation  levels of isolation and how a worker reaches one
 linux      namespaces, mounts and capabilities through ctypes
 messages   the framing between these processes
 modules    the part of the standard library that programs may import
-pool       `Sandbox`: batches over worker processes, lost workers replaced; `isolation_level`, and what runs at the
-           weakest
+pool       `Sandbox`: the worker processes, and batches of programs; `isolation_level`, and what runs at the weakest
 process    a worker process as its parent holds it
 records    programs, limits, results, outcomes
 removal    takes the function that a task is about out of it
 runner     what that process does: load, call, encode, write
 seccomp    the system calls that programs may make
+stream     `ProgramStream`: programs that run as workers become free, while more are added; lost workers replaced
 worker     the worker process: the clock, the bounds on what comes back
 zygote     the bare process that each program's own process is forked from
 """
@@ -26,6 +26,7 @@ from rmlab.microswe.sandbox.pool import (
     warn_if_weak,
 )
 from rmlab.microswe.sandbox.records import Kind, Limits, Outcome, Program, Result
+from rmlab.microswe.sandbox.stream import ProgramStream
 
 __all__ = [
     "LEVELS",
@@ -35,6 +36,7 @@ __all__ = [
     "OnOutcome",
     "Outcome",
     "Program",
+    "ProgramStream",
     "Result",
     "Sandbox",
     "SandboxConfig",

@@ -1,27 +1,25 @@
 """The sandbox as its users see it: many programs in, one outcome for each, in order."""
 
 import functools
+import math
 import os
-import select
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import ClassVar
 
 from rmlab.errors import RmlabError
 from rmlab.microswe.sandbox.isolation import LEVELS, WEAK, IsolationLevel
 from rmlab.microswe.sandbox.process import LevelRefused, Worker
-from rmlab.microswe.sandbox.records import Kind, Limits, Outcome, Program, Result
+from rmlab.microswe.sandbox.records import Limits, Outcome, Program
+from rmlab.microswe.sandbox.stream import ProgramStream
 
 DEFAULT_LIMITS = Limits()
 FREE_HERE = "with resource limits alone: it can read and change files, end processes and forge its label"
 OnOutcome = Callable[[int, Outcome], None]
-LOOK_SECONDS = 0.02  # between two looks at whether a worker became free
-GRACE_SECONDS = 5.0  # above a program's own limit, before its worker counts as hung
 
 
 @dataclass
@@ -84,9 +82,25 @@ class Sandbox:
         Several threads may call it at once: a batch keeps the workers that it has programs for until another has none, so that
         neither an endless program nor a long batch holds up the others until their time is over.
         """
+        seconds = self.limits.batch_seconds
+        if seconds is None:
+            seconds = 10 + self.limits.longest_program * len(programs)
+        found: dict[int, Outcome] = {}
+        with self.stream(time.monotonic() + seconds) as stream:
+            for program in programs:
+                stream.add(program)
+            while known := stream.outcomes():
+                for index, outcome in known:
+                    found[index] = outcome
+                    if on_outcome is not None:
+                        on_outcome(index, outcome)
+        return [found[index] for index in range(len(programs))]
+
+    def stream(self, deadline: float = math.inf) -> ProgramStream:
+        """For programs that are not all known beforehand. deadline: by the monotonic clock."""
         if not self._workers:
             raise ValueError("the sandbox is closed")
-        return _Batch(self, programs, on_outcome).run()
+        return ProgramStream(self, deadline)
 
     def borrow(self, seconds: float) -> Worker | None:
         """A worker that no batch has, waiting for one up to so long, in turn; None where there is none."""
@@ -170,109 +184,3 @@ def warn_if_weak(isolation: IsolationLevel) -> None:
 def default_workers() -> int:
     """As many as this process may use cores."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-class _Batch:
-    """One call of `Sandbox.run`: which programs wait, run, are done."""
-
-    def __init__(self, sandbox: Sandbox, programs: Sequence[Program], on_outcome: OnOutcome | None) -> None:
-        self.sandbox, self.programs, self.on_outcome, limits = sandbox, programs, on_outcome, sandbox.limits
-        self.per_program = limits.longest_program + GRACE_SECONDS
-        seconds = limits.batch_seconds
-        if seconds is None:
-            seconds = 10 + limits.longest_program * len(programs)
-        self.deadline = time.monotonic() + seconds
-        self.outcomes: list[Outcome | None] = [None] * len(programs)
-        self.waiting = deque(range(len(programs)))
-        self.running: dict[Worker, tuple[int, float]] = {}
-        self.retried: set[int] = set()
-
-    def run(self) -> list[Outcome]:
-        try:
-            while self.running or (self.waiting and time.monotonic() < self.deadline):
-                self._hire()
-                if self.running:
-                    self._wait()
-        except BaseException:
-            for worker in list(self.running):  # an answer that nobody took would be the next batch's first
-                self.sandbox.give_back(self.sandbox.replace(worker))
-            raise
-        for index, program in enumerate(self.programs):
-            if self.outcomes[index] is None:
-                self._known(index, _broken(program, "timeout", "the batch's time was over"))
-        return [outcome for outcome in self.outcomes if outcome is not None]
-
-    def _known(self, index: int, outcome: Outcome) -> None:
-        self.outcomes[index] = outcome
-        if self.on_outcome is not None:
-            self.on_outcome(index, outcome)
-
-    def _hire(self) -> None:
-        """Takes the workers that are free; where it has none at all, waits for one."""
-        while self.waiting and (left := self.deadline - time.monotonic()) > 0:
-            worker = self.sandbox.borrow(0 if self.running else left)
-            if worker is None:
-                return
-            self._feed(worker)
-
-    def _feed(self, worker: Worker) -> None:
-        if not self.waiting or time.monotonic() >= self.deadline:
-            self.sandbox.give_back(worker)
-            return
-        index = self.waiting.popleft()
-        self.running[worker] = (index, time.monotonic() + self.per_program)
-        try:
-            worker.send({**asdict(self.programs[index]), "chars": self.sandbox.limits.output_chars})
-        except OSError:
-            self._lost(worker)
-
-    def _wait(self) -> None:
-        """Takes what answers there are, or waits until one comes or a limit is over."""
-        until = min(self.deadline, *(limit for _, limit in self.running.values()))
-        if self.waiting:  # another batch may give workers back meanwhile
-            until = min(until, time.monotonic() + LOOK_SECONDS)
-        for worker in _readable(self.running, until - time.monotonic()):
-            message = worker.receive()
-            if message is None:
-                self._lost(worker)
-                continue
-            index, _ = self.running.pop(worker)
-            if self.sandbox.awaited():
-                self.sandbox.give_back(worker)
-            else:
-                self._feed(worker)
-            self._known(index, Outcome(tuple(Result(*pair) for pair in message["results"]), message["error"]))
-        now = time.monotonic()
-        for worker, (index, limit) in list(self.running.items()):
-            if now >= self.deadline:
-                del self.running[worker]
-                self._known(index, _broken(self.programs[index], "timeout", "the batch's time was over"))
-                self.sandbox.give_back(self.sandbox.replace(worker))
-            elif now >= limit:
-                self._lost(worker)
-
-    def _lost(self, worker: Worker) -> None:
-        """A worker died or hangs: another takes its place, and its program's."""
-        index, _ = self.running.pop(worker)
-        fresh = self.sandbox.replace(worker)
-        if worker.words:
-            print(f"A sandbox worker failed; another takes its place:\n{worker.words}", file=sys.stderr)
-        if index in self.retried:
-            why = f"the worker was lost twice{worker.last_word and f' ({worker.last_word})'}"
-            self._known(index, _broken(self.programs[index], "killed", why))
-        else:
-            self.retried.add(index)
-            self.waiting.appendleft(index)
-        self._feed(fresh)
-
-
-def _readable(workers: "dict[Worker, tuple[int, float]]", seconds: float) -> list[Worker]:
-    poll = select.poll()
-    by_descriptor = {worker.channel.fileno(): worker for worker in workers}
-    for descriptor in by_descriptor:
-        poll.register(descriptor, select.POLLIN)
-    return [by_descriptor[descriptor] for descriptor, _ in poll.poll(max(seconds, 0) * 1000)]
-
-
-def _broken(program: Program, kind: Kind, why: str) -> Outcome:
-    return Outcome(tuple(Result(kind, why) for _ in program.inputs), why, broken=True)

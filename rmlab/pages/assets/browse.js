@@ -94,8 +94,7 @@ function draw() {
 
 function spacer(count) {
   const node = make("tr", "spacer");
-  const cell = make("td");
-  cell.colSpan = COLUMNS.length;
+  const cell = make("td"); // of one column: a hidden column that it spans would take room
   cell.style.height = count * ROW_HEIGHT + "px";
   node.append(cell);
   return node;

@@ -21,6 +21,7 @@ from rmlab.paths import runs_folder
 from rmlab.progress import progress
 from rmlab.tracking.bundles.format import BundledFile, BundleEntry, Record
 from rmlab.tracking.bundles.reading import Bundle, open_bundle
+from rmlab.tracking.config import LEVEL_NUMBER
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
@@ -53,13 +54,14 @@ LONGEST_NAME = 250
 class Imported:
     """What an import did. added: runs that were not there. resumed: of these, begun by an import that was interrupted.
     completed: runs that were there and got artifacts that an earlier bundle had not. there: runs with nothing to add.
-    without: artifacts that runs of this store now lack, by run name."""
+    without: artifacts that runs of this store now lack, by run name. experiments: of the bundle's runs."""
 
     added: int = 0
     resumed: int = 0
     completed: int = 0
     there: int = 0
     without: dict[str, str] = field(default_factory=dict)
+    experiments: set[str] = field(default_factory=set)
 
 
 def import_bundle(path: Path, store: Store, show: bool = True) -> Imported:
@@ -80,6 +82,7 @@ def import_bundle(path: Path, store: Store, show: bool = True) -> Imported:
                 arrival.take(entry)
                 advance(1)
         arrival.name_successors()
+        arrival.result.experiments = {entry.experiment for entry in bundle.entries}
         return arrival.result
 
 
@@ -153,7 +156,10 @@ class _Arrival:
         else:
             run = RunLogger(self.store, begun.run_id, begun.experiment_id)
         self._params(run, record)
-        run.replay(self.bundle.metrics(entry))
+        rows = self.bundle.metrics(entry)
+        run.replay(rows)
+        if LEVEL_NUMBER not in {name for name, *_ in rows}:
+            run.place(record.tags)
         run.flush()
         if record.inputs:
             self.store.call(partial(self.store.client.log_inputs, run.run_id, datasets=_inputs(record)))

@@ -33,6 +33,7 @@ from rmlab.tracking.bundles.format import (
     sense,
     texts,
 )
+from rmlab.tracking.headline import headline
 from rmlab.tracking.query import TrackedRun
 from rmlab.tracking.run_index import RunInfo
 from rmlab.tracking.tags import SOURCE_RUN
@@ -133,7 +134,7 @@ class Bundle:
             start_time=record.start_time,
             end_time=record.end_time,
             params=dict(record.params),
-            metrics=last,
+            metrics=headline(last) | last,
             rows=tuple(rows),
             entry=entry,
             bundle=self,

@@ -1,0 +1,390 @@
+"""How fast does a verifier train on one GPU, in how much memory, beside a plain loop, TRL's SFTTrainer and the card's own floor?
+
+    python experiments/benchmarks/training.py [--shape smollm2 qwen3_0.6b] [--arm ours before ...] [--steps 12] [--profile]
+
+Models of random start, examples of random tokens and lengths drawn once, bfloat16 arithmetic over float32 weights, the same optimiser.
+Counted are real tokens, no padding, from the end of step `--skip` (by then all is compiled) to the end of the last.
+
+MFU: the operations of the model (`rmlab.models.cost`: every layer at every position, attention causal, the head at the answer) over
+the card's nominal peak, for all arms alike. We compute the last layer at the answer alone, which is credited as if it were done
+everywhere (1/28 to 1/30 of the layers). Nothing is counted that is computed again. The floor is the speed at an MFU of 1.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+from rmlab.benchmark import BenchmarkRow, run_script
+from rmlab.models.cost import ModelShape, reading, training_flops
+from rmlab.training import supervised
+from rmlab.training.batching import batches_by_tokens, plan_batches
+from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
+from rmlab.training.device import accelerator
+from rmlab.training.optimizer import adamw
+from rmlab.training.supervised import Example
+
+PEAK = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
+"""Nominal dense bfloat16 operations a second (NVIDIA's data sheets)."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A model's class and sizes, the lengths of its examples, and how its batches are cut."""
+
+    kind: str
+    layers: int
+    hidden: int
+    intermediate: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    vocabulary: int
+    lengths: tuple[int, int]
+    batch: int
+    micro_tokens: int
+
+    def model(self, device: str = "cpu") -> Any:
+        """With random weights, drawn on the device."""
+        import transformers
+
+        config = getattr(transformers, f"{self.kind}Config")(
+            vocab_size=self.vocabulary,
+            hidden_size=self.hidden,
+            intermediate_size=self.intermediate,
+            num_hidden_layers=self.layers,
+            num_attention_heads=self.heads,
+            num_key_value_heads=self.kv_heads,
+            head_dim=self.head_dim,
+            max_position_embeddings=1 << 20,
+            tie_word_embeddings=True,
+            use_cache=False,
+        )
+        torch.manual_seed(0)
+        with torch.device(device):
+            return getattr(transformers, f"{self.kind}ForCausalLM")(config)
+
+    def examples(self, number: int) -> list[Example]:
+        """Lengths uniform between the two ends."""
+        rng = np.random.default_rng(0)
+        low, high = self.lengths
+        return [
+            Example(rng.integers(10, self.vocabulary, int(n)).astype(np.int32), 5)
+            for n in rng.integers(low, high + 1, number)
+        ]
+
+    def operations(self, lengths: Sequence[int]) -> float:
+        """Of forward and backward passes over examples of these lengths; see the module's docstring."""
+        sizes = (self.hidden, self.layers, self.heads, self.kv_heads, self.head_dim, self.intermediate, self.vocabulary)
+        return training_flops(ModelShape(*sizes), reading(lengths, every_position=True)).model
+
+
+SHAPES = {
+    "smollm2": Shape("Llama", 30, 576, 1536, 9, 3, 64, 49_152, (200, 600), 64, 32_768),
+    "qwen3_0.6b": Shape("Qwen3", 28, 1024, 3072, 16, 8, 128, 151_936, (1500, 8000), 16, 20_480),
+    "tiny": Shape("Qwen3", 3, 64, 96, 4, 2, 16, 200, (10, 40), 8, 128),
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    """One arm's work. device: where."""
+
+    shape: Shape
+    device: str
+    steps: int
+    skip: int
+    profile: bool
+
+    @property
+    def training(self) -> TrainingConfig:
+        """One pass over as many examples as make the steps."""
+        dtype = Dtype.bfloat16
+        return TrainingConfig(epochs=1.0, batch_size=self.shape.batch, micro_batch_size=self.shape.batch, dtype=dtype)
+
+    @property
+    def runtime(self) -> MicroBatchRuntimeConfig:
+        """Micro-batches by tokens."""
+        return MicroBatchRuntimeConfig(
+            device=self.device, progress=False, micro_batch_tokens=self.shape.micro_tokens, checkpoint_seconds=1e9
+        )
+
+    def examples(self) -> list[Example]:
+        """Of all steps."""
+        return self.shape.examples(self.steps * self.shape.batch)
+
+
+@dataclass
+class Clock:
+    """When each step had ended on the device; a profile of the steps behind `skip` where asked for."""
+
+    job: Job
+    ends: list[float]
+    losses: list[float]
+    profiler: Any = None
+
+    def tick(self, loss: float) -> None:
+        """A step has ended with this loss."""
+        self.ends.append(time.perf_counter())
+        self.losses.append(loss)
+        if self.job.profile and len(self.ends) == self.job.skip:
+            self.profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA])
+            self.profiler.start()
+            self.ends[-1] = time.perf_counter()
+
+    def shown(self) -> str:
+        """The kernels that took longest, and the share of the time in which the device worked."""
+        seconds = self.ends[-1] - self.ends[self.job.skip - 1]
+        rows = sorted(self.profiler.key_averages(), key=lambda row: -row.self_device_time_total)
+        busy = sum(row.self_device_time_total for row in rows) / 1e6
+        steps = len(self.ends) - self.job.skip
+        lines = [f"  device busy {busy / seconds:.2f} of {seconds / steps * 1e3:.1f} ms a step"]
+        for row in rows[:22]:
+            share = row.self_device_time_total / 1e6 / busy
+            lines.append(
+                f"  {share:6.1%} {row.self_device_time_total / 1e3 / steps:9.2f} ms {row.count // steps:6} × {row.key[:110]}"
+            )
+        return "\n".join(lines)
+
+
+def ours(**changed: Any) -> Callable[[Job, Clock], list[list[int]]]:
+    """Our loop with some settings of its training or runtime changed; returns the lengths of each step."""
+
+    def run(job: Job, clock: Clock) -> list[list[int]]:
+        known = {one.name for one in fields(MicroBatchRuntimeConfig)}
+        runtime = replace(job.runtime, **{k: v for k, v in changed.items() if k in known})
+        own = {one.name for one in fields(TrainingConfig)}
+        training = replace(job.training, **{k: v for k, v in changed.items() if k in own})
+        examples = job.examples()
+        device = accelerator(training, runtime)
+        optimizer = OptimizerConfig(learning_rate=1e-5)
+        supervised.train(
+            job.shape.model(job.device), examples, 0, device, optimizer=optimizer, training=training, runtime=runtime, seed=0,
+            log=lambda _, loss, *__: clock.tick(loss),
+        )  # fmt: skip
+        lengths = [e.tokens for e in examples]
+        return [[lengths[i] for i in batch] for batch in plan_batches(lengths, training, 0)]
+
+    return run
+
+
+def plain(job: Job, clock: Clock) -> list[list[int]]:
+    """A loop as it is written by hand: padded batches in random order, a mask, the model's own loss on the answer's label, AdamW."""
+    model = job.shape.model(job.device).train()
+    adam = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    examples = job.examples()
+    seen = []
+    for start in range(0, len(examples), job.shape.batch):
+        batch = examples[start : start + job.shape.batch]
+        seen.append([e.tokens for e in batch])
+        whole = torch.zeros((), device=job.device)
+        for rows in batches_by_tokens(seen[-1], job.shape.micro_tokens // 2):  # its logits would not fit
+            ids_BT = torch.zeros(len(rows), max(batch[i].tokens for i in rows), dtype=torch.long)
+            for row_T, i in zip(ids_BT, rows, strict=True):
+                row_T[: batch[i].tokens] = torch.from_numpy(batch[i].ids)
+            length_B = torch.tensor([batch[i].tokens for i in rows])
+            mask_BT = (torch.arange(ids_BT.shape[1]) < length_B[:, None]).long().to(job.device)
+            with torch.autocast(job.device, torch.bfloat16):
+                logits_BTV = model(input_ids=ids_BT.to(job.device), attention_mask=mask_BT).logits
+                last_BV = logits_BTV[torch.arange(len(rows)), length_B - 1]
+                target_B = torch.tensor([batch[i].target for i in rows], device=job.device)
+                loss = cross_entropy(last_BV.float(), target_B, reduction="sum") / len(batch)
+            loss.backward()
+            whole += loss.detach()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        adam.step()
+        adam.zero_grad()
+        clock.tick(whole.item())
+    return seen
+
+
+def trl(job: Job, clock: Clock, rows: int = 32) -> list[list[int]]:
+    """TRL's SFTTrainer with the answer as the one label of an example; batches of like length, as transformers groups them."""
+    import tempfile
+
+    from datasets import Dataset
+    from transformers import TrainerCallback
+    from trl.trainer.sft_config import SFTConfig
+    from trl.trainer.sft_trainer import SFTTrainer
+
+    examples = job.examples()
+    table = Dataset.from_dict(
+        {
+            "input_ids": [[*map(int, e.ids), e.target] for e in examples],
+            "labels": [[-100] * len(e.ids) + [e.target] for e in examples],
+        }
+    )
+    model = job.shape.model(job.device)
+    seen: list[int] = []
+
+    class Ends(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            if torch.cuda.is_available():
+                torch.cuda.synchronize()
+            seen.append(int(trainer._total_train_tokens))
+            clock.tick(float("nan"))
+
+    rows = min(rows, job.shape.batch)
+    with tempfile.TemporaryDirectory() as folder:
+        config = SFTConfig(
+            output_dir=folder, use_cpu=job.device == "cpu", bf16=True, gradient_checkpointing=False, packing=False,
+            max_length=None, seed=0, per_device_train_batch_size=rows, num_train_epochs=1, logging_steps=1000,
+            save_strategy="no", gradient_accumulation_steps=job.shape.batch // rows, report_to="none", disable_tqdm=True,
+            train_sampling_strategy="group_by_length",
+        )  # fmt: skip
+        trainer = SFTTrainer(
+            model=model, args=config, train_dataset=table, processing_class=blank_tokenizer(),
+            optimizers=(adamw(model, OptimizerConfig(learning_rate=1e-5)), None), callbacks=[Ends()],
+        )  # fmt: skip
+        trainer.train()
+    lengths = [e.tokens for e in examples]
+    if not 0.95 < seen[-1] / sum(lengths) < 1.05:
+        raise SystemExit(f"SFTTrainer read {seen[-1]} tokens, the examples have {sum(lengths)}: not the same work")
+    batch = job.shape.batch
+    return [lengths[start : start + batch] for start in range(0, len(lengths), batch)]
+
+
+def blank_tokenizer() -> Any:
+    """One that SFTTrainer can pad with; it never reads text here."""
+    from tokenizers import Tokenizer
+    from tokenizers.models import WordLevel
+    from transformers import PreTrainedTokenizerFast
+
+    return PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer(WordLevel({"<pad>": 0, "<eos>": 1}, "<pad>")), pad_token="<pad>", eos_token="<eos>"
+    )
+
+
+def switched(run: Callable[[Job, Clock], list[list[int]]], module: str, name: str) -> Any:
+    """An arm with one thing of it switched off."""
+
+    def measure(job: Job, clock: Clock) -> list[list[int]]:
+        import importlib
+
+        where = importlib.import_module(f"rmlab.models.{module}")
+        setattr(where, name, False)
+        try:
+            return run(job, clock)
+        finally:
+            setattr(where, name, True)
+
+    return measure
+
+
+THEIRS = ("plain loop", "TRL")
+ARMS: dict[str, Callable[[Job, Clock], list[list[int]]]] = {
+    "ours": ours(),
+    "ours, compiled": ours(compiled=True),
+    "ours, compiled, flash": switched(ours(compiled=True), "packed", "BY_CUDNN"),
+    "ours, compiled, no graphs": switched(ours(compiled=True), "joined", "GRAPHS"),
+    "ours, padded": ours(packed=False),
+    "ours, padded, compiled": ours(packed=False, compiled=True),
+    "ours, checkpointing": ours(checkpointing=True),
+    "plain loop": plain,
+    "TRL": trl,
+}
+
+
+def peak(device: str) -> float:
+    """Nominal operations a second of this card, NaN where they are not known."""
+    name = torch.cuda.get_device_name() if device == "cuda" else ""
+    return next((value for key, value in PEAK.items() if key in name), float("nan"))
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Tokens and operations a second, GiB at the peak, and a row of the printed table."""
+
+    speed: float
+    operations: float
+    memory: float
+    row: str
+
+
+def measured(name: str, job: Job) -> Measured:
+    """One arm; its row has the profile below where asked for."""
+    cuda = job.device == "cuda"
+    if cuda:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    clock = Clock(job, [], [])
+    began = time.perf_counter()
+    seen = ARMS[name](job, clock)
+    if cuda:
+        torch.cuda.synchronize()
+    if clock.profiler:
+        clock.profiler.stop()
+    counted = seen[job.skip :]
+    seconds = clock.ends[-1] - clock.ends[job.skip - 1]
+    tokens = sum(map(sum, counted))
+    operations = sum(map(job.shape.operations, counted))
+    memory = torch.cuda.max_memory_allocated() / 2**30 if cuda else float("nan")
+    reserved = torch.cuda.max_memory_reserved() / 2**30 if cuda else float("nan")
+    row = (
+        f"| {name} | {tokens / seconds:,.0f} | {operations / seconds / peak(job.device):.3f} | {seconds / len(counted) * 1e3:.1f} ms | "
+        f"{memory:.1f} ({reserved:.1f}) | {clock.ends[0] - began:.1f} s | {time.perf_counter() - began:.1f} s | "
+        f"{clock.losses[0]:.3f} {clock.losses[-1]:.3f} |"
+    )
+    row += "\n" + clock.shown() if clock.profiler else ""
+    return Measured(tokens / seconds, operations / seconds, memory, row)
+
+
+def compared(found: Mapping[str, Measured], job: Job, shape: str) -> list[BenchmarkRow]:
+    """Our arms beside the faster of the others, as far as they were measured."""
+    others = [found[name] for name in THEIRS if name in found]
+    best = max(others, key=lambda one: one.speed) if others else None
+    rows = []
+    for name, one in found.items():
+        if name in THEIRS:
+            continue
+        what, most = f"{shape}, {name}", peak(job.device)
+        floor = one.speed * most / one.operations if most == most else None
+        rows.append(BenchmarkRow(what, "tokens/s", one.speed, floor, best.speed if best else None))
+        if most == most:
+            rows.append(BenchmarkRow(what, "MFU", one.operations / most, 1.0, best.operations / most if best else None))
+            rows.append(BenchmarkRow(what, "GiB", one.memory, None, best.memory if best else None))
+    return rows
+
+
+def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
+    """Measures on this machine."""
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--shape", nargs="+", choices=SHAPES, default=["smollm2", "qwen3_0.6b"])
+    parser.add_argument("--arm", nargs="+", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--steps", type=int, default=12, help="optimiser steps of an arm")
+    parser.add_argument("--skip", type=int, default=4, help="steps that are not counted")
+    parser.add_argument("--profile", action="store_true")
+    parser.add_argument("--batch", type=int, help="examples a step")
+    parser.add_argument("--micro-tokens", type=int, help="tokens of one pass")
+    options = parser.parse_args(arguments)
+    rows = []
+    for key in options.shape:
+        shape = SHAPES[key]
+        shape = replace(
+            shape, batch=options.batch or shape.batch, micro_tokens=options.micro_tokens or shape.micro_tokens
+        )
+        job = Job(shape, options.device, options.steps, options.skip, options.profile)
+        title = f"{key}, {shape.lengths[0]} to {shape.lengths[1]} tokens"
+        print(f"\n{title}, {shape.batch} examples a step, {shape.micro_tokens} tokens a pass")
+        print("| arm | tokens/s | MFU | step | GiB (reserved) | first step | whole | loss |")
+        print("|---|---|---|---|---|---|---|---|", flush=True)
+        found: dict[str, Measured] = {}
+        for arm in options.arm:
+            try:
+                found[arm] = measured(arm, job)
+            except (RuntimeError, ImportError, TypeError, ValueError, AttributeError) as error:
+                print(f"| {arm} | {type(error).__name__}: {str(error).splitlines()[0][:300]} |", flush=True)
+            else:
+                print(found[arm].row, flush=True)
+        rows += compared(found, job, title)
+    return rows
+
+
+if __name__ == "__main__":
+    run_script(main)

@@ -1,0 +1,109 @@
+"""Sequences side by side in one row: the numbers of each alone, whatever stands beside it."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from rmlab.models.config import ModelConfig
+from rmlab.models.heads import last_hidden, last_logits, pad_right
+from rmlab.models.load import scratch_model
+from rmlab.models.packed import attend, pack_row, packed, packed_rows, packs
+from rmlab.training.device import compiled_layers
+
+SHAPE = ModelConfig(hidden_size=16, layers=3, heads=4, kv_heads=2, head_dim=8, intermediate_size=24, max_positions=64)
+LENGTHS = (9, 33, 1, 20)
+
+
+def sequences(seed: int = 0) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(seed)
+    return [torch.randint(0, 100, (n,), generator=generator).tolist() for n in LENGTHS]
+
+
+def llama() -> Any:
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    shape = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4}
+    return LlamaForCausalLM(LlamaConfig(vocab_size=100, num_key_value_heads=2, tie_word_embeddings=True, **shape))
+
+
+def mixture() -> Any:
+    return scratch_model(ModelConfig(**{**vars(SHAPE), "experts": 4, "expert_size": 8}), 100, seed=0)
+
+
+MODELS = {"qwen3": lambda: scratch_model(SHAPE, 100, seed=0), "llama": llama, "mixture": mixture}
+
+
+def test_a_row_says_where_its_sequences_lie() -> None:
+    ids_1T, spans = pack_row([[5, 6, 7], [8], [9, 9]], 0, width=4)
+    assert ids_1T.tolist() == [[5, 6, 7, 8, 9, 9, 0, 0]]
+    assert spans.starts_S1.tolist() == [0, 3, 4, 6, 8]
+    assert spans.starts_S1.dtype == torch.int32
+    assert spans.position_1T.tolist() == [[0, 1, 2, 0, 0, 1, 0, 1]]
+    assert spans.last_S.tolist() == [2, 3, 5, 7]
+    assert (spans.count, spans.longest) == (3, 3)
+    assert pack_row([[1, 2], [3, 4]], 0, width=4)[1].starts_S1.tolist() == [0, 2, 4], "a full row is not filled up"
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_side_by_side_values_and_gradients_are_those_of_padded_rows(name: str) -> None:
+    found = []
+    for join in (pad_right, pack_row, lambda rows, pad: pack_row(rows, pad, width=1)):
+        model = MODELS[name]()
+        assert packs(model)
+        assert not packed(model)
+        with packed_rows(model, join is not pad_right):
+            logits_BV = last_logits(model, *join(sequences(), 0))
+        assert not packed(model)
+        logits_BV.square().sum().backward()
+        found.append([logits_BV.detach(), *(p.grad for p in model.parameters())])
+    for other in found[1:]:
+        for ours, theirs in zip(other, found[0], strict=True):
+            assert torch.allclose(ours, theirs, atol=1e-5 * max(float(theirs.abs().max()), 1.0))
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_no_sequence_sees_another(name: str) -> None:
+    model = MODELS[name]().eval()
+    rows, others = sequences(), sequences(seed=1)
+    mixed = [others[0], rows[1], others[2], others[3]]
+    with torch.no_grad(), packed_rows(model):
+        first, second = (last_hidden(model, *pack_row(these, 0)) for these in (rows, mixed))
+        backwards = last_hidden(model, *pack_row(rows[::-1], 0)).flip(0)
+    assert torch.allclose(first[1], second[1], atol=1e-6)
+    assert not torch.allclose(first[0], second[0], atol=1e-3)
+    assert torch.allclose(first, backwards, atol=1e-6), "the order in a row changes nothing"
+
+
+def test_attention_is_softmax_within_each_sequence_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    query, key, value = (torch.randn(7, heads, 4, generator=generator) for heads in (4, 2, 2))
+    starts = torch.tensor([0, 3, 7], dtype=torch.int32)
+    whole = attend(query, key, value, starts, 4, 0.5)
+    for token, (first, head) in {0: (0, 0), 2: (0, 1), 3: (3, 2), 6: (3, 3)}.items():
+        seen = slice(first, token + 1)
+        share = torch.softmax(0.5 * key[seen, head // 2] @ query[token, head], 0)
+        assert torch.allclose(whole[token, head], share @ value[seen, head // 2], atol=1e-6)
+    assert torch.allclose(attend(query[[2, 6]], key, value, starts, 4, 0.5, last_only=True), whole[[2, 6]], atol=1e-6)
+
+
+def test_models_whose_attention_cannot_be_told_keep_their_padding() -> None:
+    for name, value in (("sliding_window", 8), ("attention_dropout", 0.1), ("layer_types", ["sliding_attention"] * 3)):
+        model = scratch_model(SHAPE, 100, seed=0)
+        setattr(model.config, name, value)
+        assert not packs(model), name
+
+
+def test_compiled_once_for_rows_of_any_length_and_number_of_sequences() -> None:
+    from torch._dynamo.testing import CompileCounter
+
+    torch._dynamo.reset()
+    counter, model = CompileCounter(), scratch_model(SHAPE, 100, seed=0).train()
+    generator = torch.Generator().manual_seed(0)
+    with packed_rows(model), compiled_layers(model, True, backend=counter):
+        for lengths in ((5, 9), (7, 3, 20, 11), (30,), (60, 40, 50), (64, 64), (64, 64, 60, 3, 3, 3), (1, 2)):
+            rows = [torch.randint(0, 100, (n,), generator=generator).tolist() for n in lengths]
+            last_logits(model, *pack_row(rows, 0)).sum().backward()
+    assert counter.frame_count == 1
+    torch._dynamo.reset()
