@@ -153,6 +153,7 @@ def verifier_work(settings: Any, assumed: Assumed, folds: int = 1) -> Work:
         every_position=whole,
         offload=bool(getattr(settings.runtime, "offload", False)),
         compiled=settings.runtime.compiled,
+        joined=is_joined(shape, is_packed(training, settings.runtime), settings.lora.rank),
     )
     scored = reading(judged, every_position=whole)
     return Work(
@@ -240,6 +241,11 @@ def _micro(lengths: Sequence[int], training: TrainingConfig, runtime: MicroBatch
 def is_packed(training: TrainingConfig, runtime: MicroBatchRuntimeConfig) -> bool:
     """Whether examples stand side by side in one row, without padding, where a GPU is there."""
     return bool(getattr(runtime, "packed", False)) and training.dtype is Dtype.bfloat16
+
+
+def is_joined(shape: ModelShape, packed: bool, rank: int) -> bool:
+    """Whether packed rows go through the layers as `rmlab.models.joined` writes them: dense ones without bias or adapters."""
+    return packed and not (rank or shape.experts or shape.projection_bias)
 
 
 def every_position(shape: ModelShape, packed: bool) -> bool:
