@@ -240,7 +240,7 @@ def _micro(lengths: Sequence[int], training: TrainingConfig, runtime: MicroBatch
 
 def is_packed(training: TrainingConfig, runtime: MicroBatchRuntimeConfig) -> bool:
     """Whether examples stand side by side in one row, without padding, where a GPU is there."""
-    return bool(getattr(runtime, "packed", False)) and training.dtype is Dtype.bfloat16
+    return runtime.packed and training.dtype is Dtype.bfloat16
 
 
 def is_joined(shape: ModelShape, packed: bool, rank: int) -> bool:

@@ -190,10 +190,16 @@ def test_the_table_of_memory(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_micro_batches_by_tokens_are_what_is_read_at_once(pool: Path) -> None:
     asked = ["model=hf", "model.pretrained=Qwen3-0.6B", f"data.path={pool}", "data.scale=12", "prompt.max_tokens=8192"]
-    config = compose("train_verifier", [*asked, "runtime.micro_batch_tokens=8000"])
-    phase = work_of("train_verifier", OmegaConf.to_object(config), Assumed()).phases[0]
-    assert isinstance(phase, TrainingPhase)
-    assert (phase.run.tokens, phase.run.sequences) == (2 * 3655, 2)
+    for more, expected in (
+        ([], (8000, 2)),
+        (["runtime.packed=false"], (2 * 3655, 2)),
+        (["training.dtype=float32"], (2 * 3655, 2)),
+    ):
+        config = compose("train_verifier", [*asked, "runtime.micro_batch_tokens=8000", *more])
+        phase = work_of("train_verifier", OmegaConf.to_object(config), Assumed()).phases[0]
+        assert isinstance(phase, TrainingPhase)
+        assert (phase.run.tokens, phase.run.sequences) == expected
+        assert phase.run.joined == (not more)
 
 
 def test_a_file_that_is_no_set_is_refused(tmp_path: Path) -> None:
