@@ -408,6 +408,8 @@ def work_of(program: str, settings: Any, assumed: Assumed) -> Work:
         raise UsageError(f"{program} has no plan; there are plans of {', '.join(WORK)}")
     work = WORK[program](settings, assumed)
     runtime = getattr(settings, "runtime", None)
+    if getattr(runtime, "processes", 1) == 0:
+        assumed.note("runtime.processes=0 takes all GPUs that are visible: 8, or as many as --gpus says")
     if runtime is not None and runtime.device == "cpu" and work.phases:
         assumed.note("it is set to run on the CPU (runtime.device=cpu); what is said here is of a GPU (runtime=cuda)")
     return work
