@@ -12,8 +12,8 @@ GIB = 2**30
 FLOAT, HALF = 4, 2
 COMPILED = 0.6
 """Of what a layer keeps, when torch.compile decides what is made again (0.5 to 0.7 on an H200)."""
-PARTS = 1.2 * GIB
-"""What scoring makes at once of what is wider than the hidden state (`rmlab.models.prefix_decoder`)."""
+PARTS = 1.9 * GIB
+"""What scoring makes at once of what is wider than the hidden state (`rmlab.models.prefix_decoder`; 1 GiB, and what is made of it)."""
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def scoring_memory(
     inner = shape.experts_per_token * shape.expert_size if shape.experts else shape.intermediate_size
     layer = shape.attention_weights + shape.feed_forward_weights
     stream = tokens * (
-        2 * FLOAT * shape.hidden_size + narrow * (shape.hidden_size + 2 * shape.queries + 2 * shape.keys)
+        3 * FLOAT * shape.hidden_size + narrow * (shape.hidden_size + 2 * shape.queries + 2 * shape.keys)
     )
     wide = tokens * narrow * 4 * inner
     return Memory(
