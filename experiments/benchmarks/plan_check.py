@@ -28,7 +28,7 @@ from rmlab.models.lora import with_adapters
 from rmlab.planning.cards import CARDS, Card
 from rmlab.planning.memory import GIB, Memory, TrainingMemory, scoring_memory, training_memory
 from rmlab.planning.seconds import Seconds, scoring_seconds, step_seconds
-from rmlab.planning.work import SLACK, every_position, is_packed
+from rmlab.planning.work import SLACK, every_position, is_joined, is_packed
 from rmlab.training.batching import batches_by_tokens, plan_batches
 from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator
@@ -254,7 +254,17 @@ def planned(case: Case, side_by_side: bool, card: Card) -> tuple[Memory, Seconds
         return memory, scoring_seconds(shape, reading(lengths), card, case.micro)
     tokens, sequences, parts = largest_part(lengths, training_of(case), case.micro, side_by_side)
     whole = every_position(shape, side_by_side)
-    run = TrainingMemory(True, case.rank, case.checkpointing, tokens, sequences, sequences, parts, every_position=whole)
+    run = TrainingMemory(
+        True,
+        case.rank,
+        case.checkpointing,
+        tokens,
+        sequences,
+        sequences,
+        parts,
+        every_position=whole,
+        joined=is_joined(shape, side_by_side, case.rank),
+    )
     step = reading(lengths, every_position=whole).scaled(1 / case.steps)
     return training_memory(shape, run), step_seconds(shape, step, run, card)
 

@@ -12,8 +12,8 @@ GIB = 2**30
 FLOAT, HALF = 4, 2
 COMPILED = 0.6
 """Of what a layer keeps, when torch.compile decides what is made again (0.5 to 0.7 on an H200)."""
-PARTS = 1.2 * GIB
-"""What scoring makes at once of what is wider than the hidden state (`rmlab.models.prefix_decoder`)."""
+PARTS = 1.9 * GIB
+"""What scoring makes at once of what is wider than the hidden state (`rmlab.models.prefix_decoder`; 1 GiB, and what is made of it)."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class TrainingMemory:
     tokens: of the largest micro-batch, padding included. sequences: in it. answers: positions with logits in it.
     parts: micro-batches of a step. every_position: the last layer is computed at all positions.
     gpus: over which weights, gradients and moments are sharded. offload: what checkpointing keeps lies in the machine's memory.
-    compiled: layers are.
+    compiled: layers are. joined: see `layer_activations`.
     """
 
     half: bool
@@ -38,6 +38,7 @@ class TrainingMemory:
     gpus: int = 1
     offload: bool = False
     compiled: bool = False
+    joined: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,12 +64,16 @@ class Memory:
         return {part.name: value for part in fields(Memory) if (value := float(getattr(self, part.name)))}
 
 
-def layer_activations(shape: ModelShape, half: bool, rank: int) -> int:
-    """Bytes a token that one layer keeps for its backward pass: transformers' layers, attention without a score matrix."""
+def layer_activations(shape: ModelShape, half: bool, rank: int, joined: bool = False) -> int:
+    """Bytes a token that one layer keeps for its backward pass, attention without a score matrix: transformers' layers, or (joined) those
+    of `rmlab.models.joined`, which a GPU trains through."""
     hidden, queries, keys = shape.hidden_size, shape.queries, shape.keys
     inner = shape.experts_per_token * shape.expert_size if shape.experts else shape.intermediate_size
     head_norms = shape.head_norms
     small = FLOAT * (2 + shape.heads + ((shape.heads + shape.kv_heads) if head_norms else 0))  # norms, log-sum-exp
+    if joined:
+        heads = (7 if head_norms else 3) * (queries + keys)
+        return HALF * (10 * hidden + 4 * inner + heads) + small
     width = 2 if not head_norms else 4 if rank else 5
     if not half:
         norms = 2 * hidden * (2 if rank else 3)  # input, weighted; normalised where the norm's own weight is trained
@@ -96,7 +101,7 @@ def training_memory(shape: ModelShape, run: TrainingMemory) -> Memory:
     narrow = HALF if run.half else FLOAT
     copies = HALF * (adapters if run.rank else shape.layers * (shape.attention_weights + shape.feed_forward_weights))
     stream = narrow if run.rank else FLOAT  # of what goes from layer to layer
-    layer = layer_activations(shape, run.half, run.rank) * run.tokens * (COMPILED if run.compiled else 1.0)
+    layer = layer_activations(shape, run.half, run.rank, run.joined) * run.tokens * (COMPILED if run.compiled else 1.0)
     kept = stream * shape.hidden_size * run.tokens
     whole = shape.layers if run.every_position else shape.layers - 1
     last = 0 if run.every_position else run.tokens * (2 * stream * shape.hidden_size + 2 * narrow * shape.keys)
@@ -141,7 +146,7 @@ def scoring_memory(
     inner = shape.experts_per_token * shape.expert_size if shape.experts else shape.intermediate_size
     layer = shape.attention_weights + shape.feed_forward_weights
     stream = tokens * (
-        2 * FLOAT * shape.hidden_size + narrow * (shape.hidden_size + 2 * shape.queries + 2 * shape.keys)
+        3 * FLOAT * shape.hidden_size + narrow * (shape.hidden_size + 2 * shape.queries + 2 * shape.keys)
     )
     wide = tokens * narrow * 4 * inner
     return Memory(

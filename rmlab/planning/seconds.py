@@ -19,6 +19,8 @@ FLOAT_SHARE = 1 / 15
 ATTENTION_FORWARD, ATTENTION_BACKWARD, SHORT = 0.34, 0.25, 340
 """Shares of the rate that flash attention reaches in training with heads of 128 and long sequences; half of it at SHORT tokens, and with
 heads of 64."""
+LONG, ATTENTION_LONG_FORWARD, ATTENTION_LONG_BACKWARD = 1024, 0.60, 0.44
+"""The same of cuDNN's attention, which takes over where sequences of a row have so many tokens in the mean."""
 ATTENTION_SCORED, SHORT_SCORED = 0.57, 1500
 """The same of scoring, where cuDNN attends in long sequences."""
 BANDWIDTH_SHARE = 0.75
@@ -26,7 +28,7 @@ BANDWIDTH_SHARE = 0.75
 STREAM_TRAFFIC, ROTARY_TRAFFIC, HEAD_NORM_TRAFFIC = 9.9, 165, 250
 """How often each kept byte of hidden states and of the feed-forward goes through memory in a forward and backward pass; bytes that move
 for each value of queries and keys by rotary positions, and by their norms."""
-ADAPTER_TRAFFIC, COMPILED_TRAFFIC, SCORED_TRAFFIC = 1.25, 0.2, 0.7 / 3
+ADAPTER_TRAFFIC, COMPILED_TRAFFIC, SCORED_TRAFFIC = 1.45, 0.2, 0.7 / 3
 """Of that: with adapters, with compiled layers, and in a forward pass alone."""
 LAUNCH = 4.6e-3
 """Seconds in which Python and the driver start the kernels of one layer's forward and backward pass: no layer of a micro-batch takes less.
@@ -73,7 +75,9 @@ def step_seconds(shape: ModelShape, step: Reading, run: TrainingMemory, card: Ca
     bandwidth = card.bandwidth * BANDWIDTH_SHARE
     forward = flops.attention / 3
     products = flops.total - flops.attention - (forward if run.checkpointing else 0.0)
-    attended = (2 if run.checkpointing else 1) / ATTENTION_FORWARD + 2 / ATTENTION_BACKWARD
+    long = step.tokens >= LONG * step.sequences
+    ahead, back = (ATTENTION_LONG_FORWARD, ATTENTION_LONG_BACKWARD) if long else (ATTENTION_FORWARD, ATTENTION_BACKWARD)
+    attended = (2 if run.checkpointing else 1) / ahead + 2 / back
     again = 4 / 3 if run.checkpointing else 1.0
     layers = shape.layers if step.every_position else shape.layers - 1
     traffic = layers * layer_traffic(shape, run.half) * step.tokens * again

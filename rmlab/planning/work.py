@@ -22,6 +22,8 @@ REAL_TOKENS = 25_000
 """Of a real attempt at an issue, where none are there to be measured: mini-SWE-agent's runs on SWE-bench have so many in the mean."""
 EPISODE_TOKENS, SAID_TOKENS, EPISODE_TURNS = 300, 40, 5
 """Of an attempt in micro-SWE by a language model: in all, said by it, and its turns (experiments/benchmarks/README.md, rollouts)."""
+LONGEST_EPISODE = 2048
+"""A context for attempts in micro-SWE; where it is longer, real attempts are meant."""
 DEMONSTRATIONS = 50_000
 SLACK = 1.02
 """Micro-batches by tokens are seldom quite full."""
@@ -94,14 +96,20 @@ class Assumed:
             self.notes.append(text)
 
 
-def model_shape(model: ModelConfig) -> tuple[ModelShape, str]:
+def model_shape(model: ModelConfig, assumed: Assumed) -> tuple[ModelShape, str]:
     """Shape and name of the model of a configuration: of its folder, of an open model by its name, or as it stands.
 
-    Raises DataError where `pretrained` is neither a folder nor a known name.
+    Raises DataError where `pretrained` is neither a folder nor a known name, and the configuration states no shape either.
     """
     if not model.pretrained:
         return shape_of(model), model.name
-    return named_shape(model.pretrained)
+    try:
+        return named_shape(model.pretrained)
+    except DataError:
+        if (model.hidden_size, model.layers) == (ModelConfig.hidden_size, ModelConfig.layers):
+            raise
+        assumed.note(f"{portable(model.pretrained)} is not there: the shape that model={model.name} states")
+        return shape_of(model), model.name
 
 
 def named_shape(name: str) -> tuple[ModelShape, str]:
@@ -122,7 +130,7 @@ def named_shape(name: str) -> tuple[ModelShape, str]:
 
 def verifier_work(settings: Any, assumed: Assumed, folds: int = 1) -> Work:
     """Of `rmlab train`, or of one cell of a sweep of verifiers. folds: as many trainings, as `cross_validate` makes."""
-    shape, name = model_shape(settings.model)
+    shape, name = model_shape(settings.model, assumed)
     half = settings.training.dtype is Dtype.bfloat16
     context = settings.prompt.max_tokens - 1
     lengths, judged = _attempts(settings, shape, context, assumed, folds)
@@ -145,6 +153,7 @@ def verifier_work(settings: Any, assumed: Assumed, folds: int = 1) -> Work:
         every_position=whole,
         offload=bool(getattr(settings.runtime, "offload", False)),
         compiled=settings.runtime.compiled,
+        joined=is_joined(shape, is_packed(training, settings.runtime), settings.lora.rank),
     )
     scored = reading(judged, every_position=whole)
     return Work(
@@ -164,7 +173,8 @@ def _attempts(
     path = settings.data.path
     evaluation = settings.evaluation
     if not path or not Path(path).is_file():
-        mean = min(assumed.mean_tokens or REAL_TOKENS, context)
+        usual = REAL_TOKENS if context > LONGEST_EPISODE else EPISODE_TOKENS
+        mean = min(assumed.mean_tokens or usual, context)
         why = f"data.path={portable(str(path))} is not there" if path else "no data.path"
         spread = f"{mean:,} tokens in the mean, the longest {context:,}"
         assumed.note(f"{why}: attempts of {spread}, and a quarter as many scored as trained on, are assumed")
@@ -230,7 +240,12 @@ def _micro(lengths: Sequence[int], training: TrainingConfig, runtime: MicroBatch
 
 def is_packed(training: TrainingConfig, runtime: MicroBatchRuntimeConfig) -> bool:
     """Whether examples stand side by side in one row, without padding, where a GPU is there."""
-    return bool(getattr(runtime, "packed", False)) and training.dtype is Dtype.bfloat16
+    return runtime.packed and training.dtype is Dtype.bfloat16
+
+
+def is_joined(shape: ModelShape, packed: bool, rank: int) -> bool:
+    """Whether packed rows go through the layers as `rmlab.models.joined` writes them: dense ones without bias or adapters."""
+    return packed and not (rank or shape.experts or shape.projection_bias)
 
 
 def every_position(shape: ModelShape, packed: bool) -> bool:
@@ -240,7 +255,7 @@ def every_position(shape: ModelShape, packed: bool) -> bool:
 
 def warm_start_work(settings: Any, assumed: Assumed) -> Work:
     """Of `rmlab warm-start`: demonstrations are imitated, then the policy plays held-out tasks."""
-    shape, name = model_shape(settings.model)
+    shape, name = model_shape(settings.model, assumed)
     config = settings.demonstrations
     lengths: list[int] = []
     for path in config.paths:
@@ -288,7 +303,7 @@ def _rollouts(shape: ModelShape, attempts: int, engine: Any, name: str = "rollou
 
 def pretrain_work(settings: Any, assumed: Assumed) -> Work:
     """Of `rmlab pretrain`: the tokens that are asked for, whatever the minutes."""
-    shape, name = model_shape(settings.model)
+    shape, name = model_shape(settings.model, assumed)
     config = settings.training
     rows = max(config.batch_tokens // config.context, 1)
     steps = max(config.tokens // config.batch_tokens, 1)
@@ -393,6 +408,8 @@ def work_of(program: str, settings: Any, assumed: Assumed) -> Work:
         raise UsageError(f"{program} has no plan; there are plans of {', '.join(WORK)}")
     work = WORK[program](settings, assumed)
     runtime = getattr(settings, "runtime", None)
+    if getattr(runtime, "processes", 1) == 0:
+        assumed.note("runtime.processes=0 takes all GPUs that are visible: 8, or as many as --gpus says")
     if runtime is not None and runtime.device == "cpu" and work.phases:
         assumed.note("it is set to run on the CPU (runtime.device=cpu); what is said here is of a GPU (runtime=cuda)")
     return work

@@ -163,6 +163,17 @@ def test_names_of_open_models() -> None:
         find_card("h10")
 
 
+def test_a_model_that_is_not_there_has_the_shape_that_its_configuration_states(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = planned(capsys, "train", "model=smollm2_135m", "data=real", "model.pretrained=nowhere/x")
+    assert "nowhere/x is not there: the shape that model=smollm2_135m states" in found["assumed"]
+    assert "attempts of 300 tokens in the mean" in found["assumed"][1]
+    for model in ("hf", "path"):
+        with pytest.raises(DataError, match="nowhere/x: there is no such folder"):
+            planned(capsys, "train", f"model={model}", "data=real", "model.pretrained=nowhere/x")
+
+
 def test_the_table_of_memory(capsys: pytest.CaptureFixture[str]) -> None:
     plan(table=True)
     table = capsys.readouterr().out
@@ -179,10 +190,16 @@ def test_the_table_of_memory(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_micro_batches_by_tokens_are_what_is_read_at_once(pool: Path) -> None:
     asked = ["model=hf", "model.pretrained=Qwen3-0.6B", f"data.path={pool}", "data.scale=12", "prompt.max_tokens=8192"]
-    config = compose("train_verifier", [*asked, "runtime.micro_batch_tokens=8000"])
-    phase = work_of("train_verifier", OmegaConf.to_object(config), Assumed()).phases[0]
-    assert isinstance(phase, TrainingPhase)
-    assert (phase.run.tokens, phase.run.sequences) == (2 * 3655, 2)
+    for more, expected in (
+        ([], (8000, 2)),
+        (["runtime.packed=false"], (2 * 3655, 2)),
+        (["training.dtype=float32"], (2 * 3655, 2)),
+    ):
+        config = compose("train_verifier", [*asked, "runtime.micro_batch_tokens=8000", *more])
+        phase = work_of("train_verifier", OmegaConf.to_object(config), Assumed()).phases[0]
+        assert isinstance(phase, TrainingPhase)
+        assert (phase.run.tokens, phase.run.sequences) == expected
+        assert phase.run.joined == (not more)
 
 
 def test_a_file_that_is_no_set_is_refused(tmp_path: Path) -> None:
