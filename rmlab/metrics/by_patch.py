@@ -43,7 +43,8 @@ def patches(table: Table) -> Patches | None:
     if len(table.scored.label_N):
         rows = table.scored
         codes = np.asarray(rows.patch_N)
-        score_U = ratio(sum_by(codes, rows.score_N, count), np.bincount(codes, minlength=count).astype(float))
+        mean_U = ratio(sum_by(codes, rows.score_N, count), np.bincount(codes, minlength=count).astype(float))
+        score_U = np.round(mean_U, 12)  # as sums are compared: the mean of 0.3, 0.2 and 0.1 ties with 0.2
     label_U = sum_by(table.patch_N, table.label_N, count) / np.bincount(table.patch_N, minlength=count)
     return Patches(table.group_N[first_U], score_U, label_U)
 

@@ -48,7 +48,7 @@ def best_by_enumeration(score, label, k):
 
 def mean_of_scored(scores):
     scored = [s for s in scores if not np.isnan(s)]
-    return sum(scored) / len(scored) if scored else nan
+    return round(sum(scored) / len(scored), 12) if scored else nan
 
 
 def voted(rows, k_J, seed=0):
@@ -115,6 +115,13 @@ def test_copies_of_the_right_patch_win_together_by_hand():
 def test_equal_sums_tie_though_floats_do_not_add_up():
     value, _ = voted([(0.1, 1, "a"), (0.2, 1, "a"), (0.3, 0, "b")], [3])
     assert value == pytest.approx([0.5])
+
+
+def test_equal_means_tie_though_floats_do_not_add_up():
+    mean = [(0.3, 1, "a"), (0.2, 1, "a"), (0.1, 1, "a")]
+    found = report(scores_of([[*mean, (0.2, 0, "b")]]), replicates=0)
+    assert found["rm_at_k_patches"]["2"] == 0.5
+    assert found["auc_within_task_patches"] == 0.5
 
 
 def test_without_patches_all_is_null_and_without_one_an_attempt_stands_alone():

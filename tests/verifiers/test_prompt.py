@@ -178,7 +178,7 @@ def test_remembered_ids_are_the_same_ids(tokenizer, tmp_path) -> None:
     for _ in range(2):
         cached = encode(pool, tokenizer, PromptConfig(), tmp_path)
         assert [e.ids.tolist() for e in cached] == [e.ids.tolist() for e in fresh]
-    assert len(list(tmp_path.iterdir())) == 1
+    assert len(list(tmp_path.glob("*.npz"))) == 1
     encode(pool[::-1], tokenizer, PromptConfig(), tmp_path)
-    assert len(list(tmp_path.iterdir())) == 2
+    assert len(list(tmp_path.glob("*.npz"))) == 2
     assert encode([], tokenizer, PromptConfig(), tmp_path) == []
