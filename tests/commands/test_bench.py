@@ -37,11 +37,7 @@ def example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "holds"
 
 
-WITHOUT_ROWS: set[str] = {"long_context", "moe", "rl_step", "scoring", "training"}
-"""Scripts that only print: `rmlab bench` runs them, and has nothing to track. None may join them."""
-
-
-@pytest.mark.parametrize("name", [name for name in benchmark_names() if name not in WITHOUT_ROWS])
+@pytest.mark.parametrize("name", benchmark_names())
 def test_every_script_has_the_shape(name: str) -> None:
     tree = ast.parse((BENCHMARKS / f"{name}.py").read_text(encoding="utf-8"))
     (main,) = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "main"]
