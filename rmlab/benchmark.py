@@ -43,7 +43,7 @@ class BenchmarkRow:
     @property
     def more_is_better(self) -> bool:
         """Of this unit."""
-        return self.unit.endswith("/s") or self.unit in ("AUC", "MFU", "share")
+        return self.unit.endswith("/s") or self.unit in ("AUC", "MFU", "share", "tokens")
 
 
 @dataclass(frozen=True)

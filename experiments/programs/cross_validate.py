@@ -307,6 +307,11 @@ def _choose(fold: Fold, ready: "VerifierData", settings: CrossValidation) -> Sel
 def _settings(config: DictConfig) -> CrossValidation:
     settings = OmegaConf.to_object(config)
     assert isinstance(settings, CrossValidation)
+    if settings.evaluation.pools:
+        raise UsageError(
+            f"evaluation.pools={sorted(settings.evaluation.pools)}: only `rmlab train` judges a verifier on further pools. Leave it out; "
+            "folds.unseen names policies that no fold trains on."
+        )
     if settings.runtime.processes != 1:
         raise UsageError(
             f"runtime.processes={settings.runtime.processes}: several GPUs train one verifier in `rmlab train` alone. A sweep of folds "

@@ -81,8 +81,18 @@ def main(overrides: Sequence[str], force: bool = False) -> str:
     config = compose("train_verifier", list(overrides))
     describe_single(config, overrides)
     if ranks_to_start(_settings(config).runtime) and Nodes.of_environment().index:
-        return run(config)  # for a run that another machine tracks
+        return _finished(config, force) or run(config)  # for a run that another machine tracks
     return run_once(config, identity(config).config_hash, run, force)
+
+
+def _finished(config: DictConfig, force: bool) -> str | None:
+    """The run that this configuration has already: the machine that tracks it will start no ranks."""
+    from rmlab.tracking.run_index import finished_run, runs_of
+    from rmlab.tracking.store import Store
+
+    store = None if force else Store.existing(config.tracking.uri)
+    whole = finished_run(runs_of(store, identity(config).config_hash)) if store else None
+    return whole.run_id if whole else None
 
 
 def identity(config: DictConfig) -> Identity:

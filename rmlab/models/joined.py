@@ -82,35 +82,6 @@ def _turned(states: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> t
     return torch.cat([first, second], dim=-1) * cosine + torch.cat([-second, first], dim=-1) * sine
 
 
-class _Stack(torch.nn.Module):
-    """Layers one behind the other, for rows whose longest sequence has at most `longest` tokens."""
-
-    def __init__(self, layers: list[JoinedLayer], dtype: torch.dtype, longest: int, checkpointing: bool = False):
-        super().__init__()
-        self.layers, self.dtype, self.longest = torch.nn.ModuleList(layers), dtype, longest
-        self.checkpointing = checkpointing
-
-    def forward(
-        self,
-        hidden_TH: torch.Tensor,
-        cosine_TD: torch.Tensor,
-        sine_TD: torch.Tensor,
-        starts_S1: torch.Tensor,
-        border_B1: torch.Tensor | None = None,
-    ) -> torch.Tensor:
-        stream = hidden_TH.float().clone()  # no view, as behind later layers
-        added = (stream - stream).to(
-            self.dtype
-        )  # nothing, of which a gradient is known: one compiled function serves all
-        for layer in self.layers:
-            told = (stream, added, cosine_TD, sine_TD, starts_S1, self.longest, border_B1)
-            if self.checkpointing and torch.is_grad_enabled():
-                stream, added = checkpoint(layer, *told, use_reentrant=False)
-            else:
-                stream, added = layer(*told)
-        return stream + added
-
-
 class JoinedLayers:
     """All layers of a decoder but the last. checkpointing: activations within a layer are made again in the backward pass.
     compiled: by torch.compile with this backend, once for all layers and rows of any length.

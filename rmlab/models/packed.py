@@ -19,6 +19,8 @@ from rmlab.models.varlen import Segments, sent
 
 BY_CUDNN = True
 NAME = "rmlab_packed"
+DECODERS = ("Qwen2Model", "Qwen3Model", "Qwen3MoeModel", "LlamaModel")
+"""Classes of transformers whose attention is known to be of this kind, all heads of one size."""
 WIDTH = 128
 """A row is filled up to a multiple of this: tensor cores take whole tiles. What fills it is a sequence of its own."""
 
@@ -81,14 +83,20 @@ def pack_row(
 
 
 def packs(model: Any) -> bool:
-    """Whether the layers of a transformers causal language model can be told where sequences begin: full attention, no dropout in it."""
+    """Whether the layers of a transformers causal language model can be told where sequences begin: full attention, no dropout in it.
+
+    Of known classes alone: others name their dropout as they like, or have heads of several sizes.
+    """
     decoder = model.get_decoder()
     config = decoder.config
     return bool(
-        getattr(decoder, "_supports_attention_backend", False)
+        type(decoder).__name__ in DECODERS
         and set(getattr(config, "layer_types", None) or {"full_attention"}) == {"full_attention"}
         and getattr(config, "sliding_window", None) is None
         and not getattr(config, "attention_dropout", 0.0)
+        and not any(
+            isinstance(module, torch.nn.Dropout) and module.p for module in model.modules()
+        )  # adapters': its draws would differ
     )
 
 

@@ -22,17 +22,16 @@ from rmlab.models.varlen import Segments, attend, sent
 
 PARTS_BYTES = 2**31
 """Of what is made at once of some tokens and is not kept."""
-DECODERS = ("Qwen2Model", "Qwen3Model", "Qwen3MoeModel", "LlamaModel")
 
 
 def can_share(model: Any) -> bool:
     """Whether a causal language model's decoder is one that is known here: full attention, plain matrices, SiLU gates."""
     decoder = model.get_decoder()
-    if type(decoder).__name__ not in DECODERS:
+    if not packs(model):
         return False
     projections = [m for name, m in decoder.layers[0].named_modules() if name.endswith("_proj")]
     plain = all(type(m) is torch.nn.Linear for m in projections)  # adapters would be left out
-    return plain and decoder.config.hidden_act == "silu" and packs(model)
+    return plain and decoder.config.hidden_act == "silu"
 
 
 def can_fuse(device: Any) -> bool:

@@ -60,7 +60,8 @@ def read_index(path: Path | str) -> PoolIndex:
     path = Path(path)
     if not path.is_file():
         raise DataError(
-            f"{path}: there is no such file. `rmlab collect` or `rmlab trajectories split` writes one; data.path names it."
+            f"{path}: there is no such file. `rmlab collect` or `rmlab trajectories split` writes one; data.path names it "
+            "(where that of a preset or of data=NAME comes from is said in its file in conf)."
         )
     state = path.stat()
     return _read_index(path.resolve(), (state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino))

@@ -115,9 +115,10 @@ def _pool(
     name: str, part: Sequence[Trajectory], evaluation: EvaluationConfig, policies: Sequence[str]
 ) -> list[Trajectory]:
     """The attempts of one of `evaluation.pools`. Raises UsageError for a name that no file can have, DataError for missing attempts."""
-    if not re.fullmatch(r"[a-z][a-z0-9_]*", name):
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name == "validation":
         raise UsageError(
-            f"evaluation.pools: {name!r} names metrics and files: use small letters, digits and underscores"
+            f"evaluation.pools: {name!r} names metrics and files: use small letters, digits and underscores, and another name than "
+            "validation, which the validation part has"
         )
     if missing := sorted(set(policies) - {t.policy for t in part}):
         raise DataError(
@@ -128,7 +129,13 @@ def _pool(
         raise UsageError(
             f"evaluation.pools.{name} names no policy: give a list, e.g. evaluation.pools.{name}=[careful]"
         )
-    return evaluated(part, replace(evaluation, policies=list(policies)), evaluation.tasks)
+    attempts = evaluated(part, replace(evaluation, policies=list(policies)), evaluation.tasks)
+    if not attempts:
+        raise DataError(
+            f"evaluation.pools.{name}: every attempt of {', '.join(policies)} has a number of evaluation.attempts="
+            f"{evaluation.attempts} or more. Raise it, or leave the pool out."
+        )
+    return attempts
 
 
 def weakly_labelled(
@@ -192,7 +199,8 @@ def validated_pool(path: Path) -> TrajectorySet:
     """The whole pool of a file, with its parts apart and its prompts free of outcomes. Raises DataError."""
     if not path.is_file():
         raise DataError(
-            f"{path}: there is no such file. `rmlab collect` or `rmlab trajectories split` writes one; data.path names it."
+            f"{path}: there is no such file. `rmlab collect` or `rmlab trajectories split` writes one; data.path names it "
+            "(where that of a preset or of data=NAME comes from is said in its file in conf)."
         )
     return _validated(path.resolve(), file_fingerprint(path))
 

@@ -93,8 +93,8 @@ def judge(
 
 
 def assist(verifier: Verifier, material: VerifierData, config: EvaluationConfig, *, autocast: Autocast) -> None:
-    """What the other ranks do while rank 0 judges a verifier that they share: they score as many batches."""
-    for encoded in (material.validation, material.evaluation):
+    """What the other ranks do while rank 0 judges a verifier that they share: they score the same sets in the same order as `judge`."""
+    for encoded in (material.validation, material.evaluation, *material.pools.values()):
         if encoded:
             verifier.score(encoded, batch_tokens=config.batch_tokens, autocast=autocast)
 

@@ -2,7 +2,8 @@
 
 A model with a scalar head says one number in their place: it stands for the difference of the two logits.
 
-A score depends on its prompt alone: not on the batch it was in, on the padding, or on the order of the table.
+A score depends on its prompt alone, not on the batch it was in, on the padding, or on the order of the table: in float32 to 1e-5, in
+bfloat16 to rounding, since long prompts alone in their batch and calls of many tokens are computed by other kernels.
 """
 
 from collections.abc import Callable, Iterator, Sequence

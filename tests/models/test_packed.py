@@ -95,6 +95,20 @@ def test_models_whose_attention_cannot_be_told_keep_their_padding() -> None:
         assert not packs(model), name
 
 
+def test_a_decoder_that_is_not_known_keeps_its_padding() -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    shape = {"n_embd": 16, "n_layer": 1, "n_head": 2, "vocab_size": 50, "n_positions": 32}
+    assert not packs(GPT2LMHeadModel(GPT2Config(**shape))), "its dropout has a name of its own"
+
+
+def test_adapters_with_dropout_keep_their_padding() -> None:
+    model = scratch_model(SHAPE, 100, seed=0)
+    assert packs(model)
+    model.model.layers[0].dropout = torch.nn.Dropout(0.1)
+    assert not packs(model)
+
+
 def test_compiled_once_for_rows_of_any_length_and_number_of_sequences() -> None:
     from torch._dynamo.testing import CompileCounter
 

@@ -62,6 +62,7 @@ def test_no_pool_changes_no_hash_and_a_pool_does(pool: Path) -> None:
         ("{after_rl: [nobody]}", DataError, "evaluation.pools.after_rl.*no attempts of nobody.*hacked, hand"),
         ("{after_rl: []}", UsageError, "evaluation.pools.after_rl names no policy"),
         ("{After_RL: [hacked]}", UsageError, "small letters, digits and underscores"),
+        ("{validation: [hacked]}", UsageError, "another name than validation"),
     ],
 )
 def test_a_pool_that_cannot_be(

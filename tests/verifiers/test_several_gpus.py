@@ -90,6 +90,12 @@ def test_folds_refuse_several_gpus() -> None:
         program._settings(compose("cross_validate", ["runtime=multi_gpu"]))
 
 
+def test_folds_refuse_further_pools() -> None:
+    program = load_program("cross_validate")
+    with pytest.raises(UsageError, match=r"evaluation\.pools=\['again'\]: only `rmlab train`"):
+        program._settings(compose("cross_validate", ["evaluation.pools={again: [hand]}"]))
+
+
 def test_nodes_of_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert Nodes.of_environment({}) == Nodes(1, 0, "127.0.0.1", 0)
     assert Nodes.of_environment({"SLURM_STEP_NUM_NODES": "1", "SLURM_STEP_NUM_TASKS": "1"}).number == 1
@@ -115,12 +121,14 @@ def test_the_number_of_gpus_is_in_no_hash(pool: Path) -> None:
 
 @pytest.mark.slow
 def test_two_processes_make_one_run_whose_verifier_is_that_of_one(pool: Path, tmp_path: Path) -> None:
-    one = finished(tmp_path / "one", *overrides(pool))
-    two = finished(tmp_path / "two", *overrides(pool), *TWO)
+    given = overrides(pool, "evaluation.pools={again: [hand]}")
+    one = finished(tmp_path / "one", *given)
+    two = finished(tmp_path / "two", *given, *TWO)
     assert two.tags["config_hash"] == one.tags["config_hash"]
     assert two.tags["ranks"] == "2"
     ours, theirs = (read_score_table(run.artifact("scores.parquet")) for run in (two, one))
     assert np.allclose(ours.score, theirs.score, atol=1e-5)
+    assert np.allclose(read_score_table(two.artifact("again_scores.parquet")).score, ours.score, atol=1e-5)
     assert two.metrics["train/loss"] == pytest.approx(one.metrics["train/loss"], abs=1e-5)
     verifier = load_verifier(two.artifact("model"))
     assert sum(p.numel() for p in verifier.model.parameters()) > 10_000

@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# Policies and attempts of this study, a start at a time: each call is one GPU's work, and goes on where it was stopped.
+#   bash experiments/studies/language_attempts/attempts.sh prepare      # CPU: demonstrations, text, the model (README.md says what it takes)
+#   bash experiments/studies/language_attempts/attempts.sh a            # warm start a, its attempts, and those of a weaker snapshot
+#   bash experiments/studies/language_attempts/attempts.sh b            # warm start b, its attempts; the policy that seldom runs its code
+#   bash experiments/studies/language_attempts/attempts.sh join
+set -euo pipefail
+W=${WORKERS:-12}
+D=runs/demonstrations
+L=runs/language
+MODEL=runs/models/smollm2_8000
+RULES="environment=start_over tracked=false"
+STARTS="[$D/hasty_tasks.parquet,$D/hasty_tasks_supervised.parquet,$D/seeking_tasks.parquet,$D/seeking_tasks_supervised.parquet]"
+HASTY="[$D/hasty_tasks.parquet,$D/hasty_tasks_supervised.parquet]"
+
+demonstrations() { # FILE ATTEMPTS POLICY more...
+    local set=$1 attempts=$2 policy=$3
+    shift 3
+    rmlab collect "tasks=rmlab/starter/$set.parquet" "output=$D/${policy}_$set.parquet" seed=3 "policy=[$policy]" $RULES \
+        parts.supervised.tasks=null "parts.supervised.attempts=$attempts" parts.verifier.tasks=0 parts.validation.tasks=0 \
+        parts.evaluation.tasks=0 "$@"
+}
+
+warm_start() { # NAME SEED DEMONSTRATIONS more...
+    local name=$1 seed=$2 demonstrations=$3
+    shift 3
+    rmlab warm-start runtime=cuda engine=cuda environment=start_over "workers=$W" training.dtype=bfloat16 tracked=false \
+        "output=runs/policies/$name" "seed=$seed" "demonstrations.paths=$demonstrations" demonstrations.finished_only=true \
+        demonstrations.most=24000 demonstrations.capacity=768 repairs.each=1 'more_tasks=[rmlab/starter/tasks_rl.parquet]' \
+        training.batch_size=128 training.micro_batch_size=128 training.epochs=1 training.threads=8 optimizer.learning_rate=3e-4 \
+        runtime.compiled=true model=path "model.pretrained=$MODEL" "model.name=$name" held_out.tasks=200 "$@"
+}
+
+collect() { # OUTPUT SEED POLICIES more...
+    local output=$1 seed=$2 policies=$3
+    shift 3
+    rmlab collect "output=$L/$output.parquet" "seed=$seed" 'policy=[]' $RULES "workers=$W" "language=$policies" \
+        parts.supervised.tasks=0 parts.verifier.tasks=0 parts.validation.tasks=0 parts.evaluation.tasks=0 "$@"
+}
+
+policy() { # FOLDER TEMPERATURE
+    echo "{model: runs/policies/$1, device: cuda, temperature: $2, engine: {slots: 512, capacity: 768, prefill_rows: 512, dtype: bfloat16}}"
+}
+
+of_start() { # NAME SEED: three temperatures to learn from; the middle one is judged
+    local name=$1 seed=$2
+    collect "$name" "$seed" "{${name}_cool: $(policy "$name" 0.7), ${name}_plain: $(policy "$name" 1.0), ${name}_hot: $(policy "$name" 1.3)}" \
+        parts.verifier.tasks=null parts.verifier.attempts=5 \
+        "parts.validation.policies=[${name}_plain]" parts.validation.tasks=100 parts.validation.attempts=16 \
+        "parts.evaluation.policies=[${name}_plain]" parts.evaluation.tasks=600 parts.evaluation.attempts=16 "${@:3}"
+}
+
+case $1 in
+prepare)
+    mkdir -p $D
+    for set in tasks tasks_supervised; do
+        demonstrations $set 1 seeking
+        demonstrations $set 12 hasty policy.hasty.patience=1 policy.hasty.slips=0.02 policy.hasty.hand=0.5 policy.hasty.spread=0.4
+    done
+    rmlab collect output=$D/supervised.parquet seed=2 tracked=false parts.supervised.tasks=null parts.supervised.attempts=4 \
+        parts.verifier.tasks=0 parts.validation.tasks=0 parts.evaluation.tasks=0
+    rmlab collect output=runs/pretraining/episodes.parquet seed=1 tracked=false parts.supervised.tasks=null parts.supervised.attempts=4 \
+        parts.verifier.tasks=0 parts.validation.tasks=0 parts.evaluation.tasks=0
+    rmlab pretrain only_corpus=true
+    rmlab models fetch smollm2 --vocabulary 8000 --corpus $D/supervised.parquet --corpus runs/pretraining/corpus.parquet -o $MODEL
+    ;;
+a)
+    warm_start a 0 "$STARTS" 'snapshots=[0.3]'
+    of_start a 11 'parts.supervised.policies=[a_plain]' parts.supervised.tasks=500
+    collect weak 12 "{weak: $(policy a-at-0.3 1.0)}" parts.verifier.tasks=null parts.verifier.attempts=4
+    ;;
+b)
+    warm_start b 1 "$STARTS"
+    of_start b 21
+    warm_start silent 2 "$HASTY"
+    collect silent 22 "{silent: $(policy silent 1.0)}" parts.verifier.tasks=null parts.verifier.attempts=4 \
+        parts.evaluation.tasks=600 parts.evaluation.attempts=4
+    ;;
+scripts)
+    rmlab collect output=$L/scripts.parquet seed=31 'policy=[hasty,seeking,wanderer]' $RULES parts.supervised.tasks=0 \
+        parts.verifier.tasks=null parts.verifier.attempts=2 parts.validation.tasks=0 parts.evaluation.tasks=0
+    ;;
+join)
+    rmlab trajectories join $L/a.parquet $L/weak.parquet $L/b.parquet $L/silent.parquet $L/scripts.parquet $L/after_*.parquet \
+        -o $L/attempts.parquet
+    ;;
+esac
