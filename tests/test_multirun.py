@@ -225,6 +225,7 @@ main()
     assert err.count("\n") == 1, "one line, before any work"
 
 
+@pytest.mark.slow
 def test_the_runs_folder_may_have_any_name(where: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     odd = where / "a%20b?x=(ü,'c'#1)"
     odd.mkdir()

@@ -109,6 +109,7 @@ def test_kill_9_of_the_whole_group_at_random_moments_then_the_same_command(where
     assert all(run.end_time is not None for run in runs(Store.open(), ["toy_scale"]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trouble", ["stall", "stand still"])
 def test_a_cell_that_had_to_stop_goes_on_in_the_same_launch(where: Path, trouble: str) -> None:
     code, _, err = sweep(TOY, "preset=one_arm", "seeds=[0]", f"trouble={{2:{trouble}}}", "--workers", "1")
@@ -248,6 +249,7 @@ def test_a_failed_cell_stops_the_sweep_and_is_retried_only_when_asked(where: Pat
     assert sorted(starts.values()) == [1, 1, 2]
 
 
+@pytest.mark.slow
 def test_nothing_starts_when_what_all_share_is_wrong(where: Path) -> None:
     code, _, err = sweep(TOY, "trouble={0:broken}")
     assert code == 1

@@ -210,6 +210,7 @@ def test_runs_that_kept_no_rates_by_task_are_not_compared(store: Store) -> None:
         compare(a.run_id, b.run_id)
 
 
+@pytest.mark.slow
 def test_many_verifiers_may_say_something(store: Store, tmp_path: Path) -> None:
     for number in range(10):
         track(store, number, "execution_free", 0, 0.1 * number)

@@ -77,6 +77,7 @@ def test_writes_a_labelled_set_that_names_its_origin(collect, tmp_path, tasks, s
     assert run.artifact("few.parquet").read_bytes() == path.read_bytes()
 
 
+@pytest.mark.slow
 def test_an_interrupted_collection_goes_on_and_gives_the_same_set(collect, tmp_path, small, capsys, monkeypatch):
     from rmlab.policies import rollout_processes
     from rmlab.trajectories.parts import TrajectoryParts

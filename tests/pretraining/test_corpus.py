@@ -101,6 +101,7 @@ def test_episodes_are_prompts_without_answers_of_the_supervised_part_alone(corpu
     assert len(texts) == len(supervised)
 
 
+@pytest.mark.slow
 def test_built_again_and_read_back_it_is_the_same(corpus, config, tmp_path):
     assert build_corpus(config, STARTER).fingerprint == corpus.fingerprint
     write_corpus(tmp_path / "corpus.parquet", corpus)

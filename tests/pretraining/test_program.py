@@ -72,6 +72,7 @@ def test_episodes_do_not_ask_what_follows_them(corpus):
                 assert target[at] < 0
 
 
+@pytest.mark.slow
 def test_a_tracked_run_holds_the_model(corpus):
     load_program("pretrain").main(FEW)
     (run,) = Store.open(None).client.search_runs([Store.open(None).experiment("pretraining")])
@@ -135,6 +136,7 @@ def test_a_key_that_no_other_replaces_names_the_one_that_is_nearest(program, key
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on_and_the_same_command_ends_with_the_same_base(corpus, tmp_path, monkeypatch, capsys):
     program = load_program("pretrain")
     few = [*FEW, "training.tokens=3000"]

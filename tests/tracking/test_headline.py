@@ -92,6 +92,7 @@ def test_old_and_new_runs_are_sorted_by_either_name(store: Store) -> None:
     assert by(runs(store), "auc_task")[1].metrics["auc_task"] == 0.679
 
 
+@pytest.mark.slow
 def test_a_bundle_of_old_runs_has_them_read_and_imported(store: Store, tmp_path: Path) -> None:
     run_id = old_run(store, "old", 0.6789)
     bundle = tmp_path / "old.zip"

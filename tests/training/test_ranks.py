@@ -131,6 +131,7 @@ def assert_alike(two: Outcome | None, one: Outcome | None) -> None:
         assert ours == pytest.approx(theirs, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_two_processes_train_what_one_does_and_resume_one_another(tmp_path: Path) -> None:
     cases = [
         Case("dense"),

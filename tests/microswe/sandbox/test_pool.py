@@ -52,6 +52,7 @@ def test_outcomes_keep_the_order_of_the_programs(sandbox):
     assert sandbox.run([]) == []
 
 
+@pytest.mark.slow
 def test_an_endless_program_holds_up_its_own_batch_alone():
     endless = Program("", "def f():\n    while True: pass", "f", ("()",))
     found = []
