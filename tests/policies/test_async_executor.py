@@ -32,6 +32,19 @@ def test_an_endless_program_holds_up_nobody_else() -> None:
         assert heard[3:] == [("endless", "timeout")]
 
 
+@pytest.mark.parametrize("overlap", [False, True])
+def test_what_a_batch_has_no_time_left_for_is_no_outcome_of_its_program(overlap: bool) -> None:
+    endless = [Program("", f"def f(x):\n    while True:\n        x = {n}", "f", ("(1,)",)) for n in range(6)]
+    limits = Limits(call_seconds=5.0, program_seconds=5.0, batch_seconds=0.3)
+    with Sandbox(1, limits) as sandbox, AsyncExecutor[int](Executor(sandbox), overlap) as programs:
+        programs.begin(list(range(6)), endless)
+        broken: list[int] = []
+        while programs.in_flight:
+            programs.wait(PATIENCE)
+            broken += [owner for owner, outcome in programs.completed() if outcome.broken]
+        assert sorted(broken) == list(range(6)), "as by `Sandbox.run`: none used up its own time"
+
+
 def test_an_error_in_a_batch_is_raised_where_outcomes_are_taken() -> None:
     with Sandbox(1) as sandbox:
         executor = Executor(sandbox)

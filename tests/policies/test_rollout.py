@@ -40,8 +40,10 @@ class Loops:
         return "edit 2: while True: pass" if attempt.number == 0 and begins else "submit"
 
 
-def test_an_attempt_does_not_wait_for_another_ones_endless_program(tasks):
-    short = {
+@pytest.fixture(scope="module")
+def short(tasks):
+    """Tasks of one line."""
+    fields = {
         "entry": "f",
         "context": "",
         "inputs": ("(1,)",),
@@ -49,14 +51,24 @@ def test_an_attempt_does_not_wait_for_another_ones_endless_program(tasks):
         "public": 0,
         "original": "def f(x):\n    return x",
     }
-    tasks = [replace(tasks[0], task_id=f"t{n}", code=f"def f(x):\n    return x + {n + 1}", **short) for n in range(4)]
+    return [replace(tasks[0], task_id=f"t{n}", code=f"def f(x):\n    return x + {n + 1}", **fields) for n in range(4)]
+
+
+def test_an_attempt_does_not_wait_for_another_ones_endless_program(short):
     with Sandbox(2, Limits(call_seconds=0.5)) as quick:
-        planned = plan(tasks[:1], ["loops"], 1) + plan(tasks, ["loops"], 3, first=1)
+        planned = plan(short[:1], ["loops"], 1) + plan(short, ["loops"], 3, first=1)
         made = list(played(planned, {"loops": Loops()}, quick, EnvironmentConfig(), 0, batch=4))
     assert sorted(i for i, _ in made) == list(range(13))
     last, attempt = made[-1]
     assert last == 0, "all others are over before it, though no more than 4 are under way at once"
     assert "over the limits" in attempt.messages[-1].content
+
+
+def test_what_has_no_time_left_ends_as_an_error_of_the_environment(short):
+    with Sandbox(1, Limits(call_seconds=5.0, batch_seconds=0.5)) as hurried:
+        environment = EnvironmentConfig(retries=0)
+        [attempt] = rollout(plan(short[:1], ["loops"], 1), {"loops": Loops()}, hurried, environment, 0)
+    assert (attempt.exit_status, attempt.resolved) == ("error", None)
 
 
 def test_equal_programs_run_once_however_many_wait_for_them(sandbox, monkeypatch):

@@ -5,7 +5,6 @@ import math
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -86,7 +85,7 @@ class Sandbox:
         if seconds is None:
             seconds = 10 + self.limits.longest_program * len(programs)
         found: dict[int, Outcome] = {}
-        with self.stream(time.monotonic() + seconds) as stream:
+        with self.stream(seconds) as stream:
             for program in programs:
                 stream.add(program)
             while known := stream.outcomes():
@@ -96,11 +95,14 @@ class Sandbox:
                         on_outcome(index, outcome)
         return [found[index] for index in range(len(programs))]
 
-    def stream(self, deadline: float = math.inf) -> ProgramStream:
-        """For programs that are not all known beforehand. deadline: by the monotonic clock."""
+    def stream(self, seconds: float | None = None) -> ProgramStream:
+        """For programs that are not all known beforehand. seconds: on the wall, for each program from when it is added
+        (None: `batch_seconds`, or without end)."""
         if not self._workers:
             raise ValueError("the sandbox is closed")
-        return ProgramStream(self, deadline)
+        if seconds is None:
+            seconds = math.inf if self.limits.batch_seconds is None else self.limits.batch_seconds
+        return ProgramStream(self, seconds)
 
     def borrow(self, seconds: float) -> Worker | None:
         """A worker that no batch has, waiting for one up to so long, in turn; None where there is none."""

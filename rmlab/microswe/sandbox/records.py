@@ -19,7 +19,9 @@ class Limits:
     patience: how many times as long either may take by the clock on the wall. A machine with that many times the work it has
     processors for is the only one where the clock ends what computes.
     timeouts: after so many calls that ran out of time, the program's other calls are not run and count as the same.
-    batch_seconds: wall clock of one `Sandbox.run`; None = what its programs may use in sum, and 10 s.
+    batch_seconds: wall clock from when a program is handed over, with all others of its batch or by itself, until it has
+    ended, the time it waits for a worker included. None = without end; for `Sandbox.run` what its programs may use in sum,
+    and 10 s.
     memory_mb: address space above what the bare process has. file_kb: the longest file it may write.
     output_chars: the longest encoded value. descriptors: open files.
     """

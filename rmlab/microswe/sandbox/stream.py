@@ -22,16 +22,17 @@ LATE = "the batch's time was over"
 class ProgramStream:
     """Programs on their way through a sandbox, begun in the order in which they were added. A context manager: leaving it ends what runs.
 
-    deadline: by the monotonic clock; what has not ended by then is a timeout.
+    seconds: on the wall, for each program from when it is added; what has not ended by then is a timeout of the sandbox.
 
     A stream keeps the workers that it has programs for until another stream of the sandbox has none.
     """
 
-    def __init__(self, sandbox: "Sandbox", deadline: float = math.inf) -> None:
-        self.sandbox, self.deadline = sandbox, deadline
+    def __init__(self, sandbox: "Sandbox", seconds: float = math.inf) -> None:
+        self.sandbox, self.seconds = sandbox, seconds
         self._per_program = sandbox.limits.longest_program + GRACE_SECONDS
         self._added = 0
         self._programs: dict[int, Program] = {}  # whose outcomes are not known
+        self._due: dict[int, float] = {}  # when the time of each of them is over, by the monotonic clock
         self._waiting: deque[int] = deque()
         self._running: dict[Worker, tuple[int, float]] = {}
         self._retried: set[int] = set()
@@ -52,6 +53,7 @@ class ProgramStream:
         number = self._added
         self._added += 1
         self._programs[number] = program
+        self._due[number] = time.monotonic() + self.seconds
         self._waiting.append(number)
         if len(self._running) < len(self.sandbox.workers):
             self._hire(0)
@@ -71,28 +73,31 @@ class ProgramStream:
 
     def _advance(self, seconds: float) -> None:
         """Takes what answers there are, or waits until one comes or a limit is over, so long at most."""
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            while self._waiting:
-                self._broken(self._waiting.popleft(), "timeout", LATE)
-        self._hire(0 if self._running else min(seconds, left))
+        self._hire(0 if self._running else seconds)
         if self._running:
-            self._take_answers(seconds)
+            self._take_answers(0 if self._known else seconds)
 
     def _hire(self, seconds: float) -> None:
         """Takes the workers that are free; where it has none at all, waits for one so long."""
-        while self._waiting and time.monotonic() < self.deadline:
-            worker = self.sandbox.borrow(0 if self._running else seconds)
+        while self._in_time():
+            left = self._due[self._waiting[0]] - time.monotonic()
+            worker = self.sandbox.borrow(0 if self._running or self._known else min(seconds, left))
             if worker is None:
                 return
             self._feed(worker)
 
+    def _in_time(self) -> bool:
+        """Whether a program waits, once those whose time is over have been given up."""
+        while self._waiting and time.monotonic() >= self._due[self._waiting[0]]:
+            self._broken(self._waiting.popleft(), "timeout", LATE)
+        return bool(self._waiting)
+
     def _feed(self, worker: Worker) -> None:
-        if not self._waiting or time.monotonic() >= self.deadline:
+        if not self._in_time():
             self.sandbox.give_back(worker)
             return
         number = self._waiting.popleft()
-        self._running[worker] = (number, time.monotonic() + self._per_program)
+        self._running[worker] = (number, min(time.monotonic() + self._per_program, self._due[number]))
         try:
             worker.send({**vars(self._programs[number]), "chars": self.sandbox.limits.output_chars})
         except OSError:
@@ -100,7 +105,7 @@ class ProgramStream:
 
     def _take_answers(self, seconds: float) -> None:
         now = time.monotonic()
-        until = min(self.deadline, now + seconds, *(limit for _, limit in self._running.values()))
+        until = min(now + seconds, *(limit for _, limit in self._running.values()))
         if self._waiting:  # another stream may give workers back meanwhile
             until = min(until, now + LOOK_SECONDS)
         for worker in _readable(self._running, until - now):
@@ -116,12 +121,14 @@ class ProgramStream:
             self._tell(number, Outcome(tuple(Result(*pair) for pair in message["results"]), message["error"]))
         now = time.monotonic()
         for worker, (number, limit) in list(self._running.items()):
-            if now >= self.deadline:
+            if now < limit:
+                continue
+            if limit < self._due[number]:
+                self._lost(worker)
+            else:
                 del self._running[worker]
                 self._broken(number, "timeout", LATE)
                 self.sandbox.give_back(self.sandbox.replace(worker))
-            elif now >= limit:
-                self._lost(worker)
 
     def _lost(self, worker: Worker) -> None:
         """A worker died or hangs: another takes its place, and its program's."""
@@ -141,7 +148,7 @@ class ProgramStream:
         self._tell(number, Outcome(tuple(Result(kind, why) for _ in inputs), why, broken=True))
 
     def _tell(self, number: int, outcome: Outcome) -> None:
-        del self._programs[number]
+        del self._programs[number], self._due[number]
         self._retried.discard(number)
         self._known.append((number, outcome))
 
