@@ -7,11 +7,12 @@ from pathlib import Path
 
 from omegaconf import DictConfig, OmegaConf
 
+from rmlab.paths import CONF
 from rmlab.wording import near
 
 HYDRA_SAYS = {
     "unknown key": re.compile(r"Could not override '([^']+)'"),
-    "unknown choice": re.compile(r"Could not find '([^']+)'"),
+    "unknown choice": re.compile(r"Could not (?:find|load) '([^']+)'"),
     "choices": re.compile(r"Available options in '[^']*':\s*(.*?)(?:Config search path|$)", re.DOTALL),
     "wrong value": re.compile(r"Error merging override (.*)"),
     "several values": re.compile(r"Ambiguous value for argument '(.*)'"),
@@ -89,7 +90,7 @@ def one_line(error: Exception, program: str, known: list[str], renamed: Mapping[
     if found := HYDRA_SAYS["unknown choice"].search(text):
         group, _, choice = found[1].rpartition("/")
         options = HYDRA_SAYS["choices"].search(text)
-        there = options[1].split() if options else []
+        there = options[1].split() if options else sorted(one.stem for one in (CONF / group).glob("*.yaml"))
         return f"{group or program}={choice}: there is no such choice{near(choice, there)}; there are: {', '.join(there) or 'none'}"
     if found := HYDRA_SAYS["wrong value"].search(text):
         reason = str(error.__cause__).splitlines()[0] if error.__cause__ else "it does not fit"

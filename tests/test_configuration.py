@@ -210,3 +210,11 @@ def test_what_quoting_does_not_mend_is_said_too(override: str, words: str) -> No
         compose("train_verifier", ["preset=smoke", override])
     assert "\n" not in str(caught.value)
     assert "Exception" not in str(caught.value)
+
+
+def test_a_choice_of_a_list_that_is_not_there_is_named_with_those_that_are() -> None:
+    with pytest.raises(
+        UsageError,
+        match=r"policy=hastie: there is no such choice \(did you mean hasty\?\); there are: careful, .*topdown",
+    ):
+        compose("collect", ["policy=[careful,hastie]"])

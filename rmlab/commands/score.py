@@ -84,6 +84,11 @@ def score(
     scorer = _scorer(model, asked, chosen)
     scorer.model.to(where)
     encoded = scorer.encode(chosen, show=True)
+    if all(one.ids is None for one in encoded):
+        raise DataError(
+            f"none of the {counted(len(encoded), 'attempt')} fits the context ({', '.join(unfit_counts(encoded))}): no score could be "
+            "given. Raise --max-tokens, or take a verifier that reads more."
+        )
     table = scorer.score(encoded, batch_tokens=BATCH_TOKENS[where], show=True)
     write_score_table(out, table)
     unfit = unfit_counts(encoded)

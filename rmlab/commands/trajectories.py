@@ -58,7 +58,7 @@ def join(
     from rmlab.trajectories.store import write_trajectories
     from rmlab.trajectories.union import union
 
-    check_output(out)
+    check_output(out, paths)
     pool = union(paths)
     pool = write_trajectories(out, pool.trajectories, pool.metadata)
     policies = Counter(t.policy for t in pool.trajectories)

@@ -11,6 +11,7 @@ from rmlab.cli import app
 from rmlab.commands.compare import compare
 from rmlab.commands.evaluate import evaluate
 from rmlab.commands.import_trajectories import import_trajectories
+from rmlab.errors import DataError
 from tests.made_up_runs import write_runs
 from tests.verifiers.tiny_models import write_model
 
@@ -90,3 +91,13 @@ def test_any_model_scores_what_was_imported(made_up: Path, capsys: pytest.Captur
     assert re.search(r"answers 'YES' \(token \d+\) and 'NO' \(token \d+\)", shown)
     assert "answers 'good'" in shown
     assert "12 rows by trajectory_id" in shown
+
+
+def test_a_context_that_no_attempt_fits_is_refused(made_up: Path) -> None:
+    write_runs(made_up, tasks=2)
+    import_trajectories("auto", ["agent-a", "agent-b"], Path("set.parquet"))
+    write_model(Path("models/judge"), "qwen2", positions=32768)
+    asked = "score --model models/judge set.parquet -o scores.parquet --max-tokens 10"
+    with pytest.raises(DataError, match="none of the 4 attempts fits the context"):
+        app(shlex.split(asked), standalone_mode=False)
+    assert not Path("scores.parquet").exists()

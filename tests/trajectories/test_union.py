@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rmlab.commands.trajectories import join
-from rmlab.errors import DataError
+from rmlab.errors import DataError, UsageError
 from rmlab.trajectories.store import read_trajectories, write_trajectories
 from rmlab.trajectories.union import union
 from tests.verifiers.examples import episodes
@@ -38,6 +38,12 @@ def test_an_attempt_that_stands_in_two_sets_is_refused(tmp_path: Path) -> None:
     one, again = written(tmp_path / "a.parquet", "cool"), written(tmp_path / "b.parquet", "cool")
     with pytest.raises(DataError, match="occurs 2 times"):
         union([one, again])
+
+
+def test_no_set_that_is_read_is_written_over(tmp_path: Path) -> None:
+    cool, hot = written(tmp_path / "cool.parquet", "cool"), written(tmp_path / "hot.parquet", "hot")
+    with pytest.raises(UsageError, match=r"cool\.parquet is what is read"):
+        join([cool, hot], cool)
 
 
 @pytest.mark.parametrize("key", sorted(RULES))
