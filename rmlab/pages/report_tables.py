@@ -110,6 +110,14 @@ def notes_of(report: Report) -> dict[str, str]:
     )
     if report["within_pair_share"] is not None:
         notes["auc_pooled"] = f"{report['within_pair_share']:.2%} of its pairs lie within a task"
+    if slope := report["ci95"].get("calibration_slope"):
+        notes["calibration_slope"] = (
+            "overconfident: below 1"
+            if slope[1] < 1
+            else "underconfident: above 1"
+            if slope[0] > 1
+            else "neither over- nor underconfidence shown"
+        )
     verdict = is_miscalibrated(report)
     if verdict is not None:
         floor = number(report["ece_noise_floor_task_p95"])

@@ -9,6 +9,7 @@ from rmlab.commands.evaluate import evaluate
 from rmlab.metrics.report import report
 from rmlab.pages.plots import Plot
 from rmlab.pages.report_page import report_page
+from rmlab.pages.report_tables import notes_of
 from rmlab.scores.baselines import table_baselines
 from rmlab.scores.scores import Scores
 from tests.pages import chromium
@@ -137,3 +138,15 @@ def test_ticks_are_round_numbers_within_the_axis():
         assert 1 <= len(ticks) <= 7
         assert all(low - 1e-9 <= tick <= high * (1 + 1e-6) + 1e-12 for tick in ticks)
     assert "-0<" not in Plot("a", "x", "y").svg()
+
+
+@pytest.mark.parametrize(
+    ("stretch", "words"), [(3.0, "overconfident"), (1 / 3, "underconfident"), (1.0, "neither over- nor")]
+)
+def test_the_slope_says_in_which_direction_scores_are_wrong(stretch: float, words: str) -> None:
+    rng = np.random.default_rng(0)
+    logit = rng.normal(0, 1.5, 2000)
+    label = rng.random(2000) < 1 / (1 + np.exp(-logit))
+    tasks = [f"t{i // 4}" for i in range(2000)]
+    found = report(Scores.of(tasks, 1 / (1 + np.exp(-stretch * logit)), label), replicates=200)
+    assert words in notes_of(found)["calibration_slope"]
