@@ -12,6 +12,10 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rmlab.models.cost import ModelShape
 
 RECORD = "RMLAB_BENCHMARK_RECORD"
 """Variable of the environment: the file that a script writes its record to, beside printing it."""
@@ -96,6 +100,38 @@ def processor() -> str:
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
+
+
+def random_model(shape: "ModelShape", device: str, positions: int = 1 << 20) -> Any:
+    """A causal language model of transformers with this shape (Qwen3, its mixture of experts, or Llama) and random weights, drawn on the
+    device; the same on every call."""
+    import torch
+    import transformers
+
+    kind = "Qwen3Moe" if shape.experts else "Qwen3" if shape.head_norms else "Llama"
+    experts = {
+        "num_experts": shape.experts,
+        "num_experts_per_tok": shape.experts_per_token,
+        "moe_intermediate_size": shape.expert_size,
+        "norm_topk_prob": True,
+        "router_aux_loss_coef": 0.001,
+    }
+    config = getattr(transformers, f"{kind}Config")(
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.hidden_size,
+        intermediate_size=shape.intermediate_size,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        max_position_embeddings=positions,
+        tie_word_embeddings=shape.tied,
+        use_cache=False,
+        **(experts if shape.experts else {}),
+    )
+    torch.manual_seed(0)
+    with torch.device(device):
+        return getattr(transformers, f"{kind}ForCausalLM")(config)
 
 
 def benchmark_table(rows: Sequence[BenchmarkRow]) -> str:

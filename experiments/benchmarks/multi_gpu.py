@@ -12,49 +12,25 @@ import argparse
 import os
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from rmlab.benchmark import BenchmarkRow, run_script
+from rmlab.benchmark import BenchmarkRow, random_model, run_script
 from rmlab.launchers.ranks import run_ranks
+from rmlab.models.cost import KNOWN, ModelShape
 from rmlab.models.moe import use_grouped_experts
 
-SHAPES: dict[str, dict[str, int]] = {
-    "tiny": {
-        "hidden": 64,
-        "layers": 3,
-        "heads": 4,
-        "kv_heads": 2,
-        "head_dim": 16,
-        "feed_forward": 128,
-        "vocabulary": 512,
-    },
-    "tiny-moe": {
-        **{
-            "hidden": 64,
-            "layers": 3,
-            "heads": 4,
-            "kv_heads": 2,
-            "head_dim": 16,
-            "feed_forward": 128,
-            "vocabulary": 512,
-        },
-        **{"experts": 4, "experts_per_token": 2, "expert_size": 32},
-    },
-    "0.6b": {
-        **{"hidden": 1024, "layers": 28, "heads": 16, "kv_heads": 8, "head_dim": 128, "feed_forward": 3072},
-        "vocabulary": 151936,
-    },
-    "30b-a3b": {
-        **{"hidden": 2048, "layers": 48, "heads": 32, "kv_heads": 4, "head_dim": 128, "feed_forward": 6144},
-        **{"vocabulary": 151936, "experts": 128, "experts_per_token": 8, "expert_size": 768},
-    },
+SHAPES = {
+    "tiny": ModelShape(64, 3, 4, 2, 16, 128, 512),
+    "tiny-moe": ModelShape(64, 3, 4, 2, 16, 0, 512, experts=4, experts_per_token=2, expert_size=32, tied=False),
+    "0.6b": KNOWN["Qwen3-0.6B"],
+    "30b-a3b": KNOWN["Qwen3-30B-A3B"],
 }
-"""As the published configurations of Qwen3 have them, and two that any machine trains in seconds."""
+"""Two of Qwen3, and two that any machine trains in seconds."""
 
 
 @dataclass(frozen=True)
@@ -68,38 +44,11 @@ class Measured:
     card: str
 
 
-def model_of(shape: dict[str, int], context: int, device: str) -> Any:
+def model_of(shape: ModelShape, context: int, device: str) -> Any:
     """A model of random start, made on the device; the same on every call."""
-    import torch
-    from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3MoeConfig, Qwen3MoeForCausalLM
-
-    common: dict[str, Any] = {
-        "vocab_size": shape["vocabulary"],
-        "hidden_size": shape["hidden"],
-        "num_hidden_layers": shape["layers"],
-        "num_attention_heads": shape["heads"],
-        "num_key_value_heads": shape["kv_heads"],
-        "head_dim": shape["head_dim"],
-        "intermediate_size": shape["feed_forward"],
-        "max_position_embeddings": context,
-        "tie_word_embeddings": "experts" not in shape,
-        "use_cache": False,
-    }
-    torch.manual_seed(0)
-    with torch.device(device):
-        if "experts" not in shape:
-            return Qwen3ForCausalLM(Qwen3Config(**common))
-        model: Any = Qwen3MoeForCausalLM(
-            Qwen3MoeConfig(
-                **common,
-                num_experts=shape["experts"],
-                num_experts_per_tok=shape["experts_per_token"],
-                moe_intermediate_size=shape["expert_size"],
-                norm_topk_prob=True,
-                router_aux_loss_coef=0.001,
-            )
-        )
-    use_grouped_experts(model)
+    model = random_model(shape, device, context)
+    if shape.experts:
+        use_grouped_experts(model)
     return model
 
 
@@ -113,7 +62,8 @@ def measure(asked: argparse.Namespace) -> Measured:
     from rmlab.training.sharding import shard
     from rmlab.training.supervised import Example, train
 
-    shape = SHAPES[asked.shape] | ({"layers": asked.layers} if asked.layers else {})
+    shape = SHAPES[asked.shape]
+    shape = replace(shape, layers=asked.layers or shape.layers)
     training = TrainingConfig(
         epochs=1,
         batch_size=asked.batch,
@@ -130,7 +80,7 @@ def measure(asked: argparse.Namespace) -> Measured:
     rng = np.random.default_rng(0)
     lengths = rng.integers(asked.shortest, asked.longest + 1, size=asked.batch * asked.steps)
     examples = [
-        Example(rng.integers(10, shape["vocabulary"], size=n).astype(np.int32), int(1 + i % 2))
+        Example(rng.integers(10, shape.vocabulary, size=n).astype(np.int32), int(1 + i % 2))
         for i, n in enumerate(lengths)
     ]
     whole = model_of(shape, asked.longest, str(ranks.device)) if ranks.is_first else None

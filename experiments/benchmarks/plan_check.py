@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from rmlab.benchmark import BenchmarkRow, run_script
+from rmlab.benchmark import BenchmarkRow, random_model, run_script
 from rmlab.models.config import LoraConfig
 from rmlab.models.cost import KNOWN, ModelShape, mfu, reading, training_flops
 from rmlab.models.lora import with_adapters
-from rmlab.planning.cards import CARDS, Card
+from rmlab.planning.cards import CARDS, Card, card_called
 from rmlab.planning.memory import GIB, Memory, TrainingMemory, scoring_memory, training_memory
 from rmlab.planning.seconds import Seconds, scoring_seconds, step_seconds
 from rmlab.planning.work import SLACK, every_position, is_joined, is_packed
@@ -121,37 +121,13 @@ def main(arguments: Sequence[str]) -> list[BenchmarkRow]:
 
 def this_card(device: str) -> Card:
     """The card of the table that this machine has; an H100 where it is another."""
-    name = torch.cuda.get_device_name().lower() if device == "cuda" else ""
-    return next((card for key, card in CARDS.items() if key in name), CARDS["h100"])
+    name = torch.cuda.get_device_name() if device == "cuda" else ""
+    return card_called(name) or CARDS["h100"]
 
 
 def shape_named(name: str) -> ModelShape:
     """Of a case."""
     return TINY if name == "tiny" else KNOWN[name]
-
-
-def built(shape: ModelShape, device: str, dtype: torch.dtype) -> Any:
-    """A transformers model of random start with this shape, made where it is used."""
-    from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
-
-    options: dict[str, Any] = {
-        "vocab_size": shape.vocabulary,
-        "hidden_size": shape.hidden_size,
-        "num_hidden_layers": shape.layers,
-        "num_attention_heads": shape.heads,
-        "num_key_value_heads": shape.kv_heads,
-        "head_dim": shape.head_dim,
-        "intermediate_size": shape.intermediate_size,
-        "max_position_embeddings": 262144,
-        "tie_word_embeddings": shape.tied,
-        "use_cache": False,
-    }
-    torch.manual_seed(0)
-    with torch.device(device):
-        model: Any = (
-            Qwen3ForCausalLM(Qwen3Config(**options)) if shape.head_norms else LlamaForCausalLM(LlamaConfig(**options))
-        )
-    return model.to(dtype)
 
 
 def drawn(case: Case, count: int) -> list[Example]:
@@ -200,7 +176,7 @@ def measure_training(case: Case, device: str, card: Card) -> Iterator[BenchmarkR
     examples = drawn(case, case.batch * case.steps)
     peak = Peak(device)
     run = accelerator(training, runtime)
-    model = built(shape, device, torch.bfloat16 if case.rank else torch.float32)
+    model = random_model(shape, device).to(torch.bfloat16 if case.rank else torch.float32)
     model = with_adapters(model, LoraConfig(rank=case.rank), 0).train()
     weights = peak.now()
 
@@ -290,7 +266,7 @@ def largest_part(
 def measure_scoring(case: Case, device: str, card: Card) -> Iterator[BenchmarkRow]:
     """The same of scoring: the second time, all batches."""
     shape = shape_named(case.shape)
-    model = built(shape, device, torch.bfloat16).eval()
+    model = random_model(shape, device).to(torch.bfloat16).eval()
     prompts = [example.ids for example in drawn(case, case.batch)]
     peak = Peak(device)
     weights, seconds = peak.now(), 0.0

@@ -20,8 +20,9 @@ import numpy as np
 import torch
 from torch.nn.functional import cross_entropy
 
-from rmlab.benchmark import BenchmarkRow, run_script
-from rmlab.models.cost import ModelShape, reading, training_flops
+from rmlab.benchmark import BenchmarkRow, random_model, run_script
+from rmlab.models.cost import KNOWN, ModelShape, reading, training_flops
+from rmlab.planning.cards import card_called
 from rmlab.training import supervised
 from rmlab.training.batching import batches_by_tokens, plan_batches
 from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
@@ -29,65 +30,38 @@ from rmlab.training.device import accelerator
 from rmlab.training.optimizer import adamw
 from rmlab.training.supervised import Example
 
-PEAK = {"H100": 989e12, "H200": 989e12, "A100": 312e12}
-"""Nominal dense bfloat16 operations a second (NVIDIA's data sheets)."""
-
 
 @dataclass(frozen=True)
 class Shape:
-    """A model's class and sizes, the lengths of its examples, and how its batches are cut."""
+    """A model's shape, the lengths of its examples, and how its batches are cut."""
 
-    kind: str
-    layers: int
-    hidden: int
-    intermediate: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    vocabulary: int
+    model_shape: ModelShape
     lengths: tuple[int, int]
     batch: int
     micro_tokens: int
 
     def model(self, device: str = "cpu") -> Any:
         """With random weights, drawn on the device."""
-        import transformers
-
-        config = getattr(transformers, f"{self.kind}Config")(
-            vocab_size=self.vocabulary,
-            hidden_size=self.hidden,
-            intermediate_size=self.intermediate,
-            num_hidden_layers=self.layers,
-            num_attention_heads=self.heads,
-            num_key_value_heads=self.kv_heads,
-            head_dim=self.head_dim,
-            max_position_embeddings=1 << 20,
-            tie_word_embeddings=True,
-            use_cache=False,
-        )
-        torch.manual_seed(0)
-        with torch.device(device):
-            return getattr(transformers, f"{self.kind}ForCausalLM")(config)
+        return random_model(self.model_shape, device)
 
     def examples(self, number: int) -> list[Example]:
         """Lengths uniform between the two ends."""
         rng = np.random.default_rng(0)
         low, high = self.lengths
         return [
-            Example(rng.integers(10, self.vocabulary, int(n)).astype(np.int32), 5)
+            Example(rng.integers(10, self.model_shape.vocabulary, int(n)).astype(np.int32), 5)
             for n in rng.integers(low, high + 1, number)
         ]
 
     def operations(self, lengths: Sequence[int]) -> float:
         """Of forward and backward passes over examples of these lengths; see the module's docstring."""
-        sizes = (self.hidden, self.layers, self.heads, self.kv_heads, self.head_dim, self.intermediate, self.vocabulary)
-        return training_flops(ModelShape(*sizes), reading(lengths, every_position=True)).model
+        return training_flops(self.model_shape, reading(lengths, every_position=True)).model
 
 
 SHAPES = {
-    "smollm2": Shape("Llama", 30, 576, 1536, 9, 3, 64, 49_152, (200, 600), 64, 32_768),
-    "qwen3_0.6b": Shape("Qwen3", 28, 1024, 3072, 16, 8, 128, 151_936, (1500, 8000), 16, 20_480),
-    "tiny": Shape("Qwen3", 3, 64, 96, 4, 2, 16, 200, (10, 40), 8, 128),
+    "smollm2": Shape(KNOWN["SmolLM2-135M"], (200, 600), 64, 32_768),
+    "qwen3_0.6b": Shape(KNOWN["Qwen3-0.6B"], (1500, 8000), 16, 20_480),
+    "tiny": Shape(ModelShape(64, 3, 4, 2, 16, 96, 200), (10, 40), 8, 128),
 }
 
 
@@ -291,8 +265,8 @@ ARMS: dict[str, Callable[[Job, Clock], list[list[int]]]] = {
 
 def peak(device: str) -> float:
     """Nominal operations a second of this card, NaN where they are not known."""
-    name = torch.cuda.get_device_name() if device == "cuda" else ""
-    return next((value for key, value in PEAK.items() if key in name), float("nan"))
+    card = card_called(torch.cuda.get_device_name()) if device == "cuda" else None
+    return card.flops if card else float("nan")
 
 
 @dataclass(frozen=True)

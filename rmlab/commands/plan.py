@@ -25,7 +25,7 @@ PLANNED = {name: program for name, program in PROGRAMS_OF.items() if name != "bu
 
 
 @app.command(
-    epilog="Example: `rmlab plan train model=hf model.pretrained=Qwen3-0.6B data.scale=500 prompt.max_tokens=32768 --card h100`"
+    epilog="Example: `rmlab plan train data=real model=hf model.pretrained=Qwen3-0.6B prompt.max_tokens=32768 runtime=cuda --card h100`"
 )
 def plan(
     program: Annotated[
@@ -44,7 +44,8 @@ def plan(
     gpus: Annotated[
         int | None,
         typer.Option(
-            min=1, help="GPUs over which a training is spread, its weights and moments sharded. Default: as configured."
+            min=1,
+            help="GPUs over which `train` spreads weights and moments; other programs use one. Default: as configured.",
         ),
     ] = None,
     mfu: Annotated[
@@ -54,7 +55,7 @@ def plan(
         ),
     ] = None,
     mean_tokens: Annotated[
-        int | None, typer.Option(min=1, help="Tokens of an attempt in the mean, where the data is not there.")
+        int | None, typer.Option(min=1, help="Tokens of an attempt in the mean, in place of the data's.")
     ] = None,
     table: Annotated[
         bool, typer.Option("--table", help="Memory of training by model and context, as Markdown.")
@@ -117,9 +118,13 @@ class _Options:
             raise UsageError(
                 f"{key} has to be given: {key}=FOLDER, or the name of an open model such as SmolLM2-135M"
             ) from error
-        return Question(
-            program, settings, self.card, self.gpus or configured_gpus(settings), self.mfu, self.mean_tokens
-        )
+        gpus = self.gpus or configured_gpus(settings)
+        question = Question(program, settings, self.card, gpus, self.mfu, self.mean_tokens)
+        if gpus > 1 and not question.spreads:
+            raise UsageError(
+                f"--gpus {gpus}: this program uses one GPU; leave it out (`rmlab train runtime=multi_gpu` uses several)"
+            )
+        return question
 
 
 def _plan_sweep(arguments: list[str], asked: _Options, as_json: bool) -> None:

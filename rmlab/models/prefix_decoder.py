@@ -17,11 +17,8 @@ from torch.nn.functional import linear, rms_norm, silu
 
 from rmlab.models.decoder import rotation
 from rmlab.models.packed import packs
-from rmlab.models.prefixes import PrefixBatch
+from rmlab.models.prefixes import PARTS_BYTES, PrefixBatch
 from rmlab.models.varlen import Segments, attend, sent
-
-PARTS_BYTES = 2**31
-"""Of what is made at once of some tokens and is not kept."""
 
 
 def can_share(model: Any) -> bool:

@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 KEYS_PER_TOKEN = 8
 """Keys that are looked at for each token that is read, at most: what bounds a batch where nearly everything is shared."""
+PARTS_BYTES = 2**31
+"""Of what reading makes at once of some tokens, wider than their hidden states, and does not keep."""
 SORTED_BY = 1024
 """Tokens that prompts are put in order by at a time."""
 

@@ -45,6 +45,11 @@ class Question:
             setattr(owner, name, value)
         return replace(self, settings=settings, gpus=gpus)
 
+    @property
+    def spreads(self) -> bool:
+        """Whether the program can train on several GPUs together."""
+        return self.value("runtime.processes") is not None
+
     def value(self, key: str) -> Any:
         """Of a dotted key; None where the program has none of that name."""
         owner = self.settings
@@ -95,7 +100,7 @@ def ways(question: Question) -> Iterator[tuple[str, dict[str, Any], int]]:
         yield "time", cut | again, gpus
     if adapted:
         yield "adapters", adapted | cut | again, gpus
-    if question.value("training.micro_batch_size") is not None:
+    if question.spreads:
         for many in (many for many in MORE_GPUS if many > gpus):
             yield "GPUs", cut | again, many
             if adapted:
@@ -115,15 +120,6 @@ def what_fits(question: Question) -> list[Way]:
         estimated = question.changed(values, gpus).answer()
         if estimated.fits:
             words = [f"{key}={str(value).lower() if value is not None else 'null'}" for key, value in values.items()]
-            more = _spread(question, gpus) if gpus != question.gpus else []
+            more = ["runtime=multi_gpu", f"runtime.processes={gpus}"] if gpus != question.gpus else []
             found[kind] = Way(kind, (*words, *more), estimated)
     return list(found.values())
-
-
-def _spread(question: Question, gpus: int) -> list[str]:
-    """How a program is told to train on so many GPUs; programs that cannot are only planned so."""
-    return (
-        [f"--gpus {gpus}"]
-        if question.value("runtime.processes") is None
-        else ["runtime=multi_gpu", f"runtime.processes={gpus}"]
-    )

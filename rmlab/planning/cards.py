@@ -1,5 +1,6 @@
 """GPUs by name: memory, arithmetic and bandwidth as their makers state them."""
 
+import re
 from dataclasses import dataclass
 
 from rmlab.errors import UsageError
@@ -37,3 +38,10 @@ def find_card(name: str) -> Card:
             f"--card {name}: there is no such card{near(name.lower(), CARDS)}; there are: {', '.join(CARDS)}"
         )
     return card
+
+
+def card_called(device: str) -> Card | None:
+    """The card that a driver calls so (`torch.cuda.get_device_name`); None where the table has none."""
+    words = device.lower().replace("rtx ", "rtx")
+    fitting = [key for key in CARDS if all(re.search(rf"(?<![a-z]){part}(?!\d)", words) for part in key.split("-"))]
+    return CARDS[max(fitting, key=len)] if fitting else None

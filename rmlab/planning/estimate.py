@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 
 from rmlab.models.cost import Flops, forward_flops, reading, training_flops
 from rmlab.planning.cards import Card
-from rmlab.planning.memory import GIB, Memory, rollout_memory, scoring_memory, training_memory
+from rmlab.planning.memory import GIB, Memory, offloaded, rollout_memory, scoring_memory, training_memory
 from rmlab.planning.seconds import Seconds, rollout_seconds, scoring_seconds, step_seconds
 from rmlab.planning.work import Phase, RolloutPhase, ScoringPhase, TrainingPhase, Work
 
@@ -16,7 +16,7 @@ SCALING = 0.9
 
 @dataclass(frozen=True)
 class PhaseCost:
-    """tokens: read. seconds: on one GPU. memory: on one GPU."""
+    """tokens: read. seconds: on one GPU. memory: on one GPU. offloaded: bytes of it in the machine's memory."""
 
     name: str
     tokens: int
@@ -24,6 +24,7 @@ class PhaseCost:
     flops: Flops
     seconds: Seconds
     memory: Memory
+    offloaded: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -60,19 +61,24 @@ class Estimate:
         return replace(largest, beside=max(beside, 0.0))
 
     def _resident(self) -> list[PhaseCost]:
-        """Phases whose weights are of their own: each kind once, a verifier each."""
+        """Phases whose weights are of their own: of training and rollouts once, a frozen start, each verifier."""
         pairs = list(zip(self.work.phases, self.phases, strict=True))
         kinds = [
             next((cost for phase, cost in pairs if isinstance(phase, kind)), None)
             for kind in (TrainingPhase, RolloutPhase)
         ]
-        judges = [cost for phase, cost in pairs if isinstance(phase, ScoringPhase) and phase.name == "verifier"]
-        return [cost for cost in kinds if cost is not None] + judges
+        others = [cost for phase, cost in pairs if isinstance(phase, ScoringPhase) and phase.apart]
+        return [cost for cost in kinds if cost is not None] + others
 
     @property
     def room(self) -> float:
         """Bytes that tensors may take."""
         return (self.card.gib - RESERVED) * GIB
+
+    @property
+    def offloaded(self) -> float:
+        """Bytes that the GPUs of a machine keep in its memory, all of them together."""
+        return self.gpus * max((phase.offloaded for phase in self.phases), default=0.0)
 
     @property
     def fits(self) -> bool:
@@ -104,6 +110,7 @@ def _cost(phase: Phase, card: Card, gpus: int) -> PhaseCost:
             training_flops(phase.shape, phase.read, run.rank, run.checkpointing),
             step_seconds(phase.shape, phase.read.scaled(1 / phase.steps), run, card).scaled(phase.steps),
             training_memory(phase.shape, run),
+            offloaded(phase.shape, run),
         )
     if isinstance(phase, ScoringPhase):
         longest = max(phase.read.tokens // max(phase.read.sequences, 1), 1)

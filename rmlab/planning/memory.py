@@ -7,13 +7,12 @@ saves, byte by byte); what is there for a moment only (`workspace`) is measured 
 from dataclasses import dataclass, fields
 
 from rmlab.models.cost import ModelShape
+from rmlab.models.prefixes import PARTS_BYTES
 
 GIB = 2**30
 FLOAT, HALF = 4, 2
 COMPILED = 0.6
 """Of what a layer keeps, when torch.compile decides what is made again (0.5 to 0.7 on an H200)."""
-PARTS = 1.9 * GIB
-"""What scoring makes at once of what is wider than the hidden state (`rmlab.models.prefix_decoder`; 1 GiB, and what is made of it)."""
 
 
 @dataclass(frozen=True)
@@ -127,6 +126,15 @@ def training_memory(shape: ModelShape, run: TrainingMemory) -> Memory:
     )
 
 
+def offloaded(shape: ModelShape, run: TrainingMemory) -> float:
+    """Bytes that checkpointing keeps of the largest micro-batch in the machine's memory, for each GPU."""
+    if not (run.offload and run.checkpointing):
+        return 0.0
+    narrow = (HALF if run.half else FLOAT) if run.rank else FLOAT
+    layers = shape.layers if run.every_position else shape.layers - 1
+    return float(narrow * layers * shape.hidden_size * run.tokens)
+
+
 def gathered(shape: ModelShape, gpus: int) -> float:
     """Bytes of sharded weights that lie whole on each GPU during a pass: embedding, head and last layer, and two layers on their way
     (`rmlab.training.sharding`)."""
@@ -148,10 +156,10 @@ def scoring_memory(
     stream = tokens * (
         3 * FLOAT * shape.hidden_size + narrow * (shape.hidden_size + 2 * shape.queries + 2 * shape.keys)
     )
-    wide = tokens * narrow * 4 * inner
+    wide = tokens * narrow * (4 * inner + 5 * shape.hidden_size * shape.experts_per_token)
     return Memory(
         weights=(HALF if weights_half else FLOAT) * shape.weights / gpus,
-        activations=stream + (min(wide, PARTS) if half else wide),
+        activations=stream + (min(wide, PARTS_BYTES) if half else wide),
         logits=2.0 * FLOAT * sequences,
         workspace=(HALF * layer if half and not weights_half else 0) + gathered(shape, gpus),
     )

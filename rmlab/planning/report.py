@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rmlab.models.cost import KNOWN, ModelShape
-from rmlab.planning.advice import Question, what_fits
+from rmlab.planning.advice import MORE_GPUS, Question, what_fits
 from rmlab.planning.cards import Card
 from rmlab.planning.estimate import Estimate
 from rmlab.planning.memory import GIB, Memory, TrainingMemory, training_memory
@@ -38,6 +38,11 @@ def plan_lines(question: Question, estimated: Estimate, command: str) -> list[st
     memory = estimated.memory
     over = f" of each of {estimated.gpus}" if estimated.gpus > 1 else ""
     lines.append(f"memory      {_gib(memory.total)}{over} at the peak: {memory_words(memory)}")
+    if estimated.offloaded:
+        lines.append(
+            f"machine     {_gib(estimated.offloaded / estimated.gpus)} of each GPU's largest micro-batch in its memory "
+            f"(runtime.offload), {_gib(estimated.offloaded)} of {counted(estimated.gpus, 'GPU')} at the most"
+        )
     lines.append(_verdict(estimated))
     lines += [f"            {line}" for line in advice(question, estimated)]
     lines.append(_time_line(estimated))
@@ -75,8 +80,9 @@ def advice(question: Question, estimated: Estimate) -> list[str]:
         f"with {' '.join(way.settings)}: {_gib(way.estimated.memory.total)}, {duration(way.estimated.seconds)}"
         for way in what_fits(question)
     ]
+    gpus = f", {MORE_GPUS[-1]} GPUs" if question.spreads else ""
     return found or [
-        "neither single examples, checkpointing, adapters, 32 GPUs nor a context of 4,096 tokens makes it fit: take a smaller model"
+        f"neither single examples, checkpointing, adapters{gpus} nor a context of 4,096 tokens makes it fit: take a smaller model"
     ]
 
 
@@ -120,6 +126,7 @@ def plan_values(question: Question, estimated: Estimate, command: str) -> dict[s
             for cost in estimated.phases
         ],
         "memory": (estimated.memory.parts() | {"total": estimated.memory.total}) if estimated.phases else {},
+        "offloaded": estimated.offloaded,
         "room": estimated.room,
         "fits": estimated.fits if estimated.phases else True,
         "fits_with": [

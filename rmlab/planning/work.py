@@ -12,7 +12,7 @@ from typing import Any
 from rmlab.errors import DataError, UsageError
 from rmlab.models.config import ModelConfig
 from rmlab.models.cost import ModelShape, Reading, known_shape, read_shape, reading, shape_of
-from rmlab.paths import portable
+from rmlab.paths import STARTER, portable
 from rmlab.planning.lengths import read_texts
 from rmlab.planning.memory import TrainingMemory
 from rmlab.training.batching import total_steps
@@ -20,8 +20,9 @@ from rmlab.training.config import Dtype, Match, MicroBatchRuntimeConfig, Trainin
 
 REAL_TOKENS = 25_000
 """Of a real attempt at an issue, where none are there to be measured: mini-SWE-agent's runs on SWE-bench have so many in the mean."""
-EPISODE_TOKENS, SAID_TOKENS, EPISODE_TURNS = 300, 40, 5
-"""Of an attempt in micro-SWE by a language model: in all, said by it, and its turns (experiments/benchmarks/README.md, rollouts)."""
+EPISODE_TOKENS, ISSUE_TOKENS, SAID_TOKENS, EPISODE_TURNS = 300, 180, 40, 5
+"""Of an attempt in micro-SWE by a language model: in all, in front of its first turn, said by it, and its turns
+(experiments/benchmarks/README.md, rollouts; what stands in front of the first turn: 379 of 487 characters in the starter set)."""
 LONGEST_EPISODE = 2048
 """A context for attempts in micro-SWE; where it is longer, real attempts are meant."""
 DEMONSTRATIONS = 50_000
@@ -42,7 +43,7 @@ class TrainingPhase:
 
 @dataclass(frozen=True)
 class ScoringPhase:
-    """read: in all. batch_tokens: at once. half: arithmetic, and (weights_half) weights in bfloat16."""
+    """read: in all. batch_tokens: at once. half: arithmetic, and (weights_half) weights in bfloat16. apart: weights of its own."""
 
     shape: ModelShape
     read: Reading
@@ -50,6 +51,7 @@ class ScoringPhase:
     half: bool
     weights_half: bool = False
     name: str = "scoring"
+    apart: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,8 +63,8 @@ class RolloutPhase:
     slots: int
     capacity: int
     half: bool
-    read: int = EPISODE_TOKENS
-    said: int = SAID_TOKENS
+    read: int
+    said: int
     name: str = "rollouts"
 
 
@@ -85,10 +87,19 @@ class Work:
 
 @dataclass
 class Assumed:
-    """What is given in place of data. mean_tokens: of an attempt."""
+    """What is given in place of data. mean_tokens: of an attempt, whatever a file says."""
 
     mean_tokens: int | None = None
     notes: list[str] = field(default_factory=list)
+
+    @property
+    def episode(self) -> int:
+        """Tokens of an attempt in micro-SWE."""
+        return self.mean_tokens or EPISODE_TOKENS
+
+    def of_episode(self, tokens: int) -> int:
+        """What has so many of EPISODE_TOKENS, in an attempt of this length."""
+        return max(round(self.episode * tokens / EPISODE_TOKENS), 1)
 
     def note(self, text: str) -> None:
         """Said once."""
@@ -170,23 +181,16 @@ def _attempts(
     settings: Any, shape: ModelShape, context: int, assumed: Assumed, folds: int
 ) -> tuple[list[int], list[int]]:
     """Lengths in tokens of what may be trained on, and of what is scored, cut or left out as `prompt.over_length` says."""
-    path = settings.data.path
-    evaluation = settings.evaluation
-    if not path or not Path(path).is_file():
+    path, evaluation = settings.data.path, settings.evaluation
+    if why := _why_not_read(str(path or ""), context, assumed):
         usual = REAL_TOKENS if context > LONGEST_EPISODE else EPISODE_TOKENS
         mean = min(assumed.mean_tokens or usual, context)
-        why = f"data.path={portable(str(path))} is not there" if path else "no data.path"
         spread = f"{mean:,} tokens in the mean, the longest {context:,}"
         assumed.note(f"{why}: attempts of {spread}, and a quarter as many scored as trained on, are assumed")
         lengths = _around(mean, context, 1000)
         return lengths, _spread(lengths, max(settings.data.scale // 4, 1))
     texts = read_texts(Path(path))
     vocabulary = shape.vocabulary
-    assumed.note(
-        f"lengths are estimated from the characters of {portable(str(path))}"
-        + ("" if texts.share == 1 else f" ({texts.share:.0%} of its attempts)")
-        + "; `rmlab train --dry-run` counts them"
-    )
     part = None if folds > 1 else "verifier"
     mine = _fitting(texts.tokens(vocabulary, part), context, settings)
     if not mine:
@@ -194,6 +198,11 @@ def _attempts(
             f"{path} has no labelled attempt {f'of part {part} ' if part else ''}that fits {context + 1:,} tokens: "
             "`rmlab trajectories split` gives attempts their part, prompt.over_length=cut_observations cuts them."
         )
+    assumed.note(
+        f"lengths are estimated from the characters of {portable(str(path))}"
+        + ("" if texts.share == 1 else f" ({texts.share:.0%} of its attempts)")
+        + f": {sum(mine) / len(mine):,.0f} tokens in the mean, the longest {mine[-1]:,}; `rmlab train --dry-run` counts them"
+    )
     judged: list[int] = []
     for part, tasks in (("validation", evaluation.validation_tasks), ("evaluation", evaluation.tasks)):
         of_part = texts.tokens(vocabulary, part)
@@ -201,6 +210,22 @@ def _attempts(
         share = min(tasks / there, 1.0) if tasks is not None and there else 1.0
         judged += _spread(_fitting(of_part, context, settings), round(len(of_part) * share))
     return mine, judged or mine
+
+
+def _why_not_read(path: str, context: int, assumed: Assumed) -> str:
+    """Why lengths are assumed, not those of the file; empty where they are the file's."""
+    if assumed.mean_tokens is not None:
+        return f"--mean-tokens {assumed.mean_tokens}"
+    if not path:
+        return "no data.path"
+    if not Path(path).is_file():
+        return f"data.path={portable(path)} is not there"
+    if context > LONGEST_EPISODE and Path(path).resolve() == (STARTER / "trajectories.parquet").resolve():
+        return (
+            f"attempts of the shipped set, which data.path names, are far shorter than prompt.max_tokens={context + 1} "
+            "(give data.path=FILE, or --mean-tokens)"
+        )
+    return ""
 
 
 def _fitting(lengths: Sequence[int], context: int, settings: Any) -> list[int]:
@@ -261,11 +286,15 @@ def warm_start_work(settings: Any, assumed: Assumed) -> Work:
     for path in config.paths:
         if Path(path).is_file():
             lengths += read_texts(Path(path)).tokens(shape.vocabulary, "supervised")
+            assumed.note(f"lengths are estimated from the characters of {portable(path)}")
         else:
             assumed.note(
-                f"{portable(path)} is not there: {DEMONSTRATIONS:,} demonstrations of {EPISODE_TOKENS} tokens are assumed"
+                f"{portable(path)} is not there: {DEMONSTRATIONS:,} demonstrations of {assumed.episode} tokens are assumed"
             )
-            lengths += [EPISODE_TOKENS] * DEMONSTRATIONS
+            lengths += [assumed.episode] * DEMONSTRATIONS
+    if assumed.mean_tokens is not None:
+        lengths = _around(min(assumed.episode, config.capacity), config.capacity, len(lengths))
+        assumed.note(f"--mean-tokens {assumed.episode}: demonstrations of so many, the longest {lengths[-1]:,}")
     lengths = [n for n in sorted(lengths) if n <= config.capacity] or [EPISODE_TOKENS]
     count = min(config.most or len(lengths), len(lengths)) * config.repeat
     training = settings.training
@@ -292,13 +321,16 @@ def warm_start_work(settings: Any, assumed: Assumed) -> Work:
     held_out = settings.held_out
     if held_out.tasks != 0:
         attempts = len(held_out.parts) * (held_out.tasks or 1000) * (held_out.attempts + 1)
-        phases.append(_rollouts(shape, attempts, settings.engine, "held-out tasks"))
-        assumed.note(f"attempts of {EPISODE_TOKENS} tokens, {SAID_TOKENS} of them said, are assumed")
+        phases.append(_rollouts(shape, attempts, settings.engine, assumed, "held-out tasks"))
+        assumed.note(
+            f"attempts of {assumed.episode} tokens, {assumed.of_episode(SAID_TOKENS)} of them said, are assumed"
+        )
     return Work(name, tuple(phases), half=half)
 
 
-def _rollouts(shape: ModelShape, attempts: int, engine: Any, name: str = "rollouts") -> RolloutPhase:
-    return RolloutPhase(shape, attempts, engine.slots, engine.capacity, engine.dtype == "bfloat16", name=name)
+def _rollouts(shape: ModelShape, attempts: int, engine: Any, assumed: Assumed, name: str = "rollouts") -> RolloutPhase:
+    read, said = assumed.episode, assumed.of_episode(SAID_TOKENS)
+    return RolloutPhase(shape, attempts, engine.slots, engine.capacity, engine.dtype == "bfloat16", read, said, name)
 
 
 def pretrain_work(settings: Any, assumed: Assumed) -> Work:
@@ -310,6 +342,8 @@ def pretrain_work(settings: Any, assumed: Assumed) -> Work:
     one = reading([config.context] * rows, rows * config.context, every_position=True)
     half = config.dtype is Dtype.bfloat16
     run = TrainingMemory(half, 0, False, config.batch_tokens, rows, config.batch_tokens, 1, True)
+    if assumed.mean_tokens is not None:
+        assumed.note("--mean-tokens says nothing of pretraining, which reads rows of training.context tokens")
     assumed.note(f"training.max_minutes={config.max_minutes:g} may end it sooner")
     return Work(name, (TrainingPhase(shape, one.scaled(steps), steps, run, "pretraining"),), half=half)
 
@@ -319,38 +353,57 @@ def rl_work(settings: Any, assumed: Assumed) -> Work:
     shape, name = _policy_shape(settings.start, "start", assumed)
     loop, watch, half = settings.rl, settings.watch, settings.training.dtype is Dtype.bfloat16
     attempts = loop.groups * loop.attempts
+    updates = min(loop.updates, attempts)
+    episode, said, issue = assumed.episode, assumed.of_episode(SAID_TOKENS), assumed.of_episode(ISSUE_TOKENS)
+    issue *= half  # side by side in a row, attempts at one task are read behind one issue (`rmlab.models.branches`)
     assumed.note(
-        f"attempts of {EPISODE_TOKENS} tokens, {SAID_TOKENS} of them said in {EPISODE_TURNS} turns, are assumed; the time of "
-        "their programs is not counted"
+        f"attempts of {episode} tokens, {said} of them said in {EPISODE_TURNS} turns, are assumed"
+        + (f", {issue} in front of the first, which the attempts at one task share" if issue else "")
+        + "; the time of their programs is not counted"
     )
-    one = reading([EPISODE_TOKENS] * attempts, attempts * SAID_TOKENS, every_position=True)
-    rows = max(loop.batch_tokens // EPISODE_TOKENS, 1)
+    alike = max(loop.attempts / updates, 1)  # attempts at one task in an optimiser step
+    one = branched(attempts, issue, episode - issue, alike, said)
+    rows = max(int(loop.batch_tokens / (one.tokens / attempts)), 1)
     run = TrainingMemory(
         half,
         settings.lora.rank,
         False,
         loop.batch_tokens,
         rows,
-        rows * SAID_TOKENS,
-        math.ceil(attempts / loop.updates / rows),
+        rows * said,
+        math.ceil(attempts / updates / rows),
         True,
     )
     evaluations = 2 + (max(loop.steps // watch.every - 1, 0) if watch.every else 0)
     held_out = 4 * (watch.held_out_tasks or 400) * (watch.held_out_attempts + 1) * 2 if watch.held_out_tasks != 0 else 0
     beside = evaluations * (watch.tasks or 400) * watch.attempts + held_out
     phases: list[Phase] = [
-        TrainingPhase(
-            shape, one.scaled(loop.steps * loop.passes), loop.steps * loop.updates * loop.passes, run, "updates"
-        ),
-        ScoringPhase(shape, one.scaled(loop.steps), loop.batch_tokens, half, name="log-probabilities before"),
-        _rollouts(shape, attempts * loop.steps, settings.engine),
-        _rollouts(shape, beside, settings.engine, "evaluations"),
+        TrainingPhase(shape, one.scaled(loop.steps * loop.passes), loop.steps * updates * loop.passes, run, "updates"),
+        _rollouts(shape, attempts * loop.steps, settings.engine, assumed),
+        _rollouts(shape, beside, settings.engine, assumed, "evaluations"),
     ]
+    # of the first optimiser step they are those of the pass that is trained (`rmlab.rl.update`)
+    behind = one.scaled(loop.steps * (updates - 1) / updates)
+    started = one.scaled(loop.steps if settings.algorithm.kl_weight else min(evaluations - 1, loop.steps))
+    copied = not settings.lora.rank  # with adapters the start is the model without them
+    for name_of, read, apart in (
+        ("log-probabilities before", behind, False),
+        ("log-probabilities of the start", started, copied),
+    ):
+        if read.tokens or apart:
+            phases.append(ScoringPhase(shape, read, loop.batch_tokens, half, name=name_of, apart=apart))
     for verifier in filter(None, [settings.verifier, *settings.reward.ensemble]):
         judge, _ = _policy_shape(verifier, "verifier", assumed)
-        read = reading([EPISODE_TOKENS] * (attempts * loop.steps + beside), every_position=every_position(judge, False))
-        phases.append(ScoringPhase(judge, read, loop.batch_tokens, half, name="verifier"))
+        read = reading([episode] * (attempts * loop.steps + beside), every_position=every_position(judge, False))
+        phases.append(ScoringPhase(judge, read, loop.batch_tokens, half, name="verifier", apart=True))
     return Work(name, tuple(phases), together=True, half=half)
+
+
+def branched(attempts: int, issue: int, own: int, alike: float, said: int) -> Reading:
+    """Of attempts of `own` tokens behind an issue that `alike` of them share, read once."""
+    issues = attempts / alike
+    pairs = issues * issue * (issue + 1) / 2 + attempts * own * (issue + (own + 1) / 2)
+    return Reading(attempts, round(issues * issue + attempts * own), round(pairs), attempts * said, True)
 
 
 def _policy_shape(name: str, key: str, assumed: Assumed) -> tuple[ModelShape, str]:
@@ -383,10 +436,14 @@ def collect_work(settings: Any, assumed: Assumed) -> Work:
             policy = settings.language[name]
             shape, model = _policy_shape(policy.model, f"language.{name}.model", assumed)
             names.append(model)
-            phases.append(_rollouts(shape, attempts, policy.engine, f"{name}, {part}"))
+            phases.append(_rollouts(shape, attempts, policy.engine, assumed, f"{name}, {part}"))
     if scripted:
         assumed.note(f"{scripted:,} attempts of scripts need the CPU alone (their programs: `rmlab bench execution`)")
-    assumed.note("the time of the attempts' programs is not counted")
+    if phases:
+        assumed.note(
+            f"attempts of {assumed.episode} tokens, {assumed.of_episode(SAID_TOKENS)} of them said, are assumed; the time of "
+            "their programs is not counted"
+        )
     half = all(phase.half for phase in phases if isinstance(phase, RolloutPhase))
     return Work(", ".join(dict.fromkeys(names)) or "scripts", tuple(phases), half=half)
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from rmlab.models import prefix_decoder
 from rmlab.models.config import LoraConfig, ModelConfig, TokenizerConfig
 from rmlab.models.cost import KNOWN, ModelShape
 from rmlab.models.heads import last_logits
@@ -143,3 +144,13 @@ def test_what_was_measured() -> None:
     for tokens, measured in ((32768, 79), (16384, 45)):
         run = TrainingMemory(True, 0, False, tokens, tokens // 8192, tokens // 8192)
         assert training_memory(KNOWN["Qwen3-0.6B"], run).total / GIB == pytest.approx(measured, rel=0.05)
+
+
+def test_what_scoring_makes_at_once_is_what_the_decoder_makes() -> None:
+    """Widths of `rmlab.models.prefix_decoder`: 8 bytes of each inner value, with experts 10 of each hidden one too; at most PARTS_BYTES."""
+    dense, mixed = KNOWN["Qwen3-4B"], KNOWN["Qwen3-30B-A3B"]
+    for shape, width in ((dense, 8 * 9728), (mixed, 2 * 8 * (5 * 2048 + 4 * 768))):
+        stream = 12 * shape.hidden_size + 2 * (shape.hidden_size + 2 * shape.queries + 2 * shape.keys)
+        assert scoring_memory(shape, True, True, 1000, 1).activations == 1000 * (stream + width)
+        many = scoring_memory(shape, True, True, 131072, 1).activations
+        assert many - 131072 * stream == prefix_decoder.PARTS_BYTES
