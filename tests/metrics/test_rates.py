@@ -24,9 +24,9 @@ def error(rate: float, draws: int) -> float:
     return float(np.sqrt(rate * (1 - rate) / draws))
 
 
-def is_nominal(rate: float, draws: int) -> bool:
-    """Whether a rate at a nominal 0.05 is between 0.03 and 0.07, give or take one error of the simulation."""
-    return bool(0.03 - error(0.03, draws) <= rate <= 0.07 + error(0.07, draws))
+def is_nominal(rate: float, draws: int, errors: int = 1) -> bool:
+    """Whether a rate at a nominal 0.05 is between 0.03 and 0.07, give or take so many errors of the simulation."""
+    return bool(0.03 - errors * error(0.03, draws) <= rate <= 0.07 + errors * error(0.07, draws))
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,10 @@ SAME, FLAT = (1.0, 0.0), (3.0, 1.5)
     ],
 )
 def test_compare_rejects_and_excludes_0_as_often_as_said(name, a, b, metrics, monkeypatch):
-    """Two verifiers that differ by luck alone: p at most 0.05, and an interval without 0, in 0.03 to 0.07 of 1,000 draws. (Of the
-    first 300 the shares are 0.020 to 0.077, which is the error of so few draws.)"""
+    """Two verifiers that differ by luck alone: p at most 0.05, and an interval without 0, in 0.03 to 0.07 of the draws. (Of
+    1,000 the shares are 0.035 to 0.072; 400 take a minute less, and are held to two of their errors.)"""
     monkeypatch.setattr(noise_floor, "DRAWS", 200)  # its mean is all that is used
-    draws, tasks, attempts = 1000, 80, 8
+    draws, tasks, attempts = 400, 80, 8
     name_N = np.repeat([f"{t:03d}" for t in range(tasks)], attempts)
     kinds = [
         kind for kind, first in ((SortedRows, "auc"), (WidthBins, "ece")) if any(m.startswith(first) for m in metrics)
@@ -158,7 +158,7 @@ def test_compare_rejects_and_excludes_0_as_often_as_said(name, a, b, metrics, mo
     print(name, rejected, excluded)
     for metric in metrics:
         for count in (rejected[metric], excluded[metric]):
-            assert is_nominal(count / draws, draws), (name, metric, count / draws)
+            assert is_nominal(count / draws, draws, errors=2), (name, metric, count / draws)
 
 
 def levels(seed: int, deviations: tuple[float, ...], seeds: int = 3, tasks: int = 40, attempts: int = 6):
