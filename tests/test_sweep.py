@@ -182,6 +182,7 @@ def alive(process: psutil.Process) -> bool:
     return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
+@pytest.mark.slow
 def test_failed_cells_are_shown_and_tracked_and_fail_alone(where: Path) -> None:
     troubles = {
         2: "RuntimeError: this cell has no luck",
@@ -269,6 +270,7 @@ def test_a_cell_that_became_another_run_since_the_plan_does_not_start(where: Pat
     assert sorted(word for word, _ in ledger(where)) == ["end", "end", "prepared", "start", "start"]
 
 
+@pytest.mark.slow
 def test_whoever_is_interrupted_ends_the_cells_before_it_says_so(where: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ended = []
 

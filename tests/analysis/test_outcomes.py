@@ -91,6 +91,7 @@ def with_curve(change: Callable[[list[dict[str, Any]]], Any]) -> dict[str, Any]:
     return {**OUTCOME, "curve": change(curve)}
 
 
+@pytest.mark.slow
 def test_a_whole_run_is_drawn(store: Store) -> None:
     track(store)
     assert len(draw()) == 10

@@ -24,6 +24,7 @@ def pool(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_verifier_is_named_alike_in_score_and_compare(runs_folder: Path, tmp_path: Path, pool: Path) -> None:
     folder, table = tmp_path / "trained" / "model", tmp_path / "trained" / "scores.parquet"
     write_verifier(folder)

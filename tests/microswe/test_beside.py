@@ -122,6 +122,7 @@ def test_what_is_built_beside_is_new_and_of_the_part_rl(beside: BaseTasks) -> No
     check_joined(beside.tasks, built.tasks, "more.parquet")
 
 
+@pytest.mark.slow
 def test_a_build_with_no_file_beside_it_is_what_it_was(beside: BaseTasks) -> None:
     metadata = build_from(collection(OLD), CONFIG).metadata
     assert "beside" not in metadata

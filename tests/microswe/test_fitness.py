@@ -73,6 +73,7 @@ def test_shipped_functions_that_may_stand_in_a_set():
     assert unfit(functions_of(BaseTasks(own)), workers=2) == {}
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_files_without_them(tmp_path):
     first, more, output = tmp_path / "a.parquet", tmp_path / "b.parquet", tmp_path / "out"
     write_tasks(first, TASKS, {"command": "x", "counts": json.dumps({"tasks": 6, "functions": 6, "left_out": 1})})

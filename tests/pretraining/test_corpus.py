@@ -109,6 +109,7 @@ def test_built_again_and_read_back_it_is_the_same(corpus, config, tmp_path):
     assert (back.documents, back.metadata) == (corpus.documents, corpus.metadata)
 
 
+@pytest.mark.slow
 def test_labels_and_outcomes_change_nothing(corpus, config, tasks, tmp_path):
     supervised = [t for t in tasks if t.part == "supervised"][:3]
     write_trajectories(tmp_path / "episodes.parquet", [attempt(t, resolved=False) for t in supervised])
@@ -116,6 +117,7 @@ def test_labels_and_outcomes_change_nothing(corpus, config, tasks, tmp_path):
     assert other.fingerprint == corpus.fingerprint
 
 
+@pytest.mark.slow
 def test_episodes_of_other_tasks_are_refused(config, tasks, tmp_path):
     stranger = replace(attempt(next(t for t in tasks if t.part == "evaluation")), split="supervised")
     write_trajectories(tmp_path / "episodes.parquet", [stranger])
@@ -123,6 +125,7 @@ def test_episodes_of_other_tasks_are_refused(config, tasks, tmp_path):
         build_corpus(replace(config, episodes=[str(tmp_path / "episodes.parquet")]), STARTER)
 
 
+@pytest.mark.slow
 def test_a_missing_package_and_an_altered_file_say_what_to_do(config, corpus, tmp_path):
     with pytest.raises(DataError, match="no_such_package is not installed"):
         build_corpus(replace(config, packages=["no_such_package"]), STARTER)

@@ -43,6 +43,7 @@ def corpus(tmp_path, monkeypatch):
     return made
 
 
+@pytest.mark.slow
 def test_a_folder_with_weights_tokenizer_and_record(corpus, tmp_path):
     folder = load_program("pretrain").main([*FEW, "tracked=false"])
     assert folder == tmp_path / "pretraining" / "tiny"
@@ -83,6 +84,7 @@ def test_a_tracked_run_holds_the_model(corpus):
     assert "tiny" in {a.path for a in Store.open(None).client.list_artifacts(run.info.run_id)}
 
 
+@pytest.mark.slow
 def test_comparisons_are_read_beside_the_text_and_held_out_apart(corpus, tmp_path):
     def episode(i):
         first = f"f({i}) should return {i} but got {i + 1}"

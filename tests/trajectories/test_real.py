@@ -74,6 +74,7 @@ def reports(summary: dict) -> dict[str, tuple[int, int]]:
     }
 
 
+@pytest.mark.slow
 def test_labels_live_in_eight_places(real: Path, importing) -> None:
     v2 = importing(real / "mini_v2_deepseek_litedev_4runs.zip").summary["reports"]
     kinds = {r["kind"] for r in v2}
