@@ -63,7 +63,7 @@ def score(
 ) -> None:
     """Score trajectories with a trained verifier, or with any language model as a judge."""
     from rmlab.scores.writing import table_writer, write_score_table
-    from rmlab.training.device import resolve_device
+    from rmlab.training.device import prepare_device
     from rmlab.verifiers.encoding import cut_counts, cut_words, unfit_counts
     from rmlab.verifiers.leaks import check_leaks
 
@@ -74,7 +74,7 @@ def score(
         raise UsageError("--out names the score table to write: -o scores.parquet")
     if dtype not in DTYPES:
         raise UsageError(f"--dtype {dtype}: it is {' or '.join(DTYPES)}")
-    where = resolve_device(device)
+    where = prepare_device(device)
     chosen, part = _chosen(trajectories, part)
     check_leaks(chosen)
     asked = _Asked(template, answers, max_tokens, dtype)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from rmlab.models.cost import Flops, forward_flops, reading, training_flops
 from rmlab.planning.cards import Card
 from rmlab.planning.memory import GIB, Memory, offloaded, rollout_memory, scoring_memory, training_memory
+from rmlab.planning.phases import Phase, RolloutPhase, ScoringPhase, TrainingPhase, Work
 from rmlab.planning.seconds import Seconds, rollout_seconds, scoring_seconds, step_seconds
-from rmlab.planning.work import Phase, RolloutPhase, ScoringPhase, TrainingPhase, Work
 
 RESERVED = 1.5
 """GiB that CUDA's context and what the allocator cannot use take beside the tensors."""

@@ -18,7 +18,8 @@ from rmlab.models.generation import SlotDecoder
 from rmlab.models.tokenizer import Tokenizer
 from rmlab.policies.engine import EngineConfig, Rollouts, Sampling
 from rmlab.policies.language_prompt import PolicyPrompt
-from rmlab.policies.rollout import Executor, Planned
+from rmlab.policies.programs import Executor
+from rmlab.policies.rollout import Planned
 from rmlab.policies.rollout_schedule import RolloutSchedule
 from rmlab.progress import Advance
 from rmlab.trajectories.record import Trajectory

@@ -87,10 +87,10 @@ def test_eight_by_one_is_two_by_four_is_one_by_eight() -> None:
 def test_side_by_side_a_batch_has_the_gradient_of_its_padded_rows_however_it_is_cut() -> None:
     batch, device = examples(8), accelerator(TrainingConfig(), QUIET)
     gradients = []
-    for side_by_side, tokens in ((False, None), (True, None), (True, 40), (True, 24), (True, 5)):
+    for rows_packed, tokens in ((False, None), (True, None), (True, 40), (True, 24), (True, 5)):
         model = scratch_model(SHAPE, 20, seed=0)
-        parts = micro_batches(batch, 8, tokens, side_by_side)
-        with packed_rows(model, side_by_side):
+        parts = micro_batches(batch, 8, tokens, rows_packed)
+        with packed_rows(model, rows_packed):
             loss = float(mean_gradient(model, parts, 0, device))
         gradients.append((loss, [p.grad.clone() for p in model.parameters()]))
     for loss, gradient in gradients[1:]:
