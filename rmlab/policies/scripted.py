@@ -76,10 +76,10 @@ class Knowledge:
     @cached_property
     def _first_variations(self) -> dict[int, list[str]]:
         """Of the task's own program, by line; lines without any are left out."""
-        found: dict[int, list[str]] = {}
+        variations: dict[int, list[str]] = {}
         for mutant in mutants(self.task.code):
-            found.setdefault(mutant.line, []).append(_changed_line(mutant))
-        return dict(sorted(found.items()))
+            variations.setdefault(mutant.line, []).append(_changed_line(mutant))
+        return dict(sorted(variations.items()))
 
     @cached_property
     def suspicion(self) -> dict[int, int]:

@@ -114,7 +114,7 @@ class _Rows:
 
     def begin(self) -> None:
         """The next row's speed is counted from now on."""
-        self.told, self.told_tokens = time.monotonic(), self.state.tokens
+        self.logged_at, self.logged_tokens = time.monotonic(), self.state.tokens
 
     def check(self, loss: torch.Tensor | _Later, step: int) -> float:
         """The loss of a step. Raises RmlabError where it is no number."""
@@ -129,8 +129,8 @@ class _Rows:
             return
         (step, loss, rate, tokens), self.waiting = self.waiting, None
         value, now = self.check(loss, step), time.monotonic()
-        self.state.history.append((step, value, rate, (tokens - self.told_tokens) / max(now - self.told, 1e-9)))
-        self.told, self.told_tokens, self.note = now, tokens, f"loss {value:.3f}"
+        self.state.history.append((step, value, rate, (tokens - self.logged_tokens) / max(now - self.logged_at, 1e-9)))
+        self.logged_at, self.logged_tokens, self.note = now, tokens, f"loss {value:.3f}"
         if self.log:
             self.log(*self.state.history[-1])
 
@@ -215,7 +215,7 @@ def train_loop(
                 saved = time.monotonic()
             if stop:
                 raise stop
-            rows.told += time.monotonic() - aside  # evaluations and checkpoints do not count for the speed
+            rows.logged_at += time.monotonic() - aside  # evaluations and checkpoints do not count for the speed
     model.eval()
     ended = time.monotonic()
     speed = (state.tokens - steady_tokens) / max(ended - steady, 1e-9)

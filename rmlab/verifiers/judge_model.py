@@ -144,10 +144,10 @@ def score_prompts(
         if shared is None:
             shared = sharing_pays(model, arithmetic(model))
         if shared:
-            found = _shared_margins(model, prompts, answer, batch_tokens)
+            batches = _shared_margins(model, prompts, answer, batch_tokens)
         else:
-            found = _padded_margins(model, prompts, answer, side, batch_tokens)
-        for rows, margin_B, share_B in found:
+            batches = _padded_margins(model, prompts, answer, side, batch_tokens)
+        for rows, margin_B, share_B in batches:
             score_N[rows] = torch.sigmoid(margin_B).cpu().double().numpy()
             share_N[rows] = share_B.cpu().double().numpy()
             advance(sum(len(prompts[i]) for i in rows))
@@ -178,10 +178,10 @@ def _shared_margins(model: Any, prompts: Sequence[Ids], answer: AnswerTokens | N
 
 
 def _what_answers_have(answers: tuple[str, str], share: float) -> str:
-    said = f"{answers[0]!r} and {answers[1]!r} have {share:.1%} of the probability behind a prompt, on average"
+    share_words = f"{answers[0]!r} and {answers[1]!r} have {share:.1%} of the probability behind a prompt, on average"
     if share >= LITTLE:
-        return said
-    return f"{said}: the model would rather say something else, so scores may mean little. Change the template, or --answers."
+        return share_words
+    return f"{share_words}: the model would rather say something else, so scores may mean little. Change the template, or --answers."
 
 
 def _batch(prompts: Sequence[Ids], side: str, model: Any) -> dict[str, torch.Tensor]:

@@ -80,7 +80,7 @@ class JudgePrompt:
             "yes": yes.strip(),
             "no": no.strip(),
         }
-        content = FIELD.sub(lambda found: values[found[1]], self.template)
+        content = FIELD.sub(lambda match: values[match[1]], self.template)
         if not self.tokenizer.hf.chat_template:
             return content + (OPENED if self.answers else "")
         return self._in_chat(content)
