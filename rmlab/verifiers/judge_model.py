@@ -154,19 +154,21 @@ def score_prompts(
     return score_N, share_N
 
 
-Found = Iterator[tuple[Sequence[int], torch.Tensor, torch.Tensor]]
+MarginAndShareBatches = Iterator[tuple[Sequence[int], torch.Tensor, torch.Tensor]]
 """(rows, margin_B, share_B) of some prompts after others."""
 
 
 def _padded_margins(
     model: Any, prompts: Sequence[Ids], answer: AnswerTokens | None, side: str, batch_tokens: int
-) -> Found:
+) -> MarginAndShareBatches:
     for rows in batches_by_tokens([len(p) for p in prompts], batch_tokens):
         batch = _batch([prompts[i] for i in rows], side, model)
         yield rows, *_margins(model, {name: tensor.to(model.device) for name, tensor in batch.items()}, answer)
 
 
-def _shared_margins(model: Any, prompts: Sequence[Ids], answer: AnswerTokens | None, batch_tokens: int) -> Found:
+def _shared_margins(
+    model: Any, prompts: Sequence[Ids], answer: AnswerTokens | None, batch_tokens: int
+) -> MarginAndShareBatches:
     """What prompts have in common at their start is read once (`rmlab.models.prefix_decoder`); logits of some prompts at a time."""
     for batch in prefix_batches(prompts, batch_tokens):
         hidden_BH = prefix_last_hidden(model, batch, arithmetic(model))

@@ -121,13 +121,13 @@ def _on_ranks(
     return total_N
 
 
-Found = Iterator[tuple[Sequence[int], torch.Tensor]]
+MarginBatches = Iterator[tuple[Sequence[int], torch.Tensor]]
 """(rows, their margin_B) of one batch after the other."""
 
 
 def _padded(
     model: Any, prompts: Sequence[Any], answer: AnswerTokens, batch_tokens: int, pad_id: int, autocast: Autocast
-) -> Found:
+) -> MarginBatches:
     device = next(model.parameters()).device
     for rows in batches_by_tokens([len(p) for p in prompts], batch_tokens):
         ids_BT, length_B = pad_right([prompts[i] for i in rows], pad_id)
@@ -138,7 +138,7 @@ def _padded(
 
 def _shared(
     model: Any, prompts: Sequence[Any], answer: AnswerTokens, batch_tokens: int, dtype: torch.dtype, fused: bool | None
-) -> Found:
+) -> MarginBatches:
     inner = language_model(model)
     if fused is None:
         fused = sum(map(len, prompts)) >= FUSED_FROM and can_fuse(inner.device)
