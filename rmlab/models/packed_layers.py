@@ -14,7 +14,7 @@ from torch.nn.functional import linear, silu
 from torch.utils.checkpoint import checkpoint
 
 from rmlab.models.attention import Segments, attend
-from rmlab.models.layer import LayerParts, has_plain_matrices, is_dense, joined, rotated
+from rmlab.models.layer import LayerParts, has_plain_matrices, is_dense, joined
 
 ATTRIBUTE = "_rmlab_packed_layers"
 
@@ -51,7 +51,7 @@ class PackedLayer(torch.nn.Module):
         query, key, value = torch.split(heads_TAD, [queries, keys, keys], dim=1)
         if parts.head_norms:
             query, key = self._normed(query, parts.head_norms[0]), self._normed(key, parts.head_norms[1])
-        query, key = (rotated(x.float(), cosine_TD[:, None], sine_TD[:, None]).to(dtype) for x in (query, key))
+        query, key = (_rotated(states, cosine_TD[:, None], sine_TD[:, None]).to(dtype) for states in (query, key))
         segments = Segments(cu_seqlens, cu_seqlens, max_seqlen, max_seqlen, cu_seqlens_cudnn)
         mixed_TQD = attend(query, key, value, segments, parts.scaling)
         stream_TH = stream_TH + linear(mixed_TQD.flatten(1), *joined([parts.attention.o_proj], dtype))
@@ -63,6 +63,13 @@ class PackedLayer(torch.nn.Module):
         wide = states.float()
         normed: torch.Tensor = norm.weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.epsilon))
         return normed
+
+
+def _rotated(states: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
+    """As `rmlab.models.layer.rotated`, in float32. The halves are put together again for the compiler's sake: the other form, which
+    copies less, trained 8 % slower where it was compiled (SmolLM2's shape on an H200, one run of each)."""
+    first, second = states.float().chunk(2, dim=-1)
+    return torch.cat([first, second], dim=-1) * cosine + torch.cat([-second, first], dim=-1) * sine
 
 
 class PackedLayers:

@@ -52,16 +52,9 @@ def warm_start_work(settings: Any, assumed: Assumed) -> Work:
     tokens, rows, parts = largest_micro_batch(chosen, training, settings.runtime)
     one = reading(chosen, round(sum(chosen) * share), every_position=True)
     half = training.dtype is Dtype.bfloat16
+    rank, compiled = settings.lora.rank, settings.runtime.compiled
     run = TrainingMemory(
-        half,
-        settings.lora.rank,
-        training.checkpointing,
-        tokens,
-        rows,
-        round(tokens * share),
-        parts,
-        every_position=True,
-        compiled=settings.runtime.compiled,
+        half, rank, training.checkpointing, tokens, rows, round(tokens * share), parts, True, compiled=compiled
     )
     phases: list[Phase] = [
         TrainingPhase(shape, one.scaled(training.epochs * count / len(chosen)), steps, run, "imitation")
@@ -112,16 +105,8 @@ def rl_work(settings: Any, assumed: Assumed) -> Work:
     alike = max(loop.attempts / updates, 1)  # attempts at one task in an optimiser step
     one = branched(attempts, issue, episode - issue, alike, said)
     rows = max(int(loop.batch_tokens / (one.tokens / attempts)), 1)
-    run = TrainingMemory(
-        half,
-        settings.lora.rank,
-        False,
-        loop.batch_tokens,
-        rows,
-        rows * said,
-        math.ceil(attempts / updates / rows),
-        True,
-    )
+    parts = math.ceil(attempts / updates / rows)
+    run = TrainingMemory(half, settings.lora.rank, False, loop.batch_tokens, rows, rows * said, parts, True)
     evaluations = 2 + (max(loop.steps // watch.every - 1, 0) if watch.every else 0)
     held_out = 4 * (watch.held_out_tasks or 400) * (watch.held_out_attempts + 1) * 2 if watch.held_out_tasks != 0 else 0
     beside = evaluations * (watch.tasks or 400) * watch.attempts + held_out
