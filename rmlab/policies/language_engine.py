@@ -77,7 +77,7 @@ class LanguageEngine:
     ) -> Rollouts:
         """See `rmlab.policies.engine.Engine.rollout`. on_finished: is called with each trajectory as it is finished."""
         sampling_N = [sampling] * len(planned) if isinstance(sampling, Sampling) else list(sampling)
-        for one in set(sampling_N):
+        for one in dict.fromkeys(sampling_N):
             if one.temperature < 0 or one.max_action_tokens < 1:
                 raise UsageError(
                     f"temperature={one.temperature}, max_action_tokens={one.max_action_tokens}: at least 0, and 1"
