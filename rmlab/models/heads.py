@@ -78,12 +78,8 @@ def last_hidden(
             return scaled_dot_product_attention(query, key, value, seen_B11T, scale=scaling, enable_gqa=groups)
 
         return _last_hidden(decoder, ids_BT, {"position_ids": position_1T}, row_B, last_B, mix)
-    more = {} if routing is None else {"output_router_logits": True}
-    output = decoder(input_ids=ids_BT, use_cache=False, **more)
-    if routing is not None:
-        routing.add(output.router_logits, ends)
-    hidden_BH: torch.Tensor = output.last_hidden_state[row_B, last_B]
-    return hidden_BH
+    hidden_BTH = _by_the_decoder(decoder, ids_BT, {}, ends, routing)
+    return hidden_BTH[row_B, last_B]
 
 
 def _behind_row(decoder: Any, ids_1T: torch.Tensor, row: PackedRow, routing: Routing | None) -> torch.Tensor:
@@ -96,12 +92,21 @@ def _behind_row(decoder: Any, ids_1T: torch.Tensor, row: PackedRow, routing: Rou
         row_S, layers = torch.zeros_like(row.last_S), packed_layers_of(decoder)
         through = None if layers is None else lambda hidden, cos, sin: layers(hidden[0], cos, sin, row.segments)[None]
         return _last_hidden(decoder, ids_1T, row.decoder_arguments, row_S, row.last_S, mix, through)[: row.count]
+    length_1 = row.segments.cu_seqlens_q[row.count, None]
+    hidden_1TH = _by_the_decoder(decoder, ids_1T, row.decoder_arguments, length_1, routing)
+    return hidden_1TH[0, row.last_S[: row.count]]
+
+
+def _by_the_decoder(
+    decoder: Any, ids_BT: torch.Tensor, arguments: Mapping[str, Any], length_B: torch.Tensor, routing: Routing | None
+) -> torch.Tensor:
+    """hidden_BTH by a decoder's own forward pass. length_B: tokens of each row whose routing counts."""
     more = {} if routing is None else {"output_router_logits": True}
-    output = decoder(input_ids=ids_1T, use_cache=False, **row.decoder_arguments, **more)
+    output = decoder(input_ids=ids_BT, use_cache=False, **arguments, **more)
     if routing is not None:
-        routing.add(output.router_logits, row.segments.cu_seqlens_q[row.count, None])
-    hidden_BH: torch.Tensor = output.last_hidden_state[0, row.last_S[: row.count]]
-    return hidden_BH
+        routing.add(output.router_logits, length_B)
+    hidden_BTH: torch.Tensor = output.last_hidden_state
+    return hidden_BTH
 
 
 def _is_plain_qwen3(decoder: Any) -> bool:
