@@ -164,7 +164,7 @@ def _scorer(model: str, asked: _Asked, chosen: "Sequence[Trajectory]") -> "Verif
     if folder is None:
         return _verifier(model, asked)
     judge = load_judge(folder, asked.prompt(folder), chosen, asked.dtype)
-    print(f"{model}: {judge.prompt.said(judge.answer)}; --show-prompt shows what it reads")
+    print(f"{model}: {judge.prompt.summary(judge.answer)}; --show-prompt shows what it reads")
     return judge
 
 
@@ -189,7 +189,7 @@ def _show_prompt(model: str, asked: _Asked, chosen: "Sequence[Trajectory]") -> N
         prompt = asked.prompt(folder)
         print(f"--- template (a file of your own: --template FILE)\n{prompt.template}\n---")
         prompt, answer = prompt.proven(chosen)
-        print(f"{model}: {prompt.said(answer)}")
+        print(f"{model}: {prompt.summary(answer)}")
         (encoded,), tokenizer = prompt.encode(chosen[:1]), prompt.tokenizer
     if encoded.ids is None:
         print(f"--- {chosen[0].trajectory_id} has {encoded.n_tokens:,} tokens and does not fit the context")

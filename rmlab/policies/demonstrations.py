@@ -168,7 +168,7 @@ def repair_lessons(texts: Sequence[str], prompt: PolicyPrompt, capacity: int) ->
 def _lesson(trajectory: Trajectory, verdicts: Sequence[str], prompt: PolicyPrompt) -> SFTExample:
     pieces: list[tuple[list[int], bool]] = []
     remaining = iter(verdicts)
-    for message in trajectory.messages[: _last_said(trajectory) + 1]:
+    for message in trajectory.messages[: _last_answer(trajectory) + 1]:
         if message.role == "assistant":
             pieces.append((prompt.message(message.content), next(remaining) != WRONG))
         else:
@@ -176,7 +176,7 @@ def _lesson(trajectory: Trajectory, verdicts: Sequence[str], prompt: PolicyPromp
     return _joined(pieces)
 
 
-def _last_said(trajectory: Trajectory) -> int:
+def _last_answer(trajectory: Trajectory) -> int:
     return max(i for i, message in enumerate(trajectory.messages) if message.role == "assistant")
 
 

@@ -67,7 +67,7 @@ def drawn_repairs(
     fitting = [code for code in codes if as_long_as_a_task(code)]
     chunks = [(fitting[start : start + CHUNK], each, seed) for start in range(0, len(fitting), CHUNK)]
     repairs: list[str] = []
-    with ProcessPoolExecutor(workers, get_context("fork"), _know, (list(held_out),)) as processes:
+    with ProcessPoolExecutor(workers, get_context("fork"), _read_held_out, (list(held_out),)) as processes:
         for chunk, texts in zip(chunks, processes.map(_repairs_of, chunks), strict=True):
             repairs += texts
             if done is not None:
@@ -90,7 +90,7 @@ def kept_repairs(folder: Path, name: str, draw: Callable[[], list[str]]) -> list
     return texts
 
 
-def _know(held_out: Sequence[str]) -> None:
+def _read_held_out(held_out: Sequence[str]) -> None:
     global _forbidden
     _forbidden = NearCopies(held_out)
 

@@ -110,13 +110,13 @@ def held_out_rates_record(state: RLState, after: Rates, tasks_of: Mapping[str, S
 def described(outcome: Mapping[str, Any]) -> list[str]:
     """An outcome in a few lines."""
     lines = [
-        f"  {benchmark}, {way}: {_said(difference)}"
+        f"  {benchmark}, {way}: {_difference_words(difference)}"
         for benchmark, ways in outcome["held_out"].items()
         for way, difference in ways.items()
     ]
     if (chosen := outcome["chosen"]) is not None:
         lines.append(
-            f"  chosen on validation: step {chosen['step']}; all, sampled: {_said(chosen['held_out']['all']['sampled'])}"
+            f"  chosen on validation: step {chosen['step']}; all, sampled: {_difference_words(chosen['held_out']['all']['sampled'])}"
         )
     gap, (inflation, lost) = outcome["hacking_gap"], (outcome[name] for name in GAP_PARTS)
     gap_words = "-" if gap is None else f"{gap:+.3f}"
@@ -163,7 +163,7 @@ def timed(history: Sequence[Sequence[Any]]) -> list[str]:
     return lines
 
 
-def _said(difference: Mapping[str, float]) -> str:
+def _difference_words(difference: Mapping[str, float]) -> str:
     gained = estimate(difference["difference"], (difference["low"], difference["high"]), signed=True)
     return f"pass@1 {difference['before']:.3f} → {difference['after']:.3f} ({gained}, {difference['tasks']:.0f} tasks)"
 

@@ -119,7 +119,7 @@ def load_judge(
         raise DataError(
             f"{folder}: the model knows {rows} tokens, its tokenizer {prompt.tokenizer.size}: they do not belong together"
         )
-    _say_in_float32(model)
+    _use_float32_head(model)
     model.eval()
     return JudgeModel(model, prompt, answer)
 
@@ -257,7 +257,7 @@ class _Float32Head(torch.nn.Module):
         return linear(hidden.float(), self.weight, self.bias)
 
 
-def _say_in_float32(model: Any) -> None:
+def _use_float32_head(model: Any) -> None:
     """Puts the head of a model of lower arithmetic into float32."""
     for name in ("lm_head", "score"):
         head = getattr(model, name, None)
