@@ -130,14 +130,9 @@ def _attended(
     seen_TK: torch.Tensor | None,
     causal: bool,
 ) -> torch.Tensor:
-    query_1QTD, key_1GKD, value_1GKD = (x.transpose(0, 1)[None] for x in (query_TQD, key_KGD, value_KGD))
+    grouped = query_TQD.shape[1] != key_KGD.shape[1]
+    query, key, value = (x.transpose(0, 1)[None] for x in (query_TQD, key_KGD, value_KGD))
     mixed_1QTD = scaled_dot_product_attention(
-        query_1QTD,
-        key_1GKD,
-        value_1GKD,
-        attn_mask=seen_TK,
-        is_causal=causal,
-        scale=scale,
-        enable_gqa=query_TQD.shape[1] != key_KGD.shape[1],
+        query, key, value, attn_mask=seen_TK, is_causal=causal, scale=scale, enable_gqa=grouped
     )
     return mixed_1QTD[0].transpose(0, 1)

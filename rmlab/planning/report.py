@@ -156,20 +156,9 @@ def table_rows(models: Sequence[str] = TABLE_MODELS, contexts: Sequence[int] = T
 
 def memory_at(shape: ModelShape, context: int, rank: int, checkpointing: bool) -> Memory:
     """Of training on single examples of a whole context, in bfloat16, several a step."""
-    whole = every_position(shape, packed=True)
-    return training_memory(
-        shape,
-        TrainingMemory(
-            True,
-            rank,
-            checkpointing,
-            context,
-            1,
-            1,
-            every_position=whole,
-            packed_layers=through_packed_layers(shape, True, rank),
-        ),
-    )
+    whole, own = every_position(shape, packed=True), through_packed_layers(shape, True, rank)
+    run = TrainingMemory(True, rank, checkpointing, context, 1, 1, every_position=whole, packed_layers=own)
+    return training_memory(shape, run)
 
 
 def csv_of(rows: Sequence[dict[str, Any]]) -> str:

@@ -1,6 +1,7 @@
 """What does the training of a verifier ask of a device? From its composed configuration and the attempts that it names."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -35,29 +36,14 @@ def verifier_work(settings: Any, assumed: Assumed, folds: int = 1) -> Work:
     packed = is_packed(training, settings.runtime)
     whole = every_position(shape, packed)
     single = reading(chosen, every_position=whole)
-    micro = largest_micro_batch(chosen, training, settings.runtime)
-    run = TrainingMemory(
-        half=half,
-        rank=settings.lora.rank,
-        checkpointing=training.checkpointing,
-        tokens=micro[0],
-        sequences=micro[1],
-        answers=micro[1],
-        parts=micro[2],
-        every_position=whole,
-        offload=bool(getattr(settings.runtime, "offload", False)),
-        compiled=settings.runtime.compiled,
-        packed_layers=through_packed_layers(shape, packed, settings.lora.rank),
-    )
-    scored = reading(judged, every_position=whole)
-    return Work(
-        name,
-        (
-            TrainingPhase(shape, single.scaled(folds * seen / scale), folds * steps, run),
-            ScoringPhase(shape, scored, max(settings.evaluation.batch_tokens, max(judged, default=1)), half),
-        ),
-        half=half,
-    )
+    rank, offload, compiled = settings.lora.rank, settings.runtime.offload, settings.runtime.compiled
+    tokens, rows, parts = largest_micro_batch(chosen, training, settings.runtime)
+    run = TrainingMemory(half, rank, training.checkpointing, tokens, rows, rows, parts, whole)
+    run = replace(run, offload=offload, compiled=compiled, packed_layers=through_packed_layers(shape, packed, rank))
+    trained = TrainingPhase(shape, single.scaled(folds * seen / scale), folds * steps, run)
+    at_once = max(settings.evaluation.batch_tokens, max(judged, default=1))
+    scored = ScoringPhase(shape, reading(judged, every_position=whole), at_once, half)
+    return Work(name, (trained, scored), half=half)
 
 
 def _attempts(

@@ -116,10 +116,8 @@ def _packed(
         hidden_1TH = model.get_decoder()(input_ids=sent(ids_1T, device), use_cache=False, **arguments).last_hidden_state
         hidden_TH = hidden_1TH[0]
     before, token, row, column = (sent(torch.from_numpy(x), device) for x in (before_N, token_N, row_N, column_N))
-    logprob_N, entropy_N = chosen_logprobs(model, hidden_TH[before], token, temperature, entropy, gradient)
-    empty_BT = torch.zeros(own_BT.shape, device=device)
-    logprob_BT = empty_BT.index_put((row, column), logprob_N)
-    return logprob_BT, None if entropy_N is None else empty_BT.index_put((row, column), entropy_N)
+    at = row, column
+    return chosen_logprobs(model, hidden_TH[before], token, at, own_BT.shape, temperature, entropy, gradient)
 
 
 def _padded(

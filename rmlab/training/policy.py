@@ -219,27 +219,27 @@ def token_logprobs(
     arguments = {} if row is None else row.decoder_arguments
     hidden_BTH = model.get_decoder()(input_ids=ids_BT, use_cache=False, **arguments).last_hidden_state
     row_N, column_N = (sent(index_N, ids_BT.device) for index_N in wanted_BT.nonzero(as_tuple=True))
-    logprob_N, entropy_N = chosen_logprobs(
-        model, hidden_BTH[row_N, column_N - 1], ids_BT[row_N, column_N], temperature, entropy, entropy_gradient
-    )
-    empty_BT = torch.zeros(ids_BT.shape, device=ids_BT.device)
-    logprob_BT = empty_BT.index_put((row_N, column_N), logprob_N)
-    return logprob_BT, None if entropy_N is None else empty_BT.index_put((row_N, column_N), entropy_N)
+    at, before_NH, token_N = (row_N, column_N), hidden_BTH[row_N, column_N - 1], ids_BT[row_N, column_N]
+    return chosen_logprobs(model, before_NH, token_N, at, ids_BT.shape, temperature, entropy, entropy_gradient)
 
 
 def chosen_logprobs(
     model: Any,
     hidden_NH: torch.Tensor,
     token_N: torch.Tensor,
+    at: tuple[torch.Tensor, torch.Tensor],
+    shape: Sequence[int],
     temperature: float,
     entropy: bool,
     entropy_gradient: bool,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """logprob_N of tokens given the decoder's states in front of them, and entropy_N where it is asked for; see `token_logprobs`."""
+    """What `token_logprobs` gives, of N tokens and the decoder's states in front of them. at: their rows and columns in `shape`."""
     logits_NV = float_logits(model, hidden_NH) / (temperature or 1.0)
     logprob_N = -cross_entropy(logits_NV, token_N, reduction="none")
+    empty_BT = torch.zeros(shape, device=token_N.device)
+    logprob_BT = empty_BT.index_put(at, logprob_N)
     if not entropy:
-        return logprob_N, None
+        return logprob_BT, None
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         share_NV = torch.log_softmax(logits_NV, dim=-1)
-        return logprob_N, -(share_NV.exp() * share_NV).sum(-1)
+        return logprob_BT, empty_BT.index_put(at, -(share_NV.exp() * share_NV).sum(-1))
