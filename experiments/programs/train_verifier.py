@@ -20,7 +20,7 @@ from rmlab.configuration import compose
 from rmlab.errors import DataError, MissingArtifact, RmlabError, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.launchers.jobs import HEAVY, Job, call
-from rmlab.launchers.ranks import Nodes, ranks_to_start, run_ranks
+from rmlab.launchers.rank_processes import Nodes, ranks_to_start, run_ranks
 from rmlab.microswe.sandbox import SandboxConfig
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.load import folder_identity

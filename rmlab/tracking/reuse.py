@@ -51,7 +51,7 @@ def log_reuse(
         params={**(params or {}), **{k: v for k, v in origin.params.items() if k != LEVEL_NUMBER}},
         tags={**keep, **tags, SOURCE_RUN: origin.run_id},
     ) as run:
-        for metric in origin.metrics.keys() - {LEVEL_NUMBER}:
+        for metric in (name for name in origin.metrics if name != LEVEL_NUMBER):
             rows = store.call(partial(store.client.get_metric_history, origin.run_id, metric))
             run.replay((row.key, row.value, row.step, row.timestamp) for row in rows)
     return get_run(store, run.run_id)
