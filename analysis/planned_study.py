@@ -252,13 +252,15 @@ def ledger_lines(study: PlannedStudy) -> list[str]:
 
 
 def _missing(cells: Sequence[CellState]) -> str:
-    """`; missing: 1:4 s0 s1`: seeds by level and arm."""
-    seeds: dict[str, list[str]] = defaultdict(list)
-    for one in cells:
-        if one.state in ("missing", "failed"):
-            seeds[" ".join(filter(None, (one.cell.level, one.cell.arm)))].append(f"s{one.cell.seed}")
-    if not seeds:
-        return ""
-    if sum(map(len, seeds.values())) == len(cells):
+    """`; missing: 2:1, 1:4 s0 s1`: levels and arms of which no seed is there, and seeds of the others."""
+    if not any(one.state in ("finished", "failed") for one in cells):
         return "; not begun"
-    return f"; missing: {', '.join(' '.join([place, *of_place]) for place, of_place in seeds.items())}"
+    places: dict[str, list[CellState]] = defaultdict(list)
+    for one in cells:
+        places[" ".join(filter(None, (one.cell.level, one.cell.arm)))].append(one)
+    said = []
+    for place, of_place in places.items():
+        open_ = [f"s{one.cell.seed}" for one in of_place if one.run is None]
+        if open_:
+            said.append(place if len(open_) == len(of_place) else " ".join([place, *open_]))
+    return f"; missing: {', '.join(said)}" if said else ""

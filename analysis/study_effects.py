@@ -85,6 +85,13 @@ def pools(group: SweepRuns) -> list[str]:
     return sorted(name.removeprefix("eval_") for name in found if name.startswith("eval_"))
 
 
+def largest_k(group: SweepRuns, pool: str) -> int:
+    """The most attempts on a pool of which a verifier picks one."""
+    return (
+        int(level_tests.largest_k(group)) if pool == OWN else max(map(int, group.cells[0].report_on(pool)["rm_at_k"]))
+    )
+
+
 def pool_value(cell: FinishedCell, metric: str, pool: str) -> float | None:
     """A metric of the family on a pool; RM@k at the most attempts there."""
     across = pool == OWN and cell.across and metric in ("rm_at_k", "auc_within_task")
@@ -134,7 +141,7 @@ def rows(study: PlannedStudy) -> list[dict[str, Any]]:
 
 def _row(effect: Effect, pool: str) -> dict[str, Any]:
     group, place = effect.group, effect.largest
-    row: dict[str, Any] = {"baseline": group.baseline, "k": level_tests.largest_k(group) if pool == OWN else None}
+    row: dict[str, Any] = {"baseline": group.baseline, "k": largest_k(group, pool)}
     if place is None:
         return row
     before, after, difference = on_pool(group, place, effect.metric, pool)

@@ -7,8 +7,9 @@ from analysis.marked_text import MarkedText
 from analysis.page_numbers import plain
 from analysis.planned_study import PlannedStudy
 from analysis.registry import Needs, figure
-from analysis.study_effects import OWN, Effect, Place, amount, effects, listed, on_pool, pools, untested
+from analysis.study_effects import OWN, Effect, Place, amount, effects, largest_k, listed, on_pool, pools, untested
 from rmlab.files import write_text
+from rmlab.metrics.sweep_levels import FAMILY
 from rmlab.wording import number
 
 NAME = "study_table"
@@ -169,7 +170,9 @@ def _power(study: PlannedStudy) -> MarkedText:
 
 
 def _pools(study: PlannedStudy) -> MarkedText:
-    head = ["sweep", "pool", *("RM@k" if m == "rm_at_k" else level_tests.WORDS[m] for m in study_effects.FAMILY)]
+    ks = {str(largest_k(group, pool)) for group in study.groups.values() for pool in pools(group)}
+    best = f"RM@{ks.pop() if len(ks) == 1 else 'k'}"
+    head = ["sweep", "pool", *(best if metric == "rm_at_k" else level_tests.WORDS[metric] for metric in FAMILY)]
     text = MarkedText(f"{NAME}.csv").say(f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n")
     for name, group in study.groups.items():
         for pool in pools(group):

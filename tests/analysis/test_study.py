@@ -120,7 +120,7 @@ def test_the_ledger_says_what_is_finished_shared_failed_and_next(
         "evidence=voluntary s1": ("failed", 2),
         "evidence=voluntary s2": ("failed", 1),
     }
-    assert "label_ratio          6 of 15 finished; missing: 2:1 s0 s1 s2, 1:2 s0 s1 s2, 1:4 s0 s1 s2" in text
+    assert "label_ratio          6 of 15 finished; missing: 2:1, 1:2, 1:4" in text
     assert "evidence             4 of 6 finished (3 of them in another sweep); missing: voluntary s1 s2" in text
     assert "failed 2 times: evidence: evidence=voluntary s1: ArithmeticError: loss is not finite; not repeated" in text
     assert "evidence=voluntary s2: ArithmeticError: loss is not finite; to be repeated" in text
