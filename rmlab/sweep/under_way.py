@@ -38,7 +38,8 @@ class SweepUnderWay:
     """A sweep under way: supplies its cells, takes the events about them and does what each calls for.
 
     waiting, elsewhere: config hashes that nobody is known to be at work on, and that somebody else is (when to look again).
-    settled: finished, reused, paused or failed. before: runs that were there when the sweep began.
+    settled: finished, reused, paused or failed. before: runs that were there when the sweep began. until: when it has to end, by
+    `time.monotonic`; out_of_time: a cell was left because of that.
 
     What may be extended (a search does): `next`, `is_open`, `unwanted` and `take`, as launchers call them, and `on_finished` and
     `on_failed`, which are called once a cell is settled, also where another process did it.
@@ -83,8 +84,10 @@ class SweepUnderWay:
 
     def is_time_up(self) -> bool:
         """Whether the sweep has to end now, whatever runs."""
-        self.out_of_time |= self.until is not None and time.monotonic() >= self.until
-        return self.until is not None and time.monotonic() >= self.until
+        if self.until is None or time.monotonic() < self.until:
+            return False
+        self.out_of_time = True
+        return True
 
     def _in_time(self) -> str | None:
         """The first cell that waits and would end in time, as long as the others took; None where there is none."""

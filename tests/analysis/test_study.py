@@ -13,6 +13,7 @@ from analysis import study_overview, study_page, study_table, style
 from analysis.page_numbers import check, marks_of, read_source, selected
 from analysis.planned_study import PlannedCell, PlannedStudy, ledger_lines, open_study
 from analysis.study_effects import effects
+from rmlab.commands.figures import draw_figures
 from rmlab.commands.study import study as command
 from rmlab.errors import UsageError
 from rmlab.metrics.report import report
@@ -212,6 +213,17 @@ def test_while_it_runs_the_table_says_so_and_takes_shared_cells_from_elsewhere(
     assert "| 6 of 15 |" in text
     assert text.count("So far, and only for orientation") == 1, "of evidence every cell is there"
     assert "9 trainings of 18 are still missing, so nothing here is final." in caption
+
+
+def test_the_figures_of_each_sweep_are_drawn_from_the_folder_of_bundles(
+    store: Store, folder: Path, tmp_path: Path
+) -> None:
+    fill(
+        store, folder, tmp_path, {"label_ratio": {"1:1": 1.0, "1:4": 6.0}, "evidence": {"final": 1.0, "voluntary": 0.0}}
+    )
+    drawn = draw_figures(["differences"], str(folder), tmp_path / "drawn")
+    assert sorted({path.relative_to(tmp_path / "drawn").parts[0] for path in drawn}) == ["evidence", "label_ratio"]
+    assert all((path.parent / "differences.csv").is_file() for path in drawn)
 
 
 def test_two_seeds_are_no_test(store: Store, folder: Path, tmp_path: Path) -> None:
