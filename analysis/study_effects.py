@@ -16,6 +16,12 @@ from rmlab.wording import number
 
 OWN = "own"
 """The pool of a verifier's own kind, which tests are made on."""
+BESIDE = {
+    "rm_at_k": ("rm_at_k_weighted", "RM@{k} by sum of scores"),
+    "auc_within_task": ("auc_within_task_patches", "AUC by patch"),
+    "ece_width_10": ("ece_less_floor", "ECE less floor"),
+}
+"""What is reported beside a metric of the family, without a test: its name in reports, and in tables."""
 SOURCE = re.compile(r"\s*\(SWE-RM[^()]*\)\.?$")
 Place = tuple[str, str]
 """arm, level"""
@@ -93,12 +99,12 @@ def largest_k(group: SweepRuns, pool: str) -> int:
 
 
 def pool_value(cell: FinishedCell, metric: str, pool: str) -> float | None:
-    """A metric of the family on a pool; RM@k at the most attempts there."""
+    """A metric on a pool, None where it is undefined or was not measured; a curve over k at the most attempts there."""
     across = pool == OWN and cell.across and metric in ("rm_at_k", "auc_within_task")
     report = cell.report if pool == OWN else cell.report_on(pool)
-    value = report[f"{metric}_across" if across else metric]
-    if metric == "rm_at_k" and value is not None:
-        value = value[max(value, key=int)]
+    value = report.get(f"{metric}_across" if across else metric)
+    if isinstance(value, dict):
+        value = value[max(value, key=int)] if value else None
     return None if value is None else float(value)
 
 
@@ -136,18 +142,31 @@ def rows(study: PlannedStudy) -> list[dict[str, Any]]:
         for pool in (OWN, *pools(group)):
             for effect in effects(group):
                 found.append(about | {"pool": pool, "metric": effect.metric} | _row(effect, pool) | said)
+                beside, _ = BESIDE[effect.metric]
+                found.append(about | {"pool": pool, "metric": beside} | _reported(effect, beside, pool) | said)
     return found
 
 
-def _row(effect: Effect, pool: str) -> dict[str, Any]:
+def _reported(effect: Effect, metric: str, pool: str) -> dict[str, Any]:
+    """A metric at the level of the largest difference, without a test. metric: the effect's own, or what is reported beside it."""
     group, place = effect.group, effect.largest
     row: dict[str, Any] = {"baseline": group.baseline, "k": largest_k(group, pool)}
     if place is None:
         return row
-    before, after, difference = on_pool(group, place, effect.metric, pool)
-    test = effect.tests[place]
-    row |= {"arm": place[0], "level": place[1], "at_baseline": before, "at_level": after, "difference": difference}
-    if pool == OWN:
+    before, after, difference = on_pool(group, place, metric, pool)
+    return row | {
+        "arm": place[0],
+        "level": place[1],
+        "at_baseline": before,
+        "at_level": after,
+        "difference": difference,
+    }
+
+
+def _row(effect: Effect, pool: str) -> dict[str, Any]:
+    row = _reported(effect, effect.metric, pool)
+    if effect.largest is not None and pool == OWN:
+        test = effect.tests[effect.largest]
         row |= {
             "difference": test.difference,
             "low": test.ci95 and test.ci95[0],

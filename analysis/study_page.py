@@ -70,10 +70,10 @@ def as_marked(study: PlannedStudy) -> MarkedText:
     count("sweeps")
     text.say(" sweeps are whole; ")
     count("failed")
-    text.say(" trainings failed, of which ")
+    text.say(" trainings failed; cells that have no finished one for that reason: ")
     count("never")
     text.say(
-        " cells have no finished one. [README.md](README.md) is the plan, written before the first of them ran; "
+        ". [README.md](README.md) is the plan, written before the first of them ran; "
         "[ledger.csv](ledger.csv) has every cell. A cell that two sweeps have in common is trained once.\n\n"
     )
     if any(group.tests for group in study.groups.values()):

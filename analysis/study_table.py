@@ -7,12 +7,25 @@ from analysis.marked_text import MarkedText
 from analysis.page_numbers import plain
 from analysis.planned_study import PlannedStudy
 from analysis.registry import Needs, figure
-from analysis.study_effects import OWN, Effect, Place, amount, effects, largest_k, listed, on_pool, pools, untested
+from analysis.study_effects import (
+    BESIDE,
+    OWN,
+    Effect,
+    Place,
+    amount,
+    effects,
+    largest_k,
+    listed,
+    on_pool,
+    pools,
+    untested,
+)
 from rmlab.files import write_text
 from rmlab.metrics.sweep_levels import FAMILY
 from rmlab.wording import number
 
 NAME = "study_table"
+MEAN = "the mean difference from the baseline and, in parentheses, the baseline's value."
 SOURCE = "SWE-RM, arXiv 2512.21919, values by public notes"
 
 
@@ -35,10 +48,13 @@ def as_marked(study: PlannedStudy) -> MarkedText:
     text.add(_sweeps(study)).say("\n")
     if study.groups:
         text.say("What the tests could show:\n\n").add(_power(study)).say("\n")
+        text.say(
+            "Reported beside, without a test, at the level of the largest difference of the metric that each belongs to:"
+        )
+        text.say(f" {MEAN}\n\n").add(_beside(study)).say("\n")
     if any(pools(group) for group in study.groups.values()):
         text.say(
-            "On the other pools, at the level of the largest difference above: the mean difference from the baseline and, in "
-            "parentheses, the baseline's value. Without a test.\n\n"
+            f"On the other pools, without a test, at the level of the largest difference on the verifiers' own kind: {MEAN}\n\n"
         ).add(_pools(study)).say("\n")
     return text
 
@@ -81,9 +97,9 @@ def at(effect: Effect, place: Place) -> str:
     return " ".join(filter(None, (place[1], place[0] if len(effect.group.arms) > 1 else "")))
 
 
-def row_of(effect: Effect, pool: str = OWN) -> str:
-    """The row of the CSV that an effect has."""
-    return f"sweep={plain(effect.group.sweep)} pool={pool} metric={effect.metric}"
+def row_of(effect: Effect, pool: str = OWN, metric: str = "") -> str:
+    """The row of the CSV that an effect has. metric: another one that is reported beside its own."""
+    return f"sweep={plain(effect.group.sweep)} pool={pool} metric={metric or effect.metric}"
 
 
 def _largest(effect: Effect) -> MarkedText:
@@ -129,7 +145,9 @@ def _shown(effect: Effect) -> MarkedText:
     test, where = effect.tests[place], row_of(effect)
     verb, sign = ("raise", "") if (test.difference or 0.0) > 0 else ("lower", "-")
     text = MarkedText(f"{NAME}.csv").say(f"shown to {verb} {effect.words} by ")
-    text.number(amount(test.difference), where, f"{sign}difference").say(f" at {style.cell(at(effect, place))}")
+    text.number(amount(test.difference), where, f"{sign}difference").say(
+        f" at {effect.group.factor}={style.cell(at(effect, place))}"
+    )
     if others := effect.shown[1:]:
         text.say(f" (a difference is shown at {listed([style.cell(at(effect, other)) for other in others])} too)")
     return text
@@ -178,13 +196,33 @@ def _pools(study: PlannedStudy) -> MarkedText:
         for pool in pools(group):
             text.say(f"| {name} | {pool}")
             for effect in effects(group):
-                text.say(" | ")
-                if effect.largest is None:
-                    continue
-                before, _, difference = on_pool(group, effect.largest, effect.metric, pool)
-                if difference is not None:
-                    text.say(f"{style.cell(at(effect, effect.largest))}: ")
-                    text.number(f"{difference:+.3f}", row_of(effect, pool), "difference").say(" (")
-                    text.number(number(before), row_of(effect, pool), "at_baseline").say(")")
+                text.say(" | ").add(_reported(effect, effect.metric, pool))
             text.say(" |\n")
+    return text
+
+
+def _beside(study: PlannedStudy) -> MarkedText:
+    k = largest_k(next(iter(study.groups.values())), OWN)
+    head = ["sweep", *(BESIDE[metric][1].format(k=k) for metric in FAMILY)]
+    text = MarkedText(f"{NAME}.csv").say(f"| {' | '.join(head)} |\n|{'---|' * len(head)}\n")
+    for name, group in study.groups.items():
+        text.say(f"| {name}")
+        for effect in effects(group):
+            text.say(" | ").add(_reported(effect, BESIDE[effect.metric][0], OWN))
+        text.say(" |\n")
+    return text
+
+
+def _reported(effect: Effect, metric: str, pool: str) -> MarkedText:
+    """`1:4: +0.100 (0.050)`; empty where it was not measured."""
+    text = MarkedText(f"{NAME}.csv")
+    if effect.largest is None:
+        return text
+    before, _, difference = on_pool(effect.group, effect.largest, metric, pool)
+    if difference is not None:
+        where = row_of(effect, pool, metric)
+        text.say(f"{style.cell(at(effect, effect.largest))}: ").number(f"{difference:+.3f}", where, "difference").say(
+            " ("
+        )
+        text.number(number(before), where, "at_baseline").say(")")
     return text

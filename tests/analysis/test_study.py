@@ -170,7 +170,8 @@ def test_one_table_says_what_is_shown_what_is_not_and_with_which_power(
     fill(store, folder, tmp_path, {"label_ratio": WHOLE})
     with open_study(folder) as study:
         study_table.draw(study, folder)
-        tests = study.groups["label_ratio"].tests
+        group = study.groups["label_ratio"]
+        tests = group.tests
     row = told(folder, sweep="label_ratio", pool="own", metric="auc_within_task")
     test = tests["", "1:4", "auc_within_task"]
     assert (row["level"], row["trainings"], row["planned"], row["failed"]) == ("1:4", "15", "15", "0")
@@ -186,10 +187,21 @@ def test_one_table_says_what_is_shown_what_is_not_and_with_which_power(
     pool = told(folder, sweep="label_ratio", pool="hard", metric="auc_within_task")
     assert (pool["level"], pool["p_holm"]) == ("1:4", "")
     assert float(pool["at_level"]) - float(pool["at_baseline"]) == pytest.approx(float(pool["difference"]))
+    beside = told(folder, sweep="label_ratio", pool="own", metric="ece_less_floor")
+    [ece] = [effect for effect in effects(group) if effect.metric == "ece_width_10"]
+    assert ece.largest == ("", beside["level"])
+    excess = {
+        level: np.mean([one.report["ece_less_floor"] for one in group.at(level, "")])
+        for level in ("1:1", beside["level"])
+    }
+    assert float(beside["difference"]) == pytest.approx(excess[beside["level"]] - excess["1:1"])
+    assert beside["p"] == "", "it is no part of the family"
     assert told(folder, sweep="evidence")["trainings"] == "3", "its baseline was trained in the other sweep"
 
     text = (folder / "study_table.md").read_text()
-    assert f"shown to raise AUC within task by {test.difference:.3f} at 1:4; no other difference shown" in text
+    assert (
+        f"shown to raise AUC within task by {test.difference:.3f} at label_ratio=1:4; no other difference shown" in text
+    )
     assert "with 80 % power tests would have shown one of" in text
     assert "SWE-RM, arXiv 2512.21919, values by public notes" in text
     assert "| 3 of 6 |  |  |  | none of its own yet |" in text
