@@ -38,7 +38,8 @@ def write(study: PlannedStudy, folder: Path) -> list[Path]:
 
 
 def counted_cells(study: PlannedStudy) -> dict[str, Any]:
-    """The counts that the page names: trainings of the study, those of them that are finished, those that failed, sweeps that are whole."""
+    """The counts that the page names: trainings of the study, those that are finished, that failed, that were not planned (and stand in
+    no table), sweeps that are whole."""
     planned, done = study.trainings
     failed = {one.cell.key: one.failures for one in study.cells}
     whole = sum(all(one.run is not None for one in study.of(name)) for name in study.sweeps)
@@ -47,6 +48,7 @@ def counted_cells(study: PlannedStudy) -> dict[str, Any]:
         "finished": done,
         "failed": sum(failed.values()),
         "never": len({one.cell.key for one in study.cells if one.state == "failed"}),
+        "unplanned": study.unplanned,
         "sweeps": len(study.sweeps),
         "whole": whole,
     }
@@ -72,6 +74,10 @@ def as_marked(study: PlannedStudy) -> MarkedText:
     count("failed")
     text.say(" trainings failed; cells that have no finished one for that reason: ")
     count("never")
+    text.say(
+        "; finished runs of these sweeps that are of no planned cell, or an older run of one, and stand in no table here: "
+    )
+    count("unplanned")
     text.say(
         ". [README.md](README.md) is the plan, written before the first of them ran; "
         "[ledger.csv](ledger.csv) has every cell. A cell that two sweeps have in common is trained once.\n\n"

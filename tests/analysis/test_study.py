@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -295,6 +296,8 @@ def test_latex_takes_what_markdown_says() -> None:
 def test_the_page_is_written_with_its_marks_and_another_digit_is_found(
     store: Store, folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    extra = replace(PlannedStudy.read(folder, []).planned["label_ratio"][0], seed=7, key="unplanned")
+    train(store, tmp_path, extra, 1.0)
     fill(store, folder, tmp_path, {"label_ratio": WHOLE})
     (folder / "numbers.yaml").write_text("README.md:\n  Levels:\n  - design: '5'\n")
     written = command(folder, page=True)
@@ -304,6 +307,7 @@ def test_the_page_is_written_with_its_marks_and_another_digit_is_found(
     ], "another page would need marks of its own"
     text = (folder / "results.md").read_text()
     assert "15 of 18 trainings are finished and 1 of 2 sweeps are whole; 0 trainings failed" in text
+    assert "and stand in no table here: 1. [README.md]" in text
     assert "![All sweeps](study_overview.png)" in text
     _, marks = marks_of(folder / "results.md")
     assert marks["README.md"] == {"Levels": [{"design": "5"}]}, "the plan's marks stay"
