@@ -8,7 +8,7 @@ from rmlab.tracking.query import TrackedRun, get_run
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import RunInfo
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import AT_WORK, HOST, IMPORTED_AT, IMPORTED_RUN, LEFT_OUT, REPLACES, SOURCE_RUN, STATUS
+from rmlab.tracking.tags import AT_WORK, HOST, IMPORTED_AT, IMPORTED_RUN, LEFT_OUT, REPLACES, REUSED, SOURCE_RUN, STATUS
 
 
 def log_reuse(
@@ -40,6 +40,7 @@ def log_reuse(
         IMPORTED_AT,
         LEFT_OUT,
         REPLACES,
+        REUSED,
         "replaced_by",
     }
     keep = {k: v for k, v in origin.tags.items() if k not in own}
