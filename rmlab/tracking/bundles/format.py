@@ -112,9 +112,15 @@ def _file(raw: Mapping[str, Any]) -> BundledFile:
 
 
 def weights(files: Mapping[str, int]) -> dict[str, int]:
-    """What is a model among a run's artifacts, with its bytes: the top folder that holds weights, or a file of weights itself."""
-    tops = {path.split("/")[0] for path in files if path.endswith(WEIGHTS)}
-    return {top: sum(size for path, size in files.items() if path.split("/")[0] == top) for top in sorted(tops)}
+    """What is a model among a run's artifacts, with its bytes: the folder that holds weights, or a file of weights itself."""
+    models = sorted({path.rpartition("/")[0] or path for path in files if path.endswith(WEIGHTS)})
+    outermost = [one for one in models if not within(one, [other for other in models if other != one])]
+    return {model: sum(size for path, size in files.items() if within(path, [model])) for model in outermost}
+
+
+def within(path: str, folders: Iterable[str]) -> bool:
+    """Whether an artifact is one of these, or lies below one."""
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
 @contextmanager
