@@ -15,16 +15,17 @@ groups that hold little but noise; a floor on the reward's own scale bounds that
 Dr. GRPO (arXiv 2503.20783).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from rmlab.errors import DataError, UsageError
-from rmlab.rl.config import KL, Algorithm, AlgorithmConfig, Clipping, Floats, LossMean, Scale
+from rmlab.rl.config import KL, Algorithm, AlgorithmConfig, Clipping, Codes, Floats, LossMean, Scale
 
 WIDEST = 20.0  # of a log ratio: exp of more is no ratio any more
+AFFINE = 1e-6  # by which an advantage may be off by rounding; float32, which trains on it, is no finer
 
 
 @dataclass(frozen=True)
@@ -137,9 +138,6 @@ def _token_total(value_BT: torch.Tensor, length_B: torch.Tensor, config: Algorit
     return value_BT.sum() if config.mean is LossMean.token else (value_BT.sum(-1) / length_B).sum()
 
 
-Codes = NDArray[np.intp]
-
-
 @dataclass(frozen=True)
 class Advantages:
     """advantage_N: of each attempt. signal_N: False where all rewards of its group are equal: such attempts teach nothing and
@@ -178,3 +176,20 @@ def advantages(reward_N: Floats, group_N: Codes, config: AlgorithmConfig) -> Adv
     signal_N = signal_G[group_N]
     # A mean of equal numbers may be off by a rounding error, which would pass for an advantage.
     return Advantages(np.where(signal_N, centred_N, 0.0), signal_N, groups, int((~signal_G).sum()))
+
+
+def check_affine(found: Advantages, reward_N: Floats, group_N: Codes, config: AlgorithmConfig, factor: float) -> None:
+    """Asserts what theory says of rewards offset + factor · r: divided by the group's standard deviation they have the advantages of
+    r at a floor that is smaller by the factor; not divided, factor times them. found: the advantages of the former. reward_N: r.
+
+    Raises DataError where they have not.
+    """
+    divided = config.scale is Scale.std
+    plain = advantages(reward_N, group_N, replace(config, std_floor=config.std_floor / factor) if divided else config)
+    expected_N = plain.advantage_N * (1.0 if divided else factor)
+    apart = float(np.abs(found.advantage_N - expected_N).max(initial=0.0))
+    if apart > AFFINE * max(1.0, factor):
+        raise DataError(
+            f"an advantage of reward.offset + reward.factor · r is off by {apart:.1e} from that of r: the offset is too large beside "
+            "the factor for float64"
+        )
