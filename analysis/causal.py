@@ -44,14 +44,15 @@ class Equivalence:
 
 
 def equivalence(own: Spread, levels_LS: Sequence[Floats], margin: float) -> Equivalence:
-    """levels_LS: differences by seed of all conditions beside one reference, whose variance is pooled. Raises DataError where nothing
-    varies."""
-    found = mean_error(own, levels_LS)
+    """levels_LS: differences by seed of all conditions beside one reference, whose variance is pooled."""
+    found, difference = mean_error(own, levels_LS), float(own.seed_S.mean())
     if found is None:
-        raise DataError(
-            "nothing varies between seeds or tasks: two conditions that are the same runs are no comparison"
-        )
-    (error, degrees), difference = found, float(own.seed_S.mean())
+        if difference:
+            raise DataError("two conditions differ alike in every seed and task: they are no runs of this study")
+        return Equivalence(
+            0.0, 0.0, 0.0, 0.0, 1.0, 0.0, float("inf"), 0.0, margin
+        )  # the same policies, to the last weight
+    error, degrees = found
     half = float(stats.t.ppf(0.95, degrees)) * error
     return Equivalence(
         difference,
