@@ -34,7 +34,8 @@ BLOCKS = {"execution_free": (style.RESOLVED, "D"), "hybrid": (style.UNRESOLVED, 
     Needs.rl_study,
 )
 def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
-    """Draws foretelling.{pdf,png,csv}, its captions, and writes foretelling.md and foretelling_table.csv into OUT/rl/foretelling."""
+    """Draws foretelling.{pdf,png,csv} and foretelling_one_column.pdf with their captions, and writes foretelling.md and
+    foretelling_table.csv, into OUT/rl/foretelling."""
     study = read_study(runs)
     if not study.taken:
         print(
@@ -43,19 +44,29 @@ def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
         )
         return []
     found, folder = answer(study), out / "rl" / NAME
-    with style.figure(2, 2, 3.4, 2.2) as (drawn, axes):
-        over_auc, over_ece, metrics, causal = axes.flat
-        over_ece.sharey(over_auc)
-        rows = [*_points(over_auc, study, "auc_within_task"), *_points(over_ece, study, "ece_width_10")]
-        rows += [*_metrics(metrics, found), *_causal(causal, found)]
-        over_auc.set_ylabel("pass@1 after RL")
-        drawn.legend(handles=_legend(), loc="outside lower center", ncols=4)
-        paths = style.save(drawn, folder, NAME, rows)
+    paths: list[Path] = []
+    for rows, columns, width, height in ((2, 2, style.TWO_COLUMNS, 4.6), (4, 1, style.ONE_COLUMN, 8.6)):
+        with style.figure(rows, columns, width / columns, height / rows) as (drawn, axes):
+            points = _panels(axes.flat, study, found)
+            drawn.legend(handles=_legend(), loc="outside lower center", ncols=2 * columns)
+            if columns > 1:
+                paths += style.save(drawn, folder, NAME, points)
+            else:
+                paths.append(style.save_picture(drawn, folder / f"{NAME}_one_column.pdf"))
     table = found.rows()
     write_text(folder / f"{NAME}_table.csv", style.csv_text(table))
     write_text(folder / f"{NAME}.md", markdown(study, found))
     captions = write_captions(folder, NAME, caption(study, found))
     return [*paths, folder / f"{NAME}_table.csv", folder / f"{NAME}.md", *captions]
+
+
+def _panels(axes: Any, study: Study, found: Answer) -> list[dict[str, Any]]:
+    over_auc, over_ece, metrics, causal = axes
+    for axis in (over_auc, over_ece):
+        axis.set_ylabel("pass@1 after RL")
+    over_ece.sharey(over_auc)
+    rows = [*_points(over_auc, study, "auc_within_task"), *_points(over_ece, study, "ece_width_10")]
+    return [*rows, *_metrics(metrics, found), *_causal(causal, found)]
 
 
 def _legend() -> list[Any]:

@@ -102,22 +102,9 @@ class Answer:
             for name, one in self.regret.items()
         ]
         for name, effect in self.causal.items():
-            about = {
-                "kind": "causal",
-                "metric": name,
-                "value": effect.difference,
-                "low": effect.low,
-                "high": effect.high,
-            }
-            rows.append(
-                {
-                    **about,
-                    "p": effect.p,
-                    "p_alike": effect.p_alike,
-                    "least_shown": effect.least_shown,
-                    "words": effect.words,
-                }
-            )
+            ends = {"value": effect.difference, "low": effect.low, "high": effect.high}
+            said = {"p": effect.p, "p_alike": effect.p_alike, "least_shown": effect.least_shown, "words": effect.words}
+            rows.append({"kind": "causal", "metric": name, **ends, **said})
         return rows
 
 
@@ -159,16 +146,16 @@ def _relations(runs: Sequence[PaidRun]) -> dict[str, Relation]:
         known = np.flatnonzero(~np.isnan(value_N))
         if len(known) < FEWEST:
             continue
-        chosen = [[side[i] for i in known] for side in (units, starts, blocks)]
-        found[name] = relation(name, value_N[known], outcome_N[known], *chosen)
+        unit_N, start_N, block_N = ([side[i] for i in known] for side in (units, starts, blocks))
+        found[name] = relation(name, value_N[known], outcome_N[known], unit_N, start_N, block_N)
     return found
 
 
 def _rivals(runs: Sequence[PaidRun]) -> tuple[Interval, list[Interval]]:
     outcome_N, units, starts, _ = _arrays(runs)
     weight_RN = unit_weights(units, starts, len(runs))
-    pair = [column(runs, name) for name in (PRIMARY, RIVAL)]
-    return stronger(*pair, outcome_N, weight_RN, starts), rank_regression(pair, outcome_N, starts)
+    auc_N, ece_N = (column(runs, name) for name in (PRIMARY, RIVAL))
+    return stronger(auc_N, ece_N, outcome_N, weight_RN, starts), rank_regression([auc_N, ece_N], outcome_N, starts)
 
 
 def _regrets(runs: Sequence[PaidRun]) -> dict[str, Interval]:
@@ -286,9 +273,9 @@ def _sentences(study: Study, found: Answer, rows: Sequence[Mapping[str, Any]]) -
         said.append(
             f"Choosing one of four verifiers costs {lost[PRIMARY]} points by AUC within task, {lost[RIVAL]} by ECE, {lost[ANY]} by none."
         )
-    rho, pairs = found.repeated
-    if rho is not None:
-        said.append(f"Two RL seeds of one verifier agree by ρ = {rho:+.2f} over {counted(pairs, 'verifier')}.")
+    agreement, pairs = found.repeated
+    if agreement is not None:
+        said.append(f"Two RL seeds of one verifier agree by ρ = {agreement:+.2f} over {counted(pairs, 'verifier')}.")
     for words in dict.fromkeys(one.words for one in found.causal.values()):
         said.append(
             f"{words[0].upper()}{words[1:]} (margin 3 points): {', '.join(n for n, o in found.causal.items() if o.words == words)}."

@@ -26,14 +26,12 @@ SET = 4
 SAME = 1e-9
 """Spread of ranks, a row, that is 0 but for rounding."""
 Codes = NDArray[np.intp]
+Labels = Sequence[Any] | NDArray[Any]
+"""Names or numbers, one a row."""
 
 
 def unit_weights(
-    unit_N: Sequence[Any] | None,
-    stratum_N: Sequence[Any] | None,
-    count: int,
-    replicates: int = REPLICATES,
-    seed: int = 0,
+    unit_N: Labels | None, stratum_N: Labels | None, count: int, replicates: int = REPLICATES, seed: int = 0
 ) -> Floats:
     """How often each of N = count rows is drawn: weight_RN, all ones first, then `replicates` resamples of the units of each stratum.
 
@@ -49,13 +47,13 @@ def unit_weights(
     return weight_RN
 
 
-def codes(value_N: Sequence[Any] | NDArray[Any] | range) -> tuple[Codes, int]:
+def codes(value_N: Labels) -> tuple[Codes, int]:
     """Values as numbers 0, 1, ..., and how many there are."""
     _, code_N = np.unique(np.asarray(value_N), return_inverse=True)
     return code_N.astype(np.intp), int(code_N.max(initial=-1)) + 1
 
 
-def centred_ranks(value_N: ArrayLike, weight_RN: Floats, stratum_N: Sequence[Any] | None = None) -> Floats:
+def centred_ranks(value_N: ArrayLike, weight_RN: Floats, stratum_N: Labels | None = None) -> Floats:
     """Mean ranks within strata of N values, each repeated weight times; less their mean, as shares of the stratum: rank_RN."""
     value = np.asarray(value_N, dtype=float)
     stratum_of, strata = codes(np.zeros(len(value)) if stratum_N is None else stratum_N)
@@ -70,9 +68,7 @@ def centred_ranks(value_N: ArrayLike, weight_RN: Floats, stratum_N: Sequence[Any
     return rank_RN
 
 
-def rank_correlations(
-    x_N: ArrayLike, y_N: ArrayLike, weight_RN: Floats, stratum_N: Sequence[Any] | None = None
-) -> Floats:
+def rank_correlations(x_N: ArrayLike, y_N: ArrayLike, weight_RN: Floats, stratum_N: Labels | None = None) -> Floats:
     """Spearman's coefficient within strata for every row of weights, NaN where a side does not vary: rho_R."""
     a_RN, b_RN = (centred_ranks(side, weight_RN, stratum_N) for side in (x_N, y_N))
     return _correlation(a_RN, b_RN, weight_RN)
@@ -85,12 +81,7 @@ def _correlation(a_RN: Floats, b_RN: Floats, weight_RN: Floats) -> Floats:
 
 
 def permutation_p(
-    x_N: ArrayLike,
-    y_N: ArrayLike,
-    stratum_N: Sequence[Any],
-    block_N: Sequence[Any],
-    permutations: int = PERMUTATIONS,
-    seed: int = 0,
+    x_N: ArrayLike, y_N: ArrayLike, stratum_N: Labels, block_N: Labels, permutations: int = PERMUTATIONS, seed: int = 0
 ) -> float:
     """Two-sided p of Spearman's coefficient within strata, the outcomes y being exchanged within blocks; twice the smaller tail.
 
@@ -134,9 +125,9 @@ def relation(
     metric: str,
     x_N: ArrayLike,
     y_N: ArrayLike,
-    unit_N: Sequence[Any],
-    stratum_N: Sequence[Any],
-    block_N: Sequence[Any],
+    unit_N: Labels,
+    stratum_N: Labels,
+    block_N: Labels,
     replicates: int = REPLICATES,
     permutations: int = PERMUTATIONS,
 ) -> Relation:
@@ -163,15 +154,13 @@ class Interval:
         return cls(float(value_R[0]), *(interval(float(value_R[0]), value_R[1:]) or (np.nan, np.nan)))
 
 
-def stronger(
-    x_N: ArrayLike, other_N: ArrayLike, y_N: ArrayLike, weight_RN: Floats, stratum_N: Sequence[Any]
-) -> Interval:
+def stronger(x_N: ArrayLike, other_N: ArrayLike, y_N: ArrayLike, weight_RN: Floats, stratum_N: Labels) -> Interval:
     """|rho| of one metric less that of another, with its bootstrap interval."""
     first_R, second_R = (np.abs(rank_correlations(side, y_N, weight_RN, stratum_N)) for side in (x_N, other_N))
     return Interval.of(first_R - second_R)
 
 
-def rank_regression(x_MN: Sequence[ArrayLike], y_N: ArrayLike, stratum_N: Sequence[Any]) -> list[Interval]:
+def rank_regression(x_MN: Sequence[ArrayLike], y_N: ArrayLike, stratum_N: Labels) -> list[Interval]:
     """Coefficients of M metrics' ranks in a least-squares regression of the outcome's ranks, all within strata: what each says given
     the others. Intervals by t (ranks in place of values, Iman and Conover 1979); every row has to be a training of its own."""
     one_1N = np.ones((1, len(np.asarray(y_N))))
@@ -187,7 +176,7 @@ def rank_regression(x_MN: Sequence[ArrayLike], y_N: ArrayLike, stratum_N: Sequen
     return [Interval(float(c), float(c - h), float(c + h)) for c, h in zip(coefficient_M, half_M, strict=True)]
 
 
-def sets_of(stratum_N: Sequence[Any], size: int = SET) -> NDArray[np.intp]:
+def sets_of(stratum_N: Labels, size: int = SET) -> NDArray[np.intp]:
     """All sets of `size` rows of one stratum: set_SK."""
     stratum_of, strata = codes(stratum_N)
     rows = [np.flatnonzero(stratum_of == stratum) for stratum in range(strata)]

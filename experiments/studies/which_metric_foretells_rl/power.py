@@ -25,7 +25,7 @@ from rmlab.metrics.sweep_levels import Spread
 from rmlab.paths import REPOSITORY
 
 HERE = Path(__file__).parent
-CELLS = pd.read_csv(HERE / "cells.csv")
+CELLS: Any = pd.read_csv(HERE / "cells.csv")
 STUDIES = REPOSITORY / "experiments" / "studies"
 DRAWS, REPLICATES, PERMUTATIONS = 400, 400, 1000
 LEVEL = 0.05
@@ -36,7 +36,7 @@ TASKS = 1548
 
 def landed() -> dict[str, float]:
     """Numbers of the landed runs that the simulation rests on."""
-    paid = pd.read_csv(STUDIES / "policy_rl" / "rewards" / "against_execution.csv")
+    paid: Any = pd.read_csv(STUDIES / "policy_rl" / "rewards" / "against_execution.csv")
     single = paid[paid.seed == 0].set_index(["reward", "evidence"])
     auc = {("final", "good"): 0.909, ("final", "skewed"): 0.717, ("final", "small"): 0.602}  # its table of verifiers
     slope = {}
@@ -44,7 +44,7 @@ def landed() -> dict[str, float]:
         rows = single.loc[(reward, "final")]
         x = [auc["final", name.split(", ")[1]] for name in rows.paid_by]
         slope[reward] = float(np.polyfit(x, rows.difference, 1)[0])
-    trained = pd.read_csv(STUDIES / "label_ratio" / "runs.csv")
+    trained: Any = pd.read_csv(STUDIES / "label_ratio" / "runs.csv")
     return {
         "slope_execution_free": slope["execution_free"],
         "slope_hybrid": slope["hybrid"],
@@ -63,7 +63,7 @@ def landed() -> dict[str, float]:
 def own_error(tasks: int) -> float:
     """What the attempts at so many tasks add to one run's pass@1, and what tasks that answer otherwise add to a difference: of the
     landed differences from the start, which are paired by task, half the variance is given to either."""
-    table = pd.read_csv(STUDIES / "policy_rl" / "rewards" / "rl_table.csv")
+    table: Any = pd.read_csv(STUDIES / "policy_rl" / "rewards" / "rl_table.csv")
     error = float(((table.sampled_high - table.sampled_low) / (2 * stats.norm.ppf(0.975))).median())
     return error * float(np.sqrt(512 / tasks)) / 2
 
