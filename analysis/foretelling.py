@@ -143,7 +143,7 @@ def _causal(axis: Any, found: Answer) -> list[dict[str, Any]]:
             {"panel": "causal", "name": name, "x": one.difference, "low": one.low, "high": one.high, "words": one.words}
         )
     axis.set_yticks(range(len(names)), labels=[style.short(name, 32) for name in reversed(names)])
-    axis.set_xlabel("change of pass@1, points (90 %)")
+    axis.set_xlabel("points of pass@1")
     return rows
 
 

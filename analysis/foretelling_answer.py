@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.causal import Equivalence, compared, paired_spread
+from analysis.causal import Equivalence, Rates, compared, paired_spread
 from analysis.foretelling_design import CORRELATION, correlation, faults
 from analysis.foretelling_runs import PaidRun, Study, column
 from analysis.rank_statistics import (
@@ -219,9 +219,6 @@ def causal(study: Study) -> dict[str, Equivalence]:
                 spreads[name] = paired_spread([(then[seed], now[seed]) for seed in seeds], clusters)
         found |= compared(spreads, MARGIN)
     return found
-
-
-Rates = dict[str, float]
 
 
 def _by_condition(runs: Sequence[PaidRun]) -> dict[str, dict[str, Rates]]:

@@ -161,8 +161,9 @@ def _panels(axes: Any, pair: Sequence[PolicyRun], tables: Sequence[Scores]) -> l
                 for x, d in zip(EDGES, density, strict=False)
             ]
         axis.set(xlabel="score", ylabel="density", title=style.short(run.verifier, 24))
+        axis.margins(y=0.4)  # room for the legend
         if place == 0:
-            axis.legend()
+            axis.legend(loc="upper right")
         looks = run.outcome["curve"]
         line(
             policy, "pass_at_1", place, [row["step"] for row in looks], [row["pass_at_1"] for row in looks], marked=True
@@ -172,10 +173,7 @@ def _panels(axes: Any, pair: Sequence[PolicyRun], tables: Sequence[Scores]) -> l
         policy.fill_between(*ends, color=colour, alpha=0.15, lw=0)
     style.log_ticks(best, [float(k) for k, _ in curve])
     best.set(xlabel="k", ylabel="RM@k")
-    for axis, x, y in (
-        (roc, "share of unresolved above", "share of resolved above"),
-        (reliable, "score", "resolved share"),
-    ):
+    for axis, x, y in ((roc, "unresolved above", "resolved above"), (reliable, "score", "resolved share")):
         axis.plot([0, 1], [0, 1], color=style.REFERENCE, linestyle=":", linewidth=0.8)
         axis.set(xlabel=x, ylabel=y, xlim=(0, 1), ylim=(0, 1))
     policy.set(xlabel="step of RL", ylabel="pass@1, validation")

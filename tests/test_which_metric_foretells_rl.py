@@ -8,13 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.policies import policy_runs
+from analysis.tracked import source_runs
 from experiments.studies.which_metric_foretells_rl import check, design, study
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.metrics.report import report
 from rmlab.rl.config import Scale, TransformConfig
 from rmlab.scores.scores import Scores
+from rmlab.scores.table import read_score_table
 from rmlab.tracking.run_index import RunInfo
+from tests.rl.easy_family import write_easy_policy, write_easy_tasks
+from tests.rl.test_program import SMALL
 
 
 def cells() -> list[study.Cell]:
@@ -147,6 +152,11 @@ def test_a_slice_runs_cells_side_by_side_and_ends_in_time(
     assert sorted(path.stem for path in logs.iterdir()) == ["few-2400", "few-4000", "many-300"]
     assert "many-300 failed" in capsys.readouterr().out
     assert study.run_slice(cells()[:3], 0.5, 2) == [], "too little time is left to begin one"
+    tell = "import os; print('card', os.environ['CUDA_VISIBLE_DEVICES'])"
+    monkeypatch.setattr(study, "command", lambda *given: [sys.executable, "-c", tell])
+    assert study.run_slice(cells()[:2], 5, 1, cards=2) == []
+    said = [(logs / f"{cell['name']}.txt").read_text() for cell in cells()[:2]]
+    assert sorted(said) == ["card 0\n", "card 1\n"]
 
 
 def test_the_ledger_gets_every_finished_run_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -154,6 +164,8 @@ def test_the_ledger_gets_every_finished_run_once(monkeypatch: pytest.MonkeyPatch
     run = RunInfo("1", "0", "few-500", {"config_hash": "c", "device": "NVIDIA H200"}, 0, 90_000)
     for _ in range(2):
         study.note(study.State({"few-500": run}, {}, {}, {}))
+    carried = RunInfo("2", "0", "few-500", {"imported_run": "1"}, 0, 90_000)
+    study.note(study.State({"few-500": carried}, {}, {}, {}))
     with (tmp_path / "ledger.csv").open() as file:
         [row] = csv.DictReader(file)
     assert (row["name"], row["run_id"], row["minutes"], row["config_hash"], row["device"]) == (
@@ -216,3 +228,34 @@ def test_roles() -> None:
     assert check.roles(rows) == {"good": "a", "poor": "b"}
     with pytest.raises(DataError, match="fewer than two verifiers"):
         check.roles(rows[3:])
+
+
+@pytest.mark.slow
+def test_a_verifier_is_trained_and_pays_and_both_come_home(
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """On a CPU with a tiny policy and verifier: two commands, a ledger, a bundle; then nothing is left to do."""
+    write_easy_tasks(tmp_path / "tasks.parquet")
+    write_easy_policy(tmp_path / "runs" / "policies" / "a")
+    rl = [*SMALL, f"tasks={tmp_path / 'tasks.parquet'}", "rl.steps=1", "over_length=truncate_middle"]
+    monkeypatch.setattr(
+        study, "COMMON", {"verifier": ["preset=smoke"], "rl": [*rl, "watch.outcome_without=[two_bugs]"]}
+    )
+    monkeypatch.setattr(study, "LEDGER", tmp_path / "kept" / "ledger.csv")
+    monkeypatch.setattr(study, "LEAST_SECONDS", {"verifier": 0, "rl": 0})
+    monkeypatch.chdir(tmp_path)
+    names = ["sharp-500", "execution_free_sharp-500_a_s0"]
+    assert study.main([names[0], "--minutes", "8", "--bundle", str(tmp_path / "one.zip")]) == 0
+    assert study.main([names[1], "--minutes", "8", "--bundle", str(tmp_path / "two.zip")]) == 0
+    assert "0 cells of 1 to do, 0 failed" in capfd.readouterr().out
+    ledger = study.read(tmp_path / "ledger.csv")  # the copy beside the bundle
+    assert [row["name"] for row in ledger] == names
+    assert ledger[1]["verifier_run"] == ledger[0]["run_id"]
+    assert study.main([*names, "--dry-run"]) == 0
+    assert capfd.readouterr().out.count("finished  ") == 2
+    with source_runs(str(tmp_path / "two.zip"), ("verifier", "rl")) as (_, runs):
+        [paid] = policy_runs(runs)
+        assert paid.paid_by is not None
+        plain = report(read_score_table(paid.paid_by.artifact("scores.parquet")), replicates=0)
+        assert paid.verifier_report["auc_within_task"] == pytest.approx(plain["auc_within_task"])
+        assert paid.verifier_report["ece_width_10"] != pytest.approx(plain["ece_width_10"])

@@ -26,8 +26,8 @@ def transform(score_N: Floats, group_N: Codes, config: TransformConfig, difficul
     """
     if config == TransformConfig():
         return np.asarray(score_N, dtype=np.float64)
-    held_N = np.clip(score_N, LOWEST, HIGHEST)
-    logit_N = config.slope * (np.log(held_N) - np.log1p(-held_N))
+    held_V, place_N = np.unique(np.clip(score_N, LOWEST, HIGHEST), return_inverse=True)  # so that ties stay ties
+    logit_N = config.slope * (np.log(held_V) - np.log1p(-held_V))[place_N]
     if config.spread != 1.0 or config.between != 1.0:
         mean_G = np.bincount(group_N, logit_N) / np.maximum(np.bincount(group_N), 1)
         logit_N = config.between * mean_G[group_N] + config.spread * (logit_N - mean_G[group_N])

@@ -34,14 +34,16 @@ FIRST_SEED, SECOND_SEED, VOLUNTARY_SEED = 100, 200, 300  # of the verifiers: eac
 Cell = dict[str, Any]
 
 
-def verifiers(times: int = 1) -> list[Cell]:
+def verifiers(times: float = 1.0) -> list[Cell]:
     """24 of a factorial amount x column with final evidence, and 8 with voluntary evidence: each a training of its own.
 
-    times: the amounts of the 24.
+    times: the amounts of the 24; more than 1 is a second training of all, with other seeds.
     """
-    first = FIRST_SEED if times == 1 else SECOND_SEED
+    first = FIRST_SEED if times <= 1 else SECOND_SEED
     final = [
-        _verifier("verifiers", column, times * amount, STARTS[(row + place) % 2], "final", first + 6 * place + row)
+        _verifier(
+            "verifiers", column, round(times * amount), STARTS[(row + place) % 2], "final", first + 6 * place + row
+        )
         for place, column in enumerate(COLUMNS)
         for row, amount in enumerate(AMOUNTS)
     ]
@@ -153,7 +155,7 @@ def _difficulty(part: str, term: str, seed: int) -> Cell:
     return _run("difficulty", "execution_free", "a", part, seed, within, condition=term)
 
 
-def cells(times: int = 1, sharpened: float = SHARPENED) -> list[Cell]:
+def cells(times: float = 1.0, sharpened: float = SHARPENED) -> list[Cell]:
     """All of them, verifiers first."""
     trained = verifiers(times)
     return [*trained, *runs(trained, sharpened)]
@@ -161,7 +163,7 @@ def cells(times: int = 1, sharpened: float = SHARPENED) -> list[Cell]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=int, default=1, help="the amounts of the 24 verifiers")
+    parser.add_argument("--times", type=float, default=1.0, help="the amounts of the 24 verifiers")
     parser.add_argument(
         "--sharpened", type=float, default=SHARPENED, help="what the logits of the column sharp are multiplied by"
     )

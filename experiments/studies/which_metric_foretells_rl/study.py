@@ -12,8 +12,10 @@ it pays here, and gets a line of its own in the ledger: the runs that it pays ca
 
 import argparse
 import csv
+import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -29,7 +31,7 @@ from rmlab.paths import runs_folder
 from rmlab.tracking.query import find_model
 from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import FINISHED
+from rmlab.tracking.tags import FINISHED, IMPORTED_RUN
 from rmlab.wording import counted, duration
 
 HERE = Path(__file__).parent
@@ -153,19 +155,23 @@ def to_do(cells: Sequence[Cell], state: State) -> list[Cell]:
     ]
 
 
-def run_slice(cells: Sequence[Cell], minutes: float, together: int) -> list[str]:
-    """Runs cells until the time is up; returns what failed. Each writes its output to a file of its own in the runs folder."""
+def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int = 1) -> list[str]:
+    """Runs cells until the time is up, `together` on each card; returns what failed. Each writes its output to a file of its own in the
+    runs folder."""
     deadline, logs = time.monotonic() + 60 * minutes, runs_folder() / STUDY
     logs.mkdir(parents=True, exist_ok=True)
-    waiting, running, failed = list(cells), dict[str, subprocess.Popen[bytes]](), list[str]()
+    waiting, running, failed = list(cells), dict[str, tuple[subprocess.Popen[bytes], int]](), list[str]()
+    free = [card for _ in range(together) for card in range(cards)]
     while True:
         left = deadline - time.monotonic()
-        for name in [name for name, process in running.items() if process.poll() is not None]:
-            if running.pop(name).returncode != 0:
+        for name in [name for name, (process, _) in running.items() if process.poll() is not None]:
+            process, card = running.pop(name)
+            free.insert(0, card)
+            if process.returncode != 0:
                 failed.append(name)
                 print(f"{name} failed: {logs / name}.txt", flush=True)
             note(look())
-        while waiting and len(running) < together and left > LEAST_SECONDS[waiting[0]["kind"]]:
+        while waiting and free and left > LEAST_SECONDS[waiting[0]["kind"]]:
             cell = waiting.pop(0)
             try:
                 words = command(cell, look(), (left - ENDING) / 60)
@@ -173,13 +179,16 @@ def run_slice(cells: Sequence[Cell], minutes: float, together: int) -> list[str]
                 failed.append(cell["name"])
                 print(f"{cell['name']}: {error}", flush=True)
                 continue
+            card = free.pop(0)
+            seen = os.environ | ({"CUDA_VISIBLE_DEVICES": str(card)} if cards > 1 else {})
             with (logs / f"{cell['name']}.txt").open("ab") as out:
-                running[cell["name"]] = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT)
+                process = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, env=seen)
+            running[cell["name"]] = process, card
             print(f"{cell['name']} begins, {duration(left)} left", flush=True)
         if not running:
             return failed
         if left < -ENDING:
-            for process in running.values():
+            for process, _ in running.values():
                 process.terminate()  # a run of RL saves its state first; a verifier goes on from its checkpoint
         time.sleep(1.0)
 
@@ -189,10 +198,11 @@ def note(state: State) -> None:
     rows = read(LEDGER)
     known = {row["run_id"] for row in rows}
     for name, run in state.finished.items():
-        if run.run_id not in known:
+        run_id = run.tags.get(IMPORTED_RUN, run.run_id)  # the id that it has where it was made
+        if run_id not in known:
             minutes = "" if run.end_time is None else f"{(run.end_time - run.start_time) / 60_000:.1f}"
             rows.append(
-                {"name": name, "run_id": run.run_id, "minutes": minutes, **{tag: run.tags.get(tag, "") for tag in KEPT}}
+                {"name": name, "run_id": run_id, "minutes": minutes, **{tag: run.tags.get(tag, "") for tag in KEPT}}
             )
     if rows:
         write_text(LEDGER, csv_text(rows))
@@ -225,14 +235,18 @@ def said(cells: Sequence[Cell], state: State) -> str:
     )
 
 
-def export(bundle: Path, state: State) -> None:
-    """The finished runs of the study in this store as one bundle without weights."""
+def export(bundle: Path, state: State, study: bool = False) -> None:
+    """The finished runs of the study in this store as one bundle without weights, and beside it what this folder has got: the ledger,
+    the check of the design, what was fitted."""
     from rmlab.tracking.bundles.exporting import export_runs
 
     own = [run.run_id for run in state.finished.values()]
     if own:
-        export_runs(Store.open(None), bundle, own, models=False, show=False)
+        export_runs(Store.open(None), bundle, own, models=False, study=study, show=False)
         print(f"{counted(len(own), 'run')} in {bundle}", flush=True)
+    for file in (LEDGER, FITTED, HERE / "design.csv"):
+        if file.exists():
+            shutil.copy(file, bundle.parent)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -241,9 +255,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("blocks", nargs="*", help="blocks of cells.csv, or names of cells; none = all")
     parser.add_argument("--dry-run", action="store_true", help="list the cells, start nothing")
     parser.add_argument("--minutes", type=float, default=9.5, help="of this slice")
-    parser.add_argument("--together", type=int, default=3, help="cells side by side on the card")
+    parser.add_argument("--together", type=int, default=3, help="cells side by side on a card")
+    parser.add_argument("--cards", type=int, default=1, help="cards of this machine")
     parser.add_argument(
         "--bundle", type=Path, help="write all finished runs of the study here afterwards, without weights"
+    )
+    parser.add_argument(
+        "--page", action="store_true", help="that bundle as it travels with the page: without paths and pages too"
     )
     asked = parser.parse_args(arguments)
     everything = read(HERE / "cells.csv")
@@ -255,11 +273,11 @@ def main(arguments: Sequence[str]) -> int:
         print(said(cells, look()))
         return 0
     note(look())
-    failed = run_slice(to_do(cells, look()), asked.minutes, asked.together)
+    failed = run_slice(to_do(cells, look()), asked.minutes, asked.together, asked.cards)
     state = look()
     note(state)
     if asked.bundle:
-        export(asked.bundle, state)
+        export(asked.bundle, state, asked.page)
     print(f"{counted(len(to_do(cells, look())), 'cell')} of {len(cells)} to do, {len(failed)} failed", flush=True)
     return int(bool(failed))
 
