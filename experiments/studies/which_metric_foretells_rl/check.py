@@ -161,20 +161,24 @@ def slope_of(cell: dict[str, str]) -> float:
 def main() -> int:
     """Writes both files and prints the verdict; 1 where the design is not met."""
     state, store = look(), Store.open(None)
-    rows, pools = list[dict[str, Any]](), dict[str, Pool]()
+    rows, pools, missing = list[dict[str, Any]](), dict[str, Pool](), list[str]()
     planned = read(HERE / "cells.csv")
     slopes = {cell["verifier"]: slope_of(cell) for cell in planned if cell["block"] == "execution_free"}
     for cell in planned:
         if cell["kind"] != "verifier":
             continue
         if cell["name"] not in state.finished:
-            print(f"{cell['name']} is not trained here")
+            missing.append(cell["name"])
             continue
         run = get_run(store, state.finished[cell["name"]].run_id)
         pool = Pool.of(read_score_table(run.artifact("scores.parquet")))
         paid = TransformConfig(slope=slopes.get(cell["name"], 1.0))
         rows.append(row_of(cell, report(pool.bent(paid), replicates=0), run.run_id))
         pools[cell["name"]] = pool
+    if missing:
+        print(f"not trained here: {', '.join(missing)}")
+    if not rows:
+        raise DataError("no verifier of this study is trained here: study.py verifiers trains them")
     write_text(HERE / "design.csv", csv_text(rows))
     found = faults([row for row in rows if row["block"] == "verifiers"])
     print("\n".join(found) or "the design is met")

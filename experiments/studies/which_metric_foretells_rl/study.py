@@ -209,19 +209,22 @@ def note(state: State) -> None:
 
 
 def said(cells: Sequence[Cell], state: State) -> str:
-    """What --dry-run prints: a line a cell with its state, its command where it can be built, and how many are left."""
+    """What --dry-run prints: the settings that all cells of a kind share, then a line a cell: its state, its name, and what it has
+    beside them, or what it waits for; then how many are left."""
     left = {cell["name"] for cell in to_do(cells, state)}
-    lines, seconds = list[str](), 0
+    kinds = dict.fromkeys(cell["kind"] for cell in cells)
+    lines = [f"every {kind}: rmlab {PROGRAMS[kind]} {shlex.join(COMMON[kind])}" for kind in kinds]
+    seconds = 0
     for cell in cells:
         if cell["name"] not in left:
             lines.append(f"finished  {cell['name']}  run {state.done[cell['name']]['run_id']}")
             continue
         seconds += SECONDS[cell["kind"]]
         try:
-            lines.append(f"to do     {cell['name']}  {shlex.join(command(cell, state)[1:])}")
+            words = [word for word in command(cell, state)[4:] if word not in COMMON[cell["kind"]]]
+            lines.append(f"to do     {cell['name']}  {shlex.join(words)}")
         except DataError as error:
-            own = f"rmlab {PROGRAMS[cell['kind']]} {' '.join(COMMON[cell['kind']])} {cell['overrides']}"
-            lines.append(f"waits     {cell['name']}  ({error})  {own}")
+            lines.append(f"waits     {cell['name']}  {cell['overrides']}  ({error})")
     blocks = {
         block: sum(cell["block"] == block for cell in cells) for block in dict.fromkeys(c["block"] for c in cells)
     }
