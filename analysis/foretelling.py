@@ -15,7 +15,8 @@ import numpy as np
 from analysis import style
 from analysis.captions import Caption, write_captions
 from analysis.causal import Equivalence
-from analysis.foretelling_answer import ANY, MARGIN, METRICS, Answer, answer
+from analysis.foretelling_answer import ANY, METRICS, Answer, answer
+from analysis.foretelling_causal import MARGIN
 from analysis.foretelling_runs import PaidRun, Study, read_study
 from analysis.policies import PolicyRun
 from analysis.registry import Needs, figure

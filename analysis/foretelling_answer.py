@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.causal import Equivalence, Rates, compared, paired_spread
+from analysis.causal import Equivalence
+from analysis.foretelling_causal import causal
 from analysis.foretelling_design import CORRELATION, correlation, faults
 from analysis.foretelling_runs import PaidRun, Study, column
 from analysis.rank_statistics import (
@@ -25,16 +26,14 @@ from analysis.rank_statistics import (
     stronger,
     unit_weights,
 )
-from rmlab.metrics.sweep_levels import LEAST_SEEDS, LEVEL, LevelTest, Spread, holm
+from rmlab.metrics.sweep_levels import LEVEL, LevelTest, holm
 from rmlab.wording import counted, estimate
 
-MARGIN = 0.03
 FEWEST = 16
 """Verifiers with an outcome; the plan has the power with so many."""
 PRIMARY, RIVAL = "auc_within_task", "ece_width_10"
 ANY = "any verifier"
 FACTORIAL = ("execution_free", "hybrid")
-CAUSAL = ("distortion", "undivided", "affine", "difficulty")
 
 
 @dataclass(frozen=True)
@@ -61,7 +60,9 @@ METRICS = {
 class Answer:
     """relations: block -> metric -> its correlation with the outcome. p_holm: of (block, metric) in the secondary family. over: |rho|
     of AUC less that of ECE, by block. given: coefficients of AUC and of ECE beside each other, by block. regret: by metric, of
-    `execution_free`. causal: by name of the comparison. repeated: correlation between two RL seeds, and the verifiers that have both."""
+    `execution_free`. causal: by name of the comparison. repeated: correlation between two RL seeds, and the verifiers that have both;
+    mean_of_seeds: the primary correlation with the mean of both for these. voluntary: correlation of AUC within task with the outcome in
+    that block, and its verifiers."""
 
     relations: Mapping[str, Mapping[str, Relation]]
     p_holm: Mapping[tuple[str, str], float | None]
@@ -70,6 +71,8 @@ class Answer:
     regret: Mapping[str, Interval]
     causal: Mapping[str, Equivalence]
     repeated: tuple[float | None, int]
+    mean_of_seeds: Relation | None
+    voluntary: tuple[float | None, int]
     faults: Sequence[str]
     sentences: Sequence[str] = field(default_factory=list)
 
@@ -127,7 +130,21 @@ def answer(study: Study) -> Answer:
     free = study.of("execution_free")
     lost = _regrets(free) if len(free) >= FEWEST else {}
     rows = [run.verifier for run in free]
-    found = Answer(relations, _holm(relations), over, given, lost, causal(study), _repeated(study), faults(rows))
+    found = Answer(
+        relations,
+        _holm(relations),
+        over,
+        given,
+        lost,
+        causal(study),
+        *_with_second_seeds(study),
+        _correlation(
+            [run.verifier[PRIMARY] for run in study.of("voluntary")],
+            [run.outcome for run in study.of("voluntary")],
+            [run.start for run in study.of("voluntary")],
+        ),
+        faults(rows),
+    )
     return Answer(**{**vars(found), "sentences": _sentences(study, found, rows)})
 
 
@@ -178,65 +195,26 @@ def _holm(relations: Mapping[str, Mapping[str, Relation]]) -> dict[tuple[str, st
     return {(test.level, test.metric): test.p_holm for test in holm(tests)}
 
 
-def _repeated(study: Study) -> tuple[float | None, int]:
-    """Correlation of the outcomes of the verifiers that paid with two RL seeds."""
-    first = {run.cell["verifier"]: run for run in study.of("execution_free")}
-    pairs = [(first[run.cell["verifier"]], run) for run in study.of("second_seed") if run.cell["verifier"] in first]
-    if len(pairs) < 4:
-        return None, len(pairs)
-    one, other = ([pair[side].outcome for pair in pairs] for side in (0, 1))
-    starts = [pair[0].cell["start"] for pair in pairs]
-    rho = float(rank_correlations(one, other, unit_weights(None, starts, len(pairs), 0), starts)[0])
-    return (None if np.isnan(rho) else rho), len(pairs)
+def _with_second_seeds(study: Study) -> tuple[tuple[float | None, int], Relation | None]:
+    """Correlation of the outcomes of the verifiers that paid with two RL seeds; the primary one with the mean of both for these."""
+    free = study.of("execution_free")
+    second = {run.cell["verifier"]: run.outcome for run in study.of("second_seed")}
+    both = [run for run in free if run.cell["verifier"] in second]
+    again = [second[run.cell["verifier"]] for run in both]
+    agreement = _correlation([run.outcome for run in both], again, [run.start for run in both])
+    if len(free) < FEWEST or not both:
+        return agreement, None
+    outcome_N, units, starts, blocks = _arrays(free)
+    mean_N = [(one + second.get(run.cell["verifier"], one)) / 2 for one, run in zip(outcome_N, free, strict=True)]
+    return agreement, relation(PRIMARY, column(free, PRIMARY), mean_N, units, starts, blocks)
 
 
-def causal(study: Study) -> dict[str, Equivalence]:
-    """Every comparison of which three seeds are there, by its name."""
-    distortion, undivided = (_by_condition(study.of(block)) for block in ("distortion", "undivided"))
-    affine, parts = _by_condition(study.of("affine")), _by_condition(study.of("difficulty"))
-    families = [
-        {
-            f"calibration: {name}": (distortion.get("calibrated", {}), own)
-            for name, own in distortion.items()
-            if name != "calibrated"
-        },
-        {"undivided: far_raised": (undivided.get("calibrated", {}), undivided.get("far_raised", {}))},
-        {"control: -1 + 4 r": (distortion.get("calibrated", {}), affine.get("calibrated", {}))},
-        {
-            "within task: good less poor": (_mean(parts, "poor "), _mean(parts, "good ")),
-            "difficulty: with less without": (_mean(parts, " without"), _mean(parts, " with")),
-        },
-    ]
-    clusters = next(
-        (run.clusters for block in CAUSAL for run in study.of(block)), {}
-    )  # all are judged on the same tasks
-    found: dict[str, Equivalence] = {}
-    for family in families:
-        spreads: dict[str, Spread] = {}
-        for name, (then, now) in family.items():
-            seeds = sorted(then.keys() & now.keys())
-            if len(seeds) >= LEAST_SEEDS:
-                spreads[name] = paired_spread([(then[seed], now[seed]) for seed in seeds], clusters)
-        found |= compared(spreads, MARGIN)
-    return found
-
-
-def _by_condition(runs: Sequence[PaidRun]) -> dict[str, dict[str, Rates]]:
-    """Condition -> RL seed -> rates by task. The condition of a difficulty experiment has the role of its verifier in front."""
-    found: dict[str, dict[str, Rates]] = {}
-    for run in runs:
-        role = f"{run.cell['verifier']} " if run.cell["block"] == "difficulty" else ""
-        found.setdefault(role + run.cell["condition"], {})[run.cell["seed"]] = run.rates
-    return found
-
-
-def _mean(parts: Mapping[str, Mapping[str, Rates]], word: str) -> dict[str, Rates]:
-    """By seed, the mean rates of the two conditions whose name begins or ends so; seeds that one of them lacks are left out."""
-    own = [by_seed for name, by_seed in parts.items() if name.startswith(word) or name.endswith(word)]
-    if len(own) != 2:
-        return {}
-    seeds = own[0].keys() & own[1].keys()
-    return {seed: {task: (rate + own[1][seed][task]) / 2 for task, rate in own[0][seed].items()} for seed in seeds}
+def _correlation(x_N: Sequence[float], y_N: Sequence[float], starts: Sequence[str]) -> tuple[float | None, int]:
+    """Spearman's coefficient within starts, None where it is undefined or of fewer than four; and of how many it is."""
+    if len(x_N) < 4:
+        return None, len(x_N)
+    rho = float(rank_correlations(x_N, y_N, unit_weights(None, starts, len(x_N), 0), starts)[0])
+    return (None if np.isnan(rho) else rho), len(x_N)
 
 
 def _sentences(study: Study, found: Answer, rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -273,6 +251,14 @@ def _sentences(study: Study, found: Answer, rows: Sequence[Mapping[str, Any]]) -
     agreement, pairs = found.repeated
     if agreement is not None:
         said.append(f"Two RL seeds of one verifier agree by ρ = {agreement:+.2f} over {counted(pairs, 'verifier')}.")
+    if (mean := found.mean_of_seeds) is not None and mean.rho is not None:
+        ends = estimate(mean.rho, (mean.low, mean.high), 2, signed=True)
+        said.append(
+            f"With the mean of both seeds for these, ρ of AUC within task is {ends} where a verifier alone pays."
+        )
+    alone, count = found.voluntary
+    if alone is not None:
+        said.append(f"With voluntary evidence ρ is {alone:+.2f} over {counted(count, 'verifier')}, without a test.")
     for words in dict.fromkeys(one.words for one in found.causal.values()):
         said.append(
             f"{words[0].upper()}{words[1:]} (margin 3 points): {', '.join(n for n, o in found.causal.items() if o.words == words)}."

@@ -148,7 +148,12 @@ def test_a_known_answer_is_found(tmp_path: Path) -> None:
         "within task: good less poor",
         "difficulty: with less without",
     }
-    assert found.repeated[1] == 8
+    assert found.repeated[1] == found.voluntary[1] == 8
+    assert found.repeated[0] is not None
+    assert found.repeated[0] > 0.8
+    assert found.mean_of_seeds is not None
+    assert found.mean_of_seeds.rho == pytest.approx(primary.rho, abs=0.1)
+    assert "With voluntary evidence ρ is +" in " ".join(found.sentences)
     assert found.faults == []
     said = " ".join(found.sentences)
     assert "AUC within task foretells pass@1 after RL" in said
