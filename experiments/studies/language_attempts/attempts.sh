@@ -60,7 +60,7 @@ run_of() { # COMMAND...: its run's id, also where it was finished before
 }
 
 verifier() { # NAME SCALE: of the attempts that there are before any reinforcement learning
-    run_of rmlab train preset=small "data.path=$L/first.parquet" 'evaluation.pools={}' "data.scale=$2" "tracking.name=$1" seed=100
+    run_of rmlab train preset=small "data.path=$L/first.parquet" '~evaluation.pools.after_rl' "data.scale=$2" "tracking.name=$1" seed=100
 }
 
 reward() { # NAME: what pays this policy
@@ -85,12 +85,12 @@ prepare)
         demonstrations $set 1 seeking
         demonstrations $set 12 hasty policy.hasty.patience=1 policy.hasty.slips=0.02 policy.hasty.hand=0.5 policy.hasty.spread=0.4
     done
-    rmlab collect output=$D/supervised.parquet seed=2 tracked=false parts.supervised.tasks=null parts.supervised.attempts=4 \
-        parts.verifier.tasks=0 parts.validation.tasks=0 parts.evaluation.tasks=0
     rmlab collect output=runs/pretraining/episodes.parquet seed=1 tracked=false parts.supervised.tasks=null parts.supervised.attempts=4 \
         parts.verifier.tasks=0 parts.validation.tasks=0 parts.evaluation.tasks=0
     rmlab pretrain only_corpus=true
-    rmlab models fetch smollm2 --vocabulary 8000 --corpus $D/supervised.parquet --corpus runs/pretraining/corpus.parquet -o $MODEL
+    rmlab models fetch smollm2 --vocabulary 8000 \
+        --corpus $D/seeking_tasks_supervised.parquet --corpus $D/hasty_tasks_supervised.parquet \
+        --corpus runs/pretraining/corpus.parquet -o $MODEL
     ;;
 a)
     warm_start a 0 "$STARTS" 'snapshots=[0.3]'
