@@ -72,7 +72,7 @@ def test_every_kind_of_run_composes_with_what_it_varies(monkeypatch: pytest.Monk
     assert (found["verifiers"].data.label_ratio, found["verifiers"].data.scale, found["verifiers"].seed) == (
         "1:1",
         4000,
-        123,
+        1023,
     )
     assert found["verifiers"].evaluation.policies[-1] == "b_paid_badly"
     assert (

@@ -29,8 +29,8 @@ VOLUNTARY_COLUMNS = ("even", "many")
 DISTORTIONS = ("calibrated", "flat", "raised", "far_raised", "lowered")
 ENDS = ("calibrated", "far_raised")
 CAUSAL_SEEDS = (0, 1, 2)
-FIRST_SEED, SECOND_SEED, VOLUNTARY_SEED = 100, 200, 300  # of the verifiers: each its own draw and order
-
+FIRST_SEED, SECOND_SEED, VOLUNTARY_SEED = 1000, 1100, 1200
+"""Of the verifiers: each has its own draw and order, and none has a seed of the verifiers that paid for the pool."""
 Cell = dict[str, Any]
 
 
