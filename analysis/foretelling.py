@@ -16,7 +16,7 @@ from analysis import style
 from analysis.captions import Caption, write_captions
 from analysis.causal import Equivalence
 from analysis.foretelling_answer import ANY, METRICS, Answer, answer
-from analysis.foretelling_causal import MARGIN
+from analysis.foretelling_causal import MARGIN, moved
 from analysis.foretelling_runs import PaidRun, Study, read_study
 from analysis.policies import PolicyRun
 from analysis.registry import Needs, figure
@@ -54,7 +54,7 @@ def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
                 paths += style.save(drawn, folder, NAME, points)
             else:
                 paths.append(style.save_picture(drawn, folder / f"{NAME}_one_column.pdf"))
-    table = found.rows()
+    table = [*found.rows(), *({"kind": "moved", **row} for row in moved(study))]
     write_text(folder / f"{NAME}_table.csv", style.csv_text(table))
     write_text(folder / f"{NAME}.md", markdown(study, found))
     captions = write_captions(folder, NAME, caption(study, found))
@@ -181,6 +181,17 @@ def markdown(study: Study, found: Answer) -> str:
             for name, one in found.causal.items()
         ]
         lines.append("")
+    if changed := moved(study):
+        lines += ["| what pays | verifier | condition | runs | AUC within task | AUC pooled | ECE |", "|---" * 7 + "|"]
+        for row in changed:
+            metrics = [number(row[name]) for name in ("auc_within_task", "auc_pooled", "ece_width_10")]
+            about = [row[name] for name in ("block", "verifier", "condition")]
+            lines.append(f"| {' | '.join([*about, str(row['runs']), *metrics])} |")
+        lines += [
+            "",
+            "As it pays, on the start's own attempts at validation tasks before the first step, mean over seeds.",
+            "",
+        ]
     lines += ["**Design.** " + (" ".join(found.faults) or "Met."), ""]
     lines += [f"**Runs.** {', '.join(f'{len(study.of(b))} of {study.planned(b)} {b}' for b in study.blocks)}.", ""]
     lines += [f"- left out: {name}: {reason}" for name, reason in study.left_out] or ["Nothing was left out."]

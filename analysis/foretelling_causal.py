@@ -1,6 +1,9 @@
 """The causal experiments of which_metric_foretells_rl: one property of a reward is changed, seeds and tasks are paired."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from analysis.causal import Equivalence, Rates, compared, paired_spread
 from analysis.foretelling_runs import PaidRun, Study
@@ -57,3 +60,24 @@ def _mean(parts: Mapping[str, Mapping[str, Rates]], word: str) -> dict[str, Rate
         return {}
     seeds = own[0].keys() & own[1].keys()
     return {seed: {task: (rate + own[1][seed][task]) / 2 for task, rate in own[0][seed].items()} for seed in seeds}
+
+
+MOVED = ("auc_within_task", "auc_pooled", "ece_width_10")
+
+
+def moved(study: Study) -> list[dict[str, Any]]:
+    """What each condition changed of the verifier: its metrics, as it pays, on the start's own attempts at validation tasks before the
+    first step, mean over seeds. A row a block, verifier and condition."""
+    rows: dict[tuple[str, ...], list[Mapping[str, float]]] = {}
+    for block in BLOCKS:
+        for run in study.of(block):
+            key = (block, run.cell["verifier"], run.cell["condition"])
+            rows.setdefault(key, []).append(run.policy.outcome.get("verifier_first", {}))
+    return [
+        {"block": block, "verifier": verifier, "condition": condition, "runs": len(own)}
+        | {
+            name: float(np.mean(known)) if (known := [one[name] for one in own if name in one]) else None
+            for name in MOVED
+        }
+        for (block, verifier, condition), own in rows.items()
+    ]

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from analysis.foretelling_runs import PaidRun, refusal
 from analysis.policies import policy_runs
 from analysis.tracked import source_runs
 from experiments.studies.which_metric_foretells_rl import check, design, study
@@ -258,3 +259,9 @@ def test_a_verifier_is_trained_and_pays_and_both_come_home(
         plain = report(read_score_table(paid.paid_by.artifact("scores.parquet")), replicates=0)
         assert paid.verifier_report["auc_within_task"] == pytest.approx(plain["auc_within_task"])
         assert paid.verifier_report["ece_width_10"] != pytest.approx(plain["ece_width_10"])
+        cell = next(cell for cell in cells() if cell["name"] == names[1])
+        assert refusal(paid, cell) == "it has 1 steps, the plan 60"
+        one = PaidRun(cell, paid)
+        assert set(one.rates) <= set(one.clusters)
+        assert np.mean(list(one.rates.values())) == pytest.approx(one.outcome)
+        assert one.verifier["ece_width_10"] == paid.verifier_report["ece_width_10"]

@@ -12,6 +12,7 @@ import pytest
 from analysis import foretelling, foretelling_answer
 from analysis.captions import Caption, latex, write_captions
 from analysis.foretelling_answer import ANY, METRICS, PRIMARY, RIVAL, Answer, answer
+from analysis.foretelling_causal import moved
 from analysis.foretelling_design import faults
 from analysis.foretelling_runs import Study, read_cells, read_study
 from analysis.policies import PolicyRun
@@ -76,6 +77,7 @@ def files(outcome: float, auc: float | None, ece: float, rates: dict[str, float]
             "area": 0.0,
             "hacking_gap": 0.0,
             "curve": curve,
+            "verifier_first": {} if auc is None else {"auc_within_task": auc, "auc_pooled": auc, "ece_width_10": ece},
         },
         "held_out.json": {
             "after": {"new": {"sampled": rates}, "two_bugs": {"sampled": {"b": 0.0}}},
@@ -193,6 +195,16 @@ def test_what_is_missing_or_not_the_plans_is_named(tmp_path: Path) -> None:
     assert "a later run of the cell is taken" in reasons["execution_a_s0"]
     assert study.taken["execution_a_s0"].outcome == 0.3
     assert len(study.left_out) == 7
+
+
+def test_what_the_conditions_moved_stands_beside_them(tmp_path: Path) -> None:
+    study = read_study(made_runs(tmp_path, 0.8))
+    rows = {(row["block"], row["verifier"], row["condition"]): row for row in moved(study)}
+    assert len(rows) == 5 + 2 + 1 + 4
+    assert rows["distortion", "good", "raised"]["runs"] == 3
+    good = study.taken["distortion_good_raised_a_s0"].policy.outcome["verifier_first"]
+    assert rows["distortion", "good", "raised"]["ece_width_10"] == pytest.approx(good["ece_width_10"])
+    assert "| difficulty | poor | without | 3 | " in foretelling.markdown(study, answer(study))
 
 
 def test_few_runs_conclude_nothing(tmp_path: Path) -> None:
