@@ -218,7 +218,7 @@ def caption(study: Study, found: Answer) -> Caption:
         f"Top: pass@1 of the policy (sampled, four attempts at each held-out task without two-bug ones) after 60 steps of RL that one "
         f"of {counted(len(free), 'separately trained verifier')} alone pays, over that verifier's metric on a frozen pool; marks are "
         "columns of the design, hollow is another warm start. Bottom left: Spearman's ρ within starts, 95 % bootstrap intervals over "
-        "trainings; filled is the primary test. Bottom right: change of pass@1 by a change of the reward at one verifier, three RL "
+        "trainings; filled is the primary test. Bottom right: change of pass@1 by a change of the reward at one verifier, three to five RL "
         "seeds, 90 % intervals over seeds and tasks; the band is the margin of equivalence.",
         f"n = {len(free)} verifiers (alone), {len(study.of('hybrid'))} (hybrid), one RL seed each; "
         f"{len(study.left_out)} cells or runs left out, named in {NAME}.md.",

@@ -38,7 +38,7 @@ def test_the_cells_are_those_of_the_design() -> None:
         "hybrid": 24,
         "execution": 4,
         "voluntary": 8,
-        "distortion": 15,
+        "distortion": 25,
         "undivided": 6,
         "affine": 3,
         "difficulty": 12,
@@ -127,12 +127,12 @@ def test_finished_cells_are_not_run_again_but_verifiers_that_are_needed_are(monk
 def test_a_dry_run_lists_every_cell(capsys: pytest.CaptureFixture[str], runs_folder: Path) -> None:
     assert study.main(["--dry-run"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 2 + 136 + 2
+    assert len(lines) == 2 + 146 + 2
     assert lines[1].startswith("every rl: rmlab rl rl_preset=small rl.groups=40 ")
-    assert lines[-2].startswith("136 cells: 24 verifiers, 8 voluntary_verifiers, 24 execution_free, 8 second_seed")
-    assert lines[-1].startswith("136 cells to do: some ")
+    assert lines[-2].startswith("146 cells: 24 verifiers, 8 voluntary_verifiers, 24 execution_free, 8 second_seed")
+    assert lines[-1].startswith("146 cells to do: some ")
     assert sum(line.startswith("to do     ") for line in lines) == 32 + 4, "verifiers, and what execution pays"
-    assert sum(line.startswith("waits     ") for line in lines) == 100
+    assert sum(line.startswith("waits     ") for line in lines) == 110
 
 
 def test_a_slice_runs_cells_side_by_side_and_ends_in_time(

@@ -148,7 +148,7 @@ def _of_policies(name: str, of_rl: "dict[str, list[PolicyRun]]") -> _Drawing:
 
     policies = [run for runs in of_rl.values() for run in runs]
     figure = registered()[name]
-    folders = [f"rl/{name}"] if figure.needs is Needs.rl_study else list(of_rl)
+    folders = [] if figure.needs is Needs.rl_study else list(of_rl)  # one of all runs goes beside any other
     return _Drawing(name, folders, lambda out: figure.draw(policies, out))
 
 

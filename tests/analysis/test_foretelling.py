@@ -126,7 +126,7 @@ def made_runs(folder: Path, of_auc: float, seed: int = 0, lowered: float = 0.0, 
 
 def test_a_known_answer_is_found(tmp_path: Path) -> None:
     study = read_study(made_runs(tmp_path, 0.8, lowered=0.06))
-    assert (len(study.taken), study.left_out) == (104, [])
+    assert (len(study.taken), study.left_out) == (114, [])
     found = answer(study)
     primary = found.relations["execution_free"]["auc_within_task"]
     assert primary.rho is not None
@@ -201,7 +201,7 @@ def test_what_the_conditions_moved_stands_beside_them(tmp_path: Path) -> None:
     study = read_study(made_runs(tmp_path, 0.8))
     rows = {(row["block"], row["verifier"], row["condition"]): row for row in moved(study)}
     assert len(rows) == 5 + 2 + 1 + 4
-    assert rows["distortion", "good", "raised"]["runs"] == 3
+    assert rows["distortion", "good", "raised"]["runs"] == 5
     good = study.taken["distortion_good_raised_a_s0"].policy.outcome["verifier_first"]
     assert rows["distortion", "good", "raised"]["ece_width_10"] == pytest.approx(good["ece_width_10"])
     assert "| difficulty | poor | without | 3 | " in foretelling.markdown(study, answer(study))
@@ -265,8 +265,9 @@ def test_a_bundle_gives_the_same_bytes_twice(runs_folder: Path, tmp_path: Path) 
     }
     for one, other in zip(*drawn, strict=True):
         assert one.read_bytes() == other.read_bytes()
-    page = draw_figures(["foretelling"], str(bundle), page=tmp_path)
-    assert {path.name for path in page} == {"foretelling.png", "foretelling.csv", "foretelling_table.csv"}
+    page = draw_figures(["foretelling", "rl_by_reward"], str(bundle), page=tmp_path)
+    names = {"foretelling.png", "foretelling.csv", "foretelling_table.csv", "rl_by_reward.png", "rl_by_reward.csv"}
+    assert {path.name for path in page} == names
     with next(path for path in drawn[0] if path.name == "foretelling_table.csv").open() as file:
         table = {(row["kind"], row["block"], row["metric"]): row for row in csv.DictReader(file)}
     assert float(table["rho", "execution_free", "auc_within_task"]["p"]) < 0.05

@@ -291,9 +291,16 @@ def test_what_is_hashed_and_what_is_not(easy: Path, tmp_path: Path, monkeypatch:
             "environment=voluntary",
             "watch.attempts=2",
             f"verifier={easy / 'run'}",
+            "reward.factor=2",
+            "reward.transform.between=0",
         )
     ]
     assert len({base, *changed}) == 1 + len(changed)
+    reward = program.identity(compose("rl", [f"start={easy / 'policy'}", f"tasks={easy / 'tasks.parquet'}"])).parts[
+        "config"
+    ]["reward"]
+    assert not {"offset", "factor"} & reward.keys(), "runs from before these were there keep their hash"
+    assert reward["transform"] == {"slope": 1.0, "shift": 0.0, "difficulty": 0.0, "spread": 1.0}
 
 
 def test_further_tasks_are_trained_on_and_hashed_by_what_they_are(

@@ -28,7 +28,7 @@ VOLUNTARY_AMOUNTS = (500, 1000, 2000, 4000)
 VOLUNTARY_COLUMNS = ("even", "many")
 DISTORTIONS = ("calibrated", "flat", "raised", "far_raised", "lowered")
 ENDS = ("calibrated", "far_raised")
-CAUSAL_SEEDS = (0, 1, 2)
+DISTORTION_SEEDS, CAUSAL_SEEDS = range(5), range(3)
 FIRST_SEED, SECOND_SEED, VOLUNTARY_SEED = 1000, 1100, 1200
 """Of the verifiers: each has its own draw and order, and none has a seed of the verifiers that paid for the pool."""
 Cell = dict[str, Any]
@@ -80,7 +80,7 @@ def runs(trained: list[Cell], sharpened: float = SHARPENED) -> list[Cell]:
         *(_paid("hybrid", "hybrid", cell, 0, _sharp(cell, sharpened)) for cell in final),
         *(_run("execution", "execution", start, "", seed) for start in STARTS for seed in (0, 1)),
         *(_paid("voluntary", "execution_free", cell, 0, ["environment.evidence=voluntary"]) for cell in voluntary),
-        *(_distorted(name, seed) for name in DISTORTIONS for seed in CAUSAL_SEEDS),
+        *(_distorted(name, seed) for name in DISTORTIONS for seed in DISTORTION_SEEDS),
         *(_distorted(name, seed, "undivided", ["algorithm.scale=none"]) for name in ENDS for seed in CAUSAL_SEEDS),
         *(_distorted("calibrated", seed, "affine", AFFINE) for seed in CAUSAL_SEEDS),
         *(

@@ -178,8 +178,8 @@ def main(draws: int = DRAWS) -> None:
     for name, true, seeds in (
         ("no_difference", 0.0, 3),
         ("no_difference", 0.0, 5),
-        ("a_point", 0.01, 3),
-        ("at_the_margin", MARGIN, 3),
+        ("a_point", 0.01, 5),
+        ("at_the_margin", MARGIN, 5),
     ):
         share = equivalences(known, true, 4 * draws, seeds)
         rows.append({"scenario": name, "test": "equivalence", "share": share, "seeds": seeds, "draws": 4 * draws})
