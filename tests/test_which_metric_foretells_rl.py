@@ -1,9 +1,12 @@
 """The plan's cells, the program that runs them, and what is fitted before the first run of RL."""
 
 import csv
+import re
+import shutil
 import sys
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,6 +21,7 @@ from rmlab.metrics.report import report
 from rmlab.rl.config import Scale, TransformConfig
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
+from rmlab.scores.writing import write_score_table
 from rmlab.tracking.run_index import RunInfo
 from tests.rl.easy_family import write_easy_policy, write_easy_tasks
 from tests.rl.test_program import SMALL
@@ -265,3 +269,33 @@ def test_a_verifier_is_trained_and_pays_and_both_come_home(
         assert set(one.rates) <= set(one.clusters)
         assert np.mean(list(one.rates.values())) == pytest.approx(one.outcome)
         assert one.verifier["ece_width_10"] == paid.verifier_report["ece_width_10"]
+
+
+def test_the_check_writes_what_it_found_and_what_it_fitted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Four verifiers are there, a good one and poorer ones: the design is not met, and the causal experiments can be run."""
+    trained = {"even-300": 0.3, "even-500": 0.7, "even-4000": 2.0, "sharp-300": 0.5}
+    for number, (name, skill) in enumerate(trained.items()):
+        write_score_table(tmp_path / f"{name}.parquet", pool(number, skill).scores)
+    shutil.copy(study.HERE / "cells.csv", tmp_path)
+    infos = {name: RunInfo(name, "0", name, {}, 0, 1) for name in trained}
+    monkeypatch.setattr(check, "HERE", tmp_path)
+    monkeypatch.setattr(check, "look", lambda: study.State(infos, {}, {}, {}))
+    monkeypatch.setattr(check.Store, "open", lambda uri: None)
+    tables = {name: SimpleNamespace(artifact=lambda path, name=name: tmp_path / f"{name}.parquet") for name in trained}
+    monkeypatch.setattr(check, "get_run", lambda store, run_id: tables[run_id])
+    assert check.main() == 1
+    said = capsys.readouterr().out
+    assert "not trained here: even-840, even-1400, even-2400, few-300" in said
+    assert "4 of 24 verifiers are there." in said
+    rows = {row["name"]: row for row in study.read(tmp_path / "design.csv")}
+    assert list(rows) == list(trained)
+    alone = report(pool(3, 0.5).scores, replicates=0)
+    assert float(rows["sharp-300"]["auc_within_task"]) == pytest.approx(alone["auc_within_task"])
+    assert float(rows["sharp-300"]["ece_width_10"]) > alone["ece_width_10"], "as it is paid"
+    fitted = {row["name"]: (row["value"], row["run_id"]) for row in study.read(tmp_path / "fitted.csv")}
+    assert fitted["good"] == ("even-4000", "even-4000")
+    assert fitted["poor"][0] in ("even-300", "even-500")
+    named = {found for cell in cells() for found in re.findall(r"\b(?:SHIFT|SLOPE)_\w+", cell["overrides"])}
+    assert named <= fitted.keys(), "every value that a cell names is fitted"

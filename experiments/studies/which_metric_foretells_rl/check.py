@@ -170,10 +170,10 @@ def main() -> int:
         if cell["name"] not in state.finished:
             missing.append(cell["name"])
             continue
-        run = get_run(store, state.finished[cell["name"]].run_id)
-        pool = Pool.of(read_score_table(run.artifact("scores.parquet")))
+        run_id = state.finished[cell["name"]].run_id
+        pool = Pool.of(read_score_table(get_run(store, run_id).artifact("scores.parquet")))
         paid = TransformConfig(slope=slopes.get(cell["name"], 1.0))
-        rows.append(row_of(cell, report(pool.bent(paid), replicates=0), run.run_id))
+        rows.append(row_of(cell, report(pool.bent(paid), replicates=0), run_id))
         pools[cell["name"]] = pool
     if missing:
         print(f"not trained here: {', '.join(missing)}")
