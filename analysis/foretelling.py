@@ -194,6 +194,10 @@ def markdown(study: Study, found: Answer) -> str:
         ]
     lines += ["**Design.** " + (" ".join(found.faults) or "Met."), ""]
     lines += [f"**Runs.** {', '.join(f'{len(study.of(b))} of {study.planned(b)} {b}' for b in study.blocks)}.", ""]
+    again = {run.start for run in study.taken.values()}
+    for start in sorted({run.cell["start"] for run in study.taken.values()}):
+        if (sets := sum(name.split(" ")[0] == start for name in again)) > 1:
+            lines += [f"Start {start} has {sets} sets of weights, which are ranked apart.", ""]
     lines += [f"- left out: {name}: {reason}" for name, reason in study.left_out] or ["Nothing was left out."]
     return "\n".join(lines) + "\n"
 

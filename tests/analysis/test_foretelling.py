@@ -195,6 +195,11 @@ def test_what_is_missing_or_not_the_plans_is_named(tmp_path: Path) -> None:
     assert "a later run of the cell is taken" in reasons["execution_a_s0"]
     assert study.taken["execution_a_s0"].outcome == 0.3
     assert len(study.left_out) == 7
+    assert "sets of weights" not in foretelling.markdown(study, answer(study))
+    by_name["hybrid_even-500_b_s0"].run.tags.update(start_fingerprint="made anew")
+    text = foretelling.markdown(study, answer(study))
+    assert "Start b has 2 sets of weights, which are ranked apart." in text
+    assert "- left out: hybrid_even-300_a_s0: no finished run" in text
 
 
 def test_what_the_conditions_moved_stands_beside_them(tmp_path: Path) -> None:

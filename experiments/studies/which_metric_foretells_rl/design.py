@@ -6,7 +6,7 @@
 
 The columns say what a cell is, `overrides` what its command has beside the settings that all cells of its kind share (`study.py`).
 A verifier that is chosen once all are trained stands by its role, `good` or `poor`, and so does what is fitted to it (SHIFT_..., see
-`check.py`). Nothing here is random.
+`check.py`). Nothing here is random. What the check of the design has chosen becomes the default in this file, so that both agree.
 """
 
 import argparse
@@ -21,8 +21,8 @@ CELLS = HERE / "cells.csv"
 AMOUNTS = (300, 500, 840, 1400, 2400, 4000)
 COLUMNS = {"even": "1:1", "few": "1:4", "many": "4:1", "sharp": "1:1"}
 """Column of the factorial -> resolved to unresolved attempts in training."""
-SHARPENED = 3.0
-"""What the logits of `sharp` are multiplied by."""
+TIMES, SHARPENED = 1.0, 3.0
+"""What the amounts are multiplied by, and the logits of `sharp`."""
 STARTS = ("a", "b")
 VOLUNTARY_AMOUNTS = (500, 1000, 2000, 4000)
 VOLUNTARY_COLUMNS = ("even", "many")
@@ -34,7 +34,7 @@ FIRST_SEED, SECOND_SEED, VOLUNTARY_SEED = 1000, 1100, 1200
 Cell = dict[str, Any]
 
 
-def verifiers(times: float = 1.0) -> list[Cell]:
+def verifiers(times: float = TIMES) -> list[Cell]:
     """24 of a factorial amount x column with final evidence, and 8 with voluntary evidence: each a training of its own.
 
     times: the amounts of the 24; more than 1 is a second training of all, with other seeds.
@@ -155,7 +155,7 @@ def _difficulty(part: str, term: str, seed: int) -> Cell:
     return _run("difficulty", "execution_free", "a", part, seed, within, condition=term)
 
 
-def cells(times: float = 1.0, sharpened: float = SHARPENED) -> list[Cell]:
+def cells(times: float = TIMES, sharpened: float = SHARPENED) -> list[Cell]:
     """All of them, verifiers first."""
     trained = verifiers(times)
     return [*trained, *runs(trained, sharpened)]
@@ -163,7 +163,7 @@ def cells(times: float = 1.0, sharpened: float = SHARPENED) -> list[Cell]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=float, default=1.0, help="the amounts of the 24 verifiers")
+    parser.add_argument("--times", type=float, default=TIMES, help="the amounts of the 24 verifiers")
     parser.add_argument(
         "--sharpened", type=float, default=SHARPENED, help="what the logits of the column sharp are multiplied by"
     )
