@@ -138,9 +138,16 @@ def refusal(run: PolicyRun, cell: Mapping[str, str]) -> str:
             report = run.verifier_report
         except (DataError, MissingArtifact) as error:
             return str(error)
+        if changes_scores(cell) and not run.says_what_is_paid:
+            return "it does not say what its verifier is worth with its scores as they are paid"
         if report.get("auc_within_task") is None:
             return "it does not say what its verifier is worth on the pool"
     return ""
+
+
+def changes_scores(cell: Mapping[str, str]) -> bool:
+    """Whether a cell pays other scores than its verifier gives, of which the verifier's own table tells what they are worth."""
+    return "reward.transform." in cell["overrides"] and "reward.transform.difficulty" not in cell["overrides"]
 
 
 def column(runs: Sequence[PaidRun], name: str) -> Any:

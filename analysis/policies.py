@@ -40,13 +40,21 @@ class PolicyRun:
     @cached_property
     def verifier_report(self) -> dict[str, Any]:
         """The verifier's report on its own evaluation set, of the scores as they are paid; empty where none was there."""
-        for name in ("paid_report.json", "verifier_report.json"):
-            try:
-                self.run.artifact(name)
-            except MissingArtifact:
-                continue
-            return read_report(self.run, name)
-        return {}
+        if self.says_what_is_paid:
+            return read_report(self.run, "paid_report.json")
+        try:
+            self.run.artifact("verifier_report.json")
+        except MissingArtifact:
+            return {}
+        return read_report(self.run)
+
+    @property
+    def says_what_is_paid(self) -> bool:
+        """Whether its verifier's report is of scores that were calibrated or bent before they were paid."""
+        try:
+            return self.run.artifact("paid_report.json").exists()
+        except MissingArtifact:
+            return False
 
     @property
     def seed(self) -> int:

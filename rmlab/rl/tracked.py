@@ -111,7 +111,7 @@ def log_verifier_report(logger: RunLogger, verifier: Reference, reward: RewardCo
         if (paid := paid_scores(verifier, reward)) is not None:
             logger.json("paid_report.json", report(paid, replicates=0))
     except (DataError, StoreError) as error:
-        print(f"what the verifier is worth is not known, so this run says nothing of its offline metrics: {error}")
+        print(f"this run does not say what its verifier is worth, or not with the scores as they are paid: {error}")
 
 
 def paid_scores(verifier: Reference, reward: RewardConfig) -> Scores | None:

@@ -14,7 +14,7 @@ from analysis.captions import Caption, latex, write_captions
 from analysis.foretelling_answer import ANY, METRICS, PRIMARY, RIVAL, Answer, answer
 from analysis.foretelling_causal import moved
 from analysis.foretelling_design import faults
-from analysis.foretelling_runs import Study, read_cells, read_study
+from analysis.foretelling_runs import Study, changes_scores, read_cells, read_study
 from analysis.policies import PolicyRun
 from rmlab.commands.figures import draw_figures
 from rmlab.errors import MissingArtifact
@@ -119,6 +119,8 @@ def made_runs(folder: Path, of_auc: float, seed: int = 0, lowered: float = 0.0, 
         rates = {task: outcome + 0.1 * (i % 3) + 0.02 * rng.normal() for i, task in enumerate(TASKS)}
         tags, params = about(cell)
         own_files = files(outcome, auc if cell["verifier"] else None, ece, rates)
+        if changes_scores(cell):
+            own_files["paid_report.json"] = own_files["verifier_report.json"]
         made = MadeRun(cell["name"], fingerprint([cell["name"], seed]) * 2, tags, params, own_files, folder)
         found.append(PolicyRun(made))  # type: ignore[arg-type]
     return found
@@ -181,6 +183,10 @@ def test_what_is_missing_or_not_the_plans_is_named(tmp_path: Path) -> None:
             "what its verifier is worth",
             lambda run: run.files.pop("verifier_report.json"),
         ),
+        "execution_free_sharp-500_a_s0": (
+            "with its scores as they are paid",
+            lambda run: run.files.pop("paid_report.json"),
+        ),
     }
     for name, (_, change) in wrong.items():
         change(by_name[name].run)
@@ -194,7 +200,7 @@ def test_what_is_missing_or_not_the_plans_is_named(tmp_path: Path) -> None:
     assert reasons["hybrid_even-300_a_s0"] == "no finished run"
     assert "a later run of the cell is taken" in reasons["execution_a_s0"]
     assert study.taken["execution_a_s0"].outcome == 0.3
-    assert len(study.left_out) == 7
+    assert len(study.left_out) == 8
     assert "sets of weights" not in foretelling.markdown(study, answer(study))
     by_name["hybrid_even-500_b_s0"].run.tags.update(start_fingerprint="made anew")
     text = foretelling.markdown(study, answer(study))
