@@ -1,5 +1,6 @@
 """Reinforcement learning of a policy in micro-SWE, paid by execution, by a verifier, or by both (`rmlab rl`).
 
+advantages      rewards to group-relative advantages
 artifacts       files made on the way, kept beside the checkpoint until the run has ended; attempts to read, as HTML
 assemble        from a configuration and what it names to a training that is ready to go
 attempts        which tasks come next; attempts that the environment failed on made again
@@ -13,7 +14,7 @@ initial_policy  may training go on from this policy, on these tasks and by these
 learner         the policy that learns, its adapters, and the start that it is measured from; where a training stands,
                 for exact resume
 loop            all of these in order
-losses          GRPO and GSPO on log-probabilities; rewards to group-relative advantages
+losses          GRPO and GSPO on log-probabilities
 outcome         what came of a training: gained, collapsed, hacked; what attempts look like
 reward_model    what the verifier says of fresh attempts, calibrated, combined, transformed
 rewards         what an attempt is paid; each reward registers itself

@@ -21,7 +21,6 @@ from rmlab.tracking.config import TrackingConfig
 from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig
 
 Floats = NDArray[np.float64]
-Codes = NDArray[np.intp]
 SEMANTICS = 2
 """Bumped when the same configuration, start and verifier train to another policy; part of every config hash. 2: errors in a program's
 own words are quoted in what a policy is shown."""

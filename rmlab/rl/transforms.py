@@ -9,7 +9,8 @@ import numpy as np
 from scipy.special import expit
 
 from rmlab.errors import DataError
-from rmlab.rl.config import Codes, Floats, TransformConfig
+from rmlab.rl.advantages import Codes
+from rmlab.rl.config import Floats, TransformConfig
 
 LOWEST, HIGHEST = 1e-45, 1 - 1e-8
 """Between these lie all scores in float32 but 0 and 1 themselves, so that no two of them share a logit."""

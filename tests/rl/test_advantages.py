@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmlab.errors import DataError, UsageError
+from rmlab.rl.advantages import advantages, check_affine
 from rmlab.rl.config import AlgorithmConfig, Scale
-from rmlab.rl.losses import advantages, check_affine
 
 NONE = AlgorithmConfig(scale=Scale.none)
 
