@@ -32,6 +32,7 @@ class Needs(StrEnum):
     rl = "RL runs"  # draw(Sequence[PolicyRun], out), into a folder for each group of comparable runs
     rl_study = "all RL runs together"  # draw(Sequence[PolicyRun], out), into OUT/rl/NAME
     search = "the trials of a search"  # draw(rows, objectives, folder, note), by `rmlab sweep`
+    study = "the sweeps of a study"  # draw(PlannedStudy, folder), by `rmlab study`
 
 
 @dataclass(frozen=True)
