@@ -12,6 +12,9 @@ from rmlab.microswe.sandbox import IsolationLevel
 settings.register_profile("any machine", deadline=None)  # a busy one is slow at random
 settings.load_profile("any machine")
 
+# Tests run beside each other, one on each core: a second thread of one waits for a core longer than it works.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 # A lease that cannot be kept ends its process, which may be the tests' own: on no machine do they stand still for so long.
 os.environ["RMLAB_LEASE_SECONDS"] = "86400"
 

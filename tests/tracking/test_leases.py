@@ -32,11 +32,11 @@ import os, sys, threading, time
 from rmlab.tracking import leases
 from rmlab.tracking import tags as origin
 from rmlab.tracking.run import RunLogger
-from rmlab.tracking.store import Store, _import_mlflow
+from rmlab.tracking.store import Store
+import rmlab.tracking.preload
 
 # Each argument is a contender: the machine that it is on ("" = this one), how far its clock is ahead, and what befalls it.
 leases.TIE_SECONDS = 600.0
-_import_mlflow()
 real, ahead = time.time, 0.0
 
 def contend(machine, clock, trouble):

@@ -18,7 +18,8 @@ from rmlab.tracking.store import Store, default_uri
 
 
 def one_run(name: str) -> None:
-    with RunLogger.start(Store.open(), "shared", name, kind="verifier") as run:
+    tags = {"config_hash": name}
+    with RunLogger.start(Store.open(), "shared", name, kind="verifier", tags=tags, once=True) as run:
         for step in range(5):
             run.metrics({"train/loss": 1.0 / (step + 1)}, step)
             run.flush()
@@ -29,7 +30,7 @@ def test_eight_processes_open_a_store_that_is_not_there_and_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "new"))
-    import mlflow  # noqa: F401  (once, before the processes are forked; nothing of it is used here)
+    import rmlab.tracking.preload  # noqa: F401  (once, before the processes are forked)
 
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=one_run, args=(f"r{i}",)) for i in range(8)]
