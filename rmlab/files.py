@@ -15,6 +15,7 @@ from pathlib import Path
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.paths import runs_folder
+from rmlab.stopping import is_full
 
 MODEL = ("config.json", "tokenizer.json")
 """What every folder of a model has: another folder is not replaced by one."""
@@ -149,7 +150,10 @@ def _refused(error: Exception) -> OSError | None:
 
 
 def _unwritable(path: Path, error: OSError) -> RmlabError:
-    return RmlabError(f"{path} cannot be written: {error.strerror or error}. Choose another place or mend its rights.")
+    remedy = (
+        "Make room there or choose another place." if is_full(error) else "Choose another place or mend its rights."
+    )
+    return RmlabError(f"{path} cannot be written: {error.strerror or error}. {remedy}")
 
 
 class Busy(RmlabError):

@@ -1,3 +1,4 @@
+import errno
 import os
 import signal
 import subprocess
@@ -72,6 +73,23 @@ def test_a_name_that_no_file_can_have_is_one_error(tmp_path):
         atomic_folder(tmp_path / ("x" * 300)),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError("Not enough free space to write 80 bytes after offset 9"),
+    ],
+)
+def test_a_full_disk_asks_for_room_and_leaves_nothing(tmp_path, error):
+    for writing in (atomic_folder, atomic_path):
+        with (
+            pytest.raises(RmlabError, match=r"model cannot be written: N.*\. Make room there or"),
+            writing(tmp_path / "model"),
+        ):
+            raise error
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_with_other_things_in_it_is_not_replaced(tmp_path):

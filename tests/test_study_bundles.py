@@ -100,22 +100,6 @@ def alike(one: Any, other: Any) -> bool:
     return bool(one == other or (isinstance(one, float) and one == pytest.approx(other, rel=1e-9, abs=1e-12)))
 
 
-@pytest.fixture
-def small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures are drawn small and once: only the tables beside them are compared."""
-    from matplotlib.figure import Figure
-
-    whole = Figure.savefig
-
-    def small(drawn: Figure, path: Path, **options: Any) -> None:
-        if path.name.endswith(".pdf"):
-            path.touch()
-        else:
-            whole(drawn, path, dpi=20, **options)
-
-    monkeypatch.setattr(Figure, "savefig", small)
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_pictures")
 @pytest.mark.parametrize("page", [MADE_HERE, *SHIPPED], indirect=True)

@@ -15,6 +15,8 @@ from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 
+pytestmark = pytest.mark.usefixtures("small_pictures")
+
 TASKS = (
     40  # in 8 repositories; both policies resolve the first 10, p alone the next 14, q alone the next 6, none the rest
 )

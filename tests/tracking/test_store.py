@@ -177,6 +177,18 @@ def test_a_store_that_stays_busy_is_out_of_reach_and_one_that_refuses_is_not(
     assert not isinstance(refused.value, StoreOutOfReach)
 
 
+def test_what_a_database_refuses_is_said_without_mlflows_traceback(
+    store: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = RunLogger.start(store, "shared", "r", kind="verifier")
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as database:
+        database.execute("DROP TABLE tags")
+    capfd.readouterr()
+    with pytest.raises(StoreError, match="no such table: tags"):
+        run.tags({"level": "1"})
+    assert capfd.readouterr().err == ""
+
+
 def test_the_reason_is_the_databases_own_and_not_sqlalchemys_advice(store: Store) -> None:
     def full() -> None:
         raise RuntimeError(
