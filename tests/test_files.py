@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -75,11 +76,18 @@ def test_a_name_that_no_file_can_have_is_one_error(tmp_path):
         pass
 
 
+def after(error: Exception, behind: Exception) -> Exception:
+    """The error that a writer meets when it tidies up after another."""
+    error.__context__ = behind
+    return error
+
+
 @pytest.mark.parametrize(
     "error",
     [
         OSError(errno.ENOSPC, "No space left on device"),
         OSError("Not enough free space to write 80 bytes after offset 9"),
+        after(zlib.error("inconsistent stream state"), OSError(errno.ENOSPC, "No space left on device")),
     ],
 )
 def test_a_full_disk_asks_for_room_and_leaves_nothing(tmp_path, error):

@@ -123,7 +123,6 @@ def test_episodes_of_other_tasks_are_refused(config, tasks, tmp_path):
         build_corpus(replace(config, episodes=[str(tmp_path / "episodes.parquet")]), STARTER)
 
 
-@pytest.mark.slow
 def test_a_missing_package_and_an_altered_file_say_what_to_do(config, corpus, tmp_path):
     with pytest.raises(DataError, match="no_such_package is not installed"):
         build_corpus(replace(config, packages=["no_such_package"]), STARTER)
