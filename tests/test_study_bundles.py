@@ -187,6 +187,7 @@ def test_of_a_real_sweep_nothing_of_the_machine_travels(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_pictures")
 def test_rl_runs_travel_with_what_their_figures_read(runs_folder: Path, tmp_path: Path) -> None:
     from tests.analysis.test_watched import track as track_rl
 
