@@ -3,9 +3,13 @@
 #   bash experiments/studies/language_attempts/attempts.sh prepare      # CPU: demonstrations, text, the model (README.md says what it takes)
 #   bash experiments/studies/language_attempts/attempts.sh a            # warm start a, its attempts, and those of a weaker snapshot
 #   bash experiments/studies/language_attempts/attempts.sh b            # warm start b, its attempts; the policy that seldom runs its code
+#   bash experiments/studies/language_attempts/attempts.sh scripts      # CPU
+#   bash experiments/studies/language_attempts/attempts.sh verifiers    # a good and a poor verifier of these attempts
+#   bash experiments/studies/language_attempts/attempts.sh rl NAME      # a_execution, b_execution, a_paid_well, b_paid_badly: one policy
 #   bash experiments/studies/language_attempts/attempts.sh join
 set -euo pipefail
 W=${WORKERS:-12}
+SEED=11 # of every collection, so that all policies meet the same tasks
 D=runs/demonstrations
 L=runs/language
 MODEL=runs/models/smollm2_8000
@@ -31,23 +35,47 @@ warm_start() { # NAME SEED DEMONSTRATIONS more...
         runtime.compiled=true model=path "model.pretrained=$MODEL" "model.name=$name" held_out.tasks=200 "$@"
 }
 
-collect() { # OUTPUT SEED POLICIES more...
-    local output=$1 seed=$2 policies=$3
-    shift 3
-    rmlab collect "output=$L/$output.parquet" "seed=$seed" 'policy=[]' $RULES "workers=$W" "language=$policies" \
+collect() { # OUTPUT POLICIES more...
+    local output=$1 policies=$2
+    shift 2
+    rmlab collect "output=$L/$output.parquet" "seed=$SEED" 'policy=[]' $RULES "workers=$W" "language=$policies" \
         parts.supervised.tasks=0 parts.verifier.tasks=0 parts.validation.tasks=0 parts.evaluation.tasks=0 "$@"
 }
 
-policy() { # FOLDER TEMPERATURE
-    echo "{model: runs/policies/$1, device: cuda, temperature: $2, engine: {slots: 512, capacity: 768, prefill_rows: 512, dtype: bfloat16}}"
+policy() { # MODEL TEMPERATURE
+    echo "{model: $1, device: cuda, temperature: $2, engine: {slots: 512, capacity: 768, prefill_rows: 512, dtype: bfloat16}}"
 }
 
-of_start() { # NAME SEED: three temperatures to learn from; the middle one is judged
-    local name=$1 seed=$2
-    collect "$name" "$seed" "{${name}_cool: $(policy "$name" 0.7), ${name}_plain: $(policy "$name" 1.0), ${name}_hot: $(policy "$name" 1.3)}" \
+of_start() { # NAME more...: three temperatures to learn from; the middle one is judged
+    local name=$1 model=runs/policies/$1
+    shift
+    collect "$name" "{${name}_cool: $(policy "$model" 0.7), ${name}_plain: $(policy "$model" 1.0), ${name}_hot: $(policy "$model" 1.3)}" \
         parts.verifier.tasks=null parts.verifier.attempts=5 \
         "parts.validation.policies=[${name}_plain]" parts.validation.tasks=100 parts.validation.attempts=16 \
-        "parts.evaluation.policies=[${name}_plain]" parts.evaluation.tasks=600 parts.evaluation.attempts=16 "${@:3}"
+        "parts.evaluation.policies=[${name}_plain]" parts.evaluation.tasks=600 parts.evaluation.attempts=16 "$@"
+}
+
+run_of() { # COMMAND...: its run's id, also where it was finished before
+    "$@" | tee /dev/stderr | grep -oE 'run [0-9a-f]{32}' | tail -n 1 | cut -c 5-
+}
+
+verifier() { # NAME SCALE: of the attempts that there are before any reinforcement learning
+    run_of rmlab train preset=small "data.path=$L/first.parquet" '~evaluation.pools.after_rl' "data.scale=$2" "tracking.name=$1" seed=100
+}
+
+reward() { # NAME: what pays this policy
+    case $1 in
+    *_execution) echo reward=execution ;;
+    *_paid_well) echo "reward=execution_free verifier=$(verifier good 8000)" ;;
+    *_paid_badly) echo "reward=execution_free verifier=$(verifier poor 500)" ;;
+    esac
+}
+
+reinforce() { # NAME: the policy of 60 steps from the start that its name begins with
+    # shellcheck disable=SC2046
+    run_of rmlab rl "start=runs/policies/${1%%_*}" rl_preset=small $(reward "$1") seed=0 rl.groups=40 rl.steps=60 engine.slots=256 \
+        rl.batch_tokens=8192 over_length=truncate_middle "workers=$W" watch.every=20 watch.tasks=64 watch.held_out_tasks=128 \
+        watch.held_out_attempts=2 keep_model=true "tracking.name=$1"
 }
 
 case $1 in
@@ -57,28 +85,38 @@ prepare)
         demonstrations $set 1 seeking
         demonstrations $set 12 hasty policy.hasty.patience=1 policy.hasty.slips=0.02 policy.hasty.hand=0.5 policy.hasty.spread=0.4
     done
-    rmlab collect output=$D/supervised.parquet seed=2 tracked=false parts.supervised.tasks=null parts.supervised.attempts=4 \
-        parts.verifier.tasks=0 parts.validation.tasks=0 parts.evaluation.tasks=0
     rmlab collect output=runs/pretraining/episodes.parquet seed=1 tracked=false parts.supervised.tasks=null parts.supervised.attempts=4 \
         parts.verifier.tasks=0 parts.validation.tasks=0 parts.evaluation.tasks=0
     rmlab pretrain only_corpus=true
-    rmlab models fetch smollm2 --vocabulary 8000 --corpus $D/supervised.parquet --corpus runs/pretraining/corpus.parquet -o $MODEL
+    rmlab models fetch smollm2 --vocabulary 8000 \
+        --corpus $D/seeking_tasks_supervised.parquet --corpus $D/hasty_tasks_supervised.parquet \
+        --corpus runs/pretraining/corpus.parquet -o $MODEL
     ;;
 a)
     warm_start a 0 "$STARTS" 'snapshots=[0.3]'
-    of_start a 11 'parts.supervised.policies=[a_plain]' parts.supervised.tasks=500
-    collect weak 12 "{weak: $(policy a-at-0.3 1.0)}" parts.verifier.tasks=null parts.verifier.attempts=4
+    of_start a 'parts.supervised.policies=[a_plain]' parts.supervised.tasks=500
+    collect weak "{weak: $(policy runs/policies/a-at-0.3 1.0)}" parts.verifier.tasks=null parts.verifier.attempts=4
     ;;
 b)
     warm_start b 1 "$STARTS"
-    of_start b 21
+    of_start b
     warm_start silent 2 "$HASTY"
-    collect silent 22 "{silent: $(policy silent 1.0)}" parts.verifier.tasks=null parts.verifier.attempts=4 \
-        parts.evaluation.tasks=600 parts.evaluation.attempts=4
+    collect silent "{silent: $(policy runs/policies/silent 1.0)}" parts.verifier.tasks=null parts.verifier.attempts=4 \
+        'parts.evaluation.policies=[]' parts.evaluation.tasks=600 parts.evaluation.attempts=4
     ;;
 scripts)
-    rmlab collect output=$L/scripts.parquet seed=31 'policy=[hasty,seeking,wanderer]' $RULES parts.supervised.tasks=0 \
+    rmlab collect output=$L/scripts.parquet "seed=$SEED" "workers=$W" 'policy=[hasty,seeking,wanderer]' $RULES parts.supervised.tasks=0 \
         parts.verifier.tasks=null parts.verifier.attempts=2 parts.validation.tasks=0 parts.evaluation.tasks=0
+    ;;
+verifiers)
+    rmlab trajectories join $L/a.parquet $L/weak.parquet $L/b.parquet $L/silent.parquet $L/scripts.parquet -o $L/first.parquet
+    verifier good 8000
+    verifier poor 500
+    ;;
+rl)
+    model=$(reinforce "$2")
+    collect "after_$2" "{$2: $(policy "$model" 1.0)}" parts.verifier.tasks=null parts.verifier.attempts=4 \
+        'parts.evaluation.policies=[]' parts.evaluation.tasks=600 parts.evaluation.attempts=4
     ;;
 join)
     rmlab trajectories join $L/a.parquet $L/weak.parquet $L/b.parquet $L/silent.parquet $L/scripts.parquet $L/after_*.parquet \
