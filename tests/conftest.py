@@ -56,7 +56,7 @@ def small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
         if path.name.endswith(".pdf"):
             path.touch()
         else:
-            whole(drawn, path, dpi=20, **options)
+            whole(drawn, path, dpi=50, **options)
 
     monkeypatch.setattr(Figure, "savefig", small)
 
