@@ -8,6 +8,12 @@ summaries                     a sweep's one summary run: table, figures, note
 conclusions                   what came out of a sweep, in five lines of plain words
 level_tests                   which levels differ from the baseline, in words
 sweep_table                   the table of a sweep
+planned_study                 several sweeps as one study: what is planned beside what is finished
+study_effects                 what came of each sweep of a study: the largest differences, what is shown, what would have been
+study_table                   one table of all sweeps of a study
+study_overview                one figure of all sweeps of a study
+marked_text                   a text under construction, and the source of each number in it
+study_page                    the page of a study's results, its numbers marked
 style                         colours, sizes, file formats: what all figures have in common
 watched                       a verifier on the policy's own attempts, from the score tables of an RL run's evaluations
 outcomes                      reads what an RL run left behind, and proves it

@@ -31,6 +31,7 @@ class Needs(StrEnum):
     sweep = "the verifiers of one sweep"  # draw(SweepRuns, out)
     rl = "RL runs"  # draw(Sequence[PolicyRun], out)
     search = "the trials of a search"  # draw(rows, objectives, folder, note), by `rmlab sweep`
+    study = "the sweeps of a study"  # draw(PlannedStudy, folder), by `rmlab study`
 
 
 @dataclass(frozen=True)

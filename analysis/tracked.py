@@ -3,7 +3,7 @@
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -44,6 +44,10 @@ class FinishedCell:
     def baselines(self) -> dict[str, dict[str, Any]]:
         """The same metrics of each baseline, or {"reason": why there is none}."""
         return self._json("baselines.json")
+
+    def report_on(self, pool: str) -> dict[str, Any]:
+        """Metrics on one of `evaluation.pools` by the contract's names."""
+        return self._json(f"{pool}_report.json")
 
     @cached_property
     def scores(self) -> Scores:
@@ -155,21 +159,32 @@ class SweepRuns:
 
 
 @contextmanager
-def source_runs(source: str | None, kinds: Sequence[str]) -> Iterator[tuple[str, Sequence[AnyRun]]]:
-    """The name of a source, and its finished runs of some kinds, whose artifacts are there as long as the block runs.
+def source_runs(
+    source: str | None, kinds: Sequence[str], states: Sequence[str] = (FINISHED,)
+) -> Iterator[tuple[str, Sequence[AnyRun]]]:
+    """The name of a source, and its runs of some kinds and states, whose artifacts are there as long as the block runs.
 
-    source: a store's URI, the path of a sqlite file, of a bundle or of the folder of an extracted one; None = the project's own store.
+    source: a store's URI, the path of a sqlite file, of a bundle, of the folder of an extracted one, or of a folder in which bundles
+    lie; None = the project's own store.
     """
-    if source and is_bundle(Path(source)):
-        with open_bundle(Path(source)) as bundle:
-            inside = bundle.runs()
-            yield source, [r for r in inside if r.tags.get("kind") in kinds and r.tags.get(STATUS) == FINISHED]
+    if source and (bundles := bundles_of(Path(source))):
+        with ExitStack() as stack:
+            inside = [run for path in bundles for run in stack.enter_context(open_bundle(path)).runs()]
+            yield source, [run for run in inside if run.tags.get("kind") in kinds and run.status in states]
         return
     if Store.existing(source) is None:
         yield source or default_uri(), []
         return
     store = Store.open(source)
-    yield store.uri, [run for kind in kinds for run in runs(store, tags={"kind": kind, STATUS: FINISHED})]
+    tags = [{"kind": kind, STATUS: state} for kind in kinds for state in states]
+    yield store.uri, [run for own in tags for run in runs(store, tags=own)]
+
+
+def bundles_of(path: Path) -> list[Path]:
+    """A bundle itself, or the bundles that lie below a folder; none where it is something else."""
+    if is_bundle(path):
+        return [path]
+    return sorted(one for one in path.rglob("*.zip") if is_bundle(one)) if path.is_dir() else []
 
 
 def group_runs(found: Iterable[AnyRun]) -> list[SweepRuns]:

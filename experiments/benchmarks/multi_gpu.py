@@ -4,7 +4,7 @@
     python experiments/benchmarks/multi_gpu.py --shape 30b-a3b --layers 8 --gpus 2 --shortest 32768 --longest 32768 --batch 4
 
 A model of random start, examples of random tokens whose lengths lie between two bounds, `rmlab.training.supervised.train` as it is,
-in processes that `rmlab.launchers.ranks` starts. Counted are real tokens, over the time from the end of the first step to the end
+in processes that `rmlab.launchers.rank_processes` starts. Counted are real tokens, over the time from the end of the first step to the end
 of the last. Memory is the most that torch held on one GPU. Each line is printed as soon as it is known.
 """
 
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from rmlab.benchmark import BenchmarkRow, random_model, run_script
-from rmlab.launchers.ranks import run_ranks
+from rmlab.launchers.rank_processes import run_ranks
 from rmlab.models.cost import KNOWN, ModelShape
 from rmlab.models.moe import use_grouped_experts
 

@@ -27,8 +27,8 @@ from rmlab.models.cost import KNOWN, ModelShape, mfu, reading, training_flops
 from rmlab.models.lora import with_adapters
 from rmlab.planning.cards import CARDS, Card, card_called
 from rmlab.planning.memory import GIB, Memory, TrainingMemory, scoring_memory, training_memory
+from rmlab.planning.rows import SLACK, every_position, is_packed, through_packed_layers
 from rmlab.planning.seconds import Seconds, scoring_seconds, step_seconds
-from rmlab.planning.work import SLACK, every_position, is_joined, is_packed
 from rmlab.training.batching import batches_by_tokens, plan_batches
 from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator
@@ -220,7 +220,7 @@ def training_of(case: Case) -> TrainingConfig:
     )
 
 
-def planned(case: Case, side_by_side: bool, card: Card) -> tuple[Memory, Seconds]:
+def planned(case: Case, packed: bool, card: Card) -> tuple[Memory, Seconds]:
     """Memory and time of a case as `rmlab plan` counts them: of a step, or of scoring everything."""
     shape = shape_named(case.shape)
     lengths = [e.tokens for e in drawn(case, case.batch * (1 if case.scored else case.steps))]
@@ -228,8 +228,8 @@ def planned(case: Case, side_by_side: bool, card: Card) -> tuple[Memory, Seconds
         rows = max(case.micro // case.lengths[1], 1)
         memory = scoring_memory(shape, True, True, case.micro, rows)
         return memory, scoring_seconds(shape, reading(lengths), card, case.micro)
-    tokens, sequences, parts = largest_part(lengths, training_of(case), case.micro, side_by_side)
-    whole = every_position(shape, side_by_side)
+    tokens, sequences, parts = largest_part(lengths, training_of(case), case.micro, packed)
+    whole = every_position(shape, packed)
     run = TrainingMemory(
         True,
         case.rank,
@@ -239,20 +239,18 @@ def planned(case: Case, side_by_side: bool, card: Card) -> tuple[Memory, Seconds
         sequences,
         parts,
         every_position=whole,
-        joined=is_joined(shape, side_by_side, case.rank),
+        packed_layers=through_packed_layers(shape, packed, case.rank),
     )
     step = reading(lengths, every_position=whole).scaled(1 / case.steps)
     return training_memory(shape, run), step_seconds(shape, step, run, card)
 
 
-def largest_part(
-    lengths: Sequence[int], training: TrainingConfig, most: int, side_by_side: bool
-) -> tuple[int, int, int]:
+def largest_part(lengths: Sequence[int], training: TrainingConfig, most: int, packed: bool) -> tuple[int, int, int]:
     """Tokens that the largest micro-batch of any step reads, padding included, its examples, and micro-batches a step."""
     found = []
     for batch in plan_batches(lengths, training, 0):
         of_step = [lengths[i] for i in batch]
-        if side_by_side:
+        if packed:
             parts = max(math.ceil(SLACK * sum(of_step) / most), 1)
             found.append((math.ceil(sum(of_step) / parts), math.ceil(len(of_step) / parts), parts))
         else:

@@ -24,7 +24,8 @@ from rmlab.microswe.loading import load_tasks
 from rmlab.microswe.sandbox import Sandbox, default_workers
 from rmlab.paths import STARTER
 from rmlab.policies.engine import EngineConfig, Rollout, Sampling
-from rmlab.policies.rollout import Executor, Planned, plan
+from rmlab.policies.programs import Executor
+from rmlab.policies.rollout import Planned, plan
 
 
 def generate_episodes(

@@ -20,7 +20,7 @@ from rmlab.configuration import compose
 from rmlab.errors import DataError, MissingArtifact, RmlabError, UsageError
 from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.launchers.jobs import HEAVY, Job, call
-from rmlab.launchers.ranks import Nodes, ranks_to_start, run_ranks
+from rmlab.launchers.rank_processes import Nodes, ranks_to_start, run_ranks
 from rmlab.microswe.sandbox import SandboxConfig
 from rmlab.models import tokenizer as tokenizers
 from rmlab.models.load import folder_identity
@@ -37,7 +37,7 @@ from rmlab.tracking.notes import NOTE, run_note
 from rmlab.tracking.parameters import describe_single, differing_keys
 from rmlab.tracking.run_index import finished_run, runs_of
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import ERROR, KILLED, SOURCE_RUN, STOPPED, origin_tags, set_tags
+from rmlab.tracking.tags import ERROR, KILLED, STOPPED, origin_tags, set_tags
 from rmlab.training.pretrained import find_pretrained, pretrained_folder
 from rmlab.training.ranks import Ranks, other_ranks_fail_first
 from rmlab.verifiers.answer import lesson_part
@@ -288,7 +288,7 @@ def _known_time(store: Store, config: DictConfig, device: str, tokens: int) -> s
     )
     for run in runs(store, tags={"kind": "verifier", "status": "finished", "device": device}):
         speed = run.metrics.get("train/tokens_per_second")
-        if not speed or SOURCE_RUN in run.tags:
+        if not speed or run.is_reuse:
             continue
         try:
             before = yaml.safe_load(run.artifact("config.yaml").read_text(encoding="utf-8"))

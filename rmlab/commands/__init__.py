@@ -17,6 +17,7 @@ models               models from elsewhere, and how they travel
 plan                 what a run will cost
 runs                 tracked runs
 score                trajectories scored by a verifier
+study                several sweeps as one study: its ledger, one table, one figure
 sweep                a sweep, launched or resumed
 tasks                the micro-SWE tasks
 trajectories         sets of trajectories: show, lengths, split

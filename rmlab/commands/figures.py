@@ -37,7 +37,7 @@ def figures(
         str | None,
         typer.Option(
             "--from",
-            help="A store's URL or file, a bundle, or the folder of an extracted one. Default: the project's own.",
+            help="A store's URL or file, a bundle, the folder of an extracted one, or a folder with bundles. Default: the project's own.",
         ),
     ] = None,
     out: Annotated[
@@ -74,8 +74,9 @@ def draw_figures(
     """Draws figures and returns the files written.
 
     names: sweeps (all figures of each) or figures (of every sweep, or of all RL runs); none = all of them. source: a store's
-    URI, the path of a sqlite file or of a bundle; default the project's own store. out: default `figures/` in the runs folder.
-    page: instead of `out`, the folder that gets PNG and CSV themselves. group: only runs with this in the name of their folder.
+    URI, the path of a sqlite file, a bundle or a folder with bundles; default the project's own store. out: default `figures/` in
+    the runs folder. page: instead of `out`, the folder that gets PNG and CSV themselves. group: only runs with this in the name of
+    their folder.
     Raises UsageError for an unknown name, RmlabError where there is no finished run to draw, DataError for a damaged bundle.
     """
     from analysis.tracked import source_runs
@@ -93,11 +94,16 @@ def draw_figures(
                 "Name one with --group."
             )
         with tempfile.TemporaryDirectory(prefix="rmlab-page-") as scratch:
-            drawn = [path for path in _drawn(drawings, Path(scratch)) if path.suffix in ON_PAGES]
-            for path in drawn:
-                with atomic_path(page / path.name) as temporary:
-                    temporary.write_bytes(path.read_bytes())
-            return [page / path.name for path in drawn]
+            return onto_page(_drawn(drawings, Path(scratch)), page)
+
+
+def onto_page(paths: Sequence[Path], page: Path) -> list[Path]:
+    """Copies of those files that stand on pages of studies, in the folder `page`."""
+    chosen = [path for path in paths if path.suffix in ON_PAGES]
+    for path in chosen:
+        with atomic_path(page / path.name) as temporary:
+            temporary.write_bytes(path.read_bytes())
+    return [page / path.name for path in chosen]
 
 
 class _Drawing:

@@ -144,7 +144,7 @@ def _the_model(
 
 
 def _texts_of(path: Path) -> Iterator[str]:
-    """What is read of a trajectory set (as verifiers read it) or of a pretraining corpus."""
+    """What is read of a trajectory set (as verifiers read it; nothing of the parts that judge them) or of a pretraining corpus."""
     import pyarrow.parquet as pq
 
     from rmlab.pretraining.corpus import read_corpus
@@ -154,7 +154,8 @@ def _texts_of(path: Path) -> Iterator[str]:
     if not path.is_file():
         raise DataError(f"{path}: there is no such file")
     if "trajectory_id" in pq.read_schema(path).names:
-        for number, trajectory in enumerate(read_trajectories(path).trajectories):
+        kept = [t for t in read_trajectories(path).trajectories if t.split not in ("validation", "evaluation")]
+        for number, trajectory in enumerate(kept):
             yield render(trajectory) + (YES, NO)[number % 2]
     else:
         yield from (document.text for document in read_corpus(path).documents)

@@ -89,13 +89,23 @@ def export_runs(
 
 @app.command("import", epilog="Example: `rmlab runs import data_scale.zip`")
 def import_runs(
-    bundle: Annotated[Path, typer.Argument(help="A file that `rmlab runs export` wrote.")], store: StoreOption = None
+    bundles: Annotated[list[Path], typer.Argument(metavar="BUNDLE...", help="Files that `rmlab runs export` wrote.")],
+    store: StoreOption = None,
+    without_summary: Annotated[
+        bool,
+        typer.Option(
+            "--without-summary",
+            help="Make no summary runs: quick, where the runs are only to be found as finished by `rmlab sweep`.",
+        ),
+    ] = False,
 ) -> None:
-    """Add the runs of a bundle to the store. Hashes are checked first; runs that are there already are left alone. A sweep that
-    comes without its summary run, as a study's bundle does, gets one: table, figures, which levels differ."""
+    """Add the runs of bundles to the store. Hashes are checked first; runs that are there already are left alone. A sweep that
+    comes without its summary run, as a study's bundle does, gets one: table, figures, which levels differ. A cell that came finished
+    is finished for `rmlab sweep` too, with or without its model."""
     from analysis.summaries import summarise_imported
     from rmlab.tracking.listing import show_import
     from rmlab.tracking.store import Store
 
-    for done in summarise_imported(Store.open(store), show_import(bundle, store)):
+    sweeps = {name for bundle in bundles for name in show_import(bundle, store)}
+    for done in summarise_imported(Store.open(store), sweeps) if not without_summary else ():
         print(f"summary run with table and figures: {done}")

@@ -63,7 +63,7 @@ def score(
 ) -> None:
     """Score trajectories with a trained verifier, or with any language model as a judge."""
     from rmlab.scores.writing import table_writer, write_score_table
-    from rmlab.training.device import resolve_device
+    from rmlab.training.device import prepare_device
     from rmlab.verifiers.encoding import cut_counts, cut_words, unfit_counts
     from rmlab.verifiers.leaks import check_leaks
 
@@ -74,7 +74,7 @@ def score(
         raise UsageError("--out names the score table to write: -o scores.parquet")
     if dtype not in DTYPES:
         raise UsageError(f"--dtype {dtype}: it is {' or '.join(DTYPES)}")
-    where = resolve_device(device)
+    where = prepare_device(device)
     chosen, part = _chosen(trajectories, part)
     check_leaks(chosen)
     asked = _Asked(template, answers, max_tokens, dtype)
@@ -164,7 +164,7 @@ def _scorer(model: str, asked: _Asked, chosen: "Sequence[Trajectory]") -> "Verif
     if folder is None:
         return _verifier(model, asked)
     judge = load_judge(folder, asked.prompt(folder), chosen, asked.dtype)
-    print(f"{model}: {judge.prompt.said(judge.answer)}; --show-prompt shows what it reads")
+    print(f"{model}: {judge.prompt.summary(judge.answer)}; --show-prompt shows what it reads")
     return judge
 
 
@@ -189,7 +189,7 @@ def _show_prompt(model: str, asked: _Asked, chosen: "Sequence[Trajectory]") -> N
         prompt = asked.prompt(folder)
         print(f"--- template (a file of your own: --template FILE)\n{prompt.template}\n---")
         prompt, answer = prompt.proven(chosen)
-        print(f"{model}: {prompt.said(answer)}")
+        print(f"{model}: {prompt.summary(answer)}")
         (encoded,), tokenizer = prompt.encode(chosen[:1]), prompt.tokenizer
     if encoded.ids is None:
         print(f"--- {chosen[0].trajectory_id} has {encoded.n_tokens:,} tokens and does not fit the context")

@@ -6,6 +6,7 @@ is proven to be fillable → the rest run → summary run, table, figures. The s
 
 import shlex
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
@@ -69,6 +70,14 @@ def sweep(
     rerun_stale: Annotated[
         bool, typer.Option("--rerun-stale", help="Run cells again that another commit finished.")
     ] = False,
+    stop_after: Annotated[
+        float | None,
+        typer.Option(
+            metavar="MINUTES",
+            help="End after so many minutes: no cell starts that would take longer than is left, by what others took; what still runs "
+            "then is ended, and goes on from its checkpoint when the same command is given again.",
+        ),
+    ] = None,
 ) -> None:
     """Launch a sweep, or go on with it where it stopped. Finished cells are not run again unless asked."""
     asked = [
@@ -76,7 +85,15 @@ def sweep(
         *([f"hydra.launcher.cells_per_gpu={cells_per_gpu}"] if cells_per_gpu is not None else []),
     ]
     options = SweepOptions(
-        dry_run, explain, workers, on_error, retry_failed, force=force, redo_before=redo_before, rerun_stale=rerun_stale
+        dry_run,
+        explain,
+        workers,
+        on_error,
+        retry_failed,
+        force=force,
+        redo_before=redo_before,
+        rerun_stale=rerun_stale,
+        stop_after=stop_after,
     )
     launch_sweep(name, asked, options)
 
@@ -97,6 +114,7 @@ def launch_sweep(name: str, arguments: Sequence[str], options: SweepOptions, hyd
     from rmlab.sweep.multirun import is_own, multirun
     from rmlab.sweep.request import make_plan, read_request
 
+    until = None if options.stop_after is None else time.monotonic() + 60 * options.stop_after
     options = options.dated()
     request = read_request(arguments)
     if hydra is None and not is_own(request.launcher):  # Hydra sets it up, and calls this again with it
@@ -110,7 +128,7 @@ def launch_sweep(name: str, arguments: Sequence[str], options: SweepOptions, hyd
     if options.explain or options.dry_run:
         print(_described(plan, options))
     else:
-        _run(plan, options, _launcher(plan, options, hydra))
+        _run(plan, options, _launcher(plan, options, hydra), until)
 
 
 def _described(plan: "Plan", options: SweepOptions) -> str:
@@ -140,8 +158,8 @@ def _launcher(plan: "Plan", options: SweepOptions, hydra: HydraRun | None) -> "L
     return ThroughHydra(hydra.launcher, options.batch or options.workers or (1 if plan.spec.search else None))
 
 
-def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher") -> None:
-    """Runs what is not finished, while nobody else runs this sweep, and shows the results."""
+def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher", until: float | None) -> None:
+    """Runs what is not finished, while nobody else runs this sweep, and shows the results. until: see `run_cells`."""
     from analysis.summaries import show_sweep
     from rmlab.files import exclusive
     from rmlab.sweep.dry_run import redo_rule
@@ -149,6 +167,8 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher") -> None:
     from rmlab.sweep.scheduler import run_cells
     from rmlab.tracking.store import Store
 
+    if plan.spec.search and until is not None:
+        raise UsageError("--stop-after: a search has no such limit. Choose how many trials it makes with trials=N.")
     redo = redo_rule(options.redo_before, options.rerun_stale)
     begin(plan.cells, Store.existing(plan.uri), launcher, redo)
     store = Store.open(plan.uri)
@@ -160,11 +180,23 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher") -> None:
                 _search(plan, options, launcher, store)
                 return
             outcome = run_cells(
-                plan.cells, store, launcher, on_error=options.on_error, retry_failed=options.retry_failed, redo=redo
+                plan.cells,
+                store,
+                launcher,
+                on_error=options.on_error,
+                retry_failed=options.retry_failed,
+                redo=redo,
+                until=until,
             )
         except KeyboardInterrupt:
             print(f"\nStopped; finished cells stay finished. Go on with: {plan.command}", file=sys.stderr)
             raise
+        if outcome.time_is_up:  # no figures: there is no time for them
+            print(
+                f"The time is up: {len(outcome.left)} of {counted(len(plan.cells), 'cell')} left. Finished cells stay finished. "
+                f"Go on with: {plan.command}",
+                file=sys.stderr,
+            )
         if outcome.paused:
             print(
                 f"{len(outcome.paused)} of {counted(len(plan.cells), 'cell')} paused, their time is up ({', '.join(outcome.paused)}). "
@@ -173,7 +205,8 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher") -> None:
             )
         elif not (outcome.ran or outcome.failed or outcome.left or is_quiet()):
             print("every cell was finished already: nothing was trained", file=sys.stderr)
-        show_sweep(plan, store)
+        if not outcome.time_is_up:
+            show_sweep(plan, store)
     _refuse_unfinished(plan, options, outcome)
 
 
@@ -202,7 +235,7 @@ def _refuse_unfinished(plan: "Plan", options: SweepOptions, outcome: "SweepOutco
             f"{len(outcome.failed)} of {counted(len(plan.cells), 'cell')} failed ({', '.join(outcome.failed)}){left}. "
             f"{'Mend what the errors say, then try' if options.retry_failed else 'Try'} them again with: {plan.command} --retry-failed"
         )
-    if outcome.left:
+    if outcome.left and not outcome.time_is_up:
         raise RmlabError(
             f"{len(outcome.left)} of {len(plan.cells)} cells had to stop again and again ({', '.join(outcome.left)}): see above why. "
             f"They go on with: {plan.command}"

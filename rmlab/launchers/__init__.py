@@ -5,7 +5,7 @@ hydra    cells through any launcher of Hydra
 jobs     what every launcher takes and gives: jobs and events
 local    one process a cell, W at once, that end when the parent does; one GPU a cell, or a part of one
 preload  the module that a fork server imports
-ranks    one run on several GPUs: its processes, started and ended together
+rank_processes  one run on several GPUs: its processes, started and ended together
 ray      cells as tasks of a Ray cluster
 slurm    cells as jobs of Slurm
 warmup   what all cells read alike, read once by the fork server

@@ -61,8 +61,8 @@ def _forward(
     **more: Any,
 ) -> torch.Tensor:
     """As Qwen3DecoderLayer.forward. Whatever `last_hidden` does not ask for (a mask, a cache, autocast) is left to the class."""
-    told = any(value is not None for name, value in more.items() if name != "position_ids")
-    if told or attention_mask is not None or position_embeddings is None or torch.is_autocast_enabled("cpu"):
+    extra = any(value is not None for name, value in more.items() if name != "position_ids")
+    if extra or attention_mask is not None or position_embeddings is None or torch.is_autocast_enabled("cpu"):
         whole: torch.Tensor = type(layer).forward(
             layer, hidden_BTH, attention_mask=attention_mask, position_embeddings=position_embeddings, **more
         )

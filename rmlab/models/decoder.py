@@ -14,8 +14,8 @@ from torch.nn.functional import linear, rms_norm, scaled_dot_product_attention
 
 from rmlab.errors import DataError, UsageError
 from rmlab.models.heads import float_logits
+from rmlab.models.layer import DENSE, LayerParts, is_dense, rotated_at_once, signed
 
-SUPPORTED = ("Qwen3Model", "LlamaModel")
 TOGETHER = 4
 """Tokens of a conversation whose queries the kernels read together: what is read of one begins at a multiple of it."""
 SPAN = 64  # positions that are looked at are a multiple of this: few shapes, and aligned for the attention kernels
@@ -31,10 +31,9 @@ class CachedDecoder:
 
     def __init__(self, model: Any, slots: int, capacity: int, joined: bool = False):
         decoder, config = model.get_decoder(), model.config
-        full = set(getattr(config, "layer_types", None) or ["full_attention"]) == {"full_attention"}
-        if type(decoder).__name__ not in SUPPORTED or not full:
+        if not is_dense(decoder):
             raise DataError(
-                f"rollouts know the decoders {' and '.join(SUPPORTED)} with full attention, not {type(decoder).__name__}"
+                f"rollouts know the decoders {' and '.join(DENSE)} with full attention, not {type(decoder).__name__}"
             )
         if capacity > config.max_position_embeddings:
             raise UsageError(
@@ -42,12 +41,9 @@ class CachedDecoder:
             )
         self.model, self.decoder, self.capacity = model, decoder, capacity
         weight = decoder.embed_tokens.weight
-        attention = decoder.layers[0].self_attn
-        self.head_dim = int(attention.head_dim)
-        self.kv_heads = attention.k_proj.out_features // self.head_dim
-        self.groups = (
-            attention.q_proj.out_features // attention.k_proj.out_features
-        )  # query heads that share a key head
+        self.layers = [DecoderLayer(layer, joined) for layer in decoder.layers]
+        self.head_dim, self.kv_heads = self.layers[0].head_dim, self.layers[0].key_heads
+        self.groups = self.layers[0].query_heads // self.kv_heads  # query heads that share a key head
         self.positions = spanned(capacity + 1)
         shape = (len(decoder.layers), slots, self.kv_heads, self.positions, self.head_dim)
         self.keys_LBKSD = torch.zeros(shape, dtype=weight.dtype, device=weight.device)
@@ -55,8 +51,7 @@ class CachedDecoder:
         position_1S = torch.arange(self.positions, device=weight.device)[None]
         with torch.no_grad():
             cosine_1SD, sine_1SD = decoder.rotary_emb(weight[:1][None].float(), position_1S)
-        self.cosine_SD, self.sine_SD = rotation(cosine_1SD[0].contiguous(), sine_1SD[0])
-        self.layers = [DecoderLayer(layer, joined) for layer in decoder.layers]
+        self.cosine_SD, self.sine_SD = cosine_1SD[0].contiguous(), signed(sine_1SD[0])
         self.position_S = position_1S[0]
         self.row_B = torch.arange(slots, device=weight.device)
         self.fused = joined and fusible(model, self.layers, weight.device)
@@ -206,7 +201,7 @@ def spanned(positions: int, unit: int = SPAN) -> int:
     return -(-positions // unit) * unit
 
 
-class DecoderLayer:
+class DecoderLayer(LayerParts):
     """One layer's weights, as they stand in the model.
 
     joined: query, key and value projections (and gate and up) become views of one matrix each, so that one product reads the
@@ -214,27 +209,18 @@ class DecoderLayer:
     """
 
     def __init__(self, layer: Any, joined: bool):
-        attention, mlp = layer.self_attn, layer.mlp
-        self.layer, self.attention, self.mlp = layer, attention, mlp
-        self.head_dim, self.scaling = int(attention.head_dim), float(attention.scaling)
-        plain = all(
-            p.bias is None for p in (attention.q_proj, attention.k_proj, attention.v_proj, mlp.gate_proj, mlp.up_proj)
-        )
-        joined = joined and plain
-        self.query_key_value = _joined([attention.q_proj, attention.k_proj, attention.v_proj]) if joined else None
-        self.gate_up = _joined([mlp.gate_proj, mlp.up_proj]) if joined else None
-        sizes = [p.out_features // self.head_dim for p in (attention.q_proj, attention.k_proj, attention.v_proj)]
-        self.query_heads, self.key_heads, self.value_heads = sizes
-        self.input_norm, self.feed_forward_norm = layer.input_layernorm, layer.post_attention_layernorm
-        self.head_norms = (
-            (attention.q_norm.weight, attention.k_norm.weight) if hasattr(attention, "q_norm") else None
-        )  # Qwen3
+        super().__init__(layer)
+        gate_up = [self.mlp.gate_proj, self.mlp.up_proj]
+        joined = joined and all(p.bias is None for p in self.projections + gate_up)
+        self.query_key_value = _views_of_one(self.projections) if joined else None
+        self.gate_up = _views_of_one(gate_up) if joined else None
 
     def projected(
         self, hidden_BTH: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Rotated queries and keys, and values, as (rows, tokens, heads, size). cosine, sine: `rotation` at the tokens' positions."""
-        normed_BTH, attention = _normed(self.layer.input_layernorm, hidden_BTH), self.attention
+        """Rotated queries and keys, and values, as (rows, tokens, heads, size). cosine, sine: at the tokens' positions, the sine
+        `signed`."""
+        normed_BTH, attention = _normed(self.input_norm, hidden_BTH), self.attention
         shape = (*hidden_BTH.shape[:2], -1, self.head_dim)
         if self.query_key_value is None:
             turning = attention.q_proj(normed_BTH).view(shape), attention.k_proj(normed_BTH).view(shape)
@@ -243,18 +229,18 @@ class DecoderLayer:
             heads = linear(normed_BTH, self.query_key_value).view(shape)
             turned_heads = self.query_heads + self.key_heads
             value = heads[:, :, turned_heads:]
-            if not hasattr(attention, "q_norm"):  # Llama: both are turned at once
+            if self.head_norms is None:  # both are turned at once
                 turned = _rotated(heads[:, :, :turned_heads], cosine, sine)
                 return turned[:, :, : self.query_heads], turned[:, :, self.query_heads :], value
             turning = heads[:, :, : self.query_heads], heads[:, :, self.query_heads : turned_heads]
-        if hasattr(attention, "q_norm"):  # Qwen3
-            turning = _normed(attention.q_norm, turning[0]), _normed(attention.k_norm, turning[1])
+        if self.head_norms is not None:
+            turning = _normed(self.head_norms[0], turning[0]), _normed(self.head_norms[1], turning[1])
         return _rotated(turning[0], cosine, sine), _rotated(turning[1], cosine, sine), value
 
     def finished(self, hidden_BTH: torch.Tensor, mixed_BTA: torch.Tensor) -> torch.Tensor:
         """The layer's output, given what attention mixed (heads side by side). hidden_BTH is written over."""
         hidden_BTH = _added(hidden_BTH, mixed_BTA, self.attention.o_proj)
-        normed_BTH = _normed(self.layer.post_attention_layernorm, hidden_BTH)
+        normed_BTH = _normed(self.feed_forward_norm, hidden_BTH)
         if self.gate_up is None:
             inner = self.mlp.act_fn(self.mlp.gate_proj(normed_BTH)) * self.mlp.up_proj(normed_BTH)
         else:
@@ -263,17 +249,8 @@ class DecoderLayer:
         return _added(hidden_BTH, inner, self.mlp.down_proj)
 
 
-def rotation(cosine_SD: torch.Tensor, sine_SD: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """What `projected` turns heads with: the sine's first half negated, so that turning is one shift and two products."""
-    half = sine_SD.shape[-1] // 2
-    return cosine_SD, torch.cat([-sine_SD[..., :half], sine_SD[..., half:]], dim=-1)
-
-
 def _rotated(states_BTKD: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
-    half = states_BTKD.shape[-1] // 2
-    return torch.addcmul(states_BTKD * cosine, states_BTKD.roll(half, -1), sine).to(
-        states_BTKD.dtype
-    )  # turned in float32
+    return rotated_at_once(states_BTKD, cosine, sine).to(states_BTKD.dtype)  # turned in float32
 
 
 def _normed(norm: Any, states: torch.Tensor) -> torch.Tensor:
@@ -290,7 +267,8 @@ def _added(hidden_BTH: torch.Tensor, states_BTA: torch.Tensor, projection: Any) 
     return hidden_BTH
 
 
-def _joined(projections: list[Any]) -> torch.Tensor:
+def _views_of_one(projections: list[Any]) -> torch.Tensor:
+    """One matrix of which the projections' own are views from now on."""
     whole = torch.cat([projection.weight.data for projection in projections])
     begin = 0
     for projection in projections:

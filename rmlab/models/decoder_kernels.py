@@ -236,7 +236,7 @@ def project(hidden_MH, layer, query_MQD, keys_BKSD, values_BKSD, rotation, place
     """Rotated queries of all tokens into query_MQD, keys and values into the cache. layer: a `DecoderLayer` that is joined."""
     tokens, head_norm = len(hidden_MH), layer.head_norms is not None
     cut = tile("project", tokens, "BLOCK_H")
-    query_norm, key_norm = layer.head_norms if head_norm else (layer.input_norm.weight, layer.input_norm.weight)
+    query_norm, key_norm = (norm.weight for norm in layer.head_norms or (layer.input_norm, layer.input_norm))
     _project[triton.cdiv(tokens, cut["BLOCK_M"]), layer.query_heads + 2 * layer.key_heads](
         hidden_MH, layer.input_norm.weight, layer.query_key_value, query_MQD, keys_BKSD, values_BKSD, *rotation,
         query_norm, key_norm, places.slot_M, places.position_M, tokens, layer.input_norm.variance_epsilon, H=hidden_MH.shape[1],

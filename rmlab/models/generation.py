@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from rmlab.models.attention import sent
 from rmlab.models.decoder import SPAN, TOGETHER, CachedDecoder, Places
 from rmlab.models.lora import has_adapters, merged_weights, plain_model
-from rmlab.models.varlen import sent
 
 NARROWEST = 8  # as few slots are decoded at once, or twice, four times, ... as many
 CAPTURED_NARROWEST, CAPTURED_SPAN = (
@@ -83,7 +83,7 @@ class SlotDecoder:
         firsts: dict[tuple[int, ...], int] = {}
         first_N = [firsts.setdefault(tuple(known), n) for n, known in enumerate(known_N)]
         read = list(firsts.values())
-        self.tell([slot_N[n] for n in read], [0] * len(read), [known_N[n] for n in read])
+        self.append([slot_N[n] for n in read], [0] * len(read), [known_N[n] for n in read])
         copied = [n for n, first in enumerate(first_N) if first != n]
         if copied:
             of, to = (self._sent([slot_N[n] for n in which]) for which in ([first_N[n] for n in copied], copied))
@@ -91,18 +91,18 @@ class SlotDecoder:
             self.cached.copy(of, to, max(len(known_N[n]) for n in copied))
 
     @torch.inference_mode()
-    def tell(self, slot_N: Sequence[int], end_N: Sequence[int], told_N: Sequence[Sequence[int]]) -> None:
+    def append(self, slot_N: Sequence[int], end_N: Sequence[int], new_N: Sequence[Sequence[int]]) -> None:
         """Appends tokens to conversations of `end` tokens each and reads all but the last, which the next step reads."""
-        longest = max(len(told) for told in told_N)
+        longest = max(len(new) for new in new_N)
         ids_NT = np.zeros((len(slot_N), longest), dtype=np.int64)
         place_NT = np.full((len(slot_N), longest), self.capacity, dtype=np.int64)
-        for n, (end, told) in enumerate(zip(end_N, told_N, strict=True)):
-            ids_NT[n, : len(told)] = told
-            place_NT[n, : len(told)] = np.arange(end, end + len(told))
+        for n, (end, new) in enumerate(zip(end_N, new_N, strict=True)):
+            ids_NT[n, : len(new)] = new
+            place_NT[n, : len(new)] = np.arange(end, end + len(new))
         rows = self._sent(slot_N)
         self.ids_BS[rows[:, None], self._sent(place_NT)] = self._sent(ids_NT)
         begin_N = np.maximum(np.asarray(end_N) - 1, 0)  # the last token that was said is not read yet
-        last_N = np.array([end + len(told) - 1 for end, told in zip(end_N, told_N, strict=True)])
+        last_N = np.array([end + len(new) - 1 for end, new in zip(end_N, new_N, strict=True)])
         self.position_B[rows] = self._sent(last_N)
         width_N = last_N - begin_N
         if not width_N.any():
@@ -116,7 +116,7 @@ class SlotDecoder:
         self.cached.read(self.ids_BS[rows].gather(1, column_NT), rows, start_N, self._sent(width_N), span)
 
     @torch.inference_mode()
-    def ask(self, slot_N: Sequence[int], last_N: Sequence[int], temperature_N: Sequence[float]) -> None:
+    def activate(self, slot_N: Sequence[int], last_N: Sequence[int], temperature_N: Sequence[float]) -> None:
         """Lets slots speak, up to the position `last` at most. temperature 0: the likeliest token."""
         rows = self._sent(slot_N)
         self.last_B[rows] = self._sent(last_N)
@@ -146,7 +146,7 @@ class SlotDecoder:
         return self.active_B.cpu().numpy(), self.position_B.cpu().numpy()
 
     @torch.inference_mode()
-    def said(self, slot_N: Sequence[int], first: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    def drawn(self, slot_N: Sequence[int], first: int, end: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
         """ids_NT and logprob_NT of slots at the positions from `first` up to `end` (not included)."""
         rows = self._sent(slot_N)
         return self.ids_BS[rows, first:end].cpu().numpy(), self.logprob_BS[rows, first:end].cpu().numpy()

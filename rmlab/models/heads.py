@@ -20,9 +20,11 @@ from torch.nn.functional import linear, scaled_dot_product_attention
 
 from rmlab.errors import DataError
 from rmlab.fingerprint import fingerprint
-from rmlab.models.joined import joined
+from rmlab.models.attention import attend
+from rmlab.models.layer import LayerParts, is_dense, rotated
 from rmlab.models.moe import Routing
-from rmlab.models.packed import Spans, attend
+from rmlab.models.packed import PackedRow
+from rmlab.models.packed_layers import packed_layers_of
 
 
 def pad_right(sequences: Sequence[Sequence[int] | NDArray[np.int32]], pad_id: int) -> tuple[torch.Tensor, torch.Tensor]:
@@ -35,7 +37,7 @@ def pad_right(sequences: Sequence[Sequence[int] | NDArray[np.int32]], pad_id: in
 
 
 def last_logits(
-    model: Any, ids_BT: torch.Tensor, ends: torch.Tensor | Spans, routing: Routing | None = None
+    model: Any, ids_BT: torch.Tensor, ends: torch.Tensor | PackedRow, routing: Routing | None = None
 ) -> torch.Tensor:
     """logits_BV in float32 of the token that follows each sequence's last real token.
 
@@ -53,7 +55,7 @@ def float_logits(model: Any, hidden_NH: torch.Tensor) -> torch.Tensor:
 
 
 def last_hidden(
-    model: Any, ids_BT: torch.Tensor, ends: torch.Tensor | Spans, routing: Routing | None = None
+    model: Any, ids_BT: torch.Tensor, ends: torch.Tensor | PackedRow, routing: Routing | None = None
 ) -> torch.Tensor:
     """hidden_BH behind each sequence's last real token, after the final norm.
 
@@ -62,8 +64,8 @@ def last_hidden(
     model has none.
     """
     decoder = model.get_decoder()
-    if isinstance(ends, Spans):
-        return _behind_spans(decoder, ids_BT, ends, routing)
+    if isinstance(ends, PackedRow):
+        return _behind_row(decoder, ids_BT, ends, routing)
     last_B = ends - 1
     row_B = torch.arange(len(last_B), device=ids_BT.device)
     if _is_plain_qwen3(decoder):
@@ -76,53 +78,47 @@ def last_hidden(
             return scaled_dot_product_attention(query, key, value, seen_B11T, scale=scaling, enable_gqa=groups)
 
         return _last_hidden(decoder, ids_BT, {"position_ids": position_1T}, row_B, last_B, mix)
-    more = {} if routing is None else {"output_router_logits": True}
-    found = decoder(input_ids=ids_BT, use_cache=False, **more)
-    if routing is not None:
-        routing.add(found.router_logits, ends)
-    hidden_BH: torch.Tensor = found.last_hidden_state[row_B, last_B]
-    return hidden_BH
+    hidden_BTH = _by_the_decoder(decoder, ids_BT, {}, ends, routing)
+    return hidden_BTH[row_B, last_B]
 
 
-def _behind_spans(decoder: Any, ids_1T: torch.Tensor, spans: Spans, routing: Routing | None) -> torch.Tensor:
-    if _is_plain_qwen3(decoder) or _is_plain_llama(decoder):
+def _behind_row(decoder: Any, ids_1T: torch.Tensor, row: PackedRow, routing: Routing | None) -> torch.Tensor:
+    if is_dense(decoder):
 
         def mix(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scaling: float) -> torch.Tensor:
             by_token = (key[0].transpose(0, 1), value[0].transpose(0, 1))
-            return attend(query[:, :, 0], *by_token, spans.starts_S1, spans.longest, scaling, last_only=True)[
-                :, :, None
-            ]
+            return attend(query[:, :, 0], *by_token, row.segments.last_alone(), scaling)[:, :, None]
 
-        row_S, layers = torch.zeros_like(spans.last_S), joined(decoder)
-        through = None if layers is None else lambda hidden, cosine, sine: layers(hidden[0], cosine, sine, spans)[None]
-        return _last_hidden(decoder, ids_1T, spans.told, row_S, spans.last_S, mix, through)[: spans.count]
+        row_S, layers = torch.zeros_like(row.last_S), packed_layers_of(decoder)
+        through = None if layers is None else lambda hidden, cos, sin: layers(hidden[0], cos, sin, row.segments)[None]
+        return _last_hidden(decoder, ids_1T, row.decoder_arguments, row_S, row.last_S, mix, through)[: row.count]
+    length_1 = row.segments.cu_seqlens_q[row.count, None]
+    hidden_1TH = _by_the_decoder(decoder, ids_1T, row.decoder_arguments, length_1, routing)
+    return hidden_1TH[0, row.last_S[: row.count]]
+
+
+def _by_the_decoder(
+    decoder: Any, ids_BT: torch.Tensor, arguments: Mapping[str, Any], length_B: torch.Tensor, routing: Routing | None
+) -> torch.Tensor:
+    """hidden_BTH by a decoder's own forward pass. length_B: tokens of each row whose routing counts."""
     more = {} if routing is None else {"output_router_logits": True}
-    found = decoder(input_ids=ids_1T, use_cache=False, **spans.told, **more)
+    output = decoder(input_ids=ids_BT, use_cache=False, **arguments, **more)
     if routing is not None:
-        routing.add(found.router_logits, spans.starts_S1[spans.count, None])
-    hidden_BH: torch.Tensor = found.last_hidden_state[0, spans.last_S[: spans.count]]
-    return hidden_BH
+        routing.add(output.router_logits, length_B)
+    hidden_BTH: torch.Tensor = output.last_hidden_state
+    return hidden_BTH
 
 
 def _is_plain_qwen3(decoder: Any) -> bool:
-    """Whether every layer is Qwen3's own with full attention: what `_last_hidden` knows how to shorten."""
-    from transformers.models.qwen3.modeling_qwen3 import Qwen3Model
-
-    return type(decoder) is Qwen3Model and set(decoder.config.layer_types or ()) == {"full_attention"}
-
-
-def _is_plain_llama(decoder: Any) -> bool:
-    """The same of Llama, whose layers are Qwen3's but for the norms of queries and keys. Padded rows read it as they always did: the
-    numbers of runs that are shown stay what they are."""
-    from transformers.models.llama.modeling_llama import LlamaModel
-
-    return type(decoder) is LlamaModel
+    """Whether padded rows are read by `_last_hidden`. Llama's could be too, and are not: the numbers of runs that are shown stay what
+    they are."""
+    return type(decoder).__name__ == "Qwen3Model" and is_dense(decoder)
 
 
 def _last_hidden(
     decoder: Any,
     ids_BT: torch.Tensor,
-    told: Mapping[str, Any],
+    arguments: Mapping[str, Any],
     row_B: torch.Tensor,
     last_B: torch.Tensor,
     mix: Callable[[torch.Tensor, torch.Tensor, torch.Tensor, float], torch.Tensor],
@@ -130,42 +126,35 @@ def _last_hidden(
 ) -> torch.Tensor:
     """hidden_BH of a decoder at position last_B of row_B, after its final norm.
 
-    told: to each layer; position_ids (1 × T), and where sequences begin. mix: the last layer's attention of one query a sequence.
+    arguments: of each layer; position_ids (1 × T), and where sequences begin. mix: the last layer's attention of one query a sequence.
     through: all layers before, with cosines and sines of the positions; None = the model's own, one by one.
     """
     hidden_BTH = decoder.embed_tokens(ids_BT)
-    cosine_1TD, sine_1TD = decoder.rotary_emb(hidden_BTH, told["position_ids"])
-    *layers, final = decoder.layers
+    cosine_1TD, sine_1TD = decoder.rotary_emb(hidden_BTH, arguments["position_ids"])
+    *layers, last = decoder.layers
     if through:
         hidden_BTH = through(hidden_BTH, cosine_1TD[0], sine_1TD[0])
     else:
         for layer in layers:
-            hidden_BTH = layer(hidden_BTH, attention_mask=None, position_embeddings=(cosine_1TD, sine_1TD), **told)
-    normed_BTH, attention = final.input_layernorm(hidden_BTH), final.self_attn
-    query_norm, key_norm = (getattr(attention, name, _as_it_is) for name in ("q_norm", "k_norm"))
-    shape = (*ids_BT.shape, -1, attention.head_dim)
-    key_BKTD = _rotated(
-        key_norm(attention.k_proj(normed_BTH).view(shape)), cosine_1TD[:, :, None], sine_1TD[:, :, None]
-    )
+            hidden_BTH = layer(hidden_BTH, attention_mask=None, position_embeddings=(cosine_1TD, sine_1TD), **arguments)
+    parts = LayerParts(last)
+    normed_BTH, attention = parts.input_norm(hidden_BTH), parts.attention
+    query_norm, key_norm = parts.head_norms or (_as_it_is, _as_it_is)
+    shape = (*ids_BT.shape, -1, parts.head_dim)
+    key_BTKD = key_norm(attention.k_proj(normed_BTH).view(shape))
+    key_BKTD = rotated(key_BTKD, cosine_1TD[:, :, None], sine_1TD[:, :, None]).transpose(1, 2)
     value_BKTD = attention.v_proj(normed_BTH).view(shape).transpose(1, 2)
-    query = query_norm(attention.q_proj(normed_BTH[row_B, last_B]).view(len(last_B), 1, -1, attention.head_dim))
-    query_BQ1D = _rotated(query, cosine_1TD[0, last_B][:, None, None], sine_1TD[0, last_B][:, None, None])
-    mixed_BQ1D = mix(query_BQ1D, key_BKTD, value_BKTD, attention.scaling)
+    query_B1QD = query_norm(attention.q_proj(normed_BTH[row_B, last_B]).view(len(last_B), 1, -1, parts.head_dim))
+    turn = cosine_1TD[0, last_B][:, None, None], sine_1TD[0, last_B][:, None, None]
+    mixed_BQ1D = mix(rotated(query_B1QD, *turn).transpose(1, 2), key_BKTD, value_BKTD, parts.scaling)
     last_BH = hidden_BTH[row_B, last_B] + attention.o_proj(mixed_BQ1D.flatten(1))
-    last_BH = last_BH + final.mlp(final.post_attention_layernorm(last_BH))
+    last_BH = last_BH + parts.mlp(parts.feed_forward_norm(last_BH))
     normed_BH: torch.Tensor = decoder.norm(last_BH)
     return normed_BH
 
 
 def _as_it_is(states: torch.Tensor) -> torch.Tensor:
     return states
-
-
-def _rotated(states_BTKD: torch.Tensor, cosine: torch.Tensor, sine: torch.Tensor) -> torch.Tensor:
-    """Heads with rotary positions applied, as (batch, heads, positions, size)."""
-    first, second = states_BTKD.chunk(2, dim=-1)
-    turned = states_BTKD * cosine + torch.cat([-second, first], dim=-1) * sine
-    return turned.transpose(1, 2)
 
 
 FILE = "scalar_head.safetensors"
@@ -206,7 +195,7 @@ def language_model(model: Any) -> Any:
 
 
 def last_scalar(
-    model: ScalarModel, ids_BT: torch.Tensor, ends: torch.Tensor | Spans, routing: Routing | None = None
+    model: ScalarModel, ids_BT: torch.Tensor, ends: torch.Tensor | PackedRow, routing: Routing | None = None
 ) -> torch.Tensor:
     """scalar_B in float32 behind each sequence's last real token. The arguments: see `last_hidden`."""
     scalar_B1: torch.Tensor = model.head(last_hidden(model.model, ids_BT, ends, routing))

@@ -34,7 +34,7 @@ def load_model(folder: Path, *, classifier: bool = False, dtype: str = "float32"
             "the hub where there is a network."
         )
     try:
-        model, found = auto.from_pretrained(
+        model, loading = auto.from_pretrained(
             str(folder),
             dtype=getattr(torch, dtype),
             local_files_only=True,
@@ -47,7 +47,7 @@ def load_model(folder: Path, *, classifier: bool = False, dtype: str = "float32"
             f"{folder} holds no loadable model ({str(error).splitlines()[0]}). It needs safetensors and an "
             "architecture that this transformers knows."
         ) from error
-    if missing := sorted(found["missing_keys"]):
+    if missing := sorted(loading["missing_keys"]):
         raise DataError(
             f"{folder} lacks {len(missing)} weights of its architecture, first {missing[0]}: they would be "
             "random. Fetch the whole folder again."

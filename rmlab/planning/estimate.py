@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from rmlab.models.cost import Flops, forward_flops, reading, training_flops
 from rmlab.planning.cards import Card
 from rmlab.planning.memory import GIB, Memory, offloaded, rollout_memory, scoring_memory, training_memory
+from rmlab.planning.phases import Phase, RolloutPhase, ScoringPhase, TrainingPhase, Work
 from rmlab.planning.seconds import Seconds, rollout_seconds, scoring_seconds, step_seconds
-from rmlab.planning.work import Phase, RolloutPhase, ScoringPhase, TrainingPhase, Work
 
 RESERVED = 1.5
 """GiB that CUDA's context and what the allocator cannot use take beside the tensors."""
@@ -101,34 +101,20 @@ def estimate(work: Work, card: Card, gpus: int = 1, mfu: float | None = None) ->
 
 
 def _cost(phase: Phase, card: Card, gpus: int) -> PhaseCost:
+    shape = phase.shape
     if isinstance(phase, TrainingPhase):
         run = replace(phase.run, gpus=gpus)
-        return PhaseCost(
-            phase.name,
-            phase.read.tokens,
-            phase.steps,
-            training_flops(phase.shape, phase.read, run.rank, run.checkpointing),
-            step_seconds(phase.shape, phase.read.scaled(1 / phase.steps), run, card).scaled(phase.steps),
-            training_memory(phase.shape, run),
-            offloaded(phase.shape, run),
-        )
+        flops = training_flops(shape, phase.read, run.rank, run.checkpointing)
+        seconds = step_seconds(shape, phase.read.scaled(1 / phase.steps), run, card).scaled(phase.steps)
+        memory, beside = training_memory(shape, run), offloaded(shape, run)
+        return PhaseCost(phase.name, phase.read.tokens, phase.steps, flops, seconds, memory, beside)
     if isinstance(phase, ScoringPhase):
         longest = max(phase.read.tokens // max(phase.read.sequences, 1), 1)
         rows = max(phase.batch_tokens // longest, 1)
-        return PhaseCost(
-            phase.name,
-            phase.read.tokens,
-            0,
-            forward_flops(phase.shape, phase.read),
-            scoring_seconds(phase.shape, phase.read, card, phase.batch_tokens, phase.half),
-            scoring_memory(phase.shape, phase.weights_half, phase.half, phase.batch_tokens, rows, gpus),
-        )
-    read = reading([phase.read] * 1, phase.said, every_position=True).scaled(phase.attempts)
-    return PhaseCost(
-        phase.name,
-        read.tokens,
-        0,
-        forward_flops(phase.shape, read),
-        rollout_seconds(phase.shape, phase.attempts, phase.read, phase.said, phase.slots, phase.half, card),
-        rollout_memory(phase.shape, phase.slots, phase.capacity, phase.half),
-    )
+        seconds = scoring_seconds(shape, phase.read, card, phase.batch_tokens, phase.half)
+        memory = scoring_memory(shape, phase.weights_half, phase.half, phase.batch_tokens, rows, gpus)
+        return PhaseCost(phase.name, phase.read.tokens, 0, forward_flops(shape, phase.read), seconds, memory)
+    read = reading([phase.read], phase.said, every_position=True).scaled(phase.attempts)
+    seconds = rollout_seconds(shape, phase.attempts, phase.read, phase.said, phase.slots, phase.half, card)
+    memory = rollout_memory(shape, phase.slots, phase.capacity, phase.half)
+    return PhaseCost(phase.name, read.tokens, 0, forward_flops(shape, read), seconds, memory)

@@ -5,6 +5,7 @@ base on its own attempts (measured, 300 of them, with what a message and a promp
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -83,3 +84,20 @@ def _read(path: Path, *state: int) -> Texts:
 def _plain(column: Any, kind: Any = np.int64) -> Any:
     """Values of a column as an array; pyarrow's own conversions import pandas."""
     return np.array(column.to_pylist(), dtype=kind)
+
+
+def around(mean: int, most: int, count: int) -> list[int]:
+    """Lengths with that mean up to `most`, log-normal as those of real attempts are (the quantiles of one with sigma 0.6)."""
+    from statistics import NormalDist
+
+    normal = NormalDist(math.log(mean) - 0.18, 0.6)
+    tokens = [min(math.exp(normal.inv_cdf((i + 0.5) / count)), most) for i in range(count)]
+    tokens[-1] = most
+    return [round(n) for n in tokens]
+
+
+def spread(lengths: Sequence[int], count: int) -> list[int]:
+    """So many of the lengths, evenly drawn (again and again where there are fewer)."""
+    if not lengths or count < 1:
+        return []
+    return [lengths[min(int((i + 0.5) * len(lengths) / count), len(lengths) - 1)] for i in range(count)]

@@ -23,7 +23,7 @@ class TrainingMemory:
     tokens: of the largest micro-batch, padding included. sequences: in it. answers: positions with logits in it.
     parts: micro-batches of a step. every_position: the last layer is computed at all positions.
     gpus: over which weights, gradients and moments are sharded. offload: what checkpointing keeps lies in the machine's memory.
-    compiled: layers are. joined: see `layer_activations`.
+    compiled: layers are. packed_layers: see `layer_activations`.
     """
 
     half: bool
@@ -37,11 +37,24 @@ class TrainingMemory:
     gpus: int = 1
     offload: bool = False
     compiled: bool = False
-    joined: bool = False
+    packed_layers: bool = False
+
+
+class SumOfParts:
+    """What a dataclass's fields add up to, all in one unit."""
+
+    def parts(self) -> dict[str, float]:
+        """Name to value, of those that there are."""
+        return {part.name: value for part in fields(self) if (value := float(getattr(self, part.name)))}  # type: ignore[arg-type]
+
+    @property
+    def total(self) -> float:
+        """Of all parts; of memory at the peak."""
+        return float(sum(self.parts().values()))
 
 
 @dataclass(frozen=True)
-class Memory:
+class Memory(SumOfParts):
     """Bytes on one GPU, by part. cache: of keys and values. beside: of other models in the same process."""
 
     weights: float
@@ -53,24 +66,15 @@ class Memory:
     cache: float = 0.0
     beside: float = 0.0
 
-    @property
-    def total(self) -> float:
-        """At the peak."""
-        return float(sum(getattr(self, part.name) for part in fields(Memory)))
 
-    def parts(self) -> dict[str, float]:
-        """Name to bytes, of those that there are."""
-        return {part.name: value for part in fields(Memory) if (value := float(getattr(self, part.name)))}
-
-
-def layer_activations(shape: ModelShape, half: bool, rank: int, joined: bool = False) -> int:
-    """Bytes a token that one layer keeps for its backward pass, attention without a score matrix: transformers' layers, or (joined) those
-    of `rmlab.models.joined`, which a GPU trains through."""
+def layer_activations(shape: ModelShape, half: bool, rank: int, packed_layers: bool = False) -> int:
+    """Bytes a token that one layer keeps for its backward pass, attention without a score matrix: transformers' layers, or those of
+    `rmlab.models.packed_layers`, which a GPU trains through."""
     hidden, queries, keys = shape.hidden_size, shape.queries, shape.keys
     inner = shape.experts_per_token * shape.expert_size if shape.experts else shape.intermediate_size
     head_norms = shape.head_norms
     small = FLOAT * (2 + shape.heads + ((shape.heads + shape.kv_heads) if head_norms else 0))  # norms, log-sum-exp
-    if joined:
+    if packed_layers:
         heads = (7 if head_norms else 3) * (queries + keys)
         return HALF * (10 * hidden + 4 * inner + heads) + small
     width = 2 if not head_norms else 4 if rank else 5
@@ -100,7 +104,11 @@ def training_memory(shape: ModelShape, run: TrainingMemory) -> Memory:
     narrow = HALF if run.half else FLOAT
     copies = HALF * (adapters if run.rank else shape.layers * (shape.attention_weights + shape.feed_forward_weights))
     stream = narrow if run.rank else FLOAT  # of what goes from layer to layer
-    layer = layer_activations(shape, run.half, run.rank, run.joined) * run.tokens * (COMPILED if run.compiled else 1.0)
+    layer = (
+        layer_activations(shape, run.half, run.rank, run.packed_layers)
+        * run.tokens
+        * (COMPILED if run.compiled else 1.0)
+    )
     kept = stream * shape.hidden_size * run.tokens
     whole = shape.layers if run.every_position else shape.layers - 1
     last = 0 if run.every_position else run.tokens * (2 * stream * shape.hidden_size + 2 * narrow * shape.keys)

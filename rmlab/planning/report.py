@@ -9,7 +9,7 @@ from rmlab.planning.advice import MORE_GPUS, Question, what_fits
 from rmlab.planning.cards import Card
 from rmlab.planning.estimate import Estimate
 from rmlab.planning.memory import GIB, Memory, TrainingMemory, training_memory
-from rmlab.planning.work import every_position, is_joined
+from rmlab.planning.rows import every_position, through_packed_layers
 from rmlab.wording import counted, duration
 
 TABLE_MODELS = ("SmolLM2-135M", "Qwen3-0.6B", "Qwen3-4B", "Qwen3-8B")
@@ -156,13 +156,9 @@ def table_rows(models: Sequence[str] = TABLE_MODELS, contexts: Sequence[int] = T
 
 def memory_at(shape: ModelShape, context: int, rank: int, checkpointing: bool) -> Memory:
     """Of training on single examples of a whole context, in bfloat16, several a step."""
-    whole = every_position(shape, packed=True)
-    return training_memory(
-        shape,
-        TrainingMemory(
-            True, rank, checkpointing, context, 1, 1, every_position=whole, joined=is_joined(shape, True, rank)
-        ),
-    )
+    whole, own = every_position(shape, packed=True), through_packed_layers(shape, True, rank)
+    run = TrainingMemory(True, rank, checkpointing, context, 1, 1, every_position=whole, packed_layers=own)
+    return training_memory(shape, run)
 
 
 def csv_of(rows: Sequence[dict[str, Any]]) -> str:

@@ -8,9 +8,9 @@ and by the time between kernels. The shares below were measured on an H200 with 
 import math
 from dataclasses import dataclass, fields, replace
 
-from rmlab.models.cost import ModelShape, Reading, forward_flops, reading, training_flops
+from rmlab.models.cost import LONG_MEAN, ModelShape, Reading, forward_flops, reading, training_flops
 from rmlab.planning.cards import Card
-from rmlab.planning.memory import FLOAT, HALF, TrainingMemory, kept_by_heads, layer_activations
+from rmlab.planning.memory import FLOAT, HALF, SumOfParts, TrainingMemory, kept_by_heads, layer_activations
 
 MATRIX_SHARE = 0.70
 """Of a card's stated bfloat16 rate that large matrix products reach."""
@@ -19,8 +19,8 @@ FLOAT_SHARE = 1 / 15
 ATTENTION_FORWARD, ATTENTION_BACKWARD, SHORT = 0.34, 0.25, 340
 """Shares of the rate that flash attention reaches in training with heads of 128 and long sequences; half of it at SHORT tokens, and with
 heads of 64."""
-LONG, ATTENTION_LONG_FORWARD, ATTENTION_LONG_BACKWARD = 1024, 0.60, 0.44
-"""The same of cuDNN's attention, which takes over where sequences of a row have so many tokens in the mean."""
+ATTENTION_LONG_FORWARD, ATTENTION_LONG_BACKWARD = 0.60, 0.44
+"""The same of cuDNN's attention, which takes over where sequences of a row have LONG_MEAN tokens in the mean."""
 ATTENTION_SCORED, SHORT_SCORED = 0.57, 1500
 """The same of scoring, where cuDNN attends in long sequences."""
 BANDWIDTH_SHARE = 0.75
@@ -43,7 +43,7 @@ ATTEMPT_HOST = 1.2e-3
 
 
 @dataclass(frozen=True)
-class Seconds:
+class Seconds(SumOfParts):
     """By what it is spent on. waiting: for kernels to be started, where that takes longer than they do. decoding: token by token."""
 
     products: float = 0.0
@@ -53,15 +53,9 @@ class Seconds:
     waiting: float = 0.0
     decoding: float = 0.0
 
-    @property
-    def total(self) -> float:
-        """In all."""
-        return float(sum(getattr(self, part.name) for part in fields(Seconds)))
-
     def words(self) -> str:
         """In milliseconds, by part."""
-        shown = [(part.name, getattr(self, part.name) * 1e3) for part in fields(Seconds)]
-        return f"({', '.join(f'{name} {value:.0f}' for name, value in shown if value)} ms)"
+        return f"({', '.join(f'{name} {value * 1e3:.0f}' for name, value in self.parts().items())} ms)"
 
     def scaled(self, times: float) -> "Seconds":
         """The same so many times over."""
@@ -75,7 +69,7 @@ def step_seconds(shape: ModelShape, step: Reading, run: TrainingMemory, card: Ca
     bandwidth = card.bandwidth * BANDWIDTH_SHARE
     forward = flops.attention / 3
     products = flops.total - flops.attention - (forward if run.checkpointing else 0.0)
-    long = step.tokens >= LONG * step.sequences
+    long = step.tokens >= LONG_MEAN * step.sequences
     ahead, back = (ATTENTION_LONG_FORWARD, ATTENTION_LONG_BACKWARD) if long else (ATTENTION_FORWARD, ATTENTION_BACKWARD)
     attended = (2 if run.checkpointing else 1) / ahead + 2 / back
     again = 4 / 3 if run.checkpointing else 1.0

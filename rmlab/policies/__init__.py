@@ -10,8 +10,9 @@ language_prompt  what a policy reads and says, as token ids
 language_engine  the engine: slots that are refilled, programs beside decoding
 policy           the protocol: attempts under way in, one message each out; a script's behaviour: how it searches,
                  runs, reacts and stops
+programs         the programs of many attempts: equal ones run once, also beside decoding
 repairs          many one-line mistakes in each function of a corpus, and the edits that mend them
-rollout          many attempts at once through one sandbox, programs run beside decoding
+rollout          many attempts at once through one sandbox
 rollout_processes  processes that play attempts side by side, each with a sandbox of its own
 rollout_schedule  which attempt of a rollout reads, speaks or waits for a program next
 scripted         the edits that a script can think of: right ones, and plausible wrong ones; scripted policies

@@ -78,14 +78,14 @@ def label_actions(trajectory: Trajectory, max_turns: int | None = None, edits: E
     max_turns, edits: of the environment. The last turn is for submitting; None = nobody counts. Raises DataError where the
     conversation is no micro-SWE episode.
     """
-    said = [m.content for m in trajectory.messages if m.role == "assistant"]
-    programs = replayed(program(trajectory), said, edits)
+    messages = [m.content for m in trajectory.messages if m.role == "assistant"]
+    programs = replayed(program(trajectory), messages, edits)
     before, after = programs[0], programs[-1]
     final = after.split("\n")
     shown = {before}  # the issue shows what the first program gives
     verdicts = []
     for turn, (action, code, changed) in enumerate(
-        zip(map(grammar.try_parse, said), programs[:-1], programs[1:], strict=True), 1
+        zip(map(grammar.try_parse, messages), programs[:-1], programs[1:], strict=True), 1
     ):
         if isinstance(action, grammar.Edit):
             if edits is Edits.start_over:
@@ -118,8 +118,8 @@ def program(trajectory: Trajectory) -> str:
 
 def ended_well(trajectory: Trajectory, max_turns: int) -> bool:
     """Whether it was submitted, resolved or with the last turn."""
-    said = sum(message.role == "assistant" for message in trajectory.messages)
-    return trajectory.exit_status == "submitted" and (trajectory.resolved is True or said == max_turns)
+    turns = sum(message.role == "assistant" for message in trajectory.messages)
+    return trajectory.exit_status == "submitted" and (trajectory.resolved is True or turns == max_turns)
 
 
 def lessons(
@@ -159,8 +159,8 @@ def repair_lessons(texts: Sequence[str], prompt: PolicyPrompt, capacity: int) ->
         if wrong := next((text for text, (_, turn, _) in zip(part, halves, strict=True) if not turn), None):
             raise DataError(f"{wrong[:60]!r} is no repair: it holds no turn of the assistant")
         read = prompt.begun([f"{shown}{TURN}" for shown, _, _ in halves])
-        said = prompt.ended([edit for _, _, edit in halves])
-        pairs = zip(read, said, strict=True)
+        answers = prompt.ended([edit for _, _, edit in halves])
+        pairs = zip(read, answers, strict=True)
         made += [_joined([(shown, False), (edit, True)]) for shown, edit in pairs if len(shown) + len(edit) <= capacity]
     return made
 
@@ -168,7 +168,7 @@ def repair_lessons(texts: Sequence[str], prompt: PolicyPrompt, capacity: int) ->
 def _lesson(trajectory: Trajectory, verdicts: Sequence[str], prompt: PolicyPrompt) -> SFTExample:
     pieces: list[tuple[list[int], bool]] = []
     remaining = iter(verdicts)
-    for message in trajectory.messages[: _last_said(trajectory) + 1]:
+    for message in trajectory.messages[: _last_answer(trajectory) + 1]:
         if message.role == "assistant":
             pieces.append((prompt.message(message.content), next(remaining) != WRONG))
         else:
@@ -176,7 +176,7 @@ def _lesson(trajectory: Trajectory, verdicts: Sequence[str], prompt: PolicyPromp
     return _joined(pieces)
 
 
-def _last_said(trajectory: Trajectory) -> int:
+def _last_answer(trajectory: Trajectory) -> int:
     return max(i for i, message in enumerate(trajectory.messages) if message.role == "assistant")
 
 

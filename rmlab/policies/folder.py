@@ -53,17 +53,17 @@ def record_of(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(
             f"{path} is not readable ({error}): what this policy was shown cannot be told. Fetch the folder again."
         ) from error
     shapes = {"shown_clusters": list, "environment": dict}
-    if not isinstance(found, dict) or any(
-        not isinstance(found.get(key, shape()), shape) for key, shape in shapes.items()
+    if not isinstance(record, dict) or any(
+        not isinstance(record.get(key, shape()), shape) for key, shape in shapes.items()
     ):
         raise DataError(f"{path} is no record of a policy: what it was shown cannot be told. Fetch the folder again.")
-    return found
+    return record
 
 
 def has_weights(folder: Path) -> bool:

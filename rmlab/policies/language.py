@@ -60,7 +60,7 @@ def stated(config: LanguagePolicyConfig) -> dict[str, Any]:
         "weights": fingerprint([file_fingerprint(path) for path in weights]),
         "temperature": config.temperature,
         "max_action_tokens": config.max_action_tokens,
-        "pass_at_1": {name: round(float(found["pass_at_1"]), 4) for name, found in held_out.items()},
+        "pass_at_1": {name: round(float(rates["pass_at_1"]), 4) for name, rates in held_out.items()},
     }
 
 
@@ -69,9 +69,9 @@ def load_engine(config: LanguagePolicyConfig, sandbox: Sandbox, environment: Env
     from rmlab.models.load import load_model
     from rmlab.models.tokenizer import load_tokenizer
     from rmlab.policies.language_engine import LanguageEngine
-    from rmlab.training.device import resolve_device
+    from rmlab.training.device import prepare_device
 
-    device, folder = resolve_device(config.device), config.folder
+    device, folder = prepare_device(config.device), config.folder
     return LanguageEngine(
         load_model(folder).eval(), load_tokenizer(folder), sandbox, environment, config.engine, device
     )

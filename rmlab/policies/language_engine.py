@@ -18,7 +18,8 @@ from rmlab.models.generation import SlotDecoder
 from rmlab.models.tokenizer import Tokenizer
 from rmlab.policies.engine import EngineConfig, Rollouts, Sampling
 from rmlab.policies.language_prompt import PolicyPrompt
-from rmlab.policies.rollout import Executor, Planned
+from rmlab.policies.programs import Executor
+from rmlab.policies.rollout import Planned
 from rmlab.policies.rollout_schedule import RolloutSchedule
 from rmlab.progress import Advance
 from rmlab.trajectories.record import Trajectory
@@ -76,7 +77,7 @@ class LanguageEngine:
     ) -> Rollouts:
         """See `rmlab.policies.engine.Engine.rollout`. on_finished: is called with each trajectory as it is finished."""
         sampling_N = [sampling] * len(planned) if isinstance(sampling, Sampling) else list(sampling)
-        for one in set(sampling_N):
+        for one in dict.fromkeys(sampling_N):
             if one.temperature < 0 or one.max_action_tokens < 1:
                 raise UsageError(
                     f"temperature={one.temperature}, max_action_tokens={one.max_action_tokens}: at least 0, and 1"

@@ -44,8 +44,8 @@ class PolicyPrompt:
 
     def text(self, ids: Sequence[int]) -> str:
         """The message that a policy said, without the <|im_end|> behind it."""
-        said = list(ids)
-        return self.tokenizer.decode(said[:-1] if said and said[-1] == self.stop_id else said)
+        tokens = list(ids)
+        return self.tokenizer.decode(tokens[:-1] if tokens and tokens[-1] == self.stop_id else tokens)
 
     def _escaped(self, content: str) -> str:
         return escape(content, self.tokenizer.reserved)

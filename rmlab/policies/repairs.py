@@ -66,13 +66,13 @@ def drawn_repairs(
     """
     fitting = [code for code in codes if as_long_as_a_task(code)]
     chunks = [(fitting[start : start + CHUNK], each, seed) for start in range(0, len(fitting), CHUNK)]
-    found: list[str] = []
-    with ProcessPoolExecutor(workers, get_context("fork"), _know, (list(held_out),)) as processes:
+    repairs: list[str] = []
+    with ProcessPoolExecutor(workers, get_context("fork"), _read_held_out, (list(held_out),)) as processes:
         for chunk, texts in zip(chunks, processes.map(_repairs_of, chunks), strict=True):
-            found += texts
+            repairs += texts
             if done is not None:
                 done(len(chunk[0]))
-    return found
+    return repairs
 
 
 def kept_repairs(folder: Path, name: str, draw: Callable[[], list[str]]) -> list[str]:
@@ -80,17 +80,17 @@ def kept_repairs(folder: Path, name: str, draw: Callable[[], list[str]]) -> list
     path = folder / f"repairs-{SEMANTICS}-{name}.parquet"
     if path.is_file():
         try:
-            found: list[str] = pq.read_table(path)["text"].to_pylist()
+            kept: list[str] = pq.read_table(path)["text"].to_pylist()
         except (pa.ArrowInvalid, KeyError) as error:
             raise DataError(f"{path}: damaged ({error}). Delete it: the repairs are drawn again then.") from error
-        return found
+        return kept
     texts = draw()
     with atomic_path(path) as temporary:
         pq.write_table(pa.table({"text": pa.array(texts, pa.string())}), temporary, compression="zstd")
     return texts
 
 
-def _know(held_out: Sequence[str]) -> None:
+def _read_held_out(held_out: Sequence[str]) -> None:
     global _forbidden
     _forbidden = NearCopies(held_out)
 

@@ -112,13 +112,13 @@ class RolloutProcesses:
         try:
             for channel in self._channels:
                 channel.send("play")
-            yield from self._told()
+            yield from self._counts()
         except (EOFError, OSError) as error:
             raise RmlabError(
                 "A process that plays attempts has died. What is finished is kept: the same command goes on from there."
             ) from error
 
-    def _told(self) -> Iterator[int]:
+    def _counts(self) -> Iterator[int]:
         playing = list(self._channels)
         while playing:
             for channel in cast(list[Connection], wait(playing)):
@@ -157,16 +157,16 @@ class RolloutProcesses:
 
         parent = os.getppid()
         workers = len(self.sandbox.workers[number :: self.count])
-        told, untold = time.monotonic(), 0
+        reported_at, finished = time.monotonic(), 0
         with Sandbox(workers, self.sandbox.limits, self.sandbox.isolation.name) as own:
             for _ in self.plan.play(own, tasks(), f"scripts-{number}", self.count):
-                untold += 1
-                if time.monotonic() - told > TELL_SECONDS:
+                finished += 1
+                if time.monotonic() - reported_at > TELL_SECONDS:
                     if os.getppid() != parent:
                         raise KeyboardInterrupt
-                    channel.send(untold)
-                    told, untold = time.monotonic(), 0
-        channel.send(untold)
+                    channel.send(finished)
+                    reported_at, finished = time.monotonic(), 0
+        channel.send(finished)
         channel.send(None)
 
 

@@ -25,7 +25,8 @@ import numpy as np
 from rmlab.microswe.episode import Episode
 from rmlab.policies.conversation import ConversationInProgress
 from rmlab.policies.engine import EngineSeconds, Rollout, Sampling
-from rmlab.policies.rollout import AsyncExecutor, Planned
+from rmlab.policies.programs import AsyncExecutor
+from rmlab.policies.rollout import Planned
 from rmlab.progress import Advance
 from rmlab.trajectories.record import Trajectory
 
@@ -142,7 +143,7 @@ class RolloutSchedule:
 
         def prefill(part: Sequence[ConversationInProgress]) -> None:
             end_N = [len(a.ids) - len(a.unread) for a in part]
-            self.decoder.tell([a.held_slot for a in part], end_N, [a.unread for a in part])
+            self.decoder.append([a.held_slot for a in part], end_N, [a.unread for a in part])
 
         self._prefill(waiting, prefill)
 
@@ -166,7 +167,7 @@ class RolloutSchedule:
             last_N.append(min(len(attempt.ids) - 1 + attempt.sampling.max_action_tokens, self.config.capacity - 1))
             self.position_B[attempt.held_slot] = len(attempt.ids) - 1
             self.decoding[attempt.held_slot] = attempt
-        self.decoder.ask([a.held_slot for a in attempts], last_N, [a.sampling.temperature for a in attempts])
+        self.decoder.activate([a.held_slot for a in attempts], last_N, [a.sampling.temperature for a in attempts])
 
     # decoding → ended
 
@@ -184,7 +185,7 @@ class RolloutSchedule:
             if not stopped:
                 return
             first = min(len(self.decoding[slot].ids) for slot in stopped)
-            ids_NT, logprob_NT = self.decoder.said(stopped, first, int(self.position_B[stopped].max()) + 1)
+            ids_NT, logprob_NT = self.decoder.drawn(stopped, first, int(self.position_B[stopped].max()) + 1)
         for slot, ids_T, logprob_T in zip(stopped, ids_NT, logprob_NT, strict=True):
             attempt = self.decoding.pop(slot)
             message = slice(len(attempt.ids) - first, int(self.position_B[slot]) + 1 - first)

@@ -76,10 +76,10 @@ class Knowledge:
     @cached_property
     def _first_variations(self) -> dict[int, list[str]]:
         """Of the task's own program, by line; lines without any are left out."""
-        found: dict[int, list[str]] = {}
+        variations: dict[int, list[str]] = {}
         for mutant in mutants(self.task.code):
-            found.setdefault(mutant.line, []).append(_changed_line(mutant))
-        return dict(sorted(found.items()))
+            variations.setdefault(mutant.line, []).append(_changed_line(mutant))
+        return dict(sorted(variations.items()))
 
     @cached_property
     def suspicion(self) -> dict[int, int]:
@@ -150,34 +150,34 @@ class _Script:
     def messages(self) -> Generator[str, None, None]:
         """The whole attempt; the episode ends it."""
         if self.config.runs is Runs.first or self._sometimes():
-            yield from self._say(Run())
+            yield from self._action(Run())
         while True:
             yield from self._edit()
             looked = self.config.runs in (Runs.first, Runs.after_edit) or self._sometimes()
             if looked:
-                yield from self._say(Run())
+                yield from self._action(Run())
             if self._content(looked):
                 break
         while self._chance(self.config.lingers):
-            yield from self._say(Run())
+            yield from self._action(Run())
         while True:
-            yield from self._say(Submit())
+            yield from self._action(Submit())
 
     def _edit(self) -> Generator[str, None, None]:
         reacts = self.config.reacts
         stands = self.episode.environment.edits is Edits.build_up  # otherwise nothing is there to put back
         if stands and self.line is not None and reacts is Reacts.revert and self._chance(0.5):
             before = self.episode.task.code.split("\n")[self.line - 1].strip()
-            yield from self._say(Edit(self.line, before))
+            yield from self._action(Edit(self.line, before))
             self.line = None
         if reacts is not Reacts.stay:
             self.line = None
         edit = self._propose()
         self.line = edit.line
         self.edits += 1
-        yield from self._say(edit)
+        yield from self._action(edit)
 
-    def _say(self, action: Edit | Run | Submit) -> Generator[str, None, None]:
+    def _action(self, action: Edit | Run | Submit) -> Generator[str, None, None]:
         slips = self._chance(self.config.slips)
         if slips and not self._must_end():
             edit = action if isinstance(action, Edit) else Edit(self.line or 1, "pass")

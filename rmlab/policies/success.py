@@ -121,12 +121,12 @@ def held_out_success(
     name: of the policy, by which its attempts are drawn. Raises UsageError as `held_out_tasks` does.
     """
     from rmlab.policies.language_engine import LanguageEngine
-    from rmlab.training.device import resolve_device
+    from rmlab.training.device import prepare_device
 
-    found = dict[str, Success]()
+    by_way = dict[str, Success]()
     if config.tasks == 0:
         return {}
-    playing = LanguageEngine(model, tokenizer, sandbox, environment, engine, resolve_device(runtime.device))
+    playing = LanguageEngine(model, tokenizer, sandbox, environment, engine, prepare_device(runtime.device))
     wanted: list[tuple[str, Planned, Sampling]] = []  # all in one queue: only one of them waits for its longest line
     for part in config.parts:
         chosen = held_out_tasks(loaded, part, config.tasks, seed)
@@ -138,12 +138,12 @@ def held_out_success(
             [planned for _, planned, _ in wanted], [sampling for _, _, sampling in wanted], seed, advance
         )
     for which in dict.fromkeys(which for which, _, _ in wanted):
-        found[which] = success(
+        by_way[which] = success(
             [rollout.trajectory for rollout, (own, _, _) in zip(made, wanted, strict=True) if own == which]
         )
-        print(f"{title}{which.replace('_', ', ')}: {found[which]}")
+        print(f"{title}{which.replace('_', ', ')}: {by_way[which]}")
     print(f"{title}{len(made)} held-out attempts in {seconds}")
-    return found
+    return by_way
 
 
 def held_out_tasks(loaded: LoadedTasks, part: str, number: int | None, seed: int) -> list[Task]:

@@ -85,7 +85,7 @@ def keep(
     took: "Imitated",
 ) -> None:
     """Writes the model folder with what was measured of it and how its loss went."""
-    held_out = {name: asdict(found) for name, found in measured.items()}
+    held_out = {name: asdict(success) for name, success in measured.items()}
     save_policy(
         folder, model, tokenizer, record | {"held_out": held_out}, {"log.json": json.dumps(took.history) + "\n"}, MODEL
     )

@@ -30,11 +30,11 @@ class TaskSampler:
         """
         if number > len(self.tasks):
             raise UsageError(f"{number} different tasks are asked for and {len(self.tasks)} are there: lower rl.groups")
-        found: dict[str, Task] = {}
-        while len(found) < number:
+        drawn: dict[str, Task] = {}
+        while len(drawn) < number:
             task = self._next()
-            found.setdefault(task.task_id, task)
-        return list(found.values())
+            drawn.setdefault(task.task_id, task)
+        return list(drawn.values())
 
     def _next(self) -> Task:
         epoch, place = divmod(self.drawn, len(self.tasks))
@@ -78,11 +78,11 @@ def make_attempts(
 
     name: of the policy in the trajectories. Raises RmlabError where over a tenth stays without a label.
     """
-    found, retried, seconds = _made(
+    rollouts, retried, seconds = _made(
         engine, [(planned, sampling) for planned in plan(tasks, [name], attempts)], seed, retries, advance
     )
-    kept = labelled(found, retries)
-    return LabelledAttempts(kept, retried, len(found) - len(kept), seconds)
+    kept = labelled(rollouts, retries)
+    return LabelledAttempts(kept, retried, len(rollouts) - len(kept), seconds)
 
 
 def sampled_and_greedy(
@@ -102,16 +102,16 @@ def sampled_and_greedy(
         *((p, sampling) for p in plan(tasks, [name], attempts)),
         *((p, likeliest) for p in plan(tasks, [name], 1)),
     ]
-    found, _, seconds = _made(engine, wanted, seed, retries, advance)
-    return SampledAndGreedy(labelled(found[:number], retries), labelled(found[number:], retries), seconds)
+    rollouts, _, seconds = _made(engine, wanted, seed, retries, advance)
+    return SampledAndGreedy(labelled(rollouts[:number], retries), labelled(rollouts[number:], retries), seconds)
 
 
-def labelled(found: Sequence[Rollout], retries: int) -> list[Rollout]:
+def labelled(rollouts: Sequence[Rollout], retries: int) -> list[Rollout]:
     """Those with a label. Raises RmlabError where over a tenth has none."""
-    kept = [rollout for rollout in found if rollout.trajectory.resolved is not None]
-    if len(found) - len(kept) > BROKEN_SHARE * len(found):
+    kept = [rollout for rollout in rollouts if rollout.trajectory.resolved is not None]
+    if len(rollouts) - len(kept) > BROKEN_SHARE * len(rollouts):
         raise RmlabError(
-            f"{len(found) - len(kept)} of {len(found)} attempts have no label after {retries} retries: the sandbox fails on "
+            f"{len(rollouts) - len(kept)} of {len(rollouts)} attempts have no label after {retries} retries: the sandbox fails on "
             "this machine (`rmlab doctor`); nothing is learned from attempts that nobody could test"
         )
     return kept
@@ -121,12 +121,12 @@ def _made(
     engine: Engine, wanted: Sequence[tuple[Planned, Sampling]], seed: int, retries: int, advance: Advance | None
 ) -> tuple[list[Rollout], int, EngineSeconds]:
     """One rollout for each that is wanted, in order, how many were made again, and where the time went."""
-    found, seconds = engine.rollout(
+    rollouts, seconds = engine.rollout(
         [planned for planned, _ in wanted], [sampling for _, sampling in wanted], seed, advance
     )
     retried = 0
     for again in range(1, retries + 1):
-        failed = [i for i, rollout in enumerate(found) if rollout.trajectory.resolved is None]
+        failed = [i for i, rollout in enumerate(rollouts) if rollout.trajectory.resolved is None]
         if not failed:
             break
         retried += len(failed)
@@ -137,5 +137,5 @@ def _made(
         )
         seconds += more
         for i, rollout in zip(failed, made, strict=True):
-            found[i] = rollout
-    return found, retried, seconds
+            rollouts[i] = rollout
+    return rollouts, retried, seconds

@@ -13,9 +13,9 @@ import numpy as np
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.task import Task
 from rmlab.policies.engine import Engine, EngineSeconds, Rollout, Sampling, seconds_of
+from rmlab.rl.advantages import Codes, advantages
 from rmlab.rl.attempts import TaskSampler, make_attempts
 from rmlab.rl.config import AlgorithmConfig, Floats, LoopConfig, RewardConfig
-from rmlab.rl.losses import Codes, advantages
 from rmlab.rl.outcome import behaviour, paid
 from rmlab.rl.reward_model import RewardModel
 from rmlab.rl.rewards import Rewards, rewards
@@ -95,12 +95,12 @@ def _rewarded(context: RolloutContext, rollouts: list[Rollout], group_N: Codes) 
     own = [rollout.trajectory for rollout in rollouts]
     scores = context.reward_model.score(own) if context.reward_model is not None else None
     score_N = None if scores is None else scores.score_N
-    found = rewards(own, context.reward, context.tasks, score_N)
+    reward = rewards(own, context.reward, context.tasks, score_N)
     _, code_N = np.unique(group_N, return_inverse=True)
-    gained = advantages(found.total_N, code_N.astype(np.intp), context.algorithm)
+    gained = advantages(reward.total_N, code_N.astype(np.intp), context.algorithm)
     metrics = {
         **behaviour(rollouts),
-        **paid(found),
+        **paid(reward),
         "groups_without_signal": float(gained.without_signal),
         "signal_share": 1 - gained.without_signal / max(gained.groups, 1),
     }
@@ -111,7 +111,7 @@ def _rewarded(context: RolloutContext, rollouts: list[Rollout], group_N: Codes) 
             "mean_score": mean,
             "score_beyond_truth": mean - metrics["true_rate"],
         }
-    return Batch(rollouts, found, score_N, gained.advantage_N, np.flatnonzero(gained.signal_N).tolist(), metrics)
+    return Batch(rollouts, reward, score_N, gained.advantage_N, np.flatnonzero(gained.signal_N).tolist(), metrics)
 
 
 def step_seed(seed: int, step: int, round_: int = 0) -> int:

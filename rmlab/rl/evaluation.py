@@ -90,8 +90,8 @@ def evaluate(
 
 def rates_of(trajectories: Sequence[Trajectory], name: str) -> dict[str, float]:
     """The share of labelled attempts that are resolved, with its interval over clusters: NAME, NAME_low, NAME_high."""
-    found = success(trajectories)
-    return {name: found.pass_at_1, f"{name}_low": found.low, f"{name}_high": found.high}
+    rate = success(trajectories)
+    return {name: rate.pass_at_1, f"{name}_low": rate.low, f"{name}_high": rate.high}
 
 
 def of_the_verifier(scores: Scores, first: Mapping[str, float] | None) -> dict[str, float]:

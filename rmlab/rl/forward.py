@@ -1,7 +1,7 @@
 """What does a model say of attempts that were sampled: how likely is each token that the policy said?
 
 Attempts at one task begin with the same tokens (its issue). On a GPU in half precision they stand side by side in a row that holds
-those once (`rmlab.models.branches.pack_branches`); elsewhere in rows that are padded to the longest.
+those once (`rmlab.models.packed.pack_branches`); elsewhere in rows that are padded to the longest.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from rmlab.models.branches import pack_branches
-from rmlab.models.packed import packed
-from rmlab.models.varlen import sent
+from rmlab.models.attention import sent
+from rmlab.models.packed import pack_branches, packed
 from rmlab.policies.engine import Rollout
 from rmlab.rl.learner import Learner
 from rmlab.training.batching import batches_by_tokens
@@ -45,16 +44,16 @@ def forward(
     ids_BT, own_BT, sampled_BT = _padded(rollouts, learner.pad_id)
     with learner.device.autocast():
         if packed(model):
-            found = _side_by_side(model, rollouts, own_BT, learner, temperature, entropy, gradient)
+            logprobs = _packed(model, rollouts, own_BT, learner, temperature, entropy, gradient)
         else:
             ids, own = sent(torch.from_numpy(ids_BT), device), torch.from_numpy(own_BT)
-            found = token_logprobs(model, ids, own, temperature, entropy, gradient)
-    return Forward(*found, sent(torch.from_numpy(own_BT), device), sent(torch.from_numpy(sampled_BT), device))
+            logprobs = token_logprobs(model, ids, own, temperature, entropy, gradient)
+    return Forward(*logprobs, sent(torch.from_numpy(own_BT), device), sent(torch.from_numpy(sampled_BT), device))
 
 
 def micro_batches_of(rollouts: Sequence[Rollout], learner: Learner, batch_tokens: int) -> list[list[int]]:
     """Indices of the attempts of each forward pass: about batch_tokens tokens, padding and what is read once counted as they cost."""
-    if not learner.side_by_side:
+    if not learner.packed:
         return batches_by_tokens([len(r.ids_T) for r in rollouts], batch_tokens)
     batches: list[list[int]] = []
     tokens = batch_tokens
@@ -73,17 +72,17 @@ def micro_batches_of(rollouts: Sequence[Rollout], learner: Learner, batch_tokens
 
 def _by_beginning(rollouts: Sequence[Rollout]) -> dict[bytes, list[int]]:
     """Attempts by the tokens in front of the first that the policy said: all but the last where it said none."""
-    found: dict[bytes, list[int]] = {}
+    rows_of: dict[bytes, list[int]] = {}
     for row, rollout in enumerate(rollouts):
-        found.setdefault(rollout.ids_T[: _begun(rollout)].tobytes(), []).append(row)
-    return found
+        rows_of.setdefault(rollout.ids_T[: _begun(rollout)].tobytes(), []).append(row)
+    return rows_of
 
 
 def _begun(rollout: Rollout) -> int:
     return int(rollout.own_T.argmax()) if rollout.own_T.any() else len(rollout.ids_T) - 1
 
 
-def _side_by_side(
+def _packed(
     model: Any,
     rollouts: Sequence[Rollout],
     own_BT: NDArray[np.bool_],
@@ -105,21 +104,20 @@ def _side_by_side(
     graphs = learner.graphs if model is learner.model and torch.is_grad_enabled() else None
     tokens = sum(len(beginning) + sum(map(len, continuations)) for beginning, continuations in trees)
     graphs = graphs if graphs is not None and tokens <= graphs.tokens else None
-    ids_1T, spans, places = pack_branches(trees, learner.pad_id, *([] if graphs is None else [1]))
+    ids_1T, packed_row, places = pack_branches(trees, learner.pad_id, *([] if graphs is None else [1]))
     place_B = dict(zip([row for rows in groups for row in rows], [p for of in places for p in of], strict=True))
     row_N, column_N = own_BT.nonzero()
     before_N = np.concatenate([place_B[row][:-1][own_BT[row, 1 : len(place_B[row])]] for row in range(len(rollouts))])
     token_N = np.concatenate([rollout.ids_T[rollout.own_T] for rollout in rollouts]).astype(np.int64)
     if graphs is not None:
-        hidden_TH = graphs(ids_1T, spans)
+        hidden_TH = graphs(ids_1T, packed_row)
     else:
-        told = spans.to(device).told
-        hidden_TH = model.get_decoder()(input_ids=sent(ids_1T, device), use_cache=False, **told).last_hidden_state[0]
+        arguments = packed_row.to(device).decoder_arguments
+        hidden_1TH = model.get_decoder()(input_ids=sent(ids_1T, device), use_cache=False, **arguments).last_hidden_state
+        hidden_TH = hidden_1TH[0]
     before, token, row, column = (sent(torch.from_numpy(x), device) for x in (before_N, token_N, row_N, column_N))
-    logprob_N, entropy_N = chosen_logprobs(model, hidden_TH[before], token, temperature, entropy, gradient)
-    empty_BT = torch.zeros(own_BT.shape, device=device)
-    logprob_BT = empty_BT.index_put((row, column), logprob_N)
-    return logprob_BT, None if entropy_N is None else empty_BT.index_put((row, column), entropy_N)
+    at = row, column
+    return chosen_logprobs(model, hidden_TH[before], token, at, own_BT.shape, temperature, entropy, gradient)
 
 
 def _padded(

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from rmlab.models.branches import BranchedSpans
-from rmlab.models.packed import BEYOND
-from rmlab.models.varlen import sent
+from rmlab.models.attention import sent
+from rmlab.models.packed import BEYOND, PackedRow
 
 WORK = 2e12
 """Parameters × tokens of a row up to which graphs pay. What is larger keeps the device busy, and its activations are not to be held."""
@@ -32,9 +31,9 @@ class GraphedRows:
         self.sequences, self.keys, self.longest = 128, 3 * tokens, 768
         self._rows: Any = None
 
-    def __call__(self, ids_1T: torch.Tensor, branched: BranchedSpans) -> torch.Tensor:
-        """hidden_TH of the row's tokens. Both on the CPU, not filled up, at most `tokens` tokens."""
-        given = self._padded(ids_1T, branched)
+    def __call__(self, ids_1T: torch.Tensor, row: PackedRow) -> torch.Tensor:
+        """hidden_TH of a row's tokens (`pack_branches`). Both on the CPU, not filled up, at most `tokens` tokens."""
+        given = self._padded(ids_1T, row)
         if self._rows is None:
             self._rows = self._captured(given)
         for (
@@ -45,17 +44,17 @@ class GraphedRows:
         hidden_1TH: torch.Tensor = self._rows(*(sent(x, self.device) for x in given))
         return hidden_1TH[0, : ids_1T.shape[1]]
 
-    def _padded(self, ids_1T: torch.Tensor, branched: BranchedSpans) -> Row:
+    def _padded(self, ids_1T: torch.Tensor, row: PackedRow) -> Row:
         """ids_1T, position_1T, and where sequences begin among tokens and among keys, and the keys' places, at their fixed sizes."""
         real = ids_1T.shape[1]
-        starts = branched.spans.starts_S1.numpy()
-        key_starts = branched.starts_S1.numpy()
+        assert row.key_place_U is not None
+        starts, key_starts = row.segments.cu_seqlens_q.numpy(), row.segments.cu_seqlens_k.numpy()
         fill = np.append(np.arange(real + FILL, self.tokens, FILL), self.tokens)[: None if real < self.tokens else 0]
         starts = np.concatenate([starts, fill])
         key_starts = np.concatenate([key_starts, key_starts[-1] + fill - real])
-        key_U = np.concatenate([branched.key_U.numpy(), np.arange(real, self.tokens)])
-        self._make_room(len(starts) - 1, len(key_U), max(branched.spans.longest, branched.longest))
-        position_T = np.concatenate([branched.spans.position_1T[0].numpy(), np.arange(self.tokens - real) % FILL])
+        key_U = np.concatenate([row.key_place_U.numpy(), np.arange(real, self.tokens)])
+        self._make_room(len(starts) - 1, len(key_U), max(row.segments.max_seqlen_q, row.segments.max_seqlen_k))
+        position_T = np.concatenate([row.position_1T[0].numpy(), np.arange(self.tokens - real) % FILL])
         beyond = self.tokens + np.arange(self.keys - len(key_U)) % BEYOND
         return (
             torch.nn.functional.pad(ids_1T, (0, self.tokens - real)),
@@ -94,9 +93,9 @@ class _GraphedModule(torch.nn.Module):
         self,
         ids_1T: torch.Tensor,
         position_1T: torch.Tensor,
-        starts_S1: torch.Tensor,
-        key_starts_S1: torch.Tensor,
-        key_U: torch.Tensor,
+        cu_seqlens_q: torch.Tensor,
+        cu_seqlens_k: torch.Tensor,
+        key_place_U: torch.Tensor,
     ) -> torch.Tensor:
         """hidden_1TH."""
         half = ids_1T.is_cuda  # weights are cast anew in each graph
@@ -105,11 +104,11 @@ class _GraphedModule(torch.nn.Module):
                 input_ids=ids_1T,
                 position_ids=position_1T,
                 use_cache=False,
-                cu_seq_lens_q=starts_S1,
+                cu_seq_lens_q=cu_seqlens_q,
+                cu_seq_lens_k=cu_seqlens_k,
                 max_length_q=self.longest,
-                key_starts=key_starts_S1,
-                longest_keys=self.longest,
-                key_places=key_U,
+                max_length_k=self.longest,
+                key_places=key_place_U,
             ).last_hidden_state
         return hidden_1TH
 

@@ -39,15 +39,15 @@ class Learner:
     graphs: GraphedRows | None = None
 
     @property
-    def side_by_side(self) -> bool:
-        """Whether attempts stand side by side in a row where they are trained on: on a GPU in bfloat16."""
+    def packed(self) -> bool:
+        """Whether attempts are packed into rows where they are trained on: on a GPU in bfloat16."""
         half = getattr(self.device, "mixed_precision", "no") == "bf16"
         return bool(self.device.device.type == "cuda" and half and packs(self.model))
 
     def prepare_rows(self, tokens: int) -> None:
         """Lets rows of at most so many tokens be read by CUDA graphs, where they pay."""
         pays = tokens * sum(p.numel() for p in self.model.parameters()) <= WORK
-        if pays and self.side_by_side and self.device.device.type == "cuda":
+        if pays and self.packed and self.device.device.type == "cuda":
             if self.graphs is not None and self.graphs.tokens == tokens:
                 return
             self.graphs = GraphedRows(self.model.get_decoder(), tokens)
@@ -155,11 +155,11 @@ class BestWeights:
 
 def load_state(path: Path, model: Any, adam: torch.optim.Optimizer, run: str) -> RLState:
     """The saved state, with weights and moments put back; a new one where there is none. Raises DataError for another run's."""
-    found = load_checkpoint(path, Trainable(model), adam, run)
-    if found is None:
+    state = load_checkpoint(path, Trainable(model), adam, run)
+    if state is None:
         return RLState()
-    found.pop("run")
-    if "looked" in found:  # a state that was saved before this field had its present name
-        found["evaluated"] = found.pop("looked")
-    found.pop("gap_before", None)  # of such a state: the first row of its curve says it
-    return RLState(**found)
+    state.pop("run")
+    if "looked" in state:  # a state that was saved before this field had its present name
+        state["evaluated"] = state.pop("looked")
+    state.pop("gap_before", None)  # of such a state: the first row of its curve says it
+    return RLState(**state)

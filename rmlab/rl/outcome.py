@@ -84,18 +84,18 @@ def held_out_differences(
 ) -> dict[str, dict[str, Any]]:
     """Benchmark → way → paired difference, and the tasks of all benchmarks together but those in `without`; `all` is left out
     where no benchmark is left."""
-    found: dict[str, dict[str, Any]] = {}
+    differences: dict[str, dict[str, Any]] = {}
     for way in ("sampled", "greedy"):
         pooled: tuple[dict[str, float], dict[str, float]] = ({}, {})
         for benchmark, rates in after.items():
             then = before.get(benchmark, {}).get(way, {})
-            found.setdefault(benchmark, {})[way] = _plain(paired_difference(then, rates[way], clusters))
+            differences.setdefault(benchmark, {})[way] = _plain(paired_difference(then, rates[way], clusters))
             if benchmark not in without:
                 pooled[0].update(then)
                 pooled[1].update(rates[way])
         if pooled[1]:
-            found.setdefault("all", {})[way] = _plain(paired_difference(*pooled, clusters))
-    return found
+            differences.setdefault("all", {})[way] = _plain(paired_difference(*pooled, clusters))
+    return differences
 
 
 def held_out_rates_record(state: RLState, after: Rates, tasks_of: Mapping[str, Sequence[Task]]) -> dict[str, Any]:
@@ -107,23 +107,23 @@ def held_out_rates_record(state: RLState, after: Rates, tasks_of: Mapping[str, S
     }
 
 
-def described(found: Mapping[str, Any]) -> list[str]:
+def described(outcome: Mapping[str, Any]) -> list[str]:
     """An outcome in a few lines."""
     lines = [
-        f"  {benchmark}, {way}: {_said(difference)}"
-        for benchmark, ways in found["held_out"].items()
+        f"  {benchmark}, {way}: {_difference_words(difference)}"
+        for benchmark, ways in outcome["held_out"].items()
         for way, difference in ways.items()
     ]
-    if (chosen := found["chosen"]) is not None:
+    if (chosen := outcome["chosen"]) is not None:
         lines.append(
-            f"  chosen on validation: step {chosen['step']}; all, sampled: {_said(chosen['held_out']['all']['sampled'])}"
+            f"  chosen on validation: step {chosen['step']}; all, sampled: {_difference_words(chosen['held_out']['all']['sampled'])}"
         )
-    gap, (inflation, lost) = found["hacking_gap"], (found[name] for name in GAP_PARTS)
-    said = "-" if gap is None else f"{gap:+.3f}"
+    gap, (inflation, lost) = outcome["hacking_gap"], (outcome[name] for name in GAP_PARTS)
+    gap_words = "-" if gap is None else f"{gap:+.3f}"
     parts = "" if inflation is None else f" (inflation of the score {inflation:+.3f}, lost skill {lost:+.3f})"
-    loss = found["collapse_detectable"]
-    power = f" (80 % power for a loss of {loss:.3f})" if found["collapse"] is False and loss is not None else ""
-    return [*lines, f"  collapse: {found['collapse']}{power}, hacking gap {said}{parts}"]
+    loss = outcome["collapse_detectable"]
+    power = f" (80 % power for a loss of {loss:.3f})" if outcome["collapse"] is False and loss is not None else ""
+    return [*lines, f"  collapse: {outcome['collapse']}{power}, hacking gap {gap_words}{parts}"]
 
 
 def signal(history: Sequence[Sequence[Any]]) -> list[str]:
@@ -163,7 +163,7 @@ def timed(history: Sequence[Sequence[Any]]) -> list[str]:
     return lines
 
 
-def _said(difference: Mapping[str, float]) -> str:
+def _difference_words(difference: Mapping[str, float]) -> str:
     gained = estimate(difference["difference"], (difference["low"], difference["high"]), signed=True)
     return f"pass@1 {difference['before']:.3f} → {difference['after']:.3f} ({gained}, {difference['tasks']:.0f} tasks)"
 
@@ -176,17 +176,17 @@ def area(curve: Sequence[Mapping[str, float]]) -> float | None:
     return float(np.trapezoid(value, step) / (step[-1] - step[0]) - value[0])
 
 
-def outcome_metrics(found: dict[str, Any]) -> dict[str, float | None]:
+def outcome_metrics(outcome: dict[str, Any]) -> dict[str, float | None]:
     """An outcome as metrics by `outcome/...`; None where there is no value."""
     flat: dict[str, float | None] = {
-        "outcome/steps": float(found["steps"]),
-        "outcome/area": found["area"],
-        "outcome/hacking_gap": found["hacking_gap"],
-        **{f"outcome/{name}": found[name] for name in GAP_PARTS},
-        "outcome/collapse_detectable": found["collapse_detectable"],
-        "outcome/collapse": None if found["collapse"] is None else float(found["collapse"]),
+        "outcome/steps": float(outcome["steps"]),
+        "outcome/area": outcome["area"],
+        "outcome/hacking_gap": outcome["hacking_gap"],
+        **{f"outcome/{name}": outcome[name] for name in GAP_PARTS},
+        "outcome/collapse_detectable": outcome["collapse_detectable"],
+        "outcome/collapse": None if outcome["collapse"] is None else float(outcome["collapse"]),
     }
-    for benchmark, ways in found["held_out"].items():
+    for benchmark, ways in outcome["held_out"].items():
         for way, difference in ways.items():
             flat |= {
                 f"outcome/{benchmark}_{way}_{key}": difference[key]
@@ -222,10 +222,10 @@ def behaviour(rollouts: Sequence[Rollout]) -> dict[str, float]:
     }
 
 
-def paid(found: Rewards) -> dict[str, float]:
+def paid(rewards: Rewards) -> dict[str, float]:
     """The mean reward, its standard deviation over attempts, and the mean of each of its parts."""
     return {
-        "reward": float(found.total_N.mean()),
-        "reward_std": float(found.total_N.std()),
-        **{f"reward_{name}": float(part_N.mean()) for name, part_N in found.parts.items()},
+        "reward": float(rewards.total_N.mean()),
+        "reward_std": float(rewards.total_N.std()),
+        **{f"reward_{name}": float(part_N.mean()) for name, part_N in rewards.parts.items()},
     }

@@ -15,8 +15,8 @@ from rmlab.metrics.calibration import logit
 from rmlab.metrics.recalibration import CALIBRATORS
 from rmlab.metrics.table import table
 from rmlab.microswe.episode import Evidence
+from rmlab.rl.advantages import Codes
 from rmlab.rl.config import Calibration, Combine, Floats, RewardConfig, TransformConfig, Unread
-from rmlab.rl.losses import Codes
 from rmlab.tracking.query import VALIDATION_SCORES, Reference
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import OverLength
@@ -156,13 +156,13 @@ def calibrator(reference: Reference, kind: Calibration) -> Callable[[Floats], Fl
     from rmlab.scores.table import read_score_table
 
     try:
-        found = reference.beside(VALIDATION_SCORES)
+        path = reference.beside(VALIDATION_SCORES)
     except (DataError, StoreError) as error:
         raise DataError(
             f"reward.calibration={kind.value} is fitted on validation scores and {error}. Take a verifier by its run, train it "
             "with evaluation.validation_tasks above 0, or set reward.calibration=none."
         ) from error
-    rows = table(read_score_table(found)).scored
+    rows = table(read_score_table(path)).scored
     return CALIBRATORS[kind.value](rows.score_N, rows.label_N).apply
 
 

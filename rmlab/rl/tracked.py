@@ -106,10 +106,10 @@ def log_verifier_report(logger: RunLogger, verifier: Reference) -> None:
 
 def log_outcome(logger: RunLogger, loop: Loop, state: RLState, settings: RLRun, start: Reference) -> str:
     """What came of it, as an artifact, as metrics and in a few lines."""
-    found = outcome(state, loop.held_out_after, loop.held_out, loop.held_out_best, settings.watch.outcome_without)
-    logger.json("outcome.json", found)
+    result = outcome(state, loop.held_out_after, loop.held_out, loop.held_out_best, settings.watch.outcome_without)
+    logger.json("outcome.json", result)
     logger.json("held_out.json", held_out_rates_record(state, loop.held_out_after, loop.held_out))
-    logger.metrics(outcome_metrics(found))
+    logger.metrics(outcome_metrics(result))
     if settings.keep_model:
         with tempfile.TemporaryDirectory() as name:
             save_learned(
@@ -128,7 +128,7 @@ def log_outcome(logger: RunLogger, loop: Loop, state: RLState, settings: RLRun, 
             )
             logger.artifact(Path(name) / "model")
     name = settings.tracking.name or settings.name
-    said = [*signal(state.history), *described(found), *timed(state.history)]
+    lines = [*signal(state.history), *described(result), *timed(state.history)]
     return "\n".join(
-        [f"{name}: {counted(state.step, 'step')} in {state.seconds:.0f} s", *said, f"  MLflow run {logger.run_id}"]
+        [f"{name}: {counted(state.step, 'step')} in {state.seconds:.0f} s", *lines, f"  MLflow run {logger.run_id}"]
     )

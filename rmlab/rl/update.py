@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from rmlab.models.attention import sent
 from rmlab.models.packed import packed_rows
-from rmlab.models.varlen import sent
 from rmlab.policies.engine import Rollout
 from rmlab.rl.config import AlgorithmConfig, Floats, LoopConfig
 from rmlab.rl.forward import Forward, forward, micro_batches_of
@@ -41,33 +41,33 @@ class _Known:
         self.sums[name] = self.sums[name] + value if name in self.sums else value.double()
 
     @torch.no_grad()
-    def take(self, rows: Sequence[int], found: Forward) -> None:
+    def take(self, rows: Sequence[int], read: Forward) -> None:
         """Keeps what a forward pass of the present weights found of attempts, where nothing is known of them yet."""
         if rows[0] in self.old:
             return
-        logprob_BT = found.logprob_BT.detach()
-        apart_BT = (logprob_BT - found.sampled_BT).abs() * found.own_BT
-        self.add("own", found.own_BT.sum())
+        logprob_BT = read.logprob_BT.detach()
+        apart_BT = (logprob_BT - read.sampled_BT).abs() * read.own_BT
+        self.add("own", read.own_BT.sum())
         self.add("gap", apart_BT.sum())
         self.widest.append(apart_BT.max())
-        assert found.entropy_BT is not None
-        self.add("entropy", found.entropy_BT.detach().sum())
+        assert read.entropy_BT is not None
+        self.add("entropy", read.entropy_BT.detach().sum())
         self.old.update(zip(rows, logprob_BT, strict=True))
         if self.with_start and self.learner.reference is not None:
-            with self.learner.reference() as model, packed_rows(model, self.learner.side_by_side):
+            with self.learner.reference() as model, packed_rows(model, self.learner.packed):
                 start = forward(model, [self.rollouts[i] for i in rows], self.learner, self.loop.temperature)
-            self.add("kl_to_start", ((logprob_BT - start.logprob_BT) * found.own_BT).sum())
+            self.add("kl_to_start", ((logprob_BT - start.logprob_BT) * read.own_BT).sum())
             self.start.update(zip(rows, start.logprob_BT, strict=True))
 
     def metrics(self) -> dict[str, float]:
         """Of the batch before the update."""
         own = max(float(self.sums["own"]), 1.0)
-        found = {
+        metrics = {
             "entropy": float(self.sums["entropy"]) / own,
             "rollout_gap": float(self.sums["gap"]) / own,
             "rollout_gap_max": max(torch.stack(self.widest).tolist()),
         }
-        return found | ({"kl_to_start": float(self.sums["kl_to_start"]) / own} if self.start else {})
+        return metrics | ({"kl_to_start": float(self.sums["kl_to_start"]) / own} if self.start else {})
 
 
 def update(
@@ -88,7 +88,7 @@ def update(
     known = _Known(learner, rollouts, loop, with_start or bool(algorithm.kl_weight))
     sums: dict[str, torch.Tensor] = {}
     learner.prepare_rows(loop.batch_tokens)
-    with packed_rows(learner.model, learner.side_by_side):
+    with packed_rows(learner.model, learner.packed):
         for _ in range(loop.passes):
             order = rng.permutation(len(rollouts))
             parts = [[int(i) for i in part] for part in np.array_split(order, min(loop.updates, len(rollouts)))]
@@ -131,9 +131,9 @@ def _step(
         chosen = [part[row] for row in rows]
         new = chosen[0] not in known.old
         attempts = [rollouts[i] for i in chosen]
-        found = forward(learner.model, attempts, learner, loop.temperature, entropy=weighed or new, gradient=weighed)
-        known.take(chosen, found)
-        width = found.logprob_BT.shape[1]
+        read = forward(learner.model, attempts, learner, loop.temperature, entropy=weighed or new, gradient=weighed)
+        known.take(chosen, read)
+        width = read.logprob_BT.shape[1]
         old_BT = torch.stack([_widened(known.old[i], width) for i in chosen])
         start_BT = (
             torch.stack([_widened(known.start[i], width) for i in chosen])
@@ -141,8 +141,8 @@ def _step(
             else None
         )
         advantage_B = sent(torch.tensor(advantage_N[chosen], dtype=torch.float32), old_BT.device)
-        entropy_BT = found.entropy_BT if weighed else None
-        made = policy_loss(found.logprob_BT, old_BT, found.own_BT, advantage_B, algorithm, count, start_BT, entropy_BT)
+        entropy_BT = read.entropy_BT if weighed else None
+        made = policy_loss(read.logprob_BT, old_BT, read.own_BT, advantage_B, algorithm, count, start_BT, entropy_BT)
         for name, value in made.sums.items():
             sums[name] = sums[name] + value if name in sums else value.double()
         return made.loss

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Concatenate, Literal, ParamSpec, TypeVar
 
 from rmlab.launchers.jobs import Event
 from rmlab.progress import ENDED, Beat, is_quiet, is_verbose, speed
-from rmlab.sweep.time_left import CellTime, seconds_left
+from rmlab.sweep.time_left import CellTime, seconds_left, seconds_of
 from rmlab.wording import counted, duration
 
 if TYPE_CHECKING:
@@ -183,6 +183,11 @@ class ProgressTable:
         if all(one.took is not None for one in times):
             return None
         return seconds_left(times, self.most_at_once)
+
+    @_guarded
+    def seconds_of(self, name: str) -> float | None:
+        """That a cell takes which has not begun; None before anything is known."""
+        return seconds_of(self.lines[name].time, [line.time for line in self.lines.values()])
 
     def _done(self) -> int:
         return sum(line.state in DONE for line in self.lines.values())

@@ -35,7 +35,8 @@ class SweepOptions:
 
     dry_run, explain: only describe. retry_failed: run again what failed before. force: run again what is finished; redo_before
     (2026-01-31T12:00:00): what began before then; rerun_stale: what another commit made. batch: cells that are given to a launcher
-    of Hydra's own at once, None = all of a sweep, one trial of a search.
+    of Hydra's own at once, None = all of a sweep, one trial of a search. stop_after: minutes from the command's start, after which
+    nothing runs any more; None = until all is done.
     """
 
     dry_run: bool = False
@@ -47,11 +48,14 @@ class SweepOptions:
     redo_before: str | None = None
     rerun_stale: bool = False
     batch: int | None = None
+    stop_after: float | None = None
 
     def __post_init__(self) -> None:
         """Raises UsageError for a value that means nothing."""
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"--workers {self.workers}: at least one cell runs at once")
+        if self.stop_after is not None and not self.stop_after > 0:
+            raise UsageError(f"--stop-after {self.stop_after:g}: minutes, more than 0")
         if self.on_error not in list(OnError):
             raise UsageError(f"on_error={self.on_error}: it is one of {', '.join(OnError)}")
 
@@ -68,7 +72,7 @@ class SweepOptions:
 
     def flags(self) -> list[str]:
         """As flags of the command that goes on with the sweep: what is done once (dry_run, retry_failed) is not among them."""
-        again = ("workers", "on_error", "redo_before", "rerun_stale")
+        again = ("workers", "on_error", "redo_before", "rerun_stale", "stop_after")
         given = {name: value for name, value in self.changed().items() if name in again}
         words = [
             [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])] for name, value in given.items()

@@ -22,7 +22,7 @@ from rmlab.sweep.under_way import SweepUnderWay, by_hash
 from rmlab.tracking.leases import LeaseMonitor, close_dead
 from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import CONTROL_HASH, FINISHED, SOURCE_RUN
+from rmlab.tracking.tags import CONTROL_HASH, FINISHED
 
 
 @dataclass(frozen=True)
@@ -31,12 +31,14 @@ class SweepOutcome:
     stopped again and again (a machine that stands still, a store out of reach, a full disk).
 
     paused: cells whose own limit of time was up before they were finished; they go on where they stopped when they are run again.
+    time_is_up: the sweep itself had a limit of time, and cells are left because of it.
     """
 
     ran: int
     failed: list[str]
     left: list[str]
     paused: list[str]
+    time_is_up: bool = False
 
 
 def run_cells(
@@ -47,11 +49,13 @@ def run_cells(
     on_error: OnError = OnError.stop,
     retry_failed: bool = False,
     redo: Redo = lambda run: False,
+    until: float | None = None,
 ) -> SweepOutcome:
     """Runs what is missing and shows it.
 
     on_error=stop: after a failure nothing new starts, what runs is awaited. redo: finished runs that do not count; the new run
-    of such a cell takes their place.
+    of such a cell takes their place. until: when it has to end, by `time.monotonic`: a cell that would take longer does not start, and
+    one that still runs then is ended; it goes on from its checkpoint when it is run again.
     Raises an RmlabError where what all cells share cannot be made (a level that the data cannot fill, say).
     """
     monitor = LeaseMonitor()
@@ -74,7 +78,7 @@ def run_cells(
     ]
     with ProgressTable(f"{cells[0].sweep.name}, preset {cells[0].sweep.preset}", lines) as table:
         table.inform(f"{cells[0].sweep.name}, preset {cells[0].sweep.preset}: {shape(cells)}")
-        sweep = SweepUnderWay(store, cells, table, on_error, monitor, {key: replaces[key] for key in missing})
+        sweep = SweepUnderWay(store, cells, table, on_error, monitor, {key: replaces[key] for key in missing}, until)
         sweep.newest = _newest(known)
         sweep.before = {run.run_id for key in missing for run in known.all.get(key, [])}
         sweep.failed += [cell.name for cell in cells if cell.identity.config_hash in skipped]
@@ -88,11 +92,16 @@ def run_cells(
                 with closing(launcher.run(sweep, preload)) as events:
                     for event in events:
                         sweep.take(event)
+                        if sweep.is_time_up():
+                            break
             except KeyboardInterrupt:  # its cells have ended; one that took too long for it could not say so itself
                 close_all_dead(store, cell_runs(store), monitor)
                 raise
+            if sweep.is_time_up():  # the same
+                close_all_dead(store, cell_runs(store), monitor)
         left = [c.name for key in missing if key not in sweep.settled for c in sweep.of_hash[key]]
-    return SweepOutcome(sweep.ran, sweep.failed, left, sweep.paused)
+        time_is_up = bool(left) and sweep.out_of_time
+    return SweepOutcome(sweep.ran, sweep.failed, left, sweep.paused, time_is_up)
 
 
 def close_all_dead(store: Store, known: CellRuns, monitor: LeaseMonitor) -> list[RunInfo]:
@@ -112,7 +121,7 @@ def _newest(known: CellRuns) -> dict[tuple[str | None, str | None, str | None, s
 def _line(cell: Cell, finished: RunInfo | None, failed_before: bool, first: str) -> ProgressLine:
     """How a cell is shown when the sweep begins. finished: its run. first: the name of the first cell that is the same run."""
     ran = None
-    if finished is not None and finished.end_time is not None and SOURCE_RUN not in finished.tags:
+    if finished is not None and finished.end_time is not None and not finished.is_reuse:
         ran = (finished.end_time - finished.start_time) / 1000
     state: CellState = "finished" if finished is not None else "failed before" if failed_before else "waiting"
     same_as = first if first != cell.name else ""

@@ -31,9 +31,7 @@ class CellTime:
 
 def seconds_left(cells: Sequence[CellTime], workers: int) -> float | None:
     """Time until the last cell ends. cells: those that wait in the order in which they start. None while nothing is known."""
-    known = [(c.group, c.work, c.took) for c in cells if c.took is not None]
-    if not known:  # a cell that runs has further stages (scoring): it says how long one takes only until one has ended
-        known = [(c.group, c.work, c.elapsed + c.left) for c in cells if c.elapsed is not None and c.left is not None]
+    known = _known(cells)
     if not known:
         return None
     left = []
@@ -49,6 +47,20 @@ def seconds_left(cells: Sequence[CellTime], workers: int) -> float | None:
             heapq.heappush(free, ends)
             last = max(last, ends)
     return last
+
+
+def seconds_of(cell: CellTime, cells: Sequence[CellTime]) -> float | None:
+    """Time that one cell takes as a whole. cells: all of the sweep. None while nothing is known."""
+    known = _known(cells)
+    return _expected(cell, known) if known else None
+
+
+def _known(cells: Sequence[CellTime]) -> list[tuple[str, float, float]]:
+    """Group, work and seconds of cells whose time is known."""
+    known = [(c.group, c.work, c.took) for c in cells if c.took is not None]
+    if not known:  # a cell that runs has further stages (scoring): it says how long one takes only until one has ended
+        known = [(c.group, c.work, c.elapsed + c.left) for c in cells if c.elapsed is not None and c.left is not None]
+    return known
 
 
 def _expected(cell: CellTime, known: Sequence[tuple[str, float, float]]) -> float:

@@ -38,7 +38,8 @@ class SweepUnderWay:
     """A sweep under way: supplies its cells, takes the events about them and does what each calls for.
 
     waiting, elsewhere: config hashes that nobody is known to be at work on, and that somebody else is (when to look again).
-    settled: finished, reused, paused or failed. before: runs that were there when the sweep began.
+    settled: finished, reused, paused or failed. before: runs that were there when the sweep began. until: when it has to end, by
+    `time.monotonic`; out_of_time: a cell was left because of that.
 
     What may be extended (a search does): `next`, `is_open`, `unwanted` and `take`, as launchers call them, and `on_finished` and
     `on_failed`, which are called once a cell is settled, also where another process did it.
@@ -52,6 +53,7 @@ class SweepUnderWay:
         on_error: OnError,
         monitor: LeaseMonitor,
         replaces: dict[str, list[str]],
+        until: float | None = None,
     ) -> None:
         self.store, self.table, self.on_error, self.monitor, self.replaces = store, table, on_error, monitor, replaces
         self.of_hash = by_hash(cells)
@@ -65,19 +67,38 @@ class SweepUnderWay:
         self.ran = 0
         self.stops: Counter[str] = Counter()
         self.stopping = False
+        self.until, self.out_of_time = until, False
 
     def next(self) -> Job | None:
         """The next cell that nobody is at work on."""
         self._look_elsewhere()
-        while self.waiting and not self.stopping:
-            key = self.waiting.popleft()
+        while not self.stopping and (key := self._in_time()) is not None:
+            self.waiting.remove(key)
             if not self._is_elsewhere(key):
                 return _job(self.of_hash[key][0], self.replaces.get(key, []))
         return None
 
     def is_open(self) -> bool:
         """Whether a cell waits to start, or to be finished by somebody else."""
-        return bool(self.waiting or self.elsewhere) and not self.stopping
+        return (self._in_time() is not None or bool(self.elsewhere)) and not self.stopping
+
+    def is_time_up(self) -> bool:
+        """Whether the sweep has to end now, whatever runs."""
+        if self.until is None or time.monotonic() < self.until:
+            return False
+        self.out_of_time = True
+        return True
+
+    def _in_time(self) -> str | None:
+        """The first cell that waits and would end in time, as long as the others took; None where there is none."""
+        if self.until is None:
+            return next(iter(self.waiting), None)
+        left = self.until - time.monotonic()
+        for key in self.waiting:
+            if (self.table.seconds_of(self.of_hash[key][0].name) or 0.0) < left:
+                return key
+        self.out_of_time |= bool(self.waiting)
+        return None
 
     def unwanted(self) -> Collection[str]:
         """None: what runs is wanted."""

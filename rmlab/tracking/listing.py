@@ -18,7 +18,7 @@ from rmlab.tracking.headline import DIGITS, HEADLINE
 from rmlab.tracking.leases import LeaseMonitor, close_dead
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store, default_uri
-from rmlab.tracking.tags import CONTINUED_BY, SOURCE_RUN
+from rmlab.tracking.tags import CONTINUED_BY
 from rmlab.wording import counted
 
 SHOWN = tuple(HEADLINE.values())
@@ -95,7 +95,7 @@ def _value(run: AnyRun, key: str) -> str | float | None:
 
 
 def _facts(run: AnyRun) -> dict[str, str]:
-    status = f"{run.status} (reused)" if SOURCE_RUN in run.tags else run.status
+    status = f"{run.status} (reused)" if run.is_reuse else run.status
     if CONTINUED_BY in run.tags:
         status += ", continued"
     minutes = f"{(run.end_time - run.start_time) / 60_000:.1f}" if run.end_time else ""

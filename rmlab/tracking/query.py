@@ -74,7 +74,7 @@ class TrackedRun(RunInfo):
         if path.split("/")[0] in self.tags.get(LEFT_OUT, "").split(", "):
             reason = (
                 f"it was left out when the run was exported from {self.tags.get(HOST, 'another machine')}. Export the run there "
-                "again without --without-models, and import that"
+                "again without --without-models and --study, and import that; or train it again (--force)"
             )
         return MissingArtifact(
             f"run {self.name} ({self.run_id}) has no artifact {path!r} in {self.store.uri}: {reason}"

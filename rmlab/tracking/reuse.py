@@ -8,7 +8,7 @@ from rmlab.tracking.query import TrackedRun, get_run
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import RunInfo
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import AT_WORK, HOST, IMPORTED_AT, IMPORTED_RUN, LEFT_OUT, REPLACES, SOURCE_RUN, STATUS
+from rmlab.tracking.tags import AT_WORK, HOST, IMPORTED_AT, IMPORTED_RUN, LEFT_OUT, REPLACES, REUSED, SOURCE_RUN, STATUS
 
 
 def log_reuse(
@@ -40,6 +40,7 @@ def log_reuse(
         IMPORTED_AT,
         LEFT_OUT,
         REPLACES,
+        REUSED,
         "replaced_by",
     }
     keep = {k: v for k, v in origin.tags.items() if k not in own}
@@ -51,7 +52,7 @@ def log_reuse(
         params={**(params or {}), **{k: v for k, v in origin.params.items() if k != LEVEL_NUMBER}},
         tags={**keep, **tags, SOURCE_RUN: origin.run_id},
     ) as run:
-        for metric in origin.metrics.keys() - {LEVEL_NUMBER}:
+        for metric in (name for name in origin.metrics if name != LEVEL_NUMBER):
             rows = store.call(partial(store.client.get_metric_history, origin.run_id, metric))
             run.replay((row.key, row.value, row.step, row.timestamp) for row in rows)
     return get_run(store, run.run_id)

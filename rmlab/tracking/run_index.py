@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rmlab.errors import StoreError, StoreOutOfReach
 from rmlab.tracking.store import SQLITE, Store
 from rmlab.tracking.store_errors import is_busy
-from rmlab.tracking.tags import CONFIG_HASH, FAILED, FINISHED, REPLACES, SOURCE_RUN, STATUS
+from rmlab.tracking.tags import CONFIG_HASH, FAILED, FINISHED, REPLACES, REUSED, SOURCE_RUN, STATUS
 
 if TYPE_CHECKING:
     from mlflow.entities import Run
@@ -46,6 +46,11 @@ class RunInfo:
     def status(self) -> str:
         """running, finished, failed, stopped, killed, or replaced (finished, and another run took its place)."""
         return self.tags.get(STATUS, "")
+
+    @property
+    def is_reuse(self) -> bool:
+        """Whether another run did the work: its own times say nothing of how long that takes."""
+        return SOURCE_RUN in self.tags or REUSED in self.tags
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,7 @@ def finished_run(runs: Iterable[RunInfo]) -> RunInfo | None:
     whole = [info for info in runs if info.status == FINISHED]
     replaced = {run_id for info in whole for run_id in info.tags.get(REPLACES, "").split()}
     left = [info for info in whole if info.run_id not in replaced and info.tags.get(SOURCE_RUN) not in replaced]
-    return min(left, key=lambda info: (SOURCE_RUN in info.tags, info.start_time), default=None)
+    return min(left, key=lambda info: (info.is_reuse, info.start_time), default=None)
 
 
 def runs_of(store: Store, config_hash: str) -> list[RunInfo]:

@@ -121,6 +121,8 @@ LEASE, BEAT = "lease", "beat"
 AT_WORK = (PROCESS, LEASE, BEAT)
 """Tags that a run has only while somebody works on it."""
 SOURCE_RUN, CONFIG_HASH, CONTROL_HASH, REPLACES = "source_run", "config_hash", "control_hash", "replaces"
+REUSED = "reused"
+"""Tag of a run in a study's bundle that was logged for a cell which another run had finished: it holds what that one did."""
 IMPORTED_RUN, IMPORTED_AT, LEFT_OUT = "imported_run", "imported_at", "left_out"
 """Tags of a run that came in a bundle: its id where it was made, when it was imported (whole), and which of its artifacts the
 bundle had not."""

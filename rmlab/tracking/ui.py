@@ -16,7 +16,7 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.tracking.run_index import run_infos
 from rmlab.tracking.store import Store, quiet_environment
 from rmlab.tracking.ui_server import HOST, TRAINING
-from rmlab.tracking.views import CURVES, TABLE
+from rmlab.tracking.views import ARMS, CURVES, TABLE
 
 PORT = 5000
 START_SECONDS = 120.0
@@ -27,7 +27,7 @@ def experiment_address(base: str, experiment_id: str | None, view: str | None = 
     if experiment_id is None:
         return f"{base}/#/experiments?{TRAINING}"
     address = f"{base}/#/experiments/{experiment_id}/runs?{TRAINING}"
-    charts = "&compareRunsMode=CHART" if view == CURVES else ""
+    charts = "&compareRunsMode=CHART" if view in (CURVES, ARMS) else ""
     return f"{address}{charts}&viewStateShareKey={view}" if view else address
 
 

@@ -15,7 +15,7 @@ from rmlab.tracking.config import LEVEL_NUMBER
 from rmlab.tracking.headline import HEADLINE
 
 PREFIX = "mlflow.sharedViewState."
-TABLE, CURVES = "rmlab-table", "rmlab-levels"
+TABLE, CURVES, ARMS = "rmlab-table", "rmlab-levels", "rmlab-arms"
 """Keys of the views."""
 
 COLUMNS = (
@@ -74,8 +74,8 @@ def view_tags(searched: Sequence[str] = ()) -> dict[str, str]:
     """Tags of an experiment that hold the views.
 
     TABLE: one line a run, the headline metrics beside its level and seed; of a search, beside the parameters that it searches.
-    What another run went on with is left out. CURVES: the charts that matter, every level as one line, the mean of its seeds;
-    a search has none.
+    What another run went on with is left out. CURVES: the charts that matter, every level as one line, the mean of its seeds; ARMS:
+    the same, every level in each arm as one line. A search has neither.
     """
     columns = [*(f"params.`{name}`" for name in searched), *COLUMNS]
     shown = {"selectedColumns": columns, "columnOrder": [NAME, *columns], "columnWidths": WIDTHS}
@@ -84,11 +84,16 @@ def view_tags(searched: Sequence[str] = ()) -> dict[str, str]:
         table = _state(**shown, orderByKey="tags.`mlflow.runName`", orderByAsc=True, searchFilter=GOING)
         return {f"{PREFIX}{TABLE}": _tag("Trials: parameters and headline metrics", table)}
     table = _state(**shown, **by_level, searchFilter=GOING)
-    grouped = {"aggregateFunction": "average", "groupByKeys": [{"mode": "tag", "groupByData": "level"}]}
-    curves = _state(**shown, **by_level, groupBy=grouped, searchFilter=f"tags.kind != 'summary' and {GOING}")
+
+    def curves(*tags: str) -> dict[str, Any]:
+        keys = [{"mode": "tag", "groupByData": tag} for tag in tags]
+        grouped = {"aggregateFunction": "average", "groupByKeys": keys}
+        return _state(**shown, **by_level, groupBy=grouped, searchFilter=f"tags.kind != 'summary' and {GOING}")
+
     return {
         f"{PREFIX}{TABLE}": _tag("Runs: headline metrics", table),
-        f"{PREFIX}{CURVES}": _tag("Levels: best of k and more", curves),
+        f"{PREFIX}{CURVES}": _tag("Levels: best of k and more", curves("level")),
+        f"{PREFIX}{ARMS}": _tag("Levels by arm: best of k and more", curves("level", "arm")),
     }
 
 

@@ -100,15 +100,15 @@ def even_parts(lengths: Sequence[int], most: int) -> list[list[int]]:
 
 
 def micro_batches(
-    batch: Sequence[Sized], size: int, tokens: int | None = None, side_by_side: bool = False
+    batch: Sequence[Sized], size: int, tokens: int | None = None, packed: bool = False
 ) -> list[list[Sized]]:
     """A batch in the parts that are read at once: `size` examples each, or as many as make `tokens` tokens.
 
-    These are padded ones, of examples of like length; or where examples are read side by side, their own.
+    These are padded ones, of examples of like length; or where examples are packed, their own.
     """
     if tokens is None:
         return [list(batch[start : start + size]) for start in range(0, len(batch), size)]
-    cut = even_parts if side_by_side else batches_by_tokens
+    cut = even_parts if packed else batches_by_tokens
     return [[batch[row] for row in rows] for rows in cut([item.tokens for item in batch], tokens)]
 
 

@@ -68,8 +68,8 @@ def load_checkpoint(
     run: fingerprint of the run that asks; a checkpoint of another run (its data or settings changed) raises DataError,
     and so does a file that cannot be read. It may have been written by another number of ranks.
     """
-    found = [[path]] * path.is_file() + [sorted(folder.glob("rank*.safetensors")) for folder in _folders(path)]
-    states = [(_state(files[0], run), files) for files in found if files]
+    candidates = [[path]] * path.is_file() + [sorted(folder.glob("rank*.safetensors")) for folder in _folders(path)]
+    states = [(_state(files[0], run), files) for files in candidates if files]
     if not states:
         return None
     state, files = max(states, key=lambda one: int(one[0].get("step", 0)))
@@ -116,13 +116,13 @@ def _rows(parts: list[Any], name: str, ranks: Ranks) -> torch.Tensor:
         return parts[0].get_tensor(name)  # type: ignore[no-any-return]
     sizes = [int(one.get_shape()[0]) for one in slices]
     first, last = rows(sum(sizes), ranks)
-    found, begin = [], 0
+    kept, begin = [], 0
     for one, size in zip(slices, sizes, strict=True):
         low, high = max(first - begin, 0), min(last - begin, size)
         if low < high:
-            found.append(one[low:high])
+            kept.append(one[low:high])
         begin += size
-    return torch.cat(found) if found else slices[0][0:0]
+    return torch.cat(kept) if kept else slices[0][0:0]
 
 
 def _put(parameter: torch.nn.Parameter, tensor: torch.Tensor) -> None:

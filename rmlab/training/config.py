@@ -124,7 +124,7 @@ class MicroBatchRuntimeConfig(RuntimeConfig):
 
 @dataclass
 class SeveralGpusRuntimeConfig(MicroBatchRuntimeConfig):
-    """processes: that train one model together, one a GPU (`rmlab.launchers.ranks`); 0 = as many as GPUs are visible."""
+    """processes: that train one model together, one a GPU (`rmlab.launchers.rank_processes`); 0 = as many as GPUs are visible."""
 
     processes: int = 1
 

@@ -26,13 +26,20 @@ def resolve_device(wanted: str) -> str:
             "runtime.device=cuda: torch sees no CUDA device on this machine. "
             "Take runtime.device=cpu, or install a CUDA build of torch and check `rmlab doctor`."
         )
-    if wanted == "cpu" or not there:
+    return "cuda" if there and wanted != "cpu" else "cpu"
+
+
+def prepare_device(wanted: str) -> str:
+    """The device, as `resolve_device` gives it, with what holds for the rest of this process set: on a CPU freed memory is kept; on a
+    GPU torch's own attention does without cuDNN, which plans every new shape anew, and lengths differ from batch to batch here."""
+    import torch
+
+    device = resolve_device(wanted)
+    if device == "cpu":
         keep_freed_memory()
-        return "cpu"
-    torch.backends.cuda.enable_cudnn_sdp(
-        False
-    )  # it plans every new shape anew, and lengths differ from batch to batch here
-    return "cuda"
+    else:
+        torch.backends.cuda.enable_cudnn_sdp(False)
+    return device
 
 
 def keep_freed_memory() -> None:
@@ -67,7 +74,7 @@ class Arithmetic(Protocol):
 
 def accelerator(training: Arithmetic, runtime: RuntimeConfig) -> Any:
     """An `accelerate.Accelerator` for one process on one device, which may be a rank of several (`rmlab.training.ranks`); sets the
-    process's CPU threads.
+    process's CPU threads, and what `prepare_device` sets.
 
     One process trains one cell: accelerate keeps its state per process, and so do the threads.
     """
@@ -78,7 +85,7 @@ def accelerator(training: Arithmetic, runtime: RuntimeConfig) -> Any:
     from accelerate.state import AcceleratorState
     from accelerate.utils import InitProcessGroupKwargs
 
-    device = resolve_device(runtime.device)
+    device = prepare_device(runtime.device)
     AcceleratorState._reset_state(
         reset_partial_state=True
     )  # a process that trained in another arithmetic before (tests)
@@ -96,8 +103,8 @@ def accelerator(training: Arithmetic, runtime: RuntimeConfig) -> Any:
     return made
 
 
-def side_by_side(model: Any, training: "Arithmetic", runtime: MicroBatchRuntimeConfig, device: Any) -> bool:
-    """Whether a run reads its examples in one row without padding: on a GPU in bfloat16, where the model's attention can be told of it.
+def trains_packed(model: Any, training: "Arithmetic", runtime: MicroBatchRuntimeConfig, device: Any) -> bool:
+    """Whether a run packs its examples into rows without padding: on a GPU in bfloat16, where the model's attention can be told of it.
 
     device: the run's Accelerator.
     """

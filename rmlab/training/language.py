@@ -78,7 +78,7 @@ def train_language_model(
     torch.set_float32_matmul_precision("high")
     model.to(device.device)
     adam = adamw(model, optimizer)
-    told: Log = log or (lambda step, values: None)
+    logged: Log = log or (lambda step, values: None)
     recipe = _recipe(model, rows, held_out, questions, config, optimizer, runtime.compiled, seed, device)
     content = [part.content() for part in (rows, *([] if questions is None else [questions]))]
     took, state = train_loop(
@@ -89,11 +89,11 @@ def train_language_model(
         runtime=runtime,
         run=run_identity(model, content, config, optimizer, seed) if checkpoint else "",
         checkpoint=checkpoint,
-        log=lambda *row: told(row[0], step_metrics(*row[1:])),
-        watch=told,
+        log=lambda *row: logged(row[0], step_metrics(*row[1:])),
+        watch=logged,
     )
     last = evaluate(model, held_out, device)
-    told(took.steps, last)
+    logged(took.steps, last)
     model.cpu().eval()
     return Pretrained(
         steps=took.steps,
@@ -171,10 +171,10 @@ def _recipe(
 
 def _history(took: Trained, state: TrainingState, last: dict[str, float]) -> list[dict[str, float]]:
     """All rows by step, those of a step's loss before those of its evaluation. Every step reads as many tokens."""
-    found = [(row[0], step_metrics(*row[1:])) for row in took.history] + [*state.measured, (took.steps, last)]
+    entries = [(row[0], step_metrics(*row[1:])) for row in took.history] + [*state.measured, (took.steps, last)]
     per_step = took.tokens // max(took.steps, 1)
     return [
-        {"step": step, "tokens": step * per_step, **values} for step, values in sorted(found, key=lambda one: one[0])
+        {"step": step, "tokens": step * per_step, **values} for step, values in sorted(entries, key=lambda one: one[0])
     ]
 
 

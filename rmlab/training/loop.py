@@ -114,7 +114,7 @@ class _Rows:
 
     def begin(self) -> None:
         """The next row's speed is counted from now on."""
-        self.told, self.told_tokens = time.monotonic(), self.state.tokens
+        self.logged_at, self.logged_tokens = time.monotonic(), self.state.tokens
 
     def check(self, loss: torch.Tensor | _Later, step: int) -> float:
         """The loss of a step. Raises RmlabError where it is no number."""
@@ -123,14 +123,14 @@ class _Rows:
         check_finite(value, f"the loss is {value} at {where}", self.optimizer)
         return value
 
-    def tell(self) -> None:
+    def log_waiting(self) -> None:
         """Logs the row that waits, if one does. Raises RmlabError where its loss is no number."""
         if self.waiting is None:
             return
         (step, loss, rate, tokens), self.waiting = self.waiting, None
         value, now = self.check(loss, step), time.monotonic()
-        self.state.history.append((step, value, rate, (tokens - self.told_tokens) / max(now - self.told, 1e-9)))
-        self.told, self.told_tokens, self.note = now, tokens, f"loss {value:.3f}"
+        self.state.history.append((step, value, rate, (tokens - self.logged_tokens) / max(now - self.logged_at, 1e-9)))
+        self.logged_at, self.logged_tokens, self.note = now, tokens, f"loss {value:.3f}"
         if self.log:
             self.log(*self.state.history[-1])
 
@@ -178,7 +178,7 @@ def train_loop(
             set_learning_rate(adam, rate)
             loss, tokens = recipe.gradient(state)
             kept = _Later(loss) if loss.is_cuda else loss
-            rows.tell()  # of the step before, while the device works at this one
+            rows.log_waiting()  # of the step before, while the device works at this one
             due = (state.step + 1) % recipe.every == 0 or state.step + 1 == recipe.steps
             if due and not loss.is_cuda:
                 rows.check(loss, state.step + 1)
@@ -188,12 +188,12 @@ def train_loop(
             if due:
                 rows.waiting = (state.step, kept, rate, state.tokens)
                 if not loss.is_cuda:
-                    rows.tell()
+                    rows.log_waiting()
             if state.step == first + 1:
                 float(loss)  # waits for the device
                 steady = time.monotonic()
                 steady_tokens = state.tokens
-                rows.tell()
+                rows.log_waiting()
                 rows.begin()
             advance(tokens, rows.note)
             aside = time.monotonic()
@@ -206,16 +206,16 @@ def train_loop(
             since = began if rate is None else saved
             stop, save = ranks.agree(stop, time.monotonic() - since >= runtime.checkpoint_seconds)
             if rate is None or stop:
-                rows.tell()
+                rows.log_waiting()
             if checkpoint and (stop or save):
-                rows.tell()
+                rows.log_waiting()
                 if not due:  # weights that are no numbers must not be what the same command goes on from
                     rows.check(loss, state.step)
                 save_checkpoint(checkpoint, model, adam, {"run": run, **vars(state)}, ranks)
                 saved = time.monotonic()
             if stop:
                 raise stop
-            rows.told += time.monotonic() - aside  # evaluations and checkpoints do not count for the speed
+            rows.logged_at += time.monotonic() - aside  # evaluations and checkpoints do not count for the speed
     model.eval()
     ended = time.monotonic()
     speed = (state.tokens - steady_tokens) / max(ended - steady, 1e-9)

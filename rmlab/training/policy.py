@@ -18,12 +18,12 @@ from torch.nn.functional import cross_entropy
 
 from rmlab.errors import UsageError
 from rmlab.files import atomic_path
+from rmlab.models.attention import sent
 from rmlab.models.heads import float_logits
-from rmlab.models.packed import Spans, pack_row, packed, packed_rows
-from rmlab.models.varlen import sent
+from rmlab.models.packed import PackedRow, pack_row, packed, packed_rows
 from rmlab.training.batching import SFTExample, micro_batches, plan_batches
 from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
-from rmlab.training.device import accelerator, checkpointed_layers, compiled_layers, side_by_side
+from rmlab.training.device import accelerator, checkpointed_layers, compiled_layers, trains_packed
 from rmlab.training.loop import Log, Trained, TrainingState, planned, run_identity, train_loop
 from rmlab.training.optimizer import accumulate, adamw
 
@@ -75,7 +75,7 @@ def imitate(
         model, {share: math.ceil(share * len(plan)) for share in snapshots}, checkpoint.parent if checkpoint else None
     )
 
-    joined = side_by_side(model, training, runtime, device)
+    rows_packed = trains_packed(model, training, runtime, device)
 
     def gradient(batch: Sequence[int], state: TrainingState) -> torch.Tensor:
         loss, asked = mean_gradient(
@@ -93,7 +93,7 @@ def imitate(
         else ""
     )
     with (
-        packed_rows(model, joined),
+        packed_rows(model, rows_packed),
         checkpointed_layers(model, training.checkpointing, runtime.offload),
         compiled_layers(model, runtime.compiled),
     ):
@@ -127,15 +127,15 @@ class _Snapshots:
 
     def models(self) -> tuple[tuple[float, Any], ...]:
         """(share, model on the CPU) in the order of shares."""
-        found = []
+        models = []
         for share, weights in sorted(self.weights.items()):
             made = copy.deepcopy(self.model).cpu().eval()
             with torch.no_grad():
                 for name, parameter in made.named_parameters():
                     if name in weights:
                         parameter.copy_(weights[name])
-            found.append((share, made))
-        return tuple(found)
+            models.append((share, made))
+        return tuple(models)
 
     def _learning(self) -> list[tuple[str, torch.nn.Parameter]]:
         return [(name, p) for name, p in self.model.named_parameters() if p.requires_grad]
@@ -156,28 +156,30 @@ def mean_gradient(
     """Adds the gradient of the batch's mean loss to the parameters; returns that loss (on the device) and the tokens it is over."""
     asked = sum(int(example.loss_mask_T.sum()) for example in batch)
     rows = 0 if micro_batch_tokens else min(training.micro_batch_size, len(batch))
-    joined = packed(model)
+    rows_packed = packed(model)
 
     def loss(part: Sequence[SFTExample]) -> torch.Tensor:
-        spans = None
-        if joined:
-            ids_BT, loss_mask_BT, spans = one_row(part, pad_id, device.device)
+        row = None
+        if rows_packed:
+            ids_BT, loss_mask_BT, row = one_row(part, pad_id, device.device)
         else:
             ids_BT, loss_mask_BT = padded(part, pad_id, rows, device.device)
         with device.autocast():
-            logprob_BT, _ = token_logprobs(model, ids_BT, loss_mask_BT, spans=spans)
+            logprob_BT, _ = token_logprobs(model, ids_BT, loss_mask_BT, row=row)
         return -logprob_BT.sum() / max(asked, 1)
 
-    return accumulate(micro_batches(batch, training.micro_batch_size, micro_batch_tokens, joined), loss, device), asked
+    return accumulate(
+        micro_batches(batch, training.micro_batch_size, micro_batch_tokens, rows_packed), loss, device
+    ), asked
 
 
-def one_row(examples: Sequence[SFTExample], pad_id: int, device: Any) -> tuple[torch.Tensor, torch.Tensor, Spans]:
+def one_row(examples: Sequence[SFTExample], pad_id: int, device: Any) -> tuple[torch.Tensor, torch.Tensor, PackedRow]:
     """ids_1T and where examples lie in it, on the device, and loss_mask_1T on the CPU."""
-    ids_1T, spans = pack_row([example.ids_T for example in examples], pad_id)
+    ids_1T, row = pack_row([example.ids_T for example in examples], pad_id)
     loss_mask_1T = torch.zeros(ids_1T.shape, dtype=torch.bool)
     real_T = np.concatenate([example.loss_mask_T for example in examples])
     loss_mask_1T[0, : len(real_T)] = torch.from_numpy(real_T)
-    return sent(ids_1T, device), loss_mask_1T, spans.to(device)
+    return sent(ids_1T, device), loss_mask_1T, row.to(device)
 
 
 def padded(examples: Sequence[SFTExample], pad_id: int, rows: int, device: Any) -> tuple[torch.Tensor, torch.Tensor]:
@@ -204,7 +206,7 @@ def token_logprobs(
     temperature: float = 1.0,
     entropy: bool = False,
     entropy_gradient: bool = False,
-    spans: Spans | None = None,
+    row: PackedRow | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
     """logprob_BT (float32, natural logarithm): of the token at position t given those before it; 0 where it is not wanted.
 
@@ -212,32 +214,32 @@ def token_logprobs(
     wanted_BT: bool; its first column must be False (nothing comes before it); on the CPU it costs no wait for the device.
     temperature: as tokens were sampled; 0 counts
     as 1. entropy: the second value is entropy_BT in nats, 0 where not wanted; else None. entropy_gradient: it is differentiable.
-    spans: where sequences lie in the one row, within `packed_rows`; the first token of none is wanted.
+    row: where sequences lie in the one row, within `packed_rows`; the first token of none is wanted.
     """
-    told = {} if spans is None else spans.told
-    hidden_BTH = model.get_decoder()(input_ids=ids_BT, use_cache=False, **told).last_hidden_state
+    arguments = {} if row is None else row.decoder_arguments
+    hidden_BTH = model.get_decoder()(input_ids=ids_BT, use_cache=False, **arguments).last_hidden_state
     row_N, column_N = (sent(index_N, ids_BT.device) for index_N in wanted_BT.nonzero(as_tuple=True))
-    logprob_N, entropy_N = chosen_logprobs(
-        model, hidden_BTH[row_N, column_N - 1], ids_BT[row_N, column_N], temperature, entropy, entropy_gradient
-    )
-    empty_BT = torch.zeros(ids_BT.shape, device=ids_BT.device)
-    logprob_BT = empty_BT.index_put((row_N, column_N), logprob_N)
-    return logprob_BT, None if entropy_N is None else empty_BT.index_put((row_N, column_N), entropy_N)
+    at, before_NH, token_N = (row_N, column_N), hidden_BTH[row_N, column_N - 1], ids_BT[row_N, column_N]
+    return chosen_logprobs(model, before_NH, token_N, at, ids_BT.shape, temperature, entropy, entropy_gradient)
 
 
 def chosen_logprobs(
     model: Any,
     hidden_NH: torch.Tensor,
     token_N: torch.Tensor,
+    at: tuple[torch.Tensor, torch.Tensor],
+    shape: Sequence[int],
     temperature: float,
     entropy: bool,
     entropy_gradient: bool,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """logprob_N of tokens given the decoder's states in front of them, and entropy_N where it is asked for; see `token_logprobs`."""
+    """What `token_logprobs` gives, of N tokens and the decoder's states in front of them. at: their rows and columns in `shape`."""
     logits_NV = float_logits(model, hidden_NH) / (temperature or 1.0)
     logprob_N = -cross_entropy(logits_NV, token_N, reduction="none")
+    empty_BT = torch.zeros(shape, device=token_N.device)
+    logprob_BT = empty_BT.index_put(at, logprob_N)
     if not entropy:
-        return logprob_N, None
+        return logprob_BT, None
     with torch.set_grad_enabled(entropy_gradient and torch.is_grad_enabled()):
         share_NV = torch.log_softmax(logits_NV, dim=-1)
-        return logprob_N, -(share_NV.exp() * share_NV).sum(-1)
+        return logprob_BT, empty_BT.index_put(at, -(share_NV.exp() * share_NV).sum(-1))

@@ -38,8 +38,8 @@ def find_pretrained(settings: Start, *, warn: bool = True) -> None:
         return
     folder = pretrained_folder(settings.model.pretrained, settings.tracking.uri)
     settings.model.pretrained = str(folder)
-    if warn and (said := warn_of_rate(folder, settings.optimizer.learning_rate, settings.lora.rank)):
-        print(said, file=sys.stderr)
+    if warn and (warning := warn_of_rate(folder, settings.optimizer.learning_rate, settings.lora.rank)):
+        print(warning, file=sys.stderr)
 
 
 def pretrained_folder(name: str, uri: str | None = None) -> Path:

@@ -1,6 +1,6 @@
 """Several processes, one a GPU, that train one model together: who is who, which micro-batches each reads, what all have to agree on.
 
-A rank is one of the processes (`rmlab.launchers.ranks` starts them). Rank 0 tracks the run, draws the progress and decides when a
+A rank is one of the processes (`rmlab.launchers.rank_processes` starts them). Rank 0 tracks the run, draws the progress and decides when a
 checkpoint is written and when training ends; the others follow it. The micro-batches of a step are those of one process, or
 parts of them, so that the sum of their losses is the same whatever the number of ranks.
 """
@@ -56,9 +56,9 @@ class Ranks:
         import torch
         from torch.distributed import broadcast
 
-        said = torch.tensor([stop is not None, save], dtype=torch.int32, device=self.device)
-        broadcast(said, 0)
-        stops, saves = map(bool, said.tolist())
+        decision = torch.tensor([stop is not None, save], dtype=torch.int32, device=self.device)
+        broadcast(decision, 0)
+        stops, saves = map(bool, decision.tolist())
         return (stop or Stopped("rank 0 ended the training")) if stops else None, saves
 
     def total(self, value: "torch.Tensor") -> "torch.Tensor":

@@ -38,7 +38,7 @@ def shard(model: Any, dtype: Dtype, ranks: Ranks) -> Any:
     broadcast_object_list(sent, 0)
     parts = sent[0]
     language = plain_model(language_model(parts))
-    _make_known(language)
+    _prepare_class(language)
     buffers = {name: buffer.clone() for name, buffer in parts.named_buffers()}
     mesh = init_device_mesh(ranks.device.type, (ranks.number,))
     low = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32, cast_forward_inputs=False)
@@ -66,7 +66,7 @@ def shard(model: Any, dtype: Dtype, ranks: Ranks) -> Any:
     return parts
 
 
-def _make_known(language: Any) -> None:
+def _prepare_class(language: Any) -> None:
     """transformers notes what a class can record (router logits), and ours computes experts, when a model is made: here none was."""
     config = copy.deepcopy(language.config)
     if experts_of(language):

@@ -18,15 +18,15 @@ from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
 from rmlab.errors import UsageError
+from rmlab.models.attention import sent
 from rmlab.models.cpu_layers import cpu_layers
 from rmlab.models.heads import language_model, last_logits, pad_right
-from rmlab.models.joined import joined_layers, joins
 from rmlab.models.moe import Routing, experts_of
 from rmlab.models.packed import pack_row, packed, packed_rows
-from rmlab.models.varlen import sent
+from rmlab.models.packed_layers import has_packed_layers, packed_layers
 from rmlab.training.batching import Item, micro_batches, plan_batches
 from rmlab.training.config import SEMANTICS, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
-from rmlab.training.device import checkpointed_layers, compiled_layers, side_by_side
+from rmlab.training.device import checkpointed_layers, compiled_layers, trains_packed
 from rmlab.training.loop import Log, Trained, TrainingState, Watch, planned, run_identity, train_loop
 from rmlab.training.optimizer import accumulate, adamw
 from rmlab.training.ranks import Ranks, dealt, even
@@ -77,10 +77,10 @@ def read(
 ) -> torch.Tensor:
     """What `last_logits` or `last_hidden` makes of B sequences of ids, in the run's arithmetic on its device.
 
-    Within `packed_rows` they are read side by side, else in rows that are padded to the longest.
+    Within `packed_rows` they are packed into one, else in rows that are padded to the longest.
     """
-    join: Any = pack_row if packed(language_model(model)) else pad_right
-    ids_BT, ends = join(sequences, pad_id)
+    arrange: Any = pack_row if packed(language_model(model)) else pad_right
+    ids_BT, ends = arrange(sequences, pad_id)
     with device.autocast():
         return reader(
             model, sent(ids_BT, device.device), ends.to(device.device), *([] if routing is None else [routing])
@@ -125,11 +125,11 @@ def train(
         )
     torch.manual_seed(seed)
     inner = language_model(model)
-    joined = side_by_side(inner, training, runtime, device)
+    rows_packed = trains_packed(inner, training, runtime, device)
 
     def gradient(batch: Sequence[int], _: TrainingState) -> torch.Tensor:
         parts = micro_batches(
-            [examples[i] for i in batch], training.micro_batch_size, runtime.micro_batch_tokens, joined
+            [examples[i] for i in batch], training.micro_batch_size, runtime.micro_batch_tokens, rows_packed
         )
         return mean_gradient(model, parts, pad_id, device, loss, routing)
 
@@ -142,13 +142,13 @@ def train(
         after=None if routing is None else lambda _: routing.take_metrics(ranks.total),
     )
     run = run_identity(model, (e.content() for e in examples), SEMANTICS, optimizer, training, seed)
-    written = joined and not runtime.offload and joins(inner.get_decoder())
+    own_layers = rows_packed and not runtime.offload and has_packed_layers(inner.get_decoder())
     with (
-        nullcontext() if joined or runtime.compiled else cpu_layers(model),
-        packed_rows(inner, joined),
-        joined_layers(inner, written, runtime.compiled, training.checkpointing),
-        checkpointed_layers(model, training.checkpointing and not written, runtime.offload),
-        compiled_layers(model, runtime.compiled and not written),
+        nullcontext() if rows_packed or runtime.compiled else cpu_layers(model),
+        packed_rows(inner, rows_packed),
+        packed_layers(inner, own_layers, runtime.compiled, training.checkpointing),
+        checkpointed_layers(model, training.checkpointing and not own_layers, runtime.offload),
+        compiled_layers(model, runtime.compiled and not own_layers),
     ):
         took, _ = train_loop(
             model,

@@ -39,19 +39,19 @@ def prove_answers(
     if not prompts:
         raise DataError("no prompt is there to prove the answer tokens on: the set of trajectories is empty")
     shown = [prompts[i] for i in spread(len(prompts))]
-    found: dict[str, int] = {}
+    id_of: dict[str, int] = {}
     bare = tokenizer.encode(shown)
     for answer in answers:
         for prompt, before, after in zip(shown, bare, tokenizer.encode([p + answer for p in shown]), strict=True):
-            if after[:-1] != before or found.setdefault(answer, after[-1]) != after[-1]:
+            if after[:-1] != before or id_of.setdefault(answer, after[-1]) != after[-1]:
                 raise DataError(
                     f"{answer} is not one token of its own behind {prompt[-40:]!r} (ids {after[-4:]} after {before[-3:]}): "
                     f"this tokenizer cannot answer; {advice}."
                 )
     yes, no = answers
-    if found[yes] == found[no]:
-        raise DataError(f"{yes} and {no} are the same token {found[yes]}: this tokenizer cannot answer")
-    return AnswerTokens(found[yes], found[no])
+    if id_of[yes] == id_of[no]:
+        raise DataError(f"{yes} and {no} are the same token {id_of[yes]}: this tokenizer cannot answer")
+    return AnswerTokens(id_of[yes], id_of[no])
 
 
 def spread(n: int) -> list[int]:

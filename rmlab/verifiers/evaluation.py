@@ -69,9 +69,9 @@ def judge(
         return verifier.score(encoded, batch_tokens=config.batch_tokens, autocast=autocast, show=show, title=title)
 
     def reported(attempts: list[Encoded], scores: Scores) -> Report:
-        found = report(scores, replicates=config.replicates, validation=validation, training_prior=training_prior)
-        found["fit_rate"] = sum(e.n_tokens < verifier.prompt.max_tokens for e in attempts) / len(attempts)
-        return found | cut_counts(attempts)
+        measured = report(scores, replicates=config.replicates, validation=validation, training_prior=training_prior)
+        measured["fit_rate"] = sum(e.n_tokens < verifier.prompt.max_tokens for e in attempts) / len(attempts)
+        return measured | cut_counts(attempts)
 
     def beside(attempts: TrajectorySet) -> dict[str, dict[str, Any]]:
         return baseline_report(attempts, material.fitted, replicates=config.replicates)
@@ -251,9 +251,9 @@ def summary(name: str, run_id: str, took: Trained, results: Results) -> str:
                 else (f", RM@{most} {number(report['rm_at_k'][most])}, pass@{most} {number(report['pass_at_k'][most])}")
             ),
             *(
-                f"  {baseline}: AUC within task {number(found.get('auc_within_task'))}, RM@{most} {number(found['rm_at_k'].get(most))}"
-                for baseline, found in baselines.items()
-                if found.get("rm_at_k")
+                f"  {baseline}: AUC within task {number(values.get('auc_within_task'))}, RM@{most} {number(values['rm_at_k'].get(most))}"
+                for baseline, values in baselines.items()
+                if values.get("rm_at_k")
             ),
             *([f"  of the attempts judged, {cut}"] if cut else []),
             *(

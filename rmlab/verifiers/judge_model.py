@@ -119,7 +119,7 @@ def load_judge(
         raise DataError(
             f"{folder}: the model knows {rows} tokens, its tokenizer {prompt.tokenizer.size}: they do not belong together"
         )
-    _say_in_float32(model)
+    _use_float32_head(model)
     model.eval()
     return JudgeModel(model, prompt, answer)
 
@@ -144,29 +144,31 @@ def score_prompts(
         if shared is None:
             shared = sharing_pays(model, arithmetic(model))
         if shared:
-            found = _shared_margins(model, prompts, answer, batch_tokens)
+            batches = _shared_margins(model, prompts, answer, batch_tokens)
         else:
-            found = _padded_margins(model, prompts, answer, side, batch_tokens)
-        for rows, margin_B, share_B in found:
+            batches = _padded_margins(model, prompts, answer, side, batch_tokens)
+        for rows, margin_B, share_B in batches:
             score_N[rows] = torch.sigmoid(margin_B).cpu().double().numpy()
             share_N[rows] = share_B.cpu().double().numpy()
             advance(sum(len(prompts[i]) for i in rows))
     return score_N, share_N
 
 
-Found = Iterator[tuple[Sequence[int], torch.Tensor, torch.Tensor]]
+MarginAndShareBatches = Iterator[tuple[Sequence[int], torch.Tensor, torch.Tensor]]
 """(rows, margin_B, share_B) of some prompts after others."""
 
 
 def _padded_margins(
     model: Any, prompts: Sequence[Ids], answer: AnswerTokens | None, side: str, batch_tokens: int
-) -> Found:
+) -> MarginAndShareBatches:
     for rows in batches_by_tokens([len(p) for p in prompts], batch_tokens):
         batch = _batch([prompts[i] for i in rows], side, model)
         yield rows, *_margins(model, {name: tensor.to(model.device) for name, tensor in batch.items()}, answer)
 
 
-def _shared_margins(model: Any, prompts: Sequence[Ids], answer: AnswerTokens | None, batch_tokens: int) -> Found:
+def _shared_margins(
+    model: Any, prompts: Sequence[Ids], answer: AnswerTokens | None, batch_tokens: int
+) -> MarginAndShareBatches:
     """What prompts have in common at their start is read once (`rmlab.models.prefix_decoder`); logits of some prompts at a time."""
     for batch in prefix_batches(prompts, batch_tokens):
         hidden_BH = prefix_last_hidden(model, batch, arithmetic(model))
@@ -178,10 +180,10 @@ def _shared_margins(model: Any, prompts: Sequence[Ids], answer: AnswerTokens | N
 
 
 def _what_answers_have(answers: tuple[str, str], share: float) -> str:
-    said = f"{answers[0]!r} and {answers[1]!r} have {share:.1%} of the probability behind a prompt, on average"
+    share_words = f"{answers[0]!r} and {answers[1]!r} have {share:.1%} of the probability behind a prompt, on average"
     if share >= LITTLE:
-        return said
-    return f"{said}: the model would rather say something else, so scores may mean little. Change the template, or --answers."
+        return share_words
+    return f"{share_words}: the model would rather say something else, so scores may mean little. Change the template, or --answers."
 
 
 def _batch(prompts: Sequence[Ids], side: str, model: Any) -> dict[str, torch.Tensor]:
@@ -255,7 +257,7 @@ class _Float32Head(torch.nn.Module):
         return linear(hidden.float(), self.weight, self.bias)
 
 
-def _say_in_float32(model: Any) -> None:
+def _use_float32_head(model: Any) -> None:
     """Puts the head of a model of lower arithmetic into float32."""
     for name in ("lm_head", "score"):
         head = getattr(model, name, None)

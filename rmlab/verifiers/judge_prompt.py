@@ -80,7 +80,7 @@ class JudgePrompt:
             "yes": yes.strip(),
             "no": no.strip(),
         }
-        content = FIELD.sub(lambda found: values[found[1]], self.template)
+        content = FIELD.sub(lambda match: values[match[1]], self.template)
         if not self.tokenizer.hf.chat_template:
             return content + (OPENED if self.answers else "")
         return self._in_chat(content)
@@ -153,7 +153,7 @@ class JudgePrompt:
         special = {i for i, token in hf.added_tokens_decoder.items() if token.special} - {hf.unk_token_id}
         return sum(token in special for token in ids)
 
-    def said(self, answer: AnswerTokens | None) -> str:
+    def summary(self, answer: AnswerTokens | None) -> str:
         """How a score is made, in a few words."""
         if self.answers is None or answer is None:
             return "a classification head, score = sigmoid of its number"

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from torch.nn.functional import log_softmax, logsigmoid
 
 from rmlab.errors import DataError, UsageError
+from rmlab.models.attention import sent
 from rmlab.models.heads import last_logits, last_scalar
 from rmlab.models.moe import Routing
-from rmlab.models.varlen import sent
 from rmlab.training.batching import Item
 from rmlab.training.config import TrainingConfig
 from rmlab.training.supervised import Example, Loss, answer_loss, read
@@ -166,9 +166,9 @@ def paired(
 
 def _answer_loss(smoothing: float, answer: AnswerTokens) -> Loss:
     def loss(model: Any, part: Sequence[Weighed], pad_id: int, device: Any, routing: Routing | None) -> torch.Tensor:
-        said_BV = log_softmax(read(last_logits, model, [e.ids for e in part], pad_id, device, routing), dim=-1)
-        yes_B, no_B = said_BV[:, answer.yes], said_BV[:, answer.no]
-        resolved_B, weight_B = _of(part, said_BV.device)
+        logprob_BV = log_softmax(read(last_logits, model, [e.ids for e in part], pad_id, device, routing), dim=-1)
+        yes_B, no_B = logprob_BV[:, answer.yes], logprob_BV[:, answer.no]
+        resolved_B, weight_B = _of(part, logprob_BV.device)
         right_B, wrong_B = torch.where(resolved_B, yes_B, no_B), torch.where(resolved_B, no_B, yes_B)
         return -(weight_B * ((1 - smoothing) * right_B + smoothing * wrong_B)).sum()
 

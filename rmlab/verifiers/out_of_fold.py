@@ -103,6 +103,6 @@ def fold_baselines(materials: Sequence[VerifierData], unseen: Sequence[str]) -> 
 def baseline_reports(baselines: Mapping[str, Scores | Reason], replicates: int) -> dict[str, dict[str, Any]]:
     """name -> all metrics, or {"reason": ...}."""
     return {
-        name: report(found, replicates=replicates) if isinstance(found, Scores) else dict(found)
-        for name, found in baselines.items()
+        name: report(values, replicates=replicates) if isinstance(values, Scores) else dict(values)
+        for name, values in baselines.items()
     }

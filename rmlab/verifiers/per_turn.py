@@ -46,7 +46,7 @@ def score_turns(
     show: bool = False,
 ) -> TurnScores:
     """The scores of all prefixes of all attempts."""
-    found: dict[str, list[tuple[int, float | None]]] = {}
+    scores: dict[str, list[tuple[int, float | None]]] = {}
     with progress("score after every turn", len(trajectories), "attempts", show=show) as advance:
         for start in range(0, len(trajectories), AT_ONCE):
             chunk = trajectories[start : start + AT_ONCE]
@@ -57,9 +57,9 @@ def score_turns(
             score = dict(zip(table.trajectory_id.tolist(), table.score.tolist(), strict=True))
             for t, end, prefix in cut:
                 value = score.get(prefix.trajectory_id, np.nan)
-                found.setdefault(t.trajectory_id, []).append((end, None if np.isnan(value) else value))
+                scores.setdefault(t.trajectory_id, []).append((end, None if np.isnan(value) else value))
             advance(len(chunk))
-    return found
+    return scores
 
 
 def turns_path(scores: Path) -> Path:
@@ -94,7 +94,7 @@ def read_turn_scores(path: Path) -> TurnScores:
             f"{path} holds no scores after every turn ({(str(error).splitlines() or ['damaged'])[0]}). "
             "`rmlab score --per-turn` writes it."
         ) from error
-    found: dict[str, list[tuple[int, float | None]]] = {}
+    scores: dict[str, list[tuple[int, float | None]]] = {}
     for name, end, score in zip(*(table[column].to_pylist() for column in table.column_names), strict=True):
         if (
             not isinstance(name, str)
@@ -102,5 +102,5 @@ def read_turn_scores(path: Path) -> TurnScores:
             or not (score is None or (isinstance(score, float) and 0 <= score <= 1))
         ):
             raise DataError(f"{path}: {name}, {end} messages: score {score} is no score after a turn")
-        found.setdefault(name, []).append((end, score))
-    return found
+        scores.setdefault(name, []).append((end, score))
+    return scores

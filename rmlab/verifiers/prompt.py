@@ -70,7 +70,7 @@ def turns_of(trajectory: Trajectory, config: PromptConfig | None = None) -> int:
 
 def escape(text: str, reserved: Sequence[str] = RESERVED) -> str:
     """The text with a backslash after the first character of every reserved string: `<|im_end|>` → `<\\|im_end|>`."""
-    return _pattern(tuple(reserved)).sub(lambda found: f"{found[0][0]}\\{found[0][1:]}", text)
+    return _pattern(tuple(reserved)).sub(lambda match: f"{match[0][0]}\\{match[0][1:]}", text)
 
 
 def _question(trajectory: Trajectory, with_last: bool) -> str:

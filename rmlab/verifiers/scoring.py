@@ -15,12 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch.nn.functional import linear
 
+from rmlab.models.attention import HALF
 from rmlab.models.cpu_layers import cpu_layers
 from rmlab.models.heads import ScalarModel, language_model, last_logits, last_scalar, pad_right
 from rmlab.models.moe import Routing
 from rmlab.models.prefix_decoder import can_fuse, can_share, prefix_last_hidden
 from rmlab.models.prefixes import prefix_batches
-from rmlab.models.varlen import HALF
 from rmlab.progress import progress
 from rmlab.scores.scores import Scores
 from rmlab.training.batching import batches_by_tokens
@@ -66,14 +66,14 @@ def score_ids(
             dtype = arithmetic(model)
         if shared is None:
             shared = sharing_pays(language_model(model), dtype)
-        found = (
+        batches = (
             _shared(model, prompts, answer, batch_tokens, dtype, fused)
             if shared
             else _padded(model, prompts, answer, batch_tokens, pad_id, autocast)
         )
         waiting = []
         with progress(title, sum(map(len, prompts)), "tokens", show=show) as advance:
-            for rows, margin_B in found:
+            for rows, margin_B in batches:
                 waiting.append((rows, torch.sigmoid(margin_B)))
                 advance(sum(len(prompts[i]) for i in rows))
             for rows, score_B in waiting:  # only now: a GPU goes on with the next batch meanwhile
@@ -117,17 +117,17 @@ def _on_ranks(
             if counts:
                 score_N[rows] = torch.sigmoid(margin_B).double()
                 advance(int(length_B.sum()))
-    found: NDArray[np.float64] = ranks.total(score_N).cpu().numpy()
-    return found
+    total_N: NDArray[np.float64] = ranks.total(score_N).cpu().numpy()
+    return total_N
 
 
-Found = Iterator[tuple[Sequence[int], torch.Tensor]]
+MarginBatches = Iterator[tuple[Sequence[int], torch.Tensor]]
 """(rows, their margin_B) of one batch after the other."""
 
 
 def _padded(
     model: Any, prompts: Sequence[Any], answer: AnswerTokens, batch_tokens: int, pad_id: int, autocast: Autocast
-) -> Found:
+) -> MarginBatches:
     device = next(model.parameters()).device
     for rows in batches_by_tokens([len(p) for p in prompts], batch_tokens):
         ids_BT, length_B = pad_right([prompts[i] for i in rows], pad_id)
@@ -138,7 +138,7 @@ def _padded(
 
 def _shared(
     model: Any, prompts: Sequence[Any], answer: AnswerTokens, batch_tokens: int, dtype: torch.dtype, fused: bool | None
-) -> Found:
+) -> MarginBatches:
     inner = language_model(model)
     if fused is None:
         fused = sum(map(len, prompts)) >= FUSED_FROM and can_fuse(inner.device)

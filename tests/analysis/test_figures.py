@@ -182,7 +182,7 @@ def test_a_sweep_that_comes_without_its_summary_gets_one(store, tmp_path, capsys
     def summaries():
         return runs(Store.open(uri), tags={"kind": "summary"})
 
-    import_runs(tmp_path / "b.zip", uri)
+    import_runs([tmp_path / "b.zip"], uri)
     [summary] = summaries()
     assert (summary.name, summary.tags["sweep"], summary.tags["control_hash"]) == ("summary smoke", "data_scale", "c0")
     assert summary.artifact("figures/rm_at_k.png").is_file()
@@ -190,9 +190,9 @@ def test_a_sweep_that_comes_without_its_summary_gets_one(store, tmp_path, capsys
     note = Store.open(uri).client.get_run(summary.run_id).data.tags["mlflow.note.content"]
     assert note.startswith("**How much data does a verifier need")
     assert "summary run with table and figures: data_scale, smoke" in capsys.readouterr().out
-    import_runs(tmp_path / "b.zip", uri)
+    import_runs([tmp_path / "b.zip"], uri)
     assert [run.tags for run in summaries()] == [summary.tags], "the same runs are summarised once"
-    import_runs(tmp_path / "more.zip", uri)
+    import_runs([tmp_path / "more.zip"], uri)
     [later] = summaries()
     assert (later.run_id, later.tags["cells"]) == (summary.run_id, "3"), "a cell more is in the same summary"
     assert not (tmp_path / "runs" / "figures").exists(), "figures of another store are its artifacts alone"

@@ -97,10 +97,10 @@ def test_what_is_copied_is_as_if_it_had_been_read(llama: Any) -> None:
         decoder = SlotDecoder(llama, 3, 40, stop_id=49, device="cpu", dtype=torch.float32, graphs=False)
         for part in [[0, 1, 2]] if together else [[0], [1], [2]]:
             decoder.put(part, [known[n] for n in part], [uniform[n] for n in part])
-        decoder.ask([0, 1, 2], [12, 12, 12], [1.0, 1.0, 1.0])
+        decoder.activate([0, 1, 2], [12, 12, 12], [1.0, 1.0, 1.0])
         for _ in range(12):
             decoder.decode(1, 2, 12)
-        said.append((decoder.said([0, 1, 2], 0, 13), decoder.state()[1]))
+        said.append((decoder.drawn([0, 1, 2], 0, 13), decoder.state()[1]))
     assert np.array_equal(said[0][0][0], said[1][0][0])
     np.testing.assert_allclose(said[0][0][1], said[1][0][1], atol=2e-6)
     assert not np.array_equal(said[0][0][0][0], said[0][0][0][2])  # the same prompt, random numbers of their own

@@ -68,9 +68,9 @@ def slots(model: Any, device: str, fused: bool, dtype: str = "float32") -> Any:
     known[4] = known[2]  # a prompt in common is read once
     decoder.put(held, known, [rng.random(121, dtype=np.float32) for _ in held])
     told = [rng.integers(2, 149, length).tolist() for length in (6, 2, 20, 1, 3, 5, 4)]
-    decoder.tell(held, [len(ids) for ids in known], told)
+    decoder.append(held, [len(ids) for ids in known], told)
     total = [len(ids) + len(more) for ids, more in zip(known, told, strict=True)]
-    decoder.ask(held, [length + 20 for length in total], [1.0, 0.7, 1.0, 0.0, 1.3, 1.0, 1.0])
+    decoder.activate(held, [length + 20 for length in total], [1.0, 0.7, 1.0, 0.0, 1.3, 1.0, 1.0])
     return decoder
 
 
@@ -96,7 +96,7 @@ def test_what_is_drawn_is_what_the_plain_decoder_draws(model: Any, device: str) 
         decoder = slots(model, device, fused)
         for _ in range(4):
             active_B, position_B = decoder.decode(3, 9, 100)
-        ids_NT, logprob_NT = decoder.said(range(10), 0, 100)
+        ids_NT, logprob_NT = decoder.drawn(range(10), 0, 100)
         said.append((active_B, position_B, ids_NT, logprob_NT))
     for one, other in zip(said[0][:3], said[1][:3], strict=True):
         assert np.array_equal(one, other)

@@ -58,7 +58,7 @@ def test_slots_act_with_the_adapters_and_follow_them() -> None:
 
     def speak() -> tuple[torch.Tensor, torch.Tensor]:
         decoder.put([0, 1], [[1, 2, 3], [4, 5]], [np.full(33, 0.3, np.float32), np.full(33, 0.7, np.float32)])
-        decoder.ask([0, 1], [10, 10], [1.0, 1.0])
+        decoder.activate([0, 1], [10, 10], [1.0, 1.0])
         while decoder.decode(1, 1, 10)[0].any():
             pass
         return decoder.ids_BS.clone(), decoder.logprob_BS.clone()

@@ -11,9 +11,12 @@ from omegaconf import OmegaConf
 from rmlab.commands.plan import app, plan
 from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
-from rmlab.models.branches import pack_branches
+from rmlab.models.packed import pack_branches
+from rmlab.planning.assumed import Assumed
 from rmlab.planning.memory import FLOAT, GIB
-from rmlab.planning.work import Assumed, Work, branched, work_of
+from rmlab.planning.phases import Work
+from rmlab.planning.policy_work import branched
+from rmlab.planning.work import work_of
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
 
@@ -123,8 +126,8 @@ def test_the_example_of_the_help_names_no_shipped_data(capsys: pytest.CaptureFix
 def test_what_attempts_share_is_read_once() -> None:
     """As rows of branches hold it: three attempts of 4 tokens behind each of two issues of 6."""
     own = [[1] * 4] * 3
-    ids_1T, spans, _ = pack_branches([([1] * 6, own), ([2] * 6, own)], 0, width=1)
-    seen = int((spans.spans.position_1T + 1).sum())
+    ids_1T, row, _ = pack_branches([([1] * 6, own), ([2] * 6, own)], 0, width=1)
+    seen = int((row.position_1T + 1).sum())
     read = branched(6, 6, 4, 3, 2)
     assert (read.tokens, read.pairs, read.answers) == (ids_1T.shape[1], seen, 12)
     assert branched(6, 0, 4, 3, 2).tokens == 24

@@ -10,10 +10,10 @@ from rmlab.models import prefix_decoder
 from rmlab.models.config import LoraConfig, ModelConfig, TokenizerConfig
 from rmlab.models.cost import KNOWN, ModelShape
 from rmlab.models.heads import last_logits
-from rmlab.models.joined import joined_layers
 from rmlab.models.load import scratch_model
 from rmlab.models.lora import with_adapters
 from rmlab.models.packed import pack_row, packed_rows
+from rmlab.models.packed_layers import packed_layers
 from rmlab.planning.memory import (
     GIB,
     TrainingMemory,
@@ -84,7 +84,7 @@ def test_a_layer_keeps_what_torch_saves(head_norms: bool, rank: int, half: bool)
 
 
 @pytest.mark.parametrize("head_norms", [True, False], ids=["qwen3", "llama"])
-def test_a_joined_layer_keeps_what_torch_saves(head_norms: bool) -> None:
+def test_a_layer_for_packed_rows_keeps_what_torch_saves(head_norms: bool) -> None:
     """Exactly, but for a copy of what attention gives: on a CPU its heads lie before its positions. Masks are a CPU's too."""
 
     def at(layers: int, tokens: int) -> int:
@@ -97,19 +97,19 @@ def test_a_joined_layer_keeps_what_torch_saves(head_norms: bool) -> None:
                 kept.setdefault(place, tensor)
             return tensor
 
-        ids_1T, spans = pack_row([np.full(tokens, 7, np.int32)], 1, width=1)
+        ids_1T, row = pack_row([np.full(tokens, 7, np.int32)], 1, width=1)
         with (
             packed_rows(model),
-            joined_layers(model, True),
+            packed_layers(model, True),
             torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor),
             torch.autocast("cpu", torch.bfloat16),
         ):
-            last_logits(model, ids_1T, spans)
+            last_logits(model, ids_1T, row)
         return sum(tensor.untyped_storage().nbytes() for tensor in kept.values())
 
     more = (at(3, 200) - at(2, 200)) - (at(3, 100) - at(2, 100))
     shape = ModelShape(64, 3, 8, 2, 16, 160, VOCABULARY, head_norms=head_norms)
-    assert layer_activations(shape, True, 0, joined=True) + 2 * shape.queries == more / 100
+    assert layer_activations(shape, True, 0, packed_layers=True) + 2 * shape.queries == more / 100
 
 
 @pytest.mark.parametrize(("rank", "half", "kept"), [(0, True, 4 * 64), (0, False, 4 * 64), (4, True, 2 * 64)])

@@ -14,9 +14,11 @@ from rmlab.configuration import compose
 from rmlab.errors import DataError, UsageError
 from rmlab.models.cost import KNOWN, known_shape, reading, training_flops
 from rmlab.paths import REPOSITORY, STARTER
+from rmlab.planning.assumed import Assumed, named_shape
 from rmlab.planning.cards import find_card
 from rmlab.planning.lengths import read_texts
-from rmlab.planning.work import WORK, Assumed, TrainingPhase, named_shape, work_of
+from rmlab.planning.phases import TrainingPhase
+from rmlab.planning.work import WORK, work_of
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
 
@@ -199,7 +201,7 @@ def test_micro_batches_by_tokens_are_what_is_read_at_once(pool: Path) -> None:
         phase = work_of("train_verifier", OmegaConf.to_object(config), Assumed()).phases[0]
         assert isinstance(phase, TrainingPhase)
         assert (phase.run.tokens, phase.run.sequences) == expected
-        assert phase.run.joined == (not more)
+        assert phase.run.packed_layers == (not more)
 
 
 def test_a_file_that_is_no_set_is_refused(tmp_path: Path) -> None:

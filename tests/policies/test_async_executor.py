@@ -4,7 +4,7 @@ import signal
 import pytest
 
 from rmlab.microswe.sandbox import Limits, Program, Sandbox
-from rmlab.policies.rollout import AsyncExecutor, Executor
+from rmlab.policies.programs import AsyncExecutor, Executor
 from tests.waiting import PATIENCE
 
 ENDLESS = Program("", "def f(x):\n    while True:\n        pass", "f", ("(1,)",))

@@ -13,7 +13,8 @@ from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.sandbox import Limits, Program, Sandbox
 from rmlab.policies import rollout_processes
 from rmlab.policies.policy import Attempt, ScriptedConfig
-from rmlab.policies.rollout import Executor, PlannedTask, SharedPrograms, plan, played, rollout
+from rmlab.policies.programs import Executor, SharedPrograms
+from rmlab.policies.rollout import PlannedTask, plan, played, rollout
 from rmlab.policies.rollout_processes import RolloutPlan, RolloutProcesses
 from rmlab.policies.scripted import ScriptedPolicy
 from rmlab.trajectories.parts import TrajectoryParts

@@ -9,7 +9,8 @@ from rmlab.microswe.loading import prove
 from rmlab.microswe.task import read_tasks
 from rmlab.microswe.values import show
 from rmlab.paths import STARTER
-from rmlab.policies.rollout import Executor, rollout
+from rmlab.policies.programs import Executor
+from rmlab.policies.rollout import rollout
 from rmlab.policies.scripted import make_policy
 from rmlab.trajectories.record import Message
 from rmlab.trajectories.store import read_trajectories

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmlab.errors import DataError, UsageError
+from rmlab.rl.advantages import advantages
 from rmlab.rl.config import AlgorithmConfig, Scale
-from rmlab.rl.losses import advantages
 
 NONE = AlgorithmConfig(scale=Scale.none)
 

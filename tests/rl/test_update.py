@@ -33,7 +33,7 @@ def rollouts(seed: int = 0) -> list[Rollout]:
     return [*made, Rollout(silent, np.arange(2, 8, dtype=np.int32), np.zeros(6, np.bool_), np.zeros(6, np.float32))]
 
 
-def learner(side_by_side: bool, graphed: bool = False) -> Any:
+def learner(packed: bool, graphed: bool = False) -> Any:
     import torch
     from accelerate import Accelerator
 
@@ -44,7 +44,7 @@ def learner(side_by_side: bool, graphed: bool = False) -> Any:
 
     class Told(Learner):
         @property
-        def side_by_side(self) -> bool:
+        def packed(self) -> bool:
             return self.told
 
     shape = ModelConfig(
@@ -52,7 +52,7 @@ def learner(side_by_side: bool, graphed: bool = False) -> Any:
     )
     model = scratch_model(shape, TOKENS, 0).eval()
     made = Told(model, torch.optim.SGD(model.parameters(), lr=1.0), Accelerator(cpu=True), 0, 1e9)
-    made.told = side_by_side  # type: ignore[attr-defined]
+    made.told = packed  # type: ignore[attr-defined]
     if graphed:  # the graphs' rows, of fixed shape, without graphs
         made.prepare_rows = lambda tokens: None
         made.graphs = GraphedRows(model.get_decoder(), 64, capture=False)
@@ -97,20 +97,20 @@ def plain_update(
                     parameter -= 0 if parameter.grad is None else parameter.grad
 
 
-@pytest.mark.parametrize(("side_by_side", "graphed"), [(False, False), (True, False), (True, True)])
+@pytest.mark.parametrize(("packed", "graphed"), [(False, False), (True, False), (True, True)])
 @pytest.mark.parametrize(("updates", "passes"), [(1, 1), (3, 1), (2, 2)])
 @pytest.mark.parametrize(
     ("name", "mean"),
     [(Algorithm.gspo, LossMean.sequence), (Algorithm.grpo, LossMean.sequence), (Algorithm.grpo, LossMean.token)],
 )
 def test_weights_move_as_by_the_plain_loss(
-    name: Algorithm, mean: LossMean, updates: int, passes: int, side_by_side: bool, graphed: bool
+    name: Algorithm, mean: LossMean, updates: int, passes: int, packed: bool, graphed: bool
 ) -> None:
     import torch
 
     from rmlab.rl.update import update
 
-    made, ours, plain = rollouts(), learner(side_by_side, graphed), learner(False)
+    made, ours, plain = rollouts(), learner(packed, graphed), learner(False)
     advantage_N = np.random.default_rng(1).normal(size=len(made))
     algorithm = AlgorithmConfig(name=name, mean=mean, clip_low=0.2, clip_high=0.3, ratio_guard=None)
     loop = LoopConfig(updates=updates, passes=passes, batch_tokens=40)
@@ -127,8 +127,8 @@ def test_weights_move_as_by_the_plain_loss(
         assert metrics["ratio"] == 1.0, "attempts of the first optimiser step are compared with themselves"
 
 
-@pytest.mark.parametrize("side_by_side", [False, True])
-def test_what_is_measured_of_a_batch_is_of_the_weights_before_the_update(side_by_side: bool) -> None:
+@pytest.mark.parametrize("packed", [False, True])
+def test_what_is_measured_of_a_batch_is_of_the_weights_before_the_update(packed: bool) -> None:
     import copy
     from contextlib import contextmanager
 
@@ -136,7 +136,7 @@ def test_what_is_measured_of_a_batch_is_of_the_weights_before_the_update(side_by
 
     from rmlab.rl.update import update
 
-    made, ours = rollouts(), learner(side_by_side)
+    made, ours = rollouts(), learner(packed)
     start = copy.deepcopy(ours.model)
     with torch.no_grad():
         for parameter in start.parameters():
@@ -170,18 +170,18 @@ def test_attempts_at_one_task_are_read_together_and_their_issue_counts_once() ->
     from rmlab.rl.forward import micro_batches_of
 
     made = rollouts()
-    parts = micro_batches_of(made, SimpleNamespace(side_by_side=True), 40)  # type: ignore[arg-type]
+    parts = micro_batches_of(made, SimpleNamespace(packed=True), 40)  # type: ignore[arg-type]
     assert sorted(row for part in parts for row in part) == list(range(len(made)))
     for part in parts:
         by_task = {made[row].trajectory.task_id: made[row] for row in part}
         issues = {"t0": 7, "t1": 3, "t2": 12, "t3": 5}
         tokens = sum(len(made[row].ids_T) - issues[made[row].trajectory.task_id] for row in part)
         assert tokens + sum(issues[task] for task in by_task) <= 40
-    assert len(parts) < len(micro_batches_of(made, SimpleNamespace(side_by_side=False), 40))  # type: ignore[arg-type]
+    assert len(parts) < len(micro_batches_of(made, SimpleNamespace(packed=False), 40))  # type: ignore[arg-type]
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_attempts_side_by_side_give_the_padded_log_probabilities_and_gradients() -> None:
+def test_on_a_gpu_attempts_packed_give_the_padded_log_probabilities_and_gradients() -> None:
     """Flash attention in bfloat16 over rows that share issues, beside padded rows in float32."""
     import torch
     from accelerate import Accelerator
@@ -203,10 +203,10 @@ def test_on_a_gpu_attempts_side_by_side_give_the_padded_log_probabilities_and_gr
         device = Accelerator(mixed_precision=precision)
         model = scratch_model(shape, TOKENS, 0).eval().to("cuda")
         learning = Learner(model, torch.optim.SGD(model.parameters(), lr=1.0), device, 0, 1e9)
-        assert learning.side_by_side == (precision == "bf16")
+        assert learning.packed == (precision == "bf16")
         from rmlab.models.packed import packed_rows
 
-        with packed_rows(model, learning.side_by_side):
+        with packed_rows(model, learning.packed):
             logprob_BT = forward(model, made, learning, 1.0).logprob_BT
         (logprob_BT * torch.linspace(-1, 1, len(made), device="cuda")[:, None]).sum().backward()
         found.append((logprob_BT.detach().cpu(), [p.grad.flatten().float().cpu() for p in model.parameters()]))

@@ -16,12 +16,15 @@ def test_what_is_done_once_is_not_in_the_command_that_goes_on() -> None:
     assert options.flags() == ["--workers", "3", "--on-error", "continue", *redo, "--rerun-stale"]
     assert options.changed().keys() == {"workers", "on_error", "retry_failed", "redo_before", "rerun_stale"}
     assert SweepOptions().flags() == []
+    assert SweepOptions(stop_after=9).flags() == ["--stop-after", "9"], "each command has its own limit"
     assert SweepOptions(redo_before="2026-01-31").dated().redo_before == "2026-01-31"
 
 
 def test_a_value_that_means_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="--workers 0: at least one cell"):
         SweepOptions(workers=0)
+    with pytest.raises(UsageError, match="--stop-after 0: minutes, more than 0"):
+        SweepOptions(stop_after=0)
     with pytest.raises(UsageError, match="on_error=panic: it is one of stop, continue"):
         SweepOptions(on_error="panic")  # type: ignore[arg-type]  # as Hydra's sweeper gives it
 

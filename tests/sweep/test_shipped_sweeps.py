@@ -77,3 +77,12 @@ def test_a_shipped_sweep_runs_at_smoke(
     assert {run.tags["control_hash"] for run in found} == {cells[0].identity.control_hash}
     assert {run.tags["status"] for run in found} == {"finished"}
     assert all("eval/score_rate" in run.metrics for run in found)
+
+
+@pytest.mark.parametrize("preset", ["demo", "small"])
+def test_a_mixture_of_experts_is_not_given_passes_of_tokens(preset: str) -> None:
+    """Its training refuses them: the balance loss depends on how a batch is cut."""
+    spec = read_sweep("architecture", preset)
+    for level in spec.levels:
+        config = compose(spec.program, [*spec.overrides, f"model={level}"])
+        assert not config.model.experts or config.runtime.micro_batch_tokens is None, level

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rmlab.sweep.time_left import CellTime, seconds_left
+from rmlab.sweep.time_left import CellTime, seconds_left, seconds_of
 
 
 def test_nothing_is_said_before_anything_is_known() -> None:
@@ -42,3 +42,10 @@ def test_another_level_is_expected_by_its_work() -> None:
 def test_a_line_through_noise_never_says_less_than_nothing() -> None:
     cells = [CellTime("large", 1000.0, took=10.0), CellTime("mid", 900.0, took=1.0), CellTime("small", 10.0)]
     assert (seconds_left(cells, 1) or 0.0) > 0.0
+
+
+def test_one_cell_takes_what_its_own_level_took_or_what_its_work_says() -> None:
+    known = [CellTime("large", 8000.0, took=80.0), CellTime("large", 8000.0, took=100.0)]
+    assert seconds_of(CellTime("large", 8000.0), known) == pytest.approx(90.0)
+    assert seconds_of(CellTime("small", 4000.0), known) == pytest.approx(67.5), "45 fixed, and half of the other 45"
+    assert seconds_of(CellTime("large", 8000.0), [CellTime("large", 8000.0, elapsed=5.0)]) is None

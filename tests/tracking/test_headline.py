@@ -2,7 +2,9 @@
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -119,6 +121,23 @@ def test_what_reuses_a_cell_has_its_own_level(store: Store) -> None:
     reused = log_reuse(store, get_run(store, run_id), "other", "other=7 s0", tags)
     assert reused.series("level_number") == [(0, 7.0)]
     assert store.client.get_run(reused.run_id).data.metrics["auc_task"] == 0.6
+
+
+def test_the_metrics_of_a_reused_cell_are_copied_in_their_order(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RunLogger.start(store, "data_scale", "a", kind="verifier", tags=TAGS) as run:
+        run.metrics({f"eval/{name}": 0.5 for name in ("brier", "auc_within_task", "ece_width_10", "auc_pooled")})
+    copied: list[str] = []
+    replay = RunLogger.replay
+
+    def noted(logger: RunLogger, history: Iterable[Iterable[Any]]) -> None:
+        rows = [list(row) for row in history]
+        copied.extend(str(name) for name, *_ in rows)
+        replay(logger, rows)
+
+    monkeypatch.setattr(RunLogger, "replay", noted)
+    log_reuse(store, get_run(store, run.run_id), "other", "other=7 s0", {**TAGS, "sweep": "other"})
+    assert copied == [name for name in get_run(store, run.run_id).metrics if name != "level_number"]
+    assert len(copied) > 3
 
 
 def test_an_experiment_of_an_earlier_version_is_brought_up_once(store: Store) -> None:

@@ -15,7 +15,7 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.store import Store
 from rmlab.tracking.ui import address_hint, choose_port, serve
-from rmlab.tracking.views import CURVES, TABLE
+from rmlab.tracking.views import ARMS, CURVES, TABLE
 from tests.waiting import PATIENCE, until
 
 
@@ -40,14 +40,16 @@ def test_a_server_store_has_its_own_ui() -> None:
 def test_views_are_made_with_an_experiment_and_stay_when_they_were_changed(store: Store) -> None:
     experiment = store.experiment("data_scale")
     tags = store.client.get_experiment(experiment).tags
-    for key in (TABLE, CURVES):
+    grouped = {}
+    for key in (TABLE, CURVES, ARMS):
         saved = json.loads(tags[f"mlflow.sharedViewState.{key}"])
         state = json.loads(zlib.decompress(base64.b64decode(saved["state"].removeprefix("deflate;"))))
         assert saved["name"]
         sections = {section["uuid"] for section in state["compareRunSections"]}
         assert {chart["metricSectionId"] for chart in state["compareRunCharts"]} == sections
         assert "metrics.`auc_task`" in state["selectedColumns"]
-    assert state["groupBy"]["groupByKeys"] == [{"mode": "tag", "groupByData": "level"}]
+        grouped[key] = [one["groupByData"] for one in (state["groupBy"] or {"groupByKeys": []})["groupByKeys"]]
+    assert grouped == {TABLE: [], CURVES: ["level"], ARMS: ["level", "arm"]}
     store.client.set_experiment_tag(experiment, f"mlflow.sharedViewState.{CURVES}", "mine")
     store.client.delete_experiment_tag(experiment, f"mlflow.sharedViewState.{TABLE}")
     Store.open().experiment("data_scale")

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+from rmlab.training import device
+
 ALLOCATE = """
 import resource, sys
 from rmlab.training.device import keep_freed_memory
@@ -29,3 +31,12 @@ def test_freed_memory_is_used_again_without_asking_the_kernel():
 
     assert pages("keep") < 2048
     assert pages("give back") > 10 * 2048
+
+
+def test_naming_a_device_sets_nothing_of_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[str] = []
+    monkeypatch.setattr(device, "keep_freed_memory", lambda: kept.append("freed memory"))
+    assert device.resolve_device("cpu") == "cpu"
+    assert kept == []
+    assert device.prepare_device("cpu") == "cpu"
+    assert kept == ["freed memory"]

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from rmlab.errors import DataError, UsageError
-from rmlab.launchers.ranks import run_ranks
+from rmlab.launchers.rank_processes import run_ranks
 from rmlab.models.config import LoraConfig
 from rmlab.models.heads import ScalarModel, last_scalar, pad_right
 from rmlab.models.load import scratch_model

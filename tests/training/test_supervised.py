@@ -87,10 +87,10 @@ def test_eight_by_one_is_two_by_four_is_one_by_eight() -> None:
 def test_side_by_side_a_batch_has_the_gradient_of_its_padded_rows_however_it_is_cut() -> None:
     batch, device = examples(8), accelerator(TrainingConfig(), QUIET)
     gradients = []
-    for side_by_side, tokens in ((False, None), (True, None), (True, 40), (True, 24), (True, 5)):
+    for rows_packed, tokens in ((False, None), (True, None), (True, 40), (True, 24), (True, 5)):
         model = scratch_model(SHAPE, 20, seed=0)
-        parts = micro_batches(batch, 8, tokens, side_by_side)
-        with packed_rows(model, side_by_side):
+        parts = micro_batches(batch, 8, tokens, rows_packed)
+        with packed_rows(model, rows_packed):
             loss = float(mean_gradient(model, parts, 0, device))
         gradients.append((loss, [p.grad.clone() for p in model.parameters()]))
     for loss, gradient in gradients[1:]:
@@ -100,14 +100,16 @@ def test_side_by_side_a_batch_has_the_gradient_of_its_padded_rows_however_it_is_
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_examples_side_by_side_teach_what_padded_ones_do_and_every_row_is_told() -> None:
+def test_on_a_gpu_packed_examples_teach_what_padded_ones_do_and_every_row_is_logged() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no CUDA device here")
     training = TrainingConfig(epochs=3, batch_size=8, micro_batch_size=4, dtype=Dtype.bfloat16)
     losses = []
     for packed in (True, False):
-        told: list[int] = []
+        logged: list[int] = []
         runtime = replace(QUIET, device="cuda", packed=packed)
-        _, took = trained(runtime=runtime, training=training, log=lambda step, *_, told=told: told.append(step))
-        assert told == [row[0] for row in took.history] == list(range(1, took.steps + 1))
+        _, took = trained(runtime=runtime, training=training, log=lambda step, *_, logged=logged: logged.append(step))
+        assert logged == [row[0] for row in took.history] == list(range(1, took.steps + 1))
         losses.append([row[1] for row in took.history])
     assert losses[0] == pytest.approx(losses[1], abs=0.05)
 

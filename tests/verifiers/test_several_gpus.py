@@ -13,7 +13,7 @@ import pytest
 from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
 from rmlab.launchers.local import VISIBLE, local_launcher
-from rmlab.launchers.ranks import Nodes, ranks_to_start
+from rmlab.launchers.rank_processes import Nodes, ranks_to_start
 from rmlab.paths import REPOSITORY
 from rmlab.scores.table import read_score_table
 from rmlab.tracking.query import TrackedRun, runs

@@ -12,7 +12,7 @@ W=${WORKERS:-12}
 SEED=11 # of every collection, so that all policies meet the same tasks
 D=runs/demonstrations
 L=runs/language
-MODEL=runs/models/smollm2_8000
+MODEL=runs/models/smollm2_policies # of the policies: its vocabulary is cut to their demonstrations and repairs
 RULES="environment=start_over tracked=false"
 STARTS="[$D/hasty_tasks.parquet,$D/hasty_tasks_supervised.parquet,$D/seeking_tasks.parquet,$D/seeking_tasks_supervised.parquet]"
 HASTY="[$D/hasty_tasks.parquet,$D/hasty_tasks_supervised.parquet]"
@@ -56,7 +56,7 @@ of_start() { # NAME more...: three temperatures to learn from; the middle one is
 }
 
 run_of() { # COMMAND...: its run's id, also where it was finished before
-    "$@" | tee /dev/stderr | grep -oE 'run [0-9a-f]{32}' | tail -n 1 | cut -c 5-
+    "$@" | tee >(cat >&2) | grep -oE 'run [0-9a-f]{32}' | tail -n 1 | cut -c 5-
 }
 
 verifier() { # NAME SCALE: of the attempts that there are before any reinforcement learning

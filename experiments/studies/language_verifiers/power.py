@@ -11,6 +11,7 @@ import csv
 from pathlib import Path
 
 import pandas as pd
+import yaml
 
 from rmlab.metrics.sweep_levels import LEVEL, detectable_difference
 from rmlab.paths import REPOSITORY
@@ -18,20 +19,7 @@ from rmlab.sweep.plan import read_sweep
 
 HERE = Path(__file__).parent
 TRAININGS = REPOSITORY / "experiments" / "studies" / "label_ratio" / "runs.csv"
-SWEEPS = (
-    "data_scale",
-    "label_ratio",
-    "policy_mixture",
-    "source_composition",
-    "architecture",
-    "first_weights",
-    "lora",
-    "context_length",
-    "objective",
-    "label_noise",
-    "turn_visibility",
-    "evidence",
-)
+SWEEPS = yaml.safe_load((HERE / "study.yaml").read_text(encoding="utf-8"))["sweeps"]
 METRICS = {"auc_within_task": "AUC within task", "rm_at_16": "RM@16", "ece_width_10": "ECE"}
 
 

@@ -84,16 +84,16 @@ class Sandbox:
         seconds = self.limits.batch_seconds
         if seconds is None:
             seconds = 10 + self.limits.longest_program * len(programs)
-        found: dict[int, Outcome] = {}
+        outcome_of: dict[int, Outcome] = {}
         with self.stream(seconds) as stream:
             for program in programs:
                 stream.add(program)
             while known := stream.outcomes():
                 for index, outcome in known:
-                    found[index] = outcome
+                    outcome_of[index] = outcome
                     if on_outcome is not None:
                         on_outcome(index, outcome)
-        return [found[index] for index in range(len(programs))]
+        return [outcome_of[index] for index in range(len(programs))]
 
     def stream(self, seconds: float | None = None) -> ProgramStream:
         """For programs that are not all known beforehand. seconds: on the wall, for each program from when it is added

@@ -118,7 +118,7 @@ class ProgramStream:
                 self.sandbox.give_back(worker)
             else:
                 self._feed(worker)
-            self._tell(number, Outcome(tuple(Result(*pair) for pair in message["results"]), message["error"]))
+            self._finish(number, Outcome(tuple(Result(*pair) for pair in message["results"]), message["error"]))
         now = time.monotonic()
         for worker, (number, limit) in list(self._running.items()):
             if now < limit:
@@ -145,9 +145,9 @@ class ProgramStream:
 
     def _broken(self, number: int, kind: Kind, why: str) -> None:
         inputs = self._programs[number].inputs
-        self._tell(number, Outcome(tuple(Result(kind, why) for _ in inputs), why, broken=True))
+        self._finish(number, Outcome(tuple(Result(kind, why) for _ in inputs), why, broken=True))
 
-    def _tell(self, number: int, outcome: Outcome) -> None:
+    def _finish(self, number: int, outcome: Outcome) -> None:
         del self._programs[number], self._due[number]
         self._retried.discard(number)
         self._known.append((number, outcome))

@@ -137,7 +137,7 @@ class _Time:
         now = time.monotonic()
         if now < self.next_look:
             return
-        (used,) = self._asked(TIME, SECONDS)
+        (used,) = self._ask_worker(TIME, SECONDS)
         if self.used_before is None:
             self.used_before = used
         left = min(self.used_before + self.limits.call_seconds - used, self.limits.program_seconds - self.before - used)
@@ -151,11 +151,11 @@ class _Time:
 
     def end(self) -> int:
         """Ends the program's process; its wait status."""
-        status, used = self._asked(END, STATUS)
+        status, used = self._ask_worker(END, STATUS)
         self.before += used
         return int(status)
 
-    def _asked(self, order: bytes, answer: struct.Struct) -> tuple[Any, ...]:
+    def _ask_worker(self, order: bytes, answer: struct.Struct) -> tuple[Any, ...]:
         self.control.sendall(order)
         data = self.control.recv(answer.size, socket.MSG_WAITALL)
         if len(data) < answer.size:

@@ -1,8 +1,9 @@
 """The bundle of a study, which travels with the repository: small, and without a path, host or user name of the machine that made its runs.
 
-It holds what figures, tables and comparisons read: parameters, tags, metrics, reports, score tables. Weights, pages and pictures
-stay behind. Runs of one study repeat each other (the same attempts are scored in each), so their files lie side by side, score
-tables unpacked, in one archive that is packed as a whole: 80 tasks x 32 attempts take about 15 kB a run instead of 75.
+It holds what figures, tables and comparisons read: parameters, tags, metrics, reports, score tables; and of trainings that failed
+what they say of it, so that a page can count and name them. Weights, pages and pictures stay behind. Runs of one study repeat each
+other (the same attempts are scored in each), so their files lie side by side, score tables unpacked, in one archive that is packed as
+a whole: 80 tasks x 32 attempts take about 15 kB a run instead of 75.
 """
 
 import re
@@ -16,7 +17,17 @@ from rmlab.errors import UsageError
 from rmlab.paths import portable
 from rmlab.tracking.bundles.format import PACKED_RUNS, Record, member, weights
 from rmlab.tracking.run_index import RunInfo
-from rmlab.tracking.tags import AT_WORK, CONFIG_HASH, CONTROL_HASH, FINISHED, HOST, IMPORTED_AT, SOURCE_RUN, STATUS
+from rmlab.tracking.tags import (
+    AT_WORK,
+    CONFIG_HASH,
+    CONTROL_HASH,
+    FAILED,
+    FINISHED,
+    HOST,
+    IMPORTED_AT,
+    REUSED,
+    SOURCE_RUN,
+)
 
 KINDS = ("verifier", "rl")
 """Of runs that are figures' and tables' source; a summary is drawn again from these."""
@@ -34,12 +45,14 @@ _STORE = re.compile(r"\b(tracking\.uri=)[^\s'\"]+|^(  uri: ).+$", re.MULTILINE)
 
 
 def latest(infos: Sequence[RunInfo], by_sweep: bool) -> list[RunInfo]:
-    """Of finished runs that figures are drawn from, the newest of each cell, as figures take it; the order stays.
+    """Of finished runs that figures are drawn from, the newest of each cell, as figures take it; and those that failed in the same
+    sweep, preset and control hash. The order stays.
 
     by_sweep: runs were chosen by sweep and not one by one, so what figures would draw apart is refused.
     Raises UsageError where runs of a sweep and preset differ in more than factor and seed.
     """
-    drawn = [h for h in infos if h.tags.get("kind") in KINDS and h.tags.get(STATUS) == FINISHED]
+    of_kind = [h for h in infos if h.tags.get("kind") in KINDS]
+    drawn = [h for h in of_kind if h.status == FINISHED]
     newest: dict[tuple[str, ...], RunInfo] = {}
     for info in drawn:
         place = (info.tags.get(name, "") for name in ("sweep", "preset", "level", "arm"))
@@ -66,7 +79,13 @@ def latest(infos: Sequence[RunInfo], by_sweep: bool) -> list[RunInfo]:
         raise UsageError(
             f"a study is one sweep at one preset; these are {'; '.join(groups)}: name them, or single runs"
         )
-    return kept
+    shown = {_group(info) for info in kept if "sweep" in info.tags}
+    ids |= {info.run_id for info in of_kind if info.status == FAILED and _group(info) in shown}
+    return [info for info in of_kind if info.run_id in ids]
+
+
+def _group(info: RunInfo) -> tuple[str | None, ...]:
+    return tuple(info.tags.get(name) for name in ("sweep", "preset", CONTROL_HASH))
 
 
 def left_out(files: Mapping[str, int]) -> dict[str, int]:
@@ -100,7 +119,8 @@ def anonymous_record(record: Record) -> Record:
         record,
         name=anonymous(record.name),
         params=_texts(record.params),
-        tags=_texts({name: value for name, value in record.tags.items() if name not in OF_MACHINE}),
+        tags=_texts({name: value for name, value in record.tags.items() if name not in OF_MACHINE})
+        | ({REUSED: "yes"} if SOURCE_RUN in record.tags else {}),
         inputs=tuple(
             {key: _texts(value) if key == "tags" else value and anonymous(value) for key, value in one.items()}
             for one in record.inputs

@@ -156,19 +156,29 @@ def test_the_same_runs_give_the_same_bytes_and_few_more_a_run(store: Store, tmp_
     assert second - first < first / 2, "what both runs hold is there once"
 
 
-def test_the_newest_finished_run_of_each_cell_and_no_summary(store: Store, tmp_path: Path) -> None:
+def test_the_newest_finished_run_of_each_cell_what_failed_beside_it_and_no_summary(
+    store: Store, tmp_path: Path
+) -> None:
     old, new = track(store, tmp_path, 0), track(store, tmp_path, 0)
     with RunLogger.start(store, "data_scale", "summary", kind="summary", tags=TAGS):
         pass
-    with pytest.raises(ZeroDivisionError), RunLogger.start(store, "data_scale", "bad", kind="verifier", tags=TAGS):
-        _ = 1 / 0
+    for control in ("c0", "c1"):
+        tags = TAGS | {"control_hash": control}
+        with (
+            pytest.raises(ZeroDivisionError),
+            RunLogger.start(store, "data_scale", f"bad {control}", kind="verifier", tags=tags),
+        ):
+            _ = 1 / 0
     source = next(head for head in run_infos(store) if head.run_id == new)
     reuse = log_reuse(store, source, "data_scale", "steps", {**TAGS, "arm": "steps"}).run_id
     export_runs(store, tmp_path / "b.zip", sweep="data_scale", preset="demo", study=True, show=False)
     with open_bundle(tmp_path / "b.zip") as bundle:
         found = {run.run_id: run for run in bundle.runs()}
-        assert set(found) == {new, reuse}
+        bad = next(run for run in bundle.runs() if run.status == "failed")
+        assert set(found) == {new, reuse, bad.run_id}
+        assert (bad.name, bad.tags["error"]) == ("bad c0", "ZeroDivisionError: division by zero")
         assert "source_run" not in found[reuse].tags
+        assert [run.is_reuse for run in (found[new], found[reuse])] == [False, True]
         assert (
             found[reuse].artifact("scores.parquet").read_bytes() == found[new].artifact("scores.parquet").read_bytes()
         )

@@ -55,13 +55,13 @@ class Nodes:
                 f"runtime.processes: srun started {tasks} tasks on {number} nodes. Start one a node "
                 "(--ntasks-per-node=1): each starts a process for every GPU of its node."
             )
-        found = subprocess.run(
+        shown = subprocess.run(
             ["scontrol", "show", "hostnames", environment["SLURM_STEP_NODELIST"]], capture_output=True, text=True
         )
-        if found.returncode or not found.stdout.split():
-            raise RmlabError(f"scontrol does not say which nodes the job has: {found.stderr.strip() or 'no answer'}")
+        if shown.returncode or not shown.stdout.split():
+            raise RmlabError(f"scontrol does not say which nodes the job has: {shown.stderr.strip() or 'no answer'}")
         port = 20000 + int(re.sub(r"\D", "", environment["SLURM_JOB_ID"]) or 0) % 20000
-        return cls(number, int(environment["SLURM_NODEID"]), found.stdout.split()[0], port)
+        return cls(number, int(environment["SLURM_NODEID"]), shown.stdout.split()[0], port)
 
 
 def ranks_to_start(runtime: SeveralGpusRuntimeConfig) -> int:
@@ -121,7 +121,7 @@ def run_ranks(
             sender.close()
             ranks.append(_Rank(index, process, receiver))
         with _passes_on_interrupt(ranks[0]):
-            result = _result(ranks)
+            result = _result(ranks, log)
     except BaseException:
         _end(ranks, failed=True)
         raise
@@ -129,7 +129,7 @@ def run_ranks(
     return result
 
 
-def _result(ranks: Sequence[_Rank]) -> Any:
+def _result(ranks: Sequence[_Rank], log: Path) -> Any:
     """Waits for all; what the first of them (on node 0 it is rank 0) gave."""
     result: Any = None
     running = {rank.pipe: rank for rank in ranks}
@@ -137,7 +137,7 @@ def _result(ranks: Sequence[_Rank]) -> Any:
         for pipe in wait(list(running)):
             assert isinstance(pipe, Connection)
             rank = running[pipe]
-            kind, content = _heard(rank)
+            kind, content = _received(rank)
             if kind == "beat":
                 if (tell := listener()) is not None:
                     tell(content)
@@ -146,25 +146,25 @@ def _result(ranks: Sequence[_Rank]) -> Any:
             if kind == "result":
                 result = content if rank is ranks[0] else result
                 continue
-            raise _worst(rank, kind, content, running)
+            raise _worst(rank, kind, content, running, log)
     return result
 
 
-def _worst(rank: _Rank, kind: str, content: Any, running: Mapping[Connection, _Rank]) -> BaseException:
-    """What is to be said of a run whose rank failed: what another one says at the same time may be the cause of it."""
-    said = [(rank, kind, content)]
+def _worst(rank: _Rank, kind: str, content: Any, running: Mapping[Connection, _Rank], log: Path) -> BaseException:
+    """The error of a run whose rank failed: what another one reports at the same time may be the cause of it."""
+    reports = [(rank, kind, content)]
     deadline = time.monotonic() + LATER_SECONDS
     open_pipes = dict(running)
     while open_pipes and (ready := wait(list(open_pipes), timeout=max(deadline - time.monotonic(), 0))):
         for pipe in ready:
             assert isinstance(pipe, Connection)
             another = open_pipes[pipe]
-            kind, content = _heard(another)
+            kind, content = _received(another)
             if kind != "beat":
                 del open_pipes[pipe]
-                said.append((another, kind, content))
+                reports.append((another, kind, content))
     order = ("interrupted", "killed", "error", "failed", "cut off", "result")
-    rank, kind, content = min(said, key=lambda one: (order.index(one[1]), one[0].index))
+    rank, kind, content = min(reports, key=lambda one: (order.index(one[1]), one[0].index))
     if kind == "interrupted":
         return KeyboardInterrupt()
     if kind == "error":
@@ -173,12 +173,13 @@ def _worst(rank: _Rank, kind: str, content: Any, running: Mapping[Connection, _R
     if kind in ("failed", "cut off"):
         content, trace = content
         print(trace, file=sys.stderr, flush=True)
+    beside = f" What the other ranks printed is in {log}." if log.is_file() else ""
     return RmlabError(
-        f"rank {rank.index}: {content}. All ranks were ended; the same command goes on from the last checkpoint."
+        f"rank {rank.index}: {content}. All ranks were ended; the same command goes on from the last checkpoint.{beside}"
     )
 
 
-def _heard(rank: _Rank) -> tuple[str, Any]:
+def _received(rank: _Rank) -> tuple[str, Any]:
     """(beat, result, error, failed, cut off, interrupted or killed; what belongs to it)."""
     try:
         kind, content = rank.pipe.recv()
@@ -248,18 +249,18 @@ def _work(
             os.dup2(written, stream.fileno())
     elif relayed:
         report_to(lambda beat: pipe.send(("beat", beat)))
-    said: tuple[str, Any]
+    report: tuple[str, Any]
     try:
-        said = "result", work()
+        report = "result", work()
     except KeyboardInterrupt:
-        said = "interrupted", None
+        report = "interrupted", None
     except RmlabError as error:
-        said = "error", error
+        report = "error", error
     except Exception as error:
         line = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        said = "cut off" if is_of_connection(error) else "failed", (line, traceback.format_exc())
+        report = "cut off" if is_of_connection(error) else "failed", (line, traceback.format_exc())
     try:
-        pipe.send(said)
+        pipe.send(report)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from rmlab.models import varlen
-from rmlab.models.varlen import Segments, attend
+from rmlab.models import attention
+from rmlab.models.attention import Segments, attend
 
 QUERY_HEADS, KEY_HEADS, SIZE = 4, 2, 64
 LENGTHS = [(5, 5), (1, 7), (3, 9), (0, 4), (6, 6)]
@@ -37,7 +37,7 @@ def test_each_sequence_sees_itself_alone() -> None:
     query, key, value, segments = drawn()
     expected = apart(query, key, value, 0.3)
     assert torch.allclose(attend(query, key, value, segments, 0.3), expected, atol=1e-5)
-    assert torch.allclose(varlen._masked(query, key, value, segments, 0.3), expected, atol=1e-5), "as compiled code"
+    assert torch.allclose(attention._masked(query, key, value, segments, 0.3), expected, atol=1e-5), "as compiled code"
 
 
 @pytest.mark.gpu

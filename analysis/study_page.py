@@ -1,0 +1,100 @@
+"""The page of a study's results: written by a command, each number with its mark, so that the same test compares it as all others.
+
+The plan of a study stays as it was written before its first cell ran; `results.md` stands beside it and is written anew as cells come.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from analysis import study_overview, study_table
+from analysis.marked_text import MarkedText
+from analysis.page_numbers import marks_of
+from analysis.planned_study import FILE, PlannedStudy
+from rmlab.files import write_text
+
+PAGE, COUNTS = "results.md", "study_counts.json"
+NOTHING_YET = "**No cell of this study has run.**"
+"""How a plan begins whose results are not there yet."""
+
+
+def write(study: PlannedStudy, folder: Path) -> list[Path]:
+    """Writes the page, its marks and the counts that it names; says in the plan where the results are. Nothing without a finished cell."""
+    if not study.groups:
+        return []
+    page, counts = folder / PAGE, folder / COUNTS
+    write_text(counts, json.dumps(counted_cells(study), indent=1) + "\n")
+    text = as_marked(study)
+    write_text(page, text.text)
+    path, marks = marks_of(page)
+    marks[PAGE] = text.marks()
+    write_text(path, yaml.safe_dump(marks, allow_unicode=True, sort_keys=False, width=1000))
+    plan = folder / "README.md"
+    if plan.exists() and NOTHING_YET in (before := plan.read_text(encoding="utf-8")):
+        write_text(plan, before.replace(NOTHING_YET, f"**What came out stands in [{PAGE}]({PAGE}).**"))
+    return [counts, page, path]
+
+
+def counted_cells(study: PlannedStudy) -> dict[str, Any]:
+    """The counts that the page names: trainings of the study, those that are finished, that failed, that were not planned (and stand in
+    no table), sweeps that are whole."""
+    planned, done = study.trainings
+    failed = {one.cell.key: one.failures for one in study.cells}
+    whole = sum(all(one.run is not None for one in study.of(name)) for name in study.sweeps)
+    return {
+        "planned": planned,
+        "finished": done,
+        "failed": sum(failed.values()),
+        "never": len({one.cell.key for one in study.cells if one.state == "failed"}),
+        "unplanned": study.unplanned,
+        "sweeps": len(study.sweeps),
+        "whole": whole,
+    }
+
+
+def as_marked(study: PlannedStudy) -> MarkedText:
+    """The whole page."""
+    counts = counted_cells(study)
+    text = MarkedText(f"{study_table.NAME}.csv")
+
+    def count(name: str) -> None:
+        text.number(f"{counts[name]:,}", "", name, COUNTS)
+
+    text.say(f"# What came of the sweeps of {study.name.replace('_', ' ')}?\n\n")
+    count("finished")
+    text.say(" of ")
+    count("planned")
+    text.say(" trainings are finished and ")
+    count("whole")
+    text.say(" of ")
+    count("sweeps")
+    text.say(" sweeps are whole; ")
+    count("failed")
+    text.say(" trainings failed; cells that have no finished one for that reason: ")
+    count("never")
+    text.say(
+        "; finished runs of these sweeps that are of no planned cell, or an older run of one, and stand in no table here: "
+    )
+    count("unplanned")
+    text.say(
+        ". [README.md](README.md) is the plan, written before the first of them ran; "
+        "[ledger.csv](ledger.csv) has every cell. A cell that two sweeps have in common is trained once.\n\n"
+    )
+    if any(group.tests for group in study.groups.values()):
+        text.say(f"![All sweeps]({study_overview.NAME}.png)\n\n").say(f"*{study_overview.caption(study)}*\n\n")
+    text.say(
+        "Differences from the baseline with 95 % intervals over trainings and tasks; p after Holm's correction over all levels and the "
+        "three metrics of a sweep; bold where a difference is shown. The largest of several differences is on average larger than the "
+        "true one at that level.\n\n"
+    )
+    text.add(study_table.as_marked(study))
+    text.say(
+        "\nSpread: standard deviation between trainings of a paired difference, in this study. Alone / Holm: the true difference that each "
+        "test which shows none would have shown with a power of 80 %, by itself and at the first step of the correction; the plan has "
+        "what was expected.\n\n"
+        f"**Again:** `rmlab study FOLDER --page` writes this page, its tables and the figure from the bundles below FOLDER ({FILE} names "
+        "the sweeps); `rmlab figures --from FOLDER` draws the figures of each sweep.\n"
+    )
+    return text
