@@ -2,6 +2,7 @@
 
 import csv
 import json
+import runpy
 from pathlib import Path
 
 import numpy as np
@@ -106,3 +107,19 @@ def test_it_runs_at_smoke_and_its_figure_stands_beside_always_the_better_policy(
     )
     with pytest.raises(DataError, match=r"fold 1 \(without .*\): data\.scale=80 cannot be filled"):
         program.prepare([larger])
+
+
+@pytest.mark.slow
+def test_the_tables_of_the_page_are_computed_from_its_runs(tmp_path: Path) -> None:
+    page = REPOSITORY / "experiments" / "studies" / "real_policy_mixture"
+    runpy.run_path(str(page / "runs.py"))["main"](tmp_path)
+    for name in ("runs.csv", "picks.csv"):
+        with (tmp_path / name).open() as fresh, (page / name).open() as shipped:
+            for row, other in zip(csv.DictReader(fresh), csv.DictReader(shipped), strict=True):
+                for column, text in row.items():
+                    same = text == other[column] or float(text) == pytest.approx(float(other[column]), rel=1e-4)
+                    assert same, (name, column)
+    picks = {(row["level"], row["seed"]): float(row["right"]) for row in csv.DictReader((page / "picks.csv").open())}
+    assert picks["oracle", ""] == 49
+    assert picks["random", ""] == pytest.approx(24.5), "half of them"
+    assert picks["policy_identity", ""] == 29, "Claude resolved 29 of them alone, GPT-4o 20"

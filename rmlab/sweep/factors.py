@@ -89,6 +89,12 @@ FACTORS = {
             "turn_visibility", ("prompt.shows",), ("prompt.shows={level}",), "how much of an attempt a verifier reads"
         ),
         Factor(
+            "training_choice",
+            ("data.scale", "data.label_ratio", "prompt.shows"),
+            (),
+            "amount, ratio, or what is shown: one of them at a time, in one family of tests",
+        ),
+        Factor(
             "learning_rate",
             ("optimizer.learning_rate",),
             ("optimizer.learning_rate={level}",),

@@ -5,6 +5,7 @@ a checkpoint and how it ends is the same for all of them.
 """
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,6 +104,10 @@ class _Later:
         return float(self.value)
 
 
+SPAN = 2.0
+"""Seconds that a row's speed is taken over, at least: the device works behind the program, so single rows come unevenly."""
+
+
 class _Rows:
     """The rows of the log. On a GPU each is told a step late: to read a loss is to wait for it, and the device must not wait meanwhile."""
 
@@ -113,8 +118,12 @@ class _Rows:
         self.begin()
 
     def begin(self) -> None:
-        """The next row's speed is counted from now on."""
-        self.logged_at, self.logged_tokens = time.monotonic(), self.state.tokens
+        """The next rows' speed is counted from now on."""
+        self.marks = deque([(time.monotonic(), self.state.tokens)])
+
+    def leave_out(self, seconds: float) -> None:
+        """Evaluations and checkpoints do not count for the speed."""
+        self.marks = deque((at + seconds, tokens) for at, tokens in self.marks)
 
     def check(self, loss: torch.Tensor | _Later, step: int) -> float:
         """The loss of a step. Raises RmlabError where it is no number."""
@@ -129,8 +138,12 @@ class _Rows:
             return
         (step, loss, rate, tokens), self.waiting = self.waiting, None
         value, now = self.check(loss, step), time.monotonic()
-        self.state.history.append((step, value, rate, (tokens - self.logged_tokens) / max(now - self.logged_at, 1e-9)))
-        self.logged_at, self.logged_tokens, self.note = now, tokens, f"loss {value:.3f}"
+        while len(self.marks) > 1 and now - self.marks[1][0] >= SPAN:
+            self.marks.popleft()
+        since, tokens_then = self.marks[0]
+        self.state.history.append((step, value, rate, (tokens - tokens_then) / max(now - since, 1e-9)))
+        self.marks.append((now, tokens))
+        self.note = f"loss {value:.3f}"
         if self.log:
             self.log(*self.state.history[-1])
 
@@ -215,7 +228,7 @@ def train_loop(
                 saved = time.monotonic()
             if stop:
                 raise stop
-            rows.logged_at += time.monotonic() - aside  # evaluations and checkpoints do not count for the speed
+            rows.leave_out(time.monotonic() - aside)
     model.eval()
     ended = time.monotonic()
     speed = (state.tokens - steady_tokens) / max(ended - steady, 1e-9)

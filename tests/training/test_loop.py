@@ -14,6 +14,7 @@ from rmlab.stopping import Stopped, ask_to_stop, interrupt_asks_to_stop, stop_as
 from rmlab.training.batching import plan_batches
 from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator
+from rmlab.training.loop import Recipe, TrainingState, _Rows
 from rmlab.training.optimizer import adamw, apply_gradient, check_finite, learning_rate
 from rmlab.training.policy import imitate, token_logprobs
 from rmlab.training.supervised import train
@@ -139,3 +140,22 @@ def test_a_gradient_that_must_not_be_applied_changes_nothing() -> None:
     with pytest.raises(RmlabError, match=r"the norm is inf: training diverged. Lower optimizer.learning_rate, or x\.$"):
         apply_gradient(adam, [weight], 1.0, lambda norm: check_finite(float(norm), "the norm is inf", advice=", or x"))
     assert weight.tolist() == [1.0, 1.0]
+
+
+def test_a_rows_speed_is_that_of_the_last_seconds_without_what_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("rmlab.training.loop.time.monotonic", lambda: clock[0])
+    state = TrainingState()
+    rows = _Rows(state, Recipe(lambda _: 0.1, lambda _: (torch.zeros(()), 0), 1000, "toy", 9), OptimizerConfig(), None)
+    for at, left_out in ((0.1, 0.0), (1.0, 0.0), (1.9, 3.0), (5.5, 0.0), (6.0, 0.0)):  # rows come unevenly
+        clock[0] = at
+        state.step += 1
+        state.tokens += 100
+        rows.waiting = (state.step, torch.ones(()), 0.1, state.tokens)
+        rows.log_waiting()
+        rows.leave_out(left_out)
+    speeds = [row[3] for row in state.history]
+    assert speeds[:3] == pytest.approx([1000.0, 200.0, 300 / 1.9])
+    assert speeds[3:] == pytest.approx(
+        [300 / 2.4, 300 / 2.0]
+    )  # from the rows at 0.1 and 1.0, which stand 3 seconds later now

@@ -30,6 +30,7 @@ from rmlab.tracking.bundles.format import (
     member,
     metric_line,
     weights,
+    within,
 )
 from rmlab.tracking.query import get_run
 from rmlab.tracking.run_index import RunInfo, run_infos
@@ -170,7 +171,7 @@ class _Run:
         left_out = study_bundle.left_out(files) if self.study else {} if models else weights(files)
         artifacts = []
         for path in sorted(files):
-            if not any(path == top or path.startswith(f"{top}/") for top in left_out):
+            if not within(path, left_out):
                 with self._local(owner, path, folder) as local, tempfile.TemporaryDirectory() as scratch:
                     carried = study_bundle.rewritten(local, Path(scratch) / path) if self.study else local
                     artifacts.append(_copied(archive, f"{place}artifacts/", path, carried))

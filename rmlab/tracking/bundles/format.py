@@ -15,6 +15,7 @@ from rmlab.errors import DataError
 FORMAT, VERSION = "rmlab-bundle", 1
 MANIFEST = "manifest.json"
 PACKED_RUNS = "runs.zip"
+MODEL = "model"
 """The one file of a bundle that is packed as a whole (see study.py): another archive, which is the bundle."""
 WEIGHTS = (".safetensors", ".bin", ".pt", ".gguf", ".ckpt")
 PACKED = (*WEIGHTS, ".parquet", ".png", ".gz", ".zst", ".zip")  # what packing does not make smaller
@@ -112,9 +113,17 @@ def _file(raw: Mapping[str, Any]) -> BundledFile:
 
 
 def weights(files: Mapping[str, int]) -> dict[str, int]:
-    """What is a model among a run's artifacts, with its bytes: the top folder that holds weights, or a file of weights itself."""
-    tops = {path.split("/")[0] for path in files if path.endswith(WEIGHTS)}
-    return {top: sum(size for path, size in files.items() if path.split("/")[0] == top) for top in sorted(tops)}
+    """What is a model among a run's artifacts, with its bytes: the folder `model` that holds weights (several where each fold has its
+    own, `folds/1/model`), else the top folder that does, or a file of weights itself."""
+    models = set()
+    for parts in (path.split("/") for path in files if path.endswith(WEIGHTS)):
+        models.add("/".join(parts[: parts.index(MODEL) + 1]) if MODEL in parts else parts[0])
+    return {model: sum(size for path, size in files.items() if within(path, [model])) for model in sorted(models)}
+
+
+def within(path: str, folders: Iterable[str]) -> bool:
+    """Whether an artifact is one of these, or lies below one."""
+    return any(path == folder or path.startswith(f"{folder}/") for folder in folders)
 
 
 @contextmanager

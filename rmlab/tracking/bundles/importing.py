@@ -19,7 +19,7 @@ from rmlab.errors import DataError, RmlabError
 from rmlab.files import exclusive
 from rmlab.paths import runs_folder
 from rmlab.progress import progress
-from rmlab.tracking.bundles.format import BundledFile, BundleEntry, Record
+from rmlab.tracking.bundles.format import BundledFile, BundleEntry, Record, within
 from rmlab.tracking.bundles.reading import Bundle, open_bundle
 from rmlab.tracking.config import LEVEL_NUMBER
 from rmlab.tracking.run import RunLogger
@@ -265,9 +265,11 @@ def _inputs(record: Record) -> "list[DatasetInput]":
 
 
 def _lacking(entry: BundleEntry, record: Record) -> set[str]:
-    """Top folders or files that the run had where it was made and the bundle has not."""
+    """Folders or files that the run had where it was made and the bundle has not."""
     before = set(filter(None, record.tags.get(LEFT_OUT, "").split(", ")))
-    return (before | set(entry.left_out)) - {file.path.split("/")[0] for file in entry.artifacts}
+    return {
+        one for one in before | set(entry.left_out) if not any(within(file.path, [one]) for file in entry.artifacts)
+    }
 
 
 def _check(bundle: Bundle, entry: BundleEntry, record: Record) -> None:

@@ -32,6 +32,7 @@ from rmlab.tracking.bundles.format import (
     refusal,
     sense,
     texts,
+    within,
 )
 from rmlab.tracking.headline import headline
 from rmlab.tracking.query import TrackedRun
@@ -112,7 +113,9 @@ class Bundle:
         chosen = [f for f in entry.artifacts if f.path == path or f.path.startswith(f"{path}/")]
         if not chosen:
             left_out = (
-                " (it was left out when the bundle was written)" if any(_below(p, path) for p in entry.left_out) else ""
+                " (it was left out when the bundle was written)"
+                if any(within(p, [path]) for p in entry.left_out)
+                else ""
             )
             raise MissingArtifact(
                 f"run {entry.name} ({entry.run_id}) has no artifact {path!r} in {self.path}{left_out}"
@@ -294,7 +297,3 @@ def _archive_of(folder: Path, target: Path) -> zipfile.ZipFile:
 def is_bundle(path: Path) -> bool:
     """Whether this looks like a bundle (a zip archive, or a folder with its manifest); a tracking store never does."""
     return (path / MANIFEST).is_file() if path.is_dir() else path.is_file() and zipfile.is_zipfile(path)
-
-
-def _below(path: str, folder: str) -> bool:
-    return path == folder or path.startswith(f"{folder}/")

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from rmlab.errors import UsageError
 from rmlab.paths import portable
-from rmlab.tracking.bundles.format import PACKED_RUNS, Record, member, weights
+from rmlab.tracking.bundles.format import PACKED_RUNS, Record, member, weights, within
 from rmlab.tracking.run_index import RunInfo
 from rmlab.tracking.tags import (
     AT_WORK,
@@ -91,7 +91,7 @@ def _group(info: RunInfo) -> tuple[str | None, ...]:
 def left_out(files: Mapping[str, int]) -> dict[str, int]:
     """What stays behind, with its bytes: models, and whatever is neither text nor table. A folder of such files is named once."""
     out = weights(files)
-    rest = {path: size for path, size in files.items() if path.split("/")[0] not in out}
+    rest = {path: size for path, size in files.items() if not within(path, out)}
     useless = {path: size for path, size in rest.items() if not path.endswith((*TEXTS, TABLE))}
     for path, size in useless.items():
         top = path.split("/")[0]

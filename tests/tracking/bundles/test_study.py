@@ -14,9 +14,10 @@ from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 from rmlab.scores.writing import write_score_table
 from rmlab.tracking.bundles.exporting import export_runs
+from rmlab.tracking.bundles.format import weights
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.bundles.reading import Bundle, is_bundle, open_bundle
-from rmlab.tracking.bundles.study import anonymous
+from rmlab.tracking.bundles.study import anonymous, left_out
 from rmlab.tracking.listing import show_runs
 from rmlab.tracking.query import runs
 from rmlab.tracking.reuse import log_reuse
@@ -271,3 +272,19 @@ def test_one_that_was_cut_short_or_changed_is_refused(store: Store, tmp_path: Pa
 def test_a_path_behind_a_line_break_within_json_is_a_path_too() -> None:
     text = json.dumps({"log": "read\n/srv/someone/models/small", "table": "a\t/srv/someone/runs/x.csv"})
     assert "someone" not in anonymous(text)
+
+
+def test_only_the_folder_of_weights_stays_behind_and_not_what_lies_beside_it() -> None:
+    files = {
+        "folds/1/model/config.json": 10,
+        "folds/1/model/model.safetensors": 1000,
+        "folds/1/selection.json": 5,
+        "folds/1/validation_scores.parquet": 7,
+        "model/config.json": 10,
+        "model/parts/model.safetensors": 1000,
+        "model/model.safetensors": 1000,
+        "browse.html": 3,
+        "report.json": 2,
+    }
+    assert weights(files) == {"folds/1/model": 1010, "model": 2010}
+    assert left_out(files) == {"folds/1/model": 1010, "model": 2010, "browse.html": 3}
