@@ -28,8 +28,9 @@ test:
 	@$(SETUP) dev tasks
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not gpu"
 
-test-all: test
-	$(BIN)/python -m pytest -n 2 --dist worksteal -m "slow and not gpu"
+test-all:
+	@$(SETUP) dev tasks
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not gpu"
 
 test-gpu:
 	@$(SETUP) dev tasks

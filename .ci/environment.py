@@ -20,6 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / "rmlab-installed"
 MADE_BY = VENV / "rmlab-python"
+PACKAGES = VENV / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
 
 
 def version_tuple(version: str) -> tuple[int, ...]:
@@ -53,8 +54,7 @@ def create(inherit: bool) -> None:
     if inherit:
         folders = [p for p in sys.path if Path(p).name in ("site-packages", "dist-packages")]
         lines = [f"import site; site.addsitedir({folder!r})" for folder in folders]
-        own = VENV / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
-        (own / "inherited.pth").write_text("\n".join(lines) + "\n")
+        (PACKAGES / "inherited.pth").write_text("\n".join(lines) + "\n")
 
 
 def pip(*arguments: str) -> None:
@@ -65,12 +65,18 @@ def pip(*arguments: str) -> None:
         "--disable-pip-version-check",
         "install",
         "--quiet",
+        "--no-compile",
         *arguments,
     ]
     if subprocess.run(command).returncode:
         sys.exit(
             f"setting up .venv failed at: pip install {' '.join(arguments)}\nMend what pip says above and run make again."
         )
+
+
+def compile_packages() -> None:
+    """Compiles what was installed on all cores, where pip would use one. What does not compile is meant for another Python."""
+    subprocess.run([str(VENV / "bin" / "python"), "-m", "compileall", "-qq", "-j", "0", str(PACKAGES)])
 
 
 def outside(extras: list[str]) -> None:
@@ -112,6 +118,7 @@ def main(extras: list[str]) -> None:
     if os.environ.get("TORCH_INDEX") and torch:
         pip(torch, "--index-url", os.environ["TORCH_INDEX"])
     pip("--constraint", str(pinned), "--editable", f"{ROOT}[{','.join(extras)}]" if extras else str(ROOT))
+    compile_packages()
     STAMP.write_text(" ".join([key, *extras]) + "\n")
 
 

@@ -19,6 +19,13 @@ watched                       a verifier on the policy's own attempts, from the 
 outcomes                      reads what an RL run left behind, and proves it
 policies                      the RL runs of a store, grouped so that only comparable ones share axes
 policy_measures               what is measured of a verifier and of the policy that it paid
+captions                      a figure's caption in Markdown and in LaTeX
+rank_statistics               rank correlation within strata, permutation, bootstrap, and what a choice by a metric costs
+causal                        two conditions paired by seed and task: different, alike within a margin, or neither
+foretelling_design            the check of the verifiers of which_metric_foretells_rl
+foretelling_runs              that study's runs beside its plan
+foretelling_causal            its causal experiments
+foretelling_answer            what it allows to say
 paper_reported.yaml           what the paper reports, for overlays
 """
 

@@ -49,9 +49,8 @@ def read_outcome(run: AnyRun) -> dict[str, Any]:
     return found
 
 
-def read_report(run: AnyRun) -> dict[str, Any]:
-    """verifier_report.json: the verifier on its own evaluation set."""
-    name = "verifier_report.json"
+def read_report(run: AnyRun, name: str = "verifier_report.json") -> dict[str, Any]:
+    """The verifier on its own evaluation set."""
     found = read_json(run, name)
     try:
         _numbers(found, ("auc_within_task", "auc_pooled", "ece_width_10", "advantage_cosine_all"), optional=True)

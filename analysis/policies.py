@@ -12,6 +12,7 @@ from rmlab.errors import MissingArtifact
 from rmlab.files import path_part
 from rmlab.rl.rewards import REWARDS
 from rmlab.tracking.bundles.reading import AnyRun
+from rmlab.tracking.tags import IMPORTED_RUN
 from rmlab.wording import counted
 
 KIND = "rl"
@@ -21,9 +22,10 @@ PAYING = tuple(name for name, reward in REWARDS.items() if reward.needs_score)
 
 @dataclass(frozen=True)
 class PolicyRun:
-    """One training of a policy. outcome: see rmlab.rl.outcome."""
+    """One training of a policy. outcome: see rmlab.rl.outcome. paid_by: the run that trained its verifier, where it is there too."""
 
     run: AnyRun
+    paid_by: AnyRun | None = None
 
     @cached_property
     def outcome(self) -> dict[str, Any]:
@@ -37,12 +39,22 @@ class PolicyRun:
 
     @cached_property
     def verifier_report(self) -> dict[str, Any]:
-        """The verifier's report on its own evaluation set; empty where none was there."""
+        """The verifier's report on its own evaluation set, of the scores as they are paid; empty where none was there."""
+        if self.says_what_is_paid:
+            return read_report(self.run, "paid_report.json")
         try:
             self.run.artifact("verifier_report.json")
         except MissingArtifact:
             return {}
         return read_report(self.run)
+
+    @property
+    def says_what_is_paid(self) -> bool:
+        """Whether its verifier's report is of scores that were calibrated or bent before they were paid."""
+        try:
+            return self.run.artifact("paid_report.json").exists()
+        except MissingArtifact:
+            return False
 
     @property
     def seed(self) -> int:
@@ -102,13 +114,16 @@ class PolicyRun:
 def policy_runs(found: Iterable[AnyRun]) -> list[PolicyRun]:
     """The finished RL runs, one for each cell (the newest stands for it), by arm and seed."""
     newest: dict[str, AnyRun] = {}
+    found = list(found)
+    by_id = {run.tags.get(IMPORTED_RUN, run.run_id): run for run in found} | {run.run_id: run for run in found}
     for run in found:
         if run.tags.get("kind") != KIND or run.tags.get("status") != "finished":
             continue
         key = run.tags.get("config_hash", run.run_id)
         if key not in newest or newest[key].start_time < run.start_time:
             newest[key] = run
-    return sorted((PolicyRun(run) for run in newest.values()), key=lambda r: (r.arm, r.seed, r.run.run_id))
+    made = (PolicyRun(run, by_id.get(run.tags.get("verifier_run", ""))) for run in newest.values())
+    return sorted(made, key=lambda r: (r.arm, r.seed, r.run.run_id))
 
 
 def comparable(runs: Sequence[PolicyRun]) -> dict[str, list[PolicyRun]]:

@@ -29,7 +29,8 @@ class Needs(StrEnum):
     """What a figure is drawn from, and so how its `draw` is called. Each returns the files that it wrote."""
 
     sweep = "the verifiers of one sweep"  # draw(SweepRuns, out)
-    rl = "RL runs"  # draw(Sequence[PolicyRun], out)
+    rl = "RL runs"  # draw(Sequence[PolicyRun], out), into a folder for each group of comparable runs
+    rl_study = "all RL runs together"  # draw(Sequence[PolicyRun], out), into OUT/rl/NAME
     search = "the trials of a search"  # draw(rows, objectives, folder, note), by `rmlab sweep`
     study = "the sweeps of a study"  # draw(PlannedStudy, folder), by `rmlab study`
 

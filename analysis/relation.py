@@ -8,28 +8,23 @@ whatever the coefficient is, and the figure says so.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from analysis import style
 from analysis.outcomes import parameter
 from analysis.policies import PAYING, PolicyRun, comparable, note
 from analysis.policy_measures import OFFLINE, OUTCOMES, averaged, shown
+from analysis.rank_statistics import REPLICATES, codes, rank_correlations, unit_weights
 from analysis.registry import Needs, figure
 from analysis.watched import FEWEST_MIXED
 from rmlab.files import write_text
-from rmlab.metrics.table import Floats, ratio
-from rmlab.metrics.uncertainty import cluster_weights, interval
+from rmlab.metrics.uncertainty import interval
 from rmlab.wording import counted, estimate
 
 FEWEST = 10
-REPLICATES = 2000
-SAME = 1e-9
-"""Spread of ranks, a row, that is 0 but for rounding."""
 NOTHING = "nothing can be concluded"
 MARKS = (
     "Shifted: on the policy's own attempts at the last evaluation. A within-task AUC of fewer than "
@@ -70,26 +65,12 @@ def spearman(
     training_N: which verifiers come of one training and are drawn together; None: each is one of its own. Resamples in which a
     side is constant are left out.
     """
-    x, y = np.asarray(x_N, dtype=float), np.asarray(y_N, dtype=float)
-    names, unit_N = np.unique(range(len(x)) if training_N is None else training_N, return_inverse=True)
-    n = len(names)
-    if n < 3 or len(set(x)) < 2 or len(set(y)) < 2:
+    n = codes(range(len(x_N)) if training_N is None else training_N)[1]
+    if n < 3 or len(set(x_N)) < 2 or len(set(y_N)) < 2:
         return Correlation(None, None, None, n)
-    weight_RN = np.vstack([np.ones((1, n)), *cluster_weights(n, replicates, seed)])[:, unit_N]
-    total_R1 = weight_RN.sum(axis=1, keepdims=True)
-    a, b = (rank - (weight_RN * rank).sum(axis=1, keepdims=True) / total_R1 for rank in _ranks((x, y), weight_RN))
-    energy = np.sqrt((weight_RN * a**2).sum(axis=1) * (weight_RN * b**2).sum(axis=1))
-    rho_R = ratio((weight_RN * a * b).sum(axis=1), np.where(energy > SAME * total_R1[:, 0], energy, 0.0))
+    rho_R = rank_correlations(x_N, y_N, unit_weights(training_N, None, len(x_N), replicates, seed))
     low, high = interval(float(rho_R[0]), rho_R[1:]) or (None, None)
     return Correlation(float(rho_R[0]), low, high, n)
-
-
-def _ranks(sides: Iterable[Floats], weight_RN: Floats) -> Iterator[Floats]:
-    """Mean ranks of N values, each repeated weight times, but for a constant: rank_RN of each side."""
-    for value_N in sides:
-        value_V, code_N = np.unique(value_N, return_inverse=True)
-        weight_RV = weight_RN @ np.eye(len(value_V))[code_N]
-        yield (np.cumsum(weight_RV, axis=1) - weight_RV / 2)[:, code_N]
 
 
 @figure(

@@ -65,6 +65,9 @@ def figure(rows: int, columns: int, width: float, height: float, **options: Any)
             plt.close(drawn)
 
 
+TWO_COLUMNS, ONE_COLUMN = 6.9, 3.35
+"""Inches of a paper's text, and of one of its two columns: figures for papers are drawn at both, in the same 7 to 9 points."""
+
 WORDS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C564B", "#7F7F7F")
 
 
@@ -154,11 +157,18 @@ def save(drawn: "Figure", folder: Path, name: str, rows: Sequence[dict[str, Any]
     rows: what the figure is drawn from, one dict a drawn point.
     """
     paths = [folder / f"{name}.pdf", folder / f"{name}.png", folder / f"{name}.csv"]
-    for path, metadata in zip(paths, ({"CreationDate": None, "Creator": "rmlab"}, {"Software": "rmlab"}), strict=False):
-        with atomic_path(path) as temporary:
-            drawn.savefig(temporary, metadata=metadata)
+    for path in paths[:2]:
+        save_picture(drawn, path)
     write_text(paths[-1], csv_text(rows))
     return paths
+
+
+def save_picture(drawn: "Figure", path: Path) -> Path:
+    """Writes a figure as PDF or PNG, by the name, without a date; returns the path."""
+    metadata = {"CreationDate": None, "Creator": "rmlab"} if path.suffix == ".pdf" else {"Software": "rmlab"}
+    with atomic_path(path) as temporary:
+        drawn.savefig(temporary, metadata=metadata)
+    return path
 
 
 def csv_text(rows: Sequence[dict[str, Any]]) -> str:

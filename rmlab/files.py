@@ -15,6 +15,7 @@ from pathlib import Path
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.paths import runs_folder
+from rmlab.stopping import is_full
 
 MODEL = ("config.json", "tokenizer.json")
 """What every folder of a model has: another folder is not replaced by one."""
@@ -140,16 +141,25 @@ def _no_device(path: Path) -> None:
         raise UsageError(f"{path} is a device or a pipe: name a file to write")
 
 
-def _refused(error: Exception) -> OSError | None:
-    """What the machine refused: an OSError, or one that a writer in Rust (weights, tokenizers) tells in its own words."""
+def _refused(error: BaseException) -> OSError | None:
+    """What the machine refused: an OSError, one that a writer in Rust (weights, tokenizers) tells in its own words, or a full disk
+    behind the error of a writer that could not end its file (a PDF's compression)."""
     if isinstance(error, OSError):
         return error
-    found = re.search(r"\(os error (\d+)\)", str(error))
-    return OSError(int(found[1]), os.strerror(int(found[1]))) if found else None
+    if found := re.search(r"\(os error (\d+)\)", str(error)):
+        return OSError(int(found[1]), os.strerror(int(found[1])))
+    behind = error.__cause__ or error.__context__
+    if behind is None or isinstance(error, RmlabError):
+        return None
+    refused = _refused(behind)
+    return refused if refused is not None and is_full(refused) else None
 
 
 def _unwritable(path: Path, error: OSError) -> RmlabError:
-    return RmlabError(f"{path} cannot be written: {error.strerror or error}. Choose another place or mend its rights.")
+    remedy = (
+        "Make room there or choose another place." if is_full(error) else "Choose another place or mend its rights."
+    )
+    return RmlabError(f"{path} cannot be written: {error.strerror or error}. {remedy}")
 
 
 class Busy(RmlabError):

@@ -22,13 +22,22 @@ class Stopped(RmlabError):
     """The work had to end before it was done, through no fault of its own: the same command goes on with it."""
 
 
+FULL = ("no space left on device", "disk quota exceeded", "not enough free space to write", "disk is full")
+"""A full disk in the words of the system (and so of writers in Rust and C++), of NumPy, which gives no number, and of SQLite."""
+
+
+def is_full(error: BaseException) -> bool:
+    """Whether an error says that a disk, or a quota on it, is full."""
+    numbered = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return numbered or any(words in str(error).lower() for words in FULL)
+
+
 def is_stop(error: BaseException) -> bool:
     """Whether an error is no fault of the work that it ended: a lost lease, a store out of reach, a full disk."""
-    if isinstance(error, Stopped | StoreOutOfReach):
+    if isinstance(error, Stopped | StoreOutOfReach) or is_full(error):
         return True
-    full = isinstance(error, OSError) and error.errno == errno.ENOSPC
     behind = error.__cause__ or error.__context__
-    return full or "disk is full" in str(error) or (behind is not None and is_stop(behind))
+    return behind is not None and is_stop(behind)
 
 
 _reason: str | None = None

@@ -3,6 +3,7 @@ import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -11,6 +12,9 @@ from rmlab.microswe.sandbox import IsolationLevel
 
 settings.register_profile("any machine", deadline=None)  # a busy one is slow at random
 settings.load_profile("any machine")
+
+# Tests run beside each other, one on each core: a second thread of one waits for a core longer than it works.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # A lease that cannot be kept ends its process, which may be the tests' own: on no machine do they stand still for so long.
 os.environ["RMLAB_LEASE_SECONDS"] = "86400"
@@ -39,6 +43,22 @@ def runs_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database:
     folder.mkdir()
     shutil.copy(empty_database, folder / "mlflow.db")
     return folder
+
+
+@pytest.fixture
+def small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are drawn small and once, for tests of what is drawn: drawing each twice and at full size takes most of their time."""
+    from matplotlib.figure import Figure
+
+    whole = Figure.savefig
+
+    def small(drawn: Figure, path: Path, **options: Any) -> None:
+        if path.name.endswith(".pdf"):
+            path.touch()
+        else:
+            whole(drawn, path, dpi=50, **options)
+
+    monkeypatch.setattr(Figure, "savefig", small)
 
 
 @pytest.fixture

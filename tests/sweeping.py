@@ -1,4 +1,4 @@
-"""Sweeps in processes of their own, as a user starts them, and what a machine may do to them."""
+"""Sweeps as a user starts them, in processes of their own or in this one, and what a machine may do to them."""
 
 import os
 import random
@@ -9,13 +9,18 @@ import time
 from pathlib import Path
 
 from rmlab.paths import REPOSITORY, runs_folder
+from tests.command_line import rmlab_here
 from tests.waiting import PATIENCE
 
+PATIENT = "from rmlab import cli; from rmlab.launchers import local; local.PATIENCE_SECONDS = 900.0; cli.main()"
+"""The command, with time for its cells to say how they ended on a slow machine too."""
 
-def launch(*arguments: str | Path, **more) -> subprocess.Popen:
-    """`rmlab sweep ...`, started, in a process group of its own."""
+
+def launch(*arguments: str | Path, patient: bool = False, **more) -> subprocess.Popen:
+    """`rmlab sweep ...`, started, in a process group of its own. patient: it does not kill cells that end slowly."""
+    program = ["-c", PATIENT] if patient else ["-m", "rmlab.cli"]
     return subprocess.Popen(
-        [sys.executable, "-m", "rmlab.cli", "sweep", *map(str, arguments)],
+        [sys.executable, *program, "sweep", *map(str, arguments)],
         cwd=REPOSITORY,
         env=dict(os.environ),
         text=True,
@@ -31,6 +36,11 @@ def sweep(*arguments: str | Path) -> tuple[int, str, str]:
     process = launch(*arguments)
     out, err = process.communicate(timeout=PATIENCE)
     return process.returncode, out, err
+
+
+def sweep_here(*arguments: str | Path) -> tuple[int, str, str]:
+    """As `sweep`, in this process; its cells are processes of their own all the same."""
+    return rmlab_here("sweep", *arguments)
 
 
 def started() -> int:

@@ -12,6 +12,7 @@ import typer
 
 from rmlab.cli import app
 from rmlab.paths import REPOSITORY
+from tests.command_line import rmlab_here
 from tests.waiting import PATIENCE
 
 CASES = REPOSITORY / "tests" / "data" / "metric_cases"
@@ -44,10 +45,11 @@ def commands(group: object = None, path: tuple[str, ...] = ()) -> list[tuple[str
 
 
 @pytest.mark.parametrize("command", commands(), ids=" ".join)
-def test_every_command_has_help_with_an_example(command: tuple[str, ...]) -> None:
-    answer = rmlab(*command, "--help")
-    assert answer.returncode == 0
-    assert f"Example: rmlab {' '.join(command)}" in answer.stdout
+def test_every_command_has_help_with_an_example(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    code, out, _ = rmlab_here(*command, "--help")
+    assert code == 0
+    assert f"Example: rmlab {' '.join(command)}" in out
 
 
 def test_help_imports_nothing_heavy_and_works_anywhere(tmp_path: Path) -> None:
@@ -130,7 +132,7 @@ def test_runs_are_listed(where: Path, empty_database: Path) -> None:
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
 
-    assert "no runs in" in rmlab("runs", "list").stdout
+    assert "no runs in" in rmlab_here("runs", "list")[1]
     assert not where.exists()
     where.mkdir()
     shutil.copy(empty_database, where / "mlflow.db")
@@ -142,7 +144,7 @@ def test_runs_are_listed(where: Path, empty_database: Path) -> None:
     assert answer.returncode == 0
     for words in ("data_scale=2000 s1", "finished", "0.765", run.run_id):
         assert words in answer.stdout
-    assert "no runs of sweep other" in rmlab("runs", "list", "--sweep", "other").stdout
+    assert "no runs of sweep other" in rmlab_here("runs", "list", "--sweep", "other")[1]
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,10 @@
+import errno
 import os
 import signal
 import subprocess
 import sys
 import time
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +74,30 @@ def test_a_name_that_no_file_can_have_is_one_error(tmp_path):
         atomic_folder(tmp_path / ("x" * 300)),
     ):
         pass
+
+
+def after(error: Exception, behind: Exception) -> Exception:
+    """The error that a writer meets when it tidies up after another."""
+    error.__context__ = behind
+    return error
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError("Not enough free space to write 80 bytes after offset 9"),
+        after(zlib.error("inconsistent stream state"), OSError(errno.ENOSPC, "No space left on device")),
+    ],
+)
+def test_a_full_disk_asks_for_room_and_leaves_nothing(tmp_path, error):
+    for writing in (atomic_folder, atomic_path):
+        with (
+            pytest.raises(RmlabError, match=r"model cannot be written: N.*\. Make room there or"),
+            writing(tmp_path / "model"),
+        ):
+            raise error
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_with_other_things_in_it_is_not_replaced(tmp_path):

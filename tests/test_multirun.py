@@ -13,6 +13,7 @@ from rmlab.paths import REPOSITORY
 from rmlab.sweep.plan import expand, read_sweep
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
+from tests.command_line import rmlab_here
 from tests.waiting import PATIENCE
 
 TOY = REPOSITORY / "tests" / "sweep" / "toy"
@@ -149,7 +150,7 @@ def test_a_multirun_without_a_sweep_is_hydras_own(where: Path) -> None:
     ],
 )
 def test_wrong_use_is_one_line_and_starts_nothing(where: Path, arguments: list[str], words: str) -> None:
-    code, _, err = rmlab("train", *arguments)
+    code, _, err = rmlab_here("train", *arguments)
     assert code == 2
     assert words in err
     assert len(err.strip().splitlines()) == 1
@@ -158,14 +159,14 @@ def test_wrong_use_is_one_line_and_starts_nothing(where: Path, arguments: list[s
 
 def test_what_is_only_described_starts_nothing_through_hydra_either(where: Path) -> None:
     """Every flag reaches Hydra's sweeper: `--explain` did not, and the sweep ran."""
-    code, out, err = rmlab("sweep", str(TOY / "toy_scale.yaml"), *SMALL, "hydra/launcher=basic", "--explain")
+    code, out, err = rmlab_here("sweep", str(TOY / "toy_scale.yaml"), *SMALL, "hydra/launcher=basic", "--explain")
     assert code == 0, err
     assert "another level:" in out
     assert not (where / "ledger").exists()
 
 
 def test_a_launcher_that_has_no_such_setting(where: Path) -> None:
-    code, _, err = rmlab("sweep", str(TOY / "toy_scale.yaml"), "hydra.launcher.worker=2")
+    code, _, err = rmlab_here("sweep", str(TOY / "toy_scale.yaml"), "hydra.launcher.worker=2")
     assert (code, err.strip().splitlines()[-1]) == (
         2,
         "rmlab: hydra.launcher.worker=2: launcher local has no 'worker' (did you mean "

@@ -9,7 +9,7 @@ from rmlab.paths import REPOSITORY
 from rmlab.sweep.request import make_plan
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
-from tests.sweeping import kill_again_and_again, sweep
+from tests.sweeping import kill_again_and_again, sweep, sweep_here
 
 TOY = REPOSITORY / "tests" / "sweep" / "toy"
 
@@ -47,7 +47,7 @@ def of(where: Path, **parts) -> str:
 def test_a_killed_search_goes_on_and_its_total_is_a_total(where: Path) -> None:
     file = of(where, trials=8)
     assert kill_again_and_again(file, "seconds=0.8", "--workers", "2", times=2, longest=0.5, seed=0) == 2
-    code, out, err = sweep(file, "seconds=0.8", "--workers", "2")
+    code, out, err = sweep_here(file, "seconds=0.8", "--workers", "2")
     assert code == 0, err
     states = Counter(trial.state.name for trial in trials(where))
     assert states["COMPLETE"] == 8
@@ -55,10 +55,10 @@ def test_a_killed_search_goes_on_and_its_total_is_a_total(where: Path) -> None:
     assert all(trial.user_attrs.get("lost") for trial in trials(where) if trial.state.name == "FAIL")
     assert "8 complete" in out
     before = ended(where)
-    code, _, _ = sweep(file, "seconds=0.8", "--workers", "2")
+    code, _, _ = sweep_here(file, "seconds=0.8", "--workers", "2")
     assert code == 0
     assert ended(where) == before, "the total is reached: nothing is tried"
-    assert "8 trials in all" in sweep(file, "seconds=0.8", "--dry-run")[1]
+    assert "8 trials in all" in sweep_here(file, "seconds=0.8", "--dry-run")[1]
     assert not [run for run in runs(Store.open()) if run.tags["kind"] == "toy" and run.end_time is None]
 
 
@@ -66,7 +66,7 @@ def test_a_killed_search_goes_on_and_its_total_is_a_total(where: Path) -> None:
 def test_trials_that_fail_do_not_fail_the_study_and_settings_are_not_run_twice(where: Path) -> None:
     objectives = {"eval_of/score": "maximize", "eval_of/cost": "minimize"}
     file = of(where, trials=10, space={"data_scale": {"choices": [1, 2, 3]}}, objectives=objectives)
-    code, _, err = sweep(file, "trouble={1:nan,2:error}", "--workers", "1")
+    code, _, err = sweep_here(file, "trouble={1:nan,2:error}", "--workers", "1")
     assert code == 0, err
     found = trials(where)
     by_level = {level: {t.state.name for t in found if t.params["data_scale"] == level} for level in (1, 2, 3)}
@@ -88,7 +88,7 @@ def test_a_single_objective_may_prune(where: Path) -> None:
     pruner = {"_target_": "optuna.pruners.ThresholdPruner", "lower": -2.5}
     pruning = {"metric": "train/score", "goal": "maximize", "pruner": pruner}
     file = of(where, trials=4, space={"data_scale": {"choices": [7, 30]}}, pruning=pruning)
-    code, _, err = sweep(file, "seconds=6", "--workers", "4")
+    code, _, err = sweep_here(file, "seconds=6", "--workers", "4")
     assert code == 0, err
     assert {t.params["data_scale"]: t.state.name for t in trials(where)} == {7: "COMPLETE", 30: "PRUNED"}
     assert {run.name.split()[0]: run.status for run in runs(Store.open()) if run.tags["kind"] == "toy"} == {
@@ -100,7 +100,7 @@ def test_a_single_objective_may_prune(where: Path) -> None:
 @pytest.mark.slow
 def test_values_are_means_over_the_seeds(where: Path) -> None:
     file = of(where, space={"data_scale": {"choices": [7]}})
-    code, _, err = sweep(file, "trials=1", "seeds=[0,1]")
+    code, _, err = sweep_here(file, "trials=1", "seeds=[0,1]")
     assert code == 0, err
     [trial] = trials(where)
     assert trial.values == [0.5], "0 with seed 0, 1 with seed 1"
@@ -157,9 +157,11 @@ def test_an_edited_search_is_another_study_and_says_so(where: Path) -> None:
     import optuna
 
     space = {"data_scale": {"choices": [1, 7]}}
-    code, _, err = sweep(of(where, trials=2, space=space), "--workers", "1")
+    code, _, err = sweep_here(of(where, trials=2, space=space), "--workers", "1")
     assert code == 0, err
-    code, out, err = sweep(of(where, trials=3, space=space, objectives={"eval_of/cost": "minimize"}), "--workers", "1")
+    code, out, err = sweep_here(
+        of(where, trials=3, space=space, objectives={"eval_of/cost": "minimize"}), "--workers", "1"
+    )
     assert code == 0, err
     assert "which differs in objectives: its trials (2) stay there" in out
     assert "3 complete" in out

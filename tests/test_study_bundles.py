@@ -4,6 +4,7 @@ import csv
 import json
 import platform
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -28,18 +29,31 @@ MADE_HERE = "made here"
 MOST_BYTES = 8_000_000
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory, empty_database: Path) -> Path:
+    """Six runs in `runs`, and their bundle with a table and a figure in `page`."""
+    folder = tmp_path_factory.mktemp("made")
+    (folder / "runs").mkdir()
+    shutil.copy(empty_database, folder / "runs" / "mlflow.db")
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("RMLAB_RUNS", str(folder / "runs"))
+        for seed in (0, 1, 2):
+            for level, quality in (("100", 0.5), ("1000", 3.0)):
+                track(Store.open(None), folder, "data_scale", level, seed, quality, place=int(quality), baseline="100")
+        bundle = folder / "page" / "runs.zip"
+        export_runs(Store.open(None), bundle, sweep="data_scale", study=True, show=False)
+        draw_figures(["sweep_table", "differences"], str(bundle), page=bundle.parent)
+    return folder
+
+
 @pytest.fixture
 def page(request: pytest.FixtureRequest, runs_folder: Path, tmp_path: Path) -> Path:
-    """The folder of a study's page with its bundle: a shipped one, or one of six runs that is made here."""
+    """The folder of a study's page with its bundle: a shipped one, or a copy of the one that is made here, with its runs."""
     if request.param != MADE_HERE:
         return STUDIES / request.param
-    for seed in (0, 1, 2):
-        for level, quality in (("100", 0.5), ("1000", 3.0)):
-            track(Store.open(None), tmp_path, "data_scale", level, seed, quality, place=int(quality), baseline="100")
-    folder = tmp_path / "page"
-    export_runs(Store.open(None), folder / "runs.zip", sweep="data_scale", study=True, show=False)
-    draw_figures(["sweep_table", "differences"], str(folder / "runs.zip"), page=folder)
-    return folder
+    made = request.getfixturevalue("made")
+    shutil.copytree(made / "runs", runs_folder, dirs_exist_ok=True)
+    return Path(shutil.copytree(made / "page", tmp_path / "page"))
 
 
 def same_table(one: Path, other: Path) -> bool:
@@ -87,6 +101,7 @@ def alike(one: Any, other: Any) -> bool:
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_pictures")
 @pytest.mark.parametrize("page", [MADE_HERE, *SHIPPED], indirect=True)
 def test_a_page_shows_what_its_runs_give(page: Path, tmp_path: Path) -> None:
     tables, wrong = differing(page, tmp_path / "drawn")
@@ -172,6 +187,7 @@ def test_of_a_real_sweep_nothing_of_the_machine_travels(
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_pictures")
 def test_rl_runs_travel_with_what_their_figures_read(runs_folder: Path, tmp_path: Path) -> None:
     from tests.analysis.test_watched import track as track_rl
 

@@ -21,7 +21,7 @@ from rmlab.sweep.under_way import SweepUnderWay
 from rmlab.tracking.query import runs
 from rmlab.tracking.run_index import cell_runs
 from rmlab.tracking.store import Store
-from tests.sweeping import kill_again_and_again, launch, sweep
+from tests.sweeping import kill_again_and_again, launch, sweep, sweep_here
 from tests.waiting import PATIENCE, until
 
 TOY = str(REPOSITORY / "tests" / "sweep" / "toy" / "toy_scale.yaml")
@@ -51,7 +51,7 @@ def ended(where: Path) -> Counter:
 
 
 def test_a_sweep_runs_each_cell_once_and_a_second_launch_runs_none(where: Path) -> None:
-    code, out, _ = sweep(TOY, "--dry-run")
+    code, out, _ = sweep_here(TOY, "--dry-run")
     assert code == 0
     assert "12 cells, 0 of 10 runs finished, 10 to run" in out
     assert "the same run as data_scale=2 s0" in out
@@ -76,13 +76,13 @@ def test_a_sweep_runs_each_cell_once_and_a_second_launch_runs_none(where: Path) 
     assert "every cell was finished already: nothing was trained" in err
     assert sorted(ended(where).values()) == [1] * 10
     assert len(runs(Store.open(), ["toy_scale"])) == 12
-    code, out, _ = sweep(TOY, "--dry-run")
+    code, out, _ = sweep_here(TOY, "--dry-run")
     assert "10 of 10 runs finished, 0 to run" in out
 
     # Another sweep of another name that asks for a finished cell reuses it.
     other = where / "other_name.yaml"
     other.write_text(Path(TOY).read_text().replace("toy.py", str(Path(TOY).parent / "toy.py")))
-    code, _, err = sweep(str(other), "preset=one_arm", "levels=[1]", "baseline=1")
+    code, _, err = sweep_here(other, "preset=one_arm", "levels=[1]", "baseline=1")
     assert code == 0, err
     assert sorted(ended(where).values()) == [1] * 10
     [zero, one] = sorted(runs(Store.open(), ["other_name"]), key=lambda run: run.name)
@@ -93,26 +93,25 @@ def test_a_sweep_runs_each_cell_once_and_a_second_launch_runs_none(where: Path) 
 
 @pytest.mark.slow
 def test_kill_9_of_the_whole_group_at_random_moments_then_the_same_command(where: Path) -> None:
-    arguments = (TOY, "seconds=0.4", "--workers", "2")
-    kills = kill_again_and_again(*arguments, times=4, longest=1.0, seed=0)
+    arguments = (TOY, "levels=[1,2,3,4]", "seconds=1", "--workers", "2")
+    kills = kill_again_and_again(*arguments, times=6, longest=1.0, seed=2)
     code, _, err = sweep(*arguments)
     assert code == 0, err
     assert kills > 0
     # A cell may have ended and been killed before it could say so; none that said `finished` ran again.
-    known = cell_runs(Store.open())
-    assert len(known.finished) == 10
-    finished = [run for run in runs(Store.open(), ["toy_scale"]) if run.status == "finished"]
-    assert Counter(run.name for run in finished) == Counter(dict.fromkeys((run.name for run in finished), 1))
-    assert len(finished) == 12
-    assert all(len(run.series("train/loss")) == 10 for run in finished)
-    assert {run.status for run in runs(Store.open(), ["toy_scale"])} <= {"finished", "killed", "stopped"}
-    assert all(run.end_time is not None for run in runs(Store.open(), ["toy_scale"]))
+    assert len(cell_runs(Store.open()).finished) == 14
+    found = runs(Store.open(), ["toy_scale"])
+    finished = [run for run in found if run.status == "finished"]
+    assert len(finished) == len({run.name for run in finished}) == 16, "each cell finished exactly once"
+    assert all(len(run.series("train/loss")) == 10 and "eval/auc_pooled" in run.metrics for run in finished)
+    assert {run.status for run in found} <= {"finished", "killed", "stopped"}
+    assert all(run.end_time is not None for run in found)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("trouble", ["stall", "stand still"])
 def test_a_cell_that_had_to_stop_goes_on_in_the_same_launch(where: Path, trouble: str) -> None:
-    code, _, err = sweep(TOY, "preset=one_arm", "seeds=[0]", f"trouble={{2:{trouble}}}", "--workers", "1")
+    code, _, err = sweep_here(TOY, "preset=one_arm", "seeds=[0]", f"trouble={{2:{trouble}}}", "--workers", "1")
     assert code == 0, err
     assert len([line for line in err.splitlines() if "data_scale=2 s0 stopped: the " in line]) == 1
     found = [(run.name, run.status) for run in runs(Store.open(), ["toy_scale"])]
@@ -125,12 +124,12 @@ def test_a_cell_that_had_to_stop_goes_on_in_the_same_launch(where: Path, trouble
 @pytest.mark.slow
 def test_a_cell_that_has_to_stop_again_and_again_is_left_for_the_next_launch(where: Path) -> None:
     arguments = (TOY, "preset=one_arm", "levels=[1,2]", "baseline=1", "seeds=[0]")
-    code, _, err = sweep(*arguments, "trouble={2:full}")
+    code, _, err = sweep_here(*arguments, "trouble={2:full}")
     assert code == 1
     assert err.count("data_scale=2 s0 stopped: [Errno 28] No space left on device") == 4
     assert "1 of 2 cells had to stop again and again (data_scale=2 s0): see above why. They go on with: rmlab" in err
     assert Counter(run.status for run in runs(Store.open())) == {"finished": 1, "stopped": 4}
-    assert "1 of 2 runs finished, 1 to run" in sweep(*arguments, "trouble={2:full}", "--dry-run")[1]
+    assert "1 of 2 runs finished, 1 to run" in sweep_here(*arguments, "trouble={2:full}", "--dry-run")[1]
 
 
 @pytest.mark.slow
@@ -149,7 +148,7 @@ def test_a_level_that_means_something_else_and_then_the_first_again(where: Path)
         }
         raw |= {"levels": ["few"], "baseline": "few", "named": {"few": [f"data.label_ratio={meaning}"]}}
         path.write_text(yaml.safe_dump(raw))
-        code, _, err = sweep(path)
+        code, _, err = sweep_here(path)
         assert code == 0, err
         newest = max((run for run in runs(Store.open()) if run.tags["kind"] == "toy"), key=lambda run: run.start_time)
         shown.append(newest.tags["config_hash"])
@@ -158,7 +157,7 @@ def test_a_level_that_means_something_else_and_then_the_first_again(where: Path)
 
 @pytest.mark.parametrize("whom", ["parent alone", "ctrl-c"])
 def test_children_end_with_their_parent(where: Path, whom: str) -> None:
-    process = launch(TOY, "seconds=3600", "--workers", "2")
+    process = launch(TOY, "seconds=3600", "--workers", "2", patient=whom == "ctrl-c")
     until(lambda: sum(word == "start" for word, _ in ledger(where)) == 2, process)
     family = psutil.Process(process.pid).children(recursive=True)
     assert len(family) >= 3
@@ -174,8 +173,7 @@ def test_children_end_with_their_parent(where: Path, whom: str) -> None:
     until(lambda: not [p for p in family if alive(p)])
     assert not cell_runs(Store.open()).finished
     if whom == "ctrl-c":
-        states = {run.status for run in runs(Store.open(), ["toy_scale"])}
-        assert {"stopped"} <= states <= {"killed", "stopped"}, "one that was too slow to answer ended with its parent"
+        assert [run.status for run in runs(Store.open(), ["toy_scale"])] == ["stopped"] * 2
 
 
 def alive(process: psutil.Process) -> bool:
@@ -190,7 +188,7 @@ def test_failed_cells_are_shown_and_tracked_and_fail_alone(where: Path) -> None:
         4: "the process ended with exit code 7 before its work was done",
         5: "the process was killed (signal 9): out of memory, or by hand",
     }
-    code, _, err = sweep(
+    code, _, err = sweep_here(
         TOY,
         "preset=one_arm",
         "levels=[1,2,3,4,5]",
@@ -217,7 +215,7 @@ def test_failed_cells_are_shown_and_tracked_and_fail_alone(where: Path) -> None:
 @pytest.mark.slow
 def test_a_cell_whose_time_is_up_is_paused_and_the_same_command_goes_on(where: Path) -> None:
     arguments = (TOY, "preset=one_arm", "seeds=[0]", "trouble={3:late}", "--workers", "1")
-    code, _, err = sweep(*arguments)
+    code, _, err = sweep_here(*arguments)
     assert code == 0, err
     assert "1 of 3 cells paused, their time is up (data_scale=3 s0). They go on with: rmlab sweep" in err
     assert {run.name: run.status for run in runs(Store.open(), ["toy_scale"]) if run.tags["kind"] == "toy"} == {
@@ -225,7 +223,7 @@ def test_a_cell_whose_time_is_up_is_paused_and_the_same_command_goes_on(where: P
         "data_scale=2 s0": "finished",
         "data_scale=3 s0": "stopped",
     }
-    code, _, err = sweep(*arguments)
+    code, _, err = sweep_here(*arguments)
     assert code == 0, err
     assert "paused" not in err
     starts = Counter({key: n for (word, key), n in ledger(where).items() if word == "start"})
@@ -235,16 +233,16 @@ def test_a_cell_whose_time_is_up_is_paused_and_the_same_command_goes_on(where: P
 @pytest.mark.slow
 def test_a_failed_cell_stops_the_sweep_and_is_retried_only_when_asked(where: Path) -> None:
     arguments = (TOY, "preset=one_arm", "seeds=[0]", "trouble={3:error}", "--workers", "1")
-    code, _, err = sweep(*arguments)
+    code, _, err = sweep_here(*arguments)
     assert code == 1
     assert "1 of 3 cells failed (data_scale=3 s0), 2 not started" in err
-    code, out, _ = sweep(*arguments, "--dry-run")
+    code, out, _ = sweep_here(*arguments, "--dry-run")
     assert "failed: RuntimeError: this cell has no luck" in out
-    code, _, err = sweep(*arguments)
+    code, _, err = sweep_here(*arguments)
     assert code == 1, "what failed is still not there"
     starts = Counter({key: n for (word, key), n in ledger(where).items() if word == "start"})
     assert sorted(starts.values()) == [1, 1, 1], "the other two ran, the failed one did not again"
-    code, _, err = sweep(*arguments, "--retry-failed")
+    code, _, err = sweep_here(*arguments, "--retry-failed")
     assert code == 1
     starts = Counter({key: n for (word, key), n in ledger(where).items() if word == "start"})
     assert sorted(starts.values()) == [1, 1, 2]
@@ -252,7 +250,7 @@ def test_a_failed_cell_stops_the_sweep_and_is_retried_only_when_asked(where: Pat
 
 @pytest.mark.slow
 def test_nothing_starts_when_what_all_share_is_wrong(where: Path) -> None:
-    code, _, err = sweep(TOY, "trouble={0:broken}")
+    code, _, err = sweep_here(TOY, "trouble={0:broken}")
     assert code == 1
     assert err.strip().splitlines()[-1] == "rmlab: data.scale=3 cannot be filled: two are there. Lower data.scale."
     assert not ledger(where)
@@ -261,11 +259,11 @@ def test_nothing_starts_when_what_all_share_is_wrong(where: Path) -> None:
 @pytest.mark.slow
 def test_a_cell_that_became_another_run_since_the_plan_does_not_start(where: Path) -> None:
     arguments = (TOY, "preset=one_arm", "levels=[1,2]", "seeds=[0]", "trouble={0:change}", "--on-error", "continue")
-    code, _, err = sweep(*arguments)
+    code, _, err = sweep_here(*arguments)
     assert code == 1
     assert err.count("code or data changed since. Give the command again") == 2
     assert not [word for word, _ in ledger(where) if word == "start"]
-    code, _, err = sweep(*arguments)
+    code, _, err = sweep_here(*arguments)
     assert code == 0, err
     assert sorted(word for word, _ in ledger(where)) == ["end", "end", "prepared", "start", "start"]
 
@@ -298,7 +296,7 @@ def test_two_launches_of_one_sweep(where: Path) -> None:
     (where / "hold").touch()
     first = launch(TOY, "preset=one_arm", "seeds=[0]", "--workers", "1")
     until(lambda: any(word == "start" for word, _ in ledger(where)), first)
-    code, _, err = sweep(TOY, "preset=one_arm", "seeds=[0]")
+    code, _, err = sweep_here(TOY, "preset=one_arm", "seeds=[0]")
     (where / "hold").unlink()
     assert code == 1
     assert re.search(
@@ -326,7 +324,7 @@ def test_two_launches_of_one_sweep(where: Path) -> None:
     ],
 )
 def test_bad_input_is_one_line(arguments: list[str], code: int, words: str) -> None:
-    found, _, err = sweep(*arguments)
+    found, _, err = sweep_here(*arguments)
     assert found == code
     assert words in err
     assert err.startswith("rmlab: ")

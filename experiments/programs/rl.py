@@ -21,7 +21,7 @@ from rmlab.microswe.episode import Edits
 from rmlab.microswe.loading import joined_tasks
 from rmlab.microswe.sandbox import Limits, Sandbox, warn_if_weak
 from rmlab.policies.folder import record_of
-from rmlab.rl.config import SEMANTICS, Calibration, LimitsConfig, RLRun, check_options
+from rmlab.rl.config import SEMANTICS, Calibration, LimitsConfig, RLRun, TransformConfig, check_options
 from rmlab.rl.rewards import check_reward
 from rmlab.sweep.cells import Identity, identify
 from rmlab.sweep.factors import find_factors
@@ -63,6 +63,10 @@ def identity(config: DictConfig) -> Identity:
     if settings.environment.edits is Edits.start_over:
         plain["practised"] = (
             "tasks of one changed line"  # a later choice: what was trained on all of them is told apart
+        )
+    if settings.reward.transform != TransformConfig():
+        plain["transformed"] = (
+            "every score in float32 has a logit of its own"  # a later choice: scores were cut at 1e-6
         )
     uri = config.tracking.uri
     record_of(
@@ -117,7 +121,7 @@ def run(config: DictConfig) -> str:
             warn_if_weak(sandbox.isolation)
             logger.configuration(config)
             if verifiers:
-                log_verifier_report(logger, verifiers[0])
+                log_verifier_report(logger, verifiers[0], settings.reward)
             loop = make_loop(settings, loaded, sandbox, start, verifiers, hashes.config_hash, logger)
             state = loop.start()
             logger.replay(state.history)

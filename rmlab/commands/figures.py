@@ -128,7 +128,7 @@ def _chosen(tracked: "Sequence[AnyRun]", source: str, names: Sequence[str], part
     from analysis.registry import Needs, registered
     from analysis.tracked import group_runs
 
-    drawable = registered(Needs.rl)
+    drawable = registered(Needs.rl) | registered(Needs.rl_study)
     of_policies = [name for name in names if name in drawable]
     policies = policy_runs(tracked) if of_policies or not names else []
     groups = {f"{group.folder(Path())}": group for group in group_runs(tracked)}
@@ -150,10 +150,12 @@ def _chosen(tracked: "Sequence[AnyRun]", source: str, names: Sequence[str], part
 
 
 def _of_policies(name: str, of_rl: "dict[str, list[PolicyRun]]") -> _Drawing:
-    from analysis.registry import registered
+    from analysis.registry import Needs, registered
 
     policies = [run for runs in of_rl.values() for run in runs]
-    return _Drawing(name, list(of_rl), lambda out: registered()[name].draw(policies, out))
+    figure = registered()[name]
+    folders = [] if figure.needs is Needs.rl_study else list(of_rl)  # one of all runs goes beside any other
+    return _Drawing(name, folders, lambda out: figure.draw(policies, out))
 
 
 def _of_sweeps(groups: "dict[str, SweepRuns]", source: str, names: Sequence[str]) -> list[_Drawing]:
@@ -169,7 +171,7 @@ def _of_sweeps(groups: "dict[str, SweepRuns]", source: str, names: Sequence[str]
     if unknown:
         raise UsageError(
             f"{unknown[0]!r} is neither a sweep in {source} ({', '.join(sorted(sweeps))}) nor a figure "
-            f"({', '.join([*drawable, *registered(Needs.rl)])})"
+            f"({', '.join([*drawable, *registered(Needs.rl), *registered(Needs.rl_study)])})"
         )
     chosen_sweeps = [n for n in names if n in sweeps] or sorted(sweeps)
     chosen_figures = [n for n in names if n in drawable] or list(drawable)

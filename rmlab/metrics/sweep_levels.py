@@ -153,7 +153,7 @@ def _family(pairs: "Mapping[str, Sequence[tuple[_Seed, _Seed]]]") -> list[LevelT
                 reason = "undefined"
             else:
                 drawn_SR = np.stack([a.drawn[metric] - b.drawn[metric] for a, b in paired])
-                spreads[metric][level] = _spread(seed_S, drawn_SR, paired[0][0].clusters)
+                spreads[metric][level] = spread(seed_S, drawn_SR, paired[0][0].clusters)
             difference = None if np.isnan(mean) else mean
             tests.append(
                 LevelTest(level, metric, len(seed_S), difference, reason=reason, by_seed=tuple(seed_S.tolist()))
@@ -187,7 +187,8 @@ def _at_most_attempts(values: Floats) -> Floats:
     return last
 
 
-def _spread(seed_S: Floats, drawn_SR: Floats, clusters: int) -> Spread:
+def spread(seed_S: Floats, drawn_SR: Floats, clusters: int) -> Spread:
+    """Of differences by seed, and of their values in R resamples of the clusters; resamples where one is undefined are left out."""
     defined_R = ~np.isnan(drawn_SR).any(axis=0)
     drawn_SR = drawn_SR[:, defined_R]
     seeds = len(seed_S)
@@ -199,13 +200,9 @@ def _spread(seed_S: Floats, drawn_SR: Floats, clusters: int) -> Spread:
 def _tested(test: LevelTest, spreads: Mapping[str, Spread]) -> LevelTest:
     """t test with Satterthwaite's degrees of freedom; the variance of seeds is pooled over levels where the own is not larger."""
     mine = spreads[test.level]
-    variance, degrees_seeds = seed_variance([spread.seed_S for spread in spreads.values()], mine.seed_S)
-    by_seeds = variance / len(mine.seed_S)
-    total = by_seeds + mine.by_tasks
-    if not total > 0 or test.difference is None:
+    if test.difference is None or (found := mean_error(mine, [one.seed_S for one in spreads.values()])) is None:
         return replace(test, reason="no test: nothing varies")
-    degrees = float(total**2 / (by_seeds**2 / degrees_seeds + mine.by_tasks**2 / max(mine.clusters - 1, 1)))
-    error = float(np.sqrt(total))
+    error, degrees = found
     half = float(stats.t.ppf(0.975, degrees)) * error
     return replace(
         test,
@@ -216,6 +213,20 @@ def _tested(test: LevelTest, spreads: Mapping[str, Spread]) -> LevelTest:
         by_tasks=mine.by_tasks,
         detectable=detectable_difference(error, degrees),
     )
+
+
+def mean_error(own: Spread, levels_LS: Sequence[Floats]) -> tuple[float, float] | None:
+    """Standard error of a mean difference and its degrees of freedom (Satterthwaite); None where nothing varies.
+
+    levels_LS: differences by level and seed, whose variance is pooled.
+    """
+    variance, degrees_seeds = seed_variance(levels_LS, own.seed_S)
+    by_seeds = variance / len(own.seed_S)
+    total = by_seeds + own.by_tasks
+    if not total > 0:
+        return None
+    degrees = float(total**2 / (by_seeds**2 / degrees_seeds + own.by_tasks**2 / max(own.clusters - 1, 1)))
+    return float(np.sqrt(total)), degrees
 
 
 def seed_variance(levels_LS: Sequence[Floats], own_S: Floats) -> tuple[float, float]:

@@ -84,6 +84,8 @@ def build_corpus(config: CorpusConfig, root: Path, show: bool = False) -> Corpus
 
     Raises DataError where a package or file is missing, or an episode is of a task that is not in the supervised part.
     """
+    installed = versions(config.packages)  # what is missing is said before minutes of work
+    pools = [read_trajectories(root / path, parts=["supervised"]) for path in config.episodes]
     tasks, _ = read_tasks(root / config.tasks)
     forbidden = NearCopies(held_out_functions(tasks))
     left_out: Counter[str] = Counter()
@@ -96,7 +98,6 @@ def build_corpus(config: CorpusConfig, root: Path, show: bool = False) -> Corpus
             advance(1, package)
     texts = [(Kind.code, code.text) for code in codes]
     texts += [(Kind.repair, text) for text in repairs(codes, forbidden, config.repairs)]
-    pools = [read_trajectories(root / path, parts=["supervised"]) for path in config.episodes]
     texts += [
         (Kind.episode, text) for pool in pools for text in _episodes(pool.trajectories, tasks, forbidden, left_out)
     ]
@@ -107,7 +108,7 @@ def build_corpus(config: CorpusConfig, root: Path, show: bool = False) -> Corpus
     return Corpus(
         documents,
         {
-            "versions": json.dumps(versions(config.packages)),
+            "versions": json.dumps(installed),
             "tasks_fingerprint": tasks_fingerprint(tasks),
             "packages": json.dumps(packages),
             "episodes": json.dumps([{"fingerprint": p.fingerprint, **p.metadata} for p in pools]),

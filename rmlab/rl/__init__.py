@@ -17,8 +17,9 @@ loop            all of these in order
 losses          GRPO and GSPO on log-probabilities
 outcome         what came of a training: gained, collapsed, hacked; what attempts look like
 policy_comparison  two policies on the same held-out tasks, paired by task
-reward_model    what the verifier says of fresh attempts, calibrated, combined, transformed (scores bent on purpose)
+reward_model    what the verifier says of fresh attempts, calibrated, combined, transformed
 rewards         what an attempt is paid; each reward registers itself
 tracked         the MLflow run of a training: what identifies it, and what came of it
+transforms      scores bent on purpose; the order within a task asserted to stay
 update          optimiser steps over a batch
 """

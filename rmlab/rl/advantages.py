@@ -5,7 +5,7 @@ groups that hold little but noise; a floor on the reward's own scale bounds that
 Dr. GRPO (arXiv 2503.20783).
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,3 +54,26 @@ def advantages(reward_N: Floats, group_N: Codes, config: AlgorithmConfig) -> Adv
     signal_N = signal_G[group_N]
     # A mean of equal numbers may be off by a rounding error, which would pass for an advantage.
     return Advantages(np.where(signal_N, centred_N, 0.0), signal_N, groups, int((~signal_G).sum()))
+
+
+AFFINE = 1e-6
+"""By how much an advantage may be off by rounding; float32, in which it is trained on, is no finer."""
+
+
+def check_affine(
+    advantage: Advantages, reward_N: Floats, group_N: Codes, config: AlgorithmConfig, factor: float
+) -> None:
+    """Asserts what theory says of rewards offset + factor · r: divided by the group's standard deviation they have the advantages of
+    r at a floor that is smaller by the factor; not divided, factor times them. advantage: of the former. reward_N: r.
+
+    Raises DataError where they have not.
+    """
+    divided = config.scale is Scale.std
+    plain = advantages(reward_N, group_N, replace(config, std_floor=config.std_floor / factor) if divided else config)
+    expected_N = plain.advantage_N * (1.0 if divided else factor)
+    apart = float(np.abs(advantage.advantage_N - expected_N).max(initial=0.0))
+    if apart > AFFINE * max(1.0, factor):
+        raise DataError(
+            f"an advantage of reward.offset + reward.factor · r is off by {apart:.1e} from that of r: the offset is too large beside "
+            "the factor for float64"
+        )

@@ -13,7 +13,7 @@ import numpy as np
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.task import Task
 from rmlab.policies.engine import Engine, EngineSeconds, Rollout, Sampling, seconds_of
-from rmlab.rl.advantages import Codes, advantages
+from rmlab.rl.advantages import Codes, advantages, check_affine
 from rmlab.rl.attempts import TaskSampler, make_attempts
 from rmlab.rl.config import AlgorithmConfig, Floats, LoopConfig, RewardConfig
 from rmlab.rl.outcome import behaviour, paid
@@ -97,7 +97,10 @@ def _rewarded(context: RolloutContext, rollouts: list[Rollout], group_N: Codes) 
     score_N = None if scores is None else scores.score_N
     reward = rewards(own, context.reward, context.tasks, score_N)
     _, code_N = np.unique(group_N, return_inverse=True)
-    gained = advantages(reward.total_N, code_N.astype(np.intp), context.algorithm)
+    codes_N = code_N.astype(np.intp)
+    gained = advantages(reward.total_N, codes_N, context.algorithm)
+    if context.reward.is_affine:
+        check_affine(gained, reward.plain_N, codes_N, context.algorithm, context.reward.factor)
     metrics = {
         **behaviour(rollouts),
         **paid(reward),

@@ -4,7 +4,7 @@ Names of algorithms: GRPO (DeepSeekMath, arXiv 2402.03300), GSPO (arXiv 2507.180
 clipping that keeps gradients (GPPO, Klear-Reasoner, arXiv 2508.07629), dynamic sampling (DAPO, arXiv 2503.14476).
 """
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 import numpy as np
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from omegaconf import MISSING
 
 from rmlab.errors import UsageError
-from rmlab.fingerprint import OMIT_DEFAULT, UNHASHED, fingerprint
+from rmlab.fingerprint import OMIT_DEFAULT, UNHASHED, fingerprint, hashed_fields
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.sandbox import SandboxConfig
 from rmlab.models.config import LoraConfig
@@ -117,13 +117,15 @@ class TransformConfig:
 
     slope, shift: logit → slope · logit + shift: order and AUC stay, calibration moves. difficulty: weight of the task's frozen
     log odds of being solved by the start: pooled AUC rises, what a group sees hardly moves. spread: the distance of a
-    group's logits from their mean is multiplied by it: order stays, what std-free advantages weigh moves.
+    group's logits from their mean is multiplied by it: order stays, what std-free advantages weigh moves. between: that mean is
+    multiplied by it: 0 leaves the part within the task alone. `rmlab.rl.transforms` says in which order.
     """
 
     slope: float = 1.0
     shift: float = 0.0
     difficulty: float = 0.0
     spread: float = 1.0
+    between: float = field(default=1.0, metadata=OMIT_DEFAULT)
 
 
 @dataclass
@@ -132,6 +134,8 @@ class RewardConfig:
 
     unfinished: what is added for an attempt that never submitted.
     ensemble: verifiers beside `verifier`, named as that is. bound_width: standard deviations, for lower_bound.
+    offset, factor: offset + factor · r is paid in place of r. It changes no advantage that is divided by the group's standard
+    deviation, where algorithm.std_floor is multiplied by the factor too.
     """
 
     mode: str = "execution"
@@ -142,12 +146,19 @@ class RewardConfig:
     combine: Combine = Combine.mean
     bound_width: float = 1.0
     transform: TransformConfig = field(default_factory=TransformConfig)
+    offset: float = field(default=0.0, metadata=OMIT_DEFAULT)
+    factor: float = field(default=1.0, metadata=OMIT_DEFAULT)
+
+    @property
+    def is_affine(self) -> bool:
+        """Whether another multiple of the reward is paid, or another zero."""
+        return (self.offset, self.factor) != (0.0, 1.0)
 
     @property
     def variant(self) -> str:
         """A short hash of what is not its mode and weight, "" where all of it is the default."""
-        own = asdict(self)
-        return "" if own == asdict(RewardConfig(self.mode, self.weight)) else fingerprint(own)[:6]
+        own = hashed_fields(self)
+        return "" if own == hashed_fields(RewardConfig(self.mode, self.weight)) else fingerprint(own)[:6]
 
 
 @dataclass

@@ -17,7 +17,8 @@ from rmlab.policies.success import success
 from rmlab.rl.attempts import make_attempts, sampled_and_greedy
 from rmlab.rl.config import LoopConfig, WatchConfig
 from rmlab.rl.outcome import behaviour, gap_parts
-from rmlab.rl.reward_model import RewardModel, log_odds
+from rmlab.rl.reward_model import RewardModel
+from rmlab.rl.transforms import log_odds
 from rmlab.scores.scores import Scores
 from rmlab.trajectories.record import Trajectory
 

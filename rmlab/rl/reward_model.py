@@ -8,15 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from scipy.special import expit
 
 from rmlab.errors import DataError, StoreError
-from rmlab.metrics.calibration import logit
 from rmlab.metrics.recalibration import CALIBRATORS
 from rmlab.metrics.table import table
 from rmlab.microswe.episode import Evidence
 from rmlab.rl.advantages import Codes
-from rmlab.rl.config import Calibration, Combine, Floats, RewardConfig, TransformConfig, Unread
+from rmlab.rl.config import Calibration, Combine, Floats, RewardConfig, Unread
+from rmlab.rl.transforms import transform
 from rmlab.tracking.query import VALIDATION_SCORES, Reference
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import OverLength
@@ -91,33 +90,6 @@ def combine(score_VN: Floats, config: RewardConfig) -> Floats:
     if config.combine is Combine.lower_bound:
         mean_N = np.maximum(mean_N - config.bound_width * score_VN.std(0), 0.0)
     return np.asarray(mean_N, dtype=np.float64)
-
-
-def transform(score_N: Floats, group_N: Codes, config: TransformConfig, difficulty_N: Floats | None = None) -> Floats:
-    """The scores after the configured changes, in this order: slope and shift, spread within the group, difficulty.
-
-    score_N: in [0, 1]; its logit is taken at a clip of 1e-6. group_N: codes of the attempts' tasks. difficulty_N: log odds that
-    the start solves the attempt's task. With the default configuration the scores come back as they are.
-    Raises DataError where a difficulty is asked for and not known.
-    """
-    if config == TransformConfig():
-        return np.asarray(score_N, dtype=np.float64)
-    logit_N = config.slope * logit(score_N) + config.shift
-    if config.spread != 1.0:
-        mean_G = np.bincount(group_N, logit_N) / np.maximum(np.bincount(group_N), 1)
-        logit_N = mean_G[group_N] + config.spread * (logit_N - mean_G[group_N])
-    if config.difficulty:
-        if difficulty_N is None:
-            raise DataError("reward.transform.difficulty is set and the tasks' difficulty is not known")
-        logit_N = logit_N + config.difficulty * difficulty_N
-    return np.asarray(expit(logit_N), dtype=np.float64)
-
-
-def log_odds(resolved_N: Floats, group_N: Codes) -> Floats:
-    """Log odds of each group's resolved rate, with half a success and half a failure added so that they are finite."""
-    wins_G = np.bincount(group_N, resolved_N)
-    all_G = np.bincount(group_N)
-    return np.asarray(np.log((wins_G + 0.5) / (all_G - wins_G + 0.5)), dtype=np.float64)
 
 
 def groups_of(trajectories: Sequence[Trajectory]) -> Codes:

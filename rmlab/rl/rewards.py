@@ -124,10 +124,11 @@ def weak_tests(given: RewardInputs) -> Parts:
 
 @dataclass(frozen=True)
 class Rewards:
-    """total_N: what is paid. parts: its summands by name, of the same length."""
+    """total_N: what is paid. parts: its summands by name, of the same length. plain_N: what offset and factor are applied to."""
 
     total_N: Floats
     parts: Parts
+    plain_N: Floats
 
 
 def rewards(
@@ -144,7 +145,13 @@ def rewards(
                 "an environment failure is never rewarded"
             )
     parts = REWARDS[config.mode].parts(RewardInputs(trajectories, config, tasks, score_N))
-    return Rewards(np.asarray(sum(parts.values()), dtype=np.float64), parts)
+    plain_N = np.asarray(sum(parts.values()), dtype=np.float64)
+    if not config.is_affine:
+        return Rewards(plain_N, parts, plain_N)
+    parts = {name: config.factor * part_N for name, part_N in parts.items()}
+    return Rewards(
+        config.offset + config.factor * plain_N, {**parts, "offset": np.full(len(plain_N), config.offset)}, plain_N
+    )
 
 
 def check_reward(config: RewardConfig, verifier: str) -> None:
@@ -155,6 +162,8 @@ def check_reward(config: RewardConfig, verifier: str) -> None:
         )
     if REWARDS[config.mode].needs_score and not verifier:
         raise UsageError(f"reward={config.mode} is paid by a verifier: name one with verifier=RUN, CELL or FOLDER")
+    if not config.factor > 0:
+        raise UsageError(f"reward.factor={config.factor}: it must be above 0, or what is better is paid less")
     if config.ensemble and not verifier:
         raise UsageError("reward.ensemble names verifiers beside `verifier`, which is empty: name one there")
 

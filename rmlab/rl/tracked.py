@@ -3,18 +3,25 @@
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
+import numpy as np
+
 from rmlab.errors import DataError, StoreError
+from rmlab.metrics.report import report
 from rmlab.microswe.loading import LoadedTasks
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.policies.folder import record_of
-from rmlab.rl.config import RLRun
+from rmlab.rl.config import Calibration, RewardConfig, RLRun, TransformConfig
 from rmlab.rl.initial_policy import PASSED_ON
 from rmlab.rl.learner import RLState, save_learned
 from rmlab.rl.loop import Loop
 from rmlab.rl.outcome import described, held_out_rates_record, outcome, outcome_metrics, signal, timed
+from rmlab.rl.reward_model import calibrator
+from rmlab.rl.transforms import transform
+from rmlab.scores.scores import Scores
+from rmlab.scores.table import read_score_table
 from rmlab.sweep.cells import Identity, without_keys
 from rmlab.tracking.config import sweep_tags
 from rmlab.tracking.parameters import parameters
@@ -96,12 +103,31 @@ def tracked_run(
         raise
 
 
-def log_verifier_report(logger: RunLogger, verifier: Reference) -> None:
-    """The offline metrics of the verifier travel with the policy that it pays for."""
+def log_verifier_report(logger: RunLogger, verifier: Reference, reward: RewardConfig) -> None:
+    """The offline metrics of the verifier travel with the policy that it pays for (`verifier_report.json`), and where its scores are
+    calibrated or bent before they are paid, those of what is paid (`paid_report.json`)."""
     try:
         logger.text("verifier_report.json", verifier.beside("report.json").read_text(encoding="utf-8"))
+        if (paid := paid_scores(verifier, reward)) is not None:
+            logger.json("paid_report.json", report(paid, replicates=0))
     except (DataError, StoreError) as error:
-        print(f"the verifier's report is not there, so this run says nothing of its offline metrics: {error}")
+        print(f"this run does not say what its verifier is worth, or not with the scores as they are paid: {error}")
+
+
+def paid_scores(verifier: Reference, reward: RewardConfig) -> Scores | None:
+    """The verifier's own evaluation table as the reward would pay it; None where it is paid as it is, or where what is paid hangs on
+    more than this verifier's scores (other verifiers, the difficulty of tasks). Attempts of one policy at one task are a group."""
+    changed = reward.calibration is not Calibration.none or reward.transform != TransformConfig()
+    if not changed or reward.ensemble or reward.transform.difficulty:
+        return None
+    scores = read_score_table(verifier.beside("scores.parquet"))
+    known_N = ~np.isnan(scores.score)
+    group = [f"{task} {policy}" for task, policy in zip(scores.task_id[known_N], scores.policy[known_N], strict=True)]
+    _, group_N = np.unique(group, return_inverse=True)
+    calibrated_N = calibrator(verifier, reward.calibration)(scores.score[known_N])
+    paid_N = scores.score.copy()
+    paid_N[known_N] = transform(calibrated_N, group_N.astype(np.intp), reward.transform)
+    return replace(scores, score=paid_N)
 
 
 def log_outcome(logger: RunLogger, loop: Loop, state: RLState, settings: RLRun, start: Reference) -> str:

@@ -169,6 +169,8 @@ class Store:
         _artifact_repos_cache.clear()  # by run, whichever store it is of: a copy's runs would be the original's
         for noisy in ("mlflow", "alembic"):
             logging.getLogger(noisy).setLevel(logging.WARNING)
+        # A traceback of what a database says, at each try: `call` says it once, in one line.
+        logging.getLogger("mlflow.store.db.utils").setLevel(logging.CRITICAL)
         try:
             return MlflowClient(tracking_uri=self.database_url, registry_uri=self.database_url)
         except Exception as error:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from rmlab.errors import DataError, StoreError
 from rmlab.models.config import LoraConfig, ModelConfig
+from rmlab.paths import CONF
 from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.query import MODEL, find_model
 from rmlab.training.config import OptimizerConfig
@@ -57,9 +58,14 @@ def pretrained_folder(name: str, uri: str | None = None) -> Path:
         return find_model(name, CONFIG, uri).folder
     except (DataError, StoreError) as error:
         reason = str(error).rstrip(".")
+        shipped = CONF / "model" / f"{Path(name).name}.yaml"
+        to_do = (
+            f"conf/model/{shipped.name} says in its first lines how it is made."
+            if shipped.is_file()
+            else "Name a local folder with a model in safetensors, or hf:NAME of the hub where there is a network."
+        )
         raise DataError(
-            f"model.pretrained={name}: there is no such folder, and no run or cell with a model ({reason}). Name a local folder with "
-            "a model in safetensors, or hf:NAME of the hub where there is a network."
+            f"model.pretrained={name}: there is no such folder, and no run or cell with a model ({reason}). {to_do}"
         ) from error
 
 

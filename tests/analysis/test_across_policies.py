@@ -15,6 +15,8 @@ from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 
+pytestmark = pytest.mark.usefixtures("small_pictures")
+
 TASKS = (
     40  # in 8 repositories; both policies resolve the first 10, p alone the next 14, q alone the next 6, none the rest
 )
@@ -50,6 +52,7 @@ def scores(level: str, seed: int) -> Scores:
 @pytest.fixture
 def group(runs_folder: Path, tmp_path: Path):
     always = made(np.full(TASKS, 0.6), np.full(TASKS, 0.4))
+    baselines = {"policy_identity": report(always, replicates=0), "shape": {"reason": "none"}}
     store = Store.open(None)
     for place, level in enumerate(("other", "good")):
         for seed in range(3):
@@ -68,12 +71,10 @@ def group(runs_folder: Path, tmp_path: Path):
             with RunLogger.start(
                 store, "mixture", f"{level} s{seed}", kind="verifier", tags=tags, params={"seed": seed}
             ) as run:
-                run.json("report.json", report(table, replicates=50))
+                run.json("report.json", report(table, replicates=20))
+                run.json("baselines.json", baselines)
                 run.json(
-                    "baselines.json", {"policy_identity": report(always, replicates=0), "shape": {"reason": "none"}}
-                )
-                run.json(
-                    "by_policy.json", {name: report(table.select(table.policy == name), replicates=50) for name in "pq"}
+                    "by_policy.json", {name: report(table.select(table.policy == name), replicates=20) for name in "pq"}
                 )
                 for name, one in {"scores": table, "policy_identity_scores": always}.items():
                     write_score_table(tmp_path / f"{name}.parquet", one)

@@ -25,6 +25,8 @@ from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 
+pytestmark = pytest.mark.usefixtures("small_pictures")
+
 TASKS = 24
 
 

@@ -12,6 +12,8 @@ from rmlab.errors import DataError, StoreError
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 
+pytestmark = pytest.mark.usefixtures("small_pictures")
+
 PAIRED = {"before": 0.2, "after": 0.3, "difference": 0.1, "low": 0.0, "high": 0.2, "tasks": 9}
 CURVE = [
     {

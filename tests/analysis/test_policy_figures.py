@@ -23,6 +23,8 @@ from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 
+pytestmark = pytest.mark.usefixtures("small_pictures")
+
 
 def test_spearman_by_hand() -> None:
     """Ranks 1 2 3 4 and 2 1 4 3: Σd² = 4, ρ = 1 - 6·4 / (4·15) = 0.6. With a tie: ranks 1 2.5 2.5 and 1 2 3, ρ = 1.5 / √3."""

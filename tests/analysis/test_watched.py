@@ -21,6 +21,8 @@ from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 
+pytestmark = pytest.mark.usefixtures("small_pictures")
+
 TASKS, ATTEMPTS = 20, 4
 MANY, FEW = 12, 3  # tasks with attempts of both labels
 

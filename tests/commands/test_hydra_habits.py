@@ -15,6 +15,7 @@ from rmlab.errors import UsageError
 from rmlab.paths import CONF, REPOSITORY, STARTER
 from rmlab.sweep.multirun import multirun
 from rmlab.sweep.request import read_request
+from tests.command_line import rmlab_here
 
 
 def rmlab(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -106,9 +107,9 @@ def test_info_lists_the_groups_of_a_command_with_the_choices_taken(capsys: pytes
     ],
 )
 def test_hydras_topics_of_info_are_hydras(topic: str, words: str) -> None:
-    answer = rmlab("train", "--info", topic, "preset=smoke")
-    assert answer.returncode == 0, answer.stderr
-    assert words in answer.stdout
+    code, out, err = rmlab_here("train", "--info", topic, "preset=smoke")
+    assert code == 0, err
+    assert words in out
 
 
 @pytest.mark.parametrize(
@@ -174,14 +175,16 @@ def test_a_launcher_or_sweeper_that_is_not_installed_names_its_package(choice: s
     ],
 )
 def test_an_option_that_is_not_there_is_answered_with_what_works(arguments: list[str], words: str) -> None:
-    answer = rmlab(*arguments)
-    assert answer.returncode == 2
-    assert words in answer.stderr
-    assert len(answer.stderr.splitlines()) == 1
+    code, _, err = rmlab_here(*arguments)
+    assert code == 2
+    assert words in err
+    assert len(err.splitlines()) == 1
 
 
 def test_an_option_that_was_cut_is_not_taken_for_a_key() -> None:
-    assert "without dashes" not in rmlab("sweep", "data_scale", "--worker", "2").stderr
+    code, _, err = rmlab_here("sweep", "data_scale", "--worker", "2")
+    assert code == 2
+    assert "without dashes" not in err
 
 
 def test_what_is_completed_is_there() -> None:

@@ -60,7 +60,7 @@ WORLDS = {
 
 def test_intervals_of_discrimination_hold_the_truth_at_80_tasks():
     """RM@8 and AUC within task of 80 tasks with 16 attempts: at least 0.93 of the 95 % intervals hold the value of endless tasks."""
-    draws, kinds = 2000, (BestOfK, WithinTasks)
+    draws, kinds = 1000, (BestOfK, WithinTasks)
     worlds = [table(World().draw(np.random.default_rng([1, i]), 20_000, 16)) for i in range(4)]
     endless = [Combined(rows, kinds).values(np.ones((1, rows.clusters))) for rows in worlds]
     eighth = (1, 2, 4, 8, 16).index(8)
@@ -84,8 +84,9 @@ def test_intervals_of_discrimination_hold_the_truth_at_80_tasks():
 
 
 @pytest.mark.parametrize("name", WORLDS)
-def test_the_interval_of_ece_less_its_floor_holds_the_truth_at_80_tasks(name):
+def test_the_interval_of_ece_less_its_floor_holds_the_truth_at_80_tasks(name, monkeypatch):
     """At least 0.93 of the intervals hold the ECE of endless tasks, and at least as many the mean of what such tables show."""
+    monkeypatch.setattr(noise_floor, "DRAWS", 200)  # its mean is all that is used
     world, draws = WORLDS[name], 250
     endless = table(world.draw(np.random.default_rng(1), 20_000, 16))
     truth = _ece(WidthBins(endless), np.ones((1, endless.clusters)))[0]

@@ -7,13 +7,13 @@ from rmlab.metrics.sweep_levels import (
     FAMILY,
     LevelTest,
     Spread,
-    _spread,
     _tested,
     compare_levels,
     detectable_difference,
     distinct,
     holm,
     seed_variance,
+    spread,
 )
 from rmlab.scores.scores import Scores
 
@@ -66,10 +66,10 @@ def test_a_clear_gain_is_shown_with_its_interval():
 def test_without_an_interaction_variances_are_those_by_hand():
     # two clusters weightings drawn, three seeds whose differences move alike: interaction 0
     drawn = np.array([[0.1, 0.3, 0.2], [0.2, 0.4, 0.3], [0.3, 0.5, 0.4]])
-    spread = _spread(np.array([0.2, 0.3, 0.4]), drawn, clusters=10)
-    assert spread.interaction == pytest.approx(0.0)
-    assert spread.by_clusters == pytest.approx(0.01)
-    test = _tested(LevelTest("l", "m", 3, 0.3), {"l": spread})
+    found = spread(np.array([0.2, 0.3, 0.4]), drawn, clusters=10)
+    assert found.interaction == pytest.approx(0.0)
+    assert found.by_clusters == pytest.approx(0.01)
+    test = _tested(LevelTest("l", "m", 3, 0.3), {"l": found})
     total = 0.01 / 3 + 0.01
     assert test.error == pytest.approx(np.sqrt(total))
     assert test.degrees == pytest.approx(total**2 / ((0.01 / 3) ** 2 / 2 + 0.01**2 / 9))
@@ -80,9 +80,9 @@ def test_what_other_seeds_would_show_too_is_not_counted_twice():
     # independent differences: by_clusters is all interaction, only the seeds' variance is left
     rng = np.random.default_rng(0)
     drawn = rng.normal(0, 0.1, (3, 20_000))
-    spread = _spread(np.array([0.0, 0.1, -0.1]), drawn, clusters=10)
-    assert spread.by_clusters == pytest.approx(0.01 / 3, rel=0.05)
-    assert spread.interaction == pytest.approx(0.01 / 3, rel=0.05)
+    found = spread(np.array([0.0, 0.1, -0.1]), drawn, clusters=10)
+    assert found.by_clusters == pytest.approx(0.01 / 3, rel=0.05)
+    assert found.interaction == pytest.approx(0.01 / 3, rel=0.05)
 
 
 def test_variance_is_pooled_over_levels_unless_the_own_is_larger():
@@ -156,8 +156,8 @@ def test_a_seed_that_a_level_lacks_is_left_out_of_its_pairs():
 
 
 def test_one_level_uses_its_own_seeds_only():
-    spread = Spread(np.array([0.1, 0.2, 0.3]), 0.0, 0.0, 10)
-    assert _tested(LevelTest("l", "m", 3, 0.2), {"l": spread}).degrees == pytest.approx(2.0)
+    found = Spread(np.array([0.1, 0.2, 0.3]), 0.0, 0.0, 10)
+    assert _tested(LevelTest("l", "m", 3, 0.2), {"l": found}).degrees == pytest.approx(2.0)
 
 
 @pytest.mark.slow

@@ -44,8 +44,8 @@ def corpus(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_folder_with_weights_tokenizer_and_record(corpus, tmp_path):
-    folder = load_program("pretrain").main([*FEW, "tracked=false"])
+def test_a_folder_with_weights_tokenizer_and_record_and_a_run_that_holds_it(corpus, tmp_path):
+    folder = load_program("pretrain").main(FEW)
     assert folder == tmp_path / "pretraining" / "tiny"
     record, log = (json.loads((folder / f"{name}.json").read_text()) for name in ("base", "log"))
     assert record["corpus_fingerprint"] == corpus.fingerprint
@@ -58,7 +58,12 @@ def test_a_folder_with_weights_tokenizer_and_record(corpus, tmp_path):
     model, tokenizer = load_model(folder), load_tokenizer(folder)
     assert model.get_input_embeddings().weight.shape[0] == tokenizer.size == record["vocabulary"]
     assert tokenizer.fingerprint == record["tokenizer_fingerprint"]
-    assert not (tmp_path / "mlflow.db").exists()
+    (run,) = Store.open(None).client.search_runs([Store.open(None).experiment("pretraining")])
+    assert run.data.tags["status"] == "finished"
+    assert run.data.tags["dataset"] == corpus.fingerprint
+    assert (len(run.data.tags["config_hash"]), run.data.tags["device"]) == (16, "cpu")
+    assert {"train/loss", "train/tokens_per_second", "held_out/loss_code"} <= set(run.data.metrics)
+    assert "tiny" in {a.path for a in Store.open(None).client.list_artifacts(run.info.run_id)}
 
 
 def test_episodes_do_not_ask_what_follows_them(corpus):
@@ -71,17 +76,6 @@ def test_episodes_do_not_ask_what_follows_them(corpus):
         for at in range(len(behind) - 1, len(ids)):
             if ids[at - len(behind) + 1 : at + 1].tolist() == behind:
                 assert target[at] < 0
-
-
-@pytest.mark.slow
-def test_a_tracked_run_holds_the_model(corpus):
-    load_program("pretrain").main(FEW)
-    (run,) = Store.open(None).client.search_runs([Store.open(None).experiment("pretraining")])
-    assert run.data.tags["status"] == "finished"
-    assert run.data.tags["dataset"] == corpus.fingerprint
-    assert (len(run.data.tags["config_hash"]), run.data.tags["device"]) == (16, "cpu")
-    assert {"train/loss", "train/tokens_per_second", "held_out/loss_code"} <= set(run.data.metrics)
-    assert "tiny" in {a.path for a in Store.open(None).client.list_artifacts(run.info.run_id)}
 
 
 @pytest.mark.slow
@@ -143,6 +137,7 @@ def test_ctrl_c_says_how_to_go_on_and_the_same_command_ends_with_the_same_base(c
     program = load_program("pretrain")
     few = [*FEW, "training.tokens=3000"]
     whole = load_file_of(program.main([*few, "tracked=false"]))
+    assert not (tmp_path / "mlflow.db").exists(), "untracked"
     again = [*few, f"output={tmp_path / 'again'}"]
     with monkeypatch.context() as pressed:
         pressed.setattr("rmlab.training.loop.stop_asked", lambda: KeyboardInterrupt())

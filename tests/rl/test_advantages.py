@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmlab.errors import DataError, UsageError
-from rmlab.rl.advantages import advantages
+from rmlab.rl.advantages import advantages, check_affine
 from rmlab.rl.config import AlgorithmConfig, Scale
 
 NONE = AlgorithmConfig(scale=Scale.none)
@@ -51,3 +51,20 @@ def test_what_is_refused() -> None:
         advantages(np.array([1.0, np.nan]), np.array([0, 0]), NONE)
     with pytest.raises(UsageError, match=r"std_floor=0\.0: it must be above 0"):
         advantages(np.array([1.0]), np.array([0]), AlgorithmConfig(std_floor=0.0))
+
+
+def test_another_zero_and_multiple_change_what_theory_says() -> None:
+    """-1 + 4 r at a floor of 1 has the advantages of r at a floor of 0.25; without division they are 4 times those of r."""
+    rng = np.random.default_rng(0)
+    reward, group = rng.random(200) ** 3, rng.integers(0, 20, 200)
+    group = np.unique(group, return_inverse=True)[1]
+    for config, plain, times in (
+        (AlgorithmConfig(std_floor=1.0), AlgorithmConfig(std_floor=0.25), 1.0),
+        (NONE, NONE, 4.0),
+    ):
+        found = advantages(-1 + 4 * reward, group, config)
+        np.testing.assert_allclose(found.advantage_N, times * advantages(reward, group, plain).advantage_N, atol=1e-12)
+        check_affine(found, reward, group, config, 4.0)
+    other = advantages(-1 + 4 * reward, group, AlgorithmConfig(std_floor=0.25))
+    with pytest.raises(DataError, match=r"off by .* from that of r"):
+        check_affine(other, reward, group, AlgorithmConfig(std_floor=1.0), 4.0)

@@ -9,14 +9,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from analysis.policies import PolicyRun
 from rmlab.commands.compare import compare
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, RmlabError, UsageError
+from rmlab.metrics.report import report
 from rmlab.microswe.loading import held_tasks, joined_tasks
 from rmlab.microswe.task import write_tasks
 from rmlab.paths import CONF
 from rmlab.rl.rewards import REWARDS
+from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
+from rmlab.scores.writing import write_score_table
 from rmlab.stopping import Stopped
 from rmlab.sweep.cells import Identity
 from rmlab.sweep.request import make_plan
@@ -212,6 +216,35 @@ def test_a_verifier_pays_and_is_watched(easy: Path, tmp_path: Path, monkeypatch:
     assert again.tags["start_run"] == run.run_id
 
 
+@pytest.mark.slow
+def test_scores_bent_on_purpose_are_paid_and_reported_as_they_are_paid(
+    easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Equal ranks, another ECE: the report of what is paid says so; another zero and multiple of the reward train the same policy."""
+    run_folder = tmp_path / "verifier"
+    shutil.copytree(easy / "run", run_folder)
+    rng = np.random.default_rng(0)
+    table = Scores.of([f"t{i % 10}" for i in range(80)], rng.random(80), (rng.random(80) < 0.3).tolist())
+    write_score_table(run_folder / "scores.parquet", table)
+    (run_folder / "report.json").write_text(json.dumps(report(table, replicates=0)))
+    given = ["reward=execution_free", f"verifier={run_folder / 'model'}", "rl.steps=2", "watch.every=0"]
+    plain = trained(easy, tmp_path / "a", monkeypatch, *given)
+    bent = trained(
+        easy, tmp_path / "a", monkeypatch, *given, "reward.transform.shift=2", "reward.transform.between=0.5"
+    )
+    affine = trained(
+        easy, tmp_path / "a", monkeypatch, *given, "reward.offset=-1", "reward.factor=4", "algorithm.std_floor=1"
+    )
+    reports = [PolicyRun(run).verifier_report for run in (plain, bent)]
+    assert reports[0]["auc_within_task"] == reports[1]["auc_within_task"]
+    assert reports[1]["ece_width_10"] > reports[0]["ece_width_10"] + 0.1
+    assert (reports[1]["rm_at_k"], reports[1]["trajectories"]) == (reports[0]["rm_at_k"], 80)
+    assert outcome(affine)["held_out"] == outcome(plain)["held_out"]
+    assert affine.metrics["rl/reward"] == pytest.approx(-1 + 4 * plain.metrics["rl/reward"], abs=0.02)
+    assert affine.metrics["rl/reward_offset"] == -1
+    assert len({run.tags["config_hash"] for run in (plain, bent, affine)}) == 3
+
+
 def test_wrong_input_is_one_line(easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for more, error, words in (
         (["reward=hybrid"], UsageError, "reward=hybrid is paid by a verifier: name one with verifier=RUN"),
@@ -258,9 +291,16 @@ def test_what_is_hashed_and_what_is_not(easy: Path, tmp_path: Path, monkeypatch:
             "environment=voluntary",
             "watch.attempts=2",
             f"verifier={easy / 'run'}",
+            "reward.factor=2",
+            "reward.transform.between=0",
         )
     ]
     assert len({base, *changed}) == 1 + len(changed)
+    reward = program.identity(compose("rl", [f"start={easy / 'policy'}", f"tasks={easy / 'tasks.parquet'}"])).parts[
+        "config"
+    ]["reward"]
+    assert not {"offset", "factor"} & reward.keys(), "runs from before these were there keep their hash"
+    assert reward["transform"] == {"slope": 1.0, "shift": 0.0, "difficulty": 0.0, "spread": 1.0}
 
 
 def test_further_tasks_are_trained_on_and_hashed_by_what_they_are(

@@ -9,8 +9,8 @@ from rmlab.errors import DataError, UsageError
 from rmlab.metrics.discrimination import pairs_in_groups
 from rmlab.microswe.task import Task
 from rmlab.rl.config import RewardConfig, TransformConfig
-from rmlab.rl.reward_model import log_odds, transform
 from rmlab.rl.rewards import REWARDS, RewardInputs, check_reward, patch_similarity, reference_patch, reward, rewards
+from rmlab.rl.transforms import check_order, log_odds, transform
 from rmlab.trajectories.record import Message, Trajectory
 
 TASK = Task(
@@ -177,3 +177,61 @@ def test_transforms_keep_the_order_within_groups_and_difficulty_raises_the_poole
 
 def test_log_odds_by_hand() -> None:
     np.testing.assert_allclose(log_odds(np.array([1.0, 1.0, 0.0, 0.0]), GROUP), [np.log(2.5 / 0.5), np.log(0.5 / 2.5)])
+
+
+def test_between_by_hand() -> None:
+    """Logits log 4 and 0, mean log 2, distances ± log 2: without the mean, and log 3 in its place, 3 · 2 / 7 and 3 / 2 / 2.5."""
+    score, group = np.array([0.8, 0.5]), np.array([0, 0])
+    alone = TransformConfig(between=0)
+    np.testing.assert_allclose(transform(score, group, alone), [2 / 3, 1 / 3], atol=1e-9)
+    moved = TransformConfig(between=0, shift=float(np.log(3)))
+    np.testing.assert_allclose(transform(score, group, moved), [6 / 7, 3 / 5], atol=1e-9)
+    by_task = transform(score, group, replace(alone, difficulty=1.0), np.full(2, np.log(3)))
+    np.testing.assert_allclose(by_task, [6 / 7, 3 / 5], atol=1e-9)
+
+
+def test_no_two_scores_of_float32_become_one() -> None:
+    """The last float32 below 1 and the one below it, the first ones above 0: what a cut at 1e-6 would have made equal."""
+    one, none = np.float32(1), np.float32(0)
+    last = np.nextafter(one, none)
+    score = np.array(
+        [0, np.nextafter(none, one), 1e-30, 1e-7, 0.5, np.nextafter(last, none), last, 1], dtype=np.float32
+    )
+    group = np.zeros(len(score), dtype=np.intp)
+    for config in (
+        TransformConfig(shift=3.0),
+        TransformConfig(shift=-5.0),
+        TransformConfig(slope=0.25),
+        TransformConfig(slope=1.2),
+        TransformConfig(spread=0.25, between=0.5),
+    ):
+        bent = transform(score.astype(float), group, config)
+        assert (np.diff(bent) > 0).all(), config
+
+
+def test_a_changed_order_is_an_error() -> None:
+    before, group = np.array([0.1, 0.2, 0.9, 0.9]), np.array([0, 0, 1, 1])
+    check_order(before, np.array([0.5, 0.6, 0.3, 0.3]), group)  # another group may pass
+    check_order(np.array([0.9, 0.99]), np.array([1.0, 1.0]), group[:2])  # both saturated
+    for after in ([0.6, 0.5, 0.3, 0.3], [0.5, 0.5, 0.3, 0.3], [0.5, 0.6, 0.3, 0.4]):
+        with pytest.raises(
+            DataError, match=r"changed the order within 1 of 2 groups: scores 0\.[129] and 0\.[29] became"
+        ):
+            check_order(before, np.array(after), group)
+
+
+def test_another_zero_and_multiple_of_a_reward() -> None:
+    config = RewardConfig("execution_free", offset=-1.0, factor=4.0)
+    found = rewards(FOUR, config, {"t": TASK}, SCORES)
+    assert found.plain_N.tolist() == rewards(FOUR, RewardConfig("execution_free"), {"t": TASK}, SCORES).total_N.tolist()
+    np.testing.assert_allclose(found.total_N, [2.6, 0.6, -1.8, 0.2], atol=1e-12)
+    np.testing.assert_allclose(sum(found.parts.values()), found.total_N)
+    with pytest.raises(UsageError, match=r"reward\.factor=0\.0: it must be above 0"):
+        check_reward(RewardConfig("execution_free", factor=0.0), "v")
+
+
+def test_what_a_reward_does_not_have_is_not_in_its_variant() -> None:
+    """Runs from before a field was there keep their names."""
+    assert RewardConfig("hybrid", weight=0.5).variant == ""
+    assert RewardConfig("execution_free", transform=TransformConfig(slope=3.0)).variant == "526c8d"
+    assert RewardConfig("execution_free", offset=1.0).variant not in ("", RewardConfig("execution_free").variant)

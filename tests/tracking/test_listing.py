@@ -1,9 +1,8 @@
 import csv
 import io
+import os
 import re
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -11,6 +10,7 @@ from rmlab.errors import UsageError
 from rmlab.tracking.listing import show_runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
+from tests.forked import exit_code
 
 
 @pytest.fixture
@@ -75,14 +75,12 @@ def test_csv_has_everything(filled: Store, capsys: pytest.CaptureFixture[str]) -
     ]
 
 
-@pytest.mark.slow
 def test_a_killed_process_does_not_run_for_ever(filled: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    code = (
-        "import os, signal, sys\nfrom rmlab.tracking.run import RunLogger\nfrom rmlab.tracking.store import Store\n"
-        "RunLogger.start(Store.open(sys.argv[1]), 'policies', 'warm start', kind='warm_start')\nos.kill(os.getpid(), signal.SIGKILL)"
-    )
-    killed = subprocess.run([sys.executable, "-c", code, filled.uri], check=False)
-    assert killed.returncode == -signal.SIGKILL
+    def killed() -> None:
+        RunLogger.start(Store.open(filled.uri), "policies", "warm start", kind="warm_start")
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    assert exit_code(killed) == -signal.SIGKILL
     with RunLogger.start(filled, "policies", "alive", kind="warm_start"):
         show_runs(kind="warm_start", as_csv=True)
         shown = {row["name"]: row["status"] for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}

@@ -2,15 +2,12 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from rmlab.errors import StoreError
-from rmlab.paths import REPOSITORY
 from rmlab.tracking import run as run_module
 from rmlab.tracking.leases import close_stale
 from rmlab.tracking.query import get_run, runs
@@ -19,6 +16,7 @@ from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import cell_runs, run_infos
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import check_names
+from tests.forked import exit_code
 
 
 def finished(store: Store, name: str, config_hash: str, experiment: str = "data_scale", **tags: str) -> str:
@@ -153,25 +151,18 @@ def test_a_locked_store_is_waited_for(store: Store, tmp_path: Path) -> None:
     assert get_run(store, run.run_id).metrics == {"train/loss": 1.0}
 
 
-KILLED_IN_THE_MIDDLE = """
-import os, signal, sys
-from rmlab.tracking.run import RunLogger
-from rmlab.tracking.store import Store
-run = RunLogger.start(Store.open(), "data_scale", "r", kind="verifier", tags={"config_hash": "abc"})
-run.metrics({"train/loss": 1.0}); run.flush()
-if sys.argv[1] == "after":
-    run.tags({"status": "finished"})
-os.kill(os.getpid(), signal.SIGKILL)
-"""
+def killed_in_the_middle(when: str) -> None:
+    run = RunLogger.start(Store.open(), "data_scale", "r", kind="verifier", tags={"config_hash": "abc"})
+    run.metrics({"train/loss": 1.0})
+    run.flush()
+    if when == "after":
+        run.tags({"status": "finished"})
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("when", "status"), [("before", "killed"), ("after", "finished")])
 def test_a_killed_run_is_closed_and_only_counts_when_it_had_said_finished(store: Store, when: str, status: str) -> None:
-    process = subprocess.run(
-        [sys.executable, "-c", KILLED_IN_THE_MIDDLE, when], cwd=REPOSITORY, env=dict(os.environ), check=False
-    )
-    assert process.returncode == -signal.SIGKILL
+    assert exit_code(killed_in_the_middle, when) == -signal.SIGKILL
     assert ("abc" in cell_runs(store).finished) == (when == "after")
     with RunLogger.start(store, "data_scale", "alive", kind="verifier") as alive:
         [closed] = close_stale(store, run_infos(store))

@@ -18,7 +18,8 @@ from rmlab.tracking.store import Store, default_uri
 
 
 def one_run(name: str) -> None:
-    with RunLogger.start(Store.open(), "shared", name, kind="verifier") as run:
+    tags = {"config_hash": name}
+    with RunLogger.start(Store.open(), "shared", name, kind="verifier", tags=tags, once=True) as run:
         for step in range(5):
             run.metrics({"train/loss": 1.0 / (step + 1)}, step)
             run.flush()
@@ -29,7 +30,7 @@ def test_eight_processes_open_a_store_that_is_not_there_and_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "new"))
-    import mlflow  # noqa: F401  (once, before the processes are forked; nothing of it is used here)
+    import rmlab.tracking.preload  # noqa: F401  (once, before the processes are forked)
 
     context = multiprocessing.get_context("fork")
     processes = [context.Process(target=one_run, args=(f"r{i}",)) for i in range(8)]
@@ -174,6 +175,18 @@ def test_a_store_that_stays_busy_is_out_of_reach_and_one_that_refuses_is_not(
     with pytest.raises(StoreError) as refused:
         store.call(lambda: store.client.get_run("0" * 32))
     assert not isinstance(refused.value, StoreOutOfReach)
+
+
+def test_what_a_database_refuses_is_said_without_mlflows_traceback(
+    store: Store, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run = RunLogger.start(store, "shared", "r", kind="verifier")
+    with contextlib.closing(sqlite3.connect(tmp_path / "mlflow.db")) as database:
+        database.execute("DROP TABLE tags")
+    capfd.readouterr()
+    with pytest.raises(StoreError, match="no such table: tags"):
+        run.tags({"level": "1"})
+    assert capfd.readouterr().err == ""
 
 
 def test_the_reason_is_the_databases_own_and_not_sqlalchemys_advice(store: Store) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from rmlab.paths import REPOSITORY, STARTER
 from rmlab.trajectories.store import iterate_trajectories, read_count, read_trajectories
+from tests.command_line import rmlab_here
 from tests.waiting import PATIENCE
 
 
@@ -108,7 +109,6 @@ def test_folder_zip_and_tar_give_the_same_set(rows: Path, tmp_path: Path) -> Non
         (("import", "nope", "x", "-o", "o"), 2, "there is no format 'nope': auto, mini-swe-agent"),
         (("import", "auto", "nowhere.zip", "-o", "o"), 1, "nowhere.zip: there is no such file or folder"),
         (("import", "auto", "-o", "o"), 2, "Missing argument"),
-        (("import", "auto", "hf:nobody/nothing", "-o", "o"), 1, "hf:nobody/nothing cannot be read"),
         (("trajectories", "split", "nowhere", "-o", "o"), 1, "nowhere: there is no such file"),
         (("trajectories", "lengths", STARTER / "README.md"), 1, "is not a readable Parquet file"),
         (("trajectories", "show", STARTER / "trajectories.parquet", "nope"), 1, "has no trajectory and no task 'nope'"),
@@ -134,18 +134,21 @@ def test_folder_zip_and_tar_give_the_same_set(rows: Path, tmp_path: Path) -> Non
         (("import", "auto", "x" * 300, "-o", "o"), 1, "File name too long"),
     ],
 )
-def test_what_is_wrong_is_one_line_and_an_exit_code(arguments: tuple, code: int, words: str, tmp_path: Path) -> None:
-    answer = subprocess.run(
-        [sys.executable, "-m", "rmlab.cli", *map(str, arguments)],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1", "COLUMNS": "120"},
-    )
-    assert answer.returncode == code
-    assert words in answer.stderr
+def test_what_is_wrong_is_one_line_and_an_exit_code(
+    arguments: tuple, code: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found, _, err = rmlab_here(*arguments)
+    assert found == code
+    assert words in err
+    assert err.strip().count("\n") == 0
+    assert not (tmp_path / "o").exists()
+
+
+def test_a_set_of_the_hub_without_a_network_is_one_line(tmp_path: Path) -> None:
+    answer = rmlab("import", "auto", "hf:nobody/nothing", "-o", tmp_path / "o")
+    assert answer.returncode == 1
+    assert "hf:nobody/nothing cannot be read" in answer.stderr
     assert answer.stderr.strip().count("\n") == 0
     assert not (tmp_path / "o").exists()
 
@@ -157,13 +160,13 @@ def test_nothing_stops_the_rest_and_strict_does(rows: Path, tmp_path: Path) -> N
         + json.dumps({"instance_id": "x", "messages": [{"role": "user", "content": "Fix"}]})
     )
     (tmp_path / "notes.yaml").write_text("a: 1")
-    loose = rmlab("import", "auto", tmp_path, "-o", tmp_path.parent / f"{tmp_path.name}.parquet", "--json")
-    found = json.loads(loose.stdout)
+    _, out, _ = rmlab_here("import", "auto", tmp_path, "-o", tmp_path.parent / f"{tmp_path.name}.parquet", "--json")
+    found = json.loads(out)
     assert found["trajectories"] == 80
     assert found["skipped"] == {"no agent turn": 1, "no known format": 1, "not JSON": 1}
-    strict = rmlab("import", "auto", tmp_path, "-o", tmp_path / "strict.parquet", "--strict")
-    assert strict.returncode == 1
-    assert "rows.jsonl:81: not JSON" in strict.stderr
+    code, _, err = rmlab_here("import", "auto", tmp_path, "-o", tmp_path / "strict.parquet", "--strict")
+    assert code == 1
+    assert "rows.jsonl:81: not JSON" in err
     assert not (tmp_path / "strict.parquet").exists()
 
 
@@ -175,9 +178,11 @@ def test_labels_that_hold_none_are_an_error(rows: Path, tmp_path: Path) -> None:
 
 
 def test_lengths_split_and_show(rows: Path, tmp_path: Path) -> None:
-    assert rmlab("import", "auto", rows, "-o", tmp_path / "set.parquet").returncode == 0
+    assert rmlab_here("import", "auto", rows, "-o", tmp_path / "set.parquet")[0] == 0
     lengths = json.loads(
-        rmlab("trajectories", "lengths", tmp_path / "set.parquet", "--budget", 900, "--budget", 8192, "--json").stdout
+        rmlab_here(
+            "trajectories", "lengths", tmp_path / "set.parquet", "--budget", "900", "--budget", "8192", "--json"
+        )[1]
     )
     assert lengths["trajectories"] == 80
     assert lengths["tokenizer"].startswith("starter")
@@ -189,9 +194,11 @@ def test_lengths_split_and_show(rows: Path, tmp_path: Path) -> None:
     assert lengths["budgets"]["8192"]["fit_rate"] == {"resolved": 1.0, "unresolved": 1.0, "all": 1.0}
     small = lengths["budgets"]["900"]
     assert small["fit_rate"]["all"] < small["fit_rate_with_observations_cut"]["all"]
-    split = rmlab("trajectories", "split", tmp_path / "set.parquet", "-o", tmp_path / "split.parquet", "--json")
-    assert split.returncode == 0, split.stderr
-    parts = json.loads(split.stdout)["parts"]
+    code, out, err = rmlab_here(
+        "trajectories", "split", tmp_path / "set.parquet", "-o", tmp_path / "split.parquet", "--json"
+    )
+    assert code == 0, err
+    parts = json.loads(out)["parts"]
     assert sum(part["trajectories"] for part in parts.values()) == 80
     pool = read_trajectories(tmp_path / "split.parquet")
     clusters = {part: {t.cluster for t in pool.trajectories if t.split == part} for part in parts}
@@ -199,8 +206,8 @@ def test_lengths_split_and_show(rows: Path, tmp_path: Path) -> None:
     assert {t.trajectory_id for t in pool.trajectories} == {
         t.trajectory_id for t in read_trajectories(tmp_path / "set.parquet").trajectories
     }
-    shown = rmlab("trajectories", "show", tmp_path / "split.parquet")
-    assert [line.split()[0] for line in shown.stdout.splitlines()[1:]] == ["m0"] * 3 + ["m1"] * 3
-    one = rmlab("trajectories", "show", tmp_path / "split.parquet", "o__n3-11").stdout
+    shown = rmlab_here("trajectories", "show", tmp_path / "split.parquet")[1]
+    assert [line.split()[0] for line in shown.splitlines()[1:]] == ["m0"] * 3 + ["m1"] * 3
+    one = rmlab_here("trajectories", "show", tmp_path / "split.parquet", "o__n3-11")[1]
     assert one.count("[call bash]\nls\n[/call]") == 2
     assert "--- patch\n+x" in one

@@ -27,7 +27,7 @@ from rmlab.tracking.query import TrackedRun, find_model, get_run
 from rmlab.tracking.store import Store
 from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator, checkpointed_layers
-from rmlab.training.pretrained import count_weights, warn_of_rate
+from rmlab.training.pretrained import count_weights, pretrained_folder, warn_of_rate
 from rmlab.training.supervised import Example, mean_gradient, train
 from rmlab.trajectories.store import read_trajectories, write_trajectories
 from rmlab.verifiers.answer import AnswerTokens
@@ -313,3 +313,8 @@ def test_words_that_are_no_single_tokens_are_refused_before_anything_is_trained(
         DataError, match=r"YES is not one token .*; name another model than model\.pretrained=.*letters, or"
     ):
         load_program("train_verifier").main(overrides(pool, folder))
+
+
+def test_the_missing_folder_of_a_shipped_model_names_the_file_that_says_how_it_is_made(runs_folder: Path) -> None:
+    with pytest.raises(DataError, match=r"conf/model/smollm2_8000\.yaml says in its first lines how it is made"):
+        pretrained_folder("runs/no_models/smollm2_8000")

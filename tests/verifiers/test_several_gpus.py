@@ -20,7 +20,7 @@ from rmlab.tracking.query import TrackedRun, runs
 from rmlab.tracking.store import Store
 from rmlab.training.config import SeveralGpusRuntimeConfig
 from rmlab.verifiers.verifier import load_verifier
-from tests.verifiers.test_programs import PARTS, overrides, pool
+from tests.verifiers.test_programs import PARTS, overrides, pool, trained
 from tests.waiting import PATIENCE, until
 
 __all__ = ["PARTS", "pool"]
@@ -120,10 +120,12 @@ def test_the_number_of_gpus_is_in_no_hash(pool: Path) -> None:
 
 
 @pytest.mark.slow
-def test_two_processes_make_one_run_whose_verifier_is_that_of_one(pool: Path, tmp_path: Path) -> None:
-    given = overrides(pool, "evaluation.pools={again: [hand]}")
-    one = finished(tmp_path / "one", *given)
-    two = finished(tmp_path / "two", *given, *TWO)
+def test_two_processes_make_one_run_whose_verifier_is_that_of_one(
+    pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pools = "evaluation.pools={again: [hand]}"
+    one = trained(pool, tmp_path / "one", monkeypatch, pools)
+    two = finished(tmp_path / "two", *overrides(pool, pools), *TWO)
     assert two.tags["config_hash"] == one.tags["config_hash"]
     assert two.tags["ranks"] == "2"
     ours, theirs = (read_score_table(run.artifact("scores.parquet")) for run in (two, one))

@@ -1,7 +1,7 @@
 """The bundle of a study, which travels with the repository: small, and without a path, host or user name of the machine that made its runs.
 
-It holds what figures, tables and comparisons read: parameters, tags, metrics, reports, score tables; and of trainings that failed
-what they say of it, so that a page can count and name them. Weights, pages and pictures stay behind. Runs of one study repeat each
+It holds what figures, tables and comparisons read: parameters, tags, metrics, reports, scores of evaluation; and of trainings that
+failed what they say of it, so that a page can count and name them. Weights, pages and pictures stay behind. Runs of one study repeat each
 other (the same attempts are scored in each), so their files lie side by side, score tables unpacked, in one archive that is packed as
 a whole: 80 tasks x 32 attempts take about 15 kB a run instead of 75.
 """
@@ -33,6 +33,7 @@ KINDS = ("verifier", "rl")
 """Of runs that are figures' and tables' source; a summary is drawn again from these."""
 TEXTS = (".json", ".jsonl", ".yaml", ".yml", ".csv", ".md", ".txt")
 TABLE = ".parquet"
+SCORES = f"_scores{TABLE}"
 OF_MACHINE = (HOST, *AT_WORK, IMPORTED_AT, SOURCE_RUN, "mlflow.user")
 TOPS = ("rmlab", "conf", "sweeps", "experiments", "analysis", "tests", "runs", ".venv")
 """Folders of the repository: of a path on another machine, what lies below its clone is known by them."""
@@ -89,9 +90,15 @@ def _group(info: RunInfo) -> tuple[str | None, ...]:
 
 
 def left_out(files: Mapping[str, int]) -> dict[str, int]:
-    """What stays behind, with its bytes: models, and whatever is neither text nor table. A folder of such files is named once."""
+    """What stays behind, with its bytes: models, whatever is neither text nor table, and scores that no figure reads (of validation
+    and of further pools; their reports travel). A folder of such files is named once."""
     out = weights(files)
     rest = {path: size for path, size in files.items() if not within(path, out)}
+    out |= {
+        path: size
+        for path, size in rest.items()
+        if path.endswith(SCORES) and f"{path.removesuffix(SCORES)}_report.json" in rest
+    }
     useless = {path: size for path, size in rest.items() if not path.endswith((*TEXTS, TABLE))}
     for path, size in useless.items():
         top = path.split("/")[0]

@@ -4,15 +4,14 @@ import json
 import os
 import re
 import signal
-import subprocess
-import sys
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from rmlab.errors import StoreError, UsageError
-from rmlab.paths import REPOSITORY
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.bundles.reading import open_bundle
@@ -21,6 +20,7 @@ from rmlab.tracking.reuse import log_reuse
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import cell_runs, run_infos
 from rmlab.tracking.store import Store
+from tests.forked import exit_code
 
 
 def contents(store: Store) -> dict[str, object]:
@@ -94,36 +94,26 @@ def test_back_where_they_come_from_nothing_is_added(store: Store, other: Store, 
     assert not {"imported_run", "imported_at"} & reuse.tags.keys(), "a reuse was made here"
 
 
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from rmlab.tracking.bundles import importing
-from rmlab.tracking.store import Store
-left = [int(sys.argv[3])]
-original = Store.call
-def call(self, request, patience=60.0):
-    left[0] -= 1
-    if left[0] < 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-    return original(self, request, patience)
-Store.call = call
-importing.import_bundle(Path(sys.argv[1]), Store.open(sys.argv[2]), show=False)
-"""
+def import_and_die(bundle: Path, database: str, requests: int) -> None:
+    """Imports, and is killed at the request to the store that comes after so many."""
+    left, call = [requests], Store.call
+
+    def counted(store: Store, request: Callable[[], Any], patience: float = 60.0) -> Any:
+        left[0] -= 1
+        if left[0] < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return call(store, request, patience)
+
+    Store.call = counted  # type: ignore[assignment,method-assign]
+    import_bundle(bundle, Store.open(database), show=False)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("requests", [4, 9, 13, 17])
 def test_an_interrupted_import_goes_on_and_nothing_half_written_is_finished(
     store: Store, other: Store, bundle: Path, requests: int
 ) -> None:
     database = other.uri.removeprefix("sqlite:///")
-    process = subprocess.run(
-        [sys.executable, "-c", KILLED, str(bundle), database, str(requests)],
-        cwd=REPOSITORY,
-        env=dict(os.environ),
-        check=False,
-    )
-    assert process.returncode == -signal.SIGKILL
+    assert exit_code(import_and_die, bundle, database, requests) == -signal.SIGKILL
     whole = contents(store)
     half = {run.name: run for run in runs(other)}
     assert half, "it was killed in the middle"

@@ -288,3 +288,9 @@ def test_only_the_folder_of_weights_stays_behind_and_not_what_lies_beside_it() -
     }
     assert weights(files) == {"folds/1/model": 1010, "model": 2010}
     assert left_out(files) == {"folds/1/model": 1010, "model": 2010, "browse.html": 3}
+
+
+def test_scores_that_no_figure_reads_stay_behind_and_their_reports_travel() -> None:
+    files = {f"{name}_{kind}": 7 for name in ("validation", "after_rl") for kind in ("scores.parquet", "report.json")}
+    figures_read = {"scores.parquet": 9, "report.json": 2, "policy_identity_scores.parquet": 5}
+    assert left_out(files | figures_read) == {"validation_scores.parquet": 7, "after_rl_scores.parquet": 7}

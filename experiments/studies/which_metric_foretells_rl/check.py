@@ -1,0 +1,202 @@
+"""Are the verifiers spread as the design wants them, and which distortions move calibration alone? Before any run of RL.
+
+    python experiments/studies/which_metric_foretells_rl/check.py     # once the verifiers are trained: design.csv, fitted.csv, the verdict
+
+design.csv: every verifier on the frozen pool, its scores as they are paid (in the column `sharp`: logits times 3). fitted.csv: which
+verifier is `good` and which is `poor`, and the slopes and shifts of the causal experiments, which are solved on the pool. That the
+distorted scores have the ranks of the others is asserted here for the pool, and again in every batch of RL.
+"""
+
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.optimize import brentq
+
+from analysis.foretelling_design import faults, row_of
+from analysis.style import csv_text
+from experiments.studies.which_metric_foretells_rl.study import look, read
+from rmlab.errors import DataError, RmlabError
+from rmlab.files import write_text
+from rmlab.metrics.calibration import binned, ece, width_bin
+from rmlab.metrics.report import report
+from rmlab.rl.config import Floats, TransformConfig
+from rmlab.rl.transforms import log_odds, transform
+from rmlab.scores.scores import Scores
+from rmlab.scores.table import read_score_table
+from rmlab.tracking.query import get_run
+from rmlab.tracking.store import Store
+
+HERE = Path(__file__).parent
+TARGETS = {"flat": 0.15, "raised": 0.20, "far_raised": 0.40, "lowered": 0.15}
+"""ECE of each distortion on the pool; `calibrated` has what logistic recalibration leaves."""
+WITHIN = 1.5
+"""Root mean square distance of a logit from its group's mean, of both verifiers of the difficulty experiment."""
+POOR_AUC = 0.70
+DIFFICULTY_ATTEMPTS = 4
+START = "a_plain"
+
+
+@dataclass(frozen=True)
+class Pool:
+    """A verifier's table without what it did not score; group_N: codes of task and policy."""
+
+    scores: Scores
+    group_N: Any
+
+    @classmethod
+    def of(cls, scores: Scores) -> "Pool":
+        """Attempts without a score or label are left out: the reports count them."""
+        known_N = ~np.isnan(scores.score) & ~np.isnan(scores.resolved)
+        kept = Scores(**{name: getattr(scores, name)[known_N] for name in Scores.__dataclass_fields__})
+        names = [f"{task} {policy}" for task, policy in zip(kept.task_id, kept.policy, strict=True)]
+        return cls(kept, np.unique(names, return_inverse=True)[1].astype(np.intp))
+
+    def bent(self, config: TransformConfig) -> Scores:
+        """The table as it would be paid."""
+        return replace(self.scores, score=transform(self.scores.score, self.group_N, config))
+
+    def ece(self, config: TransformConfig) -> float:
+        """Of the table as it would be paid, ten bins of equal width."""
+        score_N = self.bent(config).score
+        return float(ece(binned(score_N, self.scores.resolved, width_bin(score_N, 10), 10)))
+
+
+def fitted(good: Pool, poor: Pool) -> dict[str, float]:
+    """Slopes and shifts by the names that cells.csv has for them."""
+    base = calibrated(good)
+
+    def moved(by: float) -> TransformConfig:
+        return replace(base, shift=base.shift + by)
+
+    def flattened(share: float) -> TransformConfig:
+        return replace(base, slope=share * base.slope, shift=share * base.shift)
+
+    found = {
+        "calibrated": base,
+        "flat": solved(good, flattened, TARGETS["flat"], (1.0, 0.01)),
+        "raised": solved(good, moved, TARGETS["raised"], (0.0, 12.0)),
+        "far_raised": solved(good, moved, TARGETS["far_raised"], (0.0, 12.0)),
+        "lowered": solved(good, moved, TARGETS["lowered"], (0.0, -12.0)),
+    }
+    assert_ranks(good, found)
+    values = {f"{kind}_{name}": getattr(c, kind.lower()) for name, c in found.items() for kind in ("SLOPE", "SHIFT")}
+    for name, pool in (("good", good), ("poor", poor)):
+        values[f"SLOPE_within_{name}"] = WITHIN / within(pool)
+    return values | {"SHIFT_difficulty": difficulty(good.scores)}
+
+
+def calibrated(pool: Pool) -> TransformConfig:
+    """Logistic recalibration on the pool."""
+    known = report(pool.scores, replicates=0)
+    slope, intercept = known["calibration_slope"], known["calibration_intercept"]
+    if slope is None or slope <= 0:
+        raise DataError("the good verifier cannot be recalibrated: its scores do not rise with the resolved share")
+    return TransformConfig(slope=float(slope), shift=float(intercept))
+
+
+def solved(
+    pool: Pool, config_of: Callable[[float], TransformConfig], target: float, ends: tuple[float, float]
+) -> TransformConfig:
+    """The transform between two ends at which the ECE is the target. Raises DataError where it is not reached."""
+
+    def lacks(value: float) -> float:
+        return pool.ece(config_of(value)) - target
+
+    if lacks(ends[0]) * lacks(ends[1]) > 0:
+        first, last = (pool.ece(config_of(end)) for end in ends)
+        raise DataError(f"an ECE of {target} cannot be reached on the pool: it goes from {first:.3f} to {last:.3f}")
+    return config_of(float(brentq(lacks, *ends, xtol=1e-4)))
+
+
+def assert_ranks(pool: Pool, found: dict[str, TransformConfig]) -> None:
+    """Raises DataError unless every distortion has the AUC and best of k of the verifier as it is, to the last digit."""
+    plain = report(pool.scores, replicates=0)
+    for name, config in found.items():
+        bent = report(pool.bent(config), replicates=0)
+        for metric in ("auc_within_task", "auc_pooled", "rm_at_k", "rm_at_k_patches"):
+            if bent.get(metric) != plain.get(metric):
+                raise DataError(f"{name} changed {metric} on the pool: it is no change of calibration alone")
+
+
+def within(pool: Pool) -> float:
+    """Root mean square distance of the logits from the mean of their group."""
+    held_N = np.clip(pool.scores.score, 1e-9, 1 - 1e-9)
+    logit_N = np.log(held_N) - np.log1p(-held_N)
+    mean_G = np.bincount(pool.group_N, logit_N) / np.bincount(pool.group_N)
+    return float(np.sqrt(np.mean((logit_N - mean_G[pool.group_N]) ** 2)))
+
+
+def difficulty(scores: Scores) -> float:
+    """The mean over tasks of the log odds that the start solves them, by as many attempts as RL measures them with."""
+    own = scores.policy == START
+    task_N, label_N = scores.task_id[own], scores.resolved[own]
+    first_N = np.concatenate([np.flatnonzero(task_N == task)[:DIFFICULTY_ATTEMPTS] for task in np.unique(task_N)])
+    _, code_N = np.unique(task_N[first_N], return_inverse=True)
+    odds_G: Floats = log_odds(label_N[first_N], code_N.astype(np.intp))
+    return float(odds_G.mean())
+
+
+def roles(rows: list[dict[str, Any]]) -> dict[str, str]:
+    """good: of the column `even`, the highest AUC within task; poor: of the others, the one nearest to an AUC of 0.70."""
+    own = [row for row in rows if (row["block"], row["column"]) == ("verifiers", "even")]
+    if len(own) < 2:
+        raise DataError("fewer than two verifiers of the column even are there: no good and no poor one can be named")
+    good = max(own, key=lambda row: (row["auc_within_task"], row["name"]))
+    others = (row for row in own if row is not good)
+    poor = min(others, key=lambda row: (abs(row["auc_within_task"] - POOR_AUC), row["name"]))
+    return {"good": good["name"], "poor": poor["name"]}
+
+
+def slope_of(cell: dict[str, str]) -> float:
+    """What the logits of a run's verifier are multiplied by."""
+    found = re.search(r"reward\.transform\.slope=(\S+)", cell["overrides"])
+    return float(found[1]) if found else 1.0
+
+
+def main() -> int:
+    """Writes both files and prints the verdict; 1 where the design is not met."""
+    state, store = look(), Store.open(None)
+    rows, pools, missing = list[dict[str, Any]](), dict[str, Pool](), list[str]()
+    planned = read(HERE / "cells.csv")
+    slopes = {cell["verifier"]: slope_of(cell) for cell in planned if cell["block"] == "execution_free"}
+    for cell in planned:
+        if cell["kind"] != "verifier":
+            continue
+        if cell["name"] not in state.finished:
+            missing.append(cell["name"])
+            continue
+        run_id = state.finished[cell["name"]].run_id
+        pool = Pool.of(read_score_table(get_run(store, run_id).artifact("scores.parquet")))
+        paid = TransformConfig(slope=slopes.get(cell["name"], 1.0))
+        rows.append(row_of(cell, report(pool.bent(paid), replicates=0), run_id))
+        pools[cell["name"]] = pool
+    if missing:
+        print(f"not trained here: {', '.join(missing)}")
+    if not rows:
+        raise DataError("no verifier of this study is trained here: study.py verifiers trains them")
+    write_text(HERE / "design.csv", csv_text(rows))
+    found = faults([row for row in rows if row["block"] == "verifiers"])
+    print("\n".join(found) or "the design is met")
+    named = roles(rows)
+    values = fitted(*(pools[named[role]] for role in ("good", "poor")))
+    ids = {role: state.finished[name].run_id for role, name in named.items()}
+    write_text(
+        HERE / "fitted.csv",
+        csv_text(
+            [{"name": role, "value": name, "run_id": ids[role]} for role, name in named.items()]
+            + [{"name": name, "value": f"{value:.6g}", "run_id": ""} for name, value in values.items()]
+        ),
+    )
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except RmlabError as error:
+        sys.exit(f"error: {error}")

@@ -1,0 +1,170 @@
+"""Every verifier and every run of RL of this study, by its name: writes cells.csv beside this file.
+
+    python experiments/studies/which_metric_foretells_rl/design.py
+    python experiments/studies/which_metric_foretells_rl/design.py --times 2       # where the check of the design asks for it: README.md
+    python experiments/studies/which_metric_foretells_rl/design.py --sharpened 5
+
+The columns say what a cell is, `overrides` what its command has beside the settings that all cells of its kind share (`study.py`).
+A verifier that is chosen once all are trained stands by its role, `good` or `poor`, and so does what is fitted to it (SHIFT_..., see
+`check.py`). Nothing here is random. What the check of the design has chosen becomes the default in this file, so that both agree.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from analysis.style import csv_text
+from rmlab.files import write_text
+
+HERE = Path(__file__).parent
+CELLS = HERE / "cells.csv"
+AMOUNTS = (300, 500, 840, 1400, 2400, 4000)
+COLUMNS = {"even": "1:1", "few": "1:4", "many": "4:1", "sharp": "1:1"}
+"""Column of the factorial -> resolved to unresolved attempts in training."""
+TIMES, SHARPENED = 1.0, 3.0
+"""What the amounts are multiplied by, and the logits of `sharp`."""
+STARTS = ("a", "b")
+VOLUNTARY_AMOUNTS = (500, 1000, 2000, 4000)
+VOLUNTARY_COLUMNS = ("even", "many")
+DISTORTIONS = ("calibrated", "flat", "raised", "far_raised", "lowered")
+ENDS = ("calibrated", "far_raised")
+DISTORTION_SEEDS, CAUSAL_SEEDS = range(5), range(3)
+FIRST_SEED, SECOND_SEED, VOLUNTARY_SEED = 1000, 1100, 1200
+"""Of the verifiers: each has its own draw and order, and none has a seed of the verifiers that paid for the pool."""
+Cell = dict[str, Any]
+
+
+def verifiers(times: float = TIMES) -> list[Cell]:
+    """24 of a factorial amount x column with final evidence, and 8 with voluntary evidence: each a training of its own.
+
+    times: the amounts of the 24; more than 1 is a second training of all, with other seeds.
+    """
+    first = FIRST_SEED if times <= 1 else SECOND_SEED
+    final = [
+        _verifier(
+            "verifiers", column, round(times * amount), STARTS[(row + place) % 2], "final", first + 6 * place + row
+        )
+        for place, column in enumerate(COLUMNS)
+        for row, amount in enumerate(AMOUNTS)
+    ]
+    voluntary = [
+        _verifier(
+            "voluntary_verifiers",
+            column,
+            amount,
+            STARTS[(row + place) % 2],
+            "voluntary",
+            VOLUNTARY_SEED + 4 * place + row,
+        )
+        for place, column in enumerate(VOLUNTARY_COLUMNS)
+        for row, amount in enumerate(VOLUNTARY_AMOUNTS)
+    ]
+    return [*final, *voluntary]
+
+
+def second_seeds(trained: list[Cell]) -> list[Cell]:
+    """Those of the 24 that pay a policy of a second seed too: one of each column and start, the k-th smallest amount in turn."""
+    own = [cell for cell in trained if cell["block"] == "verifiers"]
+    strata = [(column, start) for column in COLUMNS for start in STARTS]
+    of = {s: [c for c in own if (c["column"], c["start"]) == s] for s in strata}
+    return [of[stratum][place % len(of[stratum])] for place, stratum in enumerate(strata)]
+
+
+def runs(trained: list[Cell], sharpened: float = SHARPENED) -> list[Cell]:
+    """Every run of RL."""
+    final = [cell for cell in trained if cell["evidence"] == "final"]
+    voluntary = [cell for cell in trained if cell["evidence"] == "voluntary"]
+    return [
+        *(_paid("execution_free", "execution_free", cell, 0, _sharp(cell, sharpened)) for cell in final),
+        *(_paid("second_seed", "execution_free", cell, 1, _sharp(cell, sharpened)) for cell in second_seeds(trained)),
+        *(_paid("hybrid", "hybrid", cell, 0, _sharp(cell, sharpened)) for cell in final),
+        *(_run("execution", "execution", start, "", seed) for start in STARTS for seed in (0, 1)),
+        *(_paid("voluntary", "execution_free", cell, 0, ["environment.evidence=voluntary"]) for cell in voluntary),
+        *(_distorted(name, seed) for name in DISTORTIONS for seed in DISTORTION_SEEDS),
+        *(_distorted(name, seed, "undivided", ["algorithm.scale=none"]) for name in ENDS for seed in CAUSAL_SEEDS),
+        *(_distorted("calibrated", seed, "affine", AFFINE) for seed in CAUSAL_SEEDS),
+        *(
+            _difficulty(part, term, seed)
+            for part in ("good", "poor")
+            for term in ("without", "with")
+            for seed in CAUSAL_SEEDS
+        ),
+    ]
+
+
+AFFINE = ["reward.offset=-1", "reward.factor=4", "algorithm.std_floor=1"]
+"""-1 + 4 r, and the floor of the standard deviation times 4: every advantage is that of r with the default floor of 0.25."""
+
+
+def _verifier(block: str, column: str, amount: int, start: str, evidence: str, seed: int) -> Cell:
+    name = f"{'voluntary-' if evidence == 'voluntary' else ''}{column}-{amount}"
+    return {
+        "name": name,
+        "kind": "verifier",
+        "block": block,
+        "start": start,
+        "verifier": name,
+        "column": column,
+        "amount": amount,
+        "evidence": evidence,
+        "reward": "",
+        "condition": "",
+        "seed": seed,
+        "overrides": f"data.scale={amount} data.label_ratio={COLUMNS[column]} prompt.evidence={evidence} seed={seed}",
+    }
+
+
+def _run(
+    block: str, reward: str, start: str, verifier: str, seed: int, more: list[str] | None = None, **about: Any
+) -> Cell:
+    name = " ".join(filter(None, [block, verifier, about.get("condition", ""), start, f"s{seed}"]))
+    return {
+        "name": name.replace(" ", "_"),
+        "kind": "rl",
+        "block": block,
+        "start": start,
+        "verifier": verifier,
+        "column": "",
+        "amount": "",
+        "evidence": "final",
+        "reward": reward,
+        "condition": "",
+        "seed": seed,
+        **about,
+        "overrides": " ".join([f"reward={reward}", *(more or []), f"seed={seed}"]),
+    }
+
+
+def _sharp(trained: Cell, sharpened: float) -> list[str]:
+    return [f"reward.transform.slope={sharpened:g}"] if trained["column"] == "sharp" else []
+
+
+def _paid(block: str, reward: str, trained: Cell, seed: int, more: list[str]) -> Cell:
+    about = {key: trained[key] for key in ("column", "amount", "evidence")}
+    return _run(block, reward, trained["start"], trained["name"], seed, more, **about)
+
+
+def _distorted(name: str, seed: int, block: str = "distortion", more: list[str] | None = None) -> Cell:
+    fitted = [f"reward.transform.slope=SLOPE_{name}", f"reward.transform.shift=SHIFT_{name}"]
+    return _run(block, "execution_free", "a", "good", seed, [*fitted, *(more or [])], condition=name)
+
+
+def _difficulty(part: str, term: str, seed: int) -> Cell:
+    term_or_its_mean = "reward.transform.difficulty=1" if term == "with" else "reward.transform.shift=SHIFT_difficulty"
+    within = [f"reward.transform.slope=SLOPE_within_{part}", "reward.transform.between=0", term_or_its_mean]
+    return _run("difficulty", "execution_free", "a", part, seed, within, condition=term)
+
+
+def cells(times: float = TIMES, sharpened: float = SHARPENED) -> list[Cell]:
+    """All of them, verifiers first."""
+    trained = verifiers(times)
+    return [*trained, *runs(trained, sharpened)]
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--times", type=float, default=TIMES, help="the amounts of the 24 verifiers")
+    parser.add_argument(
+        "--sharpened", type=float, default=SHARPENED, help="what the logits of the column sharp are multiplied by"
+    )
+    write_text(CELLS, csv_text(cells(**vars(parser.parse_args()))))

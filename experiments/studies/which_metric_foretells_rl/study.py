@@ -1,0 +1,296 @@
+"""Runs the cells of this study: several side by side on one card, in slices of some minutes, each cell once.
+
+    python experiments/studies/which_metric_foretells_rl/study.py --dry-run                     # every cell: its state and its command
+    python experiments/studies/which_metric_foretells_rl/study.py verifiers --minutes 9.5       # one slice; the same command goes on
+    python experiments/studies/which_metric_foretells_rl/study.py execution_free second_seed --minutes 9.5 --bundle $OUT/runs.zip
+
+What a cell is stands in cells.csv (`design.py`), what was fitted to a verifier in fitted.csv (`check.py`), what has been done in
+ledger.csv, which travels with the repository: a cell in it is not run again. A run of RL that a slice ends goes on with the next one on
+the same machine; what is lost with a machine is begun again. A verifier whose weights stayed on another machine is trained again before
+it pays here, and gets a line of its own in the ledger: the runs that it pays carry its own offline metrics.
+"""
+
+import argparse
+import csv
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from analysis.style import csv_text
+from rmlab.errors import DataError, RmlabError, UsageError
+from rmlab.files import write_text
+from rmlab.paths import runs_folder
+from rmlab.tracking.query import find_model
+from rmlab.tracking.run_index import RunInfo, run_infos
+from rmlab.tracking.store import Store
+from rmlab.tracking.tags import FINISHED, IMPORTED_RUN
+from rmlab.wording import counted, duration
+
+HERE = Path(__file__).parent
+STUDY = HERE.name
+LEDGER, FITTED = HERE / "ledger.csv", HERE / "fitted.csv"
+SECONDS = {"verifier": 90, "rl": 300}
+"""Guessed: what a cell takes with three side by side on one H200."""
+LEAST_SECONDS = {"verifier": 100, "rl": 90}
+"""Of a slice that are left when the last cell begins: a verifier is trained in one go, a run of RL is paused."""
+ENDING = 30
+"""Seconds that a paused run of RL has to save its state."""
+LEARNED_FROM = "{a_cool: 4, a_plain: 4, a_hot: 4, b_cool: 4, b_plain: 4, b_hot: 4, weak: 3, silent: 3}"
+POOL = "[a_plain,b_plain,silent,a_execution,b_execution,a_paid_well,b_paid_badly]"
+COMMON = {
+    "verifier": ["preset=small", f"data.policies={LEARNED_FROM}", f"evaluation.policies={POOL}"],
+    "rl": [
+        *("rl_preset=small", "rl.groups=40", "rl.steps=60", "engine.slots=256", "rl.batch_tokens=8192"),
+        *("over_length=truncate_middle", "workers=5", "watch.every=10", "watch.tasks=64", "watch.held_out_tasks=null"),
+        *("watch.held_out_attempts=4", "watch.outcome_without=[two_bugs]", "keep_model=false"),
+    ],
+}
+PROGRAMS = {"verifier": "train", "rl": "rl"}
+KEPT = ("config_hash", "start_fingerprint", "verifier_run", "verifier_fingerprint", "device", "commit")
+Cell = dict[str, str]
+
+
+@dataclass
+class State:
+    """What is known of the cells here. finished: name -> newest finished run in this store. done: name -> its line in the ledger.
+    fitted: name -> value, of `check.py`; fitted_to: role -> the verifier's run that they were fitted to."""
+
+    finished: dict[str, RunInfo]
+    done: dict[str, Cell]
+    fitted: dict[str, str]
+    fitted_to: dict[str, str]
+
+    def weights(self, verifier: str) -> str:
+        """The id of a run here that holds a verifier's weights, "" where there is none."""
+        run = self.finished.get(verifier)
+        try:
+            return "" if run is None or find_model(run.run_id, "verifier.json") is None else run.run_id
+        except RmlabError:
+            return ""
+
+    def means(self, text: str) -> str:
+        """A text with fitted values in the place of their names. Raises DataError for one that is not fitted yet."""
+
+        def value(found: re.Match[str]) -> str:
+            if found[0] not in self.fitted:
+                raise DataError(f"{found[0]} is not fitted yet: run check.py once the verifiers are trained")
+            return self.fitted[found[0]]
+
+        return re.sub(r"\b(?:SHIFT|SLOPE)_\w+", value, text)
+
+    def verifier_of(self, cell: Cell) -> str:
+        """The name of the verifier that a cell of RL needs, "" for none. Raises DataError for a role that is not given yet."""
+        role = cell["verifier"]
+        if role not in ("good", "poor"):
+            return role
+        if role not in self.fitted:
+            raise DataError(f"which verifier is {role} is not known yet: run check.py once the verifiers are trained")
+        return self.fitted[role]
+
+
+def read(path: Path) -> list[Cell]:
+    """The rows of a CSV file; none where it is not there."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def look() -> State:
+    """Ledger, fitted values and this machine's store."""
+    store = Store.existing(None)
+    finished: dict[str, RunInfo] = {}
+    names = {cell["name"] for cell in read(HERE / "cells.csv")}
+    for info in sorted(run_infos(store) if store else [], key=lambda info: info.start_time):
+        if info.name in names and info.status == FINISHED:
+            finished[info.name] = info
+    fitted = read(FITTED)
+    return State(
+        finished,
+        {row["name"]: row for row in read(LEDGER)},
+        {row["name"]: row["value"] for row in fitted},
+        {row["name"]: row["run_id"] for row in fitted},
+    )
+
+
+def command(cell: Cell, state: State, minutes: float | None = None) -> list[str]:
+    """What runs a cell. Raises DataError where what it needs is not there yet."""
+    kind = cell["kind"]
+    own = [
+        *shlex.split(state.means(cell["overrides"])),
+        f"tracking.experiment={STUDY}",
+        f"tracking.name={cell['name']}",
+    ]
+    if kind == "verifier":
+        again = ["--force"] if cell["name"] in state.finished else []
+        return [sys.executable, "-m", "rmlab", "train", *again, *COMMON[kind], *own]
+    named = [f"start=runs/policies/{cell['start']}"]
+    if verifier := state.verifier_of(cell):
+        if not (run := state.weights(verifier)):
+            raise DataError(f"the weights of {verifier} are not here: `study.py verifiers` trains it")
+        if verifier != cell["verifier"] and run != state.fitted_to[cell["verifier"]]:
+            raise DataError(f"what is fitted belongs to another training of {verifier}: run check.py again")
+        named.append(f"verifier={run}")
+    limit = [] if minutes is None else [f"rl.max_minutes={minutes:.2f}"]
+    return [sys.executable, "-m", "rmlab", "rl", *named, *COMMON[kind], *own, *limit]
+
+
+def to_do(cells: Sequence[Cell], state: State) -> list[Cell]:
+    """Of the chosen cells those to be run here: what no ledger has; verifiers whose weights are not here and that a run still needs."""
+    paid = [cell for cell in read(HERE / "cells.csv") if cell["kind"] == "rl" and cell["name"] not in state.done]
+    needed = {state.fitted.get(cell["verifier"], cell["verifier"]) for cell in paid}
+    return [
+        cell
+        for cell in cells
+        if cell["name"] not in state.done
+        or (cell["kind"] == "verifier" and cell["name"] in needed and not state.weights(cell["name"]))
+    ]
+
+
+def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int = 1) -> list[str]:
+    """Runs cells until the time is up, `together` on each card; returns what failed. Each writes its output to a file of its own in the
+    runs folder."""
+    deadline, logs = time.monotonic() + 60 * minutes, runs_folder() / STUDY
+    logs.mkdir(parents=True, exist_ok=True)
+    waiting, running, failed = list(cells), dict[str, tuple[subprocess.Popen[bytes], int]](), list[str]()
+    free = [card for _ in range(together) for card in range(cards)]
+    while True:
+        left = deadline - time.monotonic()
+        for name in [name for name, (process, _) in running.items() if process.poll() is not None]:
+            process, card = running.pop(name)
+            free.insert(0, card)
+            if process.returncode != 0:
+                failed.append(name)
+                print(f"{name} failed: {logs / name}.txt", flush=True)
+            note(look())
+        while waiting and free and left > LEAST_SECONDS[waiting[0]["kind"]]:
+            cell = waiting.pop(0)
+            try:
+                words = command(cell, look(), (left - ENDING) / 60)
+            except DataError as error:
+                failed.append(cell["name"])
+                print(f"{cell['name']}: {error}", flush=True)
+                continue
+            card = free.pop(0)
+            seen = os.environ | ({"CUDA_VISIBLE_DEVICES": str(card)} if cards > 1 else {})
+            with (logs / f"{cell['name']}.txt").open("ab") as out:
+                process = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, env=seen)
+            running[cell["name"]] = process, card
+            print(f"{cell['name']} begins, {duration(left)} left", flush=True)
+        if not running:
+            return failed
+        if left < -ENDING:
+            for process, _ in running.values():
+                process.terminate()  # a run of RL saves its state first; a verifier goes on from its checkpoint
+        time.sleep(1.0)
+
+
+def note(state: State) -> None:
+    """Writes every finished run that the ledger does not have yet as a line of it."""
+    rows = read(LEDGER)
+    known = {row["run_id"] for row in rows}
+    for name, run in state.finished.items():
+        run_id = run.tags.get(IMPORTED_RUN, run.run_id)  # the id that it has where it was made
+        if run_id not in known:
+            minutes = "" if run.end_time is None else f"{(run.end_time - run.start_time) / 60_000:.1f}"
+            rows.append(
+                {"name": name, "run_id": run_id, "minutes": minutes, **{tag: run.tags.get(tag, "") for tag in KEPT}}
+            )
+    if rows:
+        write_text(LEDGER, csv_text(rows))
+
+
+def said(cells: Sequence[Cell], state: State) -> str:
+    """What --dry-run prints: the settings that all cells of a kind share, then a line a cell: its state, its name, and what it has
+    beside them, or what it waits for; then how many are left."""
+    left = {cell["name"] for cell in to_do(cells, state)}
+    kinds = dict.fromkeys(cell["kind"] for cell in cells)
+    lines = [f"every {kind}: rmlab {PROGRAMS[kind]} {shlex.join(COMMON[kind])}" for kind in kinds]
+    seconds = 0
+    for cell in cells:
+        if cell["name"] not in left:
+            lines.append(f"finished  {cell['name']}  run {state.done[cell['name']]['run_id']}")
+            continue
+        seconds += SECONDS[cell["kind"]]
+        try:
+            words = [word for word in command(cell, state)[4:] if word not in COMMON[cell["kind"]]]
+            lines.append(f"to do     {cell['name']}  {shlex.join(words)}")
+        except DataError as error:
+            lines.append(f"waits     {cell['name']}  {cell['overrides']}  ({error})")
+    blocks = {
+        block: sum(cell["block"] == block for cell in cells) for block in dict.fromkeys(c["block"] for c in cells)
+    }
+    count = ", ".join(f"{number} {block}" for block, number in blocks.items())
+    return "\n".join(
+        [
+            *lines,
+            f"{counted(len(cells), 'cell')}: {count}",
+            f"{counted(len(left), 'cell')} to do: some {duration(seconds / 3)} of one card with three side by side, as guessed",
+        ]
+    )
+
+
+def export(bundle: Path, state: State, study: bool = False) -> None:
+    """The finished runs of the study in this store as one bundle without weights, and beside it what this folder has got: the ledger,
+    the check of the design, what was fitted."""
+    from rmlab.tracking.bundles.exporting import export_runs
+
+    own = [run.run_id for run in state.finished.values()]
+    if own:
+        export_runs(Store.open(None), bundle, own, models=False, study=study, show=False)
+        print(f"{counted(len(own), 'run')} in {bundle}", flush=True)
+    for file in (LEDGER, FITTED, HERE / "design.csv"):
+        if file.exists():
+            shutil.copy(file, bundle.parent)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command line; 1 where a cell failed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("blocks", nargs="*", help="blocks of cells.csv, or names of cells; none = all")
+    parser.add_argument("--dry-run", action="store_true", help="list the cells, start nothing")
+    parser.add_argument("--minutes", type=float, default=9.5, help="of this slice")
+    parser.add_argument("--together", type=int, default=3, help="cells side by side on a card")
+    parser.add_argument("--cards", type=int, default=1, help="cards of this machine")
+    parser.add_argument(
+        "--bundle", type=Path, help="write all finished runs of the study here afterwards, without weights"
+    )
+    parser.add_argument(
+        "--page", action="store_true", help="that bundle as it travels with the page: without paths and pages too"
+    )
+    asked = parser.parse_args(arguments)
+    everything = read(HERE / "cells.csv")
+    known = {cell[key] for cell in everything for key in ("block", "name")}
+    if unknown := sorted(set(asked.blocks) - known):
+        raise UsageError(f"{unknown[0]} is neither a block nor a cell; blocks are {', '.join(_blocks(everything))}")
+    cells = [c for c in everything if not asked.blocks or {c["block"], c["name"]} & set(asked.blocks)]
+    if asked.dry_run:
+        print(said(cells, look()))
+        return 0
+    note(look())
+    failed = run_slice(to_do(cells, look()), asked.minutes, asked.together, asked.cards)
+    state = look()
+    note(state)
+    if asked.bundle:
+        export(asked.bundle, state, asked.page)
+    print(f"{counted(len(to_do(cells, look())), 'cell')} of {len(cells)} to do, {len(failed)} failed", flush=True)
+    return int(bool(failed))
+
+
+def _blocks(cells: Sequence[Cell]) -> dict[str, Any]:
+    return dict.fromkeys(cell["block"] for cell in cells)
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except RmlabError as error:
+        sys.exit(f"error: {error}")

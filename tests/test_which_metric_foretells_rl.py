@@ -1,0 +1,301 @@
+"""The plan's cells, the program that runs them, and what is fitted before the first run of RL."""
+
+import csv
+import re
+import shutil
+import sys
+from collections import Counter
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from analysis.foretelling_runs import PaidRun, refusal
+from analysis.policies import policy_runs
+from analysis.tracked import source_runs
+from experiments.studies.which_metric_foretells_rl import check, design, study
+from rmlab.configuration import compose, load_program
+from rmlab.errors import DataError, UsageError
+from rmlab.metrics.report import report
+from rmlab.rl.config import Scale, TransformConfig
+from rmlab.scores.scores import Scores
+from rmlab.scores.table import read_score_table
+from rmlab.scores.writing import write_score_table
+from rmlab.tracking.run_index import RunInfo
+from tests.rl.easy_family import write_easy_policy, write_easy_tasks
+from tests.rl.test_program import SMALL
+
+
+def cells() -> list[study.Cell]:
+    return study.read(study.HERE / "cells.csv")
+
+
+def test_the_cells_are_those_of_the_design() -> None:
+    planned = [{name: str(value) for name, value in cell.items()} for cell in design.cells()]
+    assert cells() == planned
+    assert Counter(cell["block"] for cell in planned) == {
+        "verifiers": 24,
+        "voluntary_verifiers": 8,
+        "execution_free": 24,
+        "second_seed": 8,
+        "hybrid": 24,
+        "execution": 4,
+        "voluntary": 8,
+        "distortion": 25,
+        "undivided": 6,
+        "affine": 3,
+        "difficulty": 12,
+    }
+    assert len({cell["name"] for cell in planned}) == len(planned)
+    final = [cell for cell in planned if cell["block"] == "verifiers"]
+    assert set(Counter((c["start"], c["column"]) for c in final).values()) == {3}
+    assert set(Counter((c["start"], c["amount"]) for c in final).values()) == {2}
+    assert len({cell["seed"] for cell in planned if cell["kind"] == "verifier"}) == 32
+    again = [cell for cell in planned if cell["block"] == "second_seed"]
+    assert set(Counter((c["start"], c["column"]) for c in again).values()) == {1}
+    doubled = [cell for cell in design.cells(2) if cell["block"] == "verifiers"]
+    assert {cell["amount"] for cell in doubled} == {2 * amount for amount in design.AMOUNTS}
+    assert {cell["seed"] for cell in doubled}.isdisjoint(int(cell["seed"]) for cell in final)
+
+
+def state(**fitted: str) -> study.State:
+    values = dict.fromkeys((f"{kind}_{name}" for kind in ("SHIFT", "SLOPE") for name in design.DISTORTIONS), "1.5")
+    values |= {"SHIFT_difficulty": "-1.4", "SLOPE_within_good": "0.5", "SLOPE_within_poor": "0.7"}
+    roles = {"good": "even-4000", "poor": "even-500"}
+    return study.State({}, {}, values | roles | fitted, dict.fromkeys(roles, "1"))
+
+
+def test_every_kind_of_run_composes_with_what_it_varies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(study.State, "weights", lambda self, verifier: "1")
+    programs = {"verifier": "train_verifier", "rl": "rl"}
+    one_a_block = {cell["block"]: cell for cell in cells()}
+    found = {}
+    for block, cell in one_a_block.items():
+        load_program(programs[cell["kind"]])
+        found[block] = compose(programs[cell["kind"]], study.command(cell, state())[4:])
+    assert (found["verifiers"].data.label_ratio, found["verifiers"].data.scale, found["verifiers"].seed) == (
+        "1:1",
+        4000,
+        1023,
+    )
+    assert found["verifiers"].evaluation.policies[-1] == "b_paid_badly"
+    assert (
+        found["voluntary_verifiers"].prompt.evidence.value
+        == found["voluntary"].environment.evidence.value
+        == "voluntary"
+    )
+    assert found["hybrid"].reward.transform.slope == 3
+    assert (found["execution_free"].verifier, found["execution"].verifier) == ("1", "")
+    assert found["execution_free"].start == "runs/policies/a"
+    assert (found["execution_free"].watch.outcome_without, found["execution_free"].rl.groups) == (["two_bugs"], 40)
+    assert (found["distortion"].reward.transform.slope, found["distortion"].reward.transform.shift) == (1.5, 1.5)
+    assert found["undivided"].algorithm.scale is Scale.none
+    assert (
+        found["affine"].algorithm.std_floor == found["affine"].reward.factor * found["distortion"].algorithm.std_floor
+    )
+    assert (found["difficulty"].reward.transform.difficulty, found["difficulty"].reward.transform.between) == (1, 0)
+    assert found["difficulty"].tracking.name == "difficulty_poor_with_a_s2"
+
+
+def test_what_a_cell_waits_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_name = {cell["name"]: cell for cell in cells()}
+    paid, bent = by_name["execution_free_even-300_a_s0"], by_name["distortion_good_raised_a_s0"]
+    with pytest.raises(DataError, match="the weights of even-300 are not here"):
+        study.command(paid, state())
+    monkeypatch.setattr(study.State, "weights", lambda self, verifier: "2")
+    with pytest.raises(DataError, match="belongs to another training of even-4000"):
+        study.command(bent, state())
+    nothing = study.State({}, {}, {}, {})
+    with pytest.raises(DataError, match="SLOPE_raised is not fitted yet"):
+        study.command(bent, nothing)
+    with pytest.raises(DataError, match="which verifier is good is not known yet"):
+        nothing.verifier_of(bent)
+    with pytest.raises(UsageError, match="hybird is neither a block nor a cell; blocks are verifiers"):
+        study.main(["hybird"])
+
+
+def test_finished_cells_are_not_run_again_but_verifiers_that_are_needed_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = cells()
+    done = {cell["name"]: {"run_id": "9"} for cell in planned}
+    everything = study.State({}, done, {}, {})
+    assert study.to_do(planned, everything) == []
+    del done["hybrid_few-500_a_s0"]
+    assert [cell["name"] for cell in study.to_do(planned, everything)] == ["few-500", "hybrid_few-500_a_s0"]
+    monkeypatch.setattr(study.State, "weights", lambda self, verifier: "1")
+    assert [cell["name"] for cell in study.to_do(planned, everything)] == ["hybrid_few-500_a_s0"]
+    retrained = RunInfo("1", "0", "few-500", {}, 0, 1)
+    assert "--force" in study.command(planned[7], study.State({"few-500": retrained}, {}, {}, {}))
+
+
+def test_a_dry_run_lists_every_cell(capsys: pytest.CaptureFixture[str], runs_folder: Path) -> None:
+    assert study.main(["--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + 146 + 2
+    assert lines[1].startswith("every rl: rmlab rl rl_preset=small rl.groups=40 ")
+    assert lines[-2].startswith("146 cells: 24 verifiers, 8 voluntary_verifiers, 24 execution_free, 8 second_seed")
+    assert lines[-1].startswith("146 cells to do: some ")
+    assert sum(line.startswith("to do     ") for line in lines) == 32 + 4, "verifiers, and what execution pays"
+    assert sum(line.startswith("waits     ") for line in lines) == 110
+
+
+def test_a_slice_runs_cells_side_by_side_and_ends_in_time(
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def command(cell: study.Cell, state: study.State, minutes: float | None = None) -> list[str]:
+        return [
+            sys.executable,
+            "-c",
+            f"import sys; print('{cell['name']}'); sys.exit({int(cell['name'] == 'many-300')})",
+        ]
+
+    monkeypatch.setattr(study, "command", command)
+    monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
+    assert study.run_slice(cells()[10:13], 5, 2) == ["many-300"]
+    logs = runs_folder / study.STUDY
+    assert sorted(path.stem for path in logs.iterdir()) == ["few-2400", "few-4000", "many-300"]
+    assert "many-300 failed" in capsys.readouterr().out
+    assert study.run_slice(cells()[:3], 0.5, 2) == [], "too little time is left to begin one"
+    tell = "import os; print('card', os.environ['CUDA_VISIBLE_DEVICES'])"
+    monkeypatch.setattr(study, "command", lambda *given: [sys.executable, "-c", tell])
+    assert study.run_slice(cells()[:2], 5, 1, cards=2) == []
+    said = [(logs / f"{cell['name']}.txt").read_text() for cell in cells()[:2]]
+    assert sorted(said) == ["card 0\n", "card 1\n"]
+
+
+def test_the_ledger_gets_every_finished_run_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
+    run = RunInfo("1", "0", "few-500", {"config_hash": "c", "device": "NVIDIA H200"}, 0, 90_000)
+    for _ in range(2):
+        study.note(study.State({"few-500": run}, {}, {}, {}))
+    carried = RunInfo("2", "0", "few-500", {"imported_run": "1"}, 0, 90_000)
+    study.note(study.State({"few-500": carried}, {}, {}, {}))
+    with (tmp_path / "ledger.csv").open() as file:
+        [row] = csv.DictReader(file)
+    assert (row["name"], row["run_id"], row["minutes"], row["config_hash"], row["device"]) == (
+        "few-500",
+        "1",
+        "1.5",
+        "c",
+        "NVIDIA H200",
+    )
+
+
+def pool(seed: int = 0, skill: float = 2.0) -> check.Pool:
+    """120 tasks, eight attempts each of two policies; a verifier that knows something and is overconfident."""
+    rng = np.random.default_rng(seed)
+    task = np.repeat([f"t{i:03d}" for i in range(120)], 16)
+    policy = np.tile(np.repeat(["a_plain", "hacked"], 8), 120)
+    truth = np.repeat(rng.normal(-1.3, 1.0, 120), 16)
+    label = (rng.random(len(task)) < 1 / (1 + np.exp(-truth))).astype(float)
+    logit = 2 * (skill * (label - 0.5) + 0.5 * truth + rng.normal(0, 1, len(task)) - 0.5)
+    score = (1 / (1 + np.exp(-logit))).astype(np.float32).astype(float)
+    return check.Pool.of(Scores.of(task.tolist(), score, label.astype(bool).tolist(), policy=policy.tolist()))
+
+
+def test_what_is_fitted_moves_calibration_alone() -> None:
+    good, poor = pool(), pool(1, skill=0.3)
+    values = check.fitted(good, poor)
+    reports = {}
+    for name in design.DISTORTIONS:
+        config = TransformConfig(slope=values[f"SLOPE_{name}"], shift=values[f"SHIFT_{name}"])
+        reports[name] = report(good.bent(config), replicates=0)
+        if name in check.TARGETS:
+            assert reports[name]["ece_width_10"] == pytest.approx(check.TARGETS[name], abs=0.002)
+    assert reports["calibrated"]["ece_width_10"] < 0.05
+    assert len({reports[name]["auc_within_task"] for name in reports}) == 1
+    assert len({str(reports[name]["rm_at_k"]) for name in reports}) == 1
+    for name, one in (("good", good), ("poor", poor)):
+        scaled = one.bent(TransformConfig(slope=values[f"SLOPE_within_{name}"], between=0.0))
+        assert check.within(check.Pool(scaled, one.group_N)) == pytest.approx(1.5, abs=0.01)
+    with pytest.raises(DataError, match=r"an ECE of 0\.9 cannot be reached on the pool"):
+        check.solved(good, lambda by: TransformConfig(shift=by), 0.9, (0.0, 12.0))
+    with pytest.raises(DataError, match="slope3 changed auc_within_task on the pool"):
+        check.assert_ranks(good, {"slope3": TransformConfig(slope=-3.0)})
+
+
+def test_difficulty_by_hand() -> None:
+    """One task with four of four first attempts, one with none (its fifth is not counted): log 9 and -log 9."""
+    label = [True] * 4 + [False] * 4 + [True]
+    scores = Scores.of(["x"] * 4 + ["y"] * 5, np.full(9, 0.5), label, policy=["a_plain"] * 9)
+    assert check.difficulty(scores) == pytest.approx(0.0)
+    assert check.difficulty(Scores.of(["x"] * 4, np.full(4, 0.5), label[:4], policy=["a_plain"] * 4)) == pytest.approx(
+        np.log(9)
+    )
+
+
+def test_roles() -> None:
+    rows = [
+        {"name": name, "block": "verifiers", "column": column, "auc_within_task": auc}
+        for name, column, auc in (("a", "even", 0.9), ("b", "even", 0.72), ("c", "even", 0.6), ("d", "few", 0.95))
+    ]
+    assert check.roles(rows) == {"good": "a", "poor": "b"}
+    with pytest.raises(DataError, match="fewer than two verifiers"):
+        check.roles(rows[3:])
+
+
+@pytest.mark.slow
+def test_a_verifier_is_trained_and_pays_and_both_come_home(
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """On a CPU with a tiny policy and verifier: two commands, a ledger, a bundle; then nothing is left to do."""
+    write_easy_tasks(tmp_path / "tasks.parquet")
+    write_easy_policy(tmp_path / "runs" / "policies" / "a")
+    rl = [*SMALL, f"tasks={tmp_path / 'tasks.parquet'}", "rl.steps=1", "over_length=truncate_middle"]
+    monkeypatch.setattr(
+        study, "COMMON", {"verifier": ["preset=smoke"], "rl": [*rl, "watch.outcome_without=[two_bugs]"]}
+    )
+    monkeypatch.setattr(study, "LEDGER", tmp_path / "kept" / "ledger.csv")
+    monkeypatch.setattr(study, "LEAST_SECONDS", {"verifier": 0, "rl": 0})
+    monkeypatch.chdir(tmp_path)
+    names = ["sharp-500", "execution_free_sharp-500_a_s0"]
+    assert study.main([names[0], "--minutes", "8", "--bundle", str(tmp_path / "one.zip")]) == 0
+    assert study.main([names[1], "--minutes", "8", "--bundle", str(tmp_path / "two.zip")]) == 0
+    assert "0 cells of 1 to do, 0 failed" in capfd.readouterr().out
+    ledger = study.read(tmp_path / "ledger.csv")  # the copy beside the bundle
+    assert [row["name"] for row in ledger] == names
+    assert ledger[1]["verifier_run"] == ledger[0]["run_id"]
+    assert study.main([*names, "--dry-run"]) == 0
+    assert capfd.readouterr().out.count("finished  ") == 2
+    with source_runs(str(tmp_path / "two.zip"), ("verifier", "rl")) as (_, runs):
+        [paid] = policy_runs(runs)
+        assert paid.paid_by is not None
+        plain = report(read_score_table(paid.paid_by.artifact("scores.parquet")), replicates=0)
+        assert paid.verifier_report["auc_within_task"] == pytest.approx(plain["auc_within_task"])
+        assert paid.verifier_report["ece_width_10"] != pytest.approx(plain["ece_width_10"])
+        cell = next(cell for cell in cells() if cell["name"] == names[1])
+        assert refusal(paid, cell) == "it has 1 steps, the plan 60"
+        one = PaidRun(cell, paid)
+        assert set(one.rates) <= set(one.clusters)
+        assert np.mean(list(one.rates.values())) == pytest.approx(one.outcome)
+        assert one.verifier["ece_width_10"] == paid.verifier_report["ece_width_10"]
+
+
+def test_the_check_writes_what_it_found_and_what_it_fitted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Four verifiers are there, a good one and poorer ones: the design is not met, and the causal experiments can be run."""
+    trained = {"even-300": 0.3, "even-500": 0.7, "even-4000": 2.0, "sharp-300": 0.5}
+    for number, (name, skill) in enumerate(trained.items()):
+        write_score_table(tmp_path / f"{name}.parquet", pool(number, skill).scores)
+    shutil.copy(study.HERE / "cells.csv", tmp_path)
+    infos = {name: RunInfo(name, "0", name, {}, 0, 1) for name in trained}
+    monkeypatch.setattr(check, "HERE", tmp_path)
+    monkeypatch.setattr(check, "look", lambda: study.State(infos, {}, {}, {}))
+    monkeypatch.setattr(check.Store, "open", lambda uri: None)
+    tables = {name: SimpleNamespace(artifact=lambda path, name=name: tmp_path / f"{name}.parquet") for name in trained}
+    monkeypatch.setattr(check, "get_run", lambda store, run_id: tables[run_id])
+    assert check.main() == 1
+    said = capsys.readouterr().out
+    assert "not trained here: even-840, even-1400, even-2400, few-300" in said
+    assert "4 of 24 verifiers are there." in said
+    rows = {row["name"]: row for row in study.read(tmp_path / "design.csv")}
+    assert list(rows) == list(trained)
+    alone = report(pool(3, 0.5).scores, replicates=0)
+    assert float(rows["sharp-300"]["auc_within_task"]) == pytest.approx(alone["auc_within_task"])
+    assert float(rows["sharp-300"]["ece_width_10"]) > alone["ece_width_10"], "as it is paid"
+    fitted = {row["name"]: (row["value"], row["run_id"]) for row in study.read(tmp_path / "fitted.csv")}
+    assert fitted["good"] == ("even-4000", "even-4000")
+    assert fitted["poor"][0] in ("even-300", "even-500")
+    named = {found for cell in cells() for found in re.findall(r"\b(?:SHIFT|SLOPE)_\w+", cell["overrides"])}
+    assert named <= fitted.keys(), "every value that a cell names is fitted"
