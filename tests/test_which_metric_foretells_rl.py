@@ -182,7 +182,7 @@ def test_the_ledger_gets_every_finished_run_once(monkeypatch: pytest.MonkeyPatch
 
 
 def pool(seed: int = 0, skill: float = 2.0) -> check.Pool:
-    """120 tasks, eight attempts each of two policies; a verifier that knows something and is overconfident."""
+    """120 tasks, eight attempts each of two policies, some with one patch; a verifier that knows something and is overconfident."""
     rng = np.random.default_rng(seed)
     task = np.repeat([f"t{i:03d}" for i in range(120)], 16)
     policy = np.tile(np.repeat(["a_plain", "hacked"], 8), 120)
@@ -190,7 +190,10 @@ def pool(seed: int = 0, skill: float = 2.0) -> check.Pool:
     label = (rng.random(len(task)) < 1 / (1 + np.exp(-truth))).astype(float)
     logit = 2 * (skill * (label - 0.5) + 0.5 * truth + rng.normal(0, 1, len(task)) - 0.5)
     score = (1 / (1 + np.exp(-logit))).astype(np.float32).astype(float)
-    return check.Pool.of(Scores.of(task.tolist(), score, label.astype(bool).tolist(), policy=policy.tolist()))
+    patch = [f"{right:.0f} {copy}" for right, copy in zip(label, rng.integers(3, size=len(task)), strict=True)]
+    return check.Pool.of(
+        Scores.of(task.tolist(), score, label.astype(bool).tolist(), policy=policy.tolist(), patch=patch)
+    )
 
 
 def test_what_is_fitted_moves_calibration_alone() -> None:
@@ -205,6 +208,7 @@ def test_what_is_fitted_moves_calibration_alone() -> None:
     assert reports["calibrated"]["ece_width_10"] < 0.05
     assert len({reports[name]["auc_within_task"] for name in reports}) == 1
     assert len({str(reports[name]["rm_at_k"]) for name in reports}) == 1
+    assert len({str(reports[name]["rm_at_k_patches"]) for name in reports}) > 1, "means of scores change places"
     for name, one in (("good", good), ("poor", poor)):
         scaled = one.bent(TransformConfig(slope=values[f"SLOPE_within_{name}"], between=0.0))
         assert check.within(check.Pool(scaled, one.group_N)) == pytest.approx(1.5, abs=0.01)
