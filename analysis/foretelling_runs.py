@@ -1,6 +1,7 @@
 """The runs of experiments/studies/which_metric_foretells_rl beside its plan: which cell each is, which is missing, which is not taken."""
 
 import csv
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -8,14 +9,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 
 from analysis.foretelling_design import row_of
 from analysis.outcomes import damaged, parameter, read_json
 from analysis.policies import PolicyRun
 from rmlab.errors import DataError, MissingArtifact
 from rmlab.paths import REPOSITORY
+from rmlab.rl.config import RLRun
+from rmlab.tracking.bundles.reading import AnyRun
+from rmlab.tracking.parameters import leaves
 
-CELLS = REPOSITORY / "experiments" / "studies" / "which_metric_foretells_rl" / "cells.csv"
+FOLDER = REPOSITORY / "experiments" / "studies" / "which_metric_foretells_rl"
+CELLS = FOLDER / "cells.csv"
 STEPS = "60"
 WITHOUT = "two_bugs"
 
@@ -90,27 +96,107 @@ class Study:
         return list(dict.fromkeys(cell["block"] for cell in self.cells))
 
 
+@dataclass(frozen=True)
+class Plan:
+    """What runs are held against. cells: of verifiers and of RL. fitted: (name, run of the training that it was fitted to) -> value.
+    trained: run -> name of its cell, as the ledger has them."""
+
+    cells: Sequence[Mapping[str, str]]
+    fitted: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    trained: Mapping[str, str] = field(default_factory=dict)
+
+    def departure(self, config: Mapping[str, Any], cell: Mapping[str, str], fitted_to: str = "") -> str:
+        """In what a configuration is not that of a cell, of all that cells of its kind vary; "" where it is.
+
+        fitted_to: the run of the verifier that pays: what is fitted belongs to one training.
+        """
+        default = {key: str(value) for key, value in leaves(RLRun())} if cell["kind"] == "rl" else {}
+        asked = settings(cell)
+        varied = dict.fromkeys(key for other in self.cells if other["kind"] == cell["kind"] for key in settings(other))
+        for key in varied:
+            planned = asked.get(key, default.get(key, ""))
+            if planned.startswith(("SLOPE_", "SHIFT_")):
+                name, planned = planned, self.fitted.get((planned, fitted_to), "")
+                if not planned:
+                    return f"fitted.csv has no {name} for the verifier that paid (run {fitted_to[:8] or 'not known'})"
+            if not same(found := value_at(config, key), planned):
+                return f"its {key} is {'not known' if found is None else found}, the plan's {planned}"
+        return ""
+
+
+def read_rows(path: Path) -> list[dict[str, str]]:
+    """The rows of a CSV file; none where it is not there."""
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def read_plan(folder: Path = FOLDER) -> Plan:
+    """The plan as its folder has it."""
+    return Plan(
+        read_rows(folder / "cells.csv"),
+        {(row["name"], row["run_id"]): row["value"] for row in read_rows(folder / "fitted.csv")},
+        {row["run_id"]: row["name"] for row in read_rows(folder / "ledger.csv") if row["run_id"]},
+    )
+
+
 def read_cells(path: Path = CELLS) -> list[dict[str, str]]:
     """The runs of RL that the plan has."""
-    with path.open(encoding="utf-8", newline="") as file:
-        return [row for row in csv.DictReader(file) if row["kind"] == "rl"]
+    return [row for row in read_rows(path) if row["kind"] == "rl"]
 
 
-def read_study(runs: Sequence[PolicyRun], cells: Sequence[Mapping[str, str]] | None = None) -> Study:
-    """The plan with the runs that there are, the newest of a cell first. Runs of other studies are passed over."""
-    cells = read_cells() if cells is None else cells
+def settings(cell: Mapping[str, str]) -> dict[str, str]:
+    """What a cell has beside the settings of its kind, by the keys of the configuration."""
+    pairs = dict(word.partition("=")[::2] for word in shlex.split(cell["overrides"]))
+    return {"reward.mode" if key == "reward" else key: value for key, value in pairs.items()}
+
+
+def value_at(config: Mapping[str, Any], key: str) -> Any:
+    """The value at a dotted key, None where there is none."""
+    found: Any = config
+    for part in key.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def same(found: Any, planned: str) -> bool:
+    """Whether a value of a configuration is what an override says."""
+    try:
+        return float(found) == float(planned)
+    except (TypeError, ValueError):
+        return found is not None and str(found).lower() == planned.lower()
+
+
+def configuration(run: AnyRun) -> dict[str, Any]:
+    """What a run was started with. Raises DataError for what cannot be read, MissingArtifact where it is not there."""
+    try:
+        found = yaml.safe_load(run.artifact("config.yaml").read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise damaged(run, "config.yaml", str(error)) from error
+    if not isinstance(found, dict):
+        raise damaged(run, "config.yaml", "it is no mapping")
+    return found
+
+
+def read_study(runs: Sequence[PolicyRun], plan: Plan | None = None) -> Study:
+    """The plan with the runs that there are: of each cell the first finished one that is the plan's, whatever was run again later.
+    Runs of other studies are passed over."""
+    plan = read_plan() if plan is None else plan
+    cells = [cell for cell in plan.cells if cell["kind"] == "rl"]
     named: dict[str, list[PolicyRun]] = {}
-    for run in sorted(runs, key=lambda run: (-run.run.start_time, run.run.run_id)):
+    every = [one for run in runs for one in (run, *run.earlier)]
+    for run in sorted(every, key=lambda run: (run.run.end_time or run.run.start_time, run.run.run_id)):
         named.setdefault(run.run.name, []).append(run)
     taken: dict[str, PaidRun] = {}
     left_out: list[tuple[str, str]] = []
     for cell in cells:
         name = cell["name"]
         for run in named.get(name, []):
-            if name in taken:
-                left_out.append((name, f"run {run.run.run_id[:8]}: a later run of the cell is taken"))
-            elif reason := refusal(run, cell):
+            if reason := refusal(run, cell, plan):
                 left_out.append((name, f"run {run.run.run_id[:8]}: {reason}"))
+            elif name in taken:
+                left_out.append((name, f"run {run.run.run_id[:8]}: an earlier run of the cell is taken"))
             else:
                 taken[name] = PaidRun(cell, run)
         if name not in named:
@@ -118,7 +204,7 @@ def read_study(runs: Sequence[PolicyRun], cells: Sequence[Mapping[str, str]] | N
     return Study(cells, taken, left_out)
 
 
-def refusal(run: PolicyRun, cell: Mapping[str, str]) -> str:
+def refusal(run: PolicyRun, cell: Mapping[str, str], plan: Plan) -> str:
     """Why a run is not what the plan says, "" where it is."""
     given = {
         "reward": parameter(run.run, "reward"),
@@ -133,15 +219,35 @@ def refusal(run: PolicyRun, cell: Mapping[str, str]) -> str:
         return f"it has {steps} steps, the plan {STEPS}"
     if "all" not in run.outcome["held_out"] or run.outcome.get("without") != [WITHOUT]:
         return "its outcome is not that of all held-out tasks but those of two bugs"
-    if cell["verifier"]:
-        try:
-            report = run.verifier_report
-        except (DataError, MissingArtifact) as error:
-            return str(error)
-        if changes_scores(cell) and not run.says_what_is_paid:
-            return "it does not say what its verifier is worth with its scores as they are paid"
-        if report.get("auc_within_task") is None:
-            return "it does not say what its verifier is worth on the pool"
+    try:
+        if reason := plan.departure(configuration(run.run), cell, run.run.tags.get("verifier_run", "")):
+            return reason
+        return verifier_refusal(run, cell, plan) if cell["verifier"] else ""
+    except (DataError, MissingArtifact) as error:
+        return str(error)
+
+
+def verifier_refusal(run: PolicyRun, cell: Mapping[str, str], plan: Plan) -> str:
+    """Why what paid a run is not the verifier of its cell, or not known well enough; "" where it is."""
+    trained, name = run.run.tags.get("verifier_run", ""), cell["verifier"]
+    if name in ("good", "poor"):
+        name = plan.fitted.get((name, trained), "")
+        if not name:
+            return (
+                f"what paid it (run {trained[:8] or 'not known'}) is not the {cell['verifier']} verifier of fitted.csv"
+            )
+    if run.paid_by is not None:
+        own = next(one for one in plan.cells if one["kind"] == "verifier" and one["name"] == name)
+        if reason := plan.departure(configuration(run.paid_by), own):
+            return f"what paid it is not {name}: {reason}"
+    elif plan.trained.get(trained) != name:
+        known = plan.trained.get(trained, "neither here nor in the ledger")
+        return f"what paid it (run {trained[:8] or 'not known'}) is {known}, the plan's {name}"
+    report = run.verifier_report
+    if changes_scores(cell) and not run.says_what_is_paid:
+        return "it does not say what its verifier is worth with its scores as they are paid"
+    if report.get("auc_within_task") is None:
+        return "it does not say what its verifier is worth on the pool"
     return ""
 
 

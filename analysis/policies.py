@@ -12,7 +12,7 @@ from rmlab.errors import MissingArtifact
 from rmlab.files import path_part
 from rmlab.rl.rewards import REWARDS
 from rmlab.tracking.bundles.reading import AnyRun
-from rmlab.tracking.tags import IMPORTED_RUN
+from rmlab.tracking.tags import FINISHED, IMPORTED_RUN, REPLACED
 from rmlab.wording import counted
 
 KIND = "rl"
@@ -22,10 +22,12 @@ PAYING = tuple(name for name, reward in REWARDS.items() if reward.needs_score)
 
 @dataclass(frozen=True)
 class PolicyRun:
-    """One training of a policy. outcome: see rmlab.rl.outcome. paid_by: the run that trained its verifier, where it is there too."""
+    """One training of a policy. outcome: see rmlab.rl.outcome. paid_by: the run that trained its verifier, where it is there too.
+    earlier: finished trainings of the same cell that it stands for."""
 
     run: AnyRun
     paid_by: AnyRun | None = None
+    earlier: tuple["PolicyRun", ...] = ()
 
     @cached_property
     def outcome(self) -> dict[str, Any]:
@@ -113,17 +115,22 @@ class PolicyRun:
 
 def policy_runs(found: Iterable[AnyRun]) -> list[PolicyRun]:
     """The finished RL runs, one for each cell (the newest stands for it), by arm and seed."""
-    newest: dict[str, AnyRun] = {}
+    of_cell: dict[str, list[AnyRun]] = {}
     found = list(found)
     by_id = {run.tags.get(IMPORTED_RUN, run.run_id): run for run in found} | {run.run_id: run for run in found}
     for run in found:
-        if run.tags.get("kind") != KIND or run.tags.get("status") != "finished":
-            continue
-        key = run.tags.get("config_hash", run.run_id)
-        if key not in newest or newest[key].start_time < run.start_time:
-            newest[key] = run
-    made = (PolicyRun(run, by_id.get(run.tags.get("verifier_run", ""))) for run in newest.values())
-    return sorted(made, key=lambda r: (r.arm, r.seed, r.run.run_id))
+        if run.tags.get("kind") == KIND and run.tags.get("status") in (FINISHED, REPLACED):
+            of_cell.setdefault(run.tags.get("config_hash", run.run_id), []).append(run)
+
+    def made(run: AnyRun, earlier: Iterable[AnyRun] = ()) -> PolicyRun:
+        return PolicyRun(run, by_id.get(run.tags.get("verifier_run", "")), tuple(made(one) for one in earlier))
+
+    chosen = []
+    for own in of_cell.values():
+        if finished := [run for run in own if run.tags.get("status") == FINISHED]:
+            newest = max(finished, key=lambda run: run.start_time)
+            chosen.append(made(newest, [run for run in own if run is not newest]))
+    return sorted(chosen, key=lambda r: (r.arm, r.seed, r.run.run_id))
 
 
 def comparable(runs: Sequence[PolicyRun]) -> dict[str, list[PolicyRun]]:

@@ -61,7 +61,7 @@ def test_the_cells_are_those_of_the_design() -> None:
 
 def state(**fitted: str) -> study.State:
     values = dict.fromkeys((f"{kind}_{name}" for kind in ("SHIFT", "SLOPE") for name in design.DISTORTIONS), "1.5")
-    values |= {"SHIFT_difficulty": "-1.4", "SLOPE_within_good": "0.5", "SLOPE_within_poor": "0.7"}
+    values |= {"SLOPE_within_good": "0.5", "SLOPE_within_poor": "0.7"}
     roles = {"good": "even-4000", "poor": "even-500"}
     return study.State({}, {}, values | roles | fitted, dict.fromkeys(roles, "1"))
 
@@ -96,6 +96,12 @@ def test_every_kind_of_run_composes_with_what_it_varies(monkeypatch: pytest.Monk
     )
     assert (found["difficulty"].reward.transform.difficulty, found["difficulty"].reward.transform.between) == (1, 0)
     assert found["difficulty"].tracking.name == "difficulty_poor_with_a_s2"
+    [without] = [cell for cell in cells() if cell["name"] == "difficulty_poor_without_a_s2"]
+    level = compose("rl", study.command(without, state())[4:]).reward.transform
+    assert (level.difficulty, level.between, level.same_difficulty, level.shift) == (1, 0, True, 0), (
+        "the same mean logit"
+    )
+    assert found["difficulty"].reward.transform == {**level, "same_difficulty": False}
 
 
 def test_what_a_cell_waits_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,16 +222,6 @@ def test_what_is_fitted_moves_calibration_alone() -> None:
         check.solved(good, lambda by: TransformConfig(shift=by), 0.9, (0.0, 12.0))
     with pytest.raises(DataError, match="slope3 changed auc_within_task on the pool"):
         check.assert_ranks(good, {"slope3": TransformConfig(slope=-3.0)})
-
-
-def test_difficulty_by_hand() -> None:
-    """One task with four of four first attempts, one with none (its fifth is not counted): log 9 and -log 9."""
-    label = [True] * 4 + [False] * 4 + [True]
-    scores = Scores.of(["x"] * 4 + ["y"] * 5, np.full(9, 0.5), label, policy=["a_plain"] * 9)
-    assert check.difficulty(scores) == pytest.approx(0.0)
-    assert check.difficulty(Scores.of(["x"] * 4, np.full(4, 0.5), label[:4], policy=["a_plain"] * 4)) == pytest.approx(
-        np.log(9)
-    )
 
 
 def test_roles() -> None:

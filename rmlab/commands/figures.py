@@ -80,10 +80,11 @@ def draw_figures(
     Raises UsageError for an unknown name, RmlabError where there is no finished run to draw, DataError for a damaged bundle.
     """
     from analysis.tracked import source_runs
+    from rmlab.tracking.tags import FINISHED, REPLACED
 
     if page is not None and out is not None:
         raise UsageError("name --page or --out, not both")
-    with source_runs(source, ("verifier", "rl")) as (where, tracked):
+    with source_runs(source, ("verifier", "rl"), (FINISHED, REPLACED)) as (where, tracked):
         drawings = _chosen(tracked, where, names, group)
         if page is None:
             return _drawn(drawings, out or runs_folder() / "figures")

@@ -116,8 +116,9 @@ class TransformConfig:
     """Changes of the score's logit. Each leaves something that offline metrics see as it is, and moves another.
 
     slope, shift: logit → slope · logit + shift: order and AUC stay, calibration moves. difficulty: weight of the task's frozen
-    log odds of being solved by the start: pooled AUC rises, what a group sees hardly moves. spread: the distance of a
-    group's logits from their mean is multiplied by it: order stays, what std-free advantages weigh moves. between: that mean is
+    log odds of being solved by the start: pooled AUC rises, what a group sees hardly moves. same_difficulty: their mean over the
+    tasks of the RL part stands for every task: the same level, without what tells tasks apart. spread: the distance of a group's
+    logits from their mean is multiplied by it: order stays, what std-free advantages weigh moves. between: that mean is
     multiplied by it: 0 leaves the part within the task alone. `rmlab.rl.transforms` says in which order.
     """
 
@@ -126,6 +127,7 @@ class TransformConfig:
     difficulty: float = 0.0
     spread: float = 1.0
     between: float = field(default=1.0, metadata=OMIT_DEFAULT)
+    same_difficulty: bool = field(default=False, metadata=OMIT_DEFAULT)
 
 
 @dataclass

@@ -150,6 +150,11 @@ def start_difficulty(
     return dict(zip(task_N.tolist(), odds_K.tolist(), strict=True))
 
 
+def levelled(odds: Mapping[str, float], tasks: Sequence[Task]) -> dict[str, float]:
+    """The mean of the log odds over `tasks`, which RL draws all alike often, for every task."""
+    return dict.fromkeys(odds, float(np.mean([odds[task.task_id] for task in tasks])))
+
+
 def rates_by_task(trajectories: Sequence[Trajectory]) -> dict[str, float]:
     """task_id to the share of its labelled attempts that are resolved."""
     labels: dict[str, list[bool]] = {}

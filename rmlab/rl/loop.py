@@ -18,7 +18,7 @@ from rmlab.progress import progress
 from rmlab.rl.artifacts import ArtifactBuffer, episodes_page, spread_over
 from rmlab.rl.batch import RolloutContext, make_batch, step_seed
 from rmlab.rl.config import WatchConfig
-from rmlab.rl.evaluation import evaluate, evaluate_held_out, start_difficulty
+from rmlab.rl.evaluation import evaluate, evaluate_held_out, levelled, start_difficulty
 from rmlab.rl.learner import BestWeights, Learner, RLState, load_state, save_state
 from rmlab.rl.update import update
 from rmlab.stopping import interrupt_asks_to_stop, stop_asked
@@ -143,9 +143,12 @@ class Loop:
         context, model = self.context, self.context.reward_model
         if state.step == 0 and model is not None and context.reward.transform.difficulty:
             tasks = [*self.validation, *context.sampler.tasks]
-            state.difficulty = model.difficulty = start_difficulty(
+            odds = start_difficulty(
                 context.engine, tasks, context.name, self.watch.difficulty_attempts, context.config, self._seed
             )
+            if context.reward.transform.same_difficulty:
+                odds = levelled(odds, context.sampler.tasks)
+            state.difficulty = model.difficulty = odds
         result = evaluate(
             context.engine,
             self.validation,

@@ -2,7 +2,8 @@
 
 import csv
 import json
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,28 @@ from analysis.captions import Caption, latex, write_captions
 from analysis.foretelling_answer import ANY, METRICS, PRIMARY, RIVAL, Answer, answer
 from analysis.foretelling_causal import moved
 from analysis.foretelling_design import faults
-from analysis.foretelling_runs import Study, changes_scores, read_cells, read_study
-from analysis.policies import PolicyRun
+from analysis.foretelling_runs import Plan, Study, changes_scores, read_plan, read_study, settings
+from analysis.policies import PolicyRun, policy_runs
+from experiments.studies.which_metric_foretells_rl import design
 from rmlab.commands.figures import draw_figures
 from rmlab.errors import MissingArtifact
 from rmlab.fingerprint import fingerprint
+from rmlab.rl.config import RLRun
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 
-CELLS = read_cells()
+ALL_CELLS = read_plan().cells
+CELLS = [cell for cell in ALL_CELLS if cell["kind"] == "rl"]
+FITTED = {
+    **{(f"{kind}_{name}", "good"): "1.5" for kind in ("SLOPE", "SHIFT") for name in design.DISTORTIONS},
+    **{(f"SLOPE_within_{role}", role): "0.5" for role in ("good", "poor")},
+    ("good", "good"): "even-4000",
+    ("poor", "poor"): "even-500",
+}
+"""What is fitted to a verifier, whose run has the name of its cell or role here."""
+TRAINED = {cell["name"]: cell["name"] for cell in ALL_CELLS} | {"good": "even-4000", "poor": "even-500"}
+PLAN = Plan(ALL_CELLS, FITTED, TRAINED)
 TASKS = [f"t{i}" for i in range(60)]
 ECE_OF = {"even": 0.06, "few": 0.15, "many": 0.32, "sharp": 0.22}
 
@@ -39,6 +52,7 @@ class MadeRun:
     files: dict[str, Any]
     folder: Path
     start_time: int = 0
+    end_time: int | None = None
     rows: list[Any] = field(default_factory=list)
 
     def artifact(self, path: str) -> Path:
@@ -61,8 +75,24 @@ def about(cell: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
         "config_hash": fingerprint(cell["name"]),
     }
     if cell["verifier"]:
-        tags |= {"verifier_fingerprint": cell["verifier"], "verifier_training": cell["verifier"]}
+        tags |= {
+            "verifier_fingerprint": cell["verifier"],
+            "verifier_training": cell["verifier"],
+            "verifier_run": cell["verifier"],
+        }
     return tags, {"seed": cell["seed"], "reward": cell["reward"], "reward_weight": "1.0", "steps": "60"}
+
+
+def configured(cell: Mapping[str, str]) -> dict[str, Any]:
+    """The configuration of a run of a cell."""
+    found: dict[str, Any] = asdict(RLRun()) if cell["kind"] == "rl" else {}
+    for key, value in settings(cell).items():
+        *path, last = key.split(".")
+        place = found
+        for part in path:
+            place = place.setdefault(part, {})
+        place[last] = FITTED.get((value, cell["verifier"]), value)
+    return found
 
 
 def files(outcome: float, auc: float | None, ece: float, rates: dict[str, float]) -> dict[str, Any]:
@@ -119,6 +149,7 @@ def made_runs(folder: Path, of_auc: float, seed: int = 0, lowered: float = 0.0, 
         rates = {task: outcome + 0.1 * (i % 3) + 0.02 * rng.normal() for i, task in enumerate(TASKS)}
         tags, params = about(cell)
         own_files = files(outcome, auc if cell["verifier"] else None, ece, rates)
+        own_files["config.yaml"] = configured(cell)
         if changes_scores(cell):
             own_files["paid_report.json"] = own_files["verifier_report.json"]
         made = MadeRun(cell["name"], fingerprint([cell["name"], seed]) * 2, tags, params, own_files, folder)
@@ -127,7 +158,7 @@ def made_runs(folder: Path, of_auc: float, seed: int = 0, lowered: float = 0.0, 
 
 
 def test_a_known_answer_is_found(tmp_path: Path) -> None:
-    study = read_study(made_runs(tmp_path, 0.8, lowered=0.06))
+    study = read_study(made_runs(tmp_path, 0.8, lowered=0.06), PLAN)
     assert (len(study.taken), study.left_out) == (114, [])
     found = answer(study)
     primary = found.relations["execution_free"]["auc_within_task"]
@@ -193,13 +224,14 @@ def test_what_is_missing_or_not_the_plans_is_named(tmp_path: Path) -> None:
     runs = [run for run in runs if run.run.name != "hybrid_even-300_a_s0"]
     tags, params = about(next(cell for cell in CELLS if cell["name"] == "execution_a_s0"))
     later = MadeRun("execution_a_s0", "f" * 32, tags, params, files(0.3, None, 0, {}), tmp_path, start_time=9)
-    study = read_study([*runs, PolicyRun(later)])  # type: ignore[arg-type]
+    later.files["config.yaml"] = configured(next(cell for cell in CELLS if cell["name"] == "execution_a_s0"))
+    study = read_study([*runs, PolicyRun(later)], PLAN)  # type: ignore[arg-type]
     reasons = dict(study.left_out)
     for name, (words, _) in wrong.items():
         assert words in reasons[name]
     assert reasons["hybrid_even-300_a_s0"] == "no finished run"
-    assert "a later run of the cell is taken" in reasons["execution_a_s0"]
-    assert study.taken["execution_a_s0"].outcome == 0.3
+    assert reasons["execution_a_s0"] == "run ffffffff: an earlier run of the cell is taken"
+    assert study.taken["execution_a_s0"].policy is by_name["execution_a_s0"]
     assert len(study.left_out) == 8
     assert "sets of weights" not in foretelling.markdown(study, answer(study))
     by_name["hybrid_even-500_b_s0"].run.tags.update(start_fingerprint="made anew")
@@ -208,8 +240,82 @@ def test_what_is_missing_or_not_the_plans_is_named(tmp_path: Path) -> None:
     assert "- left out: hybrid_even-300_a_s0: no finished run" in text
 
 
+def test_a_run_again_takes_no_result_away(tmp_path: Path) -> None:
+    """Two runs of one cell, as a store has them: the first is taken; it is not taken where it is not the plan's."""
+    cell = next(cell for cell in CELLS if cell["name"] == "execution_a_s0")
+
+    def made(name: str, outcome: float, start_time: int, status: str = "finished") -> MadeRun:
+        tags, params = about(cell)
+        own = files(outcome, None, 0, {}) | {"config.yaml": configured(cell)}
+        return MadeRun(cell["name"], name * 32, tags | {"status": status}, params, own, tmp_path, start_time)
+
+    first, again = made("1", 0.2, 1, "replaced"), made("2", 0.3, 2)
+    study = read_study(policy_runs([again, first]), PLAN)  # type: ignore[list-item]
+    assert study.taken[cell["name"]].outcome == 0.2
+    assert (cell["name"], "run 22222222: an earlier run of the cell is taken") in study.left_out
+    first.files["config.yaml"]["algorithm"]["scale"] = "none"
+    study = read_study(policy_runs([again, first]), PLAN)  # type: ignore[list-item]
+    assert study.taken[cell["name"]].outcome == 0.3
+    assert (cell["name"], "run 11111111: its algorithm.scale is none, the plan's std") in study.left_out
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "value"),
+    [
+        ("distortion_good_raised_a_s0", "reward.transform.slope", 1.0),
+        ("distortion_good_raised_a_s0", "reward.transform.shift", 0.0),
+        ("difficulty_good_with_a_s0", "reward.transform.between", 1.0),
+        ("difficulty_good_with_a_s0", "reward.transform.difficulty", 0.0),
+        ("undivided_good_calibrated_a_s0", "algorithm.scale", "std"),
+        ("affine_good_calibrated_a_s0", "reward.offset", 0.0),
+        ("affine_good_calibrated_a_s0", "reward.factor", 1.0),
+        ("affine_good_calibrated_a_s0", "algorithm.std_floor", 0.25),
+        ("execution_free_even-300_a_s0", "reward.transform.slope", 3.0),
+        ("execution_free_sharp-500_a_s0", "reward.transform.slope", 1.0),
+    ],
+)
+def test_a_run_that_varies_something_else_is_not_taken(tmp_path: Path, name: str, key: str, value: Any) -> None:
+    run = next(run for run in made_runs(tmp_path, 0.8) if run.run.name == name)
+    assert name in read_study([run], PLAN).taken
+    *path, last = key.split(".")
+    place = run.run.files["config.yaml"]  # type: ignore[union-attr]
+    for part in path:
+        place = place[part]
+    place[last] = value
+    study = read_study([run], PLAN)
+    assert name not in study.taken
+    assert f": its {key} is {value}, the plan's " in dict(study.left_out)[name]
+
+
+def test_a_run_that_another_verifier_paid_is_not_taken(tmp_path: Path) -> None:
+    by_name = {run.run.name: run for run in made_runs(tmp_path, 0.8)}
+
+    def reason(name: str, paid_by: Any = None, **tags: str) -> str:
+        run = by_name[name]
+        changed = replace(run.run, tags=run.run.tags | tags)  # type: ignore[type-var]
+        study = read_study([PolicyRun(changed, paid_by)], PLAN)
+        return dict(study.left_out).get(name, "")
+
+    paid, bent = "execution_free_even-300_a_s0", "distortion_good_raised_a_s0"
+    assert reason(paid) == reason(bent) == ""
+    assert reason(paid, verifier_run="even-500").endswith(
+        "what paid it (run even-500) is even-500, the plan's even-300"
+    )
+    assert "is neither here nor in the ledger, the plan's even-300" in reason(paid, verifier_run="elsewhere")
+    cell = next(dict(cell) for cell in ALL_CELLS if cell["name"] == "even-300")
+    for key, value in (("scale", 600), ("label_ratio", "4:1")):
+        own = configured(cell)
+        there = MadeRun("even-300", "e" * 32, {}, {}, {"config.yaml": own}, tmp_path)
+        assert reason(paid, there) == ""
+        own["data"][key] = value
+        assert f"what paid it is not even-300: its data.{key} is {value}, the plan's" in reason(paid, there)
+    assert "fitted.csv has no SLOPE_raised for the verifier that paid (run another)" in reason(
+        bent, verifier_run="another"
+    )
+
+
 def test_what_the_conditions_moved_stands_beside_them(tmp_path: Path) -> None:
-    study = read_study(made_runs(tmp_path, 0.8))
+    study = read_study(made_runs(tmp_path, 0.8), PLAN)
     rows = {(row["block"], row["verifier"], row["condition"]): row for row in moved(study)}
     assert len(rows) == 5 + 2 + 1 + 4
     assert rows["distortion", "good", "raised"]["runs"] == 5
@@ -220,7 +326,7 @@ def test_what_the_conditions_moved_stands_beside_them(tmp_path: Path) -> None:
 
 def test_few_runs_conclude_nothing(tmp_path: Path) -> None:
     runs = [run for run in made_runs(tmp_path, 0.8, blocks="execution_free") if "sharp" not in run.run.name]
-    some = answer(read_study(runs[:15]))
+    some = answer(read_study(runs[:15], PLAN))
     assert some.relations == {"execution_free": {}, "hybrid": {}}
     assert (
         some.sentences[0]
@@ -296,7 +402,7 @@ def test_rates_of_the_whole_study_without_a_relation_and_with_one(
     monkeypatch.setattr(foretelling_answer, "causal", lambda study: {})
 
     def shown(of_auc: float, seed: int) -> tuple[bool, bool]:
-        study: Study = read_study(made_runs(tmp_path / f"{of_auc}", of_auc, seed, blocks="execution_free"))
+        study: Study = read_study(made_runs(tmp_path / f"{of_auc}", of_auc, seed, blocks="execution_free"), PLAN)
         found: Answer = answer(study)
         p = found.relations["execution_free"]["auc_within_task"].p
         return p is not None and p <= 0.05, found.over["execution_free"].low > 0

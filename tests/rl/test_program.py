@@ -217,6 +217,19 @@ def test_a_verifier_pays_and_is_watched(easy: Path, tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("same", [False, True])
+def test_one_difficulty_for_all_tasks_keeps_its_level_alone(
+    easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, same: bool
+) -> None:
+    """Without the verifier's part a score is the difficulty alone: of each task, or one for all."""
+    given = ["reward=execution_free", f"verifier={easy / 'run' / 'model'}", "rl.steps=0", "watch.held_out_tasks=0"]
+    bent = ["reward.transform.slope=0", "reward.transform.difficulty=1", f"reward.transform.same_difficulty={same}"]
+    run = trained(easy, tmp_path, monkeypatch, *given, *bent)
+    scores = read_score_table(run.artifact("attempts/look_00000.parquet")).score
+    assert (len(set(scores)) == 1) is same
+
+
+@pytest.mark.slow
 def test_scores_bent_on_purpose_are_paid_and_reported_as_they_are_paid(
     easy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

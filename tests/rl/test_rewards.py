@@ -9,6 +9,7 @@ from rmlab.errors import DataError, UsageError
 from rmlab.metrics.discrimination import pairs_in_groups
 from rmlab.microswe.task import Task
 from rmlab.rl.config import RewardConfig, TransformConfig
+from rmlab.rl.evaluation import levelled
 from rmlab.rl.rewards import REWARDS, RewardInputs, check_reward, patch_similarity, reference_patch, reward, rewards
 from rmlab.rl.transforms import check_order, log_odds, transform
 from rmlab.trajectories.record import Message, Trajectory
@@ -151,6 +152,12 @@ def test_spread_by_hand() -> None:
     score, group = np.array([0.8, 0.5]), np.array([0, 0])
     np.testing.assert_allclose(transform(score, group, TransformConfig(spread=0)), [2 / 3, 2 / 3], atol=1e-9)
     np.testing.assert_allclose(transform(score, group, TransformConfig(spread=2)), [8 / 9, 1 / 3], atol=1e-9)
+
+
+def test_the_mean_difficulty_is_that_of_the_tasks_that_rl_draws() -> None:
+    """Validation tasks get it too, and do not enter it: the mean of 3 and -1, not of 3, -1 and 10."""
+    drawn = [replace(TASK, task_id=name) for name in ("x", "y")]
+    assert levelled({"x": 3.0, "y": -1.0, "validation": 10.0}, drawn) == {"x": 1.0, "y": 1.0, "validation": 1.0}
 
 
 def test_transforms_keep_the_order_within_groups_and_difficulty_raises_the_pooled_auc() -> None:

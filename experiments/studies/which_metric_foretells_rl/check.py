@@ -24,8 +24,8 @@ from rmlab.errors import DataError, RmlabError
 from rmlab.files import write_text
 from rmlab.metrics.calibration import binned, ece, width_bin
 from rmlab.metrics.report import report
-from rmlab.rl.config import Floats, TransformConfig
-from rmlab.rl.transforms import log_odds, transform
+from rmlab.rl.config import TransformConfig
+from rmlab.rl.transforms import transform
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 from rmlab.tracking.query import get_run
@@ -37,8 +37,6 @@ TARGETS = {"flat": 0.15, "raised": 0.20, "far_raised": 0.40, "lowered": 0.15}
 WITHIN = 1.5
 """Root mean square distance of a logit from its group's mean, of both verifiers of the difficulty experiment."""
 POOR_AUC = 0.70
-DIFFICULTY_ATTEMPTS = 4
-START = "a_plain"
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def fitted(good: Pool, poor: Pool) -> dict[str, float]:
     values = {f"{kind}_{name}": getattr(c, kind.lower()) for name, c in found.items() for kind in ("SLOPE", "SHIFT")}
     for name, pool in (("good", good), ("poor", poor)):
         values[f"SLOPE_within_{name}"] = WITHIN / within(pool)
-    return values | {"SHIFT_difficulty": difficulty(good.scores)}
+    return values
 
 
 def calibrated(pool: Pool) -> TransformConfig:
@@ -133,16 +131,6 @@ def within(pool: Pool) -> float:
     logit_N = np.log(held_N) - np.log1p(-held_N)
     mean_G = np.bincount(pool.group_N, logit_N) / np.bincount(pool.group_N)
     return float(np.sqrt(np.mean((logit_N - mean_G[pool.group_N]) ** 2)))
-
-
-def difficulty(scores: Scores) -> float:
-    """The mean over tasks of the log odds that the start solves them, by as many attempts as RL measures them with."""
-    own = scores.policy == START
-    task_N, label_N = scores.task_id[own], scores.resolved[own]
-    first_N = np.concatenate([np.flatnonzero(task_N == task)[:DIFFICULTY_ATTEMPTS] for task in np.unique(task_N)])
-    _, code_N = np.unique(task_N[first_N], return_inverse=True)
-    odds_G: Floats = log_odds(label_N[first_N], code_N.astype(np.intp))
-    return float(odds_G.mean())
 
 
 def roles(rows: list[dict[str, Any]]) -> dict[str, str]:

@@ -5,7 +5,7 @@
     python experiments/studies/which_metric_foretells_rl/design.py --sharpened 5
 
 The columns say what a cell is, `overrides` what its command has beside the settings that all cells of its kind share (`study.py`).
-A verifier that is chosen once all are trained stands by its role, `good` or `poor`, and so does what is fitted to it (SHIFT_..., see
+A verifier that is chosen once all are trained stands by its role, `good` or `poor`, and so does what is fitted to it (SLOPE_..., SHIFT_..., see
 `check.py`). Nothing here is random. What the check of the design has chosen becomes the default in this file, so that both agree.
 """
 
@@ -150,8 +150,12 @@ def _distorted(name: str, seed: int, block: str = "distortion", more: list[str] 
 
 
 def _difficulty(part: str, term: str, seed: int) -> Cell:
-    term_or_its_mean = "reward.transform.difficulty=1" if term == "with" else "reward.transform.shift=SHIFT_difficulty"
-    within = [f"reward.transform.slope=SLOPE_within_{part}", "reward.transform.between=0", term_or_its_mean]
+    within = [
+        f"reward.transform.slope=SLOPE_within_{part}",
+        "reward.transform.between=0",
+        "reward.transform.difficulty=1",
+    ]
+    within += ["reward.transform.same_difficulty=true"] if term == "without" else []
     return _run("difficulty", "execution_free", "a", part, seed, within, condition=term)
 
 
