@@ -2,6 +2,7 @@
 
 import csv
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,6 +20,7 @@ from rmlab.paths import REPOSITORY
 from rmlab.rl.config import RLRun
 from rmlab.tracking.bundles.reading import AnyRun
 from rmlab.tracking.parameters import leaves
+from rmlab.wording import counted
 
 FOLDER = REPOSITORY / "experiments" / "studies" / "which_metric_foretells_rl"
 CELLS = FOLDER / "cells.csv"
@@ -99,11 +101,12 @@ class Study:
 @dataclass(frozen=True)
 class Plan:
     """What runs are held against. cells: of verifiers and of RL. fitted: (name, run of the training that it was fitted to) -> value.
-    trained: run -> name of its cell, as the ledger has them."""
+    trained: run -> name of its cell, as the ledger has them. failed: how often a cell failed, by the ledger."""
 
     cells: Sequence[Mapping[str, str]]
     fitted: Mapping[tuple[str, str], str] = field(default_factory=dict)
     trained: Mapping[str, str] = field(default_factory=dict)
+    failed: Mapping[str, int] = field(default_factory=dict)
 
     def departure(self, config: Mapping[str, Any], cell: Mapping[str, str], fitted_to: str = "") -> str:
         """In what a configuration is not that of a cell, of all that cells of its kind vary; "" where it is.
@@ -134,10 +137,12 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 def read_plan(folder: Path = FOLDER) -> Plan:
     """The plan as its folder has it."""
+    ledger = read_rows(folder / "ledger.csv")
     return Plan(
         read_rows(folder / "cells.csv"),
         {(row["name"], row["run_id"]): row["value"] for row in read_rows(folder / "fitted.csv")},
-        {row["run_id"]: row["name"] for row in read_rows(folder / "ledger.csv") if row["run_id"]},
+        {row["run_id"]: row["name"] for row in ledger if row["run_id"]},
+        Counter(row["name"] for row in ledger if not row["run_id"]),
     )
 
 
@@ -200,7 +205,8 @@ def read_study(runs: Sequence[PolicyRun], plan: Plan | None = None) -> Study:
             else:
                 taken[name] = PaidRun(cell, run)
         if name not in named:
-            left_out.append((name, "no finished run"))
+            failed = plan.failed.get(name, 0)
+            left_out.append((name, "no finished run" + (f", it failed {counted(failed, 'time')}" if failed else "")))
     return Study(cells, taken, left_out)
 
 

@@ -1,17 +1,17 @@
 """The plan's cells, the program that runs them, and what is fitted before the first run of RL."""
 
-import csv
 import re
 import shutil
 import sys
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from analysis.foretelling_runs import PaidRun, refusal
+from analysis.foretelling_runs import PaidRun, read_plan, refusal
 from analysis.policies import policy_runs
 from analysis.tracked import source_runs
 from experiments.studies.which_metric_foretells_rl import check, design, study
@@ -22,7 +22,9 @@ from rmlab.rl.config import Scale, TransformConfig
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 from rmlab.scores.writing import write_score_table
+from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import RunInfo
+from rmlab.tracking.store import Store
 from tests.rl.easy_family import write_easy_policy, write_easy_tasks
 from tests.rl.test_program import SMALL
 
@@ -169,22 +171,59 @@ def test_a_slice_runs_cells_side_by_side_and_ends_in_time(
     assert sorted(said) == ["card 0\n", "card 1\n"]
 
 
-def test_the_ledger_gets_every_finished_run_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_ledger_gets_every_finished_run_once(
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path
+) -> None:
     monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
     run = RunInfo("1", "0", "few-500", {"config_hash": "c", "device": "NVIDIA H200"}, 0, 90_000)
-    for _ in range(2):
-        study.note(study.State({"few-500": run}, {}, {}, {}))
     carried = RunInfo("2", "0", "few-500", {"imported_run": "1"}, 0, 90_000)
-    study.note(study.State({"few-500": carried}, {}, {}, {}))
-    with (tmp_path / "ledger.csv").open() as file:
-        [row] = csv.DictReader(file)
-    assert (row["name"], row["run_id"], row["minutes"], row["config_hash"], row["device"]) == (
-        "few-500",
-        "1",
-        "1.5",
-        "c",
-        "NVIDIA H200",
-    )
+    for one in (run, run, carried):
+        study.note(study.State({}, {}, {}, {}, [one]))
+    [row] = study.read(tmp_path / "ledger.csv")
+    assert (row["name"], row["run_id"], row["minutes"]) == ("few-500", "1", "1.5")
+    assert (row["config_hash"], row["device"]) == ("c", "NVIDIA H200")
+
+
+def test_two_that_note_at_a_time_lose_no_line(
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
+    infos = [RunInfo(str(i), "0", "few-500", {}, 0, 1) for i in range(12)]
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(lambda info: study.note(study.State({}, {}, {}, {}, [info])), infos))
+    assert len(study.read(tmp_path / "ledger.csv")) == 12
+
+
+def test_a_cell_that_failed_twice_is_not_run_again(
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
+    monkeypatch.setattr(study, "command", lambda *given: [sys.executable, "-c", "raise SystemExit(1)"])
+    one = cells()[:1]
+    for _ in range(2):
+        assert study.to_do(one, study.look()) == one
+        assert study.run_slice(one, 5, 1) == ["even-300"]
+    assert study.look().failures == {"even-300": 2}
+    assert study.look().done == {}
+    assert study.to_do(one, study.look()) == []
+    assert "failed    even-300  2 times: it is not run again" in study.said(one, study.look())
+
+
+def test_a_run_that_has_a_cells_name_alone_is_none_of_it(runs_folder: Path) -> None:
+    right = {"experiment": study.STUDY, "preset": "small", "scale": 300}
+    wrong = [right | {key: value} for key, value in (("experiment", "other"), ("preset", "demo"), ("scale", 600))]
+    store = Store.open(None)
+    for given in (*wrong, right):
+        config = {
+            "tracking": {"experiment": given["experiment"]},
+            "data": {"scale": given["scale"], "label_ratio": "1:1"},
+            "prompt": {"evidence": "final"},
+            "seed": 1000,
+        }
+        with RunLogger.start(store, "x", "even-300", kind="verifier", tags={"preset": str(given["preset"])}) as logger:
+            logger.json("config.yaml", config)
+    assert [run.run_id for run in study.look().runs] == [logger.run_id]
+    assert study.look().finished["even-300"].run_id == logger.run_id
 
 
 def pool(seed: int = 0, skill: float = 2.0) -> check.Pool:
@@ -264,7 +303,7 @@ def test_a_verifier_is_trained_and_pays_and_both_come_home(
         assert paid.verifier_report["auc_within_task"] == pytest.approx(plain["auc_within_task"])
         assert paid.verifier_report["ece_width_10"] != pytest.approx(plain["ece_width_10"])
         cell = next(cell for cell in cells() if cell["name"] == names[1])
-        assert refusal(paid, cell) == "it has 1 steps, the plan 60"
+        assert refusal(paid, cell, read_plan()) == "it has 1 steps, the plan 60"
         one = PaidRun(cell, paid)
         assert set(one.rates) <= set(one.clusters)
         assert np.mean(list(one.rates.values())) == pytest.approx(one.outcome)

@@ -2,8 +2,8 @@
 
     python experiments/studies/which_metric_foretells_rl/check.py     # once the verifiers are trained: design.csv, fitted.csv, the verdict
 
-design.csv: every verifier on the frozen pool, its scores as they are paid (in the column `sharp`: logits times 3). fitted.csv: which
-verifier is `good` and which is `poor`, and the slopes and shifts of the causal experiments, which are solved on the pool. That the
+design.csv: every verifier on the frozen pool, its scores as they are paid (in the column `sharp`: with the slope
+of cells.csv). fitted.csv: which verifier is `good` and which is `poor`, and the slopes and shifts of the causal experiments, which are solved on the pool. That the
 distorted scores have the ranks of the others is asserted here for the pool, and again in every batch of RL.
 """
 
@@ -174,16 +174,21 @@ def main() -> int:
     write_text(HERE / "design.csv", csv_text(rows))
     found = faults([row for row in rows if row["block"] == "verifiers"])
     print("\n".join(found) or "the design is met")
-    named = roles(rows)
+    kept = read(HERE / "fitted.csv")
+    named = {row["name"]: row["value"] for row in kept if row["name"] in ("good", "poor")}
+    if not named.keys() or not set(named.values()) <= pools.keys():  # a role stays, whoever is trained again
+        named = roles(rows)
     values = fitted(*(pools[named[role]] for role in ("good", "poor")))
     ids = {role: state.finished[name].run_id for role, name in named.items()}
-    write_text(
-        HERE / "fitted.csv",
-        csv_text(
-            [{"name": role, "value": name, "run_id": ids[role]} for role, name in named.items()]
-            + [{"name": name, "value": f"{value:.6g}", "run_id": ""} for name, value in values.items()]
-        ),
-    )
+    found_now = [{"name": role, "value": name, "run_id": ids[role]} for role, name in named.items()] + [
+        {"name": name, "value": f"{value:.6g}", "run_id": ids["poor" if name.endswith("_poor") else "good"]}
+        for name, value in values.items()
+    ]
+    new = {(row["name"], row["run_id"]) for row in found_now}
+    earlier = [
+        row for row in kept if (row["name"], row["run_id"]) not in new
+    ]  # of trainings whose runs are there already
+    write_text(HERE / "fitted.csv", csv_text([*earlier, *found_now]))
     return int(bool(found))
 
 

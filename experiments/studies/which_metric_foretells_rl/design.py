@@ -5,8 +5,9 @@
     python experiments/studies/which_metric_foretells_rl/design.py --sharpened 5
 
 The columns say what a cell is, `overrides` what its command has beside the settings that all cells of its kind share (`study.py`).
-A verifier that is chosen once all are trained stands by its role, `good` or `poor`, and so does what is fitted to it (SLOPE_..., SHIFT_..., see
-`check.py`). Nothing here is random. What the check of the design has chosen becomes the default in this file, so that both agree.
+A verifier that is chosen once all are trained stands by its role, `good` or `poor`, and so does what is fitted to it (SLOPE_...,
+SHIFT_..., see `check.py`). Nothing here is random. What the check of the design has chosen becomes the default in this file, so that both
+agree.
 """
 
 import argparse

@@ -5,13 +5,12 @@
     python experiments/studies/which_metric_foretells_rl/study.py execution_free second_seed --minutes 9.5 --bundle $OUT/runs.zip
 
 What a cell is stands in cells.csv (`design.py`), what was fitted to a verifier in fitted.csv (`check.py`), what has been done in
-ledger.csv, which travels with the repository: a cell in it is not run again. A run of RL that a slice ends goes on with the next one on
-the same machine; what is lost with a machine is begun again. A verifier whose weights stayed on another machine is trained again before
-it pays here, and gets a line of its own in the ledger: the runs that it pays carry its own offline metrics.
+ledger.csv, which travels with the repository: a cell in it is not run again, nor is one that has failed twice. What a slice ends goes
+on with the next one on the same machine; what is lost with a machine is begun again. A verifier whose weights stayed on another machine
+is trained again before it pays here, and gets a line of its own in the ledger: the runs that it pays carry its own offline metrics.
 """
 
 import argparse
-import csv
 import os
 import re
 import shlex
@@ -19,19 +18,22 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from analysis.foretelling_runs import Plan, configuration, read_plan, value_at
+from analysis.foretelling_runs import read_rows as read
 from analysis.style import csv_text
 from rmlab.errors import DataError, RmlabError, UsageError
-from rmlab.files import write_text
+from rmlab.files import exclusive, write_text
 from rmlab.paths import runs_folder
-from rmlab.tracking.query import find_model
+from rmlab.tracking.query import find_model, get_run
 from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import FINISHED, IMPORTED_RUN
+from rmlab.tracking.tags import FINISHED, IMPORTED_RUN, REPLACED
 from rmlab.wording import counted, duration
 
 HERE = Path(__file__).parent
@@ -40,7 +42,7 @@ LEDGER, FITTED = HERE / "ledger.csv", HERE / "fitted.csv"
 SECONDS = {"verifier": 90, "rl": 300}
 """Guessed: what a cell takes with three side by side on one H200."""
 LEAST_SECONDS = {"verifier": 100, "rl": 90}
-"""Of a slice that are left when the last cell begins: a verifier is trained in one go, a run of RL is paused."""
+"""Of a slice that are left when the last cell begins: with less of it nothing is begun."""
 ENDING = 30
 """Seconds that a paused run of RL has to save its state."""
 LEARNED_FROM = "{a_cool: 4, a_plain: 4, a_hot: 4, b_cool: 4, b_plain: 4, b_hot: 4, weak: 3, silent: 3}"
@@ -54,19 +56,24 @@ COMMON = {
     ],
 }
 PROGRAMS = {"verifier": "train", "rl": "rl"}
+MOST_FAILURES = 2
+"""A cell that fails is run once more."""
 KEPT = ("config_hash", "start_fingerprint", "verifier_run", "verifier_fingerprint", "device", "commit")
 Cell = dict[str, str]
 
 
 @dataclass
 class State:
-    """What is known of the cells here. finished: name -> newest finished run in this store. done: name -> its line in the ledger.
-    fitted: name -> value, of `check.py`; fitted_to: role -> the verifier's run that they were fitted to."""
+    """What is known of the cells here. finished: name -> its finished run in this store: of a verifier the newest, whose weights are
+    here; of RL the first, which is the result. done: name -> its line in the ledger. fitted: name -> value, of `check.py`; fitted_to:
+    role -> the verifier's run that they were fitted to. runs: all finished runs of cells. failures: how often a cell failed."""
 
     finished: dict[str, RunInfo]
     done: dict[str, Cell]
     fitted: dict[str, str]
     fitted_to: dict[str, str]
+    runs: Sequence[RunInfo] = ()
+    failures: Mapping[str, int] = field(default_factory=dict)
 
     def weights(self, verifier: str) -> str:
         """The id of a run here that holds a verifier's weights, "" where there is none."""
@@ -96,29 +103,52 @@ class State:
         return self.fitted[role]
 
 
-def read(path: Path) -> list[Cell]:
-    """The rows of a CSV file; none where it is not there."""
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def look() -> State:
     """Ledger, fitted values and this machine's store."""
     store = Store.existing(None)
-    finished: dict[str, RunInfo] = {}
-    names = {cell["name"] for cell in read(HERE / "cells.csv")}
+    plan, ledger, fitted = read_plan(HERE), read(LEDGER), read(FITTED)
+    cells = {cell["name"]: cell for cell in plan.cells}
+    runs, finished = list[RunInfo](), dict[str, RunInfo]()
     for info in sorted(run_infos(store) if store else [], key=lambda info: info.start_time):
-        if info.name in names and info.status == FINISHED:
+        cell = cells.get(info.name)
+        if (
+            store is None
+            or cell is None
+            or info.status not in (FINISHED, REPLACED)
+            or not is_of_cell(store, info, cell, plan)
+        ):
+            continue
+        runs.append(info)
+        if cell["kind"] == "rl":
+            finished.setdefault(info.name, info)
+        elif info.status == FINISHED:
             finished[info.name] = info
-    fitted = read(FITTED)
     return State(
         finished,
-        {row["name"]: row for row in read(LEDGER)},
+        {row["name"]: row for row in ledger if row["run_id"]},
         {row["name"]: row["value"] for row in fitted},
         {row["name"]: row["run_id"] for row in fitted},
+        runs,
+        Counter(row["name"] for row in ledger if not row["run_id"]),
     )
+
+
+def is_of_cell(store: Store, info: RunInfo, cell: Cell, plan: Plan) -> bool:
+    """Whether a run with a cell's name is one of it: of this study, its kind and preset, with all that cells vary."""
+    given = dict(word.partition("=")[::2] for word in COMMON[cell["kind"]])
+    preset = given.get("preset") or given.get("rl_preset") or ""
+    if info.tags.get("kind") != cell["kind"] or info.tags.get("preset", "") != preset:
+        return False
+    try:
+        config = configuration(get_run(store, info.run_id))
+    except RmlabError as error:
+        print(f"{info.name}: run {info.run_id[:8]} is passed over: {error}", file=sys.stderr)
+        return False
+    if value_at(config, "tracking.experiment") != STUDY:
+        return False
+    if reason := plan.departure(config, cell, info.tags.get("verifier_run", "")):
+        print(f"{info.name}: run {info.run_id[:8]} is passed over: {reason}", file=sys.stderr)
+    return not reason
 
 
 def command(cell: Cell, state: State, minutes: float | None = None) -> list[str]:
@@ -144,14 +174,18 @@ def command(cell: Cell, state: State, minutes: float | None = None) -> list[str]
 
 
 def to_do(cells: Sequence[Cell], state: State) -> list[Cell]:
-    """Of the chosen cells those to be run here: what no ledger has; verifiers whose weights are not here and that a run still needs."""
+    """Of the chosen cells those to be run here: what no ledger has; verifiers whose weights are not here and that a run still needs.
+    None that has failed twice."""
     paid = [cell for cell in read(HERE / "cells.csv") if cell["kind"] == "rl" and cell["name"] not in state.done]
     needed = {state.fitted.get(cell["verifier"], cell["verifier"]) for cell in paid}
     return [
         cell
         for cell in cells
-        if cell["name"] not in state.done
-        or (cell["kind"] == "verifier" and cell["name"] in needed and not state.weights(cell["name"]))
+        if state.failures.get(cell["name"], 0) < MOST_FAILURES
+        and (
+            cell["name"] not in state.done
+            or (cell["kind"] == "verifier" and cell["name"] in needed and not state.weights(cell["name"]))
+        )
     ]
 
 
@@ -161,16 +195,20 @@ def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int =
     deadline, logs = time.monotonic() + 60 * minutes, runs_folder() / STUDY
     logs.mkdir(parents=True, exist_ok=True)
     waiting, running, failed = list(cells), dict[str, tuple[subprocess.Popen[bytes], int]](), list[str]()
+    ended = False
     free = [card for _ in range(together) for card in range(cards)]
     while True:
         left = deadline - time.monotonic()
         for name in [name for name, (process, _) in running.items() if process.poll() is not None]:
             process, card = running.pop(name)
             free.insert(0, card)
-            if process.returncode != 0:
-                failed.append(name)
+            lost = (
+                [name] if process.returncode != 0 and not ended else []
+            )  # what the end of the slice stopped has not failed
+            if lost:
+                failed += lost
                 print(f"{name} failed: {logs / name}.txt", flush=True)
-            note(look())
+            note(look(), lost)
         while waiting and free and left > LEAST_SECONDS[waiting[0]["kind"]]:
             cell = waiting.pop(0)
             try:
@@ -188,21 +226,28 @@ def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int =
         if not running:
             return failed
         if left < -ENDING:
+            ended = True
             for process, _ in running.values():
-                process.terminate()  # a run of RL saves its state first; a verifier goes on from its checkpoint
+                process.terminate()  # a run of RL saves its state first, a verifier has its checkpoint: both go on from there
         time.sleep(1.0)
 
 
-def note(state: State) -> None:
-    """Writes every finished run that the ledger does not have yet as a line of it."""
+def note(state: State, failed: Sequence[str] = ()) -> None:
+    """Writes every finished run that the ledger does not have yet as a line of it, and a line without a run for each failure."""
+    with exclusive(runs_folder() / "locks" / f"{STUDY}.lock", f"the ledger of {STUDY}"):
+        _note(state, failed)
+
+
+def _note(state: State, failed: Sequence[str]) -> None:
     rows = read(LEDGER)
     known = {row["run_id"] for row in rows}
-    for name, run in state.finished.items():
+    rows += [dict.fromkeys(("name", "run_id", "minutes", *KEPT), "") | {"name": name} for name in failed]
+    for run in state.runs:
         run_id = run.tags.get(IMPORTED_RUN, run.run_id)  # the id that it has where it was made
         if run_id not in known:
             minutes = "" if run.end_time is None else f"{(run.end_time - run.start_time) / 60_000:.1f}"
             rows.append(
-                {"name": name, "run_id": run_id, "minutes": minutes, **{tag: run.tags.get(tag, "") for tag in KEPT}}
+                {"name": run.name, "run_id": run_id, "minutes": minutes, **{tag: run.tags.get(tag, "") for tag in KEPT}}
             )
     if rows:
         write_text(LEDGER, csv_text(rows))
@@ -216,6 +261,11 @@ def said(cells: Sequence[Cell], state: State) -> str:
     lines = [f"every {kind}: rmlab {PROGRAMS[kind]} {shlex.join(COMMON[kind])}" for kind in kinds]
     seconds = 0
     for cell in cells:
+        if state.failures.get(cell["name"], 0) >= MOST_FAILURES:
+            lines.append(
+                f"failed    {cell['name']}  {counted(state.failures[cell['name']], 'time')}: it is not run again"
+            )
+            continue
         if cell["name"] not in left:
             lines.append(f"finished  {cell['name']}  run {state.done[cell['name']]['run_id']}")
             continue
@@ -243,7 +293,7 @@ def export(bundle: Path, state: State, study: bool = False) -> None:
     the check of the design, what was fitted."""
     from rmlab.tracking.bundles.exporting import export_runs
 
-    own = [run.run_id for run in state.finished.values()]
+    own = [run.run_id for run in (state.finished.values() if study else state.runs)]
     if own:
         export_runs(Store.open(None), bundle, own, models=False, study=study, show=False)
         print(f"{counted(len(own), 'run')} in {bundle}", flush=True)
