@@ -11,8 +11,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from analysis.foretelling_runs import PaidRun, read_plan, refusal
+from analysis.foretelling_runs import PaidRun, read_plan, read_rows, refusal
 from analysis.policies import policy_runs
+from analysis.style import csv_text
 from analysis.tracked import source_runs
 from experiments.studies.which_metric_foretells_rl import check, design, study
 from rmlab.configuration import compose, load_program
@@ -30,7 +31,7 @@ from tests.rl.test_program import SMALL
 
 
 def cells() -> list[study.Cell]:
-    return study.read(study.HERE / "cells.csv")
+    return read_rows(study.HERE / "cells.csv")
 
 
 def test_the_cells_are_those_of_the_design() -> None:
@@ -179,7 +180,7 @@ def test_the_ledger_gets_every_finished_run_once(
     carried = RunInfo("2", "0", "few-500", {"imported_run": "1"}, 0, 90_000)
     for one in (run, run, carried):
         study.note(study.State({}, {}, {}, {}, [one]))
-    [row] = study.read(tmp_path / "ledger.csv")
+    [row] = read_rows(tmp_path / "ledger.csv")
     assert (row["name"], row["run_id"], row["minutes"]) == ("few-500", "1", "1.5")
     assert (row["config_hash"], row["device"]) == ("c", "NVIDIA H200")
 
@@ -191,7 +192,7 @@ def test_two_that_note_at_a_time_lose_no_line(
     infos = [RunInfo(str(i), "0", "few-500", {}, 0, 1) for i in range(12)]
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda info: study.note(study.State({}, {}, {}, {}, [info])), infos))
-    assert len(study.read(tmp_path / "ledger.csv")) == 12
+    assert len(read_rows(tmp_path / "ledger.csv")) == 12
 
 
 def test_a_cell_that_failed_twice_is_not_run_again(
@@ -291,7 +292,7 @@ def test_a_verifier_is_trained_and_pays_and_both_come_home(
     assert study.main([names[0], "--minutes", "8", "--bundle", str(tmp_path / "one.zip")]) == 0
     assert study.main([names[1], "--minutes", "8", "--bundle", str(tmp_path / "two.zip")]) == 0
     assert "0 cells of 1 to do, 0 failed" in capfd.readouterr().out
-    ledger = study.read(tmp_path / "ledger.csv")  # the copy beside the bundle
+    ledger = read_rows(tmp_path / "ledger.csv")  # the copy beside the bundle
     assert [row["name"] for row in ledger] == names
     assert ledger[1]["verifier_run"] == ledger[0]["run_id"]
     assert study.main([*names, "--dry-run"]) == 0
@@ -328,13 +329,26 @@ def test_the_check_writes_what_it_found_and_what_it_fitted(
     said = capsys.readouterr().out
     assert "not trained here: even-840, even-1400, even-2400, few-300" in said
     assert "4 of 24 verifiers are there." in said
-    rows = {row["name"]: row for row in study.read(tmp_path / "design.csv")}
+    rows = {row["name"]: row for row in read_rows(tmp_path / "design.csv")}
     assert list(rows) == list(trained)
     alone = report(pool(3, 0.5).scores, replicates=0)
     assert float(rows["sharp-300"]["auc_within_task"]) == pytest.approx(alone["auc_within_task"])
     assert float(rows["sharp-300"]["ece_width_10"]) > alone["ece_width_10"], "as it is paid"
-    fitted = {row["name"]: (row["value"], row["run_id"]) for row in study.read(tmp_path / "fitted.csv")}
+    fitted = {row["name"]: (row["value"], row["run_id"]) for row in read_rows(tmp_path / "fitted.csv")}
     assert fitted["good"] == ("even-4000", "even-4000")
     assert fitted["poor"][0] in ("even-300", "even-500")
+    again = [{**row, "run_id": "lost"} for row in read_rows(tmp_path / "fitted.csv")]
+    (tmp_path / "fitted.csv").write_text(
+        csv_text([{**row, "value": "even-500"} if row["name"] == "good" else row for row in again])
+    )
+    check.main()
+    kept = [row for row in read_rows(tmp_path / "fitted.csv") if row["name"] == "good"]
+    assert [(row["value"], row["run_id"]) for row in kept] == [("even-500", "lost"), ("even-500", "even-500")], (
+        "its role stays"
+    )
+    assert {row["run_id"] for row in read_rows(tmp_path / "fitted.csv") if row["name"] == "SLOPE_flat"} == {
+        "lost",
+        "even-500",
+    }
     named = {found for cell in cells() for found in re.findall(r"\b(?:SHIFT|SLOPE)_\w+", cell["overrides"])}
     assert named <= fitted.keys(), "every value that a cell names is fitted"

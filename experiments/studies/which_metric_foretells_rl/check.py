@@ -2,9 +2,10 @@
 
     python experiments/studies/which_metric_foretells_rl/check.py     # once the verifiers are trained: design.csv, fitted.csv, the verdict
 
-design.csv: every verifier on the frozen pool, its scores as they are paid (in the column `sharp`: with the slope
-of cells.csv). fitted.csv: which verifier is `good` and which is `poor`, and the slopes and shifts of the causal experiments, which are solved on the pool. That the
-distorted scores have the ranks of the others is asserted here for the pool, and again in every batch of RL.
+design.csv: every verifier on the frozen pool, its scores as they are paid (in the column `sharp`: with the slope of cells.csv).
+fitted.csv: which verifier is `good` and which is `poor`, and the slopes and shifts of the causal experiments, which are solved on the
+pool, each with the run of the training that it belongs to. That the distorted scores have the ranks of the others is asserted here for
+the pool, and again in every batch of RL.
 """
 
 import re
@@ -18,8 +19,9 @@ import numpy as np
 from scipy.optimize import brentq
 
 from analysis.foretelling_design import faults, row_of
+from analysis.foretelling_runs import read_rows as read
 from analysis.style import csv_text
-from experiments.studies.which_metric_foretells_rl.study import look, read
+from experiments.studies.which_metric_foretells_rl.study import look
 from rmlab.errors import DataError, RmlabError
 from rmlab.files import write_text
 from rmlab.metrics.calibration import binned, ece, width_bin

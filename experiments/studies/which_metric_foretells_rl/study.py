@@ -133,7 +133,7 @@ def look() -> State:
     )
 
 
-def is_of_cell(store: Store, info: RunInfo, cell: Cell, plan: Plan) -> bool:
+def is_of_cell(store: Store, info: RunInfo, cell: Mapping[str, str], plan: Plan) -> bool:
     """Whether a run with a cell's name is one of it: of this study, its kind and preset, with all that cells vary."""
     given = dict(word.partition("=")[::2] for word in COMMON[cell["kind"]])
     preset = given.get("preset") or given.get("rl_preset") or ""
