@@ -1,8 +1,8 @@
 """A study: several sweeps at one preset, as they are planned, beside what its bundles hold. Which cells are finished, which missing?
 
 A folder of a study has `study.yaml` (preset, sweeps) and the bundles of its runs (`*.zip`, in any folder below). A planned cell is
-known by its sweep, level, arm and seed; cells of two sweeps with one configuration are one training, whichever sweep trained it.
-What is planned follows from the sweep files alone: neither the attempts nor a model has to be there.
+known by its sweep, level, arm and seed; a run counts for it whose configuration is the planned one, and that shares pool and tokenizer
+with the sweep's other runs. Cells of two sweeps with one configuration are one training, whichever sweep trained it.
 """
 
 from collections import Counter, defaultdict
@@ -15,12 +15,9 @@ from typing import Any, Literal
 
 import yaml
 
+from analysis.planned_cells import PlannedCell, differing_from_plan, planned_cells
 from analysis.tracked import FinishedCell, SweepRuns, bundles_of, source_runs
-from rmlab.configuration import compose
 from rmlab.errors import UsageError
-from rmlab.sweep.cells import Identity, identify
-from rmlab.sweep.factors import find_factors
-from rmlab.sweep.plan import cell_name, expand
 from rmlab.sweep.spec import SweepSpec, read_sweep
 from rmlab.tracking.bundles.reading import AnyRun
 from rmlab.tracking.tags import CONFIG_HASH, CONTROL_HASH, ERROR, FAILED, FINISHED
@@ -31,18 +28,6 @@ REPEATS = 2
 """How often a cell is trained that fails; after that it is named and left."""
 State = Literal["finished", "elsewhere", "failed", "missing"]
 """elsewhere: another sweep of the study has finished the same configuration."""
-
-
-@dataclass(frozen=True)
-class PlannedCell:
-    """key: of its configuration; cells of one key are one training."""
-
-    sweep: str
-    level: str
-    arm: str
-    seed: int
-    name: str
-    key: str
 
 
 @dataclass(frozen=True)
@@ -90,16 +75,9 @@ class PlannedStudy:
     @classmethod
     def read(cls, folder: Path, runs: Iterable[AnyRun]) -> "PlannedStudy":
         """The study of a folder. Raises UsageError where it has no study.yaml that names a preset and sweeps."""
-        path = folder / FILE
-        try:
-            raw = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            raise UsageError(f"{path} is not there: it names the preset and the sweeps of a study") from None
-        if not isinstance(raw, dict) or raw.keys() != {"preset", "sweeps"} or not isinstance(raw["sweeps"], list):
-            raise UsageError(f"{path} must have two keys: preset, and the list sweeps")
-        sweeps = tuple(map(str, raw["sweeps"]))
-        own = [run for run in runs if run.tags.get("sweep") in sweeps and run.tags.get("preset") == raw["preset"]]
-        return cls(folder.resolve().name, str(raw["preset"]), sweeps, tuple(own))
+        preset, sweeps = _read_plan(folder)
+        own = [run for run in runs if run.tags.get("sweep") in sweeps and run.tags.get("preset") == preset]
+        return cls(folder.resolve().name, preset, sweeps, tuple(own))
 
     @cached_property
     def specs(self) -> dict[str, SweepSpec]:
@@ -108,48 +86,88 @@ class PlannedStudy:
 
     @cached_property
     def groups(self) -> dict[str, SweepRuns]:
-        """The finished cells of each sweep that has any of its own; a cell that another sweep trained stands in its place here.
-
-        Raises UsageError where the runs of a sweep may not stand on one line.
-        """
+        """The finished cells of each sweep that has any of its own; a cell that another sweep trained stands in its place here."""
         return {name: group for name in self.sweeps if (group := self._group(name)) is not None}
 
     def _group(self, name: str) -> SweepRuns | None:
-        spec, own = self.specs[name], [run for run in self.runs if run.tags["sweep"] == name and run.status == FINISHED]
-        controls = sorted({run.tags[CONTROL_HASH] for run in own})
-        if len(controls) > 1:
-            raise UsageError(
-                f"sweep {name} has runs of several control hashes, {', '.join(controls)}: they differ in more than factor and seed. "
-                "Take the bundles of all but one away."
-            )
-        cells = []
+        spec, control, cells = self.specs[name], "", []
         for one in self.of(name):
             if one.run is not None:
+                control = one.run.tags[CONTROL_HASH] if one.state == "finished" else control
                 place = spec.levels.index(next(level for level in spec.levels if str(level) == one.cell.level))
                 tags = {**one.run.tags, "level": one.cell.level, "arm": one.cell.arm, "place": str(place)}
                 cells.append(FinishedCell(replace(one.run, tags=tags), one.cell.level, one.cell.arm, one.cell.seed))
-        if not own or not cells:
+        if not control:
             return None
-        return SweepRuns(name, self.preset, controls[0], spec.factor, tuple(cells), str(spec.baseline))
+        return SweepRuns(name, self.preset, control, spec.factor, tuple(cells), str(spec.baseline))
 
     @cached_property
     def planned(self) -> dict[str, list[PlannedCell]]:
         """The cells of each sweep, as `rmlab sweep NAME preset=PRESET` makes them."""
-        return {name: _planned(spec) for name, spec in self.specs.items()}
+        return {name: planned_cells(spec) for name, spec in self.specs.items()}
 
     @cached_property
     def cells(self) -> list[CellState]:
         """Every planned cell and what is known of it."""
-        own: dict[tuple[str, str, str, int], list[AnyRun]] = defaultdict(list)
-        for run in sorted(self.runs, key=lambda run: run.start_time):
-            if "level" in run.tags:
-                own[run.tags["sweep"], run.tags["level"], run.tags.get("arm", ""), int(run.params["seed"])].append(run)
-        everything = [cell for cells in self.planned.values() for cell in cells]
-        places = {cell: own[cell.sweep, cell.level, cell.arm, cell.seed] for cell in everything}
         by_key: dict[str, list[AnyRun]] = defaultdict(list)
-        for cell, runs in places.items():
+        for cell, runs in self._counted[0].items():
             by_key[cell.key] += runs
-        return [_state(cell, runs, by_key[cell.key]) for cell, runs in places.items()]
+        return [
+            _state(cell, own, [run for run in by_key[cell.key] if self._has_inputs(cell.sweep, run)])
+            for cell, own in self._counted[0].items()
+        ]
+
+    @cached_property
+    def _counted(self) -> tuple[dict[PlannedCell, list[AnyRun]], Counter[tuple[str, str]]]:
+        """The runs that count for each planned cell, oldest first, and how many of each sweep do not, by the reason."""
+        places = {(one.sweep, one.level, one.arm, one.seed): one for cells in self.planned.values() for one in cells}
+        own: dict[PlannedCell, list[AnyRun]] = {cell: [] for cell in places.values()}
+        aside: Counter[tuple[str, str]] = Counter()
+        for run in sorted(self.runs, key=lambda run: run.start_time):
+            place = (run.tags["sweep"], run.tags.get("level", ""), run.tags.get("arm", ""), int(run.params["seed"]))
+            if (cell := places.get(place)) is not None:
+                if keys := differing_from_plan(cell, run):
+                    aside[cell.sweep, f"of another configuration, by the plan in {', '.join(keys)}"] += 1
+                else:
+                    own[cell].append(run)
+        for name, cells in self.planned.items():
+            if usual := _usual_control([own[cell] for cell in cells]):
+                for cell in cells:
+                    for run in own[cell]:
+                        if (control := run.tags[CONTROL_HASH]) != usual:
+                            why = (
+                                f"of control hash {control}, other than {usual} of most cells: pool, tokenizer or code"
+                            )
+                            aside[name, why] += 1
+                    own[cell] = [run for run in own[cell] if run.tags[CONTROL_HASH] == usual]
+        return own, aside
+
+    def _has_inputs(self, sweep: str, run: AnyRun) -> bool:
+        """Whether a run was made from the pool and the tokenizer of a sweep's own finished runs, unless its factors vary these."""
+        own = [
+            one
+            for cell in self.planned[sweep]
+            for one in self._counted[0][cell]
+            if FINISHED == one.status == run.status
+        ]
+        factors = self.specs[sweep].factors
+        kept = [
+            *(["dataset"] if not any(one.owns_pool for one in factors) else []),
+            *(["tokenizer"] if not any(one.owns_tokenizer for one in factors) else []),
+        ]
+        return not own or all(run.tags.get(tag) == own[0].tags.get(tag) for tag in kept)
+
+    def left_aside(self) -> list[str]:
+        """What counts for no cell though a planned one has its level, arm and seed, or its configuration: how much of it, and why."""
+        texts = [
+            f"{name}: not counted: {counted(number, 'run')} {why}" for (name, why), number in self._counted[1].items()
+        ]
+        done = {one.cell.key for one in self.cells if one.run is not None}
+        other = Counter(one.cell.sweep for one in self.cells if one.run is None and one.cell.key in done)
+        return texts + [
+            f"{name}: not counted: {counted(number, 'cell')} that another sweep finished, with another pool or tokenizer"
+            for name, number in other.items()
+        ]
 
     @property
     def unplanned(self) -> int:
@@ -164,8 +182,8 @@ class PlannedStudy:
     @property
     def trainings(self) -> tuple[int, int]:
         """Of how many trainings the study consists, and how many are finished; a cell of two sweeps is one."""
-        done = {one.cell.key for one in self.cells if one.state in ("finished", "elsewhere")}
-        return len({one.cell.key for one in self.cells}), len(done)
+        keys = {one.cell.key for one in self.cells}
+        return len(keys), len(keys - {one.cell.key for one in self.cells if one.run is None})
 
     def contradictions(self) -> list[str]:
         """Cells that are planned as one training and were not trained as one: their runs differ in what is hashed beside the
@@ -191,22 +209,37 @@ def open_study(folder: Path, source: str | None = None) -> Iterator[PlannedStudy
         yield PlannedStudy.read(folder, runs)
 
 
-def _planned(spec: SweepSpec) -> list[PlannedCell]:
-    def identity(config: Any) -> Identity:
-        factors = find_factors(config.tracking.factors)
-        return identify(config, pool="", tokenizer="", semantics={}, factors=factors)
+def _read_plan(folder: Path) -> tuple[str, tuple[str, ...]]:
+    """The preset and the sweeps that the study.yaml of a folder names."""
+    path = folder / FILE
+    if not folder.is_dir() and folder.exists():
+        raise UsageError(f"{folder} is no folder: name the folder of a study, in which {FILE} lies")
+    try:
+        raw = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise UsageError(f"{path} is not there: it names the preset and the sweeps of a study") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} is not readable YAML: {' '.join(str(error).split())}") from error
+    if not isinstance(raw, dict) or raw.keys() != {"preset", "sweeps"} or not isinstance(raw["sweeps"], list):
+        raise UsageError(f"{path} must have two keys: preset, and the list sweeps")
+    if not all(isinstance(name, str) for name in (raw["preset"], *raw["sweeps"])):
+        raise UsageError(f"{path}: preset is the name of one, and sweeps is a list of names")
+    if not raw["sweeps"]:
+        raise UsageError(f"{path}: sweeps is empty: name those that the study consists of")
+    if twice := [name for name, number in Counter(raw["sweeps"]).items() if number > 1]:
+        raise UsageError(f"{path} names a sweep twice: {', '.join(twice)}")
+    return raw["preset"], tuple(raw["sweeps"])
 
-    return [
-        PlannedCell(
-            spec.name,
-            cell.level,
-            cell.arm,
-            cell.seed,
-            cell_name(spec, cell.level, cell.arm, cell.seed),
-            cell.identity.config_hash,
-        )
-        for cell in expand(spec, [], compose, identity)
-    ]
+
+def _usual_control(runs_of_cells: Iterable[Sequence[AnyRun]]) -> str:
+    """The control hash of most finished cells, of two alike that of the newest run; "" where none is finished."""
+    cells: Counter[str] = Counter()
+    newest: dict[str, int] = {}
+    for runs in runs_of_cells:
+        finished = {run.tags[CONTROL_HASH]: run.start_time for run in runs if run.status == FINISHED}
+        cells.update(finished.keys())
+        newest |= {control: max(newest.get(control, 0), start) for control, start in finished.items()}
+    return max(cells, key=lambda control: (cells[control], newest[control]), default="")
 
 
 def _state(cell: PlannedCell, own: Sequence[AnyRun], alike: Sequence[AnyRun]) -> CellState:
@@ -245,8 +278,9 @@ def ledger_lines(study: PlannedStudy) -> list[str]:
             )
     if study.unplanned:
         lines.append(
-            f"  {counted(study.unplanned, 'finished run')} beside these: of no planned cell, or older runs of one"
+            f"  {counted(study.unplanned, 'finished run')} beside these: of no planned cell, older runs of one, or not counted"
         )
+    lines += [f"  {text}" for text in study.left_aside()]
     lines += [f"  {text}" for text in study.contradictions()]
     return [*lines, "", "Next:" if commands else "Nothing is left to run.", *commands]
 

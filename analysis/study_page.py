@@ -75,7 +75,8 @@ def as_marked(study: PlannedStudy) -> MarkedText:
     text.say(" trainings failed; cells that have no finished one for that reason: ")
     count("never")
     text.say(
-        "; finished runs of these sweeps that are of no planned cell, or an older run of one, and stand in no table here: "
+        "; finished runs of these sweeps that are of no planned cell, an older run of one, or of another configuration, pool or "
+        "tokenizer, and stand in no table here: "
     )
     count("unplanned")
     text.say(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from rmlab.errors import DataError, UsageError
 from rmlab.files import path_part
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
@@ -172,6 +173,10 @@ def source_runs(
             inside = [run for path in bundles for run in stack.enter_context(open_bundle(path)).runs()]
             yield source, [run for run in inside if run.tags.get("kind") in kinds and run.status in states]
         return
+    if source and Path(source).is_dir():
+        raise UsageError(
+            f"no bundle lies below {source}: name a folder with bundles (*.zip), or a store by its URL or file"
+        )
     if Store.existing(source) is None:
         yield source or default_uri(), []
         return
@@ -181,10 +186,16 @@ def source_runs(
 
 
 def bundles_of(path: Path) -> list[Path]:
-    """A bundle itself, or the bundles that lie below a folder; none where it is something else."""
+    """A bundle itself, or the bundles that lie below a folder; none where it is something else.
+
+    Raises DataError that names every *.zip below the folder which is no zip archive, or was cut short.
+    """
     if is_bundle(path):
         return [path]
-    return sorted(one for one in path.rglob("*.zip") if is_bundle(one)) if path.is_dir() else []
+    there = sorted(path.rglob("*.zip")) if path.is_dir() else []
+    if damaged := [str(one) for one in there if not one.is_dir() and not is_bundle(one)]:
+        raise DataError(f"no bundle, or cut short on its way: {', '.join(damaged)}. Get it again, or take it away.")
+    return [one for one in there if is_bundle(one)]
 
 
 def group_runs(found: Iterable[AnyRun]) -> list[SweepRuns]:

@@ -63,15 +63,16 @@ def hashed_values(config: "DictConfig") -> dict[str, Any]:
         plain: Any = OmegaConf.to_container(config, resolve=True, enum_to_str=True, throw_on_missing=True)
     except MissingMandatoryValue as error:
         raise UsageError(f"{error.full_key} has no value: set it, for example {error.full_key}=...") from error
-    return _hashed(plain, OmegaConf.get_type(config))
+    return hashed_plain(plain, OmegaConf.get_type(config))
 
 
 def hashed_fields(config: Any) -> dict[str, Any]:
     """The same of a plain instance of a configuration class."""
-    return _hashed(asdict(config), type(config))
+    return hashed_plain(asdict(config), type(config))
 
 
-def _hashed(plain: Mapping[str, Any], schema: Any) -> dict[str, Any]:
+def hashed_plain(plain: Mapping[str, Any], schema: Any) -> dict[str, Any]:
+    """The same of plain values. schema: the configuration class that they are of."""
     known = _fields(schema) if isinstance(schema, type) and is_dataclass(schema) else {}
     of_any = get_args(schema)[1] if get_origin(schema) is dict else None
     kept = {}
@@ -81,7 +82,7 @@ def _hashed(plain: Mapping[str, Any], schema: Any) -> dict[str, Any]:
             continue
         if one is not None and one.metadata.get("omit_default") and value == _default(one):
             continue
-        kept[key] = _hashed(value, kind) if isinstance(value, dict) else value
+        kept[key] = hashed_plain(value, kind) if isinstance(value, dict) else value
     return kept
 
 

@@ -75,7 +75,8 @@ def sweep(
         typer.Option(
             metavar="MINUTES",
             help="End after so many minutes: no cell starts that would take longer than is left, by what others took; what still runs "
-            "then is ended, and goes on from its checkpoint when the same command is given again.",
+            "then is ended, and goes on from its checkpoint when the same command is given again. Not covered: to prepare what all cells "
+            "share, once begun, runs to its end.",
         ),
     ] = None,
 ) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
-from rmlab.fingerprint import fingerprint, hashed_values
+from rmlab.fingerprint import fingerprint, hashed_plain, hashed_values
 from rmlab.sweep.factors import Factor
 from rmlab.training.config import Match, TrainingConfig, canonical
 
@@ -60,6 +60,11 @@ def identify(
         if factor.owns_tokenizer:
             control.pop("tokenizer", None)
     return Identity(fingerprint(parts), fingerprint(control), control, parts)
+
+
+def written_config(plain: Mapping[str, Any], schema: Any) -> dict[str, Any]:
+    """What is hashed of a configuration that a run wrote down (`config.yaml`), to be compared with `parts["config"]`. schema: its class."""
+    return _canonical(hashed_plain(plain, schema))
 
 
 def without_keys(identity: Identity, keys: Iterable[str]) -> str:

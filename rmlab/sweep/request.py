@@ -3,6 +3,7 @@
 How a sweep runs: what `rmlab sweep` takes as flags, and Hydra's sweeper as keys (`hydra.sweeper.KEY=VALUE`).
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -36,7 +37,7 @@ class SweepOptions:
     dry_run, explain: only describe. retry_failed: run again what failed before. force: run again what is finished; redo_before
     (2026-01-31T12:00:00): what began before then; rerun_stale: what another commit made. batch: cells that are given to a launcher
     of Hydra's own at once, None = all of a sweep, one trial of a search. stop_after: minutes from the command's start, after which
-    nothing runs any more; None = until all is done.
+    no cell runs any more (what all cells share is prepared to its end); None = until all is done.
     """
 
     dry_run: bool = False
@@ -54,8 +55,8 @@ class SweepOptions:
         """Raises UsageError for a value that means nothing."""
         if self.workers is not None and self.workers < 1:
             raise UsageError(f"--workers {self.workers}: at least one cell runs at once")
-        if self.stop_after is not None and not self.stop_after > 0:
-            raise UsageError(f"--stop-after {self.stop_after:g}: minutes, more than 0")
+        if self.stop_after is not None and not 0 < self.stop_after < math.inf:
+            raise UsageError(f"--stop-after {self.stop_after:g}: minutes, more than 0 and finite")
         if self.on_error not in list(OnError):
             raise UsageError(f"on_error={self.on_error}: it is one of {', '.join(OnError)}")
 

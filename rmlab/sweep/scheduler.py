@@ -84,7 +84,7 @@ def run_cells(
         sweep.failed += [cell.name for cell in cells if cell.identity.config_hash in skipped]
         for key in finished:
             sweep.log_reuses(key, known.all[key])
-        if missing:
+        if missing and not sweep.is_time_up():  # what they share is prepared to its end, once begun
             sweep.waiting.extend(missing)
             preload = getattr(load_program(cells[0].sweep.program), "PRELOAD", HEAVY)
             prepare([sweep.of_hash[key][0] for key in sweep.waiting], table, preload)

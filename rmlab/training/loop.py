@@ -105,7 +105,8 @@ class _Later:
 
 
 SPAN = 2.0
-"""Seconds that a row's speed is taken over, at least: the device works behind the program, so single rows come unevenly."""
+"""Seconds that a row's speed is taken over, at least, or all since the start where fewer have gone by: the device works behind the
+program, so single rows come unevenly."""
 
 
 class _Rows:

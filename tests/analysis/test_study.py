@@ -9,14 +9,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from omegaconf import OmegaConf
 
 from analysis import study_overview, study_page, study_table, style
 from analysis.page_numbers import check, marks_of, read_source, selected
-from analysis.planned_study import PlannedCell, PlannedStudy, ledger_lines, open_study
+from analysis.planned_cells import PlannedCell
+from analysis.planned_study import PlannedStudy, ledger_lines, open_study
 from analysis.study_effects import effects
 from rmlab.commands.figures import draw_figures
 from rmlab.commands.study import study as command
-from rmlab.errors import UsageError
+from rmlab.errors import DataError, UsageError
 from rmlab.metrics.report import report
 from rmlab.paths import REPOSITORY
 from rmlab.scores.scores import Scores
@@ -40,7 +42,16 @@ def scored(quality: float, noise: int) -> Scores:
 
 
 def train(
-    store: Store, folder: Path, cell: PlannedCell, quality: float, *, fails: bool = False, hashed: str = ""
+    store: Store,
+    folder: Path,
+    cell: PlannedCell,
+    quality: float,
+    *,
+    fails: bool = False,
+    hashed: str = "",
+    control: str = "",
+    pool: str = "the pool",
+    change: tuple[str, Any] | None = None,
 ) -> None:
     """One verifier's run of a planned cell, with a further pool on which it is worth nothing."""
     spec = read_sweep(cell.sweep, "demo")
@@ -53,18 +64,23 @@ def train(
         "baseline": str(spec.baseline),
         "place": str([str(level) for level in spec.levels].index(cell.level)),
         "config_hash": hashed or cell.key,
-        "control_hash": f"control of {cell.sweep}",
+        "control_hash": f"control of {cell.sweep}{control}",
+        "dataset": pool,
     }
+    config = cell.config.copy()
+    if change is not None:
+        OmegaConf.update(config, *change)
     place = int(tags["place"])
     with RunLogger.start(store, cell.sweep, cell.name, kind="verifier", tags=tags, params={"seed": cell.seed}) as run:
+        run.configuration(config)
         if fails:
             raise ArithmeticError("loss is not finite")
-        scores, pool = scored(quality, 10 * cell.seed + place), report(scored(0.0, cell.seed + place), replicates=0)
+        scores, hard = scored(quality, 10 * cell.seed + place), report(scored(0.0, cell.seed + place), replicates=0)
         write_score_table(folder / "scores.parquet", scores)
         run.json("report.json", report(scores, replicates=0))
         run.json("baselines.json", {})
-        run.json("hard_report.json", pool)
-        run.metric("eval_hard/auc_within_task", pool["auc_within_task"])
+        run.json("hard_report.json", hard)
+        run.metric("eval_hard/auc_within_task", hard["auc_within_task"])
         run.artifact(folder / "scores.parquet")
 
 
@@ -156,6 +172,72 @@ def test_what_was_trained_under_other_code_or_data_is_named(store: Store, folder
         r"\(another\)",
         text,
     )
+
+
+def ledger(folder: Path, tmp_path: Path) -> str:
+    with open_study(folder, source=str(tmp_path / "runs" / "mlflow.db")) as study:
+        return "\n".join(ledger_lines(study))
+
+
+def test_a_run_of_another_configuration_is_not_the_planned_cell(store: Store, folder: Path, tmp_path: Path) -> None:
+    cells = PlannedStudy.read(folder, []).planned["label_ratio"]
+    train(store, tmp_path, cells[0], 1.0, change=("optimizer.learning_rate", 0.01))
+    train(store, tmp_path, cells[1], 1.0, change=("runtime.checkpoint_seconds", 1.0))  # changes no result
+    with pytest.raises(ArithmeticError):
+        train(store, tmp_path, cells[0], 1.0, fails=True, change=("optimizer.learning_rate", 0.01))
+    text = ledger(folder, tmp_path)
+    assert text.startswith("two_sweeps: 1 of 18 trainings finished"), text
+    assert "label_ratio: not counted: 2 runs of another configuration, by the plan in optimizer.learning_rate" in text
+    assert "rmlab sweep label_ratio preset=demo --on-error continue\n" in text, "what failed was another training"
+    train(store, tmp_path, cells[0], 1.0)
+    assert ledger(folder, tmp_path).startswith("two_sweeps: 2 of 18 trainings finished")
+
+
+def test_a_finished_run_that_shows_no_configuration_is_not_counted(
+    store: Store, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = PlannedStudy.read(folder, []).planned["label_ratio"]
+    monkeypatch.setattr(RunLogger, "configuration", lambda *_: None)
+    train(store, tmp_path, cells[0], 1.0)
+    with pytest.raises(ArithmeticError):
+        train(store, tmp_path, cells[1], 1.0, fails=True)
+    text = ledger(folder, tmp_path)
+    assert "1 run of another configuration, by the plan in config.yaml (the run has none)" in text
+    assert "failed 1 time: label_ratio: label_ratio=4:1 s1: ArithmeticError" in text
+
+
+def test_runs_from_another_pool_are_not_mixed_into_a_sweep(store: Store, folder: Path, tmp_path: Path) -> None:
+    planned = PlannedStudy.read(folder, []).planned
+    other = {"control": ", another pool", "pool": "another pool"}
+    for cell in planned["label_ratio"][:2]:
+        train(store, tmp_path, cell, 1.0, **other)  # type: ignore[arg-type]
+    for cell in planned["label_ratio"][6:9]:
+        train(store, tmp_path, cell, 1.0)
+    train(store, tmp_path, planned["evidence"][-1], 1.0, **other)  # type: ignore[arg-type]
+    with open_study(folder, source=str(tmp_path / "runs" / "mlflow.db")) as study:
+        assert {name: group.control_hash for name, group in study.groups.items()} == {
+            "label_ratio": "control of label_ratio",
+            "evidence": "control of evidence, another pool",
+        }
+        assert [len(group.cells) for group in study.groups.values()] == [3, 1]
+        assert study.trainings == (18, 1), "the 3 that both sweeps plan are missing in one of them"
+        assert study.unplanned == 2
+        assert study.left_aside() == [
+            "label_ratio: not counted: 2 runs of control hash control of label_ratio, another pool, other than control of label_ratio "
+            "of most cells: pool, tokenizer or code",
+            "evidence: not counted: 3 cells that another sweep finished, with another pool or tokenizer",
+        ]
+
+
+def test_a_damaged_bundle_is_named(store: Store, folder: Path, tmp_path: Path) -> None:
+    fill(store, folder, tmp_path, {"evidence": {"voluntary": 0.0}}, seeds=1)
+    whole = (folder / "bundles" / "evidence.zip").read_bytes()
+    (folder / "bundles" / "cut.zip").write_bytes(whole[: len(whole) // 2])
+    (folder / "words.zip").write_text("no archive")
+    with pytest.raises(
+        DataError, match=r"no bundle, or cut short on its way: .*/bundles/cut\.zip, .*/words\.zip\. Get it"
+    ):
+        command(folder, ledger=True)
 
 
 def told(folder: Path, **conditions: str) -> dict[str, str]:
@@ -339,8 +421,30 @@ def test_what_is_no_study_or_not_comparable_is_refused(store: Store, folder: Pat
     (tmp_path / "study.yaml").write_text("preset: demo\n")
     with pytest.raises(UsageError, match="must have two keys: preset, and the list sweeps"):
         command(tmp_path)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match=r"no bundle lies below .*/empty: name a folder with bundles"):
+        command(folder, source=str(tmp_path / "empty"))
+    with pytest.raises(UsageError, match=r"README\.md is no folder: name the folder of a study"):
+        command(folder / "README.md")
     with pytest.raises(UsageError, match="name --page or --out, not both"):
         command(folder, page=True, out=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("preset: [\n", "is not readable YAML: while parsing"),
+        ("preset: demo\nsweeps: []\n", "sweeps is empty"),
+        ("preset: demo\nsweeps: [evidence, evidence]\n", "names a sweep twice: evidence$"),
+        ("preset: demo\nsweeps: [[evidence]]\n", "sweeps is a list of names"),
+        ("preset:\nsweeps: [evidence]\n", "preset is the name of one"),
+    ],
+)
+def test_a_plan_that_says_nothing_clear_is_refused(folder: Path, text: str, words: str) -> None:
+    (folder / "study.yaml").write_text(text)
+    with pytest.raises(UsageError, match=rf"study\.yaml:? ?.*{words}") as raised:
+        command(folder, ledger=True)
+    assert "\n" not in str(raised.value)
 
 
 @pytest.mark.slow

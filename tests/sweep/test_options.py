@@ -23,8 +23,9 @@ def test_what_is_done_once_is_not_in_the_command_that_goes_on() -> None:
 def test_a_value_that_means_nothing_is_refused() -> None:
     with pytest.raises(UsageError, match="--workers 0: at least one cell"):
         SweepOptions(workers=0)
-    with pytest.raises(UsageError, match="--stop-after 0: minutes, more than 0"):
-        SweepOptions(stop_after=0)
+    for minutes in (0, -1, float("inf"), float("nan")):
+        with pytest.raises(UsageError, match=rf"--stop-after {minutes:g}: minutes, more than 0 and finite"):
+            SweepOptions(stop_after=minutes)
     with pytest.raises(UsageError, match="on_error=panic: it is one of stop, continue"):
         SweepOptions(on_error="panic")  # type: ignore[arg-type]  # as Hydra's sweeper gives it
 

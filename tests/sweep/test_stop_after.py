@@ -10,6 +10,7 @@ import pytest
 from rmlab.launchers.jobs import Event, JobQueue
 from rmlab.launchers.local import LocalLauncher
 from rmlab.paths import REPOSITORY
+from rmlab.sweep import scheduler
 from rmlab.sweep.progress_table import ProgressLine, ProgressTable
 from rmlab.sweep.request import OnError, make_plan
 from rmlab.sweep.scheduler import run_cells
@@ -102,6 +103,14 @@ def test_what_runs_at_the_limit_is_ended_and_what_is_finished_can_be_exported(
     (runs_folder / "hold").unlink()
     outcome = run_cells(cells, store, LocalLauncher(1), until=time.monotonic() + 3600)
     assert (outcome.time_is_up, outcome.ran, outcome.left) == (False, 2, [])
+
+
+@pytest.mark.usefixtures("runs_folder")
+def test_nothing_is_prepared_once_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "prepare", lambda *_: pytest.fail("prepared"))
+    cells = make_plan(TOY, ["preset=one_arm", "levels=[1]", "baseline=1", "seeds=[0]"], "").cells
+    outcome = run_cells(cells, Store.open(), LocalLauncher(1), until=time.monotonic())
+    assert (outcome.time_is_up, outcome.ran, outcome.left) == (True, 0, ["data_scale=1 s0"])
 
 
 @pytest.mark.usefixtures("runs_folder")

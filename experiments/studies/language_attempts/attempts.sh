@@ -2,7 +2,7 @@
 # Policies and attempts of this study, a start at a time: each call is one GPU's work, and goes on where it was stopped.
 #   bash experiments/studies/language_attempts/attempts.sh prepare      # CPU: demonstrations, text, the model (README.md says what it takes)
 #   bash experiments/studies/language_attempts/attempts.sh a            # warm start a, its attempts, and those of a weaker snapshot
-#   bash experiments/studies/language_attempts/attempts.sh b            # warm start b, its attempts; the policy that seldom runs its code
+#   bash experiments/studies/language_attempts/attempts.sh b            # warm start b, its attempts; the policy that never runs its code
 #   bash experiments/studies/language_attempts/attempts.sh scripts      # CPU
 #   bash experiments/studies/language_attempts/attempts.sh verifiers    # a good and a poor verifier of these attempts
 #   bash experiments/studies/language_attempts/attempts.sh rl NAME      # a_execution, b_execution, a_paid_well, b_paid_badly: one policy
