@@ -37,15 +37,19 @@ def test_the_version_names_the_commit_and_the_package_is_a_program() -> None:
 
 
 def test_help_answers_in_half_a_second_of_work() -> None:
-    """Of the processor, since others may be at work on it; the shortest of three."""
+    """Of the processor, in units of what the library that prints help takes at the same time, about 0.2 s: a machine that is slow, or
+    busy with other work, is so for both."""
 
-    def seconds() -> float:
+    def seconds(*command: str) -> float:
         before = os.times()
-        assert rmlab("--help").returncode == 0
+        subprocess.run([sys.executable, *command], cwd=REPOSITORY, check=True, capture_output=True)
         after = os.times()
         return after.children_user + after.children_system - before.children_user - before.children_system
 
-    assert min(seconds() for _ in range(3)) < 0.75
+    taken = [
+        (seconds("-m", "rmlab", "--help"), seconds("-c", "import typer.rich_utils, rich.markdown")) for _ in range(3)
+    ]
+    assert min(help_ / library for help_, library in taken) < 3
 
 
 def test_cfg_job_prints_the_configuration_and_trains_nothing(
