@@ -171,8 +171,9 @@ def save_picture(drawn: "Figure", path: Path) -> Path:
     return path
 
 
-def csv_text(rows: Sequence[dict[str, Any]]) -> str:
-    """Rows as CSV with the union of their columns in order of appearance; None is an empty cell."""
+def csv_text(rows: Sequence[dict[str, Any]], digits: int | None = None) -> str:
+    """Rows as CSV with the union of their columns in order of appearance; None is an empty cell. digits: that count, of fractions;
+    None = all."""
     import csv
     import io
 
@@ -180,5 +181,11 @@ def csv_text(rows: Sequence[dict[str, Any]]) -> str:
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    for row in rows:
+        writer.writerow({name: f"{x:.{digits}g}" if digits and isinstance(x, float) else x for name, x in row.items()})
     return out.getvalue()
+
+
+def write_csv(path: Path, rows: Sequence[dict[str, Any]], digits: int | None = None) -> None:
+    """Writes rows as `csv_text` has them."""
+    write_text(path, csv_text(rows, digits))

@@ -6,7 +6,6 @@ Reads `runs.zip` beside this file. The ECE afterwards: each fold's scores calibr
 part, which are other repositories.
 """
 
-import csv
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.style import write_csv
 from analysis.tracked import FinishedCell, SweepRuns, group_runs, source_runs
 from rmlab.metrics.recalibration import platt, temperature
 from rmlab.metrics.report import report
@@ -85,15 +85,8 @@ def main(out: Path = HERE) -> None:
     with source_runs(str(HERE / "runs.zip"), ("verifier",)) as (_, found):
         [sweep] = group_runs(found)
         cells = sorted(sweep.cells, key=lambda cell: (sweep.levels.index(cell.level), cell.seed))
-        _write(out / "runs.csv", [run_row(cell) for cell in cells])
-        _write(out / "picks.csv", list(picks(sweep)))
-
-
-def _write(path: Path, rows: list[dict[str, Any]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        table = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        table.writeheader()
-        table.writerows({name: f"{x:.6g}" if isinstance(x, float) else x for name, x in row.items()} for row in rows)
+        write_csv(out / "runs.csv", [run_row(cell) for cell in cells], digits=6)
+        write_csv(out / "picks.csv", list(picks(sweep)), digits=6)
 
 
 if __name__ == "__main__":

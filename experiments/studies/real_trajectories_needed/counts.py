@@ -7,7 +7,6 @@ A task is mixed where one attempt is resolved and another is not: only there can
 verifier's whole prompt, by the shipped tokenizer.
 """
 
-import csv
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.style import write_csv
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.paths import STARTER
 from rmlab.trajectories.record import Trajectory
@@ -77,7 +77,7 @@ def main(path: Path, out: Path = HERE) -> None:
     tokenizer = load_tokenizer(STARTER / "base", add_markers=True)
     tokens = {t.trajectory_id: len(ids) for t, ids in zip(whole, prompt_ids(whole, tokenizer), strict=True)}
     named = groups(whole)
-    _write(out / "counts.csv", [counted(name, of, tokens) for name, of in named.items()])
+    write_csv(out / "counts.csv", [counted(name, of, tokens) for name, of in named.items()])
     by_repository: dict[str, list[Trajectory]] = defaultdict(list)
     for t in named["pair"]:
         by_repository[t.cluster].append(t)
@@ -85,14 +85,7 @@ def main(path: Path, out: Path = HERE) -> None:
         {"repository": name, "tasks": len({t.task_id for t in of}), **outcomes(of)}
         for name, of in by_repository.items()
     ]
-    _write(out / "repositories.csv", sorted(rows, key=lambda row: (-row["tasks"], row["repository"])))
-
-
-def _write(path: Path, rows: list[dict[str, Any]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        out = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        out.writeheader()
-        out.writerows(rows)
+    write_csv(out / "repositories.csv", sorted(rows, key=lambda row: (-row["tasks"], row["repository"])))
 
 
 if __name__ == "__main__":

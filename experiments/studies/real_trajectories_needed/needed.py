@@ -12,9 +12,8 @@ measured mean and correlation of two attempts; scores are normal and tell resolv
 verifier does; two trainings' scores of one attempt correlate as measured. Only the ratio of variances is taken from this model.
 """
 
-import csv
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -27,6 +26,7 @@ from scipy.optimize import brentq
 from scipy.stats import norm
 
 from analysis.discrimination_calibration import PAPER
+from analysis.style import write_csv
 from analysis.tracked import SweepRuns, group_runs, source_runs
 from rmlab.metrics.calibration import logit
 from rmlab.metrics.sweep_levels import FAMILY, LEAST_SEEDS, detectable_difference
@@ -288,20 +288,14 @@ def main(out: Path = HERE) -> None:
         for name, of in ((HERE.name, here), (TRAINED.parent.name, trained))
         for metric, parts in of.items()
     ]
-    _write(out / "spread.csv", spread)
+    write_csv(out / "spread.csv", spread, digits=6)
     said = {"tasks": tasks, "repositories": repositories, "largest_set": largest, **vars(measured)}
-    _write(
+    write_csv(
         out / "attempts.csv",
         [{**said, "attempts": k, "mixed": of["mixed"], **ground.more[k]} for k, of in model.items()],
+        digits=6,
     )
-    _write(out / "needed.csv", list(needed_rows(here, trained, ground)))
-
-
-def _write(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    with path.open("w", newline="", encoding="utf-8") as file:
-        out = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        out.writeheader()
-        out.writerows({name: f"{x:.6g}" if isinstance(x, float) else x for name, x in row.items()} for row in rows)
+    write_csv(out / "needed.csv", list(needed_rows(here, trained, ground)), digits=6)
 
 
 if __name__ == "__main__":
