@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis import foretelling, foretelling_answer
+from analysis import foretelling, foretelling_answer, foretelling_runs
 from analysis.captions import Caption, latex, write_captions
 from analysis.foretelling_answer import ANY, METRICS, PRIMARY, RIVAL, Answer, answer
 from analysis.foretelling_causal import moved
@@ -364,7 +364,10 @@ def test_captions_say_the_same_in_both(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_bundle_gives_the_same_bytes_twice(runs_folder: Path, tmp_path: Path) -> None:
+def test_a_bundle_gives_the_same_bytes_twice(
+    runs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(foretelling_runs, "read_plan", lambda: PLAN)
     store = Store.open(None)
     for run in made_runs(tmp_path, 0.8, blocks="execution_free distortion undivided affine"):
         with RunLogger.start(

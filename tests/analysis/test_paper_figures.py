@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis import rl_by_reward, two_verifiers
+from analysis import foretelling_runs, rl_by_reward, two_verifiers
 from analysis.policies import PolicyRun
 from rmlab.metrics.report import report
 from rmlab.scores.scores import Scores
 from rmlab.scores.writing import write_score_table
-from tests.analysis.test_foretelling import MadeRun, made_runs
+from tests.analysis.test_foretelling import PLAN, MadeRun, made_runs
 
 
 def scores(skill: float, seed: int = 0) -> Scores:
@@ -80,7 +80,8 @@ def test_the_pair_is_alike_in_best_of_k_and_as_unlike_as_can_be_in_rl(
     assert "no two verifiers that paid alone" in capsys.readouterr().err
 
 
-def test_curves_by_reward_are_means_over_verifiers(tmp_path: Path) -> None:
+def test_curves_by_reward_are_means_over_verifiers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(foretelling_runs, "read_plan", lambda: PLAN)
     runs = made_runs(tmp_path, 0.8, blocks="execution execution_free hybrid voluntary distortion")
     for run in runs:
         made: Any = run.run
