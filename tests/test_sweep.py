@@ -21,7 +21,7 @@ from rmlab.sweep.under_way import SweepUnderWay
 from rmlab.tracking.query import runs
 from rmlab.tracking.run_index import cell_runs
 from rmlab.tracking.store import Store
-from tests.sweeping import kill_again_and_again, launch, sweep, sweep_here
+from tests.sweeping import kill_again_and_again, launch, sweep, sweep_here, until_said
 from tests.waiting import PATIENCE, until
 
 TOY = str(REPOSITORY / "tests" / "sweep" / "toy" / "toy_scale.yaml")
@@ -155,25 +155,41 @@ def test_a_level_that_means_something_else_and_then_the_first_again(where: Path)
     assert shown[0] == shown[2] != shown[1]
 
 
-@pytest.mark.parametrize("whom", ["parent alone", "ctrl-c"])
+@pytest.mark.parametrize("whom", ["parent alone", "ctrl-c", pytest.param("sigterm", marks=pytest.mark.slow)])
 def test_children_end_with_their_parent(where: Path, whom: str) -> None:
-    process = launch(TOY, "seconds=3600", "--workers", "2", patient=whom == "ctrl-c")
+    killed = whom == "parent alone"
+    process = launch(TOY, "seconds=3600", "--workers", "2", patient=not killed)
     until(lambda: sum(word == "start" for word, _ in ledger(where)) == 2, process)
     family = psutil.Process(process.pid).children(recursive=True)
     assert len(family) >= 3
-    if whom == "ctrl-c":
-        os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 130
-        assert "Go on with: rmlab sweep" in err
-        assert "Traceback" not in err
-    else:
+    if killed:
         process.kill()
         process.wait()
+    else:
+        os.killpg(process.pid, signal.SIGINT if whom == "ctrl-c" else signal.SIGTERM)
+        _, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 130
+        assert "Waiting for 2 cells to stop." in err
+        assert "Go on with: rmlab sweep" in err
+        assert "Traceback" not in err
     until(lambda: not [p for p in family if alive(p)])
     assert not cell_runs(Store.open()).finished
-    if whom == "ctrl-c":
+    if not killed:
         assert [run.status for run in runs(Store.open(), ["toy_scale"])] == ["stopped"] * 2
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_does_not_wait_for_a_cell_that_does_not_stop(where: Path) -> None:
+    (where / "hold").touch()
+    process = launch(TOY, "preset=one_arm", "seeds=[0]", "trouble={3:deaf}", "--workers", "1", patient=True)
+    until(lambda: any(word == "deaf" for word, _ in ledger(where)), process)
+    os.killpg(process.pid, signal.SIGINT)
+    until_said(process, "Waiting for 1 cell to stop. Ctrl-C again ends at once what has not.")
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert "Go on with: rmlab sweep" in err
+    assert [run.status for run in runs(Store.open(), ["toy_scale"])] == ["killed"]
 
 
 def alive(process: psutil.Process) -> bool:

@@ -160,7 +160,7 @@ def answer(job: Job) -> Answer:
         return "result", call(job)
     except (Held, Done) as error:
         return "elsewhere", str(error)
-    except SystemExit:  # a signal
+    except (KeyboardInterrupt, SystemExit):  # a signal, which a lost lease sends, too
         if (reason := stop_asked()) is None:
             raise
         return "stopped", str(reason)

@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 
 from rmlab.configuration import load_program
 from rmlab.launchers.jobs import HEAVY, Launcher
+from rmlab.stopping import uncut
 from rmlab.sweep.dry_run import Redo
 from rmlab.sweep.plan import Cell, shape
 from rmlab.sweep.preparation import prepare
@@ -88,20 +89,30 @@ def run_cells(
             sweep.waiting.extend(missing)
             preload = getattr(load_program(cells[0].sweep.program), "PRELOAD", HEAVY)
             prepare([sweep.of_hash[key][0] for key in sweep.waiting], table, preload)
-            try:
-                with closing(launcher.run(sweep, preload)) as events:
-                    for event in events:
-                        sweep.take(event)
-                        if sweep.is_time_up():
-                            break
-            except KeyboardInterrupt:  # its cells have ended; one that took too long for it could not say so itself
-                close_all_dead(store, cell_runs(store), monitor)
-                raise
-            if sweep.is_time_up():  # the same
-                close_all_dead(store, cell_runs(store), monitor)
+            take_events(sweep, launcher, preload)
         left = [c.name for key in missing if key not in sweep.settled for c in sweep.of_hash[key]]
         time_is_up = bool(left) and sweep.out_of_time
     return SweepOutcome(sweep.ran, sweep.failed, left, sweep.paused, time_is_up)
+
+
+def take_events(sweep: SweepUnderWay, launcher: Launcher, preload: Sequence[str]) -> None:
+    """Runs what the sweep supplies until nothing is left, its time is up, or Ctrl-C."""
+
+    def close_dead_cells() -> None:  # all have ended; one that took too long for it could not say so itself
+        with uncut():
+            close_all_dead(sweep.store, cell_runs(sweep.store), sweep.monitor)
+
+    try:
+        with closing(launcher.run(sweep, preload)) as events:
+            for event in events:
+                sweep.take(event)
+                if sweep.is_time_up():
+                    break
+    except KeyboardInterrupt:
+        close_dead_cells()
+        raise
+    if sweep.is_time_up():
+        close_dead_cells()
 
 
 def close_all_dead(store: Store, known: CellRuns, monitor: LeaseMonitor) -> list[RunInfo]:

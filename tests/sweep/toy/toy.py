@@ -41,7 +41,7 @@ class ToyTraining:
 
 @dataclass
 class ToyRun:
-    """seconds: a run takes. trouble: what happens at a level (error, data, exit, kill, memory, nan, late, full, stall, stand still);
+    """seconds: a run takes. trouble: what happens at a level (error, data, exit, kill, memory, nan, late, full, stall, stand still, deaf);
     level 0: prepare fails or changes the pool.
     """
 
@@ -107,6 +107,9 @@ def run(config):
                     logger.flush()
                 time.sleep(config.seconds / 10)
                 advance(1)
+        if config.trouble.get(config.data.scale) == "deaf":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            ledger("deaf", who.config_hash)
         while (runs_folder() / "hold").exists():  # a test says when it ends
             time.sleep(0.02)
         trouble(config.trouble.get(config.data.scale))
