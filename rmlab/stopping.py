@@ -28,18 +28,19 @@ FULL = ("no space left on device", "disk quota exceeded", "not enough free space
 """A full disk in the words of the system (and so of writers in Rust and C++), of NumPy, which gives no number, and of SQLite."""
 
 
-def is_full(error: BaseException) -> bool:
-    """Whether an error says that a disk, or a quota on it, is full."""
+def is_full(error: BaseException | str) -> bool:
+    """Whether an error, or what it says, is that a disk, or a quota on it, is full."""
     numbered = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     return numbered or any(words in str(error).lower() for words in FULL)
 
 
-def is_stop(error: BaseException) -> bool:
-    """Whether an error is no fault of the work that it ended: a lost lease, a store out of reach, a full disk."""
+def stop_behind(error: BaseException) -> BaseException | None:
+    """The first of an error and what is behind it that is no fault of the work that it ended: a lost lease, a store out of reach, a
+    full disk."""
     if isinstance(error, Stopped | StoreOutOfReach) or is_full(error):
-        return True
+        return error
     behind = error.__cause__ or error.__context__
-    return behind is not None and is_stop(behind)
+    return None if behind is None else stop_behind(behind)
 
 
 _reason: str | None = None

@@ -124,12 +124,23 @@ def test_a_cell_that_had_to_stop_goes_on_in_the_same_launch(where: Path, trouble
 @pytest.mark.slow
 def test_a_cell_that_has_to_stop_again_and_again_is_left_for_the_next_launch(where: Path) -> None:
     arguments = (TOY, "preset=one_arm", "levels=[1,2]", "baseline=1", "seeds=[0]")
-    code, _, err = sweep_here(*arguments, "trouble={2:full}")
+    code, _, err = sweep_here(*arguments, "trouble={2:lost}")
     assert code == 1
-    assert err.count("data_scale=2 s0 stopped: [Errno 28] No space left on device") == 4
+    assert err.count("data_scale=2 s0 stopped: the lease is lost.") == 4
     assert "1 of 2 cells had to stop again and again (data_scale=2 s0): see above why. They go on with: rmlab" in err
     assert Counter(run.status for run in runs(Store.open())) == {"finished": 1, "stopped": 4}
-    assert "1 of 2 runs finished, 1 to run" in sweep_here(*arguments, "trouble={2:full}", "--dry-run")[1]
+    assert "1 of 2 runs finished, 1 to run" in sweep_here(*arguments, "trouble={2:lost}", "--dry-run")[1]
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_said_once_and_starts_nothing_more(where: Path) -> None:
+    code, _, err = sweep_here(TOY, "preset=one_arm", "seeds=[0]", "trouble={3:full}", "--workers", "1")
+    assert code == 1
+    assert err.count("stopped: [Errno 28] No space left on device") == 1
+    assert err.splitlines()[-1] == (
+        "rmlab: the disk is full, so nothing more was started. Make room there; the same command goes on."
+    )
+    assert [(run.name, run.status) for run in runs(Store.open())] == [("data_scale=3 s0", "stopped")]
 
 
 @pytest.mark.slow

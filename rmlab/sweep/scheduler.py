@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from omegaconf import OmegaConf
 
 from rmlab.configuration import load_program
+from rmlab.errors import RmlabError
 from rmlab.launchers.jobs import HEAVY, Launcher
 from rmlab.stopping import uncut
 from rmlab.sweep.dry_run import Redo
@@ -29,7 +30,7 @@ from rmlab.tracking.tags import CONTROL_HASH, FINISHED
 @dataclass(frozen=True)
 class SweepOutcome:
     """What became of a sweep. ran: cells trained now. failed: names of cells that failed, now or before. left: not started, or
-    stopped again and again (a machine that stands still, a store out of reach, a full disk).
+    stopped again and again (a machine that stands still, a store out of reach).
 
     paused: cells whose own limit of time was up before they were finished; they go on where they stopped when they are run again.
     time_is_up: the sweep itself had a limit of time, and cells are left because of it.
@@ -57,7 +58,7 @@ def run_cells(
     on_error=stop: after a failure nothing new starts, what runs is awaited. redo: finished runs that do not count; the new run
     of such a cell takes their place. until: when it has to end, by `time.monotonic`: a cell that would take longer does not start, and
     one that still runs then is ended; it goes on from its checkpoint when it is run again.
-    Raises an RmlabError where what all cells share cannot be made (a level that the data cannot fill, say).
+    Raises an RmlabError where what all cells share cannot be made (a level that the data cannot fill, say), or the disk is full.
     """
     monitor = LeaseMonitor()
     known = cell_runs(store)
@@ -96,7 +97,7 @@ def run_cells(
 
 
 def take_events(sweep: SweepUnderWay, launcher: Launcher, preload: Sequence[str]) -> None:
-    """Runs what the sweep supplies until nothing is left, its time is up, or Ctrl-C."""
+    """Runs what the sweep supplies until nothing is left, its time is up, or Ctrl-C. Raises RmlabError where the disk is full."""
 
     def close_dead_cells() -> None:  # all have ended; one that took too long for it could not say so itself
         with uncut():
@@ -113,6 +114,8 @@ def take_events(sweep: SweepUnderWay, launcher: Launcher, preload: Sequence[str]
         raise
     if sweep.is_time_up():
         close_dead_cells()
+    if sweep.disk_is_full:
+        raise RmlabError("the disk is full, so nothing more was started. Make room there; the same command goes on.")
 
 
 def close_all_dead(store: Store, known: CellRuns, monitor: LeaseMonitor) -> list[RunInfo]:

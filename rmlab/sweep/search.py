@@ -90,7 +90,7 @@ class _Search(SweepUnderWay):
 
     def is_open(self) -> bool:
         """Whether trials are still to be made or awaited."""
-        return super().is_open() or self.study.is_open()
+        return super().is_open() or (self.study.is_open() and not self.stopping)
 
     def unwanted(self) -> Collection[str]:
         """Cells whose trial is pruned."""

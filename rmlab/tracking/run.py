@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from rmlab.errors import StoreError
 from rmlab.fingerprint import canonical_json
 from rmlab.paths import portable
-from rmlab.stopping import Stopped, is_stop, uncut
+from rmlab.stopping import Stopped, stop_behind, uncut
 from rmlab.tracking import leases
 from rmlab.tracking.config import LEVEL_NUMBER, TrackingConfig, level_number
 from rmlab.tracking.headline import HEADLINE, headline, rounded
@@ -268,7 +268,8 @@ class RunLogger:
         as a note."""
         if self._finished:
             return
-        status = STOPPED if isinstance(error, KeyboardInterrupt | SystemExit) or is_stop(error) else FAILED
+        from_outside = isinstance(error, KeyboardInterrupt | SystemExit) or stop_behind(error) is not None
+        status = STOPPED if from_outside else FAILED
         if self._keeper:
             self._keeper.stop()
         try:
