@@ -50,11 +50,13 @@ def sweep(
     ] = False,
     workers: Annotated[
         int | None,
-        typer.Option(help="Cells at once. Default: as many as the cores (or GPUs) hold; results do not depend on it."),
+        typer.Option(
+            min=1, help="Cells at once. Default: as many as the cores (or GPUs) hold; results do not depend on it."
+        ),
     ] = None,
     cells_per_gpu: Annotated[
         int | None,
-        typer.Option(help="Cells that share a GPU, and its memory. Default: 1; small cells leave a card idle."),
+        typer.Option(min=1, help="Cells that share a GPU, and its memory. Default: 1; small cells leave a card idle."),
     ] = None,
     on_error: Annotated[
         OnError, typer.Option(help="After a failed cell: start no more, or go on with the rest.")
