@@ -20,9 +20,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -33,7 +34,8 @@ from rmlab.launchers.jobs import Event, Job, JobQueue, State, answer, event
 from rmlab.launchers.warmup import MODULE, SharedRead, warm_up_environment
 from rmlab.paths import runs_folder
 from rmlab.progress import report_to
-from rmlab.stopping import EXIT_CODE
+from rmlab.stopping import EXIT_CODE, uncut
+from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -125,7 +127,9 @@ class Gpus:
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 """OpenBLAS starts its threads when it is imported; they would not live on in the forked processes."""
 
-PATIENCE_SECONDS = 10.0
+ENDING = (signal.SIGINT, signal.SIGTERM)
+PATIENCE_SECONDS = 60.0
+"""How long a process that is asked to end may take: a training finishes its step and writes its checkpoint, on a slow machine too."""
 
 
 @dataclass
@@ -153,8 +157,7 @@ class LocalLauncher:
         running = list[_Running]()
         try:
             while running or queue.is_open():
-                while len(running) < self.workers and (one := self._start(queue, context)) is not None:
-                    running.append(one)
+                while len(running) < self.workers and (one := self._start(queue, context, running)) is not None:
                     yield Event(one.job, "started")
                 unwanted = queue.unwanted()
                 for one in running:
@@ -173,12 +176,15 @@ class LocalLauncher:
                         time.sleep(self.tick_seconds)
                     yield None
         finally:
-            _end(running)
-            for one in running:
-                self._free(one)
+            try:
+                _end(running)
+            finally:
+                for one in running:
+                    self._free(one)
 
-    def _start(self, queue: JobQueue, context: ForkServerContext) -> _Running | None:
-        """The next job in its process; None where none is to start, or every GPU is taken."""
+    @uncut()
+    def _start(self, queue: JobQueue, context: ForkServerContext, running: list[_Running]) -> _Running | None:
+        """Starts the next job in its process and counts it as running; None where none is to start, or every GPU is taken."""
         gpu = self.gpus.take() if self.gpus else None
         if self.gpus and gpu is None:
             return None
@@ -192,7 +198,8 @@ class LocalLauncher:
         process = context.Process(target=_work, args=(job, sender, environment), name=job.name)
         process.start()
         sender.close()
-        return _Running(job, process, receiver, gpu)
+        running.append(_Running(job, process, receiver, gpu))
+        return running[-1]
 
     def _free(self, one: _Running) -> None:
         if self.gpus and one.gpu is not None:
@@ -207,8 +214,14 @@ def start_fork_server(preload: Sequence[str], reads: Sequence[SharedRead] = ()) 
     for name, value in ONE_THREAD.items():
         os.environ.setdefault(name, value)
     multiprocessing.set_forkserver_preload([MODULE])
-    with warm_up_environment([*preload, __name__], reads):
-        forkserver.ensure_running()
+    resource_tracker.ensure_running()  # it would take back what is blocked here
+    # The server hears no signal that a terminal or a scheduler sends to the whole group, and its cells none before they want to.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        with warm_up_environment([*preload, __name__], reads):
+            forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def local_launcher(config: "DictConfig", workers: int | None = None, cells_per_gpu: int = 1) -> LocalLauncher:
@@ -264,15 +277,29 @@ def how_it_ended(exit_code: int | None) -> str:
 
 
 def _end(running: Sequence[_Running]) -> None:
+    with all_end([one.process for one in running]):
+        if running:
+            who = counted(len(running), "cell") if running[0].job.planned else running[0].job.name
+            print(f"\nWaiting for {who} to stop. Ctrl-C again ends at once what has not.", file=sys.stderr, flush=True)
+        for one in running:
+            one.process.terminate()
     for one in running:
-        one.process.terminate()
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    for one in running:
-        one.process.join(max(0.0, deadline - time.monotonic()))
-        if one.process.is_alive():
-            one.process.kill()
-            one.process.join()
         one.pipe.close()
+
+
+@contextmanager
+def all_end(processes: Sequence[ForkServerProcess]) -> Iterator[None]:
+    """The block asks processes to end; then all have ended: what has not after PATIENCE_SECONDS, or when Ctrl-C comes, is killed."""
+    try:
+        yield
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        for process in processes:
+            process.join(max(deadline - time.monotonic(), 0.0))
+    finally:
+        with uncut():
+            for process in processes:
+                process.kill()
+                process.join()
 
 
 def _work(job: Job, pipe: Connection, environment: dict[str, str]) -> None:
@@ -285,22 +312,20 @@ def _work(job: Job, pipe: Connection, environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    signal.signal(signal.SIGTERM, stop)
     job.log.parent.mkdir(parents=True, exist_ok=True)
     log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(log, stream.fileno())
     report_to(lambda beat: pipe.send(("beat", beat)))
     try:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         pipe.send(answer(job))
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGTERM)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-
-
-def stop(number: int, frame: object) -> None:
-    """Handler of a signal that ends the process so that it can clean up."""
-    raise SystemExit(128 + number)
 
 
 def die_with_parent() -> None:

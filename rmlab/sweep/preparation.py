@@ -1,6 +1,7 @@
 """What comes before the cells of a sweep: the fork server that they start from, and what all of them share, made once."""
 
 from collections.abc import Sequence
+from contextlib import closing
 
 from rmlab.configuration import load_program
 from rmlab.errors import DataError, RmlabError, UsageError
@@ -42,11 +43,11 @@ def prepare(cells: Sequence[Cell], table: ProgressTable, preload: Sequence[str])
         many=True,
     )
     table.inform("preparing what the cells share ...")
-    for event in LocalLauncher(1).run(JobList([job]), preload):
-        if event is not None and event.state in ("failed", "stopped"):
-            if event.trace:
-                table.say(event.trace)
-            kind = (
-                UsageError if event.exit_code == UsageError.exit_code else DataError if not event.trace else RmlabError
-            )
-            raise kind(event.error)
+    with closing(LocalLauncher(1).run(JobList([job]), preload)) as events:
+        for event in events:
+            if event is not None and event.state in ("failed", "stopped"):
+                if event.trace:
+                    table.say(event.trace)
+                wrongly = event.exit_code == UsageError.exit_code
+                kind = UsageError if wrongly else DataError if not event.trace else RmlabError
+                raise kind(event.error)

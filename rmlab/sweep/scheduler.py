@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from omegaconf import OmegaConf
 
 from rmlab.configuration import load_program
+from rmlab.errors import RmlabError
 from rmlab.launchers.jobs import HEAVY, Launcher
+from rmlab.stopping import uncut
 from rmlab.sweep.dry_run import Redo
 from rmlab.sweep.plan import Cell, shape
 from rmlab.sweep.preparation import prepare
@@ -28,7 +30,7 @@ from rmlab.tracking.tags import CONTROL_HASH, FINISHED
 @dataclass(frozen=True)
 class SweepOutcome:
     """What became of a sweep. ran: cells trained now. failed: names of cells that failed, now or before. left: not started, or
-    stopped again and again (a machine that stands still, a store out of reach, a full disk).
+    stopped again and again (a machine that stands still, a store out of reach).
 
     paused: cells whose own limit of time was up before they were finished; they go on where they stopped when they are run again.
     time_is_up: the sweep itself had a limit of time, and cells are left because of it.
@@ -56,7 +58,7 @@ def run_cells(
     on_error=stop: after a failure nothing new starts, what runs is awaited. redo: finished runs that do not count; the new run
     of such a cell takes their place. until: when it has to end, by `time.monotonic`: a cell that would take longer does not start, and
     one that still runs then is ended; it goes on from its checkpoint when it is run again.
-    Raises an RmlabError where what all cells share cannot be made (a level that the data cannot fill, say).
+    Raises an RmlabError where what all cells share cannot be made (a level that the data cannot fill, say), or the disk is full.
     """
     monitor = LeaseMonitor()
     known = cell_runs(store)
@@ -88,20 +90,32 @@ def run_cells(
             sweep.waiting.extend(missing)
             preload = getattr(load_program(cells[0].sweep.program), "PRELOAD", HEAVY)
             prepare([sweep.of_hash[key][0] for key in sweep.waiting], table, preload)
-            try:
-                with closing(launcher.run(sweep, preload)) as events:
-                    for event in events:
-                        sweep.take(event)
-                        if sweep.is_time_up():
-                            break
-            except KeyboardInterrupt:  # its cells have ended; one that took too long for it could not say so itself
-                close_all_dead(store, cell_runs(store), monitor)
-                raise
-            if sweep.is_time_up():  # the same
-                close_all_dead(store, cell_runs(store), monitor)
+            take_events(sweep, launcher, preload)
         left = [c.name for key in missing if key not in sweep.settled for c in sweep.of_hash[key]]
         time_is_up = bool(left) and sweep.out_of_time
     return SweepOutcome(sweep.ran, sweep.failed, left, sweep.paused, time_is_up)
+
+
+def take_events(sweep: SweepUnderWay, launcher: Launcher, preload: Sequence[str]) -> None:
+    """Runs what the sweep supplies until nothing is left, its time is up, or Ctrl-C. Raises RmlabError where the disk is full."""
+
+    def close_dead_cells() -> None:  # all have ended; one that took too long for it could not say so itself
+        with uncut():
+            close_all_dead(sweep.store, cell_runs(sweep.store), sweep.monitor)
+
+    try:
+        with closing(launcher.run(sweep, preload)) as events:
+            for event in events:
+                sweep.take(event)
+                if sweep.is_time_up():
+                    break
+    except KeyboardInterrupt:
+        close_dead_cells()
+        raise
+    if sweep.is_time_up():
+        close_dead_cells()
+    if sweep.disk_is_full:
+        raise RmlabError("the disk is full, so nothing more was started. Make room there; the same command goes on.")
 
 
 def close_all_dead(store: Store, known: CellRuns, monitor: LeaseMonitor) -> list[RunInfo]:
