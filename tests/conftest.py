@@ -1,7 +1,9 @@
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+import sqlite3.dbapi2
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,10 +26,52 @@ if (
 ):  # a shell's background job ignores Ctrl-C, and so would all that tests start
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+connect = sqlite3.dbapi2.connect
+
+
+def connect_and_wait_for_no_disk(*arguments: Any, **options: Any) -> sqlite3.Connection:
+    """Every commit of a store would wait for the disk, and nothing that a test writes has to outlive the machine's power."""
+    connection = connect(*arguments, **options)
+    with suppress(sqlite3.Error):  # it is no database, which its user is to say
+        connection.execute("PRAGMA synchronous=OFF")
+    return connection
+
+
+sqlite3.dbapi2.connect = connect_and_wait_for_no_disk  # where SQLAlchemy finds it
+
+
+@pytest.fixture(scope="session", autouse=True)
+def make_store_anew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], None]]:
+    """A store that a test's process makes is a copy of the first: making the tables takes seconds. Gives the way to make them."""
+    from rmlab.tracking import store
+
+    template, create = tmp_path_factory.mktemp("template") / "mlflow.db", store._create
+
+    def copied(database: Path) -> None:
+        if not template.exists():
+            create(template)
+        shutil.copy(template, database)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(store, "_create", copied)
+        yield create
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shipped_tasks_hold() -> Iterator[None]:
+    """Files of thousands of tasks, the shipped ones, are taken as proven on this machine, which takes two minutes of processor time.
+    Whether they hold is asked of a sample, by the tests that replay shipped attempts."""
+    from rmlab.microswe import loading
+
+    read = loading._read_verdicts
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(loading, "_read_verdicts", lambda kept, tasks: {} if len(tasks) > 1000 else read(kept, tasks))
+        yield
+
 
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new store's file, made once: making the tables takes seconds."""
+    """A new store's file, to be copied."""
     from rmlab.tracking.store import Store
 
     path = tmp_path_factory.mktemp("empty") / "mlflow.db"
