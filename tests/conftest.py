@@ -58,6 +58,15 @@ def make_store_anew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
 
 
 @pytest.fixture(scope="session", autouse=True)
+def warm_fork_server() -> None:
+    """Cells of all tests of a worker of several are forked from one server: the first has it, be it of a toy, import what any needs."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        from tests.sweeping import start_warm_fork_server
+
+        start_warm_fork_server()
+
+
+@pytest.fixture(scope="session", autouse=True)
 def shipped_tasks_hold() -> Iterator[None]:
     """Files of thousands of tasks, the shipped ones, are taken as proven on this machine, which takes two minutes of processor time.
     Whether they hold is asked of a sample, by the tests that replay shipped attempts."""
