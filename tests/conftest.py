@@ -1,9 +1,7 @@
 import os
 import shutil
 import signal
-import sqlite3.dbapi2
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from rmlab.microswe.sandbox import IsolationLevel
+from tests import unsynced  # noqa: F401  (for what importing it does)
 
 settings.register_profile("any machine", deadline=None)  # a busy one is slow at random
 settings.load_profile("any machine")
@@ -25,19 +24,6 @@ if (
     signal.getsignal(signal.SIGINT) is signal.SIG_IGN
 ):  # a shell's background job ignores Ctrl-C, and so would all that tests start
     signal.signal(signal.SIGINT, signal.default_int_handler)
-
-connect = sqlite3.dbapi2.connect
-
-
-def connect_and_wait_for_no_disk(*arguments: Any, **options: Any) -> sqlite3.Connection:
-    """Every commit of a store would wait for the disk, and nothing that a test writes has to outlive the machine's power."""
-    connection = connect(*arguments, **options)
-    with suppress(sqlite3.Error):  # it is no database, which its user is to say
-        connection.execute("PRAGMA synchronous=OFF")
-    return connection
-
-
-sqlite3.dbapi2.connect = connect_and_wait_for_no_disk  # where SQLAlchemy finds it
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -41,8 +41,9 @@ def sweep(*arguments: str | Path) -> tuple[int, str, str]:
 
 
 def start_warm_fork_server() -> None:
-    """Unless this process has one already: with what verifiers need, which is all that a toy needs too."""
-    start_fork_server(load_program("train_verifier").PRELOAD)
+    """Unless this process has one already: with what verifiers need, which is all that a toy needs too, and stores that
+    wait for no disk."""
+    start_fork_server([*load_program("train_verifier").PRELOAD, "tests.unsynced"])
 
 
 def sweep_here(*arguments: str | Path) -> tuple[int, str, str]:
