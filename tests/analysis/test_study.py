@@ -17,7 +17,7 @@ from analysis.planned_cells import PlannedCell
 from analysis.planned_study import PlannedStudy, ledger_lines, open_study
 from analysis.study_effects import effects
 from rmlab.commands.figures import draw_figures
-from rmlab.commands.study import study as command
+from rmlab.commands.figures import study as command
 from rmlab.errors import DataError, UsageError
 from rmlab.metrics.report import report
 from rmlab.paths import REPOSITORY

@@ -6,7 +6,8 @@ import pytest
 from rmlab.configuration import compose, load_program
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import SWEEPS
-from rmlab.sweep.plan import expand, read_sweep, refuse_owned_overrides
+from rmlab.sweep.plan import expand, refuse_owned_overrides
+from rmlab.sweep.spec import read_sweep
 
 TOY = Path(__file__).parent / "toy" / "toy_scale.yaml"
 

@@ -27,8 +27,8 @@ from rmlab.errors import DataError, RmlabError
 from rmlab.files import write_text
 from rmlab.metrics.calibration import binned, ece, width_bin
 from rmlab.metrics.report import report
+from rmlab.rl.advantages import transform
 from rmlab.rl.config import TransformConfig
-from rmlab.rl.transforms import transform
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 from rmlab.tracking.query import get_run
