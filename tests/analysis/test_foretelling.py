@@ -304,7 +304,7 @@ def test_a_run_that_another_verifier_paid_is_not_taken(tmp_path: Path) -> None:
     paid, bent = "execution_free_balanced-300_a_s0", "distortion_good_shifted_up_a_s0"
     assert reason(paid) == reason(bent) == ""
     assert reason(paid, verifier_run="balanced-500").endswith(
-        "what paid it (run balanced-500) is balanced-500, the plan's balanced-300"
+        "what paid it (run balanced) is balanced-500, the plan's balanced-300"
     )
     assert "is neither here nor in the ledger, the plan's balanced-300" in reason(paid, verifier_run="elsewhere")
     cell = next(dict(cell) for cell in ALL_CELLS if cell["name"] == "balanced-300")
