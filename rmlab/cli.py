@@ -23,7 +23,6 @@ from rmlab.commands import (
     plan,
     runs,
     score,
-    study,
     sweep,
     tasks,
     trajectories,
@@ -62,7 +61,6 @@ for single in (
     browse,
     compare,
     figures,
-    study,
     ui,
     bench,
     doctor,
@@ -91,7 +89,7 @@ SHOW_PROGRESS = (
         experiments.warm_start,
     ),
     *(score.score, import_trajectories.import_trajectories, tasks.build, trajectories.lengths, trajectories.split),
-    *(runs.export_runs, runs.import_runs),
+    *(runs.export, runs.import_runs),
 )
 """The commands that take -q and -v."""
 

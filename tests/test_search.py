@@ -9,7 +9,8 @@ from rmlab.paths import REPOSITORY
 from rmlab.sweep.request import make_plan
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
-from tests.sweeping import kill_again_and_again, sweep, sweep_here
+from tests.sweeping import kill_again_and_again, sweep_here
+from tests.verifiers.examples import write_pool
 
 TOY = REPOSITORY / "tests" / "sweep" / "toy"
 
@@ -127,20 +128,9 @@ def test_values_are_means_over_the_seeds(where: Path) -> None:
 
 @pytest.mark.slow
 def test_the_search_for_a_verifier(where: Path, tmp_path: Path) -> None:
-    from rmlab.trajectories.store import write_trajectories
-    from tests.verifiers.examples import episodes
-
-    write_trajectories(
-        tmp_path / "hand.parquet",
-        [
-            *episodes(30, "supervised", 0, 1),
-            *episodes(120, "verifier", 1000),
-            *episodes(10, "validation", 2000, 8),
-            *episodes(12, "evaluation", 3000, 8),
-        ],
-    )
-    code, out, err = sweep(
-        "search_verifier", "preset=smoke", "data.scale=64", f"data.path={tmp_path / 'hand.parquet'}", "--workers", "2"
+    pool = write_pool(tmp_path / "hand.parquet", attempts=8)
+    code, out, err = sweep_here(
+        "search_verifier", "preset=smoke", "data.scale=64", f"data.path={pool}", "--workers", "2"
     )
     assert code == 0, err
     assert "3 complete" in out

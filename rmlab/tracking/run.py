@@ -19,7 +19,6 @@ from rmlab.paths import portable
 from rmlab.stopping import Stopped, stop_behind, uncut
 from rmlab.tracking import leases
 from rmlab.tracking.config import LEVEL_NUMBER, TrackingConfig, level_number
-from rmlab.tracking.headline import HEADLINE, headline, rounded
 from rmlab.tracking.parameters import LONGEST_PARAM
 from rmlab.tracking.run_index import runs_of
 from rmlab.tracking.store import Store
@@ -45,6 +44,7 @@ from rmlab.tracking.tags import (
     set_tags,
     texts,
 )
+from rmlab.tracking.views import HEADLINE, headline, rounded
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from rmlab.errors import RmlabError, StoreError, StoreOutOfReach
+from rmlab.errors import RmlabError, StoreError, StoreOutOfReach, UsageError
 from rmlab.paths import REPOSITORY
 from rmlab.stopping import EXIT_CODE, Stopped
 from rmlab.tracking import leases
@@ -243,6 +243,13 @@ def test_a_watcher_that_stands_still_makes_nobody_dead(store: Store, monkeypatch
     assert leases.close_dead(store, [old], monitor) == [], "it beat in between"
     assert runs_of(store, "abc")[0].status == "running"
     run.finish()
+
+
+@pytest.mark.parametrize("text", ["abc", "0", "-1", "nan", "inf"])
+def test_a_lease_of_no_length_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("RMLAB_LEASE_SECONDS", text)
+    with pytest.raises(UsageError, match=f"RMLAB_LEASE_SECONDS={text}: it is a number of seconds above 0"):
+        leases.lease_seconds()
 
 
 def test_how_long_a_beat_may_stand_is_the_holders_to_say(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
