@@ -49,7 +49,7 @@ def show_runs(
             inside = [run for run in bundle.runs() if tags.items() <= run.tags.items()]
         found = sorted(inside, key=lambda run: -run.start_time)
     else:
-        store = Store.existing(uri)
+        store = Store.to_read(uri)
         found = runs(store, tags=tags) if store else []
         if store and close_dead(store, [run for run in found if run.end_time is None], LeaseMonitor()):
             found = runs(store, tags=tags)
