@@ -135,6 +135,14 @@ class Store:
         return cls(uri, artifacts_of(database)) if database.exists() else None
 
     @classmethod
+    def to_read(cls, uri: str | None = None) -> "Store | None":
+        """The same for a reader: a store that was named and is not there is an error, the project's own may not be there yet."""
+        store = cls.existing(uri)
+        if store is None and uri:
+            raise StoreError(f"{uri}: there is no such store: name one by its URL or file, or a bundle")
+        return store
+
+    @classmethod
     def _server(cls, uri: str) -> "Store":
         scheme = urlsplit(uri).scheme
         if scheme in ("", "file") or len(scheme) == 1:

@@ -44,7 +44,7 @@ def fold_data(
     check_parts(pool.trajectories)
     read = TrajectorySet(tuple(t for t in pool.trajectories if t.split in READ), pool.metadata)
     check_leaks(read.trajectories)
-    pretraining = check_pretraining(Path(model.pretrained) if model.pretrained else None, metadata)
+    pretraining = check_pretraining(Path(model.pretrained) if model.pretrained else None, pool)
     lessons = read.part("verifier").trajectories
     tokenizer = (
         load_tokenizer(Path(model.pretrained), add_markers=True)
