@@ -116,7 +116,6 @@ def _print_anything() -> None:
 
 
 def main() -> None:
-    """The console script."""
     _print_anything()
     try:
         with word_while_starting():

@@ -164,7 +164,8 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher", until: float
     from analysis.summaries import show_sweep
     from rmlab.files import exclusive
     from rmlab.sweep.dry_run import redo_rule
-    from rmlab.sweep.scheduler import begin, run_cells
+    from rmlab.sweep.preparation import begin
+    from rmlab.sweep.scheduler import run_cells
     from rmlab.tracking.store import Store
 
     if plan.spec.search and until is not None:

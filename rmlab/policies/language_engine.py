@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from omegaconf import MISSING
@@ -32,9 +32,6 @@ from rmlab.progress import Advance
 from rmlab.tracking.query import find_model
 from rmlab.trajectories.record import Trajectory
 from rmlab.wording import counted
-
-if TYPE_CHECKING:
-    from rmlab.trajectories.record import Trajectory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 

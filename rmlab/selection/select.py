@@ -111,13 +111,9 @@ class Selection(Generic[Row]):
 
 
 def select(
-    pool: Iterable[Row],
-    config: DataConfig,
-    seed: int,
-    fits: Callable[[Row], bool] | None = None,
-    part: Split = "verifier",
+    pool: Iterable[Row], config: DataConfig, seed: int, fits: Callable[[Row], bool] | None = None
 ) -> Selection[Row]:
-    """Chooses `config.scale` rows of one part of the pool.
+    """Chooses `config.scale` rows of the pool's part `verifier`.
 
     seed: of the draw (the cell's seed). fits: whether a row's prompt fits the context (None = all do).
     Raises UsageError for a setting that makes no sense, DataError where the total cannot be filled (it names the largest
@@ -125,7 +121,7 @@ def select(
     """
     if config.scale < 1:
         raise UsageError(f"data.scale={config.scale}: a training set has at least 1 example")
-    rows = [row for row in pool if row.split == part]
+    rows = [row for row in pool if row.split == "verifier"]
     strata: dict[Key, list[Row]] = defaultdict(list)
     had: Counter[Key] = Counter()
     for row in rows:
@@ -152,12 +148,12 @@ def select(
     return Selection(tuple(sorted(chosen, key=order)), table, unlabelled)
 
 
-def check_fill(pool: Iterable[Candidate], config: DataConfig, part: Split = "verifier") -> None:
+def check_fill(pool: Iterable[Candidate], config: DataConfig) -> None:
     """The error of `select`, without drawing and before lengths are known: for a quick look ahead."""
     had = Counter(
         (RESOLVED if r.resolved else UNRESOLVED, r.policy, r.source)
         for r in pool
-        if r.split == part and r.resolved is not None
+        if r.split == "verifier" and r.resolved is not None
     )
     plan = _plan(config, had)
     if config.scale > plan.capacity:

@@ -1,9 +1,9 @@
 """Runs the cells of a sweep that are not finished yet, each exactly once, whatever happened before or goes on beside.
 
-Before them come the fork server that they start from, and what all of them share, made once. A cell is finished when the store has a
-run with its config_hash and the tag `status=finished`, in any experiment. What another sweep (or another cell of this one) finished is
-logged here as a run of its own that names its source. What another process is at work on, here or on another host, is waited for while
-the rest goes on, and redone when that process dies."""
+A cell is finished when the store has a run with its config_hash and the tag `status=finished`, in any experiment. What
+another sweep (or another cell of this one) finished is logged here as a run of its own that names its source. What another
+process is at work on, here or on another host, is waited for while the rest goes on, and redone when that process dies.
+"""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -12,13 +12,10 @@ from dataclasses import dataclass
 from omegaconf import OmegaConf
 
 from rmlab.configuration import load_program
-from rmlab.errors import DataError, RmlabError, UsageError
-from rmlab.launchers.jobs import HEAVY, Job, JobList, Launcher
-from rmlab.launchers.local import LocalLauncher, start_fork_server
-from rmlab.launchers.warmup import shared_reads
-from rmlab.paths import runs_folder
+from rmlab.launchers.jobs import HEAVY, Launcher
 from rmlab.sweep.dry_run import Redo
-from rmlab.sweep.plan import Cell, plain, shape
+from rmlab.sweep.plan import Cell, shape
+from rmlab.sweep.preparation import prepare
 from rmlab.sweep.progress_table import CellState, ProgressLine, ProgressTable
 from rmlab.sweep.request import OnError
 from rmlab.sweep.under_way import SweepUnderWay, by_hash
@@ -26,43 +23,6 @@ from rmlab.tracking.leases import LeaseMonitor, close_dead
 from rmlab.tracking.run_index import CellRuns, RunInfo, cell_runs
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import CONTROL_HASH, FINISHED
-
-
-def begin(cells: Sequence[Cell], store: Store | None, launcher: Launcher, redo: Redo = lambda run: False) -> None:
-    """Starts the fork server where cells will be forked from it, so that it imports and reads while this process does the same."""
-    known = cell_runs(store).finished
-    wanted = {
-        cell.identity.config_hash
-        for cell in cells
-        if (run := known.get(cell.identity.config_hash)) is None or redo(run)
-    }
-    if wanted and isinstance(launcher, LocalLauncher):
-        program = load_program(cells[0].sweep.program)
-        reads = shared_reads(
-            [cell.config for cell in cells if cell.identity.config_hash in wanted], getattr(program, "SHARED", {})
-        )
-        start_fork_server(getattr(program, "PRELOAD", HEAVY), reads)
-
-
-def prepare(cells: Sequence[Cell], table: ProgressTable, preload: Sequence[str]) -> None:
-    """Makes what all cells share, once, in a process of its own; the first that is wrong is raised before any cell starts."""
-    job = Job(
-        "prepare",
-        cells[0].sweep.program,
-        "prepare",
-        tuple(plain(c.config) for c in cells),
-        log=runs_folder() / "logs" / f"prepare-{cells[0].sweep.name}-{cells[0].sweep.preset}.log",
-        many=True,
-    )
-    table.inform("preparing what the cells share ...")
-    for event in LocalLauncher(1).run(JobList([job]), preload):
-        if event is not None and event.state in ("failed", "stopped"):
-            if event.trace:
-                table.say(event.trace)
-            kind = (
-                UsageError if event.exit_code == UsageError.exit_code else DataError if not event.trace else RmlabError
-            )
-            raise kind(event.error)
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,10 @@ from omegaconf import open_dict
 from rmlab.configuration import compose, load_program, with_values
 from rmlab.launchers.jobs import HEAVY, Event, Job, Launcher
 from rmlab.sweep.plan import Cell, check_control, shape
+from rmlab.sweep.preparation import prepare
 from rmlab.sweep.progress_table import ProgressTable
 from rmlab.sweep.request import OnError
-from rmlab.sweep.scheduler import close_all_dead, prepare
+from rmlab.sweep.scheduler import close_all_dead
 from rmlab.sweep.study import Study
 from rmlab.sweep.under_way import SweepUnderWay
 from rmlab.tracking.leases import LeaseMonitor
