@@ -5,6 +5,7 @@ Nothing heavy is imported before a command runs. 0 = success, 2 = called wrongly
 
 import io
 import os
+import signal
 import sys
 from typing import Annotated, Any
 
@@ -116,6 +117,8 @@ def _print_anything() -> None:
 
 
 def main() -> None:
+    """The console script. SIGTERM (a scheduler, `kill`) ends it as Ctrl-C does: with a checkpoint, and a word on how to go on."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     _print_anything()
     try:
         with word_while_starting():

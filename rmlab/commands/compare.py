@@ -80,6 +80,10 @@ def compare(
         raise UsageError("--without leaves out a held-out benchmark: it needs two runs of RL")
     if sweep:
         return compare_levels(a, b, sweep, preset=preset, as_json=as_json, source=source)
+    if preset:
+        raise UsageError("--preset chooses among the runs of a sweep: it needs --sweep NAME")
+    if source and all(Path(name).exists() for name in (a, b)):
+        raise UsageError("--from says where runs are looked up: both sides are files or folders, which need none")
     sides = [_Side(name, None if Path(name).exists() else find_run(name, source)) for name in (a, b)]
     policies = _policies(sides)
     if without and not policies:

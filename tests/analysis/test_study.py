@@ -28,6 +28,7 @@ from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 
+pytestmark = pytest.mark.usefixtures("small_pictures")
 TASKS = 24
 SHIPPED = REPOSITORY / "experiments" / "studies" / "language_verifiers"
 

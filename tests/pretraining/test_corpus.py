@@ -23,7 +23,9 @@ PACKAGES = ["toolz", "sortedcontainers"]
 
 @pytest.fixture(scope="module")
 def tasks():
-    return read_tasks(STARTER / "tasks.parquet")[0]
+    """A twelfth of the shipped tasks, and all of toolz."""
+    shipped = read_tasks(STARTER / "tasks.parquet")[0]
+    return [task for i, task in enumerate(shipped) if i % 12 == 0 or task.package == "toolz"]
 
 
 def attempt(task, number=0, resolved=True):

@@ -116,6 +116,10 @@ def test_a_thousand_cells_take_seconds() -> None:
             "seeds=.* must be a list of whole numbers",
         ),
         (
+            "{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 1, seeds: [-1], presets: {demo: }}",
+            "seeds=.* must be a list of whole numbers from 0 to",
+        ),
+        (
             "{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 1, seeds: [0], presets: {demo: {levles: [1]}}}",
             r"no key 'levles' \(did you mean levels\?\)",
         ),
