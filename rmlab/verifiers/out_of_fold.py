@@ -72,7 +72,6 @@ def pooled(tables: Sequence[Scores]) -> Scores:
 
 
 def of_policies(scores: Scores, policies: Sequence[str]) -> Scores:
-    """The attempts of these policies."""
     return scores.select(np.isin(scores.policy, list(policies)))
 
 

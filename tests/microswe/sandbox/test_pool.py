@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from rmlab.microswe.sandbox import Limits, Program, Sandbox, importable
-from rmlab.microswe.sandbox.modules import MODULES
+from rmlab.microswe.sandbox.isolation import MODULES
 from rmlab.microswe.sandbox.process import Worker
 from rmlab.paths import REPOSITORY
 from tests.waiting import PATIENCE, until
