@@ -192,12 +192,13 @@ def test_two_nodes_of_slurm_train_one_verifier(pool: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_all_with_a_checkpoint(pool: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_ends_all_with_a_checkpoint(pool: Path, tmp_path: Path, number: int) -> None:
     given = (*overrides(pool, "training.epochs=3000", "runtime.checkpoint_seconds=3600"), *TWO)
     process, store = of_command(tmp_path, *given)
     until(lambda: any("train/loss" in run.metrics for run in runs(store)), process)
     ranks = ranks_of(process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "Go on from the last checkpoint with: rmlab train" in told
