@@ -13,7 +13,7 @@ import numpy as np
 import yaml
 
 from analysis.foretelling_design import row_of
-from analysis.outcomes import damaged, parameter, read_json
+from analysis.outcomes import damaged, parameter, quick_yaml, read_json
 from analysis.policies import PolicyRun
 from rmlab.errors import DataError, MissingArtifact
 from rmlab.paths import REPOSITORY
@@ -113,10 +113,9 @@ class Plan:
 
         fitted_to: the run of the verifier that pays: what is fitted belongs to one training.
         """
-        default = {key: str(value) for key, value in leaves(RLRun())} if cell["kind"] == "rl" else {}
+        default = self._default if cell["kind"] == "rl" else {}
         asked = settings(cell)
-        varied = dict.fromkeys(key for other in self.cells if other["kind"] == cell["kind"] for key in settings(other))
-        for key in varied:
+        for key in self._varied[cell["kind"]]:
             planned = asked.get(key, default.get(key, ""))
             if planned.startswith(("SLOPE_", "SHIFT_")):
                 name, planned = planned, self.fitted.get((planned, fitted_to), "")
@@ -125,6 +124,19 @@ class Plan:
             if not same(found := value_at(config, key), planned):
                 return f"its {key} is {'not known' if found is None else found}, the plan's {planned}"
         return ""
+
+    @cached_property
+    def _default(self) -> dict[str, str]:
+        """What a run of RL has where nothing else is said."""
+        return {key: str(value) for key, value in leaves(RLRun())}
+
+    @cached_property
+    def _varied(self) -> dict[str, dict[str, None]]:
+        """Kind -> every key that some cell of it sets."""
+        found = dict[str, dict[str, None]]()
+        for cell in self.cells:
+            found.setdefault(cell["kind"], {}).update(dict.fromkeys(settings(cell)))
+        return found
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
@@ -176,7 +188,7 @@ def same(found: Any, planned: str) -> bool:
 def configuration(run: AnyRun) -> dict[str, Any]:
     """What a run was started with. Raises DataError for what cannot be read, MissingArtifact where it is not there."""
     try:
-        found = yaml.safe_load(run.artifact("config.yaml").read_text(encoding="utf-8"))
+        found = quick_yaml(run.artifact("config.yaml").read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise damaged(run, "config.yaml", str(error)) from error
     if not isinstance(found, dict):

@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
+import yaml
+
 from rmlab.errors import DataError
 from rmlab.tracking.bundles.reading import AnyRun
 
@@ -28,6 +30,11 @@ def read_json(run: AnyRun, name: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise damaged(run, name, "it is no JSON object")
     return found
+
+
+def quick_yaml(text: str) -> Any:
+    """A YAML text as plain values: as yaml.safe_load has it, by libyaml where PyYAML was built with it, which is 40 times as fast."""
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def read_outcome(run: AnyRun) -> dict[str, Any]:

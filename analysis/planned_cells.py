@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from omegaconf import OmegaConf
 
+from analysis.outcomes import quick_yaml
 from rmlab.configuration import compose
 from rmlab.errors import DataError, MissingArtifact
 from rmlab.paths import portable
@@ -69,7 +70,7 @@ def differing_from_plan(cell: PlannedCell, run: AnyRun) -> list[str]:
     except MissingArtifact:
         return ["config.yaml (the run has none)"] if run.status == FINISHED else []
     try:
-        found = written_config(yaml.safe_load(text), OmegaConf.get_type(cell.config))
+        found = written_config(quick_yaml(text), OmegaConf.get_type(cell.config))
     except (yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError) as error:
         why = " ".join(str(error).split())
         raise DataError(f"run {run.name} ({run.run_id}): its config.yaml cannot be read: {why}") from error

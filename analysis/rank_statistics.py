@@ -9,6 +9,7 @@ Arrays: N verifiers, R resamples or permutations (the first is the data themselv
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import Any
 
@@ -92,19 +93,21 @@ def permutation_p(
     a_N, b_N = (centred_ranks(side, one_1N, stratum_N)[0] for side in (x_N, y_N))
     if not a_N.any() or not b_N.any():
         return float("nan")
-    permuted_PN = b_N[_permuted(codes(block_N)[0], permutations, seed)]
+    permuted_PN = b_N[_permuted(tuple(codes(block_N)[0].tolist()), permutations, seed)]
     found, by_chance_P = float(a_N @ b_N), permuted_PN @ a_N
     tails = (np.sum(by_chance_P >= found - SAME), np.sum(by_chance_P <= found + SAME))
     return float(min(1.0, 2 * (1 + min(tails)) / (1 + permutations)))
 
 
-def _permuted(block_N: Codes, permutations: int, seed: int) -> NDArray[np.intp]:
-    """Rows exchanged within blocks: index_PN."""
-    rng = np.random.default_rng(seed)
+@lru_cache(maxsize=2)
+def _permuted(block_of: tuple[int, ...], permutations: int, seed: int) -> NDArray[np.intp]:
+    """Rows exchanged within blocks: index_PN, read-only, since all metrics of one set of verifiers share it."""
+    block_N, rng = np.array(block_of), np.random.default_rng(seed)
     index_PN = np.tile(np.arange(len(block_N)), (permutations, 1))
     for block in np.unique(block_N):
         rows = np.flatnonzero(block_N == block)
         index_PN[:, rows] = rng.permuted(np.tile(rows, (permutations, 1)), axis=1)
+    index_PN.flags.writeable = False
     return index_PN
 
 

@@ -5,6 +5,7 @@ Nothing heavy is imported before a command runs. 0 = success, 2 = called wrongly
 
 import io
 import os
+import signal
 import sys
 from typing import Annotated, Any
 
@@ -23,7 +24,6 @@ from rmlab.commands import (
     plan,
     runs,
     score,
-    study,
     sweep,
     tasks,
     trajectories,
@@ -61,7 +61,6 @@ for single in (
     browse,
     compare,
     figures,
-    study,
     ui,
     bench,
     doctor,
@@ -90,7 +89,7 @@ SHOW_PROGRESS = (
         experiments.warm_start,
     ),
     *(score.score, import_trajectories.import_trajectories, tasks.build, trajectories.lengths, trajectories.split),
-    *(runs.export_runs, runs.import_runs),
+    *(runs.export, runs.import_runs),
 )
 """The commands that take -q and -v."""
 
@@ -118,7 +117,8 @@ def _print_anything() -> None:
 
 
 def main() -> None:
-    """The console script."""
+    """The console script. SIGTERM (a scheduler, `kill`) ends it as Ctrl-C does: with a checkpoint, and a word on how to go on."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     _print_anything()
     try:
         with word_while_starting():

@@ -8,6 +8,8 @@ import sys
 import time
 from pathlib import Path
 
+from rmlab.configuration import load_program
+from rmlab.launchers.local import start_fork_server
 from rmlab.paths import REPOSITORY, runs_folder
 from tests.command_line import rmlab_here
 from tests.waiting import PATIENCE
@@ -38,8 +40,15 @@ def sweep(*arguments: str | Path) -> tuple[int, str, str]:
     return process.returncode, out, err
 
 
+def start_warm_fork_server() -> None:
+    """Unless this process has one already: with what verifiers need, which is all that a toy needs too, and stores that
+    wait for no disk."""
+    start_fork_server([*load_program("train_verifier").PRELOAD, "tests.unsynced"])
+
+
 def sweep_here(*arguments: str | Path) -> tuple[int, str, str]:
     """As `sweep`, in this process; its cells are processes of their own all the same."""
+    start_warm_fork_server()
     return rmlab_here("sweep", *arguments)
 
 

@@ -82,9 +82,7 @@ def _edges(sorted_N: Floats) -> Codes:
 
 
 def _one_pass(weight_RN: Floats, score_N: Floats, label_N: Floats, edge_E: Codes) -> Values:
-    below_SRE = np.stack(
-        [_below(value_RN, edge_E) for value_RN in (weight_RN, weight_RN * score_N, weight_RN * label_N)]
-    )
+    below_SRE = _below(weight_RN * np.stack([np.ones_like(score_N), score_N, label_N])[:, None], edge_E)
     below_RE, _, resolved_RE = below_SRE
     unresolved_RE = below_RE - resolved_RE
     return {
@@ -96,10 +94,10 @@ def _one_pass(weight_RN: Floats, score_N: Floats, label_N: Floats, edge_E: Codes
 
 
 def _below(value_RN: Floats, edge_E: Codes) -> Floats:
-    """Sum of the rows before each edge."""
-    cumulated = np.zeros((len(value_RN), value_RN.shape[1] + 1))
-    np.cumsum(value_RN, axis=1, out=cumulated[:, 1:])
-    return cumulated[:, edge_E]
+    """Sum of the rows before each edge. value_RN: (..., N), with any axes before the rows'."""
+    cumulated = np.zeros((*value_RN.shape[:-1], value_RN.shape[-1] + 1))
+    np.cumsum(value_RN, axis=-1, out=cumulated[..., 1:])
+    return cumulated if len(edge_E) == cumulated.shape[-1] else cumulated[..., edge_E]
 
 
 def _mass_bins(below_SRE: Floats, bins: int) -> Bins:

@@ -9,7 +9,7 @@ from rmlab.planning.advice import MORE_GPUS, Question, what_fits
 from rmlab.planning.cards import Card
 from rmlab.planning.estimate import Estimate
 from rmlab.planning.memory import GIB, Memory, TrainingMemory, training_memory
-from rmlab.planning.rows import every_position, through_packed_layers
+from rmlab.planning.phases import every_position, through_packed_layers
 from rmlab.wording import counted, duration
 
 TABLE_MODELS = ("SmolLM2-135M", "Qwen3-0.6B", "Qwen3-4B", "Qwen3-8B")

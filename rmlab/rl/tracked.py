@@ -13,13 +13,13 @@ from rmlab.metrics.report import report
 from rmlab.microswe.loading import LoadedTasks
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.policies.folder import record_of
+from rmlab.rl.advantages import transform
+from rmlab.rl.assemble import PASSED_ON
 from rmlab.rl.config import Calibration, RewardConfig, RLRun, TransformConfig
-from rmlab.rl.initial_policy import PASSED_ON
 from rmlab.rl.learner import RLState, save_learned
 from rmlab.rl.loop import Loop
 from rmlab.rl.outcome import described, held_out_rates_record, outcome, outcome_metrics, signal, timed
 from rmlab.rl.reward_model import calibrator
-from rmlab.rl.transforms import transform
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 from rmlab.sweep.cells import Identity, without_keys

@@ -20,6 +20,7 @@ from urllib.parse import quote, urlsplit
 from rmlab.errors import StoreError, StoreOutOfReach
 from rmlab.files import exclusive
 from rmlab.paths import runs_folder
+from rmlab.stopping import uncut
 from rmlab.tracking.home import ARTIFACTS, artifacts_of, bring_home
 from rmlab.tracking.store_errors import cannot_write, is_busy, store_error
 from rmlab.tracking.views import view_tags
@@ -231,12 +232,15 @@ class Store:
     def call(self, request: Callable[[], Answer], patience: float = 60.0) -> Answer:
         """Makes a request, again with growing, jittered pauses while the store is busy. patience: seconds in all.
 
+        Ctrl-C and SIGTERM end the process after the request or in a pause, never in the middle of a transaction.
+
         Raises StoreOutOfReach with the store's own words when it stays busy, StoreError when it refuses.
         """
         pause, deadline = 0.05, time.monotonic() + patience
         while True:
             try:
-                return request()
+                with uncut():
+                    return request()
             except StoreError:
                 raise
             except Exception as error:

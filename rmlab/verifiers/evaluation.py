@@ -16,8 +16,8 @@ from rmlab.metrics.report import report
 from rmlab.scores.baselines import baseline_report
 from rmlab.scores.scores import Scores
 from rmlab.scores.writing import write_score_table
-from rmlab.tracking.headline import EVALUATION
 from rmlab.tracking.run import RunLogger
+from rmlab.tracking.views import EVALUATION
 from rmlab.training.loop import Trained
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet

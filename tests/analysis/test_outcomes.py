@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from omegaconf import OmegaConf
 
+from analysis.outcomes import quick_yaml
 from rmlab.commands.figures import draw_figures
 from rmlab.errors import DataError, StoreError
 from rmlab.tracking.run import RunLogger
@@ -199,3 +202,14 @@ def test_a_file_that_is_neither_store_nor_bundle_stays_as_it_is(content: bytes, 
     assert file.read_bytes() == content
     with pytest.raises(StoreError, match=r"none\.zip: there is no such file"):
         draw_figures(["rl_table"], str(tmp_path / "none.zip"))
+
+
+def test_a_configuration_is_read_fast_and_says_the_same() -> None:
+    """libyaml reads what the slow reader reads: a ratio stays a text, 3.0e-5 a number, an empty value none."""
+    config = OmegaConf.create(
+        {"data": {"label_ratio": "4:1", "scale": 300}, "rate": 3.0e-5, "verifier": None, "more": ["a"]}
+    )
+    text = OmegaConf.to_yaml(config)
+    assert quick_yaml(text) == yaml.safe_load(text) == OmegaConf.to_container(config)
+    with pytest.raises(yaml.YAMLError):
+        quick_yaml("a: [")

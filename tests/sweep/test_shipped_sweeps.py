@@ -8,7 +8,8 @@ import pytest
 
 from rmlab.configuration import compose, load_program
 from rmlab.paths import STARTER, SWEEPS
-from rmlab.sweep.plan import expand, read_sweep
+from rmlab.sweep.plan import expand
+from rmlab.sweep.spec import read_sweep
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from rmlab.trajectories.store import TrajectorySet, read_trajectories, write_trajectories

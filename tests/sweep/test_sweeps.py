@@ -6,7 +6,8 @@ import pytest
 from rmlab.configuration import compose, load_program
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import SWEEPS
-from rmlab.sweep.plan import expand, read_sweep, refuse_owned_overrides
+from rmlab.sweep.plan import expand, refuse_owned_overrides
+from rmlab.sweep.spec import read_sweep
 
 TOY = Path(__file__).parent / "toy" / "toy_scale.yaml"
 
@@ -113,6 +114,10 @@ def test_a_thousand_cells_take_seconds() -> None:
         (
             "{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 1, seeds: [0.5], presets: {demo: }}",
             "seeds=.* must be a list of whole numbers",
+        ),
+        (
+            "{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 1, seeds: [-1], presets: {demo: }}",
+            "seeds=.* must be a list of whole numbers from 0 to",
         ),
         (
             "{question: q, program: toy.py, factor: data_scale, levels: [1], baseline: 1, seeds: [0], presets: {demo: {levles: [1]}}}",

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from rmlab.errors import RmlabError, StoreError, StoreOutOfReach
+from rmlab.errors import RmlabError, StoreError, StoreOutOfReach, UsageError
 from rmlab.paths import REPOSITORY
 from rmlab.stopping import EXIT_CODE, Stopped
 from rmlab.tracking import leases
@@ -39,6 +39,9 @@ import rmlab.tracking.preload
 leases.TIE_SECONDS = 600.0
 real, ahead = time.time, 0.0
 
+def say(*words):  # in one piece: they write to one pipe
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+
 def contend(machine, clock, trouble):
     global ahead
     ahead = float(clock)
@@ -47,15 +50,15 @@ def contend(machine, clock, trouble):
         origin.machine = lambda: machine
     try:
         with RunLogger.start(Store.open(), "shared", "cell", kind="toy", tags={"config_hash": "abc"}, once=True) as run:
-            print("got", run.run_id, os.getpid(), flush=True)
+            say("got", run.run_id, os.getpid())
             if trouble == "late":
                 leases._set_tag = lambda *arguments: threading.Event().wait()
             while word := os.read(0, 1):
                 ahead += 3600.0 if word == b"+" else -3600.0
     except leases.Held as error:
-        print("held", error.holder.run_id, os.getpid(), flush=True)
+        say("held", error.holder.run_id, os.getpid())
     except leases.Done as error:
-        print("done", error.run.run_id, os.getpid(), flush=True)
+        say("done", error.run.run_id, os.getpid())
 
 wait, go = os.pipe()
 for argument in sys.argv[1:]:
@@ -65,11 +68,10 @@ for argument in sys.argv[1:]:
         try:
             contend(*argument.split(","))
         finally:
-            sys.stdout.flush()
             os._exit(0)
 os.close(go)
 for _ in sys.argv[1:]:
-    print("ended", os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+    say("ended", os.waitstatus_to_exitcode(os.wait()[1]))
 """
 
 
@@ -237,6 +239,13 @@ def test_a_watcher_that_stands_still_makes_nobody_dead(store: Store, monkeypatch
     assert leases.close_dead(store, [old], monitor) == [], "it beat in between"
     assert runs_of(store, "abc")[0].status == "running"
     run.finish()
+
+
+@pytest.mark.parametrize("text", ["abc", "0", "-1", "nan", "inf"])
+def test_a_lease_of_no_length_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("RMLAB_LEASE_SECONDS", text)
+    with pytest.raises(UsageError, match=f"RMLAB_LEASE_SECONDS={text}: it is a number of seconds above 0"):
+        leases.lease_seconds()
 
 
 def test_how_long_a_beat_may_stand_is_the_holders_to_say(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

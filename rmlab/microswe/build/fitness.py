@@ -1,6 +1,6 @@
 """Which functions may tasks be made of? Asked when a set is built, and of a finished file by `rmlab tasks check`.
 
-Programs of a task do not have the task's own function of the standard library (`sandbox.removal`). So the original has to run
+Programs of a task do not have the task's own function of the standard library (`sandbox.runner`). So the original has to run
 without it, and well within the limits; nothing of the same name that a program can reach may answer for it; and what many
 programs use has to work without it.
 """

@@ -2,13 +2,11 @@
 
 isolation  levels of isolation and how a worker reaches one
 linux      namespaces, mounts and capabilities through ctypes
-messages   the framing between these processes
 modules    the part of the standard library that programs may import
 pool       `Sandbox`: the worker processes, and batches of programs; `isolation_level`, and what runs at the weakest
 process    a worker process as its parent holds it
-records    programs, limits, results, outcomes
-removal    takes the function that a task is about out of it
-runner     what that process does: load, call, encode, write
+records    programs, limits, results, outcomes; the framing of messages between these processes
+runner     what that process does: take the function of the task out of itself, load, call, encode, write
 seccomp    the system calls that programs may make
 stream     `ProgramStream`: programs that run as workers become free, while more are added; lost workers replaced
 worker     the worker process: the clock, the bounds on what comes back

@@ -56,7 +56,7 @@ def test_outcomes_keep_the_order_of_the_programs(sandbox):
 def test_an_endless_program_holds_up_its_own_batch_alone():
     endless = Program("", "def f():\n    while True: pass", "f", ("()",))
     found = []
-    with Sandbox(workers=2, limits=Limits(call_seconds=4.0, program_seconds=4.0)) as sandbox:
+    with Sandbox(workers=2, limits=Limits(call_seconds=2.0, program_seconds=2.0)) as sandbox:
         other = threading.Thread(target=lambda: found.extend(sandbox.run([endless])))
         other.start()
         until(lambda: len(sandbox._idle) < 2)
