@@ -24,7 +24,7 @@ from rmlab.files import write_text
 from rmlab.wording import counted, estimate, number
 
 NAME = "foretelling"
-LOOKS = {"even": "o", "few": "v", "many": "^", "sharp": "s"}
+LOOKS = {"balanced": "o", "mostly_unresolved": "v", "mostly_resolved": "^", "overconfident": "s"}
 """A mark a column, so that it is read in grey too; starts are filled and hollow."""
 BLOCKS = {"execution_free": (style.RESOLVED, "D"), "hybrid": (style.UNRESOLVED, "P")}
 

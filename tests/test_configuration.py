@@ -34,6 +34,7 @@ from rmlab.wording import near
         ("~data.scale", "data.scale"),
         ("=3", "is no KEY=VALUE"),
         ("seed=-1", "seed=-1: it is at least 0"),
+        ("seed=9223372036854775808", "seed=9223372036854775808: it is at most 9223372036854775807"),
         ("data.path=${nope}", "data.path: interpolation key 'nope' not found"),
         ("optimizer.learning_rate=nan", "learning_rate=nan: a number has to be finite"),
         ("data.policies={careful: inf}", "data.policies.careful=inf: a number has to be finite"),

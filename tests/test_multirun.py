@@ -13,7 +13,8 @@ import pytest
 from rmlab.configuration import compose, load_program
 from rmlab.paths import REPOSITORY
 from rmlab.sweep.multirun import multirun as multirun_of
-from rmlab.sweep.plan import expand, read_sweep
+from rmlab.sweep.plan import expand
+from rmlab.sweep.spec import read_sweep
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from tests.command_line import rmlab_here

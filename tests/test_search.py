@@ -85,11 +85,19 @@ def test_trials_that_fail_do_not_fail_the_study_and_settings_are_not_run_twice(w
 
 
 @pytest.mark.slow
+def test_a_full_disk_ends_a_search(where: Path) -> None:
+    code, _, err = sweep_here(of(where, space={"data_scale": {"choices": [1]}}), "trouble={1:full}", "--workers", "1")
+    assert code == 1
+    assert err.splitlines()[-1].startswith("rmlab: the disk is full, so nothing more was started.")
+    assert [trial.state.name for trial in trials(where)] == ["RUNNING"], "the next launch makes another in its place"
+
+
+@pytest.mark.slow
 def test_a_single_objective_may_prune(where: Path) -> None:
     pruner = {"_target_": "optuna.pruners.ThresholdPruner", "lower": -2.5}
     pruning = {"metric": "train/score", "goal": "maximize", "pruner": pruner}
     file = of(where, trials=4, space={"data_scale": {"choices": [7, 30]}}, pruning=pruning)
-    code, _, err = sweep_here(file, "seconds=6", "--workers", "4")
+    code, _, err = sweep_here(file, "seconds=1", "trouble={30:endless}", "--workers", "4")
     assert code == 0, err
     assert {t.params["data_scale"]: t.state.name for t in trials(where)} == {7: "COMPLETE", 30: "PRUNED"}
     assert {run.name.split()[0]: run.status for run in runs(Store.open()) if run.tags["kind"] == "toy"} == {

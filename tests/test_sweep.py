@@ -21,7 +21,7 @@ from rmlab.sweep.under_way import SweepUnderWay
 from rmlab.tracking.query import runs
 from rmlab.tracking.run_index import cell_runs
 from rmlab.tracking.store import Store
-from tests.sweeping import kill_again_and_again, launch, sweep_here
+from tests.sweeping import kill_again_and_again, launch, sweep_here, until_said
 from tests.verifiers.examples import write_pool
 from tests.waiting import PATIENCE, until
 
@@ -125,12 +125,23 @@ def test_a_cell_that_had_to_stop_goes_on_in_the_same_launch(where: Path, trouble
 @pytest.mark.slow
 def test_a_cell_that_has_to_stop_again_and_again_is_left_for_the_next_launch(where: Path) -> None:
     arguments = (TOY, "preset=one_arm", "levels=[1,2]", "baseline=1", "seeds=[0]")
-    code, _, err = sweep_here(*arguments, "trouble={2:full}")
+    code, _, err = sweep_here(*arguments, "trouble={2:lost}")
     assert code == 1
-    assert err.count("data_scale=2 s0 stopped: [Errno 28] No space left on device") == 4
+    assert err.count("data_scale=2 s0 stopped: the lease is lost.") == 4
     assert "1 of 2 cells had to stop again and again (data_scale=2 s0): see above why. They go on with: rmlab" in err
     assert Counter(run.status for run in runs(Store.open())) == {"finished": 1, "stopped": 4}
-    assert "1 of 2 runs finished, 1 to run" in sweep_here(*arguments, "trouble={2:full}", "--dry-run")[1]
+    assert "1 of 2 runs finished, 1 to run" in sweep_here(*arguments, "trouble={2:lost}", "--dry-run")[1]
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_said_once_and_starts_nothing_more(where: Path) -> None:
+    code, _, err = sweep_here(TOY, "preset=one_arm", "seeds=[0]", "trouble={3:full}", "--workers", "1")
+    assert code == 1
+    assert err.count("stopped: [Errno 28] No space left on device") == 1
+    assert err.splitlines()[-1] == (
+        "rmlab: the disk is full, so nothing more was started. Make room there; the same command goes on."
+    )
+    assert [(run.name, run.status) for run in runs(Store.open())] == [("data_scale=3 s0", "stopped")]
 
 
 @pytest.mark.slow
@@ -156,25 +167,41 @@ def test_a_level_that_means_something_else_and_then_the_first_again(where: Path)
     assert shown[0] == shown[2] != shown[1]
 
 
-@pytest.mark.parametrize("whom", ["parent alone", "ctrl-c"])
+@pytest.mark.parametrize("whom", ["parent alone", "ctrl-c", pytest.param("sigterm", marks=pytest.mark.slow)])
 def test_children_end_with_their_parent(where: Path, whom: str) -> None:
-    process = launch(TOY, "seconds=3600", "--workers", "2", patient=whom == "ctrl-c")
+    killed = whom == "parent alone"
+    process = launch(TOY, "seconds=3600", "--workers", "2", patient=not killed)
     until(lambda: sum(word == "start" for word, _ in ledger(where)) == 2, process)
     family = psutil.Process(process.pid).children(recursive=True)
     assert len(family) >= 3
-    if whom == "ctrl-c":
-        os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 130
-        assert "Go on with: rmlab sweep" in err
-        assert "Traceback" not in err
-    else:
+    if killed:
         process.kill()
         process.wait()
+    else:
+        os.killpg(process.pid, signal.SIGINT if whom == "ctrl-c" else signal.SIGTERM)
+        _, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 130
+        assert "Waiting for 2 cells to stop." in err
+        assert "Go on with: rmlab sweep" in err
+        assert "Traceback" not in err
     until(lambda: not [p for p in family if alive(p)])
     assert not cell_runs(Store.open()).finished
-    if whom == "ctrl-c":
+    if not killed:
         assert [run.status for run in runs(Store.open(), ["toy_scale"])] == ["stopped"] * 2
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_does_not_wait_for_a_cell_that_does_not_stop(where: Path) -> None:
+    (where / "hold").touch()
+    process = launch(TOY, "preset=one_arm", "seeds=[0]", "trouble={3:deaf}", "--workers", "1", patient=True)
+    until(lambda: any(word == "deaf" for word, _ in ledger(where)), process)
+    os.killpg(process.pid, signal.SIGINT)
+    until_said(process, "Waiting for 1 cell to stop. Ctrl-C again ends at once what has not.")
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert "Go on with: rmlab sweep" in err
+    assert [run.status for run in runs(Store.open(), ["toy_scale"])] == ["killed"]
 
 
 def alive(process: psutil.Process) -> bool:
@@ -320,7 +347,7 @@ def test_two_launches_of_one_sweep(where: Path) -> None:
         ([TOY, "levels=[]"], 2, "levels=[] must be a list"),
         ([TOY, "+extra=1"], 2, "no key 'extra'"),
         ([TOY, "just_a_word"], 2, "is not an override"),
-        ([TOY, "--workers", "0"], 2, "at least one cell"),
+        ([TOY, "--workers", "0"], 2, "0 is not in the range x>=1"),
         ([TOY, "tracking.uri=sqlite:////proc/x/mlflow.db"], 1, "cannot be written"),
     ],
 )

@@ -12,7 +12,7 @@ from rmlab.microswe.task import read_tasks, write_tasks
 from rmlab.models.tokenizer import IM_END, IM_START
 from rmlab.paths import STARTER
 from rmlab.pretraining.corpus import CorpusConfig, Kind, build_corpus, read_corpus, write_corpus
-from rmlab.pretraining.near_copies import held_out_functions
+from rmlab.pretraining.sources import held_out_functions
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
 from rmlab.verifiers.prompt import OPEN_ANSWER, render
