@@ -343,11 +343,23 @@ def test_a_verifier_is_trained_and_pays_and_both_come_home(
 ) -> None:
     """On a CPU with a tiny policy and verifier: two commands, a ledger, a bundle; then nothing is left to do."""
     write_easy_tasks(tmp_path / "tasks.parquet")
-    write_easy_policy(tmp_path / "runs" / "policies" / "a")
-    rl = [*SMALL, f"tasks={tmp_path / 'tasks.parquet'}", "rl.steps=1", "over_length=truncate_middle"]
-    monkeypatch.setattr(
-        study, "COMMON", {"verifier": ["preset=smoke"], "rl": [*rl, "watch.outcome_without=[two_bugs]"]}
-    )
+    write_easy_policy(tmp_path / "runs" / "policies" / "a", steps=4)
+    verifier = ["preset=smoke", "training.epochs=0.1", "evaluation.replicates=2"]
+    rl = [
+        *SMALL,
+        f"tasks={tmp_path / 'tasks.parquet'}",
+        "over_length=truncate_middle",
+        "watch.outcome_without=[two_bugs]",
+    ]
+    rl += [
+        "rl.steps=1",
+        "rl.groups=2",
+        "rl.attempts=2",
+        "watch.tasks=2",
+        "watch.held_out_tasks=2",
+        "watch.held_out_attempts=1",
+    ]
+    monkeypatch.setattr(study, "COMMON", {"verifier": verifier, "rl": rl})
     monkeypatch.setattr(study, "LEDGER", tmp_path / "kept" / "ledger.csv")
     monkeypatch.setattr(study, "LEAST_SECONDS", {"verifier": 0, "rl": 0})
     monkeypatch.chdir(tmp_path)

@@ -128,6 +128,8 @@ attend_long.register_autograd(_backward, setup_context=_keep)
 
 
 HALF = (torch.bfloat16, torch.float16)
+BEHIND_MASK = 512
+"""Queries that are read at once where a mask says which keys they see: one of a whole long prompt would be larger than all else."""
 
 
 @dataclass(frozen=True)
@@ -226,10 +228,15 @@ def _placed(tokens: int, cu_seqlens: torch.Tensor) -> tuple[torch.Tensor, torch.
 
 def _one(query_TQD: torch.Tensor, key_KGD: torch.Tensor, value_KGD: torch.Tensor, scale: float) -> torch.Tensor:
     queries, keys = len(query_TQD), len(key_KGD)
-    seen_TK = None
-    if 1 < queries < keys:
-        seen_TK = torch.ones(queries, keys, dtype=torch.bool, device=query_TQD.device).tril(keys - queries)
-    return _attended(query_TQD, key_KGD, value_KGD, scale, seen_TK, queries == keys and queries > 1)
+    if not 1 < queries < keys:
+        return _attended(query_TQD, key_KGD, value_KGD, scale, None, queries == keys and queries > 1)
+    before, mixed = keys - queries, []
+    for start in range(0, queries, BEHIND_MASK):
+        query = query_TQD[start : start + BEHIND_MASK]
+        seen = before + start + len(query)
+        seen_TK = torch.ones(len(query), seen, dtype=torch.bool, device=query.device).tril(before + start)
+        mixed.append(_attended(query, key_KGD[:seen], value_KGD[:seen], scale, seen_TK, False))
+    return torch.cat(mixed)
 
 
 def _attended(
