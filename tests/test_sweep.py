@@ -347,7 +347,7 @@ def test_two_launches_of_one_sweep(where: Path) -> None:
         ([TOY, "levels=[]"], 2, "levels=[] must be a list"),
         ([TOY, "+extra=1"], 2, "no key 'extra'"),
         ([TOY, "just_a_word"], 2, "is not an override"),
-        ([TOY, "--workers", "0"], 2, "0 is not in the range x>=1"),
+        ([TOY, "--workers", "0"], 2, "Invalid value for '--workers'"),
         ([TOY, "tracking.uri=sqlite:////proc/x/mlflow.db"], 1, "cannot be written"),
     ],
 )

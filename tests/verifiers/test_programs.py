@@ -169,13 +169,15 @@ def test_what_is_not_read_of_long_attempts_is_counted_in_training_and_scoring(
 
 @pytest.mark.slow
 def test_killed_and_gone_on_gives_the_scores_of_an_unbroken_run(
-    pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, empty_database: Path
 ) -> None:
     more = ("training.epochs=15",)
     broken, whole = tmp_path / "broken", tmp_path / "whole"
     ended = 0
     while ended != -signal.SIGKILL:  # again, where it was done before this process saw its checkpoint
         shutil.rmtree(broken, ignore_errors=True)
+        broken.mkdir()
+        shutil.copy(empty_database, broken / "mlflow.db")
         process = subprocess.Popen(
             [sys.executable, "-m", "rmlab.cli", "train", *overrides(pool, *more, "runtime.checkpoint_seconds=0.2")],
             cwd=REPOSITORY,
