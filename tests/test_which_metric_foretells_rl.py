@@ -151,7 +151,7 @@ def test_a_dry_run_lists_every_cell(capsys: pytest.CaptureFixture[str], runs_fol
     assert len(lines) == 2 + 146 + 2
     assert lines[1].startswith("every rl: rmlab rl rl_preset=small rl.groups=40 ")
     assert lines[-2].startswith("146 cells: 24 verifiers, 8 voluntary_verifiers, 24 execution_free, 8 second_seed")
-    assert lines[-1].startswith("146 cells to do: some ")
+    assert lines[-1].endswith("some 3 h 26 min of one card, 1 h 43 min of two, 52 min of four, as guessed")
     assert sum(line.startswith("to do     ") for line in lines) == 32 + 4, "verifiers, and what execution pays"
     assert sum(line.startswith("waits     ") for line in lines) == 110
 

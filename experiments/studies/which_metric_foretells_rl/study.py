@@ -269,7 +269,8 @@ def said(cells: Sequence[Cell], state: State) -> str:
         [
             *lines,
             f"{counted(len(cells), 'cell')}: {count}",
-            f"{counted(len(left), 'cell')} to do: some {duration(seconds / 3)} of one card with three side by side, as guessed",
+            f"{counted(len(left), 'cell')} to do: with three side by side on a card some {duration(seconds / 3)} of one card, "
+            f"{duration(seconds / 6)} of two, {duration(seconds / 12)} of four, as guessed",
         ]
     )
 
