@@ -365,8 +365,8 @@ def test_a_verifier_is_trained_and_pays_and_both_come_home(
     monkeypatch.chdir(tmp_path)
     names = ["overconfident-500", "execution_free_overconfident-500_a_s0"]
     assert study.main([names[0], "--minutes", "8", "--bundle", str(tmp_path / "one.zip")]) == 0
-    assert study.main([names[1], "--minutes", "8", "--bundle", str(tmp_path / "two.zip")]) == 0
-    assert "0 cells of 1 to do, 0 failed" in capfd.readouterr().out
+    assert study.main([*names, "--minutes", "8", "--bundle", str(tmp_path / "two.zip")]) == 0
+    assert "0 cells of 2 to do, 0 failed" in capfd.readouterr().out
     ledger = read_rows(tmp_path / "ledger.csv")  # the copy beside the bundle
     assert [row["name"] for row in ledger] == names
     assert ledger[1]["verifier_run"] == ledger[0]["run_id"]
