@@ -160,8 +160,15 @@ def _power(group: SweepRuns, hidden: Sequence[LevelTest]) -> str:
             least[test.metric] = max(test.detectable_holm, least.get(test.metric, 0.0))
     if not least:
         return ""
-    words = [f"{amount:.3f} in {level_tests.metric_words(group, metric)}" for metric, amount in least.items()]
-    return f" With 80 % power these tests show differences of {_listed(words)} or more, so smaller ones may be there."
+    words = {metric: level_tests.metric_words(group, metric) for metric in least}
+    some = [f"{amount:.3f} in {words[metric]}" for metric, amount in least.items() if level_tests.possible(amount)]
+    none = [words[metric] for metric, amount in least.items() if not level_tests.possible(amount)]
+    text = (
+        f" With 80 % power these tests show differences of {_listed(some)} or more, so smaller ones may be there."
+        if some
+        else ""
+    )
+    return text + (f" In {_listed(none)} at least one of them could have shown none at all." if none else "")
 
 
 def _place(group: SweepRuns, arm: str, level: str) -> str:

@@ -9,6 +9,8 @@ from rmlab.wording import counted, estimate, number
 
 WORDS = {"auc_within_task": "AUC within task", "ece_width_10": "ECE"}
 
+NONE = "None: not even the largest possible difference would have been shown."
+
 
 def largest_k(group: SweepRuns) -> str:
     """The most attempts of which a verifier picks one, as RM@k is keyed."""
@@ -34,11 +36,22 @@ def verdict(test: LevelTest) -> str:
     return ("higher" if (test.difference or 0) > 0 else "lower") if test.shown else "no difference shown"
 
 
+def possible(detectable: float) -> bool:
+    """Whether there can be such a difference: all metrics of the family lie between 0 and 1. A test with so little power that it
+    would need a larger one could have shown none."""
+    return detectable <= 1
+
+
+def detectable(value: float | None) -> str:
+    """A difference that a test shows with a power of 80 %, as tables have it; `none` where there can be no such difference."""
+    return "none" if value is not None and not possible(value) else number(value)
+
+
 def power(test: LevelTest) -> str:
     """The differences that such a test shows with a power of 80 %, alone and after Holm's correction; empty without a test."""
     if test.detectable is None:
         return ""
-    return f"{number(test.detectable)} / {number(test.detectable_holm)}"
+    return f"{detectable(test.detectable)} / {detectable(test.detectable_holm)}"
 
 
 def power_note(group: SweepRuns) -> str:
@@ -51,11 +64,12 @@ def power_note(group: SweepRuns) -> str:
             said.append(f"{metric_words(group, metric)} {alone} ({_range(test.detectable_holm for test in tests)})")
     if not said:
         return ""
-    return f"No difference shown: 80 % power from a difference of {', '.join(said)}, alone (after Holm's correction)."
+    none = f" {NONE}" if any("none" in words for words in said) else ""
+    return f"No difference shown: 80 % power from a difference of {', '.join(said)}, alone (after Holm's correction).{none}"
 
 
 def _range(values: Iterable[float | None]) -> str:
-    low_high = sorted({f"{value:.3f}" for value in values if value is not None}, key=float)
+    low_high = [detectable(value) for value in sorted(value for value in values if value is not None)]
     return " to ".join(dict.fromkeys([low_high[0], low_high[-1]])) if low_high else "-"
 
 
@@ -124,7 +138,8 @@ def as_markdown(group: SweepRuns) -> str:
             verdict(test),
         ]
         lines.append(f"| {' | '.join(row)} |")
-    return "\n".join(lines) + f"\n\n{note(group)}\n"
+    none = f"{NONE} " if any("none |" in line for line in lines) else ""
+    return "\n".join(lines) + f"\n\n{none}{note(group)}\n"
 
 
 def note(group: SweepRuns) -> str:

@@ -124,6 +124,9 @@ class PlannedStudy:
         own: dict[PlannedCell, list[AnyRun]] = {cell: [] for cell in places.values()}
         aside: Counter[tuple[str, str]] = Counter()
         for run in sorted(self.runs, key=lambda run: run.start_time):
+            if "seed" not in run.params or CONTROL_HASH not in run.tags:
+                aside[run.tags["sweep"], "that ended before its seed and its control hash were tracked"] += 1
+                continue
             place = (run.tags["sweep"], run.tags.get("level", ""), run.tags.get("arm", ""), int(run.params["seed"]))
             if (cell := places.get(place)) is not None:
                 if keys := differing_from_plan(cell, run):

@@ -160,13 +160,22 @@ def _hidden(hidden: "list[Effect]") -> MarkedText:
         f"no{other} difference shown in {listed([effect.words for effect in hidden])}; with 80 % power "
     )
     text.say("tests would have shown one of ")
-    for column, place in (("detectable", 0), ("detectable_holm", 1)):
+    for column in ("detectable", "detectable_holm"):
         for i, effect in enumerate(hidden):
             text.say("" if not i else " and " if i == len(hidden) - 1 else ", ")
-            assert effect.detectable is not None
-            text.number(number(effect.detectable[place]), row_of(effect), column)
+            _detectable(text, effect, column)
         text.say(" alone, of " if column == "detectable" else " after Holm's correction")
     return text
+
+
+def _detectable(text: MarkedText, effect: Effect, column: str) -> None:
+    """The number, or the word that stands for a difference that there cannot be."""
+    assert effect.detectable is not None
+    value = effect.detectable[column == "detectable_holm"]
+    if level_tests.possible(value):
+        text.number(number(value), row_of(effect), column)
+    else:
+        text.say(level_tests.detectable(value))
 
 
 def _power(study: PlannedStudy) -> MarkedText:
@@ -181,8 +190,8 @@ def _power(study: PlannedStudy) -> MarkedText:
             if effect.spread is not None and effect.tested:
                 text.number(number(effect.spread), row_of(effect), "spread")
             if effect.detectable is not None:
-                text.say(", ").number(number(effect.detectable[0]), row_of(effect), "detectable").say(" / ")
-                text.number(number(effect.detectable[1]), row_of(effect), "detectable_holm")
+                _detectable(text.say(", "), effect, "detectable")
+                _detectable(text.say(" / "), effect, "detectable_holm")
         text.say(" |\n")
     return text
 

@@ -18,7 +18,7 @@ from rmlab.scores.table import read_score_table
 from rmlab.tracking.bundles.reading import AnyRun, is_bundle, open_bundle
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store, default_uri
-from rmlab.tracking.tags import FINISHED, STATUS
+from rmlab.tracking.tags import FINISHED, IMPORTED_RUN, STATUS
 
 if TYPE_CHECKING:
     from rmlab.metrics.sweep_levels import LevelTest
@@ -166,19 +166,20 @@ def source_runs(
     """The name of a source, and its runs of some kinds and states, whose artifacts are there as long as the block runs.
 
     source: a store's URI, the path of a sqlite file, of a bundle, of the folder of an extracted one, or of a folder in which bundles
-    lie; None = the project's own store.
+    lie; None = the project's own store. Raises StoreError for a named one that is not there.
     """
     if source and (bundles := bundles_of(Path(source))):
         with ExitStack() as stack:
             inside = [run for path in bundles for run in stack.enter_context(open_bundle(path)).runs()]
-            yield source, [run for run in inside if run.tags.get("kind") in kinds and run.status in states]
+            once = {run.tags.get(IMPORTED_RUN, run.run_id): run for run in inside}  # a run may lie in several bundles
+            yield source, [run for run in once.values() if run.tags.get("kind") in kinds and run.status in states]
         return
     if source and Path(source).is_dir():
         raise UsageError(
             f"no bundle lies below {source}: name a folder with bundles (*.zip), or a store by its URL or file"
         )
-    if Store.existing(source) is None:
-        yield source or default_uri(), []
+    if Store.to_read(source) is None:
+        yield default_uri(), []
         return
     store = Store.open(source)
     tags = [{"kind": kind, STATUS: state} for kind in kinds for state in states]

@@ -5,7 +5,6 @@ Nothing heavy is imported before a command runs. 0 = success, 2 = called wrongly
 
 import io
 import os
-import signal
 import sys
 from typing import Annotated, Any
 
@@ -32,6 +31,7 @@ from rmlab.commands import (
 from rmlab.commands.common import instead_of_option
 from rmlab.commands.verbosity import tells_progress, word_while_starting
 from rmlab.errors import RmlabError
+from rmlab.stopping import end_on_sigterm
 
 app = typer.Typer(
     name="rmlab",
@@ -118,7 +118,7 @@ def _print_anything() -> None:
 
 def main() -> None:
     """The console script. SIGTERM (a scheduler, `kill`) ends it as Ctrl-C does: with a checkpoint, and a word on how to go on."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    end_on_sigterm()
     _print_anything()
     try:
         with word_while_starting():

@@ -68,6 +68,25 @@ def end_at_once(number: int, frame: object) -> None:
     raise SystemExit(128 + number)
 
 
+def end_on_sigterm(handler: Callable[[int, FrameType | None], Any] = signal.default_int_handler) -> None:
+    """From now on SIGTERM ends this process as Ctrl-C does (or as the handler says), and neither is lost.
+
+    What a handler raises is lost where it comes within a callback that can raise nothing (`__del__`, one of a weak reference): a
+    moment later it is raised again.
+    """
+    signal.signal(signal.SIGTERM, handler)
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGTERM))
+    show = sys.unraisablehook
+
+    def again(lost: "sys.UnraisableHookArgs") -> None:
+        if issubclass(lost.exc_type, KeyboardInterrupt | SystemExit):
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+        else:
+            show(lost)
+
+    sys.unraisablehook = again
+
+
 def _waits(number: int) -> bool:
     """Whether a signal has to wait: for the end of `uncut`, and for a safe point where there is one. A lease that is lost ends the
     process by SIGTERM, and leaves no time for that."""

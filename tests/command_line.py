@@ -13,11 +13,14 @@ from rmlab import cli
 
 def rmlab_here(*arguments: str | Path) -> tuple[int, str, str]:
     """Exit code, output and errors. What it starts (the cells of a sweep) are processes of their own all the same."""
-    out, err, on_term = io.StringIO(), io.StringIO(), signal.getsignal(signal.SIGTERM)
+    out, err = io.StringIO(), io.StringIO()
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)}
     with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
+        patched.setattr(sys, "unraisablehook", sys.unraisablehook)
         patched.setattr(sys, "argv", ["rmlab", *map(str, arguments)])
         with pytest.raises(SystemExit) as ended:
             cli.main()
-        signal.signal(signal.SIGTERM, on_term)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
     assert isinstance(ended.value.code, int)
     return ended.value.code, out.getvalue(), err.getvalue()

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from rmlab.configuration import compose, load_program
 from rmlab.paths import CONF
-from rmlab.policies.language_engine import LanguagePolicyConfig
+from rmlab.policies.language import LanguagePolicyConfig
 from rmlab.policies.policy import ScriptedConfig
 
 PROGRAMS = sorted(path.stem for path in CONF.glob("*.yaml"))

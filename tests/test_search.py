@@ -97,7 +97,7 @@ def test_a_single_objective_may_prune(where: Path) -> None:
     pruner = {"_target_": "optuna.pruners.ThresholdPruner", "lower": -2.5}
     pruning = {"metric": "train/score", "goal": "maximize", "pruner": pruner}
     file = of(where, trials=4, space={"data_scale": {"choices": [7, 30]}}, pruning=pruning)
-    code, _, err = sweep_here(file, "seconds=6", "--workers", "4")
+    code, _, err = sweep_here(file, "seconds=1", "trouble={30:endless}", "--workers", "4")
     assert code == 0, err
     assert {t.params["data_scale"]: t.state.name for t in trials(where)} == {7: "COMPLETE", 30: "PRUNED"}
     assert {run.name.split()[0]: run.status for run in runs(Store.open()) if run.tags["kind"] == "toy"} == {

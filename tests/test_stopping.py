@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -92,6 +94,27 @@ def test_sigterm_asks_a_training_to_stop_where_there_is_time_for_it(reason: str 
         finally:
             ask_to_stop(None)
     assert done == steps
+
+
+LOST = """
+import os, signal, time
+from rmlab.stopping import end_on_sigterm
+class Callback:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+end_on_sigterm()
+Callback()
+print("it was lost", flush=True)
+try:
+    time.sleep(900)
+except KeyboardInterrupt:
+    print("and came again")
+"""
+
+
+def test_a_signal_that_comes_where_nothing_can_be_raised_comes_again() -> None:
+    done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("it was lost\nand came again\n", "")
 
 
 def test_another_thread_has_nothing_to_wait_for() -> None:

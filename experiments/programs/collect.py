@@ -32,7 +32,7 @@ from rmlab.microswe.sandbox import IsolationLevel, Sandbox, SandboxConfig, defau
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint
 from rmlab.paths import runs_folder
 from rmlab.policies.engine import EngineConfig
-from rmlab.policies.language_engine import LanguagePolicyConfig, play, stated
+from rmlab.policies.language import LanguagePolicyConfig, play, stated
 from rmlab.policies.policy import ScriptedConfig
 from rmlab.policies.rollout import PlannedTask
 from rmlab.policies.rollout_processes import RolloutPlan, RolloutProcesses

@@ -1,5 +1,6 @@
 """What commands of a program share: overrides on the line, what a shell completes of them, and Hydra's questions about a configuration
-that run nothing."""
+that run nothing.
+"""
 
 import functools
 import inspect

@@ -67,6 +67,8 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> dict[str, Any]:
     """Paired comparison of two runs (verifiers or policies), score tables or levels of a sweep: differences and their intervals."""
+    from rmlab.tracking.query import find_run
+
     if halves and sweep and b is None:
         return compare_halves(sweep, level=a, preset=preset, as_json=as_json, source=source)
     if a is None or b is None or halves:
@@ -82,7 +84,7 @@ def compare(
         raise UsageError("--preset chooses among the runs of a sweep: it needs --sweep NAME")
     if source and all(Path(name).exists() for name in (a, b)):
         raise UsageError("--from says where runs are looked up: both sides are files or folders, which need none")
-    sides = [_Side(name, None if Path(name).exists() else _find_run(name, source)) for name in (a, b)]
+    sides = [_Side(name, None if Path(name).exists() else find_run(name, source)) for name in (a, b)]
     policies = _policies(sides)
     if without and not policies:
         raise UsageError("--without leaves out a held-out benchmark: it needs two runs of RL")
@@ -100,12 +102,6 @@ class _Side:
 
     def __str__(self) -> str:
         return f"{self.run.name} (run {self.run.run_id})" if self.run else self.given
-
-
-def _find_run(name: str, source: str | None) -> "TrackedRun":
-    from rmlab.tracking.query import find_run
-
-    return find_run(name, source)
 
 
 def differences(a: "TrackedRun", b: "TrackedRun") -> dict[str, list[Any]]:

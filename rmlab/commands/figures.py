@@ -202,7 +202,10 @@ def study(
     ] = None,
     ledger: Annotated[
         bool,
-        typer.Option("--ledger", help="Say only which cells are finished, which are missing and what to run next."),
+        typer.Option(
+            "--ledger",
+            help="Say only which cells are finished, missing and to be run next; --page writes all its files all the same.",
+        ),
     ] = False,
     page: Annotated[
         bool, typer.Option("--page", help="Write into FOLDER itself: ledger, table, overview, and the page results.md.")
@@ -225,7 +228,7 @@ def study(
             return []
         written = [into / "ledger.csv"]
         write_text(written[0], csv_text([one.row for one in planned.cells]))
-        if not ledger:
+        if page or not ledger:
             from analysis import study_overview, study_page, study_table
 
             with tempfile.TemporaryDirectory(prefix="rmlab-study-") as scratch:

@@ -58,7 +58,7 @@ def list_runs(
             inside = [run for run in bundle.runs() if tags.items() <= run.tags.items()]
         found = sorted(inside, key=lambda run: -run.start_time)
     else:
-        opened = Store.existing(store)
+        opened = Store.to_read(store)
         found = runs(opened, tags=tags) if opened else []
         if opened and close_dead(opened, [run for run in found if run.end_time is None], LeaseMonitor()):
             found = runs(opened, tags=tags)

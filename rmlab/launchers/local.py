@@ -34,7 +34,7 @@ from rmlab.launchers.jobs import Event, Job, JobQueue, State, answer, event
 from rmlab.launchers.warmup import MODULE, SharedRead, warm_up_environment
 from rmlab.paths import runs_folder
 from rmlab.progress import report_to
-from rmlab.stopping import EXIT_CODE, uncut
+from rmlab.stopping import EXIT_CODE, end_on_sigterm, uncut
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -320,7 +320,7 @@ def _work(job: Job, pipe: Connection, environment: dict[str, str]) -> None:
         os.dup2(log, stream.fileno())
     report_to(lambda beat: pipe.send(("beat", beat)))
     try:
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        end_on_sigterm()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         pipe.send(answer(job))
     except KeyboardInterrupt:

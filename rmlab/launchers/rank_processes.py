@@ -28,7 +28,7 @@ from typing import Any
 from rmlab.errors import RmlabError, UsageError
 from rmlab.launchers.local import ENDING, all_end, die_with_parent, how_it_ended, start_fork_server, visible_gpus
 from rmlab.progress import is_quiet, is_verbose, listener, report_to, set_verbosity
-from rmlab.stopping import end_at_once, uncut
+from rmlab.stopping import end_at_once, end_on_sigterm, uncut
 from rmlab.training.config import SeveralGpusRuntimeConfig
 from rmlab.training.ranks import STARTED, is_of_connection, started_ranks
 
@@ -237,7 +237,7 @@ def _work(
     os.environ.clear()
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN if index else signal.default_int_handler)
-    signal.signal(signal.SIGTERM, end_at_once)
+    end_on_sigterm(end_at_once)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     set_verbosity(verbosity)
     if index:

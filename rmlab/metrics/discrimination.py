@@ -7,7 +7,8 @@ share of pairs that lie within a task.
 
 Advantages: how well do a verifier's group-relative advantages point where the true ones point? GRPO and GSPO centre the rewards of one
 task's attempts; only the centred scores reach the policy. A spread of scores among attempts that are all resolved, or all unresolved, is
-pure noise in the gradient."""
+pure noise in the gradient.
+"""
 
 from dataclasses import dataclass
 

@@ -327,7 +327,6 @@ def columns(report: Report) -> list[Metric]:
 
 
 def named(name: str) -> Metric:
-    """The metric of that name."""
     return next(metric for metric in METRICS if metric.name == name)
 
 

@@ -23,13 +23,8 @@ from rmlab.tracking.tags import SOURCE_RUN
 WORST = 25
 
 
-def write_report_page(path: Path, title: str, report: Report, scores: Scores) -> None:
-    """Writes the page whole or not at all. title: what the table is. report: its report, as `rmlab evaluate --json` prints it."""
-    write_text(path, report_page(title, report, scores))
-
-
 def report_page(title: str, report: Report, scores: Scores) -> str:
-    """The page's markup."""
+    """The page's markup. title: what the table is. report: its report, as `rmlab evaluate --json` prints it."""
     rows = grouped(scores)
     scored = len(rows.scored.label_N) > 0
     figures = {"Best of k": plots.best_of_k(report)}

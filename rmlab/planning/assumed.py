@@ -3,7 +3,8 @@ assumed, and every assumption is noted.
 
 How many tokens the attempts of a file have is estimated from their characters (a tokenizer would take minutes):
 tokens = characters × rate + 5 a message + 50. The rate follows the vocabulary: 0.46 tokens a character for the 2,048 tokens of the starter
-base on its own attempts (measured, 300 of them, with what a message and a prompt add), 0.30 from 49,152 on (code and logs)."""
+base on its own attempts (measured, 300 of them, with what a message and a prompt add), 0.30 from 49,152 on (code and logs).
+"""
 
 import math
 from collections.abc import Sequence

@@ -221,7 +221,6 @@ class Estimate:
 
     @property
     def fits(self) -> bool:
-        """On the card."""
         return self.memory.total <= self.room
 
     @property

@@ -1,5 +1,6 @@
 """What a run asks of a device, in its phases: training, scoring, rollouts; and how a training reads its examples: in packed or padded
-rows, through whose layers, at how many positions of the last."""
+rows, through whose layers, at how many positions of the last.
+"""
 
 import math
 from collections.abc import Sequence

@@ -5,7 +5,8 @@ demonstrations   what a policy is taught of attempts of mixed quality: the loss 
                  which sets may be learned from
 engine           the records and the protocol of rollouts: what was said, by which tokens, how likely
 folder           a policy's model folder, written whole or not at all
-language_engine  from a model folder to attempts: slots that are refilled, programs beside decoding
+language         from a model folder to attempts (no torch: configurations read it)
+language_engine  the engine: slots that are refilled, programs beside decoding
 policy           the protocol: attempts under way in, one message each out; a script's behaviour: how it searches,
                  runs, reacts and stops
 programs         the programs of many attempts: equal ones run once, also beside decoding

@@ -2,7 +2,8 @@
 
 ChatML turns, as verifiers read them. A conversation grows by pieces (the issue, a message, an observation, ...), and every
 piece is tokenised by itself: what a policy is taught, what it sees when it acts and what it is trained on by reinforcement
-learning are the same ids."""
+learning are the same ids.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

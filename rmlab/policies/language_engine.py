@@ -1,5 +1,4 @@
-"""A language model as a policy, from a folder to attempts; and the rollout engine: many of its attempts, decoded in slots while programs
-run.
+"""The rollout engine: many attempts of one language model, decoded in slots while programs run.
 
 An attempt opens (its issue needs the public call's value), takes a slot, reads, speaks, may wait there for what `run` shows,
 leaves the slot when it submits or runs out of turns, and closes (its last program is tested). The slot is given to the next
@@ -7,18 +6,12 @@ attempt at once. Where `overlap` is off, programs run whenever an eighth of the 
 repeats itself exactly.
 """
 
-import json
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
-from omegaconf import MISSING
 
-from rmlab.errors import DataError, UsageError
-from rmlab.fingerprint import file_fingerprint, fingerprint
+from rmlab.errors import UsageError
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.models.generation import SlotDecoder
@@ -29,12 +22,7 @@ from rmlab.policies.programs import Executor
 from rmlab.policies.rollout import Planned
 from rmlab.policies.rollout_schedule import RolloutSchedule
 from rmlab.progress import Advance
-from rmlab.tracking.query import find_model
 from rmlab.trajectories.record import Trajectory
-from rmlab.wording import counted
-
-if TYPE_CHECKING:
-    from rmlab.trajectories.record import Trajectory
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
@@ -96,71 +84,3 @@ class LanguageEngine:
                 )
         with RolloutSchedule(self, planned, sampling_N, seed, advance, on_finished) as schedule:
             return Rollouts(schedule.play(), schedule.seconds)
-
-
-@dataclass
-class LanguagePolicyConfig:
-    """model: a folder, a run or a cell. temperature, max_action_tokens: see Sampling. device: cpu, cuda or auto."""
-
-    model: str = MISSING
-    temperature: float = 1.0
-    max_action_tokens: int = 64
-    device: str = "auto"
-    engine: EngineConfig = field(default_factory=EngineConfig)
-
-    @property
-    def sampling(self) -> Sampling:
-        """How tokens are taken."""
-        return Sampling(self.temperature, self.max_action_tokens)
-
-    @property
-    def folder(self) -> Path:
-        """Where the model lies. Raises DataError or StoreError where its name means none."""
-        return find_model(self.model, "config.json").folder
-
-
-def stated(config: LanguagePolicyConfig) -> dict[str, Any]:
-    """What names a policy in a trajectory set: its weights, how it samples, and the quality that was measured when it was trained.
-
-    Raises DataError where the folder holds no weights.
-    """
-    folder = config.folder
-    weights = sorted(folder.glob("*.safetensors"))
-    if not weights:
-        raise DataError(f"{folder} holds no model in safetensors. `rmlab warm-start` writes one.")
-    record = folder / "policy.json"
-    held_out = json.loads(record.read_text(encoding="utf-8")).get("held_out", {}) if record.is_file() else {}
-    return {
-        "weights": fingerprint([file_fingerprint(path) for path in weights]),
-        "temperature": config.temperature,
-        "max_action_tokens": config.max_action_tokens,
-        "pass_at_1": {name: round(float(rates["pass_at_1"]), 4) for name, rates in held_out.items()},
-    }
-
-
-def load_engine(config: LanguagePolicyConfig, sandbox: Sandbox, environment: EnvironmentConfig) -> "LanguageEngine":
-    """The engine of one policy. Raises DataError where the folder holds no model."""
-    from rmlab.models.load import load_model
-    from rmlab.models.tokenizer import load_tokenizer
-    from rmlab.training.device import prepare_device
-
-    device, folder = prepare_device(config.device), config.folder
-    return LanguageEngine(
-        load_model(folder).eval(), load_tokenizer(folder), sandbox, environment, config.engine, device
-    )
-
-
-def play(
-    config: LanguagePolicyConfig,
-    planned: Sequence[Planned],
-    sandbox: Sandbox,
-    environment: EnvironmentConfig,
-    seed: int,
-    advance: Advance | None = None,
-    on_finished: "Callable[[Trajectory], None] | None" = None,
-) -> "list[Trajectory]":
-    """The trajectories of planned attempts, in the order of the plan. on_finished: is called with each as it is finished."""
-    engine = load_engine(config, sandbox, environment)
-    rollouts, seconds = engine.rollout(planned, config.sampling, seed, advance, on_finished)
-    print(f"{config.model}: {counted(len(rollouts), 'attempt')} in {seconds}", file=sys.stderr)
-    return [rollout.trajectory for rollout in rollouts]

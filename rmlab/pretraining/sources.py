@@ -10,7 +10,8 @@ form is an episode's first two turns without an issue: who reads episodes later 
 
 None of them is, or nearly is, a function that must not be read. The rule is that of `rmlab.microswe.build.clusters`: equal syntax trees
 after renaming, or token trigrams with a Jaccard overlap of at least 0.6. Trigrams are found through an index, and trees are only renamed
-where their shape is that of a known one, so that a hundred thousand functions take a minute."""
+where their shape is that of a known one, so that a hundred thousand functions take a minute.
+"""
 
 import ast
 import importlib.metadata

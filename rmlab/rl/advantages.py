@@ -7,7 +7,8 @@ Dr. GRPO (arXiv 2503.20783).
 Before that a verifier's scores may be bent on purpose (`transform`): each change moves one property that offline metrics see, and
 leaves another as it is. Applied to the logit, in this order: slope; the group's mean and the distance from it (`between`, `spread`);
 shift and difficulty. Whatever is the same for all attempts of a group, or rises with the score, keeps the order within the group. That
-is asserted for every batch (`check_order`), not only said: an ablation of calibration at equal ranks is none if a rank has moved."""
+is asserted for every batch (`check_order`), not only said: an ablation of calibration at equal ranks is none if a rank has moved.
+"""
 
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,8 @@
 """From a configuration and what it names to a training that is ready to go.
 
 May it go on from this policy, on these tasks and by these rules? A warm start wrote into policy.json the clusters of functions that
-it was shown, and the rules that it was taught."""
+it was shown, and the rules that it was taught.
+"""
 
 import sys
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,8 @@
 """One batch of a step: fresh attempts, what they are paid, and how much better each is than the others at its task.
 
 Attempts that the environment failed on are made again. Groups without signal (all attempts paid alike) teach nothing. They stay in what
-is measured and are left out of the update; where `resample` allows it, fresh tasks are tried in their place (dynamic sampling, DAPO)."""
+is measured and are left out of the update; where `resample` allows it, fresh tasks are tried in their place (dynamic sampling, DAPO).
+"""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -15,7 +16,6 @@ from rmlab.fingerprint import fingerprint
 from rmlab.microswe.task import Task
 from rmlab.policies.engine import Engine, EngineSeconds, Rollout, Sampling, seconds_of
 from rmlab.policies.rollout import Planned, plan
-from rmlab.progress import Advance
 from rmlab.rl.advantages import Codes, advantages, check_affine
 from rmlab.rl.config import AlgorithmConfig, Floats, LoopConfig, RewardConfig
 from rmlab.rl.outcome import behaviour, paid
@@ -76,35 +76,20 @@ class SampledAndGreedy(NamedTuple):
 
 
 def make_attempts(
-    engine: Engine,
-    tasks: Sequence[Task],
-    name: str,
-    attempts: int,
-    sampling: Sampling,
-    seed: int,
-    retries: int,
-    advance: Advance | None = None,
+    engine: Engine, tasks: Sequence[Task], name: str, attempts: int, sampling: Sampling, seed: int, retries: int
 ) -> LabelledAttempts:
     """`attempts` attempts at each task. An attempt that ended as an error of the environment is made again, up to `retries` times.
 
     name: of the policy in the trajectories. Raises RmlabError where over a tenth stays without a label.
     """
-    rollouts, retried, seconds = _made(
-        engine, [(planned, sampling) for planned in plan(tasks, [name], attempts)], seed, retries, advance
-    )
+    wanted = [(planned, sampling) for planned in plan(tasks, [name], attempts)]
+    rollouts, retried, seconds = _made(engine, wanted, seed, retries)
     kept = labelled(rollouts, retries)
     return LabelledAttempts(kept, retried, len(rollouts) - len(kept), seconds)
 
 
 def sampled_and_greedy(
-    engine: Engine,
-    tasks: Sequence[Task],
-    name: str,
-    attempts: int,
-    sampling: Sampling,
-    seed: int,
-    retries: int,
-    advance: Advance | None = None,
+    engine: Engine, tasks: Sequence[Task], name: str, attempts: int, sampling: Sampling, seed: int, retries: int
 ) -> SampledAndGreedy:
     """`attempts` sampled attempts at each task and the greedy one, through the engine at once; in the order of tasks, with labels."""
     likeliest = Sampling(0.0, sampling.max_action_tokens)
@@ -113,7 +98,7 @@ def sampled_and_greedy(
         *((p, sampling) for p in plan(tasks, [name], attempts)),
         *((p, likeliest) for p in plan(tasks, [name], 1)),
     ]
-    rollouts, _, seconds = _made(engine, wanted, seed, retries, advance)
+    rollouts, _, seconds = _made(engine, wanted, seed, retries)
     return SampledAndGreedy(labelled(rollouts[:number], retries), labelled(rollouts[number:], retries), seconds)
 
 
@@ -129,12 +114,10 @@ def labelled(rollouts: Sequence[Rollout], retries: int) -> list[Rollout]:
 
 
 def _made(
-    engine: Engine, wanted: Sequence[tuple[Planned, Sampling]], seed: int, retries: int, advance: Advance | None
+    engine: Engine, wanted: Sequence[tuple[Planned, Sampling]], seed: int, retries: int
 ) -> tuple[list[Rollout], int, EngineSeconds]:
     """One rollout for each that is wanted, in order, how many were made again, and where the time went."""
-    rollouts, seconds = engine.rollout(
-        [planned for planned, _ in wanted], [sampling for _, sampling in wanted], seed, advance
-    )
+    rollouts, seconds = engine.rollout([planned for planned, _ in wanted], [sampling for _, sampling in wanted], seed)
     retried = 0
     for again in range(1, retries + 1):
         failed = [i for i, rollout in enumerate(rollouts) if rollout.trajectory.resolved is None]

@@ -5,7 +5,8 @@ trained on, the `withheld` family of functions, `two_bugs` (two changed lines: h
 stay in what is said of all), and `long` functions. A task stands in one of them.
 
 Two policies are compared in pairs of one task: pass@1 after training of A minus that of B, by benchmark and over all, with a cluster
-bootstrap's interval. What another seed of RL would give is not in the interval."""
+bootstrap's interval. What another seed of RL would give is not in the interval.
+"""
 
 import json
 from collections.abc import Collection, Sequence

@@ -38,17 +38,9 @@ FOLDS = 5
 READ = ("last_value", "public_execution", "policy_likelihood", "shape", "majority")
 """Baselines that read trajectories."""
 ORDER = (
-    "random",
-    "oracle",
-    "last_value",
-    "public_execution",
-    "task_difficulty",
-    "policy_likelihood",
-    "policy_identity",
-    "length",
-    "shape",
-    "majority",
-)
+    "random", "oracle", "last_value", "public_execution", "task_difficulty", "policy_likelihood", "policy_identity",
+    "length", "shape", "majority",
+)  # fmt: skip
 
 Reason = dict[str, str]
 Fit = Callable[[Scores, Scores], Floats]

@@ -15,7 +15,7 @@ from math import floor, isfinite
 from typing import Any, Generic, Protocol, TypeVar
 
 from rmlab.errors import DataError, UsageError
-from rmlab.fingerprint import UNHASHED
+from rmlab.fingerprint import OMIT_DEFAULT, UNHASHED
 from rmlab.selection.apportionment import apportion
 from rmlab.trajectories.record import Split
 
@@ -29,6 +29,7 @@ class DataConfig:
 
     path: Parquet file of the pool. scale: examples in all. label_ratio: resolved:unresolved. policies, sources: weight by
     name (a name that is left out gets nothing); empty = the proportions of what is there, within each label.
+    held_out_policies: of whose attempts none is taken, so that a pool of theirs is of policies that the verifier has not learned from.
     fits: tokens that a training prompt and its answer may have, whatever the context; null = the context (`prompt.max_tokens`).
     refilter: take the context all the same. Neither says anything of what is scored.
     hidden_tests: label the training set by so many hidden tests of each task (`rmlab.selection.weak_tests`); null = by all, as the
@@ -44,6 +45,7 @@ class DataConfig:
     refilter: bool = False
     hidden_tests: int | None = None
     tasks: str = field(default="${rmlab.starter:tasks.parquet}", metadata=UNHASHED)
+    held_out_policies: list[str] = field(default_factory=list, metadata=OMIT_DEFAULT)
 
     @property
     def room(self) -> int | None:
@@ -91,11 +93,13 @@ class Stratum:
 
 @dataclass(frozen=True)
 class Selection(Generic[Row]):
-    """chosen: the training set in the order of the draw. table: by label, policy and source. unlabelled: rows without a label."""
+    """chosen: the training set in the order of the draw. table: by label, policy and source. unlabelled: rows without a label.
+    held_out: rows of policies that are held out, which are in neither."""
 
     chosen: tuple[Row, ...]
     table: tuple[Stratum, ...]
     unlabelled: int
+    held_out: int
 
     def record(self) -> dict[str, Any]:
         """As plain values, for the run's `selection.json`."""
@@ -105,19 +109,16 @@ class Selection(Generic[Row]):
             "resolved": resolved,
             "unresolved": len(self.chosen) - resolved,
             "unlabelled": self.unlabelled,
+            "held_out": self.held_out,
             "dropped": sum(row.dropped for row in self.table),
             "strata": [asdict(row) for row in self.table],
         }
 
 
 def select(
-    pool: Iterable[Row],
-    config: DataConfig,
-    seed: int,
-    fits: Callable[[Row], bool] | None = None,
-    part: Split = "verifier",
+    pool: Iterable[Row], config: DataConfig, seed: int, fits: Callable[[Row], bool] | None = None
 ) -> Selection[Row]:
-    """Chooses `config.scale` rows of one part of the pool.
+    """Chooses `config.scale` rows of the pool's part `verifier`.
 
     seed: of the draw (the cell's seed). fits: whether a row's prompt fits the context (None = all do).
     Raises UsageError for a setting that makes no sense, DataError where the total cannot be filled (it names the largest
@@ -125,7 +126,7 @@ def select(
     """
     if config.scale < 1:
         raise UsageError(f"data.scale={config.scale}: a training set has at least 1 example")
-    rows = [row for row in pool if row.split == part]
+    rows, held_out = _learnable(pool, config)
     strata: dict[Key, list[Row]] = defaultdict(list)
     had: Counter[Key] = Counter()
     for row in rows:
@@ -149,19 +150,36 @@ def select(
         for key in sorted(had)
     )
     unlabelled = sum(row.resolved is None for row in rows)
-    return Selection(tuple(sorted(chosen, key=order)), table, unlabelled)
+    return Selection(tuple(sorted(chosen, key=order)), table, unlabelled, held_out)
 
 
-def check_fill(pool: Iterable[Candidate], config: DataConfig, part: Split = "verifier") -> None:
+def check_fill(pool: Iterable[Candidate], config: DataConfig) -> None:
     """The error of `select`, without drawing and before lengths are known: for a quick look ahead."""
-    had = Counter(
-        (RESOLVED if r.resolved else UNRESOLVED, r.policy, r.source)
-        for r in pool
-        if r.split == part and r.resolved is not None
-    )
+    rows, _ = _learnable(pool, config)
+    had = Counter((RESOLVED if r.resolved else UNRESOLVED, r.policy, r.source) for r in rows if r.resolved is not None)
     plan = _plan(config, had)
     if config.scale > plan.capacity:
         raise DataError(_complaint(config, plan, had))
+
+
+def _learnable(pool: Iterable[Row], config: DataConfig) -> tuple[list[Row], int]:
+    """The rows of the part `verifier` that a verifier may learn from, and the number of those whose policies are held out.
+
+    Raises UsageError for a held-out name that the part does not have, or that `data.policies` asks for.
+    """
+    rows = [row for row in pool if row.split == "verifier"]
+    there = sorted({row.policy for row in rows})
+    for name in config.held_out_policies:
+        if name not in there:
+            raise UsageError(
+                f"data.held_out_policies names {name!r}, which the pool does not have; it has {', '.join(there) or 'nothing'}"
+            )
+        if config.policies.get(name):
+            raise UsageError(
+                f"data.policies names {name!r}, which data.held_out_policies leaves out: take it out of one of them"
+            )
+    kept = [row for row in rows if row.policy not in config.held_out_policies]
+    return kept, len(rows) - len(kept)
 
 
 def draw_order(seed: int, trajectory_id: str) -> bytes:

@@ -64,18 +64,15 @@ def weak_labels(
 
     cache: folder that remembers which test each attempt fails first. allow_weak: of the sandbox.
 
-    Raises UsageError for tests < 1, DataError where tasks and attempts do not belong together or the labels cannot be had
-    again on this machine.
+    That tasks and attempts belong together is seen attempt by attempt: its task is in the file, its edits of that task's code give
+    its patch, and all tests give its label. Raises UsageError for tests < 1, DataError where it is not so.
     """
     if tests < 1:
         raise UsageError(f"data.hidden_tests={tests}: at least 1, or null for all")
     tasks, _ = read_tasks(tasks_file)
-    stated, there = part.metadata.get("tasks_fingerprint"), tasks_fingerprint(tasks)
-    if stated != there:
-        raise DataError(
-            f"data.tasks={tasks_file} holds the tasks {there}, the trajectories were collected at {stated}: their tests are "
-            "not known. Name the tasks file that they were collected from."
-        )
+    there = tasks_fingerprint(
+        tasks
+    )  # of the file: attempts name the tasks that held where they were collected, which may be fewer
     attempts = [t for t in part.trajectories if t.resolved is not None]
     path = cache / f"first-failures-{fingerprint([part.fingerprint, there, SEMANTICS])}.json"
     if not path.is_file():
@@ -120,7 +117,8 @@ def first_failures(
     for attempt in attempts:
         if attempt.task_id not in tasks:
             raise DataError(
-                f"data.tasks has no task {attempt.task_id}, which trajectory {attempt.trajectory_id} attempts"
+                f"data.tasks has no task {attempt.task_id}, which trajectory {attempt.trajectory_id} attempts. "
+                "Name the tasks file that they were collected from."
             )
         task = tasks[attempt.task_id]
         order = order_of_tests(task)

@@ -120,7 +120,6 @@ class Plan:
 
     @property
     def control_hash(self) -> str:
-        """Of all cells."""
         return self.cells[0].identity.control_hash
 
 

@@ -122,7 +122,7 @@ class Store:
                 if not database.exists():
                     _create(database)
         bring_home(database)
-        store._reach()
+        store._reach(60.0)  # it is there, and other processes may write to it
         return store
 
     @classmethod
@@ -133,6 +133,14 @@ class Store:
             return cls._server(uri)
         database = Path(uri.removeprefix(SQLITE))
         return cls(uri, artifacts_of(database)) if database.exists() else None
+
+    @classmethod
+    def to_read(cls, uri: str | None = None) -> "Store | None":
+        """The same for a reader: a store that was named and is not there is an error, the project's own may not be there yet."""
+        store = cls.existing(uri)
+        if store is None and uri:
+            raise StoreError(f"{uri}: there is no such store: name one by its URL or file, or a bundle")
+        return store
 
     @classmethod
     def _server(cls, uri: str) -> "Store":
@@ -149,9 +157,10 @@ class Store:
         store._reach()
         return store
 
-    def _reach(self) -> None:
+    def _reach(self, patience: float = 5.0) -> None:
         """One real request, so that what is wrong with a store shows before work is done."""
-        self.call(lambda: self.client.search_experiments(max_results=1), patience=5.0)
+        client = self.client  # not within the request: Ctrl-C need not wait for the import of MLflow
+        self.call(lambda: client.search_experiments(max_results=1), patience)
 
     @property
     def database_url(self) -> str:

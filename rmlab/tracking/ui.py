@@ -130,7 +130,6 @@ def _stop(number: int, frame: object) -> None:
 
 
 def _await(server: "subprocess.Popen[bytes]", base: str, log: str) -> None:
-    """Returns when the server answers."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if server.poll() is not None:

@@ -84,7 +84,6 @@ class TrajectoryParts:
         self._written = time.monotonic()
 
     def add(self, trajectory: Trajectory) -> None:
-        """Keeps a finished attempt."""
         self._new.append(trajectory)
         if len(self._new) >= MOST or time.monotonic() - self._written > EVERY_SECONDS:
             self.flush()
@@ -157,7 +156,6 @@ class _Index:
         return codes.setdefault(text, len(codes))
 
     def fingerprint(self) -> str:
-        """As `TrajectorySet.fingerprint`."""
         order_N = np.argsort(self.id_N)
         id_N = self.id_N[order_N]
         if repeated := int((id_N[1:] == id_N[:-1]).sum()):

@@ -9,9 +9,11 @@ from pathlib import Path
 
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import file_fingerprint
+from rmlab.microswe.task import read_tasks, tasks_fingerprint
 from rmlab.models.config import ModelConfig
 from rmlab.models.load import tasks_of_base
 from rmlab.models.tokenizer import Tokenizer, load_tokenizer
+from rmlab.paths import STARTER
 from rmlab.selection.pool import read_index
 from rmlab.selection.select import DataConfig
 from rmlab.selection.weak_tests import WeakLabels, weak_labels
@@ -76,7 +78,7 @@ def read_verifier_data(
             f"none of the {len(pool)} trajectories of {path} has a part (verifier, validation, evaluation): "
             f"`rmlab trajectories split {path} -o SPLIT.parquet` gives them one."
         )
-    pretraining = check_pretraining(Path(model.pretrained) if model.pretrained else None, pool.metadata)
+    pretraining = check_pretraining(Path(model.pretrained) if model.pretrained else None, pool)
     if model.pretrained:
         tokenizer = load_tokenizer(Path(model.pretrained), add_markers=True)
     else:
@@ -161,24 +163,33 @@ def weakly_labelled(
     return replace(ready, verifier=relabelled, weak=weak)
 
 
-def check_pretraining(folder: Path | None, metadata: Mapping[str, str]) -> str:
+def check_pretraining(folder: Path | None, pool: TrajectorySet) -> str:
     """What is known of whether a model has read what it will be judged on, in a few words.
 
-    metadata: of the pool. Raises DataError for a base that was kept clear of other tasks than those of the pool.
+    Raises DataError for a base that was kept clear of other tasks than those of the pool. A pool names the tasks that held where it
+    was collected; where that is not all of the shipped ones, of which the base was kept clear, its attempts show whether it is some.
     """
     if folder is None:
         return "none"
-    kept_clear, tasks = tasks_of_base(folder), metadata.get("tasks_fingerprint")
+    kept_clear, tasks = tasks_of_base(folder), pool.metadata.get("tasks_fingerprint")
     if kept_clear is None:
         return "unknown: the model is from elsewhere"
     if tasks is None:
         return f"unknown: kept clear of the tasks {kept_clear}, the pool does not name its own"
-    if kept_clear != tasks:
+    if kept_clear != tasks and not _at_shipped_tasks(kept_clear, pool):
         raise DataError(
             f"{folder} was kept clear of the tasks {kept_clear}, the pool was collected at the tasks {tasks}: it may have read "
             "what it will be judged on. Take the base and the pool that belong together, or pretrain again."
         )
-    return f"kept clear of the pool's tasks ({tasks})"
+    return f"kept clear of the pool's tasks ({kept_clear})"
+
+
+def _at_shipped_tasks(named: str, pool: TrajectorySet) -> bool:
+    """Whether the shipped tasks have this fingerprint, and all attempts are at some of them."""
+    shipped, _ = read_tasks(STARTER / "tasks.parquet")
+    return tasks_fingerprint(shipped) == named and {t.task_id for t in pool.trajectories} <= {
+        task.task_id for task in shipped
+    }
 
 
 def evaluated(trajectories: Sequence[Trajectory], config: EvaluationConfig, number: int | None) -> list[Trajectory]:

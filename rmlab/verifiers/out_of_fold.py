@@ -44,7 +44,7 @@ def fold_data(
     check_parts(pool.trajectories)
     read = TrajectorySet(tuple(t for t in pool.trajectories if t.split in READ), pool.metadata)
     check_leaks(read.trajectories)
-    pretraining = check_pretraining(Path(model.pretrained) if model.pretrained else None, metadata)
+    pretraining = check_pretraining(Path(model.pretrained) if model.pretrained else None, pool)
     lessons = read.part("verifier").trajectories
     tokenizer = (
         load_tokenizer(Path(model.pretrained), add_markers=True)
@@ -72,7 +72,6 @@ def pooled(tables: Sequence[Scores]) -> Scores:
 
 
 def of_policies(scores: Scores, policies: Sequence[str]) -> Scores:
-    """The attempts of these policies."""
     return scores.select(np.isin(scores.policy, list(policies)))
 
 

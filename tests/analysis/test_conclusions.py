@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from analysis import conclusions, summaries
+from analysis import conclusions, level_tests, summaries
 from analysis.tracked import SweepRuns
 from rmlab.metrics.sweep_levels import LevelTest
 from rmlab.progress import set_verbosity
@@ -79,6 +79,27 @@ def test_what_is_shown_and_what_is_not_are_two_lines() -> None:
     assert "3 of 4 differences from 1000: AUC within task at 8000; ECE at 500 and 8000." in hidden
     assert "With 80 % power these tests show differences of 0.041 in AUC within task and 0.030 in ECE or more" in hidden
     assert "lies above" not in hidden, "0.88 is above 0.85 and 0.5"
+
+
+def test_a_difference_that_cannot_be_is_not_given_as_power() -> None:
+    """Metrics lie between 0 and 1: a test that would need a difference of 1.004 could have shown none."""
+    tests = [
+        replace(level_test("500", "rm_at_k", 0.1, 0.9, detectable=1.004), detectable=0.4),
+        replace(level_test("8000", "ece_width_10", 0.0, 1.0, detectable=0.025), detectable=0.02),
+    ]
+    group = sweep(tests)
+    hidden = conclusions.of_verifiers(group)[2]
+    assert (
+        "differences of 0.025 in ECE or more, so smaller ones may be there. In RM@16 at least one of them could"
+        in hidden
+    )
+    assert "1.004" not in hidden
+    note = level_tests.power_note(group)
+    assert note.startswith("No difference shown: 80 % power from a difference of RM@16 0.400 (none), ECE 0.020 (0.025)")
+    assert note.endswith(level_tests.NONE)
+    assert level_tests.power(tests[0]) == "0.400 / none"
+    assert "| 0.400 / none |" in level_tests.as_markdown(group)
+    assert level_tests.NONE in level_tests.as_markdown(group)
 
 
 def test_what_compares_the_same_runs_again_is_counted_once() -> None:

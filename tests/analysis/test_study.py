@@ -18,13 +18,14 @@ from analysis.planned_study import PlannedStudy, ledger_lines, open_study
 from analysis.study_effects import effects
 from rmlab.commands.figures import draw_figures
 from rmlab.commands.figures import study as command
-from rmlab.errors import DataError, UsageError
+from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.metrics.report import report
 from rmlab.paths import REPOSITORY
 from rmlab.scores.scores import Scores
 from rmlab.scores.writing import write_score_table
 from rmlab.sweep.spec import read_sweep
 from rmlab.tracking.bundles.exporting import export_runs
+from rmlab.tracking.listing import show_runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 
@@ -158,7 +159,44 @@ def test_the_ledger_says_what_is_finished_shared_failed_and_next(
     assert not (folder / "ledger.csv").exists()
     command(folder, ledger=True, page=True)
     assert len(list(csv.DictReader((folder / "ledger.csv").read_text().splitlines()))) == 21
-    assert not (folder / study_page.PAGE).exists()
+    assert (folder / study_page.PAGE).is_file(), "all that --page writes"
+
+
+def test_a_run_that_lies_in_two_bundles_is_one(store: Store, folder: Path, tmp_path: Path) -> None:
+    planned = PlannedStudy.read(folder, []).planned["evidence"]
+    train(store, tmp_path, planned[0], 1.0)
+    with pytest.raises(ArithmeticError):
+        train(store, tmp_path, planned[-1], 1.0, fails=True)
+    for name in ("first", "second"):
+        export_runs(store, folder / f"{name}.zip", sweep="evidence", study=True, show=False)
+    with open_study(folder) as study:
+        assert [(one.state, one.failures) for one in study.cells if one.cell == planned[-1]] == [("failed", 1)]
+        assert any(line.endswith("to be repeated once") for line in ledger_lines(study))
+
+
+def test_a_run_that_ended_before_it_said_which_cell_it_is_is_counted(
+    store: Store, folder: Path, tmp_path: Path
+) -> None:
+    with (
+        pytest.raises(ArithmeticError),
+        RunLogger.start(store, "evidence", "x", kind="verifier", tags={"sweep": "evidence", "preset": "demo"}),
+    ):
+        raise ArithmeticError("no memory")
+    with open_study(folder, source=str(tmp_path / "runs" / "mlflow.db")) as study:
+        assert study.left_aside() == [
+            "evidence: not counted: 1 run that ended before its seed and its control hash were tracked"
+        ]
+
+
+def test_a_source_that_was_named_and_is_not_there_is_an_error(runs_folder: Path, folder: Path) -> None:
+    nowhere = f"sqlite:///{runs_folder}/nowhere.db"
+    for read in (
+        lambda: command(folder, source=nowhere, ledger=True),
+        lambda: draw_figures(source=nowhere),
+        lambda: show_runs(nowhere),
+    ):
+        with pytest.raises(StoreError, match=r"nowhere\.db: there is no such store: name one by its URL or file"):
+            read()
 
 
 def test_what_was_trained_under_other_code_or_data_is_named(store: Store, folder: Path, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from experiments.programs import rl
 from rmlab.configuration import compose
 from rmlab.errors import DataError
-from rmlab.policies.language_engine import LanguagePolicyConfig, stated
+from rmlab.policies.language import LanguagePolicyConfig, stated
 from rmlab.rl.artifacts import PaidAttempt, episodes_page
 from rmlab.rl.config import Calibration, Combine, RewardConfig, Unread
 from rmlab.rl.reward_model import calibrator, combine, load_reward_model

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rmlab.errors import DataError, UsageError
-from rmlab.selection.select import DataConfig, select
+from rmlab.selection.select import DataConfig, check_fill, select
 
 
 @dataclass(frozen=True)
@@ -154,6 +154,27 @@ def test_the_words_when_a_policy_is_short():
         "data.scale=400 cannot be filled: 30 resolved trajectories of policy hasty are there, the weights careful:1 hasty:1 "
         "at a 1:1 ratio allow 120 in all. Lower data.scale or change data.policies."
     )
+
+
+def test_of_held_out_policies_nothing_is_taken_and_how_much_is_left_out_is_counted():
+    pool = pool_of({(label, policy, "toolz"): 6 for label in (True, False) for policy in ("careful", "hasty", "lost")})
+    found = select(pool, DataConfig(path="", scale=12, held_out_policies=["lost"]), 0)
+    assert Counter(row.policy for row in found.chosen) == {"careful": 6, "hasty": 6}
+    assert (found.held_out, found.record()["held_out"]) == (12, 12)
+    assert largest(pool, held_out_policies=["lost"]) == 24
+    for held, policies, words in [
+        (
+            ["lots"],
+            {},
+            r"data\.held_out_policies names 'lots', which the pool does not have; it has careful, hasty, lost",
+        ),
+        (["lost"], {"lost": 1.0}, r"data\.policies names 'lost', which data\.held_out_policies leaves out"),
+    ]:
+        config = DataConfig(path="", scale=2, held_out_policies=held, policies=policies)
+        with pytest.raises(UsageError, match=words):
+            check_fill(pool, config)
+        with pytest.raises(UsageError, match=words):
+            select(pool, config, 0)
 
 
 @pytest.mark.parametrize(

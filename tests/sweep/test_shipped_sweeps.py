@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from analysis.planned_cells import planned_cells
 from rmlab.configuration import compose, load_program
 from rmlab.paths import STARTER, SWEEPS
+from rmlab.selection.pool import read_index
+from rmlab.selection.select import check_fill
 from rmlab.sweep.plan import expand
 from rmlab.sweep.spec import read_sweep
 from rmlab.tracking.query import runs
@@ -39,15 +42,26 @@ def shared_runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("runs")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "name",
-    sorted(
-        p.stem
-        for p in SWEEPS.glob("*.yaml")
-        if "factor:" in p.read_text() and "program: train_verifier" in p.read_text()
-    ),
+OF_VERIFIERS = sorted(
+    path.stem
+    for path in SWEEPS.glob("*.yaml")
+    if "factor:" in path.read_text() and "program: train_verifier" in path.read_text()
 )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preset", ["demo", "small"])
+@pytest.mark.parametrize("name", OF_VERIFIERS)
+def test_the_shipped_attempts_fill_every_level(name: str, preset: str) -> None:
+    """Where a level labels by fewer tests, whose labels are not in the file, the names and the total are held against all tests'."""
+    cells = planned_cells(read_sweep(name, preset, {"seeds": [0]}))
+    asked = {str(cell.config.data): cell.config.data for cell in cells}
+    for data in asked.values():
+        check_fill(read_index(data.path).rows, data)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OF_VERIFIERS)
 def test_a_shipped_sweep_runs_at_smoke(
     name: str, few: Path, shared_runs: Path, empty_database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -50,6 +50,10 @@ def contend(machine, clock, trouble):
         origin.machine = lambda: machine
     try:
         with RunLogger.start(Store.open(), "shared", "cell", kind="toy", tags={"config_hash": "abc"}, once=True) as run:
+            if trouble:  # a slow machine would not get the cell within such a lease
+                run._keeper.stop()
+                os.environ["RMLAB_LEASE_SECONDS"] = "2"
+                run._keeper = leases.Keeper(run.store, run.run_id, leases.now())
             say("got", run.run_id, os.getpid())
             if trouble == "late":
                 leases._set_tag = lambda *arguments: threading.Event().wait()
@@ -277,9 +281,8 @@ def test_a_clock_that_differs_or_steps_neither_ends_nor_hides_a_holder(store: St
 
 
 @pytest.mark.slow
-def test_a_holder_that_stood_still_ends_itself_and_says_why(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RMLAB_LEASE_SECONDS", "2")
-    with contending(",0,") as holder:
+def test_a_holder_that_stood_still_ends_itself_and_says_why(store: Store) -> None:
+    with contending(",0,still") as holder:
         run_id, process = holder.got()
         os.kill(process, signal.SIGSTOP)
         time.sleep(2.5)  # longer than the lease: a slow machine makes it longer still
@@ -291,8 +294,7 @@ def test_a_holder_that_stood_still_ends_itself_and_says_why(store: Store, monkey
 
 
 @pytest.mark.slow
-def test_a_holder_whose_store_does_not_answer_ends_itself(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RMLAB_LEASE_SECONDS", "2")
+def test_a_holder_whose_store_does_not_answer_ends_itself(store: Store) -> None:
     with contending(",0,late") as holder:
         run_id, _ = holder.got()
         assert holder.line() in (["ended", str(-signal.SIGTERM)], ["ended", str(EXIT_CODE)])
@@ -310,9 +312,11 @@ def unending(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_holder_finds_that_its_run_was_taken(
     store: Store, monkeypatch: pytest.MonkeyPatch, taken: str, words: str
 ) -> None:
-    monkeypatch.setenv("RMLAB_LEASE_SECONDS", "4")
     run = begun(store)
     assert run._keeper is not None
+    run._keeper.stop()
+    monkeypatch.setenv("RMLAB_LEASE_SECONDS", "4")  # not before: a slow machine takes longer to begin a run
+    run._keeper = leases.Keeper(store, run.run_id, leases.now())
     if taken == "closed":
         leases._set_tag(store, run.run_id, "status", "killed")
     else:

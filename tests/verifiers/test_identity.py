@@ -7,18 +7,20 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.models.config import ModelConfig, TokenizerConfig
-from rmlab.models.load import scratch_model
-from rmlab.paths import REPOSITORY
+from rmlab.models.load import scratch_model, tasks_of_base
+from rmlab.paths import REPOSITORY, STARTER
 from rmlab.sweep.factors import FACTORS
 from rmlab.tracking.query import get_run
 from rmlab.tracking.store import Store
-from rmlab.trajectories.store import write_trajectories
+from rmlab.trajectories.store import TrajectorySet, write_trajectories
 from rmlab.verifiers.answer import verifier_tokenizer
+from rmlab.verifiers.dataset import check_pretraining
 from tests.verifiers.examples import episode, episodes
 
 PARTS = [
@@ -160,6 +162,22 @@ def test_every_factor_owns_keys_that_are_there_and_its_overrides_touch_no_other(
     )
     for text in factor.sets:
         assert factor.owns_key(text.partition("=")[0])
+
+
+def test_the_shipped_base_was_kept_clear_of_both_shipped_sets() -> None:
+    """The attempts of language models name fewer tasks: those that held under the Python of the machine where they were collected."""
+    clear = f"kept clear of the pool's tasks ({tasks_of_base(STARTER / 'base')})"
+    for name in ("trajectories", "language_attempts"):
+        path = STARTER / f"{name}.parquet"
+        text = {one.decode(): value.decode() for one, value in pq.read_schema(path).metadata.items()}
+        ids = pq.read_table(path, columns=["task_id"]).column(0).unique().to_pylist()
+        pool = TrajectorySet(tuple(replace(episode(0, True), task_id=task) for task in ids), text)
+        assert check_pretraining(STARTER / "base", pool) == clear
+    elsewhere = TrajectorySet(
+        (replace(episode(0, True), task_id="algorithms/none/0"),), {"tasks_fingerprint": "a" * 16}
+    )
+    with pytest.raises(DataError, match="the pool was collected at the tasks aaaa"):
+        check_pretraining(STARTER / "base", elsewhere)
 
 
 @pytest.mark.slow

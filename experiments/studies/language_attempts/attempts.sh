@@ -61,7 +61,7 @@ run_of() { # COMMAND...: its run's id, also where it was finished before
 }
 
 verifier() { # NAME SCALE: of the attempts that there are before any reinforcement learning
-    run_of rmlab train preset=small "model.pretrained=$MODEL" "data.path=$L/first.parquet" '~evaluation.pools.after_rl' "data.scale=$2" "tracking.name=$1" seed=100
+    run_of rmlab train preset=small "model.pretrained=$MODEL" "data.path=$L/first.parquet" '~evaluation.pools.after_rl' data.held_out_policies=[] "data.scale=$2" "tracking.name=$1" seed=100
 }
 
 reward() { # NAME: what pays this policy

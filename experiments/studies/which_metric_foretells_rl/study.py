@@ -47,7 +47,10 @@ ENDING = 30
 LEARNED_FROM = "{a_cool: 4, a_plain: 4, a_hot: 4, b_cool: 4, b_plain: 4, b_hot: 4, weak: 3, silent: 3}"
 POOL = "[a_plain,b_plain,silent,a_execution,b_execution,a_paid_well,b_paid_badly]"
 COMMON = {
-    "verifier": ["preset=small", f"data.policies={LEARNED_FROM}", f"evaluation.policies={POOL}"],
+    "verifier": [
+        *("preset=small", "data.held_out_policies=[]", f"data.policies={LEARNED_FROM}"),
+        f"evaluation.policies={POOL}",
+    ],
     "rl": [
         *("rl_preset=small", "rl.groups=40", "rl.steps=60", "engine.slots=256", "rl.batch_tokens=8192"),
         *("over_length=truncate_middle", "workers=5", "watch.every=10", "watch.tasks=64", "watch.held_out_tasks=null"),

@@ -13,7 +13,7 @@ from rmlab.microswe.build.trial import Tested
 from rmlab.microswe.episode import passes
 from rmlab.microswe.loading import run_all
 from rmlab.microswe.sandbox import Program, Sandbox
-from rmlab.microswe.sandbox.modules import MODULES
+from rmlab.microswe.sandbox.isolation import MODULES
 
 MARGIN = 4.0
 """An original uses at most this part of the limits, so that a right edit may take longer than it and still be right."""

@@ -1,5 +1,6 @@
 """What goes into a sandbox and what comes out: programs, limits, results; and messages between its processes (a length of 8 digits, then
-JSON). Standard library only."""
+JSON). Standard library only.
+"""
 
 import json
 import socket

@@ -10,7 +10,7 @@ Nothing in this process knows an expected output, another program, or the way to
 First a function of the standard library that the task is about is taken out of the process, so that no program can answer its task by
 importing it. Removed are the function, what it wraps, its accelerator in C, and every place that holds one of them: modules that export
 it, aliases, classes, tables, default values, closures. Nothing holds it afterwards, so it is freed, and `gc.get_objects` does not find
-it either; `modules.load_all` has taken away the ways to load a module a second time. Functions that call it fail from then on: they
+it either; `isolation.load_all` has taken away the ways to load a module a second time. Functions that call it fail from then on: they
 would be another way to it. What this does not keep out: a program that reads the library's files, where isolation leaves them in sight
 (`isolation`, the level `limits`), or its memory through `ctypes`.
 """

@@ -42,7 +42,7 @@ class ToyTraining:
 @dataclass
 class ToyRun:
     """seconds: a run takes. trouble: what happens at a level (error, data, exit, kill, memory, nan, late, full, lost, stall, stand still,
-    deaf); level 0: prepare fails or changes the pool.
+    endless, deaf); level 0: prepare fails or changes the pool.
     """
 
     seed: int = 0
@@ -142,6 +142,8 @@ def trouble(kind):
         if kind == "stand still":
             os._exit(EXIT_CODE)
         raise Stopped("the lease could not be renewed. The same command goes on from the last checkpoint.")
+    if kind == "endless":
+        time.sleep(86400)
     if kind == "exit":
         os._exit(7)
     if kind == "kill":
