@@ -28,6 +28,7 @@ from rmlab.rl.config import Scale, TransformConfig
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 from rmlab.scores.writing import write_score_table
+from rmlab.tracking.bundles import exporting
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import RunInfo
 from rmlab.tracking.store import Store
@@ -239,6 +240,21 @@ def test_the_ledger_gets_every_finished_run_once(
     [row] = read_rows(tmp_path / "ledger.csv")
     assert (row["name"], row["run_id"], row["minutes"]) == ("mostly_unresolved-500", "1", "1.5")
     assert (row["config_hash"], row["device"]) == ("c", "NVIDIA H200")
+
+
+def test_a_bundle_holds_the_runs_of_the_cells_that_were_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Every run that a store has would be more than some machines send home in one file."""
+    taken = list[str]()
+    monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
+    monkeypatch.setattr(exporting, "export_runs", lambda store, path, ids, **options: taken.extend(ids))
+    monkeypatch.setattr(study.Store, "open", lambda uri: None)
+    runs = [
+        RunInfo(str(i), "0", name, {}, 0, 1) for i, name in enumerate(("balanced-300", "balanced-500", "balanced-300"))
+    ]
+    study.export(tmp_path / "runs.zip", study.State({}, {}, {}, {}, runs), {"balanced-300"})
+    assert taken == ["0", "2"]
 
 
 def test_two_that_note_at_a_time_lose_no_line(

@@ -279,8 +279,8 @@ def said(cells: Sequence[Cell], state: State) -> str:
 
 
 def export(bundle: Path, state: State, names: Collection[str], study: bool = False) -> None:
-    """The finished runs of cells of these names in this store as one bundle without weights, and beside it what this folder has got: the ledger,
-    the check of the design, what was fitted."""
+    """The finished runs of cells of these names in this store as one bundle without weights, and beside it what this folder has got:
+    the ledger, the check of the design, what was fitted."""
     from rmlab.tracking.bundles.exporting import export_runs
 
     own = [run.run_id for run in (state.finished.values() if study else state.runs) if run.name in names]
