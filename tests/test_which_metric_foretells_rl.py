@@ -28,6 +28,7 @@ from rmlab.rl.config import Scale, TransformConfig
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 from rmlab.scores.writing import write_score_table
+from rmlab.tracking.bundles import exporting
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import RunInfo
 from rmlab.tracking.store import Store
@@ -151,7 +152,7 @@ def test_a_dry_run_lists_every_cell(capsys: pytest.CaptureFixture[str], runs_fol
     assert len(lines) == 2 + 146 + 2
     assert lines[1].startswith("every rl: rmlab rl rl_preset=small rl.groups=40 ")
     assert lines[-2].startswith("146 cells: 24 verifiers, 8 voluntary_verifiers, 24 execution_free, 8 second_seed")
-    assert lines[-1].startswith("146 cells to do: some ")
+    assert lines[-1].endswith("some 3 h 26 min of one card, 1 h 43 min of two, 52 min of four, as guessed")
     assert sum(line.startswith("to do     ") for line in lines) == 32 + 4, "verifiers, and what execution pays"
     assert sum(line.startswith("waits     ") for line in lines) == 110
 
@@ -239,6 +240,21 @@ def test_the_ledger_gets_every_finished_run_once(
     [row] = read_rows(tmp_path / "ledger.csv")
     assert (row["name"], row["run_id"], row["minutes"]) == ("mostly_unresolved-500", "1", "1.5")
     assert (row["config_hash"], row["device"]) == ("c", "NVIDIA H200")
+
+
+def test_a_bundle_holds_the_runs_of_the_cells_that_were_asked_for(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Every run that a store has would be more than some machines send home in one file."""
+    taken = list[str]()
+    monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
+    monkeypatch.setattr(exporting, "export_runs", lambda store, path, ids, **options: taken.extend(ids))
+    monkeypatch.setattr(study.Store, "open", lambda uri: None)
+    runs = [
+        RunInfo(str(i), "0", name, {}, 0, 1) for i, name in enumerate(("balanced-300", "balanced-500", "balanced-300"))
+    ]
+    study.export(tmp_path / "runs.zip", study.State({}, {}, {}, {}, runs), {"balanced-300"})
+    assert taken == ["0", "2"]
 
 
 def test_two_that_note_at_a_time_lose_no_line(
@@ -365,8 +381,8 @@ def test_a_verifier_is_trained_and_pays_and_both_come_home(
     monkeypatch.chdir(tmp_path)
     names = ["overconfident-500", "execution_free_overconfident-500_a_s0"]
     assert study.main([names[0], "--minutes", "8", "--bundle", str(tmp_path / "one.zip")]) == 0
-    assert study.main([names[1], "--minutes", "8", "--bundle", str(tmp_path / "two.zip")]) == 0
-    assert "0 cells of 1 to do, 0 failed" in capfd.readouterr().out
+    assert study.main([*names, "--minutes", "8", "--bundle", str(tmp_path / "two.zip")]) == 0
+    assert "0 cells of 2 to do, 0 failed" in capfd.readouterr().out
     ledger = read_rows(tmp_path / "ledger.csv")  # the copy beside the bundle
     assert [row["name"] for row in ledger] == names
     assert ledger[1]["verifier_run"] == ledger[0]["run_id"]

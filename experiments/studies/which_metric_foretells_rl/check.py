@@ -26,6 +26,7 @@ from experiments.studies.which_metric_foretells_rl.study import MOST_FAILURES, l
 from rmlab.errors import DataError, RmlabError
 from rmlab.files import write_text
 from rmlab.metrics.calibration import binned, ece, width_bin
+from rmlab.metrics.definitions import Report
 from rmlab.metrics.report import report
 from rmlab.rl.advantages import transform
 from rmlab.rl.config import TransformConfig
@@ -67,6 +68,11 @@ class Pool:
         return float(ece(binned(score_N, self.scores.resolved, width_bin(score_N, 10), 10)))
 
 
+def worth(scores: Scores) -> Report:
+    """The metrics of a table but those of patches, which are not asked for here and take most of the time."""
+    return report(replace(scores, patch=np.full(len(scores), "")), replicates=0)
+
+
 def fitted(good: Pool, poor: Pool) -> dict[str, float]:
     """Slopes and shifts by the names that cells.csv has for them."""
     base = calibrated(good)
@@ -93,7 +99,7 @@ def fitted(good: Pool, poor: Pool) -> dict[str, float]:
 
 def calibrated(pool: Pool) -> TransformConfig:
     """Logistic recalibration on the pool."""
-    known = report(pool.scores, replicates=0)
+    known = worth(pool.scores)
     slope, intercept = known["calibration_slope"], known["calibration_intercept"]
     if slope is None or slope <= 0:
         raise DataError("the good verifier cannot be recalibrated: its scores do not rise with the resolved share")
@@ -120,9 +126,9 @@ def assert_ranks(pool: Pool, found: dict[str, TransformConfig]) -> None:
     Metrics of patches are not among them: a patch's score is the mean, or the sum, of its attempts' scores, and means change places
     under a map that leaves the order of the attempts as it is.
     """
-    plain = report(pool.scores, replicates=0)
+    plain = worth(pool.scores)
     for name, config in found.items():
-        bent = report(pool.bent(config), replicates=0)
+        bent = worth(pool.bent(config))
         for metric in ("auc_within_task", "auc_pooled", "rm_at_k"):
             if bent.get(metric) != plain.get(metric):
                 raise DataError(f"{name} changed {metric} on the pool: it is no change of calibration alone")
@@ -187,7 +193,7 @@ def main() -> int:
         run_id = state.finished[cell["name"]].run_id
         pool = Pool.of(read_score_table(get_run(store, run_id).artifact("scores.parquet")))
         paid = TransformConfig(slope=slopes.get(cell["name"], 1.0))
-        rows.append(row_of(cell, report(pool.bent(paid), replicates=0), run_id))
+        rows.append(row_of(cell, worth(pool.bent(paid)), run_id))
         pools[cell["name"]] = pool
     if missing:
         print(f"not trained here: {', '.join(missing)}")

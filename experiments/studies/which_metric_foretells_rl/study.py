@@ -17,7 +17,7 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -272,17 +272,18 @@ def said(cells: Sequence[Cell], state: State) -> str:
         [
             *lines,
             f"{counted(len(cells), 'cell')}: {count}",
-            f"{counted(len(left), 'cell')} to do: some {duration(seconds / 3)} of one card with three side by side, as guessed",
+            f"{counted(len(left), 'cell')} to do: with three side by side on a card some {duration(seconds / 3)} of one card, "
+            f"{duration(seconds / 6)} of two, {duration(seconds / 12)} of four, as guessed",
         ]
     )
 
 
-def export(bundle: Path, state: State, study: bool = False) -> None:
-    """The finished runs of the study in this store as one bundle without weights, and beside it what this folder has got: the ledger,
-    the check of the design, what was fitted."""
+def export(bundle: Path, state: State, names: Collection[str], study: bool = False) -> None:
+    """The finished runs of cells of these names in this store as one bundle without weights, and beside it what this folder has got:
+    the ledger, the check of the design, what was fitted."""
     from rmlab.tracking.bundles.exporting import export_runs
 
-    own = [run.run_id for run in (state.finished.values() if study else state.runs)]
+    own = [run.run_id for run in (state.finished.values() if study else state.runs) if run.name in names]
     if own:
         export_runs(Store.open(None), bundle, own, models=False, study=study, show=False)
         print(f"{counted(len(own), 'run')} in {bundle}", flush=True)
@@ -302,7 +303,7 @@ def main(arguments: Sequence[str]) -> int:
         "--cards", type=int, help="the first so many cards of this machine; default: all that are visible"
     )
     parser.add_argument(
-        "--bundle", type=Path, help="write all finished runs of the study here afterwards, without weights"
+        "--bundle", type=Path, help="write the finished runs of these cells here afterwards, without weights"
     )
     parser.add_argument(
         "--page", action="store_true", help="that bundle as it travels with the page: without paths and pages too"
@@ -321,7 +322,7 @@ def main(arguments: Sequence[str]) -> int:
     state = look()
     note(state)
     if asked.bundle:
-        export(asked.bundle, state, asked.page)
+        export(asked.bundle, state, {cell["name"] for cell in cells}, asked.page)
     print(f"{counted(len(to_do(cells, look())), 'cell')} of {len(cells)} to do, {len(failed)} failed", flush=True)
     return int(bool(failed))
 
