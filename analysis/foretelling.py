@@ -24,9 +24,14 @@ from rmlab.files import write_text
 from rmlab.wording import counted, estimate, number
 
 NAME = "foretelling"
-LOOKS = {"even": "o", "few": "v", "many": "^", "sharp": "s"}
-"""A mark a column, so that it is read in grey too; starts are filled and hollow."""
-BLOCKS = {"execution_free": (style.RESOLVED, "D"), "hybrid": (style.UNRESOLVED, "P")}
+LOOKS = {
+    "balanced": ("o", "trained at 1:1"),
+    "mostly_unresolved": ("v", "trained at 1:4"),
+    "mostly_resolved": ("^", "trained at 4:1"),
+    "overconfident": ("s", "1:1, overconfident"),
+}
+"""A mark and a name for each column, so that it is read in grey too; starts are filled and hollow."""
+BLOCKS = {"execution_free": (style.RESOLVED, "D", "verifier alone"), "hybrid": (style.UNRESOLVED, "P", "hybrid")}
 
 
 @figure(
@@ -77,11 +82,11 @@ def _legend() -> list[Any]:
     def entry(label: str, mark: str, colour: str, face: str) -> Any:
         return Line2D([], [], linestyle="", marker=mark, markersize=4, color=colour, markerfacecolor=face, label=label)
 
-    columns = [entry(f"column {name}", mark, "black", "black") for name, mark in LOOKS.items()]
+    columns = [entry(name, mark, "black", "black") for mark, name in LOOKS.values()]
     starts = [
         entry(f"start {name}", "o", style.RESOLVED, face) for name, face in (("a", style.RESOLVED), ("b", "white"))
     ]
-    return [*columns, *starts, *(entry(name, mark, colour, "white") for name, (colour, mark) in BLOCKS.items())]
+    return [*columns, *starts, *(entry(name, mark, colour, "white") for colour, mark, name in BLOCKS.values())]
 
 
 def _points(axis: Any, study: Study, metric: str) -> list[dict[str, Any]]:
@@ -91,7 +96,7 @@ def _points(axis: Any, study: Study, metric: str) -> list[dict[str, Any]]:
         x, filled = run.verifier[metric], run.cell["start"] == "a"
         if x is None:
             continue
-        look = {"marker": LOOKS[run.cell["column"]], "markersize": 4, "linestyle": "", "color": style.RESOLVED}
+        look = {"marker": LOOKS[run.cell["column"]][0], "markersize": 4, "linestyle": "", "color": style.RESOLVED}
         axis.plot(x, run.outcome, markerfacecolor=style.RESOLVED if filled else "white", **look)
         rows.append({"panel": metric, **_about(run), "x": x, "y": run.outcome})
     axis.set_xlabel(f"{METRICS[metric].name}, frozen pool")
@@ -107,7 +112,7 @@ def _metrics(axis: Any, found: Answer) -> list[dict[str, Any]]:
     rows = []
     names = list(METRICS)
     for shift, (block, relations) in zip((0.15, -0.15), found.relations.items(), strict=True):
-        colour, mark = BLOCKS[block]
+        colour, mark, _ = BLOCKS[block]
         for place, name in enumerate(names):
             one = relations.get(name)
             if one is None or one.rho is None or one.low is None or one.high is None:
@@ -143,7 +148,7 @@ def _causal(axis: Any, found: Answer) -> list[dict[str, Any]]:
         rows.append(
             {"panel": "causal", "name": name, "x": one.difference, "low": one.low, "high": one.high, "words": one.words}
         )
-    axis.set_yticks(range(len(names)), labels=[style.short(name, 32) for name in reversed(names)])
+    axis.set_yticks(range(len(names)), labels=[style.short(name.replace("_", " "), 32) for name in reversed(names)])
     axis.set_xlabel("points of pass@1")
     return rows
 
@@ -220,10 +225,11 @@ def caption(study: Study, found: Answer) -> Caption:
     return Caption(
         found.sentences[0],
         f"Top: pass@1 of the policy (sampled, four attempts at each held-out task without two-bug ones) after 60 steps of RL that one "
-        f"of {counted(len(free), 'separately trained verifier')} alone pays, over that verifier's metric on a frozen pool; marks are "
-        "columns of the design, hollow is another warm start. Bottom left: Spearman's ρ within starts, 95 % bootstrap intervals over "
-        "trainings; filled is the primary test. Bottom right: change of pass@1 by a change of the reward at one verifier, three to five RL "
-        "seeds, 90 % intervals over seeds and tasks; the band is the margin of equivalence.",
+        f"of {counted(len(free), 'separately trained verifier')} alone pays, over that verifier's metric on a frozen pool of attempts; "
+        "marks: resolved to unresolved attempts in training, and logits multiplied before they are paid (overconfident); hollow: the other "
+        "warm start. Bottom left: Spearman's ρ within starts, 95 % bootstrap intervals over trainings; filled is the primary test. Bottom "
+        "right: how pass@1 changes with a change of one verifier's reward, three to five RL seeds, 90 % intervals over seeds and tasks; "
+        "the band is the margin of equivalence (unnormalised: advantages not divided by the group's standard deviation).",
         f"n = {len(free)} verifiers (alone), {len(study.of('hybrid'))} (hybrid), one RL seed each; "
         f"{len(study.left_out)} cells or runs left out, named in {NAME}.md.",
     )

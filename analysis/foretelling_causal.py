@@ -10,21 +10,26 @@ from analysis.foretelling_runs import PaidRun, Study
 from rmlab.metrics.sweep_levels import LEAST_SEEDS, Spread
 
 MARGIN = 0.03
-BLOCKS = ("distortion", "undivided", "affine", "difficulty")
+BLOCKS = ("distortion", "unnormalised", "affine", "difficulty")
 
 
 def causal(study: Study) -> dict[str, Equivalence]:
     """Every comparison of which three seeds are there, by its name."""
-    distortion, undivided = (_by_condition(study.of(block)) for block in ("distortion", "undivided"))
+    distortion, unnormalised = (_by_condition(study.of(block)) for block in ("distortion", "unnormalised"))
     affine, parts = _by_condition(study.of("affine")), _by_condition(study.of("difficulty"))
     families = [
         {
-            f"calibration: {name}": (distortion.get("calibrated", {}), own)
+            f"calibration: {name}": (distortion.get("recalibrated", {}), own)
             for name, own in distortion.items()
-            if name != "calibrated"
+            if name != "recalibrated"
         },
-        {"undivided: far_raised": (undivided.get("calibrated", {}), undivided.get("far_raised", {}))},
-        {"control: -1 + 4 r": (distortion.get("calibrated", {}), affine.get("calibrated", {}))},
+        {
+            "unnormalised: shifted_far_up": (
+                unnormalised.get("recalibrated", {}),
+                unnormalised.get("shifted_far_up", {}),
+            )
+        },
+        {"control: -1 + 4 r": (distortion.get("recalibrated", {}), affine.get("recalibrated", {}))},
         {
             "within task: good less poor": (_mean(parts, "poor "), _mean(parts, "good ")),
             "difficulty: with less without": (_mean(parts, " without"), _mean(parts, " with")),

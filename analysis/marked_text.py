@@ -6,7 +6,6 @@ text.marks()    # what `numbers.yaml` holds of the page (analysis.page_numbers)
 """
 
 from itertools import groupby
-from typing import Any
 
 from analysis.page_blocks import blocks
 
@@ -54,7 +53,3 @@ class MarkedText:
             if begin <= start < end:
                 return source, item or text
         raise AssertionError(f"no part of the text holds its character {start}")
-
-
-Marks = dict[str, list[dict[str, Any]]]
-"""Of a page, as `numbers.yaml` holds them."""

@@ -39,12 +39,14 @@ def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
         return []
     folder, paths, rows = out / "rl" / NAME, list[Path](), list[dict[str, Any]]()
     looks = dict(zip(arms, zip(style.WORDS, DASHES * 2, strict=False), strict=False))
-    for columns, width, height in ((3, style.TWO_COLUMNS, 2.6), (1, style.ONE_COLUMN, 6.2)):
+    for columns, width, height in ((3, style.TWO_COLUMNS, 2.6), (1, style.ONE_COLUMN, 6.5)):
         with style.figure(3 // columns, columns, width / columns, height / (3 // columns)) as (drawn, axes):
             rows = [
                 row for axis, name in zip(axes.flat, PANELS, strict=True) for row in _panel(axis, name, arms, looks)
             ]
-            drawn.legend(*style.legend(axes.flat), loc="outside lower center", ncols=min(len(arms), 2 * columns))
+            drawn.legend(
+                *style.legend(axes.flat), loc="outside lower center", ncols=min(len(arms), 4) if columns > 1 else 1
+            )
             if columns > 1:
                 paths += style.save(drawn, folder, NAME, rows)
             else:
@@ -72,15 +74,17 @@ def _panel(axis: Any, name: str, arms: dict[str, list[PolicyRun]], looks: dict[s
         colour, dash = looks[arm]
         lines = [{step: value for step, value, *_ in points(run, name) if not np.isnan(value)} for run in runs]
         for line in lines:
-            axis.plot(line.keys(), line.values(), color=colour, linewidth=0.4, alpha=0.3)
+            axis.plot(line.keys(), line.values(), color=colour, linewidth=0.4, alpha=0.25)
         steps = sorted({step for line in lines for step in line})
         means = [_mean([line[step] for line in lines if step in line]) for step in steps]
         if not means:
             continue
         mean, low, high = zip(*means, strict=True)
+        look = {"color": colour, "linestyle": dash, "label": f"{arm} ({counted(len(runs), 'run')})"}
         axis.plot(
-            steps, mean, color=colour, linestyle=dash, linewidth=1.6, label=f"{arm} ({counted(len(runs), 'run')})"
-        )
+            steps, mean, color="white", linewidth=3.2, zorder=3
+        )  # sets the mean off from single runs, in grey too
+        axis.plot(steps, mean, linewidth=1.6, zorder=3, **look)
         axis.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
         rows += [
             {"panel": name, "arm": arm, "runs": len(runs), "step": step, "mean": m, "low": a, "high": b}
@@ -107,9 +111,9 @@ def caption(arms: dict[str, list[PolicyRun]]) -> Caption:
     starts = {run.run.tags.get("start_fingerprint", "") for runs in arms.values() for run in runs}
     return Caption(
         "What becomes of policies by what pays them.",
-        "pass@1 of sampled attempts at validation tasks; hacking gap: what the mean score exceeds the true rate by, less the same before "
+        "pass@1 of sampled attempts at validation tasks; hacking gap: how much the mean score exceeds the true rate, less the same before "
         "training; share of training episodes that run the call. Thick: mean over runs; band: its 95 % interval over runs (t), each paid "
-        "by another verifier; thin: single runs.",
+        "by a verifier of its own, or by execution; thin: single runs.",
         f"n = {', '.join(f'{len(runs)} {arm}' for arm, runs in arms.items())}; {counted(len(starts), 'start')}, RL "
         f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}.",
     )

@@ -11,7 +11,7 @@ import numpy as np
 from analysis import level_tests
 from analysis.planned_study import PlannedStudy
 from analysis.tracked import FinishedCell, SweepRuns
-from rmlab.metrics.sweep_levels import FAMILY, LEAST_SEEDS, LevelTest, distinct
+from rmlab.metrics.sweep_levels import FAMILY, LEAST_SEEDS, LevelTest
 from rmlab.wording import number
 
 OWN = "own"
@@ -182,11 +182,6 @@ def _row(effect: Effect, pool: str) -> dict[str, Any]:
             "spread": effect.spread,
         }
     return row
-
-
-def family_size(group: SweepRuns) -> int:
-    """Over how many tests Holm's correction goes."""
-    return len(distinct(list(group.tests.values())))
 
 
 def untested(group: SweepRuns) -> str:

@@ -113,12 +113,14 @@ def roc_within(scores: Scores) -> tuple[Floats, Floats]:
     task over all such pairs; a resolved attempt stands where the share of unresolved ones above it is, ties as halves.
     """
     known = ~np.isnan(scores.score) & ~np.isnan(scores.resolved)
-    names = np.array([f"{task} {policy}" for task, policy in zip(scores.task_id, scores.policy, strict=True)])
+    names = np.array([f"{task} {policy}" for task, policy in zip(scores.task_id, scores.policy, strict=True)])[known]
+    score_N, resolved_N = scores.score[known], scores.resolved[known] == 1
+    by_name = np.argsort(names, kind="stable")
+    ends = np.flatnonzero(names[by_name][1:] != names[by_name][:-1]) + 1
     above: list[float] = []
     weight: list[float] = []
-    for name in np.unique(names[known]):
-        rows = known & (names == name)
-        good, bad = (scores.score[rows & (scores.resolved == label)] for label in (1, 0))
+    for rows in np.split(by_name, ends):
+        good, bad = score_N[rows][resolved_N[rows]], score_N[rows][~resolved_N[rows]]
         if len(good) and len(bad):
             over = (bad[None, :] > good[:, None]).mean(axis=1) + (bad[None, :] == good[:, None]).mean(axis=1) / 2
             above += over.tolist()
@@ -160,8 +162,9 @@ def _panels(axes: Any, pair: Sequence[PolicyRun], tables: Sequence[Scores]) -> l
                 {"panel": name, "verifier": run.verifier, "x": float(x), "y": float(d)}
                 for x, d in zip(EDGES, density, strict=False)
             ]
-        axis.set(xlabel="score", ylabel="density", title=style.short(run.verifier, 24))
-        axis.margins(y=0.4)  # room for the legend
+        axis.set(xlabel="score", ylabel="density")
+        axis.set_title(style.short(run.verifier.replace("_", " "), 24), fontsize=8, fontweight="normal")
+        axis.margins(y=0.6)  # room for the legend
         if place == 0:
             axis.legend(loc="upper right")
         looks = run.outcome["curve"]
@@ -176,7 +179,7 @@ def _panels(axes: Any, pair: Sequence[PolicyRun], tables: Sequence[Scores]) -> l
     for axis, x, y in ((roc, "unresolved above", "resolved above"), (reliable, "score", "resolved share")):
         axis.plot([0, 1], [0, 1], color=style.REFERENCE, linestyle=":", linewidth=0.8)
         axis.set(xlabel=x, ylabel=y, xlim=(0, 1), ylim=(0, 1))
-    policy.set(xlabel="step of RL", ylabel="pass@1, validation")
+    policy.set(xlabel="step of RL", ylabel="pass@1")
     return rows
 
 

@@ -15,9 +15,8 @@ import numpy as np
 from analysis.outcomes import damaged
 from rmlab.errors import MissingArtifact, RmlabError
 from rmlab.metrics import registry
-from rmlab.metrics.advantage import advantage
 from rmlab.metrics.calibration import binned, ece, width_bin
-from rmlab.metrics.discrimination import discrimination
+from rmlab.metrics.discrimination import advantage, discrimination
 from rmlab.metrics.table import table
 from rmlab.metrics.uncertainty import REPLICATES, bootstrap, interval, row_difference
 from rmlab.metrics.weighted import AdvantageMeasures, Combined, WidthBins, WithinTasks

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 SEED = 0
 
-# Two scripted agents that behave differently. Language models act through the same interface (rmlab/policies/language.py).
+# Two scripted agents that behave differently. Language models act through the same interface (rmlab/policies/language_engine.py).
 AGENTS = {
     "careful": ScriptedPolicy("careful", ScriptedConfig(runs=Runs.first, eye=0.85, hand=0.55, haste=0.8, spread=1.6)),
     "hasty": ScriptedPolicy(

@@ -7,8 +7,7 @@ files          writes that are either whole or absent; file locks that end with 
 stopping       a request to end at the next safe point, with a checkpoint
 wording        words of messages that depend on a number; names that were meant
 progress       one progress bar for everything that takes over a few seconds
-hydra_keys     which of Hydra's own settings do something here
-overrides      how an override is quoted, and in one line what is wrong with one that Hydra refuses
+overrides      how an override is quoted, what is wrong with one that Hydra refuses, and which settings of Hydra do nothing here
 benchmark      the one shape of the scripts in experiments/benchmarks: rows, machine, record
 configuration  programs of experiments/, and their configurations by Hydra
 commands       what `rmlab NAME` does, one typed file a command

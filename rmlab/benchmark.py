@@ -76,7 +76,6 @@ def run_script(main: Main) -> None:
 
 
 def read_record(path: Path) -> BenchmarkRecord:
-    """The record that `run_script` left."""
     read = json.loads(path.read_text(encoding="utf-8"))
     return BenchmarkRecord(tuple(BenchmarkRow(**row) for row in read["rows"]), read["machine"])
 
@@ -95,7 +94,6 @@ def machine_facts(load: float) -> dict[str, str]:
 
 
 def processor() -> str:
-    """The CPU's name."""
     info = Path("/proc/cpuinfo")
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]

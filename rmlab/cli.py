@@ -23,7 +23,6 @@ from rmlab.commands import (
     plan,
     runs,
     score,
-    study,
     sweep,
     tasks,
     trajectories,
@@ -32,6 +31,7 @@ from rmlab.commands import (
 from rmlab.commands.common import instead_of_option
 from rmlab.commands.verbosity import tells_progress, word_while_starting
 from rmlab.errors import RmlabError
+from rmlab.stopping import end_on_sigterm
 
 app = typer.Typer(
     name="rmlab",
@@ -61,7 +61,6 @@ for single in (
     browse,
     compare,
     figures,
-    study,
     ui,
     bench,
     doctor,
@@ -90,7 +89,7 @@ SHOW_PROGRESS = (
         experiments.warm_start,
     ),
     *(score.score, import_trajectories.import_trajectories, tasks.build, trajectories.lengths, trajectories.split),
-    *(runs.export_runs, runs.import_runs),
+    *(runs.export, runs.import_runs),
 )
 """The commands that take -q and -v."""
 
@@ -118,7 +117,8 @@ def _print_anything() -> None:
 
 
 def main() -> None:
-    """The console script."""
+    """The console script. SIGTERM (a scheduler, `kill`) ends it as Ctrl-C does: with a checkpoint, and a word on how to go on."""
+    end_on_sigterm()
     _print_anything()
     try:
         with word_while_starting():

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from omegaconf import DictConfig, OmegaConf
 
 from rmlab.errors import UsageError
-from rmlab.hydra_keys import refuse_unread
-from rmlab.overrides import lower_first, one_line, opened, unquoted
+from rmlab.overrides import lower_first, one_line, opened, refuse_unread, unquoted
 from rmlab.paths import CONF, PROGRAMS, STARTER, runs_folder
 from rmlab.wording import near
 
@@ -222,9 +221,13 @@ def _refuse_added_keys(config: DictConfig, program: str) -> None:
     walk(config, "")
 
 
+LARGEST = 2**63 - 1
+"""The largest whole number that torch takes as a seed and SQLite stores."""
+
+
 def _refuse_values(config: DictConfig) -> None:
-    """What no key means: a reference to nothing, a number that is not finite, and in schemas of rmlab itself a whole number below 0
-    (they are counts and seeds; rewards and weights are no whole numbers)."""
+    """What no key means: a reference to nothing, a number that is not finite, a whole number above LARGEST, and in schemas of rmlab
+    itself one below 0 (they are counts and seeds; rewards and weights are no whole numbers)."""
     from omegaconf.errors import OmegaConfBaseException
 
     def walk(value: Any, name: str, node: Any, own: bool) -> None:
@@ -245,6 +248,8 @@ def _refuse_values(config: DictConfig) -> None:
             raise UsageError(f"{name}={value}: a number has to be finite")
         elif isinstance(value, int) and own and value < 0:
             raise UsageError(f"{name}={value}: it is at least 0")
+        elif isinstance(value, int) and value > LARGEST:
+            raise UsageError(f"{name}={value}: it is at most {LARGEST}")
 
     try:
         walk(OmegaConf.to_container(config, resolve=True), "", config, False)

@@ -9,8 +9,10 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from types import FrameType
+from typing import Any
 
 from rmlab.errors import RmlabError, StoreOutOfReach
 
@@ -26,22 +28,26 @@ FULL = ("no space left on device", "disk quota exceeded", "not enough free space
 """A full disk in the words of the system (and so of writers in Rust and C++), of NumPy, which gives no number, and of SQLite."""
 
 
-def is_full(error: BaseException) -> bool:
-    """Whether an error says that a disk, or a quota on it, is full."""
+def is_full(error: BaseException | str) -> bool:
+    """Whether an error, or what it says, is that a disk, or a quota on it, is full."""
     numbered = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     return numbered or any(words in str(error).lower() for words in FULL)
 
 
-def is_stop(error: BaseException) -> bool:
-    """Whether an error is no fault of the work that it ended: a lost lease, a store out of reach, a full disk."""
+def stop_behind(error: BaseException) -> BaseException | None:
+    """The first of an error and what is behind it that is no fault of the work that it ended: a lost lease, a store out of reach, a
+    full disk."""
     if isinstance(error, Stopped | StoreOutOfReach) or is_full(error):
-        return True
+        return error
     behind = error.__cause__ or error.__context__
-    return behind is not None and is_stop(behind)
+    return None if behind is None else stop_behind(behind)
 
 
 _reason: str | None = None
-_interrupted = False
+_asking = False  # within `interrupt_asks_to_stop`
+_uncut = 0  # blocks of `uncut`, one within another
+_waiting: int | None = None  # a signal that came within these and has not ended anything yet
+_before: dict[int, Callable[[int, FrameType | None], Any]] = {}  # what a signal does where it does not wait
 
 
 def ask_to_stop(reason: str | None) -> None:
@@ -52,39 +58,120 @@ def ask_to_stop(reason: str | None) -> None:
 
 def stop_asked() -> Stopped | KeyboardInterrupt | None:
     """What the work is to end with at its next safe point, None = it goes on."""
-    if _interrupted:
+    if _waiting is not None:
         return KeyboardInterrupt()
     return None if _reason is None else Stopped(_reason)
 
 
-@contextmanager
-def interrupt_asks_to_stop() -> Iterator[None]:
-    """Within it Ctrl-C waits for the next safe point, so that what is kept then is whole; a second one ends the work at once."""
+def end_at_once(number: int, frame: object) -> None:
+    """Handler of a signal that does not wait for a safe point, but for the end of what must stay uncut."""
+    raise SystemExit(128 + number)
 
-    def note(number: int, frame: object) -> None:
-        global _interrupted
-        if _interrupted:
-            raise KeyboardInterrupt
-        _interrupted = True
+
+def end_on_sigterm(handler: Callable[[int, FrameType | None], Any] = signal.default_int_handler) -> None:
+    """From now on SIGTERM ends this process as Ctrl-C does (or as the handler says), and neither is lost.
+
+    What a handler raises is lost where it comes within a callback that can raise nothing (`__del__`, one of a weak reference): a
+    moment later it is raised again.
+    """
+    signal.signal(signal.SIGTERM, handler)
+    signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGTERM))
+    show = sys.unraisablehook
+
+    def again(lost: "sys.UnraisableHookArgs") -> None:
+        if issubclass(lost.exc_type, KeyboardInterrupt | SystemExit):
+            signal.setitimer(signal.ITIMER_REAL, 0.05)
+        else:
+            show(lost)
+
+    sys.unraisablehook = again
+
+
+def _waits(number: int) -> bool:
+    """Whether a signal has to wait: for the end of `uncut`, and for a safe point where there is one. A lease that is lost ends the
+    process by SIGTERM, and leaves no time for that."""
+    asks = _asking and _before[number] is signal.default_int_handler
+    return bool(_uncut) or (asks and (_reason is None or number == signal.SIGINT))
+
+
+def _hear(number: int, frame: FrameType | None) -> None:
+    global _waiting
+    if not _waits(number) or (_waiting is not None and number == signal.SIGINT):
+        _waiting = None
+        _before[number](number, frame)
+        return
+    _waiting = number
+    if _asking and number == signal.SIGINT:
         with suppress(OSError):  # print is not safe in a handler: it may have been interrupted itself
             os.write(2, b"\nStopping after this step. Ctrl-C again stops at once and loses it.\n")
 
-    # Only the main thread may listen; a process that ignores Ctrl-C (in the background, a cell of a sweep) goes on doing so.
-    if (
-        threading.current_thread() is not threading.main_thread()
-        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    ):
+
+def _end_by_waiting() -> None:
+    """Does what a signal that waited would have done."""
+    global _waiting
+    if (number := _waiting) is not None:
+        _waiting = None
+        _before[number](number, None)
+
+
+def _listen(*handlers: object) -> dict[int, Any]:
+    """From now on signals go to `_hear` that had one of these handlers; returns what they had.
+
+    A process that ignores Ctrl-C (in the background, a cell of a sweep) goes on doing so.
+    """
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    mine: dict[int, Any] = {number: handler for number, handler in found.items() if handler in handlers}
+    _before.update(mine)
+    for number in mine:
+        signal.signal(number, _hear)
+    return mine
+
+
+@contextmanager
+def uncut() -> Iterator[None]:
+    """Ctrl-C and SIGTERM wait for the end of the block; a second Ctrl-C does not.
+
+    For what must not be cut in the middle, such as a request to the store: what it leaves half done would hold the store's lock for
+    as long as its traceback lives, so that neither this process nor another one could say how its run ended.
+    """
+    global _uncut
+    if threading.current_thread() is not threading.main_thread():  # no other one hears signals
         yield
         return
-    global _interrupted
-    signal.signal(signal.SIGINT, note)
+    _uncut += 1  # first and last: a signal that comes between these lines ends nothing, or finds nothing half done
     try:
+        before = _listen(signal.default_int_handler, end_at_once)
         yield
-        if _interrupted:  # behind the last safe point: the work that follows is not begun
-            raise KeyboardInterrupt
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        _interrupted = False
+        _uncut -= 1
+        if not _uncut:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            if _waiting is not None and not _waits(_waiting):
+                _end_by_waiting()
+
+
+@contextmanager
+def interrupt_asks_to_stop() -> Iterator[None]:
+    """Within it Ctrl-C and SIGTERM wait for the next safe point, so that what is kept then is whole; a second Ctrl-C ends the work at
+    once."""
+    global _asking, _waiting
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before: dict[int, Any] = {}
+    try:
+        _asking = True
+        before = _listen(signal.default_int_handler)
+        yield
+    except BaseException:
+        _waiting = None  # what ends the work is under way
+        raise
+    finally:
+        _asking = False
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        _end_by_waiting()  # behind the last safe point: the work that follows is not begun
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 import os
 import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from rmlab.microswe.sandbox import IsolationLevel
+from tests import unsynced  # noqa: F401  (for what importing it does)
 
 settings.register_profile("any machine", deadline=None)  # a busy one is slow at random
 settings.load_profile("any machine")
@@ -25,9 +26,47 @@ if (
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def make_store_anew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], None]]:
+    """A store that a test's process makes is a copy of the first: making the tables takes seconds. Gives the way to make them."""
+    from rmlab.tracking import store
+
+    template, create = tmp_path_factory.mktemp("template") / "mlflow.db", store._create
+
+    def copied(database: Path) -> None:
+        if not template.exists():
+            create(template)
+        shutil.copy(template, database)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(store, "_create", copied)
+        yield create
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_fork_server() -> None:
+    """Cells of all tests of a worker of several are forked from one server: the first has it, be it of a toy, import what any needs."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        from tests.sweeping import start_warm_fork_server
+
+        start_warm_fork_server()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shipped_tasks_hold() -> Iterator[None]:
+    """Files of thousands of tasks, the shipped ones, are taken as proven on this machine, which takes two minutes of processor time.
+    Whether they hold is asked of a sample, by the tests that replay shipped attempts."""
+    from rmlab.microswe import loading
+
+    read = loading._read_verdicts
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(loading, "_read_verdicts", lambda kept, tasks: {} if len(tasks) > 1000 else read(kept, tasks))
+        yield
+
+
 @pytest.fixture(scope="session")
 def empty_database(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new store's file, made once: making the tables takes seconds."""
+    """A new store's file, to be copied."""
     from rmlab.tracking.store import Store
 
     path = tmp_path_factory.mktemp("empty") / "mlflow.db"

@@ -8,9 +8,10 @@ import sys
 import time
 from pathlib import Path
 
+from rmlab.configuration import load_program
+from rmlab.launchers.local import start_fork_server
 from rmlab.paths import REPOSITORY, runs_folder
 from tests.command_line import rmlab_here
-from tests.waiting import PATIENCE
 
 PATIENT = "from rmlab import cli; from rmlab.launchers import local; local.PATIENCE_SECONDS = 900.0; cli.main()"
 """The command, with time for its cells to say how they ended on a slow machine too."""
@@ -31,15 +32,15 @@ def launch(*arguments: str | Path, patient: bool = False, **more) -> subprocess.
     )
 
 
-def sweep(*arguments: str | Path) -> tuple[int, str, str]:
-    """Exit code, output and errors of `rmlab sweep ...`."""
-    process = launch(*arguments)
-    out, err = process.communicate(timeout=PATIENCE)
-    return process.returncode, out, err
+def start_warm_fork_server() -> None:
+    """Unless this process has one already: with what verifiers need, which is all that a toy needs too, and stores that
+    wait for no disk."""
+    start_fork_server([*load_program("train_verifier").PRELOAD, "tests.unsynced"])
 
 
 def sweep_here(*arguments: str | Path) -> tuple[int, str, str]:
-    """As `sweep`, in this process; its cells are processes of their own all the same."""
+    """Exit code, output and errors of `rmlab sweep ...` in this process; its cells are processes of their own all the same."""
+    start_warm_fork_server()
     return rmlab_here("sweep", *arguments)
 
 

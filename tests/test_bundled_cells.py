@@ -19,7 +19,8 @@ from rmlab.tracking.query import find_artifact, runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import cell_runs
 from rmlab.tracking.store import Store
-from tests.sweeping import sweep
+from tests.sweeping import sweep_here
+from tests.verifiers.examples import write_pool
 
 TOY = REPOSITORY / "tests" / "sweep" / "toy" / "toy_scale.yaml"
 
@@ -158,17 +159,18 @@ def test_a_training_that_failed_is_known_on_the_next_machine(machines: dict[str,
 
 @pytest.mark.slow
 def test_a_sweep_of_verifiers_goes_on_from_its_study_s_bundle(machines: dict[str, Store], tmp_path: Path) -> None:
-    asked = ("label_ratio", "preset=smoke", "seeds=[0]")
+    pool = write_pool(tmp_path / "hand.parquet")
+    asked = ("label_ratio", "preset=smoke", "seeds=[0]", f"data.path={pool}")
     assert machines["first"] is not None
-    code, _, err = sweep(*asked, "levels=[2:1]", "baseline=2:1")
+    code, _, err = sweep_here(*asked, "levels=[2:1]", "baseline=2:1")
     assert code == 0, err
     bundle = tmp_path / "runs.zip"
     export_runs(machines["first"], bundle, sweep="label_ratio", preset="smoke", study=True, show=False)
     import_bundle(bundle, machines["second"], show=False)
-    code, out, err = sweep(*asked, "--dry-run")
+    code, out, err = sweep_here(*asked, "--dry-run")
     assert code == 0, err
     assert "1 of 2 runs finished, 1 to run" in out
-    code, _, err = sweep(*asked)
+    code, _, err = sweep_here(*asked)
     assert code == 0, err
     by_name = {run.name: run for run in runs(machines["second"], ["label_ratio"])}
     assert set(by_name) >= {"label_ratio=2:1 s0", "label_ratio=1:2 s0"}

@@ -24,18 +24,6 @@ def where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "runs"
 
 
-def rmlab(*arguments: str, cwd: Path = REPOSITORY) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "rmlab.cli", *arguments],
-        cwd=cwd,
-        env={**os.environ, "COLUMNS": "120"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-    )
-
-
 def commands(group: object = None, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     group = group or typer.main.get_command(app)
     found = []
@@ -89,31 +77,38 @@ def test_help_imports_nothing_heavy_and_works_anywhere(tmp_path: Path) -> None:
     ],
 )
 def test_bad_input_is_one_line_and_an_exit_code(arguments: list[str], code: int, words: str) -> None:
-    answer = rmlab(*arguments)
-    assert answer.returncode == code, answer.stderr
-    assert words in answer.stderr
-    assert answer.stderr.startswith("rmlab: ")
-    assert len(answer.stderr.strip().splitlines()) == 1
+    found, _, err = rmlab_here(*arguments)
+    assert found == code, err
+    assert words in err
+    assert err.startswith("rmlab: ")
+    assert len(err.strip().splitlines()) == 1
 
 
 @pytest.mark.parametrize("arguments", [[], ["tasks"], ["runs"]])
 def test_without_a_command_there_is_help(arguments: list[str]) -> None:
-    answer = rmlab(*arguments)
-    assert answer.returncode == 2
-    assert "Usage" in answer.stdout
-    assert not answer.stderr
+    code, out, err = rmlab_here(*arguments)
+    assert code == 2
+    assert "Usage" in out
+    assert not err
 
 
-def test_a_score_table_from_another_folder(tmp_path: Path) -> None:
+def test_a_score_table_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "scores.csv"
     table.write_text("task_id,score,resolved\na,0.9,1\na,0.1,0\nb,0.4,1\nb,0.6,0\n")
-    answer = rmlab("evaluate", "scores.csv", "--json", cwd=tmp_path)
+    answer = subprocess.run(
+        [sys.executable, "-m", "rmlab.cli", "evaluate", "scores.csv", "--json"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
     assert answer.returncode == 0, answer.stderr
     assert json.loads(answer.stdout)["auc_within_task"] == 0.5
-    answer = rmlab("compare", "scores.csv", str(table), "--json", cwd=tmp_path)
-    assert answer.returncode == 0, answer.stderr
-    assert json.loads(answer.stdout)["metrics"]["auc_within_task"]["difference"] == 0.0
-    assert "auc_within_task" in rmlab("compare", "scores.csv", str(table), cwd=tmp_path).stdout
+    monkeypatch.chdir(tmp_path)
+    code, out, err = rmlab_here("compare", "scores.csv", table, "--json")
+    assert code == 0, err
+    assert json.loads(out)["metrics"]["auc_within_task"]["difference"] == 0.0
+    assert "auc_within_task" in rmlab_here("compare", "scores.csv", table)[1]
 
 
 def test_an_unexpected_error_keeps_its_traceback(tmp_path: Path) -> None:
@@ -128,7 +123,7 @@ def test_an_unexpected_error_keeps_its_traceback(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_runs_are_listed(where: Path, empty_database: Path) -> None:
+def test_runs_are_listed(where: Path, empty_database: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from rmlab.tracking.run import RunLogger
     from rmlab.tracking.store import Store
 
@@ -140,10 +135,11 @@ def test_runs_are_listed(where: Path, empty_database: Path) -> None:
         Store.open(), "data_scale", "data_scale=2000 s1", kind="verifier", tags={"sweep": "data_scale"}
     ) as run:
         run.metrics({"eval/auc_within_task": 0.7654})
-    answer = rmlab("runs", "list", "--sweep", "data_scale")
-    assert answer.returncode == 0
+    monkeypatch.setenv("COLUMNS", "120")
+    code, out, _ = rmlab_here("runs", "list", "--sweep", "data_scale")
+    assert code == 0
     for words in ("data_scale=2000 s1", "finished", "0.765", run.run_id):
-        assert words in answer.stdout
+        assert words in out
     assert "no runs of sweep other" in rmlab_here("runs", "list", "--sweep", "other")[1]
 
 

@@ -1,19 +1,24 @@
 """`rmlab train -m +sweep=NAME`: Hydra's own multirun runs the cells of `rmlab sweep NAME`, through its launchers and ours."""
 
+import io
 import os
 import subprocess
 import sys
 from collections import Counter
+from contextlib import redirect_stdout
 from pathlib import Path
 
 import pytest
 
 from rmlab.configuration import compose, load_program
 from rmlab.paths import REPOSITORY
-from rmlab.sweep.plan import expand, read_sweep
+from rmlab.sweep.multirun import multirun as multirun_of
+from rmlab.sweep.plan import expand
+from rmlab.sweep.spec import read_sweep
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from tests.command_line import rmlab_here
+from tests.sweeping import start_warm_fork_server
 from tests.waiting import PATIENCE
 
 TOY = REPOSITORY / "tests" / "sweep" / "toy"
@@ -39,7 +44,7 @@ def python(code: str) -> tuple[int, str, str]:
 
 
 def multirun(*overrides: str) -> tuple[int, str, str]:
-    """What `rmlab train -m` does, of the toy."""
+    """What `rmlab train -m` does, of the toy, in a process of its own."""
     return python(f"""
 import sys
 from rmlab.sweep.multirun import multirun
@@ -50,6 +55,14 @@ except RmlabError as error:
     print(f"rmlab: {{error}}", file=sys.stderr)
     sys.exit(error.exit_code)
 """)
+
+
+def multirun_here(*overrides: str) -> str:
+    """The same in this process, whose cells are processes of their own; its output. Raises what is wrong."""
+    start_warm_fork_server()
+    with redirect_stdout(io.StringIO()) as out:
+        multirun_of(str(TOY / "toy.py"), list(overrides))
+    return out.getvalue()
 
 
 def rmlab(*arguments: str) -> tuple[int, str, str]:
@@ -86,9 +99,11 @@ def ended(where: Path) -> Counter:
     ids=["default", "basic", "joblib", "slurm"],
 )
 def test_the_same_cells_through_every_launcher(where: Path, launcher: tuple[str, ...]) -> None:
-    code, _, err = multirun(SCALE, *SMALL, "seconds=1.5", *launcher)
-    assert code == 0, err
-    if launcher:  # its cells run where no pipe leads back from
+    if not launcher:
+        multirun_here(SCALE, *SMALL, "seconds=1.5")
+    else:  # its cells run where no pipe leads back from
+        code, _, err = multirun(SCALE, *SMALL, "seconds=1.5", *launcher)
+        assert code == 0, err
         assert "data_scale=3 s0 submitted as " in err
         assert "data_scale=3 s0 started" in err
     found = runs(Store.open(), ["toy_scale"])
@@ -129,8 +144,7 @@ def test_rmlab_sweep_takes_a_launcher_too_and_failures_are_told(where: Path) -> 
 
 @pytest.mark.slow
 def test_a_multirun_without_a_sweep_is_hydras_own(where: Path) -> None:
-    code, _, err = multirun("data.scale=1,2", "hydra/launcher=local")
-    assert code == 0, err
+    multirun_here("data.scale=1,2", "hydra/launcher=local")
     assert [run.status for run in runs(Store.open())] == ["finished"] * 2
     code, out, err = multirun("data.scale=1,3")
     assert code == 0, err

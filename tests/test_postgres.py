@@ -16,7 +16,7 @@ from rmlab.paths import REPOSITORY
 from rmlab.tracking.query import runs
 from rmlab.tracking.run_index import cell_runs
 from rmlab.tracking.store import Store
-from tests.sweeping import sweep, sweep_here
+from tests.sweeping import sweep_here
 from tests.waiting import PATIENCE
 
 TOY = REPOSITORY / "tests" / "sweep" / "toy"
@@ -84,7 +84,7 @@ def test_eight_workers_lose_nothing(server: str, tmp_path: Path, monkeypatch: py
         "arms=[epochs]",
         f"tracking.uri={server}/runs",
     )
-    code, _, err = sweep(*arguments, "--workers", "8")
+    code, _, err = sweep_here(*arguments, "--workers", "8")
     assert code == 0, err
     store = Store.open(f"{server}/runs")
     found = runs(store, ["toy_scale"])
@@ -98,7 +98,7 @@ def test_eight_workers_lose_nothing(server: str, tmp_path: Path, monkeypatch: py
     # A search whose study lies there too, beside its runs.
     text = (TOY / "toy_search.yaml").read_text().replace("program: toy.py", f"program: {TOY / 'toy.py'}")
     (tmp_path / "toy_search.yaml").write_text(text.replace("search:\n", f"search:\n  storage: {server}/study\n"))
-    code, out, err = sweep(
+    code, out, err = sweep_here(
         str(tmp_path / "toy_search.yaml"), "trials=8", f"tracking.uri={server}/runs", "--workers", "8"
     )
     assert code == 0, err

@@ -14,7 +14,8 @@ from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.paths import REPOSITORY
 from rmlab.scores.table import read_score_table
-from rmlab.sweep.plan import expand, read_sweep
+from rmlab.sweep.plan import expand
+from rmlab.sweep.spec import read_sweep
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from rmlab.trajectories.store import read_trajectories, write_trajectories

@@ -9,7 +9,8 @@ from rmlab.paths import REPOSITORY
 from rmlab.sweep.request import make_plan
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
-from tests.sweeping import kill_again_and_again, sweep, sweep_here
+from tests.sweeping import kill_again_and_again, sweep_here
+from tests.verifiers.examples import write_pool
 
 TOY = REPOSITORY / "tests" / "sweep" / "toy"
 
@@ -84,11 +85,19 @@ def test_trials_that_fail_do_not_fail_the_study_and_settings_are_not_run_twice(w
 
 
 @pytest.mark.slow
+def test_a_full_disk_ends_a_search(where: Path) -> None:
+    code, _, err = sweep_here(of(where, space={"data_scale": {"choices": [1]}}), "trouble={1:full}", "--workers", "1")
+    assert code == 1
+    assert err.splitlines()[-1].startswith("rmlab: the disk is full, so nothing more was started.")
+    assert [trial.state.name for trial in trials(where)] == ["RUNNING"], "the next launch makes another in its place"
+
+
+@pytest.mark.slow
 def test_a_single_objective_may_prune(where: Path) -> None:
     pruner = {"_target_": "optuna.pruners.ThresholdPruner", "lower": -2.5}
     pruning = {"metric": "train/score", "goal": "maximize", "pruner": pruner}
     file = of(where, trials=4, space={"data_scale": {"choices": [7, 30]}}, pruning=pruning)
-    code, _, err = sweep_here(file, "seconds=6", "--workers", "4")
+    code, _, err = sweep_here(file, "seconds=1", "trouble={30:endless}", "--workers", "4")
     assert code == 0, err
     assert {t.params["data_scale"]: t.state.name for t in trials(where)} == {7: "COMPLETE", 30: "PRUNED"}
     assert {run.name.split()[0]: run.status for run in runs(Store.open()) if run.tags["kind"] == "toy"} == {
@@ -119,20 +128,9 @@ def test_values_are_means_over_the_seeds(where: Path) -> None:
 
 @pytest.mark.slow
 def test_the_search_for_a_verifier(where: Path, tmp_path: Path) -> None:
-    from rmlab.trajectories.store import write_trajectories
-    from tests.verifiers.examples import episodes
-
-    write_trajectories(
-        tmp_path / "hand.parquet",
-        [
-            *episodes(30, "supervised", 0, 1),
-            *episodes(120, "verifier", 1000),
-            *episodes(10, "validation", 2000, 8),
-            *episodes(12, "evaluation", 3000, 8),
-        ],
-    )
-    code, out, err = sweep(
-        "search_verifier", "preset=smoke", "data.scale=64", f"data.path={tmp_path / 'hand.parquet'}", "--workers", "2"
+    pool = write_pool(tmp_path / "hand.parquet", attempts=8)
+    code, out, err = sweep_here(
+        "search_verifier", "preset=smoke", "data.scale=64", f"data.path={pool}", "--workers", "2"
     )
     assert code == 0, err
     assert "3 complete" in out

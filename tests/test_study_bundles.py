@@ -20,8 +20,9 @@ from rmlab.tracking.bundles.reading import open_bundle
 from rmlab.tracking.bundles.study import anonymous
 from rmlab.tracking.store import Store
 from tests.analysis.test_levels import track
-from tests.sweeping import sweep
+from tests.sweeping import sweep_here
 from tests.tracking.bundles.test_study import everything
+from tests.verifiers.examples import write_pool
 
 STUDIES = REPOSITORY / "experiments" / "studies"
 SHIPPED = sorted(path.parent.name for path in STUDIES.glob("*/runs.zip"))
@@ -156,18 +157,9 @@ def test_all_that_travels_is_small() -> None:
 def test_of_a_real_sweep_nothing_of_the_machine_travels(
     runs_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rmlab.trajectories.store import write_trajectories
-    from tests.verifiers.examples import episodes
-
-    parts = [
-        *episodes(30, "supervised", 0, 1),
-        *episodes(120, "verifier", 1000),
-        *episodes(10, "validation", 2000, 4),
-        *episodes(12, "evaluation", 3000, 4),
-    ]
-    write_trajectories(tmp_path / "hand.parquet", parts)
+    pool = write_pool(tmp_path / "hand.parquet")
     monkeypatch.setenv("LOGNAME", "user-of-somebody")
-    code, _, err = sweep("label_ratio", "preset=smoke", f"data.path={tmp_path / 'hand.parquet'}")
+    code, _, err = sweep_here("label_ratio", "preset=smoke", f"data.path={pool}")
     assert code == 0, err
     bundle = tmp_path / "runs.zip"
     done = export_runs(Store.open(None), bundle, sweep="label_ratio", preset="smoke", study=True, show=False)

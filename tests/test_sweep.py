@@ -21,7 +21,8 @@ from rmlab.sweep.under_way import SweepUnderWay
 from rmlab.tracking.query import runs
 from rmlab.tracking.run_index import cell_runs
 from rmlab.tracking.store import Store
-from tests.sweeping import kill_again_and_again, launch, sweep, sweep_here
+from tests.sweeping import kill_again_and_again, launch, sweep_here, until_said
+from tests.verifiers.examples import write_pool
 from tests.waiting import PATIENCE, until
 
 TOY = str(REPOSITORY / "tests" / "sweep" / "toy" / "toy_scale.yaml")
@@ -57,7 +58,7 @@ def test_a_sweep_runs_each_cell_once_and_a_second_launch_runs_none(where: Path) 
     assert "the same run as data_scale=2 s0" in out
     assert not where.exists(), "a dry run makes nothing"
 
-    code, out, err = sweep(TOY, "--workers", "2")
+    code, out, err = sweep_here(TOY, "--workers", "2")
     assert code == 0, err
     assert sorted(ended(where).values()) == [1] * 10
     assert ("prepared", "10") in ledger(where)
@@ -71,7 +72,7 @@ def test_a_sweep_runs_each_cell_once_and_a_second_launch_runs_none(where: Path) 
     assert len({run.tags["control_hash"] for run in found}) == 1
     assert all(len(run.series("train/loss")) == 10 for run in found)
 
-    code, _, err = sweep(TOY)
+    code, _, err = sweep_here(TOY)
     assert code == 0, err
     assert "every cell was finished already: nothing was trained" in err
     assert sorted(ended(where).values()) == [1] * 10
@@ -94,8 +95,8 @@ def test_a_sweep_runs_each_cell_once_and_a_second_launch_runs_none(where: Path) 
 @pytest.mark.slow
 def test_kill_9_of_the_whole_group_at_random_moments_then_the_same_command(where: Path) -> None:
     arguments = (TOY, "levels=[1,2,3,4]", "seconds=1", "--workers", "2")
-    kills = kill_again_and_again(*arguments, times=6, longest=1.0, seed=2)
-    code, _, err = sweep(*arguments)
+    kills = kill_again_and_again(*arguments, times=4, longest=1.0, seed=2)
+    code, _, err = sweep_here(*arguments)
     assert code == 0, err
     assert kills > 0
     # A cell may have ended and been killed before it could say so; none that said `finished` ran again.
@@ -124,12 +125,23 @@ def test_a_cell_that_had_to_stop_goes_on_in_the_same_launch(where: Path, trouble
 @pytest.mark.slow
 def test_a_cell_that_has_to_stop_again_and_again_is_left_for_the_next_launch(where: Path) -> None:
     arguments = (TOY, "preset=one_arm", "levels=[1,2]", "baseline=1", "seeds=[0]")
-    code, _, err = sweep_here(*arguments, "trouble={2:full}")
+    code, _, err = sweep_here(*arguments, "trouble={2:lost}")
     assert code == 1
-    assert err.count("data_scale=2 s0 stopped: [Errno 28] No space left on device") == 4
+    assert err.count("data_scale=2 s0 stopped: the lease is lost.") == 4
     assert "1 of 2 cells had to stop again and again (data_scale=2 s0): see above why. They go on with: rmlab" in err
     assert Counter(run.status for run in runs(Store.open())) == {"finished": 1, "stopped": 4}
-    assert "1 of 2 runs finished, 1 to run" in sweep_here(*arguments, "trouble={2:full}", "--dry-run")[1]
+    assert "1 of 2 runs finished, 1 to run" in sweep_here(*arguments, "trouble={2:lost}", "--dry-run")[1]
+
+
+@pytest.mark.slow
+def test_a_full_disk_is_said_once_and_starts_nothing_more(where: Path) -> None:
+    code, _, err = sweep_here(TOY, "preset=one_arm", "seeds=[0]", "trouble={3:full}", "--workers", "1")
+    assert code == 1
+    assert err.count("stopped: [Errno 28] No space left on device") == 1
+    assert err.splitlines()[-1] == (
+        "rmlab: the disk is full, so nothing more was started. Make room there; the same command goes on."
+    )
+    assert [(run.name, run.status) for run in runs(Store.open())] == [("data_scale=3 s0", "stopped")]
 
 
 @pytest.mark.slow
@@ -155,25 +167,41 @@ def test_a_level_that_means_something_else_and_then_the_first_again(where: Path)
     assert shown[0] == shown[2] != shown[1]
 
 
-@pytest.mark.parametrize("whom", ["parent alone", "ctrl-c"])
+@pytest.mark.parametrize("whom", ["parent alone", "ctrl-c", pytest.param("sigterm", marks=pytest.mark.slow)])
 def test_children_end_with_their_parent(where: Path, whom: str) -> None:
-    process = launch(TOY, "seconds=3600", "--workers", "2", patient=whom == "ctrl-c")
+    killed = whom == "parent alone"
+    process = launch(TOY, "seconds=3600", "--workers", "2", patient=not killed)
     until(lambda: sum(word == "start" for word, _ in ledger(where)) == 2, process)
     family = psutil.Process(process.pid).children(recursive=True)
     assert len(family) >= 3
-    if whom == "ctrl-c":
-        os.killpg(process.pid, signal.SIGINT)
-        _, err = process.communicate(timeout=PATIENCE)
-        assert process.returncode == 130
-        assert "Go on with: rmlab sweep" in err
-        assert "Traceback" not in err
-    else:
+    if killed:
         process.kill()
         process.wait()
+    else:
+        os.killpg(process.pid, signal.SIGINT if whom == "ctrl-c" else signal.SIGTERM)
+        _, err = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 130
+        assert "Waiting for 2 cells to stop." in err
+        assert "Go on with: rmlab sweep" in err
+        assert "Traceback" not in err
     until(lambda: not [p for p in family if alive(p)])
     assert not cell_runs(Store.open()).finished
-    if whom == "ctrl-c":
+    if not killed:
         assert [run.status for run in runs(Store.open(), ["toy_scale"])] == ["stopped"] * 2
+
+
+@pytest.mark.slow
+def test_a_second_ctrl_c_does_not_wait_for_a_cell_that_does_not_stop(where: Path) -> None:
+    (where / "hold").touch()
+    process = launch(TOY, "preset=one_arm", "seeds=[0]", "trouble={3:deaf}", "--workers", "1", patient=True)
+    until(lambda: any(word == "deaf" for word, _ in ledger(where)), process)
+    os.killpg(process.pid, signal.SIGINT)
+    until_said(process, "Waiting for 1 cell to stop. Ctrl-C again ends at once what has not.")
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert "Go on with: rmlab sweep" in err
+    assert [run.status for run in runs(Store.open(), ["toy_scale"])] == ["killed"]
 
 
 def alive(process: psutil.Process) -> bool:
@@ -319,7 +347,7 @@ def test_two_launches_of_one_sweep(where: Path) -> None:
         ([TOY, "levels=[]"], 2, "levels=[] must be a list"),
         ([TOY, "+extra=1"], 2, "no key 'extra'"),
         ([TOY, "just_a_word"], 2, "is not an override"),
-        ([TOY, "--workers", "0"], 2, "at least one cell"),
+        ([TOY, "--workers", "0"], 2, "0 is not in the range x>=1"),
         ([TOY, "tracking.uri=sqlite:////proc/x/mlflow.db"], 1, "cannot be written"),
     ],
 )
@@ -333,17 +361,8 @@ def test_bad_input_is_one_line(arguments: list[str], code: int, words: str) -> N
 
 @pytest.mark.slow
 def test_real_verifiers_killed_at_a_random_moment_and_gone_on_with(where: Path, tmp_path: Path) -> None:
-    from rmlab.trajectories.store import write_trajectories
-    from tests.verifiers.examples import episodes
-
-    parts = [
-        *episodes(30, "supervised", 0, 1),
-        *episodes(120, "verifier", 1000),
-        *episodes(10, "validation", 2000, 4),
-        *episodes(12, "evaluation", 3000, 4),
-    ]
-    write_trajectories(tmp_path / "hand.parquet", parts)
-    arguments = ("data_scale", "preset=smoke", f"data.path={tmp_path / 'hand.parquet'}", "--workers", "2")
+    pool = write_pool(tmp_path / "hand.parquet")
+    arguments = ("data_scale", "preset=smoke", f"data.path={pool}", "--workers", "2")
     process = launch(*arguments)
     until(
         lambda: (where / "mlflow.db").exists() and any(run.status == "running" for run in runs(Store.open())), process
@@ -353,7 +372,7 @@ def test_real_verifiers_killed_at_a_random_moment_and_gone_on_with(where: Path, 
     process.communicate()
     done_before = {run.run_id for run in runs(Store.open()) if run.status == "finished"}
 
-    code, out, err = sweep(*arguments)
+    code, out, err = sweep_here(*arguments)
     assert code == 0, err
     found = runs(Store.open(), ["data_scale"])
     verifiers = [run for run in found if run.tags["kind"] == "verifier" and run.status == "finished"]
@@ -378,7 +397,7 @@ def test_real_verifiers_killed_at_a_random_moment_and_gone_on_with(where: Path, 
     figures = {path: path.stat().st_mtime_ns for path in (where / "figures").rglob("*.p*")}
     assert figures
 
-    code, again, err = sweep(*arguments)
+    code, again, err = sweep_here(*arguments)
     assert code == 0, err
     assert again == out
     assert len(runs(Store.open(), ["data_scale"])) == len(found), "nothing trained, the summary run is the same one"

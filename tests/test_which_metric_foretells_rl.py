@@ -2,7 +2,10 @@
 
 import re
 import shutil
+import signal
+import subprocess
 import sys
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,9 +19,11 @@ from analysis.policies import policy_runs
 from analysis.style import csv_text
 from analysis.tracked import source_runs
 from experiments.studies.which_metric_foretells_rl import check, design, study
+from experiments.studies.which_metric_foretells_rl.side_by_side import SideBySide
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.metrics.report import report
+from rmlab.paths import REPOSITORY
 from rmlab.rl.config import Scale, TransformConfig
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
@@ -46,7 +51,7 @@ def test_the_cells_are_those_of_the_design() -> None:
         "execution": 4,
         "voluntary": 8,
         "distortion": 25,
-        "undivided": 6,
+        "unnormalised": 6,
         "affine": 3,
         "difficulty": 12,
     }
@@ -65,7 +70,7 @@ def test_the_cells_are_those_of_the_design() -> None:
 def state(**fitted: str) -> study.State:
     values = dict.fromkeys((f"{kind}_{name}" for kind in ("SHIFT", "SLOPE") for name in design.DISTORTIONS), "1.5")
     values |= {"SLOPE_within_good": "0.5", "SLOPE_within_poor": "0.7"}
-    roles = {"good": "even-4000", "poor": "even-500"}
+    roles = {"good": "balanced-4000", "poor": "balanced-500"}
     return study.State({}, {}, values | roles | fitted, dict.fromkeys(roles, "1"))
 
 
@@ -93,7 +98,7 @@ def test_every_kind_of_run_composes_with_what_it_varies(monkeypatch: pytest.Monk
     assert found["execution_free"].start == "runs/policies/a"
     assert (found["execution_free"].watch.outcome_without, found["execution_free"].rl.groups) == (["two_bugs"], 40)
     assert (found["distortion"].reward.transform.slope, found["distortion"].reward.transform.shift) == (1.5, 1.5)
-    assert found["undivided"].algorithm.scale is Scale.none
+    assert found["unnormalised"].algorithm.scale is Scale.none
     assert (
         found["affine"].algorithm.std_floor == found["affine"].reward.factor * found["distortion"].algorithm.std_floor
     )
@@ -109,14 +114,14 @@ def test_every_kind_of_run_composes_with_what_it_varies(monkeypatch: pytest.Monk
 
 def test_what_a_cell_waits_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     by_name = {cell["name"]: cell for cell in cells()}
-    paid, bent = by_name["execution_free_even-300_a_s0"], by_name["distortion_good_raised_a_s0"]
-    with pytest.raises(DataError, match="the weights of even-300 are not here"):
+    paid, bent = by_name["execution_free_balanced-300_a_s0"], by_name["distortion_good_shifted_up_a_s0"]
+    with pytest.raises(DataError, match="the weights of balanced-300 are not here"):
         study.command(paid, state())
     monkeypatch.setattr(study.State, "weights", lambda self, verifier: "2")
-    with pytest.raises(DataError, match="belongs to another training of even-4000"):
+    with pytest.raises(DataError, match="belongs to another training of balanced-4000"):
         study.command(bent, state())
     nothing = study.State({}, {}, {}, {})
-    with pytest.raises(DataError, match="SLOPE_raised is not fitted yet"):
+    with pytest.raises(DataError, match="SLOPE_shifted_up is not fitted yet"):
         study.command(bent, nothing)
     with pytest.raises(DataError, match="which verifier is good is not known yet"):
         nothing.verifier_of(bent)
@@ -129,12 +134,15 @@ def test_finished_cells_are_not_run_again_but_verifiers_that_are_needed_are(monk
     done = {cell["name"]: {"run_id": "9"} for cell in planned}
     everything = study.State({}, done, {}, {})
     assert study.to_do(planned, everything) == []
-    del done["hybrid_few-500_a_s0"]
-    assert [cell["name"] for cell in study.to_do(planned, everything)] == ["few-500", "hybrid_few-500_a_s0"]
+    del done["hybrid_mostly_unresolved-500_a_s0"]
+    assert [cell["name"] for cell in study.to_do(planned, everything)] == [
+        "mostly_unresolved-500",
+        "hybrid_mostly_unresolved-500_a_s0",
+    ]
     monkeypatch.setattr(study.State, "weights", lambda self, verifier: "1")
-    assert [cell["name"] for cell in study.to_do(planned, everything)] == ["hybrid_few-500_a_s0"]
-    retrained = RunInfo("1", "0", "few-500", {}, 0, 1)
-    assert "--force" in study.command(planned[7], study.State({"few-500": retrained}, {}, {}, {}))
+    assert [cell["name"] for cell in study.to_do(planned, everything)] == ["hybrid_mostly_unresolved-500_a_s0"]
+    retrained = RunInfo("1", "0", "mostly_unresolved-500", {}, 0, 1)
+    assert "--force" in study.command(planned[7], study.State({"mostly_unresolved-500": retrained}, {}, {}, {}))
 
 
 def test_a_dry_run_lists_every_cell(capsys: pytest.CaptureFixture[str], runs_folder: Path) -> None:
@@ -155,33 +163,81 @@ def test_a_slice_runs_cells_side_by_side_and_ends_in_time(
         return [
             sys.executable,
             "-c",
-            f"import sys; print('{cell['name']}'); sys.exit({int(cell['name'] == 'many-300')})",
+            f"import sys; print('{cell['name']}'); sys.exit({int(cell['name'] == 'mostly_resolved-300')})",
         ]
 
     monkeypatch.setattr(study, "command", command)
     monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
-    assert study.run_slice(cells()[10:13], 5, 2) == ["many-300"]
+    assert study.run_slice(cells()[10:13], 5, 2) == ["mostly_resolved-300"]
     logs = runs_folder / study.STUDY
-    assert sorted(path.stem for path in logs.iterdir()) == ["few-2400", "few-4000", "many-300"]
-    assert "many-300 failed" in capsys.readouterr().out
+    assert sorted(path.stem for path in logs.iterdir()) == [
+        "mostly_resolved-300",
+        "mostly_unresolved-2400",
+        "mostly_unresolved-4000",
+    ]
+    assert "mostly_resolved-300 failed" in capsys.readouterr().out
     assert study.run_slice(cells()[:3], 0.5, 2) == [], "too little time is left to begin one"
-    tell = "import os; print('card', os.environ['CUDA_VISIBLE_DEVICES'])"
-    monkeypatch.setattr(study, "command", lambda *given: [sys.executable, "-c", tell])
-    assert study.run_slice(cells()[:2], 5, 1, cards=2) == []
-    said = [(logs / f"{cell['name']}.txt").read_text() for cell in cells()[:2]]
-    assert sorted(said) == ["card 0\n", "card 1\n"]
+
+
+def test_cards_are_filled_evenly_and_each_command_sees_its_own(
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path
+) -> None:
+    """The names of cards are those that this process may use, and no card gets more commands than it should."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "GPU-x,GPU-y,GPU-z")
+    tell = [
+        sys.executable,
+        "-c",
+        "import os, time; print(os.environ['CUDA_VISIBLE_DEVICES'], flush=True); time.sleep(60)",
+    ]
+    running = SideBySide(runs_folder / "logs", 2, cards=2)
+    assert [running.start(name, tell) for name in "abcde"] == [True] * 4 + [False]
+    other = SideBySide(runs_folder / "other", 1, cards=1)
+    assert not other.start("whole", tell), "the card is shared: nobody has it whole"
+    while not all((running.logs / f"{name}.txt").read_text() for name in "abcd"):
+        time.sleep(0.05)
+    running.stop()
+    while len(running):
+        assert all(code == -signal.SIGTERM for _, code in running.ended())
+    assert [(running.logs / f"{name}.txt").read_text() for name in "abcd"] == ["GPU-x\n", "GPU-y\n"] * 2
+    assert other.start("whole", [sys.executable, "-c", ""])
+    while len(other):
+        other.ended()
+
+
+def test_what_was_started_stops_with_its_parent(runs_folder: Path) -> None:
+    """The program of a slice is killed: what it started is told to stop, and does not hold the card beside the next slice."""
+    logs = runs_folder / "logs"
+    child = "import os, sys, time; print(os.getpid(), flush=True); time.sleep(60)"
+    parent = f"""
+import sys, time
+from pathlib import Path
+from experiments.studies.which_metric_foretells_rl.side_by_side import SideBySide
+SideBySide(Path({str(logs)!r}), 1).start("a", [sys.executable, "-c", {child!r}])
+time.sleep(60)
+"""
+    program = subprocess.Popen([sys.executable, "-c", parent], cwd=REPOSITORY)
+    while not (logs / "a.txt").exists() or not (logs / "a.txt").read_text():
+        time.sleep(0.05)
+        assert program.poll() is None
+    pid = int((logs / "a.txt").read_text())
+    program.kill()
+    program.wait()
+    deadline = time.monotonic() + 30
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_the_ledger_gets_every_finished_run_once(
     monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
-    run = RunInfo("1", "0", "few-500", {"config_hash": "c", "device": "NVIDIA H200"}, 0, 90_000)
-    carried = RunInfo("2", "0", "few-500", {"imported_run": "1"}, 0, 90_000)
+    run = RunInfo("1", "0", "mostly_unresolved-500", {"config_hash": "c", "device": "NVIDIA H200"}, 0, 90_000)
+    carried = RunInfo("2", "0", "mostly_unresolved-500", {"imported_run": "1"}, 0, 90_000)
     for one in (run, run, carried):
         study.note(study.State({}, {}, {}, {}, [one]))
     [row] = read_rows(tmp_path / "ledger.csv")
-    assert (row["name"], row["run_id"], row["minutes"]) == ("few-500", "1", "1.5")
+    assert (row["name"], row["run_id"], row["minutes"]) == ("mostly_unresolved-500", "1", "1.5")
     assert (row["config_hash"], row["device"]) == ("c", "NVIDIA H200")
 
 
@@ -189,7 +245,7 @@ def test_two_that_note_at_a_time_lose_no_line(
     monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
-    infos = [RunInfo(str(i), "0", "few-500", {}, 0, 1) for i in range(12)]
+    infos = [RunInfo(str(i), "0", "mostly_unresolved-500", {}, 0, 1) for i in range(12)]
     with ThreadPoolExecutor(6) as pool:
         list(pool.map(lambda info: study.note(study.State({}, {}, {}, {}, [info])), infos))
     assert len(read_rows(tmp_path / "ledger.csv")) == 12
@@ -203,11 +259,11 @@ def test_a_cell_that_failed_twice_is_not_run_again(
     one = cells()[:1]
     for _ in range(2):
         assert study.to_do(one, study.look()) == one
-        assert study.run_slice(one, 5, 1) == ["even-300"]
-    assert study.look().failures == {"even-300": 2}
+        assert study.run_slice(one, 5, 1) == ["balanced-300"]
+    assert study.look().failures == {"balanced-300": 2}
     assert study.look().done == {}
     assert study.to_do(one, study.look()) == []
-    assert "failed    even-300  2 times: it is not run again" in study.said(one, study.look())
+    assert "failed    balanced-300  2 times: it is not run again" in study.said(one, study.look())
 
 
 def test_a_run_that_has_a_cells_name_alone_is_none_of_it(runs_folder: Path) -> None:
@@ -221,10 +277,12 @@ def test_a_run_that_has_a_cells_name_alone_is_none_of_it(runs_folder: Path) -> N
             "prompt": {"evidence": "final"},
             "seed": 1000,
         }
-        with RunLogger.start(store, "x", "even-300", kind="verifier", tags={"preset": str(given["preset"])}) as logger:
+        with RunLogger.start(
+            store, "x", "balanced-300", kind="verifier", tags={"preset": str(given["preset"])}
+        ) as logger:
             logger.json("config.yaml", config)
     assert [run.run_id for run in study.look().runs] == [logger.run_id]
-    assert study.look().finished["even-300"].run_id == logger.run_id
+    assert study.look().finished["balanced-300"].run_id == logger.run_id
 
 
 def pool(seed: int = 0, skill: float = 2.0) -> check.Pool:
@@ -251,7 +309,7 @@ def test_what_is_fitted_moves_calibration_alone() -> None:
         reports[name] = report(good.bent(config), replicates=0)
         if name in check.TARGETS:
             assert reports[name]["ece_width_10"] == pytest.approx(check.TARGETS[name], abs=0.002)
-    assert reports["calibrated"]["ece_width_10"] < 0.05
+    assert reports["recalibrated"]["ece_width_10"] < 0.05
     assert len({reports[name]["auc_within_task"] for name in reports}) == 1
     assert len({str(reports[name]["rm_at_k"]) for name in reports}) == 1
     assert len({str(reports[name]["rm_at_k_patches"]) for name in reports}) > 1, "means of scores change places"
@@ -267,7 +325,12 @@ def test_what_is_fitted_moves_calibration_alone() -> None:
 def test_roles() -> None:
     rows = [
         {"name": name, "block": "verifiers", "column": column, "auc_within_task": auc}
-        for name, column, auc in (("a", "even", 0.9), ("b", "even", 0.72), ("c", "even", 0.6), ("d", "few", 0.95))
+        for name, column, auc in (
+            ("a", "balanced", 0.9),
+            ("b", "balanced", 0.72),
+            ("c", "balanced", 0.6),
+            ("d", "mostly_unresolved", 0.95),
+        )
     ]
     assert check.roles(rows) == {"good": "a", "poor": "b"}
     with pytest.raises(DataError, match="fewer than two verifiers"):
@@ -280,15 +343,27 @@ def test_a_verifier_is_trained_and_pays_and_both_come_home(
 ) -> None:
     """On a CPU with a tiny policy and verifier: two commands, a ledger, a bundle; then nothing is left to do."""
     write_easy_tasks(tmp_path / "tasks.parquet")
-    write_easy_policy(tmp_path / "runs" / "policies" / "a")
-    rl = [*SMALL, f"tasks={tmp_path / 'tasks.parquet'}", "rl.steps=1", "over_length=truncate_middle"]
-    monkeypatch.setattr(
-        study, "COMMON", {"verifier": ["preset=smoke"], "rl": [*rl, "watch.outcome_without=[two_bugs]"]}
-    )
+    write_easy_policy(tmp_path / "runs" / "policies" / "a", steps=4)
+    verifier = ["preset=smoke", "training.epochs=0.1", "evaluation.replicates=2"]
+    rl = [
+        *SMALL,
+        f"tasks={tmp_path / 'tasks.parquet'}",
+        "over_length=truncate_middle",
+        "watch.outcome_without=[two_bugs]",
+    ]
+    rl += [
+        "rl.steps=1",
+        "rl.groups=2",
+        "rl.attempts=2",
+        "watch.tasks=2",
+        "watch.held_out_tasks=2",
+        "watch.held_out_attempts=1",
+    ]
+    monkeypatch.setattr(study, "COMMON", {"verifier": verifier, "rl": rl})
     monkeypatch.setattr(study, "LEDGER", tmp_path / "kept" / "ledger.csv")
     monkeypatch.setattr(study, "LEAST_SECONDS", {"verifier": 0, "rl": 0})
     monkeypatch.chdir(tmp_path)
-    names = ["sharp-500", "execution_free_sharp-500_a_s0"]
+    names = ["overconfident-500", "execution_free_overconfident-500_a_s0"]
     assert study.main([names[0], "--minutes", "8", "--bundle", str(tmp_path / "one.zip")]) == 0
     assert study.main([names[1], "--minutes", "8", "--bundle", str(tmp_path / "two.zip")]) == 0
     assert "0 cells of 1 to do, 0 failed" in capfd.readouterr().out
@@ -311,44 +386,81 @@ def test_a_verifier_is_trained_and_pays_and_both_come_home(
         assert one.verifier["ece_width_10"] == paid.verifier_report["ece_width_10"]
 
 
+def test_the_check_says_which_slopes_take_the_correlation_out() -> None:
+    """ECE falls where AUC rises; once the multiplied logits miss by more at the larger amounts, they are correlated no longer."""
+    planned = [cell for cell in cells() if cell["block"] == "verifiers"]
+    pools = {cell["name"]: pool(i, 1.0) for i, cell in enumerate(planned)}
+    rank = {amount: place for place, amount in enumerate(design.AMOUNTS)}
+    base = {"balanced": 0.07, "mostly_unresolved": 0.15, "mostly_resolved": 0.32, "overconfident": 0.2}
+    rows = [
+        {**cell, "auc_within_task": 0.6 + 0.05 * rank[int(cell["amount"])], "mixed_tasks": 300}
+        | {"ece_width_10": base[cell["column"]] - 0.012 * rank[int(cell["amount"])]}
+        for cell in planned
+    ]
+    assert check.correlation(rows) < -0.2
+    assert check.remedy(rows, pools).startswith("`design.py --slopes 1.5 2 3 4 6 8` mends the correlation: -0.")
+    sloped = {
+        c["name"]: c["overrides"].split()[1] for c in design.cells(slopes=design.RISING[0]) if c["block"] == "hybrid"
+    }
+    assert sloped["hybrid_overconfident-300_b_s0"] == "reward.transform.slope=1.5"
+    assert sloped["hybrid_overconfident-4000_a_s0"] == "reward.transform.slope=8"
+    assert sum(value.startswith("reward.transform") for value in sloped.values()) == 6
+    lost = [row | {"ece_width_10": 1 - float(str(row["auc_within_task"]))} for row in rows]
+    assert check.remedy(lost, pools).startswith("none of the other slopes mends the correlation")
+
+
 def test_the_check_writes_what_it_found_and_what_it_fitted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Four verifiers are there, a good one and poorer ones: the design is not met, and the causal experiments can be run."""
-    trained = {"even-300": 0.3, "even-500": 0.7, "even-4000": 2.0, "sharp-300": 0.5}
+    trained = {"balanced-300": 0.3, "balanced-500": 0.7, "balanced-4000": 2.0, "overconfident-300": 0.5}
     for number, (name, skill) in enumerate(trained.items()):
         write_score_table(tmp_path / f"{name}.parquet", pool(number, skill).scores)
     shutil.copy(study.HERE / "cells.csv", tmp_path)
     infos = {name: RunInfo(name, "0", name, {}, 0, 1) for name in trained}
     monkeypatch.setattr(check, "HERE", tmp_path)
-    monkeypatch.setattr(check, "look", lambda: study.State(infos, {}, {}, {}))
+    failures = dict.fromkeys(("balanced-840", "balanced-1400"), 2)
+    monkeypatch.setattr(check, "look", lambda: study.State(infos, {}, {}, {}, failures=failures))
     monkeypatch.setattr(check.Store, "open", lambda uri: None)
     tables = {name: SimpleNamespace(artifact=lambda path, name=name: tmp_path / f"{name}.parquet") for name in trained}
     monkeypatch.setattr(check, "get_run", lambda store, run_id: tables[run_id])
+    with pytest.raises(
+        DataError, match="chosen once all of the column balanced are trained: balanced-2400 are not yet"
+    ):
+        check.main()
+    failures["balanced-2400"] = 2
+    capsys.readouterr()
     assert check.main() == 1
     said = capsys.readouterr().out
-    assert "not trained here: even-840, even-1400, even-2400, few-300" in said
+    assert "not trained here: balanced-840, balanced-1400, balanced-2400, mostly_unresolved-300" in said
     assert "4 of 24 verifiers are there." in said
     rows = {row["name"]: row for row in read_rows(tmp_path / "design.csv")}
     assert list(rows) == list(trained)
     alone = report(pool(3, 0.5).scores, replicates=0)
-    assert float(rows["sharp-300"]["auc_within_task"]) == pytest.approx(alone["auc_within_task"])
-    assert float(rows["sharp-300"]["ece_width_10"]) > alone["ece_width_10"], "as it is paid"
+    assert float(rows["overconfident-300"]["auc_within_task"]) == pytest.approx(alone["auc_within_task"])
+    assert float(rows["overconfident-300"]["ece_width_10"]) > alone["ece_width_10"], "as it is paid"
     fitted = {row["name"]: (row["value"], row["run_id"]) for row in read_rows(tmp_path / "fitted.csv")}
-    assert fitted["good"] == ("even-4000", "even-4000")
-    assert fitted["poor"][0] in ("even-300", "even-500")
+    assert fitted["good"] == ("balanced-4000", "balanced-4000")
+    assert fitted["poor"][0] in ("balanced-300", "balanced-500")
     again = [{**row, "run_id": "lost"} for row in read_rows(tmp_path / "fitted.csv")]
     (tmp_path / "fitted.csv").write_text(
-        csv_text([{**row, "value": "even-500"} if row["name"] == "good" else row for row in again])
+        csv_text([{**row, "value": "balanced-500"} if row["name"] == "good" else row for row in again])
     )
     check.main()
     kept = [row for row in read_rows(tmp_path / "fitted.csv") if row["name"] == "good"]
-    assert [(row["value"], row["run_id"]) for row in kept] == [("even-500", "lost"), ("even-500", "even-500")], (
-        "its role stays"
-    )
-    assert {row["run_id"] for row in read_rows(tmp_path / "fitted.csv") if row["name"] == "SLOPE_flat"} == {
+    assert [(row["value"], row["run_id"]) for row in kept] == [
+        ("balanced-500", "lost"),
+        ("balanced-500", "balanced-500"),
+    ], "its role stays"
+    assert {row["run_id"] for row in read_rows(tmp_path / "fitted.csv") if row["name"] == "SLOPE_flattened"} == {
         "lost",
-        "even-500",
+        "balanced-500",
     }
+    del infos["overconfident-300"]
+    check.main()
+    assert [row["name"] for row in read_rows(tmp_path / "design.csv")] == list(trained), "what was known of it stays"
+    del infos["balanced-500"]
+    with pytest.raises(DataError, match=r"not trained here: good \(balanced-500\)"):
+        check.main()
     named = {found for cell in cells() for found in re.findall(r"\b(?:SHIFT|SLOPE)_\w+", cell["overrides"])}
     assert named <= fitted.keys(), "every value that a cell names is fitted"

@@ -26,9 +26,9 @@ from rmlab.models.config import LoraConfig
 from rmlab.models.cost import KNOWN, ModelShape, mfu, reading, training_flops
 from rmlab.models.lora import with_adapters
 from rmlab.planning.cards import CARDS, Card, card_called
+from rmlab.planning.estimate import Seconds, scoring_seconds, step_seconds
 from rmlab.planning.memory import GIB, Memory, TrainingMemory, scoring_memory, training_memory
-from rmlab.planning.rows import SLACK, every_position, is_packed, through_packed_layers
-from rmlab.planning.seconds import Seconds, scoring_seconds, step_seconds
+from rmlab.planning.phases import SLACK, every_position, is_packed, through_packed_layers
 from rmlab.training.batching import batches_by_tokens, plan_batches
 from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator

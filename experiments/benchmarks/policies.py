@@ -15,8 +15,7 @@ import numpy as np
 
 from rmlab.benchmark import BenchmarkRow, run_script
 from rmlab.metrics.report import report
-from rmlab.scores.baselines import score_baselines
-from rmlab.scores.majority import majority_at_k
+from rmlab.scores.baselines import majority_at_k, score_baselines
 from rmlab.scores.scores import Scores
 from rmlab.scores.shape import pattern
 from rmlab.trajectories.record import Trajectory

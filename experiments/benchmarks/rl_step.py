@@ -118,9 +118,9 @@ def teach(given: argparse.Namespace) -> None:
 
     from rmlab.models.config import TokenizerConfig
     from rmlab.models.tokenizer import train_tokenizer
+    from rmlab.policies.conversation import PolicyPrompt
     from rmlab.policies.demonstrations import lessons
     from rmlab.policies.folder import save_policy
-    from rmlab.policies.language_prompt import PolicyPrompt
     from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
     from rmlab.training.policy import imitate
 
@@ -169,8 +169,7 @@ def measure(given: argparse.Namespace, sandbox: Sandbox) -> dict[str, float]:
     from rmlab.models.tokenizer import load_tokenizer
     from rmlab.policies.engine import EngineConfig
     from rmlab.policies.language_engine import LanguageEngine
-    from rmlab.rl.attempts import TaskSampler
-    from rmlab.rl.batch import RolloutContext
+    from rmlab.rl.batch import RolloutContext, TaskSampler
     from rmlab.rl.config import AlgorithmConfig, ArithmeticConfig, LoopConfig, RewardConfig
     from rmlab.rl.learner import make_learner
     from rmlab.training.config import Dtype, OptimizerConfig, RuntimeConfig

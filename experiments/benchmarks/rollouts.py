@@ -128,8 +128,8 @@ def run(given: argparse.Namespace, planned: Sequence[Planned], sandbox: Sandbox)
     """Loads the model, plays twice with each, and prints what the second time took. theirs: transformers' generate."""
     import torch
 
+    from rmlab.policies.conversation import PolicyPrompt
     from rmlab.policies.language_engine import LanguageEngine
-    from rmlab.policies.language_prompt import PolicyPrompt
 
     torch.set_num_threads(given.threads)
     torch.set_float32_matmul_precision("highest")

@@ -223,7 +223,7 @@ def _report(done: Sequence[_Judged], name: str, settings: CrossValidation, logge
     """Reports on the pooled scores: of the policies that are trained on together, of each alone, of those never seen. In a line."""
     from rmlab.metrics.report import report
     from rmlab.pages.browse import browse_page, most_wrong_first
-    from rmlab.pages.run_pictures import RELIABILITY, reliability_picture
+    from rmlab.pages.report_page import RELIABILITY, reliability_picture
     from rmlab.scores.writing import write_score_table
     from rmlab.verifiers.encoding import cut_counts
     from rmlab.verifiers.evaluation import Results, log_report, log_tables

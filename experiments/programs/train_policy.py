@@ -27,10 +27,10 @@ from rmlab.microswe.loading import load_tasks, read_joined
 from rmlab.microswe.sandbox import IsolationLevel, Sandbox, warn_if_weak
 from rmlab.models.load import folder_identity
 from rmlab.paths import runs_folder
+from rmlab.policies.conversation import PolicyPrompt
 from rmlab.policies.demonstrations import SEMANTICS as LESSONS
 from rmlab.policies.demonstrations import training_set
 from rmlab.policies.folder import RECORD
-from rmlab.policies.language_prompt import PolicyPrompt
 from rmlab.policies.repairs import SEMANTICS as REPAIRS
 from rmlab.policies.success import held_out_success, held_out_tasks
 from rmlab.policies.warm_start import TrainPolicyConfig, is_finished, keep, kept_folders, policy_record

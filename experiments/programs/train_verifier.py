@@ -55,7 +55,7 @@ PRELOAD = [
     "rmlab.verifiers.evaluation",
     "rmlab.verifiers.objective",
     "rmlab.pages.browse",
-    "rmlab.pages.run_pictures",
+    "rmlab.pages.report_page",
     "rmlab.training.supervised",
     "rmlab.training.device",
     "rmlab.models.load",
@@ -146,7 +146,7 @@ def run(config: DictConfig) -> str:
     Raises an RmlabError for bad data, a missing device, a level that the data cannot fill, or a store that cannot be written.
     """
     from rmlab.pages.browse import browse_page, most_wrong_first
-    from rmlab.pages.run_pictures import RELIABILITY, reliability_picture
+    from rmlab.pages.report_page import RELIABILITY, reliability_picture
     from rmlab.tracking.run import RunLogger
     from rmlab.training.device import accelerator, device_name
     from rmlab.verifiers.evaluation import judge, log_results, summary

@@ -4,20 +4,18 @@ A command is a function that may be called from Python too. Nothing heavy is imp
 
 bench                the scripts of experiments/benchmarks, run and tracked
 browse               scored trajectories to read: a page, or a server
-common               what commands of programs share: overrides, --cfg, --info
+common               what commands of programs share: overrides, what a shell completes of them, --cfg, --info
 compare              two runs, score tables or levels, paired
 compare_levels       two levels of a sweep, or the seeds of one level with each other
-completion           what a shell completes
 doctor               what works on this machine
 evaluate             all metrics of a score table
 experiments          collect, train, rl, pretrain, warm-start: the programs of experiments/
-figures              figures from tracked runs
+figures              figures from tracked runs; several sweeps as one study: its ledger, one table, one figure
 import_trajectories  trajectories in the wild, read
 models               models from elsewhere, and how they travel
 plan                 what a run will cost
-runs                 tracked runs
+runs                 tracked runs: listed, exported, imported
 score                trajectories scored by a verifier
-study                several sweeps as one study: its ledger, one table, one figure
 sweep                a sweep, launched or resumed
 tasks                the micro-SWE tasks
 trajectories         sets of trajectories: show, lengths, split

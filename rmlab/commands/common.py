@@ -1,4 +1,6 @@
-"""What commands of a program share: overrides on the line, and Hydra's questions about a configuration that run nothing."""
+"""What commands of a program share: overrides on the line, what a shell completes of them, and Hydra's questions about a configuration
+that run nothing.
+"""
 
 import functools
 import inspect
@@ -8,8 +10,77 @@ from typing import Annotated, Any
 
 import typer
 
-from rmlab.commands.completion import complete_overrides, groups
 from rmlab.errors import UsageError
+from rmlab.paths import CONF, SWEEPS
+
+PROGRAMS_OF = {
+    "train": "train_verifier",
+    "warm-start": "train_policy",
+    "build": "build_tasks",
+    "collect": "collect",
+    "pretrain": "pretrain",
+    "rl": "rl",
+}
+"""Commands of programs, by the last word of their name."""
+
+
+def groups(program: str) -> dict[str, list[str]]:
+    """The groups that `conf/PROGRAM.yaml` names, each with its choices: names of files."""
+    import yaml
+
+    entries = yaml.safe_load((CONF / f"{program}.yaml").read_text(encoding="utf-8")).get("defaults", [])
+    named = [
+        str(next(iter(entry))).removeprefix("override ").lstrip("/") for entry in entries if isinstance(entry, dict)
+    ]
+    return {name: choices(CONF / name) for name in named}
+
+
+def choices(folder: Any) -> list[str]:
+    """Names of the files in a group's folder."""
+    return sorted(path.stem for path in folder.glob("*.yaml"))
+
+
+def sweep_names(incomplete: str) -> list[str]:
+    """Sweeps of sweeps/ that begin so."""
+    return [name for name in choices(SWEEPS) if name.startswith(incomplete)]
+
+
+def complete_plan(incomplete: str) -> list[str]:
+    """What `rmlab plan` can be asked of."""
+    names = [*(name for name in PROGRAMS_OF if name != "build"), "cross-validate", "sweep"]
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def complete_overrides(ctx: Any, incomplete: str) -> list[str]:
+    """GROUP=CHOICE of the command's program."""
+    return _complete(groups(PROGRAMS_OF[ctx.command.name]), ctx.params.get("overrides"), incomplete)
+
+
+def complete_sweep(ctx: Any, incomplete: str) -> list[str]:
+    """`preset=P`, `hydra/launcher=NAME` and GROUP=CHOICE of the sweep's program."""
+    import yaml
+
+    path = SWEEPS / f"{ctx.params.get('name')}.yaml"
+    sweep = yaml.safe_load(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    program = str(sweep.get("program", "train_verifier"))
+    groups_there = groups(program) if (CONF / f"{program}.yaml").is_file() else {}
+    own = {"preset": choices(CONF / "preset"), "hydra/launcher": choices(CONF / "hydra" / "launcher")}
+    return _complete(groups_there | own, ctx.params.get("arguments"), incomplete)
+
+
+def _complete(known: dict[str, list[str]], before: Sequence[str] | None, incomplete: str) -> list[str]:
+    """Bash takes `preset=de` for the words `preset`, `=` and `de`, and wants the last one completed; other shells for one word.
+
+    before: the overrides in front of the word at the cursor, which click gives as "" where it is the `=` itself.
+    """
+    words = list(before or ())
+    if not incomplete and words and words[-1] in known:
+        return known[words[-1]]
+    if len(words) > 1 and words[-1] == "=" and words[-2] in known:
+        return [choice for choice in known[words[-2]] if choice.startswith(incomplete)]
+    whole = [f"{group}={choice}" for group, chosen in known.items() for choice in chosen]
+    return [word for word in whole if word.startswith(incomplete)]
+
 
 Overrides = Annotated[
     list[str] | None,
@@ -141,7 +212,7 @@ def show_info(program: str, overrides: Sequence[str]) -> None:
     """Prints the groups of a program, their choices and which one is taken; or, where a word of TOPICS is among the overrides, what
     Hydra's own `--info` says of it."""
     from rmlab.configuration import compose, config_folder, hydra_of, taken_choices
-    from rmlab.hydra_keys import refuse_unread
+    from rmlab.overrides import refuse_unread
 
     topic = next((text for text in overrides if text in TOPICS), "groups")
     asked = [text for text in overrides if text not in TOPICS]

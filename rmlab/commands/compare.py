@@ -1,7 +1,7 @@
 """`rmlab compare A B`: what is A above B, on the same trajectories, and could that be chance?
 
 A and B are score tables or tracked verifier runs. Paired: all rows of a cluster change sides together. Two runs of RL are
-compared by what their policies solve (`rmlab.rl.policy_comparison`), two levels of a sweep over their seeds
+compared by what their policies solve (`rmlab.rl.held_out`), two levels of a sweep over their seeds
 (`rmlab.commands.compare_levels`).
 """
 
@@ -67,6 +67,8 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object on standard output.")] = False,
 ) -> dict[str, Any]:
     """Paired comparison of two runs (verifiers or policies), score tables or levels of a sweep: differences and their intervals."""
+    from rmlab.tracking.query import find_run
+
     if halves and sweep and b is None:
         return compare_halves(sweep, level=a, preset=preset, as_json=as_json, source=source)
     if a is None or b is None or halves:
@@ -78,7 +80,11 @@ def compare(
         raise UsageError("--without leaves out a held-out benchmark: it needs two runs of RL")
     if sweep:
         return compare_levels(a, b, sweep, preset=preset, as_json=as_json, source=source)
-    sides = [_Side(name, None if Path(name).exists() else _find_run(name, source)) for name in (a, b)]
+    if preset:
+        raise UsageError("--preset chooses among the runs of a sweep: it needs --sweep NAME")
+    if source and all(Path(name).exists() for name in (a, b)):
+        raise UsageError("--from says where runs are looked up: both sides are files or folders, which need none")
+    sides = [_Side(name, None if Path(name).exists() else find_run(name, source)) for name in (a, b)]
     policies = _policies(sides)
     if without and not policies:
         raise UsageError("--without leaves out a held-out benchmark: it needs two runs of RL")
@@ -96,12 +102,6 @@ class _Side:
 
     def __str__(self) -> str:
         return f"{self.run.name} (run {self.run.run_id})" if self.run else self.given
-
-
-def _find_run(name: str, source: str | None) -> "TrackedRun":
-    from rmlab.tracking.query import find_run
-
-    return find_run(name, source)
 
 
 def differences(a: "TrackedRun", b: "TrackedRun") -> dict[str, list[Any]]:
@@ -167,7 +167,7 @@ def _compare_scores(sides: "Sequence[_Side]", as_json: bool, source: str | None)
 def _compare_policies(
     sides: "Sequence[_Side]", policies: "tuple[TrackedRun, TrackedRun]", as_json: bool, without: list[str]
 ) -> dict[str, Any]:
-    from rmlab.rl.policy_comparison import compare_policies
+    from rmlab.rl.held_out import compare_policies
 
     comparison = _with_runs(sides, compare_policies(*policies, without))
     if as_json:

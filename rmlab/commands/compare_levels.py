@@ -25,6 +25,8 @@ def compare_levels(
     a, b: levels, or FACTOR=LEVEL. source: a store or a bundle, None = the project's own store.
     Raises UsageError for a sweep, preset or level that has no finished run.
     """
+    from rmlab.metrics.sweep_levels import distinct
+
     group = _group(source, sweep, preset, [a, b])
     high, low = (_level(group, text) for text in (a, b))
     if high == low:
@@ -33,22 +35,20 @@ def compare_levels(
         )
     group = replace(group, baseline=low)
     tests = [(arm, test) for (arm, level, _), test in group.tests.items() if level == high]
+    tested = len(distinct(list(group.tests.values())))
     comparison = {
         "sweep": group.sweep,
         "preset": group.preset,
         "control_hash": group.control_hash,
         "a": high,
         "b": low,
-        "family": len(group.tests),
+        "family": tested,
         "tests": [{"arm": arm, **_plain(test)} for arm, test in tests],
     }
     if as_json:
         print(json.dumps(comparison, indent=1, allow_nan=False))
     else:
-        from rmlab.metrics.sweep_levels import distinct
-
         _show(f"{group.factor}: A = {high}, B = {low} ({group.note()})", tests)
-        tested = len(distinct(list(group.tests.values())))
         print(f"Differences A - B, paired by seed; Holm over the {tested} tests of all levels against {low}.")
     return comparison
 

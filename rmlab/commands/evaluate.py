@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from rmlab.errors import DataError, UsageError
-from rmlab.files import check_output
+from rmlab.files import check_output, write_text
 from rmlab.wording import counted
 
 if TYPE_CHECKING:
@@ -117,9 +117,9 @@ def evaluate(
         measured["baselines"] = _baselines(joined, pool, apart)
     title = str(scores[0]) if len(scores) == 1 else f"{scores[0]} and {counted(len(scores) - 1, 'more report')}"
     if html is not None:
-        from rmlab.pages.report_page import write_report_page
+        from rmlab.pages.report_page import report_page
 
-        write_report_page(html, title, measured, table.scores)
+        write_text(html, report_page(title, measured, table.scores))
     if as_json:
         print(json.dumps(measured, indent=1, allow_nan=False))
         return

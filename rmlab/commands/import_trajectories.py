@@ -49,8 +49,8 @@ def import_trajectories(
 ) -> dict[str, Any]:
     """Read trajectories in the wild and join the labels that lie beside them."""
     from rmlab.trajectories.ingest import importing
+    from rmlab.trajectories.ingest.importing import lines
     from rmlab.trajectories.ingest.reading import ImportOptions
-    from rmlab.trajectories.ingest.summary import lines
 
     labels = labels or []
     if leaks not in ("report", "drop"):

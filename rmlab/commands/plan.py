@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmlab.commands.completion import PROGRAMS_OF, complete_plan
+from rmlab.commands.common import PROGRAMS_OF, complete_plan
 from rmlab.errors import UsageError
 from rmlab.planning.cards import CARDS, Card, find_card
 from rmlab.wording import counted, duration, near

@@ -1,9 +1,21 @@
-"""`rmlab runs ...`: tracked runs."""
+"""`rmlab runs ...`: tracked runs as a table on a terminal or as CSV with everything that they measured; bundles that carry them."""
 
+import csv
+import difflib
+import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from rmlab.errors import UsageError
+from rmlab.wording import counted
+
+if TYPE_CHECKING:
+    from rmlab.tracking.bundles.reading import AnyRun
+    from rmlab.tracking.store import Store
 
 app = typer.Typer(no_args_is_help=True, help="Tracked runs.")
 
@@ -12,9 +24,9 @@ StoreOption = Annotated[
 ]
 
 
-@app.callback()
-def group() -> None:
-    """Tracked runs."""
+PREFIXES = ("", "eval/", "rl/", "train/")
+FACTS = ("name", "kind", "status", "sweep", "preset", "level", "arm", "started", "minutes")
+NAMED = 5  # of many, so many are named
 
 
 @app.command("list", epilog="Example: `rmlab runs list --sweep data_scale --sort auc_task`")
@@ -34,9 +46,37 @@ def list_runs(
     ] = None,
 ) -> None:
     """Tracked runs as a table, newest first."""
-    from rmlab.tracking.listing import show_runs
+    from rmlab.tracking.bundles.reading import is_bundle, open_bundle
+    from rmlab.tracking.leases import LeaseMonitor, close_dead
+    from rmlab.tracking.query import runs
+    from rmlab.tracking.store import Store, default_uri
 
-    show_runs(store, sweep, kind=kind, sort=sort, ascending=ascending, limit=limit, as_csv=as_csv)
+    tags = {name: value for name, value in (("sweep", sweep), ("kind", kind)) if value}
+    found: Sequence[AnyRun]
+    if store and is_bundle(Path(store)):
+        with open_bundle(Path(store)) as bundle:
+            inside = [run for run in bundle.runs() if tags.items() <= run.tags.items()]
+        found = sorted(inside, key=lambda run: -run.start_time)
+    else:
+        opened = Store.to_read(store)
+        found = runs(opened, tags=tags) if opened else []
+        if opened and close_dead(opened, [run for run in found if run.end_time is None], LeaseMonitor()):
+            found = runs(opened, tags=tags)
+    if not found:
+        print(
+            f"no runs{''.join(f' of {name} {value}' for name, value in tags.items())} in {store or default_uri()}",
+            file=sys.stderr if as_csv else sys.stdout,
+        )
+        return
+    if sort:
+        found = by(found, sort, ascending)
+    chosen = found[:limit]
+    if as_csv:
+        _write_csv(chosen)
+    else:
+        _draw(chosen)
+        if len(chosen) < len(found):
+            print(f"{len(chosen)} of {counted(len(found), 'run')}")
 
 
 @app.command(
@@ -44,7 +84,7 @@ def list_runs(
     epilog="Example: `rmlab runs export --sweep data_scale --without-models -o data_scale.zip`. For the page of a study: "
     "`rmlab runs export --study --sweep label_ratio --preset demo -o experiments/studies/label_ratio/runs.zip`",
 )
-def export_runs(
+def export(
     output: Annotated[Path, typer.Option("--out", "-o", help="The bundle to write: one zip file.")],
     run: Annotated[
         list[str] | None,
@@ -72,9 +112,14 @@ def export_runs(
     store: StoreOption = None,
 ) -> None:
     """Write runs into one file that carries them to another machine's store, with their artifacts and hashes."""
-    from rmlab.tracking.listing import show_export
+    from rmlab.tracking.bundles.exporting import export_runs
+    from rmlab.tracking.store import Store, default_uri
 
-    show_export(
+    opened = Store.existing(store)
+    if opened is None:
+        raise UsageError(f"there is nothing to export: no run was ever tracked in {store or default_uri()}")
+    done = export_runs(
+        opened,
         output,
         run or [],
         sweep=sweep,
@@ -83,8 +128,18 @@ def export_runs(
         control=control,
         models=not without_models,
         study=study,
-        uri=store,
     )
+    along = f" and {counted(done.sources, 'run')} that they reuse" if done.sources else ""
+    print(
+        f"{output}: {counted(done.runs, 'run')}{along}, {counted(done.artifacts, 'artifact')}, {done.bytes / 1e6:.2f} MB"
+    )
+    if done.running:
+        print(f"not taken, under way: {_named(done.running)}")
+    if done.left_out:
+        size = f"{sum(done.left_out.values()) / 1e6:.1f} MB"
+        names = sorted({name.rpartition(": ")[2] for name in done.left_out})
+        what = counted(len(done.left_out), "artifact" if study else "model")
+        print(f"left out: {what}, {size}: {_named(names if study else list(done.left_out))}")
 
 
 @app.command("import", epilog="Example: `rmlab runs import data_scale.zip`")
@@ -103,9 +158,110 @@ def import_runs(
     comes without its summary run, as a study's bundle does, gets one: table, figures, which levels differ. A cell that came finished
     is finished for `rmlab sweep` too, with or without its model."""
     from analysis.summaries import summarise_imported
-    from rmlab.tracking.listing import show_import
     from rmlab.tracking.store import Store
 
-    sweeps = {name for bundle in bundles for name in show_import(bundle, store)}
-    for done in summarise_imported(Store.open(store), sweeps) if not without_summary else ():
-        print(f"summary run with table and figures: {done}")
+    opened = Store.open(store)
+    sweeps = {name for bundle in bundles for name in _show_import(bundle, opened)}
+    for summary in summarise_imported(opened, sweeps) if not without_summary else ():
+        print(f"summary run with table and figures: {summary}")
+
+
+def _show_import(bundle: Path, store: "Store") -> set[str]:
+    """Imports a bundle and prints what came, and what is still missing. Returns the experiments of its runs."""
+    from rmlab.tracking.bundles.importing import import_bundle
+
+    done = import_bundle(bundle, store)
+    resumed = f" ({done.resumed} of them begun by an earlier import)" if done.resumed else ""
+    completed = f", {done.completed} completed with artifacts that were missing" if done.completed else ""
+    print(f"{store.uri}: {counted(done.added, 'run')} added{resumed}{completed}, {done.there} there already")
+    if done.without:
+        print(
+            f"without their models: {counted(len(done.without), 'run')}: {_named([f'{k}: {v}' for k, v in done.without.items()])}"
+        )
+    return done.experiments
+
+
+def by(found: "Sequence[AnyRun]", name: str, ascending: bool = False) -> "list[AnyRun]":
+    """Runs in the order of a metric, a parameter or a fact: numbers by size, words by the alphabet; runs without it last."""
+    names = {key for run in found for key in (*run.metrics, *run.params, *FACTS)}
+    key = next((prefix + name for prefix in PREFIXES if prefix + name in names), None)
+    if key is None:
+        close = difflib.get_close_matches(name, sorted({known.rpartition("/")[2] for known in names}), n=2)
+        hint = f" (did you mean {' or '.join(close)}?)" if close else ""
+        raise UsageError(f"--sort {name}: no run has a metric or parameter of that name{hint}")
+    values = {run.run_id: value for run in found if (value := _value(run, key)) not in (None, "")}
+    there = [run for run in found if run.run_id in values]
+    try:
+        numbers = {run_id: float(value) for run_id, value in values.items()}
+        there.sort(key=lambda run: numbers[run.run_id], reverse=not ascending)
+    except (TypeError, ValueError):
+        there.sort(key=lambda run: str(values[run.run_id]), reverse=not ascending)
+    return there + [run for run in found if run.run_id not in values]
+
+
+def _value(run: "AnyRun", key: str) -> str | float | None:
+    if key in run.metrics:
+        return run.metrics[key]
+    return run.params[key] if key in run.params else _facts(run)[key] if key in FACTS else None
+
+
+def _facts(run: "AnyRun") -> dict[str, str]:
+    from rmlab.tracking.tags import CONTINUED_BY
+
+    status = f"{run.status} (reused)" if run.is_reuse else run.status
+    if CONTINUED_BY in run.tags:
+        status += ", continued"
+    minutes = f"{(run.end_time - run.start_time) / 60_000:.1f}" if run.end_time else ""
+    started = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.start_time / 1000))
+    tags = {name: run.tags.get(name, "") for name in ("kind", "sweep", "preset", "level", "arm")}
+    return {"name": run.name, "status": status, **tags, "started": started, "minutes": minutes}
+
+
+def _draw(found: "Sequence[AnyRun]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from rmlab.tracking.views import DIGITS, HEADLINE
+
+    shown = [name for name in HEADLINE.values() if any(name in run.metrics for run in found)]
+    table = Table(box=None)
+    for name in ("run", "kind", "status", "preset", *shown, "minutes", "started", "id"):
+        table.add_column(name, no_wrap=name != "run", overflow="fold")  # a long name takes lines, and is not cut
+    for run in found:
+        facts = _facts(run)
+        values = [f"{run.metrics[name]:.{DIGITS}g}" if name in run.metrics else "" for name in shown]
+        table.add_row(
+            *(facts[name] for name in ("name", "kind", "status", "preset")),
+            *values,
+            facts["minutes"],
+            facts["started"],
+            run.run_id,
+        )
+    console = Console(highlight=False, markup=False)
+    if not console.is_terminal:  # for a pipe: nothing cut
+        console.width = 1000
+    console.print(table, soft_wrap=True)
+
+
+def _write_csv(found: "Sequence[AnyRun]") -> None:
+    params = sorted({name for run in found for name in run.params})
+    metrics = sorted({name for run in found for name in run.metrics})
+    hashes = ["config_hash", "control_hash", "commit", "device"]
+    rows = csv.writer(sys.stdout, lineterminator="\n")
+    rows.writerow(["run_id", *FACTS, *hashes, *(f"param {name}" for name in params), *metrics])
+    for run in found:
+        facts = _facts(run)
+        rows.writerow(
+            [
+                run.run_id,
+                *(facts[name] for name in FACTS),
+                *(run.tags.get(name, "") for name in hashes),
+                *(run.params.get(name, "") for name in params),
+                *(run.metrics.get(name, "") for name in metrics),
+            ]
+        )
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f", and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return ", ".join(names[:NAMED]) + more

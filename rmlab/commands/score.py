@@ -65,7 +65,7 @@ def score(
     from rmlab.scores.writing import table_writer, write_score_table
     from rmlab.training.device import prepare_device
     from rmlab.verifiers.encoding import cut_counts, cut_words, unfit_counts
-    from rmlab.verifiers.leaks import check_leaks
+    from rmlab.verifiers.prompt import check_leaks
 
     if out is not None:
         check_output(out, [trajectories, *filter(None, [template])])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from rmlab.commands.completion import complete_sweep, sweep_names
+from rmlab.commands.common import complete_sweep, sweep_names
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import runs_folder
 from rmlab.progress import is_quiet
@@ -50,11 +50,13 @@ def sweep(
     ] = False,
     workers: Annotated[
         int | None,
-        typer.Option(help="Cells at once. Default: as many as the cores (or GPUs) hold; results do not depend on it."),
+        typer.Option(
+            min=1, help="Cells at once. Default: as many as the cores (or GPUs) hold; results do not depend on it."
+        ),
     ] = None,
     cells_per_gpu: Annotated[
         int | None,
-        typer.Option(help="Cells that share a GPU, and its memory. Default: 1; small cells leave a card idle."),
+        typer.Option(min=1, help="Cells that share a GPU, and its memory. Default: 1; small cells leave a card idle."),
     ] = None,
     on_error: Annotated[
         OnError, typer.Option(help="After a failed cell: start no more, or go on with the rest.")
@@ -164,8 +166,7 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher", until: float
     from analysis.summaries import show_sweep
     from rmlab.files import exclusive
     from rmlab.sweep.dry_run import redo_rule
-    from rmlab.sweep.preparation import begin
-    from rmlab.sweep.scheduler import run_cells
+    from rmlab.sweep.scheduler import begin, run_cells
     from rmlab.tracking.store import Store
 
     if plan.spec.search and until is not None:

@@ -22,11 +22,6 @@ app = typer.Typer(no_args_is_help=True, help="The micro-SWE tasks.")
 DROPPED = "dropped.json"
 
 
-@app.callback()
-def group() -> None:
-    """The micro-SWE tasks."""
-
-
 @app.command("build", epilog="Example: `rmlab tasks build seed=1`")
 @of_program("build_tasks")
 def build(overrides: Overrides = None) -> None:
@@ -50,7 +45,7 @@ def apart(
     seed: Annotated[int, typer.Option(help="Of the order of clusters.")] = 0,
 ) -> None:
     """Set whole clusters of further RL tasks apart, to collect demonstrations on them. REST may be SOURCE itself."""
-    from rmlab.microswe.build.parts import demonstration_split
+    from rmlab.microswe.build.clusters import demonstration_split
     from rmlab.microswe.task import read_tasks, write_tasks
 
     tasks, metadata = read_tasks(source)
@@ -131,7 +126,7 @@ def check(
 
 
 def _apart_counts(tasks: "Sequence[Task]") -> str:
-    from rmlab.microswe.build.parts import counted
+    from rmlab.microswe.build.clusters import counted
 
     counts = counted(tasks)
     return json.dumps({key: counts[key] for key in ("tasks", "functions", "clusters", "by_source")})
@@ -152,7 +147,7 @@ def _dropped(tasks: "Sequence[Task]", workers: int) -> dict[str, dict[str, str]]
 
 def _checked_counts(about: dict[str, str], kept: "Sequence[Task]", dropped: dict[str, dict[str, str]]) -> str:
     """The counts that the file stated, those that its tasks give counted again, and what was dropped."""
-    from rmlab.microswe.build.parts import counted
+    from rmlab.microswe.build.clusters import counted
 
     stated = json.loads(about.get("counts", "{}"))
     now = counted(kept)

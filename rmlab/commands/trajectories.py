@@ -20,11 +20,6 @@ app = typer.Typer(no_args_is_help=True, help="Sets of trajectories: look at them
 MOST = 8  # attempts of a task that are shown whole
 
 
-@app.callback()
-def group() -> None:
-    """Sets of trajectories: look at them, measure them, split them, join them."""
-
-
 @app.command("lengths", epilog="Example: `rmlab trajectories lengths runs/real.parquet --tokenizer models/qwen3`")
 def lengths(
     path: Annotated[Path, typer.Argument(help="A trajectory set (Parquet).")],
@@ -55,8 +50,8 @@ def join(
     out: Annotated[Path, typer.Option("--out", "-o", help="The set to write.")],
 ) -> None:
     """Make one set of several that `rmlab collect` wrote in pieces."""
+    from rmlab.trajectories.parts import union
     from rmlab.trajectories.store import write_trajectories
-    from rmlab.trajectories.union import union
 
     check_output(out, paths)
     pool = union(paths)

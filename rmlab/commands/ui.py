@@ -17,10 +17,9 @@ def ui(
     store: Annotated[str | None, typer.Option(help="A sqlite URI. Default: the project's own store.")] = None,
 ) -> None:
     """Open the MLflow UI over the project's store, on 127.0.0.1."""
-    from rmlab.pages.run_pictures import draw_missing
-    from rmlab.tracking.older import bring_up
+    from rmlab.pages.report_page import draw_missing
     from rmlab.tracking.store import Store
-    from rmlab.tracking.ui import choose_port, serve
+    from rmlab.tracking.ui import bring_up, choose_port, serve
 
     def prepare(opened: Store) -> None:
         completed = bring_up(opened, _descriptions())

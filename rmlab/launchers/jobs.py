@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 
 from rmlab.errors import RmlabError
 from rmlab.progress import Beat
-from rmlab.stopping import is_stop, stop_asked
+from rmlab.stopping import stop_asked, stop_behind
 from rmlab.tracking.leases import Done, Held
 
 HEAVY = [
@@ -160,16 +160,16 @@ def answer(job: Job) -> Answer:
         return "result", call(job)
     except (Held, Done) as error:
         return "elsewhere", str(error)
-    except SystemExit:  # a signal
-        if (reason := stop_asked()) is None:
+    except (KeyboardInterrupt, SystemExit):  # a signal, which a lost lease sends, too
+        if (asked := stop_asked()) is None:
             raise
-        return "stopped", str(reason)
+        return "stopped", str(asked)
     except Exception as error:
         trace = traceback.format_exc()
         with suppress(OSError):  # a disk that is full takes no log; what is answered is shown all the same
             print(trace, file=sys.stderr, flush=True)
-        if is_stop(error):
-            return "stopped", str(error)
+        if (reason := stop_behind(error)) is not None:
+            return "stopped", str(reason)
         if isinstance(error, RmlabError):
             return "failed", (str(error), "", error.exit_code)
         return "failed", (f"{type(error).__name__}: {error}", trace, 1)

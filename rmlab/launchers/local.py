@@ -20,9 +20,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import forkserver
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
@@ -33,7 +34,8 @@ from rmlab.launchers.jobs import Event, Job, JobQueue, State, answer, event
 from rmlab.launchers.warmup import MODULE, SharedRead, warm_up_environment
 from rmlab.paths import runs_folder
 from rmlab.progress import report_to
-from rmlab.stopping import EXIT_CODE
+from rmlab.stopping import EXIT_CODE, end_on_sigterm, uncut
+from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -56,15 +58,28 @@ def visible_gpus() -> list[str]:
     )
 
 
+def gpu_uuids() -> dict[str, str]:
+    """The id of each GPU that nvidia-smi lists, by its number; empty where there are none. CUDA_VISIBLE_DEVICES may say either."""
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return {}
+    answer = subprocess.run(
+        [program, "--query-gpu=index,uuid", "--format=csv,noheader"], capture_output=True, text=True, check=False
+    )
+    pairs = (line.partition(",") for line in answer.stdout.splitlines())
+    return {number.strip(): uuid.strip() for number, _, uuid in pairs} if answer.returncode == 0 else {}
+
+
 class Gpus:
-    """Gives GPUs out to whoever runs a cell in this process' name: each to `cells` at once.
+    """Gives GPUs out to whoever runs a cell in this process' name: each to `cells` at once. uuids: as of `gpu_uuids`: one GPU has one
+    lock, whether it is asked for by number or by id.
 
     One cell has its GPU for itself. Several share it with each other and with sweeps that share it too, never with one that wants
     it whole: a sharer holds the GPU's lock together with the others, and the lock of a place on it alone.
     """
 
-    def __init__(self, names: list[str], folder: Path, cells: int = 1) -> None:
-        self.names, self.folder, self.cells = names, folder, cells
+    def __init__(self, names: list[str], folder: Path, cells: int = 1, uuids: Mapping[str, str] | None = None) -> None:
+        self.names, self.folder, self.cells, self.uuids = names, folder, cells, uuids or {}
         self._held: dict[str, list[list[IO[str]]]] = {name: [] for name in names}
 
     def take(self) -> str | None:
@@ -83,6 +98,7 @@ class Gpus:
 
     def _lock(self, name: str, place: int) -> list[IO[str]] | None:
         """The open locks of a place on a GPU, None where others hold them."""
+        name = self.uuids.get(name, name)
         wanted = (
             [(name, fcntl.LOCK_EX)] if self.cells == 1 else [(name, fcntl.LOCK_SH), (f"{name}-{place}", fcntl.LOCK_EX)]
         )
@@ -108,10 +124,14 @@ class Gpus:
             ) from error
 
 
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
-"""OpenBLAS starts its threads when it is imported; they would not live on in the forked processes."""
+AT_ITS_START = {"OPENBLAS_NUM_THREADS": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
+"""What a fork server reads once, and its cells not again. OpenBLAS starts its threads when it is imported; they would not live on in
+the forked processes. glibc asks for pages of 2 MB where the kernel gives them on request: a training on a CPU, which goes through
+all its activations in every step, takes an eighth less time for the same numbers."""
 
-PATIENCE_SECONDS = 10.0
+ENDING = (signal.SIGINT, signal.SIGTERM)
+PATIENCE_SECONDS = 60.0
+"""How long a process that is asked to end may take: a training finishes its step and writes its checkpoint, on a slow machine too."""
 
 
 @dataclass
@@ -139,8 +159,7 @@ class LocalLauncher:
         running = list[_Running]()
         try:
             while running or queue.is_open():
-                while len(running) < self.workers and (one := self._start(queue, context)) is not None:
-                    running.append(one)
+                while len(running) < self.workers and (one := self._start(queue, context, running)) is not None:
                     yield Event(one.job, "started")
                 unwanted = queue.unwanted()
                 for one in running:
@@ -159,12 +178,15 @@ class LocalLauncher:
                         time.sleep(self.tick_seconds)
                     yield None
         finally:
-            _end(running)
-            for one in running:
-                self._free(one)
+            try:
+                _end(running)
+            finally:
+                for one in running:
+                    self._free(one)
 
-    def _start(self, queue: JobQueue, context: ForkServerContext) -> _Running | None:
-        """The next job in its process; None where none is to start, or every GPU is taken."""
+    @uncut()
+    def _start(self, queue: JobQueue, context: ForkServerContext, running: list[_Running]) -> _Running | None:
+        """Starts the next job in its process and counts it as running; None where none is to start, or every GPU is taken."""
         gpu = self.gpus.take() if self.gpus else None
         if self.gpus and gpu is None:
             return None
@@ -178,7 +200,8 @@ class LocalLauncher:
         process = context.Process(target=_work, args=(job, sender, environment), name=job.name)
         process.start()
         sender.close()
-        return _Running(job, process, receiver, gpu)
+        running.append(_Running(job, process, receiver, gpu))
+        return running[-1]
 
     def _free(self, one: _Running) -> None:
         if self.gpus and one.gpu is not None:
@@ -190,11 +213,17 @@ def start_fork_server(preload: Sequence[str], reads: Sequence[SharedRead] = ()) 
 
     preload: modules; one that is not installed is passed over. reads: what its cells find read (`rmlab.launchers.warmup`).
     """
-    for name, value in ONE_THREAD.items():
+    for name, value in AT_ITS_START.items():
         os.environ.setdefault(name, value)
     multiprocessing.set_forkserver_preload([MODULE])
-    with warm_up_environment([*preload, __name__], reads):
-        forkserver.ensure_running()
+    resource_tracker.ensure_running()  # it would take back what is blocked here
+    # The server hears no signal that a terminal or a scheduler sends to the whole group, and its cells none before they want to.
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
+    try:
+        with warm_up_environment([*preload, __name__], reads):
+            forkserver.ensure_running()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
 
 def local_launcher(config: "DictConfig", workers: int | None = None, cells_per_gpu: int = 1) -> LocalLauncher:
@@ -213,7 +242,9 @@ def local_launcher(config: "DictConfig", workers: int | None = None, cells_per_g
     if OmegaConf.select(config, "runtime.processes") not in (None, 1):
         return LocalLauncher(workers or 1)
     usual = len(names) * cells_per_gpu or (1 if device == "cuda" else max(1, usable_cores() // threads))
-    return LocalLauncher(workers or usual, Gpus(names, runs_folder() / "locks", cells_per_gpu) if names else None)
+    return LocalLauncher(
+        workers or usual, Gpus(names, runs_folder() / "locks", cells_per_gpu, gpu_uuids()) if names else None
+    )
 
 
 def _receive(one: _Running) -> Event:
@@ -248,15 +279,29 @@ def how_it_ended(exit_code: int | None) -> str:
 
 
 def _end(running: Sequence[_Running]) -> None:
+    with all_end([one.process for one in running]):
+        if running:
+            who = counted(len(running), "cell") if running[0].job.planned else running[0].job.name
+            print(f"\nWaiting for {who} to stop. Ctrl-C again ends at once what has not.", file=sys.stderr, flush=True)
+        for one in running:
+            one.process.terminate()
     for one in running:
-        one.process.terminate()
-    deadline = time.monotonic() + PATIENCE_SECONDS
-    for one in running:
-        one.process.join(max(0.0, deadline - time.monotonic()))
-        if one.process.is_alive():
-            one.process.kill()
-            one.process.join()
         one.pipe.close()
+
+
+@contextmanager
+def all_end(processes: Sequence[ForkServerProcess]) -> Iterator[None]:
+    """The block asks processes to end; then all have ended: what has not after PATIENCE_SECONDS, or when Ctrl-C comes, is killed."""
+    try:
+        yield
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        for process in processes:
+            process.join(max(deadline - time.monotonic(), 0.0))
+    finally:
+        with uncut():
+            for process in processes:
+                process.kill()
+                process.join()
 
 
 def _work(job: Job, pipe: Connection, environment: dict[str, str]) -> None:
@@ -269,22 +314,20 @@ def _work(job: Job, pipe: Connection, environment: dict[str, str]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent decides
-    signal.signal(signal.SIGTERM, stop)
     job.log.parent.mkdir(parents=True, exist_ok=True)
     log = os.open(job.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     for stream in (sys.stdout, sys.stderr):
         os.dup2(log, stream.fileno())
     report_to(lambda beat: pipe.send(("beat", beat)))
     try:
+        end_on_sigterm()
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
         pipe.send(answer(job))
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGTERM)
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-
-
-def stop(number: int, frame: object) -> None:
-    """Handler of a signal that ends the process so that it can clean up."""
-    raise SystemExit(128 + number)
 
 
 def die_with_parent() -> None:

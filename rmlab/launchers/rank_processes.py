@@ -26,8 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from rmlab.errors import RmlabError, UsageError
-from rmlab.launchers.local import PATIENCE_SECONDS, die_with_parent, how_it_ended, start_fork_server, stop, visible_gpus
+from rmlab.launchers.local import ENDING, all_end, die_with_parent, how_it_ended, start_fork_server, visible_gpus
 from rmlab.progress import is_quiet, is_verbose, listener, report_to, set_verbosity
+from rmlab.stopping import end_at_once, end_on_sigterm, uncut
 from rmlab.training.config import SeveralGpusRuntimeConfig
 from rmlab.training.ranks import STARTED, is_of_connection, started_ranks
 
@@ -117,9 +118,10 @@ def run_ranks(
             process = context.Process(
                 target=_work, args=(work, log, index, sender, environment, verbosity, listener() is not None)
             )
-            process.start()
+            with uncut():
+                process.start()
+                ranks.append(_Rank(index, process, receiver))
             sender.close()
-            ranks.append(_Rank(index, process, receiver))
         with _passes_on_interrupt(ranks[0]):
             result = _result(ranks, log)
     except BaseException:
@@ -191,36 +193,31 @@ def _received(rank: _Rank) -> tuple[str, Any]:
 
 @contextmanager
 def _passes_on_interrupt(rank: _Rank) -> Iterator[None]:
-    """Ctrl-C reaches this process alone (ranks have a session of their own) and goes to one rank, which decides."""
-    if (
-        threading.current_thread() is not threading.main_thread()
-        or signal.getsignal(signal.SIGINT) is not signal.default_int_handler
-    ):
-        yield
-        return
+    """Ctrl-C, and SIGTERM where it is the same, reach this process alone (ranks have a session of their own) and go to one rank, which
+    decides."""
+    here = threading.current_thread() is threading.main_thread()
+    mine = [number for number in ENDING if here and signal.getsignal(number) is signal.default_int_handler]
 
     def pass_on(number: int, frame: object) -> None:
         if rank.process.is_alive() and rank.process.pid:
             os.kill(rank.process.pid, signal.SIGINT)
 
-    signal.signal(signal.SIGINT, pass_on)
+    for number in mine:
+        signal.signal(number, pass_on)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in mine:
+            signal.signal(number, signal.default_int_handler)
 
 
 def _end(ranks: Sequence[_Rank], failed: bool) -> None:
     """Rank 0 has a moment to record what became of the run; where one failed the others only wait for it."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    with all_end([rank.process for rank in ranks]):
+        for rank in ranks:
+            if failed:
+                (rank.process.terminate if rank.index == 0 else rank.process.kill)()
     for rank in ranks:
-        if failed:
-            (rank.process.terminate if rank.index == 0 else rank.process.kill)()
-    for rank in ranks:
-        rank.process.join(max(deadline - time.monotonic(), 0.0))
-        if rank.process.is_alive():
-            rank.process.kill()
-            rank.process.join()
         rank.pipe.close()
 
 
@@ -240,7 +237,8 @@ def _work(
     os.environ.clear()
     os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN if index else signal.default_int_handler)
-    signal.signal(signal.SIGTERM, stop)
+    end_on_sigterm(end_at_once)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     set_verbosity(verbosity)
     if index:
         log.parent.mkdir(parents=True, exist_ok=True)

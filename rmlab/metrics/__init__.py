@@ -1,13 +1,11 @@
 """What a score table says of its verifier: exact metrics, their uncertainty, and the report that joins them.
 
-advantage         what the gradient sees: how well do a verifier's group-relative advantages point where the true ones
-                  point?
 best_of_k         the attempt that a score picks from k; of k attempts, the patch with the largest sum of scores; all exact
 by_patch          selection and discrimination by patch: copies of one patch stand or fall together
 calibration       does a score of 0.7 mean that 70 % are resolved? and how often is a verifier wrong when it may abstain?
 compare           is one verifier better than another on the same trajectories?
 definitions       metrics by their definitions: the exact values of a report
-discrimination    discrimination: does a resolved attempt score above an unresolved one?
+discrimination    does a resolved attempt score above an unresolved one? Do group-relative advantages point where the true ones do?
 hybrid_selection  selection by tests, by a score, and by both: what do the results of tests add to a verifier?
 noise_floor       noise floor of the ECE: what would a perfectly calibrated verifier show on a table of this size?
 recalibration     logistic recalibration: which intercept and slope on the logit would make the scores right?

@@ -8,7 +8,7 @@ calibrations: with equal ranks and other calibration it never rejects, with equa
 There the test is the bootstrap's: how often does a replicate lie as far from their mean as the difference from 0?
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from rmlab.errors import DataError
 from rmlab.metrics import registry
 from rmlab.metrics.noise_floor import noise_floor_task
 from rmlab.metrics.table import Floats, table
-from rmlab.metrics.uncertainty import cluster_weights, interval
+from rmlab.metrics.uncertainty import bootstrap, interval
 from rmlab.metrics.weighted import Combined, Statistic, Values
 from rmlab.scores.scores import Scores
 
@@ -45,32 +45,31 @@ def compare(
     Raises DataError unless both tables hold the same labelled trajectories.
     """
     b = aligned(a, b)
-    both = table(_stacked(a, b))
-    clusters = both.clusters // 2
+    sides = [table(own) for own in (a, b)]
+    clusters = sides[0].clusters
     kinds = registry.statistics(compared=True) if kinds is None else kinds
-    statistic = Combined(both, kinds)
-    swappable = Combined(both, [kind for kind in kinds if not kind.across_clusters])
-    ones_1C, none_1C = np.ones((1, clusters)), np.zeros((1, clusters))
-    of_a, of_b = (statistic.values(np.hstack(pair)) for pair in ([ones_1C, none_1C], [none_1C, ones_1C]))
-    drawn = _differences(
-        statistic, ((weight_RC, np.zeros_like(weight_RC)) for weight_RC in cluster_weights(clusters, replicates, seed))
-    )
-    swapped = _differences(swappable, ((1 - swap_RC, swap_RC) for swap_RC in _swaps(clusters, swaps, seed)))
+    statistics = [Combined(side, kinds) for side in sides]
+    of_a, of_b = (statistic.values(np.ones((1, clusters))) for statistic in statistics)
+    drawn_a, drawn_b = (
+        bootstrap(statistic, clusters, replicates, seed) for statistic in statistics
+    )  # the same clusters
+    drawn = {name: drawn_a[name] - drawn_b[name] for name in drawn_a}
+    swapped = _swapped(a, b, [kind for kind in kinds if not kind.across_clusters], swaps, seed)
     metrics: dict[str, Any] = {}
     for name in of_a:
-        if name in statistic.sizes:
+        if name in statistics[0].sizes:
             of_j = zip(*(values[name].T for values in (of_a, of_b, drawn, swapped)), strict=True)
             metrics[name] = {
-                str(k): _result(name, *curve) for k, curve in zip(statistic.sizes[name], of_j, strict=True)
+                str(k): _result(name, *curve) for k, curve in zip(statistics[0].sizes[name], of_j, strict=True)
             }
         else:
             metrics[name] = _result(name, of_a[name], of_b[name], drawn[name], swapped.get(name))
     if (name := "ece_width_10") in metrics:
-        floor_a, floor_b = (noise_floor_task(table(own)).mean for own in (a, b))
+        floor_a, floor_b = (noise_floor_task(side).mean for side in sides)
         less_a, less_b = of_a[name] - floor_a, of_b[name] - floor_b
         metrics["ece_less_floor"] = _result("ece_less_floor", less_a, less_b, drawn[name], None)
     return {
-        "trajectories": len(both.label_N) // 2,
+        "trajectories": len(sides[0].label_N),
         "clusters": clusters,
         "swaps": swaps,
         "replicates": replicates,
@@ -130,19 +129,15 @@ def _stacked(a: Scores, b: Scores) -> Scores:
     )
 
 
-def _swaps(clusters: int, swaps: int, seed: int) -> Iterator[Floats]:
-    """Which clusters change sides: 0 or 1, swap_RC, in chunks of R."""
-    rng = np.random.default_rng(seed)
+def _swapped(a: Scores, b: Scores, kinds: Sequence[type[Statistic]], swaps: int, seed: int) -> Values:
+    """Differences, A - B, where each cluster's scores change sides or do not, at random."""
+    both = table(_stacked(a, b))
+    statistic, clusters, rng = Combined(both, kinds), both.clusters // 2, np.random.default_rng(seed)
     chunk = max(1, WEIGHTS_AT_ONCE // max(clusters, 1))
-    for start in range(0, swaps, chunk):
-        yield rng.integers(0, 2, (min(chunk, swaps - start), clusters)).astype(float)
-
-
-def _differences(statistic: Statistic, weights: Iterator[tuple[Floats, Floats]]) -> Values:
-    """Value of one side minus value of the other, for (weight of A's rows, weight of B's rows) on that side; mirrored on the other."""
     chunks: list[Values] = []
-    for from_a_RC, from_b_RC in weights:
-        this, other = (statistic.values(np.hstack(pair)) for pair in ([from_a_RC, from_b_RC], [from_b_RC, from_a_RC]))
+    for start in range(0, swaps, chunk):
+        swap_RC = rng.integers(0, 2, (min(chunk, swaps - start), clusters)).astype(float)
+        this, other = (statistic.values(np.hstack(pair)) for pair in ([1 - swap_RC, swap_RC], [swap_RC, 1 - swap_RC]))
         chunks.append({name: this[name] - other[name] for name in this})
     return {name: np.concatenate([chunk[name] for chunk in chunks]) for name in chunks[0]} if chunks else {}
 

@@ -9,7 +9,6 @@ from dataclasses import replace
 from typing import Any
 
 from rmlab.metrics import calibration
-from rmlab.metrics.advantage import advantage
 from rmlab.metrics.best_of_k import groups_at_k, pass_curve, rm_curve, rm_curve_across, sizes_of_k
 from rmlab.metrics.by_patch import patches, vote_error
 from rmlab.metrics.calibration import (
@@ -25,7 +24,7 @@ from rmlab.metrics.calibration import (
     top_label,
     width_bin,
 )
-from rmlab.metrics.discrimination import discrimination
+from rmlab.metrics.discrimination import advantage, discrimination
 from rmlab.metrics.noise_floor import noise_floor, noise_floor_task
 from rmlab.metrics.recalibration import recalibrate
 from rmlab.metrics.table import Floats, Table

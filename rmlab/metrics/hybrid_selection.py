@@ -151,6 +151,5 @@ def _dense(*columns: Floats) -> Codes:
 
 
 def _members(group_N: Codes) -> list[Codes]:
-    """The rows of each group."""
     order = np.argsort(group_N, kind="stable")
     return [np.asarray(rows) for rows in np.split(order, np.cumsum(np.bincount(group_N))[:-1])] if len(group_N) else []

@@ -150,12 +150,6 @@ def fold_of_clusters(clusters: int, folds: int) -> Codes:
     return fold_C
 
 
-def calibrated_on(fit: Fit, validation: tuple[Floats, Floats], score_N: Floats) -> tuple[Floats, dict[str, float]]:
-    """(calibrated scores of N rows, what was fitted). validation: scores and labels of other rows, at least one."""
-    calibrator = fit(*validation)
-    return calibrator.apply(score_N), calibrator.parameters
-
-
 def calibrated_across(fit: Fit, score_N: Floats, label_N: Floats, fold_N: Codes) -> tuple[Floats, dict[str, float]]:
     """(scores of N rows, each calibrated by a fit to the other folds; means of what was fitted). At least two folds have rows."""
     calibrated_N = np.empty(len(score_N))

@@ -327,7 +327,6 @@ def columns(report: Report) -> list[Metric]:
 
 
 def named(name: str) -> Metric:
-    """The metric of that name."""
     return next(metric for metric in METRICS if metric.name == name)
 
 
@@ -372,7 +371,7 @@ def markdown() -> str:
 HEAD = """# Metrics
 
 Every number of `rmlab evaluate --json`, of `report.json` and, as `eval/NAME`, of MLflow (`*_at_k*`: a series whose step is k).
-The headline stands in MLflow under short names too, to three digits (`auc_task`, `ece`, ...: rmlab/tracking/headline.py).
+The headline stands in MLflow under short names too, to three digits (`auc_task`, `ece`, ...: rmlab/tracking/views.py).
 Written by `python -m rmlab.metrics.registry > analysis/metrics.md`.
 
 | name | meaning | 95 % interval |

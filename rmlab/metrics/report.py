@@ -13,7 +13,7 @@ from rmlab.metrics import registry
 from rmlab.metrics.calibration import binned, brier, ece, log_loss, width_bin
 from rmlab.metrics.definitions import Report, number
 from rmlab.metrics.noise_floor import noise_floor_task
-from rmlab.metrics.recalibration import CALIBRATORS, calibrated_across, calibrated_on, fold_of_clusters
+from rmlab.metrics.recalibration import CALIBRATORS, calibrated_across, fold_of_clusters
 from rmlab.metrics.table import Floats, Table, table
 from rmlab.metrics.uncertainty import bootstrap, interval
 from rmlab.metrics.weighted import Combined, RowMeans, Values, WidthBins
@@ -87,7 +87,8 @@ def _post_hoc(rows: Table, validation: Table | None, folds: int, replicates: int
     after: Report = {}
     for name, fit in CALIBRATORS.items():
         if validation is not None:
-            after_N, parameters = calibrated_on(fit, (validation.score_N, validation.label_N), scored.score_N)
+            fitted = fit(validation.score_N, validation.label_N)
+            after_N, parameters = fitted.apply(scored.score_N), fitted.parameters
         else:
             after_N, parameters = calibrated_across(fit, scored.score_N, scored.label_N, fold_N)
         calibrated = replace(scored, score_N=after_N)

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
 from scipy.optimize import brentq
+from scipy.special import nctdtr, stdtr, stdtrit
 
 from rmlab.errors import DataError
 from rmlab.metrics.compare import aligned
@@ -203,13 +203,13 @@ def _tested(test: LevelTest, spreads: Mapping[str, Spread]) -> LevelTest:
     if test.difference is None or (found := mean_error(mine, [one.seed_S for one in spreads.values()])) is None:
         return replace(test, reason="no test: nothing varies")
     error, degrees = found
-    half = float(stats.t.ppf(0.975, degrees)) * error
+    half = float(stdtrit(degrees, 0.975)) * error
     return replace(
         test,
         error=error,
         degrees=degrees,
         ci95=(test.difference - half, test.difference + half),
-        p=float(2 * stats.t.sf(abs(test.difference) / error, degrees)),
+        p=float(2 * stdtr(degrees, -abs(test.difference) / error)),
         by_tasks=mine.by_tasks,
         detectable=detectable_difference(error, degrees),
     )
@@ -248,10 +248,10 @@ def seed_variance(levels_LS: Sequence[Floats], own_S: Floats) -> tuple[float, fl
 
 def detectable_difference(error: float, degrees: float, level: float = LEVEL) -> float:
     """The true difference that a two-sided t test at `level` shows with a power of 80 %. error: of the difference, > 0."""
-    critical = float(stats.t.ppf(1 - level / 2, degrees))
+    critical = float(stdtrit(degrees, 1 - level / 2))
 
     def lacks(noncentrality: float) -> float:
-        return float(stats.nct.sf(critical, degrees, noncentrality)) - POWER
+        return 1 - float(nctdtr(degrees, noncentrality, critical)) - POWER
 
     return float(brentq(lacks, 0.0, 10 * critical)) * error
 

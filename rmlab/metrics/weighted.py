@@ -13,7 +13,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from rmlab.metrics.advantage import centred, cosine_all
 from rmlab.metrics.best_of_k import pass_at_k_of_groups, rm_at_k_of_groups, sizes_of_k
 from rmlab.metrics.calibration import (
     Bins,
@@ -26,7 +25,7 @@ from rmlab.metrics.calibration import (
     top_label,
     width_bin,
 )
-from rmlab.metrics.discrimination import pairs_in_groups
+from rmlab.metrics.discrimination import centred, cosine_all, pairs_in_groups
 from rmlab.metrics.recalibration import recalibrate
 from rmlab.metrics.table import Floats, Table, mean_where_defined, ratio, sum_by
 

@@ -82,9 +82,7 @@ def _edges(sorted_N: Floats) -> Codes:
 
 
 def _one_pass(weight_RN: Floats, score_N: Floats, label_N: Floats, edge_E: Codes) -> Values:
-    below_SRE = np.stack(
-        [_below(value_RN, edge_E) for value_RN in (weight_RN, weight_RN * score_N, weight_RN * label_N)]
-    )
+    below_SRE = _below(weight_RN * np.stack([np.ones_like(score_N), score_N, label_N])[:, None], edge_E)
     below_RE, _, resolved_RE = below_SRE
     unresolved_RE = below_RE - resolved_RE
     return {
@@ -96,19 +94,23 @@ def _one_pass(weight_RN: Floats, score_N: Floats, label_N: Floats, edge_E: Codes
 
 
 def _below(value_RN: Floats, edge_E: Codes) -> Floats:
-    """Sum of the rows before each edge."""
-    cumulated = np.zeros((len(value_RN), value_RN.shape[1] + 1))
-    np.cumsum(value_RN, axis=1, out=cumulated[:, 1:])
-    return cumulated[:, edge_E]
+    """Sum of the rows before each edge. value_RN: (..., N), with any axes before the rows'."""
+    cumulated = np.zeros((*value_RN.shape[:-1], value_RN.shape[-1] + 1))
+    np.cumsum(value_RN, axis=-1, out=cumulated[..., 1:])
+    return cumulated if len(edge_E) == cumulated.shape[-1] else cumulated[..., edge_E]
 
 
 def _mass_bins(below_SRE: Floats, bins: int) -> Bins:
     """Equal-mass bins of each weighting: a step goes to bin floor(i·bins/n), i = rows below it, so bins are runs of steps."""
     below_RE = below_SRE[0]
-    # Step e is in bin b or later where below·bins >= b·n: whole numbers, so the comparison is exact.
-    edges_RB = np.array(
-        [np.searchsorted(below_E[:-1] * bins, np.arange(bins + 1) * below_E[-1], side="left") for below_E in below_RE]
+    weightings, steps = below_RE.shape[0], below_RE.shape[1] - 1
+    # Step e is in bin b or later where below·bins >= b·n: whole numbers, so the comparison is exact. One search finds the edges of
+    # all weightings: each one's numbers are moved above those of the one before.
+    apart_R1 = (np.arange(weightings) * (bins * below_RE[:, -1].max(initial=0.0) + 1))[:, None]
+    first_RB = below_RE[:, -1:] * np.arange(bins + 1) + apart_R1
+    edges_RB = (
+        np.searchsorted((below_RE[:, :-1] * bins + apart_R1).ravel(), first_RB) - np.arange(weightings)[:, None] * steps
     )
-    edges_RB[:, -1] = below_RE.shape[1] - 1
+    edges_RB[:, -1] = steps
     at_SRB = np.take_along_axis(below_SRE, edges_RB[None], axis=2)
     return Bins(*np.diff(at_SRB, axis=-1))

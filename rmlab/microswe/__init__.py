@@ -3,7 +3,6 @@
 actions      the actions an agent has, and what is answered to one that cannot be read
 episode      one attempt, turn by turn, up to its label; the programs that a recorded attempt's edits made
 loading      the tasks that hold on this machine
-round_robin  drawing a few from many without one kind crowding out the others
 task         the record of a task and its file
 values       outputs as text: encoding, comparison, what is shown
 

@@ -1,6 +1,6 @@
 """Language models: their shape, their first weights, their tokenizer, and what they say after the last token.
 
-attention   causal attention of sequences in one row without padding: which kernel computes it
+attention   causal attention of sequences in one row without padding: which kernel computes it; cuDNN within long ones
 config      what a model looks like; adapters (peft): what is trained by a few per cent of the weights, and travels
 cost        weights and operations that follow from a shape: what `rmlab plan` and the benchmarks count by
 cpu_layers  the layers of a Qwen3 on a CPU, in fewer passes over memory and to the same bits
@@ -13,7 +13,6 @@ heads       logits behind the last real token of sequences in padded rows, or pa
 layer       a decoder layer's parts by name, which models have such layers, and what all readings of one share
 load        a model read from a local folder (safetensors, no remote code); a Qwen3-shaped model of random
             initialisation, dense or with experts, seeded by name
-long_attention  attention within long sequences of one row, sequence by sequence, by cuDNN
 lora        adapters (peft): what is trained by a few per cent of the weights, and travels
 moe         experts: balance loss, load and entropy of each layer's router
 packed      sequences in one row without padding, of which each sees itself alone; common beginnings that are read once

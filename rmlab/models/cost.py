@@ -19,7 +19,7 @@ from rmlab.models.config import ModelConfig
 
 LONG_MEAN = 1024
 """Tokens of a packed row's sequences in the mean from which on cuDNN attends in training: lengths are rounded up, so that its plans are
-few (`rmlab.models.long_attention`)."""
+few (`rmlab.models.attention`)."""
 LONG_SEQUENCE = 32_768
 """Tokens of a single sequence from which on cuDNN attends in scoring: 1.7 times as fast as FlashAttention (131,072 tokens of 32 heads of
 128 on an H200: 587 and 351 TFLOP/s), but it plans every new length anew."""

@@ -15,9 +15,8 @@ import torch
 from numpy.typing import NDArray
 
 from rmlab.models import cost
-from rmlab.models.attention import Segments, attend, cumulated, sent
+from rmlab.models.attention import GRAIN, Segments, attend, cumulated, sent
 from rmlab.models.layer import has_full_attention
-from rmlab.models.long_attention import GRAIN
 
 NAME = "rmlab_packed"
 DECODERS = ("Qwen2Model", "Qwen3Model", "Qwen3MoeModel", "LlamaModel")

@@ -147,11 +147,6 @@ def browse_page(title: str, attempts: ScoredAttempts) -> str:
     )
 
 
-def served_page(title: str, attempts: ScoredAttempts) -> str:
-    """The page that asks its server for rows and turns."""
-    return _markup(title, attempts, {}, served=True)
-
-
 def _embedded(attempts: ScoredAttempts, room: int) -> list[Details]:
     """Details of the first attempts, as many as fit into `room` bytes; long messages are cut where the whole does not fit."""
     names = attempts.scores.trajectory_id.tolist()[:EMBEDDED]
@@ -213,7 +208,7 @@ def browse_server(title: str, attempts: ScoredAttempts, port: int = 0) -> Thread
     """
     if not 0 <= port < 65536:
         raise UsageError(f"--port {port}: a port is a number from 1 to 65535")
-    html = served_page(title, attempts).encode()
+    html = _markup(title, attempts, {}, served=True).encode()  # it asks for rows and turns
     csp = (
         policy(asset("browse.css"), asset("highlight.js") + asset("browse.js"), connect=True)
         + "; frame-ancestors 'none'"

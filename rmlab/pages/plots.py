@@ -68,7 +68,6 @@ class Plot:
         self._name(label, colour, "dot" if label else "")
 
     def whiskers(self, x_N: Sequence[float], ends_N: Sequence[tuple[float, float]], colour: str) -> None:
-        """Vertical intervals."""
         for x, (low, high) in zip(x_N, ends_N, strict=True):
             self._marks.append(
                 f'<path d="M{self._x(x):.1f} {self._y(low):.1f}V{self._y(high):.1f}" stroke="{colour}" stroke-width="1.5"/>'
@@ -86,7 +85,6 @@ class Plot:
         self._name(label, colour, "box" if label else "")
 
     def svg(self) -> str:
-        """The figure as markup."""
         return (
             f'<svg viewBox="0 0 {self.width} {self.height}" role="img" aria-label="{text(self.title)}" font-size="12" fill="{INK}">'
             f"<title>{text(self.title)}</title>{self._axes()}{''.join(self._marks)}{self._legend_marks()}</svg>"

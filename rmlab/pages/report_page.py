@@ -1,4 +1,7 @@
-"""A report as one HTML file that loads nothing: figures, every number with its interval, baselines, the worst errors."""
+"""A report as one HTML file that loads nothing: figures, every number with its interval, baselines, the worst errors.
+
+The reliability picture of a verifier's run stands alone as a file too: an artifact that the MLflow UI shows as an image.
+"""
 
 from pathlib import Path
 
@@ -12,17 +15,16 @@ from rmlab.pages import plots
 from rmlab.pages.html import asset, page, table, text
 from rmlab.pages.report_tables import beside_baselines, calibrated, curves, how_far, interval, notes_of, number, summary
 from rmlab.scores.scores import Scores
+from rmlab.scores.table import read_score_table
+from rmlab.tracking.run_index import run_infos
+from rmlab.tracking.store import Store
+from rmlab.tracking.tags import SOURCE_RUN
 
 WORST = 25
 
 
-def write_report_page(path: Path, title: str, report: Report, scores: Scores) -> None:
-    """Writes the page whole or not at all. title: what the table is. report: its report, as `rmlab evaluate --json` prints it."""
-    write_text(path, report_page(title, report, scores))
-
-
 def report_page(title: str, report: Report, scores: Scores) -> str:
-    """The page's markup."""
+    """The page's markup. title: what the table is. report: its report, as `rmlab evaluate --json` prints it."""
     rows = grouped(scores)
     scored = len(rows.scored.label_N) > 0
     figures = {"Best of k": plots.best_of_k(report)}
@@ -118,3 +120,40 @@ def _worst(scores: Scores) -> str:
         text_columns=[i for i, name in enumerate(told) if name not in ("score", "tokens")],
         caption=f"The most confident mistakes: {len(worst):,} of {len(wrong):,} attempts whose likelier answer is wrong",
     )
+
+
+RELIABILITY, SCORES = "reliability.svg", "scores.parquet"
+ROOT = '<svg xmlns="http://www.w3.org/2000/svg" style="background:white" font-family="sans-serif" width="690" height="480" '
+
+
+def reliability_picture(scores: Scores) -> str:
+    """Share resolved against the score, of a table with at least one attempt that has both."""
+    return plots.reliability(grouped(scores)).replace("<svg ", ROOT, 1)
+
+
+def draw_missing(store: Store) -> int:
+    """Draws it for the verifiers' runs of a local store that have score tables and no picture; returns how many.
+
+    These are of an earlier version, came in a bundle of a study, or reuse what another run measured.
+    """
+    if store.artifacts is None:
+        return 0
+    names = {e.experiment_id: e.name for e in store.call(lambda: store.client.search_experiments(max_results=1000))}
+    folders = {
+        info.run_id: store.artifacts / names[info.experiment_id] / info.run_id / "artifacts"
+        for info in run_infos(store)
+        if info.experiment_id in names and info.tags.get("kind") == "verifier" and info.end_time is not None
+    }
+    sources = {info.run_id: info.tags.get(SOURCE_RUN, info.run_id) for info in run_infos(store)}
+    drawn = 0
+    for run_id, folder in folders.items():
+        table = folders.get(sources[run_id], folder) / SCORES
+        if table.is_file() and not (folder / RELIABILITY).exists():
+            _draw(table, folder / RELIABILITY)
+            drawn += 1
+    return drawn
+
+
+def _draw(table: Path, picture: Path) -> None:
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    write_text(picture, reliability_picture(read_score_table(table)))

@@ -1,14 +1,20 @@
-"""What to change so that a run fits its card: the settings are changed and the whole plan is made again, least intrusive change first."""
+"""What does a program ask of a card, and what to change so that it fits?
 
-from collections.abc import Iterator, Mapping
+The settings are changed and the whole plan is made again, least intrusive change first.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any
 
+from rmlab.errors import UsageError
 from rmlab.planning.assumed import Assumed
 from rmlab.planning.cards import Card
 from rmlab.planning.estimate import Estimate, estimate
-from rmlab.planning.work import work_of
+from rmlab.planning.phases import Work
+from rmlab.planning.policy_work import collect_work, pretrain_work, rl_work, warm_start_work
+from rmlab.planning.verifier_work import verifier_work
 
 LEAST_CONTEXT = 4096
 MORE_GPUS = (2, 4, 8, 16, 32)
@@ -124,3 +130,27 @@ def what_fits(question: Question) -> list[Way]:
             more = ["runtime=multi_gpu", f"runtime.processes={gpus}"] if gpus != question.gpus else []
             found[kind] = Way(kind, (*words, *more), estimated)
     return list(found.values())
+
+
+WORK: dict[str, Callable[[Any, Assumed], Work]] = {
+    "train_verifier": verifier_work,
+    "cross_validate": lambda settings, assumed: verifier_work(settings, assumed, settings.folds.number),
+    "train_policy": warm_start_work,
+    "pretrain": pretrain_work,
+    "rl": rl_work,
+    "collect": collect_work,
+}
+"""By program of experiments/programs."""
+
+
+def work_of(program: str, settings: Any, assumed: Assumed) -> Work:
+    """Of a program's settings. Raises UsageError for one that plans nothing."""
+    if program not in WORK:
+        raise UsageError(f"{program} has no plan; there are plans of {', '.join(WORK)}")
+    work = WORK[program](settings, assumed)
+    runtime = getattr(settings, "runtime", None)
+    if getattr(runtime, "processes", 1) == 0:
+        assumed.note("runtime.processes=0 takes all GPUs that are visible: 8, or as many as --gpus says")
+    if runtime is not None and runtime.device == "cpu" and work.phases:
+        assumed.note("it is set to run on the CPU (runtime.device=cpu); what is said here is of a GPU (runtime=cuda)")
+    return work

@@ -13,13 +13,22 @@ from rmlab.planning.assumed import (
     ISSUE_TOKENS,
     SAID_TOKENS,
     Assumed,
+    around,
     model_shape,
     named_shape,
+    read_texts,
+    spread,
 )
-from rmlab.planning.lengths import around, read_texts, spread
 from rmlab.planning.memory import TrainingMemory
-from rmlab.planning.phases import Phase, RolloutPhase, ScoringPhase, TrainingPhase, Work
-from rmlab.planning.rows import every_position, largest_micro_batch
+from rmlab.planning.phases import (
+    Phase,
+    RolloutPhase,
+    ScoringPhase,
+    TrainingPhase,
+    Work,
+    every_position,
+    largest_micro_batch,
+)
 from rmlab.training.batching import total_steps
 from rmlab.training.config import Dtype
 

@@ -9,7 +9,7 @@ from rmlab.planning.advice import MORE_GPUS, Question, what_fits
 from rmlab.planning.cards import Card
 from rmlab.planning.estimate import Estimate
 from rmlab.planning.memory import GIB, Memory, TrainingMemory, training_memory
-from rmlab.planning.rows import every_position, through_packed_layers
+from rmlab.planning.phases import every_position, through_packed_layers
 from rmlab.wording import counted, duration
 
 TABLE_MODELS = ("SmolLM2-135M", "Qwen3-0.6B", "Qwen3-4B", "Qwen3-8B")
@@ -30,14 +30,15 @@ def plan_lines(question: Question, estimated: Estimate, command: str) -> list[st
     for cost in estimated.phases:
         steps = f" in {counted(cost.steps, 'step')}" if cost.steps else ""
         lines.append(
-            f"{cost.name}: {_many(cost.tokens)} tokens{steps}, {_flops(cost.flops.total)} FLOPs ({_shares(cost)}), "
+            f"{cost.name}: {_many(cost.tokens)} tokens{steps}, {cost.flops.total:.2e} FLOPs ({_shares(cost)}), "
             f"{duration(cost.seconds.total)} on one {card.name}"
         )
     if not estimated.phases:
         return [*lines, f"command     {command}"]
     memory = estimated.memory
+    parts = ", ".join(f"{name} {_gib(value)}" for name, value in memory.parts().items())
     over = f" of each of {estimated.gpus}" if estimated.gpus > 1 else ""
-    lines.append(f"memory      {_gib(memory.total)}{over} at the peak: {memory_words(memory)}")
+    lines.append(f"memory      {_gib(memory.total)}{over} at the peak: {parts}")
     if estimated.offloaded:
         lines.append(
             f"machine     {_gib(estimated.offloaded / estimated.gpus)} of each GPU's largest micro-batch in its memory "
@@ -57,11 +58,6 @@ def _model_line(estimated: Estimate) -> str:
     shape = work.phases[0].shape
     active = f", {_many(shape.active_weights)} met by a token" if shape.experts else ""
     return f"model       {work.model}: {_many(shape.weights)} weights{active}; {'bfloat16 arithmetic' if work.half else 'float32'}"
-
-
-def memory_words(memory: Memory) -> str:
-    """`weights 2.2 GiB, gradients 2.2 GiB, ...`."""
-    return ", ".join(f"{name} {_gib(value)}" for name, value in memory.parts().items())
 
 
 def _verdict(estimated: Estimate) -> str:
@@ -191,7 +187,3 @@ def _many(value: float) -> str:
         if value >= 10**power:
             return f"{value / 10**power:.3g} {letter}"
     return f"{value:.0f}"
-
-
-def _flops(value: float) -> str:
-    return f"{value:.2e}"

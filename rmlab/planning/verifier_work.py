@@ -8,11 +8,17 @@ from typing import Any
 from rmlab.errors import DataError
 from rmlab.models.cost import ModelShape, reading
 from rmlab.paths import STARTER, portable
-from rmlab.planning.assumed import EPISODE_TOKENS, Assumed, model_shape
-from rmlab.planning.lengths import around, read_texts, spread
+from rmlab.planning.assumed import EPISODE_TOKENS, Assumed, around, model_shape, read_texts, spread
 from rmlab.planning.memory import TrainingMemory
-from rmlab.planning.phases import ScoringPhase, TrainingPhase, Work
-from rmlab.planning.rows import every_position, is_packed, largest_micro_batch, through_packed_layers
+from rmlab.planning.phases import (
+    ScoringPhase,
+    TrainingPhase,
+    Work,
+    every_position,
+    is_packed,
+    largest_micro_batch,
+    through_packed_layers,
+)
 from rmlab.training.batching import total_steps
 from rmlab.training.config import Dtype, Match, TrainingConfig
 

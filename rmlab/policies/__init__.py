@@ -1,12 +1,11 @@
 """Policies: what attempts a task, one action at a time.
 
-conversation     an attempt of a language model while it is played: its episode and its tokens so far
+conversation     what a policy reads and says, as token ids; an attempt while it is played
 demonstrations   what a policy is taught of attempts of mixed quality: the loss on right actions; which attempts of
                  which sets may be learned from
 engine           the records and the protocol of rollouts: what was said, by which tokens, how likely
 folder           a policy's model folder, written whole or not at all
-language         from a model folder to attempts
-language_prompt  what a policy reads and says, as token ids
+language         from a model folder to attempts (no torch: configurations read it)
 language_engine  the engine: slots that are refilled, programs beside decoding
 policy           the protocol: attempts under way in, one message each out; a script's behaviour: how it searches,
                  runs, reacts and stops

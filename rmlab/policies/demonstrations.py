@@ -13,7 +13,7 @@ from rmlab.microswe import actions as grammar
 from rmlab.microswe.episode import Edits, EnvironmentConfig, replayed
 from rmlab.microswe.task import Task
 from rmlab.models.tokenizer import IM_END
-from rmlab.policies.language_prompt import OPEN, PolicyPrompt
+from rmlab.policies.conversation import OPEN, PolicyPrompt
 from rmlab.training.batching import SFTExample
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet

@@ -80,7 +80,6 @@ class Rollout:
 
     @property
     def own_tokens(self) -> int:
-        """Tokens that the policy said."""
         return int(self.own_T.sum())
 
 

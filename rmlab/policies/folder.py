@@ -66,15 +66,11 @@ def record_of(folder: Path) -> dict[str, Any]:
     return record
 
 
-def has_weights(folder: Path) -> bool:
-    """Whether weights stand in the folder."""
-    return any(folder.glob("*.safetensors"))
-
-
 def holds(folder: Path, config_hash: str, trained: float) -> bool:
     """Whether the folder holds, whole, the policy of a configuration after a share of its training. A damaged one counts as none."""
     try:
         record = record_of(folder)
     except DataError:
         return False  # written again whole
-    return has_weights(folder) and (record.get("config_hash"), record.get("trained")) == (config_hash, trained)
+    has_weights = any(folder.glob("*.safetensors"))
+    return has_weights and (record.get("config_hash"), record.get("trained")) == (config_hash, trained)

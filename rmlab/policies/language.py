@@ -1,4 +1,4 @@
-"""A language model as a policy: from a folder to attempts."""
+"""A language model as a policy: from a folder to attempts. Configurations are read from here, so nothing of it imports torch."""
 
 import json
 import sys

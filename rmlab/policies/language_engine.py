@@ -16,8 +16,8 @@ from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.sandbox import Sandbox
 from rmlab.models.generation import SlotDecoder
 from rmlab.models.tokenizer import Tokenizer
+from rmlab.policies.conversation import PolicyPrompt
 from rmlab.policies.engine import EngineConfig, Rollouts, Sampling
-from rmlab.policies.language_prompt import PolicyPrompt
 from rmlab.policies.programs import Executor
 from rmlab.policies.rollout import Planned
 from rmlab.policies.rollout_schedule import RolloutSchedule

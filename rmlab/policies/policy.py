@@ -59,7 +59,6 @@ def policy_kind(kind: str) -> "Callable[[Kind], Kind]":
 
 
 def attempt_rng(seed: int, task_id: str, policy: str, number: int) -> random.Random:
-    """The randomness of one attempt."""
     return random.Random(int(fingerprint([seed, task_id, policy, number]), 16))
 
 

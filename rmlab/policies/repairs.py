@@ -22,8 +22,7 @@ from rmlab.microswe.task import Task
 from rmlab.models.tokenizer import IM_END, IM_START
 from rmlab.paths import runs_folder
 from rmlab.pretraining.corpus import Kind, read_corpus
-from rmlab.pretraining.near_copies import NearCopies, held_out_functions
-from rmlab.pretraining.sources import as_long_as_a_task
+from rmlab.pretraining.sources import NearCopies, as_long_as_a_task, held_out_functions
 from rmlab.progress import progress
 from rmlab.verifiers.prompt import escape
 

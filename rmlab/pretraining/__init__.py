@@ -2,6 +2,5 @@
 
 comparisons  text that teaches to compare: is the value that was seen last the one that the issue asks for?
 corpus       all of it, with the supervised part's episodes, as one fingerprinted file
-near_copies  which of them are, or nearly are, functions that must not be read
-sources      functions of installed, pinned packages as plain text; functions with one line broken, and the line that mends it
+sources      functions of packages as plain text, none that must not be read; one line broken, and the line that mends it
 """

@@ -21,8 +21,7 @@ from rmlab.errors import DataError
 from rmlab.files import atomic_path
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.microswe.task import Task, read_tasks, tasks_fingerprint
-from rmlab.pretraining.near_copies import NearCopies, held_out_functions
-from rmlab.pretraining.sources import PACKAGES, Code, functions, repairs, versions
+from rmlab.pretraining.sources import PACKAGES, Code, NearCopies, functions, held_out_functions, repairs, versions
 from rmlab.progress import progress
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import read_trajectories

@@ -1,25 +1,21 @@
 """Reinforcement learning of a policy in micro-SWE, paid by execution, by a verifier, or by both (`rmlab rl`).
 
-advantages      rewards to group-relative advantages
+advantages      rewards to group-relative advantages; scores bent on purpose, the order within a task asserted to stay
 artifacts       files made on the way, kept beside the checkpoint until the run has ended; attempts to read, as HTML
-assemble        from a configuration and what it names to a training that is ready to go
-attempts        which tasks come next; attempts that the environment failed on made again
-batch           one batch: attempts, rewards, advantages
+assemble        from a configuration and what it names to a training that is ready to go; may it go on from this policy?
+batch           one batch: which tasks come next, attempts at them, rewards, advantages
 config          what a policy is trained with; the version of the algorithm
 evaluation      attempts at validation and held-out tasks, measured
 forward         how likely each token of an attempt is under a model; attempts at one task share its issue
 graphed_rows    passes of a decoder over rows of one shape as CUDA graphs
-held_out        the held-out benchmarks
-initial_policy  may training go on from this policy, on these tasks and by these rules
+held_out        the held-out benchmarks; two policies on them, paired by task
 learner         the policy that learns, its adapters, and the start that it is measured from; where a training stands,
                 for exact resume
 loop            all of these in order
 losses          GRPO and GSPO on log-probabilities
 outcome         what came of a training: gained, collapsed, hacked; what attempts look like
-policy_comparison  two policies on the same held-out tasks, paired by task
 reward_model    what the verifier says of fresh attempts, calibrated, combined, transformed
 rewards         what an attempt is paid; each reward registers itself
 tracked         the MLflow run of a training: what identifies it, and what came of it
-transforms      scores bent on purpose; the order within a task asserted to stay
 update          optimiser steps over a batch
 """

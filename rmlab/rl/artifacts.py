@@ -27,13 +27,11 @@ class ArtifactBuffer:
         self.folder, self.send = folder, send
 
     def text(self, path: str, content: str) -> None:
-        """Keeps and sends a text."""
         file = self._file(path)
         write_text(file, content)
         self._send(file)
 
     def scores(self, path: str, scores: Scores) -> None:
-        """Keeps and sends a score table."""
         from rmlab.scores.writing import write_score_table
 
         file = self._file(path)

@@ -119,7 +119,7 @@ class TransformConfig:
     log odds of being solved by the start: pooled AUC rises, what a group sees hardly moves. same_difficulty: their mean over the
     tasks of the RL part stands for every task: the same level, without what tells tasks apart. spread: the distance of a group's
     logits from their mean is multiplied by it: order stays, what std-free advantages weigh moves. between: that mean is
-    multiplied by it: 0 leaves the part within the task alone. `rmlab.rl.transforms` says in which order.
+    multiplied by it: 0 leaves the part within the task alone. `rmlab.rl.advantages` says in which order.
     """
 
     slope: float = 1.0

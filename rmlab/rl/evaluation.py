@@ -14,11 +14,11 @@ from rmlab.metrics.report import report
 from rmlab.microswe.task import Task
 from rmlab.policies.engine import Engine, EngineSeconds, Rollout, Sampling, seconds_of
 from rmlab.policies.success import success
-from rmlab.rl.attempts import make_attempts, sampled_and_greedy
+from rmlab.rl.advantages import log_odds
+from rmlab.rl.batch import make_attempts, sampled_and_greedy
 from rmlab.rl.config import LoopConfig, WatchConfig
 from rmlab.rl.outcome import behaviour, gap_parts
 from rmlab.rl.reward_model import RewardModel
-from rmlab.rl.transforms import log_odds
 from rmlab.scores.scores import Scores
 from rmlab.trajectories.record import Trajectory
 

@@ -91,7 +91,6 @@ def _packed(
     entropy: bool,
     gradient: bool,
 ) -> tuple[torch.Tensor, torch.Tensor | None]:
-    """See `token_logprobs`."""
     device = learner.device.device
     groups = list(_by_beginning(rollouts).values())
     trees = [

@@ -1,7 +1,7 @@
 """The policy that learns: its weights or adapters, its optimiser, and the start that it is measured from."""
 
 import copy
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -16,8 +16,6 @@ from rmlab.models.config import LoraConfig
 from rmlab.models.load import load_model
 from rmlab.models.lora import has_adapters, with_adapters
 from rmlab.models.packed import packs
-from rmlab.models.tokenizer import Tokenizer
-from rmlab.policies.folder import save_policy
 from rmlab.rl.graphed_rows import WORK, GraphedRows
 from rmlab.training.checkpoints import load_checkpoint, save_checkpoint
 from rmlab.training.config import OptimizerConfig
@@ -54,7 +52,6 @@ class Learner:
 
     @property
     def trainable(self) -> list[torch.nn.Parameter]:
-        """The parameters that learn."""
         return [p for p in self.model.parameters() if p.requires_grad]
 
 
@@ -75,11 +72,6 @@ def make_learner(
                 yield model
 
     return Learner(model, adamw(model, optimizer), device, pad_id, optimizer.gradient_clip, reference)
-
-
-def save_learned(folder: Path, learner: Learner, tokenizer: Tokenizer, record: Mapping[str, Any]) -> None:
-    """Writes the policy as it is now (`rmlab.policies.folder`); the learner can go on."""
-    save_policy(folder, copy.deepcopy(learner.model).cpu(), tokenizer, record)
 
 
 @dataclass
@@ -127,11 +119,9 @@ class BestWeights:
         self.folder, self.own = folder, Trainable(model)
 
     def path(self, step: int) -> Path:
-        """The file of one step."""
         return self.folder / f"best_{step:06d}.safetensors"
 
     def keep(self, step: int) -> None:
-        """Writes the present weights."""
         with atomic_path(self.path(step)) as temporary:
             save_file({name: p.detach().cpu().contiguous() for name, p in self.own.named_parameters()}, temporary)
 

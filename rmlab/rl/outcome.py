@@ -89,12 +89,12 @@ def held_out_differences(
         pooled: tuple[dict[str, float], dict[str, float]] = ({}, {})
         for benchmark, rates in after.items():
             then = before.get(benchmark, {}).get(way, {})
-            differences.setdefault(benchmark, {})[way] = _plain(paired_difference(then, rates[way], clusters))
+            differences.setdefault(benchmark, {})[way] = asdict(paired_difference(then, rates[way], clusters))
             if benchmark not in without:
                 pooled[0].update(then)
                 pooled[1].update(rates[way])
         if pooled[1]:
-            differences.setdefault("all", {})[way] = _plain(paired_difference(*pooled, clusters))
+            differences.setdefault("all", {})[way] = asdict(paired_difference(*pooled, clusters))
     return differences
 
 
@@ -197,10 +197,6 @@ def outcome_metrics(outcome: dict[str, Any]) -> dict[str, float | None]:
 
 def _of_the_verifier(row: Mapping[str, float]) -> dict[str, float]:
     return {name.removeprefix("verifier_"): value for name, value in row.items() if name.startswith("verifier_")}
-
-
-def _plain(difference: Any) -> dict[str, float]:
-    return dict(asdict(difference))
 
 
 def behaviour(rollouts: Sequence[Rollout]) -> dict[str, float]:

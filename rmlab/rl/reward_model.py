@@ -13,9 +13,8 @@ from rmlab.errors import DataError, StoreError
 from rmlab.metrics.recalibration import CALIBRATORS
 from rmlab.metrics.table import table
 from rmlab.microswe.episode import Evidence
-from rmlab.rl.advantages import Codes
+from rmlab.rl.advantages import Codes, transform
 from rmlab.rl.config import Calibration, Combine, Floats, RewardConfig, Unread
-from rmlab.rl.transforms import transform
 from rmlab.tracking.query import VALIDATION_SCORES, Reference
 from rmlab.trajectories.record import Trajectory
 from rmlab.verifiers.config import OverLength

@@ -8,7 +8,7 @@ A registered reward is a choice on the command line (`rmlab rl reward=execution_
 summands by name, each of N attempts; the reward is their sum, and each is tracked as `rl/reward_NAME`.
 
 s is a verifier's score (`rmlab.rl.reward_model`). A score that is missing is an error, never a 0. An attempt that the
-environment failed on has no label and no reward: it is made again (`rmlab.rl.attempts`).
+environment failed on has no label and no reward: it is made again (`rmlab.rl.batch`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

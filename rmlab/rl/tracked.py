@@ -1,5 +1,6 @@
 """The MLflow run of one training: opened with what identifies it, and given what came of it."""
 
+import copy
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,14 +13,14 @@ from rmlab.errors import DataError, StoreError
 from rmlab.metrics.report import report
 from rmlab.microswe.loading import LoadedTasks
 from rmlab.models.tokenizer import load_tokenizer
-from rmlab.policies.folder import record_of
+from rmlab.policies.folder import record_of, save_policy
+from rmlab.rl.advantages import transform
+from rmlab.rl.assemble import PASSED_ON
 from rmlab.rl.config import Calibration, RewardConfig, RLRun, TransformConfig
-from rmlab.rl.initial_policy import PASSED_ON
-from rmlab.rl.learner import RLState, save_learned
+from rmlab.rl.learner import RLState
 from rmlab.rl.loop import Loop
 from rmlab.rl.outcome import described, held_out_rates_record, outcome, outcome_metrics, signal, timed
 from rmlab.rl.reward_model import calibrator
-from rmlab.rl.transforms import transform
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 from rmlab.sweep.cells import Identity, without_keys
@@ -138,9 +139,9 @@ def log_outcome(logger: RunLogger, loop: Loop, state: RLState, settings: RLRun, 
     logger.metrics(outcome_metrics(result))
     if settings.keep_model:
         with tempfile.TemporaryDirectory() as name:
-            save_learned(
+            save_policy(
                 Path(name) / "model",
-                loop.learner,
+                copy.deepcopy(loop.learner.model).cpu(),  # the learner can go on
                 load_tokenizer(start.folder),
                 {
                     "start": settings.start,

@@ -1,15 +1,12 @@
 """Score tables: the record that every metric reads, its files, and baselines that need no verifier.
 
 answer_logprobs  a score from the log-probabilities of YES and NO
-baselines        what one could know without a verifier, from the table or its trajectories
+baselines        what one could know without a verifier, from the table or its trajectories; the majority of identical patches
 columns          which column of a foreign table is what; lists in cells
 files            rows of a table in CSV, JSONL, JSON, Parquet; their files, packed or not
 harness_reports  labels without scores: reports of test harnesses as attempts
 joining          a score table and the trajectories that it scores, joined
-majority         how good is the patch that most of k attempts agree on? A selector that needs no verifier and no
-                 execution
-patches          are two patches one and the same?
-scores           the scores record: what every metric reads. Columns of one score table as arrays of one length N
+scores           the scores record: what every metric reads. Columns of one score table as arrays of one length N; the hash of a patch
 shape            how much does the shape of an attempt tell, before anyone reads a word of it?
 table            score tables on disk, read and checked
 writing          score tables written, whole or not at all

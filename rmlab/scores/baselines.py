@@ -16,17 +16,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rmlab import metrics
 from rmlab.files import write_text
 from rmlab.fingerprint import file_fingerprint, fingerprint, fingerprint_lines
+from rmlab.metrics.best_of_k import SUBSETS, picked
 from rmlab.metrics.recalibration import fold_of_clusters
 from rmlab.metrics.report import report
 from rmlab.metrics.table import Floats
 from rmlab.microswe import actions, episode
 from rmlab.microswe.episode import expected_value, last_value
 from rmlab.paths import runs_folder
-from rmlab.scores.majority import majority_at_k
 from rmlab.scores.scores import Scores
 from rmlab.scores.shape import characters, fit_shape
 from rmlab.trajectories.record import Trajectory
@@ -37,17 +38,9 @@ FOLDS = 5
 READ = ("last_value", "public_execution", "policy_likelihood", "shape", "majority")
 """Baselines that read trajectories."""
 ORDER = (
-    "random",
-    "oracle",
-    "last_value",
-    "public_execution",
-    "task_difficulty",
-    "policy_likelihood",
-    "policy_identity",
-    "length",
-    "shape",
-    "majority",
-)
+    "random", "oracle", "last_value", "public_execution", "task_difficulty", "policy_likelihood", "policy_identity",
+    "length", "shape", "majority",
+)  # fmt: skip
 
 Reason = dict[str, str]
 Fit = Callable[[Scores, Scores], Floats]
@@ -255,3 +248,35 @@ def _majority(scores: Scores, reported: dict[str, Any], seed: int) -> dict[str, 
     groups = list(zip(rows.task_id.tolist(), rows.policy.tolist(), strict=True))
     value, error = majority_at_k(groups, rows.patch.tolist(), [bool(y) for y in rows.resolved], ks, seed)
     return {"rm_at_k": value, "rm_at_k_standard_error": error, "pass_at_k": reported["pass_at_k"]}
+
+
+def majority_at_k(
+    groups: Sequence[tuple[str, str]], patches: Sequence[str], labels: Sequence[bool], ks: Sequence[int], seed: int = 0
+) -> tuple[dict[str, float], dict[str, float]]:
+    """({"k": expected label of the pick}, {"k": standard error of the sampling, 0 where exact}), means over policies.
+
+    groups: (task, policy) of each attempt; patches, labels: of each attempt. A group with fewer than k uses all it has.
+    Each policy's value is its mean over tasks.
+    """
+    rng = np.random.default_rng(seed)
+    members: dict[tuple[str, str], list[int]] = {}
+    for row, group in enumerate(groups):
+        members.setdefault(group, []).append(row)
+    policies = sorted({policy for _, policy in members})
+    value: dict[str, float] = {}
+    error: dict[str, float] = {}
+    samples: dict[int, dict[str, list[NDArray[np.float64]]]] = {k: {p: [] for p in policies} for k in ks}
+    for (_, policy), rows in sorted(members.items()):
+        _, patch_N = np.unique([patches[row] for row in rows], return_inverse=True)
+        label_N = np.array([float(labels[row]) for row in rows])
+        order_SN = rng.permuted(np.tile(np.arange(len(rows)), (SUBSETS, 1)), axis=1)
+        for k in ks:
+            drawn = order_SN[:, :k] if k < len(rows) else np.arange(len(rows))[None, :]
+            samples[k][policy].append(
+                np.broadcast_to(picked(patch_N, np.ones(len(rows), dtype=np.int64), label_N, drawn), SUBSETS)
+            )
+    for k in ks:
+        mean_S = np.mean([np.mean(samples[k][policy], axis=0) for policy in policies], axis=0)
+        value[str(k)] = float(mean_S.mean())
+        error[str(k)] = float(mean_S.std() / np.sqrt(SUBSETS))
+    return value, error

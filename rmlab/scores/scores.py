@@ -1,5 +1,12 @@
-"""The scores record: what every metric reads. Columns of one score table as arrays of one length N."""
+"""The scores record: what every metric reads. Columns of one score table as arrays of one length N.
 
+Of a patch the record holds a hash, equal for patches that are one and the same. Of a real diff, only the changed lines of each file
+count: not the order of its files, context lines, line numbers, blank lines, or spaces within and behind a line (indentation counts,
+since it has a meaning in Python). The patch of micro-SWE is exact as it stands.
+"""
+
+import re
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -7,8 +14,40 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from rmlab.errors import DataError
-from rmlab.scores.patches import patch_hash
+from rmlab.fingerprint import fingerprint
 from rmlab.trajectories.record import Trajectory, instance, repository
+
+HUNK = re.compile(r"^@@ -\d+(?:,(\d+))? \+\d+(?:,(\d+))? @@")
+HASH = re.compile(r"[0-9a-f]{16}")
+
+
+def patch_hash(patch: str) -> str:
+    """16 hex digits, equal for equal patches; a text that is such a hash already stays as it is."""
+    return patch if HASH.fullmatch(patch) else fingerprint(_changes(patch) or patch.strip())
+
+
+def _changes(patch: str) -> list[list[str]]:
+    """[file, changed line, ...] of each file of a unified diff, sorted by file; empty where the text is none.
+
+    Lines are counted as the head of their hunk says, so that a deleted line `-- x` is no head of a file.
+    """
+    lines_of: dict[str, list[str]] = defaultdict(list)
+    name, old, new = "", 0, 0
+    for line in patch.splitlines():
+        if old > 0 or new > 0:
+            old -= line[:1] in ("-", " ", "")
+            new -= line[:1] in ("+", " ", "")
+            text = line[1:].rstrip()
+            if line[:1] in ("-", "+") and text:
+                indent = len(text) - len(text.lstrip())
+                lines_of[name].append(line[0] + text[:indent].expandtabs() + " ".join(text.split()))
+        elif hunk := HUNK.match(line):
+            old, new = (int(count or 1) for count in hunk.groups())
+        elif line.startswith(("--- ", "+++ ")) and not line.endswith("/dev/null"):
+            name = line[4:].split("\t")[0].strip().removeprefix("a/").removeprefix("b/")
+        elif line.startswith(("Binary files ", "GIT binary", "rename ", "new file mode", "deleted file mode")):
+            lines_of[name].append(line)
+    return [[file, *lines] for file, lines in sorted(lines_of.items())]
 
 
 def cluster_of(task: str) -> str:
@@ -26,7 +65,7 @@ class Scores:
     task_id, policy, cluster: strings (policy "" where the table has none; cluster = `cluster_of(task_id)` where it has none).
     score: float in [0, 1], NaN = not scored. resolved: float 1, 0, NaN = unlabelled.
     trajectory_id, source: strings, "" where absent; n_tokens: float, NaN where absent.
-    patch: hash of the normalised patch (rmlab.scores.patches), "" where there is none: equal for attempts with one patch.
+    patch: its hash (`patch_hash`), "" where there is none: equal for attempts with one patch.
     Raises DataError for a score outside [0, 1], unequal lengths, or a repeated trajectory_id.
     """
 

@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from rmlab.errors import DataError
 from rmlab.scores.columns import TESTS, ColumnNames, Reader
 from rmlab.scores.files import CsvCell, one_line_errors, rows_of
-from rmlab.scores.patches import patch_hash
-from rmlab.scores.scores import Scores, cluster_of
+from rmlab.scores.scores import Scores, cluster_of, patch_hash
 from rmlab.trajectories.labels.statement import stated_outcome
 from rmlab.wording import counted
 

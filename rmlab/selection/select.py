@@ -116,13 +116,9 @@ class Selection(Generic[Row]):
 
 
 def select(
-    pool: Iterable[Row],
-    config: DataConfig,
-    seed: int,
-    fits: Callable[[Row], bool] | None = None,
-    part: Split = "verifier",
+    pool: Iterable[Row], config: DataConfig, seed: int, fits: Callable[[Row], bool] | None = None
 ) -> Selection[Row]:
-    """Chooses `config.scale` rows of one part of the pool.
+    """Chooses `config.scale` rows of the pool's part `verifier`.
 
     seed: of the draw (the cell's seed). fits: whether a row's prompt fits the context (None = all do).
     Raises UsageError for a setting that makes no sense, DataError where the total cannot be filled (it names the largest
@@ -130,7 +126,7 @@ def select(
     """
     if config.scale < 1:
         raise UsageError(f"data.scale={config.scale}: a training set has at least 1 example")
-    rows, held_out = _learnable(pool, config, part)
+    rows, held_out = _learnable(pool, config)
     strata: dict[Key, list[Row]] = defaultdict(list)
     had: Counter[Key] = Counter()
     for row in rows:
@@ -157,21 +153,21 @@ def select(
     return Selection(tuple(sorted(chosen, key=order)), table, unlabelled, held_out)
 
 
-def check_fill(pool: Iterable[Candidate], config: DataConfig, part: Split = "verifier") -> None:
+def check_fill(pool: Iterable[Candidate], config: DataConfig) -> None:
     """The error of `select`, without drawing and before lengths are known: for a quick look ahead."""
-    rows, _ = _learnable(pool, config, part)
+    rows, _ = _learnable(pool, config)
     had = Counter((RESOLVED if r.resolved else UNRESOLVED, r.policy, r.source) for r in rows if r.resolved is not None)
     plan = _plan(config, had)
     if config.scale > plan.capacity:
         raise DataError(_complaint(config, plan, had))
 
 
-def _learnable(pool: Iterable[Row], config: DataConfig, part: Split) -> tuple[list[Row], int]:
-    """The rows of a part that a verifier may learn from, and the number of those whose policies are held out.
+def _learnable(pool: Iterable[Row], config: DataConfig) -> tuple[list[Row], int]:
+    """The rows of the part `verifier` that a verifier may learn from, and the number of those whose policies are held out.
 
     Raises UsageError for a held-out name that the part does not have, or that `data.policies` asks for.
     """
-    rows = [row for row in pool if row.split == part]
+    rows = [row for row in pool if row.split == "verifier"]
     there = sorted({row.policy for row in rows})
     for name in config.held_out_policies:
         if name not in there:

@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 from rmlab.configuration import hydra_of, load_program, restore
 from rmlab.errors import UsageError
-from rmlab.hydra_keys import refuse_unread
 from rmlab.launchers.beats import telling_beside_log
 from rmlab.launchers.hydra import cell_to_run
 from rmlab.launchers.jobs import answer
-from rmlab.overrides import quoted, unquoted
+from rmlab.overrides import quoted, refuse_unread, unquoted
 from rmlab.paths import CONF, SWEEPS, runs_folder
 from rmlab.stopping import says_how_to_go_on
 from rmlab.sweep.request import CHOICES, SweepOptions

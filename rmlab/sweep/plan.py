@@ -9,21 +9,9 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from rmlab.configuration import with_values
 from rmlab.errors import RmlabError, UsageError
 from rmlab.sweep.cells import SEED, Identity
-from rmlab.sweep.spec import SweepSpec, read_sweep
+from rmlab.sweep.spec import SweepSpec
 from rmlab.tracking.parameters import asked_keys, differing_keys
 from rmlab.wording import counted
-
-__all__ = [
-    "Cell",
-    "SweepSpec",
-    "cell_name",
-    "check_control",
-    "expand",
-    "plain",
-    "read_sweep",
-    "refuse_owned_overrides",
-    "shape",
-]
 
 
 @dataclass(frozen=True)

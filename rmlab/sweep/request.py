@@ -15,8 +15,9 @@ from omegaconf import OmegaConf
 
 from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
-from rmlab.hydra_keys import refuse_unread
-from rmlab.sweep.plan import Cell, SweepSpec, expand, read_sweep
+from rmlab.overrides import refuse_unread
+from rmlab.sweep.plan import Cell, expand
+from rmlab.sweep.spec import SweepSpec, read_sweep
 from rmlab.sweep.typed_yaml import plain_yaml
 
 CHOICES = ("levels", "baseline", "seeds", "arms", "trials")
@@ -119,7 +120,6 @@ class Plan:
 
     @property
     def control_hash(self) -> str:
-        """Of all cells."""
         return self.cells[0].identity.control_hash
 
 

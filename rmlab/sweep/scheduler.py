@@ -1,9 +1,9 @@
 """Runs the cells of a sweep that are not finished yet, each exactly once, whatever happened before or goes on beside.
 
-A cell is finished when the store has a run with its config_hash and the tag `status=finished`, in any experiment. What
-another sweep (or another cell of this one) finished is logged here as a run of its own that names its source. What another
-process is at work on, here or on another host, is waited for while the rest goes on, and redone when that process dies.
-"""
+Before them come the fork server that they start from, and what all of them share, made once. A cell is finished when the store has a
+run with its config_hash and the tag `status=finished`, in any experiment. What another sweep (or another cell of this one) finished is
+logged here as a run of its own that names its source. What another process is at work on, here or on another host, is waited for while
+the rest goes on, and redone when that process dies."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -12,10 +12,14 @@ from dataclasses import dataclass
 from omegaconf import OmegaConf
 
 from rmlab.configuration import load_program
-from rmlab.launchers.jobs import HEAVY, Launcher
+from rmlab.errors import DataError, RmlabError, UsageError
+from rmlab.launchers.jobs import HEAVY, Job, JobList, Launcher
+from rmlab.launchers.local import LocalLauncher, start_fork_server
+from rmlab.launchers.warmup import shared_reads
+from rmlab.paths import runs_folder
+from rmlab.stopping import uncut
 from rmlab.sweep.dry_run import Redo
-from rmlab.sweep.plan import Cell, shape
-from rmlab.sweep.preparation import prepare
+from rmlab.sweep.plan import Cell, plain, shape
 from rmlab.sweep.progress_table import CellState, ProgressLine, ProgressTable
 from rmlab.sweep.request import OnError
 from rmlab.sweep.under_way import SweepUnderWay, by_hash
@@ -25,10 +29,47 @@ from rmlab.tracking.store import Store
 from rmlab.tracking.tags import CONTROL_HASH, FINISHED
 
 
+def begin(cells: Sequence[Cell], store: Store | None, launcher: Launcher, redo: Redo = lambda run: False) -> None:
+    """Starts the fork server where cells will be forked from it, so that it imports and reads while this process does the same."""
+    known = cell_runs(store).finished
+    wanted = {
+        cell.identity.config_hash
+        for cell in cells
+        if (run := known.get(cell.identity.config_hash)) is None or redo(run)
+    }
+    if wanted and isinstance(launcher, LocalLauncher):
+        program = load_program(cells[0].sweep.program)
+        reads = shared_reads(
+            [cell.config for cell in cells if cell.identity.config_hash in wanted], getattr(program, "SHARED", {})
+        )
+        start_fork_server(getattr(program, "PRELOAD", HEAVY), reads)
+
+
+def prepare(cells: Sequence[Cell], table: ProgressTable, preload: Sequence[str]) -> None:
+    """Makes what all cells share, once, in a process of its own; the first that is wrong is raised before any cell starts."""
+    job = Job(
+        "prepare",
+        cells[0].sweep.program,
+        "prepare",
+        tuple(plain(c.config) for c in cells),
+        log=runs_folder() / "logs" / f"prepare-{cells[0].sweep.name}-{cells[0].sweep.preset}.log",
+        many=True,
+    )
+    table.inform("preparing what the cells share ...")
+    with closing(LocalLauncher(1).run(JobList([job]), preload)) as events:
+        for event in events:
+            if event is not None and event.state in ("failed", "stopped"):
+                if event.trace:
+                    table.say(event.trace)
+                wrongly = event.exit_code == UsageError.exit_code
+                kind = UsageError if wrongly else DataError if not event.trace else RmlabError
+                raise kind(event.error)
+
+
 @dataclass(frozen=True)
 class SweepOutcome:
     """What became of a sweep. ran: cells trained now. failed: names of cells that failed, now or before. left: not started, or
-    stopped again and again (a machine that stands still, a store out of reach, a full disk).
+    stopped again and again (a machine that stands still, a store out of reach).
 
     paused: cells whose own limit of time was up before they were finished; they go on where they stopped when they are run again.
     time_is_up: the sweep itself had a limit of time, and cells are left because of it.
@@ -56,7 +97,7 @@ def run_cells(
     on_error=stop: after a failure nothing new starts, what runs is awaited. redo: finished runs that do not count; the new run
     of such a cell takes their place. until: when it has to end, by `time.monotonic`: a cell that would take longer does not start, and
     one that still runs then is ended; it goes on from its checkpoint when it is run again.
-    Raises an RmlabError where what all cells share cannot be made (a level that the data cannot fill, say).
+    Raises an RmlabError where what all cells share cannot be made (a level that the data cannot fill, say), or the disk is full.
     """
     monitor = LeaseMonitor()
     known = cell_runs(store)
@@ -88,20 +129,32 @@ def run_cells(
             sweep.waiting.extend(missing)
             preload = getattr(load_program(cells[0].sweep.program), "PRELOAD", HEAVY)
             prepare([sweep.of_hash[key][0] for key in sweep.waiting], table, preload)
-            try:
-                with closing(launcher.run(sweep, preload)) as events:
-                    for event in events:
-                        sweep.take(event)
-                        if sweep.is_time_up():
-                            break
-            except KeyboardInterrupt:  # its cells have ended; one that took too long for it could not say so itself
-                close_all_dead(store, cell_runs(store), monitor)
-                raise
-            if sweep.is_time_up():  # the same
-                close_all_dead(store, cell_runs(store), monitor)
+            take_events(sweep, launcher, preload)
         left = [c.name for key in missing if key not in sweep.settled for c in sweep.of_hash[key]]
         time_is_up = bool(left) and sweep.out_of_time
     return SweepOutcome(sweep.ran, sweep.failed, left, sweep.paused, time_is_up)
+
+
+def take_events(sweep: SweepUnderWay, launcher: Launcher, preload: Sequence[str]) -> None:
+    """Runs what the sweep supplies until nothing is left, its time is up, or Ctrl-C. Raises RmlabError where the disk is full."""
+
+    def close_dead_cells() -> None:  # all have ended; one that took too long for it could not say so itself
+        with uncut():
+            close_all_dead(sweep.store, cell_runs(sweep.store), sweep.monitor)
+
+    try:
+        with closing(launcher.run(sweep, preload)) as events:
+            for event in events:
+                sweep.take(event)
+                if sweep.is_time_up():
+                    break
+    except KeyboardInterrupt:
+        close_dead_cells()
+        raise
+    if sweep.is_time_up():
+        close_dead_cells()
+    if sweep.disk_is_full:
+        raise RmlabError("the disk is full, so nothing more was started. Make room there; the same command goes on.")
 
 
 def close_all_dead(store: Store, known: CellRuns, monitor: LeaseMonitor) -> list[RunInfo]:

@@ -7,7 +7,6 @@ or elsewhere, are answered from the finished run. The values of a trial are mean
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import closing
 from typing import Any
 
 from omegaconf import open_dict
@@ -15,10 +14,9 @@ from omegaconf import open_dict
 from rmlab.configuration import compose, load_program, with_values
 from rmlab.launchers.jobs import HEAVY, Event, Job, Launcher
 from rmlab.sweep.plan import Cell, check_control, shape
-from rmlab.sweep.preparation import prepare
 from rmlab.sweep.progress_table import ProgressTable
 from rmlab.sweep.request import OnError
-from rmlab.sweep.scheduler import close_all_dead
+from rmlab.sweep.scheduler import close_all_dead, prepare, take_events
 from rmlab.sweep.study import Study
 from rmlab.sweep.under_way import SweepUnderWay
 from rmlab.tracking.leases import LeaseMonitor
@@ -56,9 +54,7 @@ def run_search(
         search = _Search(store, templates, overrides, table, monitor, study, retry_failed)
         preload = getattr(load_program(sweep.program), "PRELOAD", HEAVY)
         prepare(templates, table, preload)
-        with closing(launcher.run(search, preload)) as events:
-            for event in events:
-                search.take(event)
+        take_events(search, launcher, preload)
 
 
 class _Search(SweepUnderWay):
@@ -93,7 +89,7 @@ class _Search(SweepUnderWay):
 
     def is_open(self) -> bool:
         """Whether trials are still to be made or awaited."""
-        return super().is_open() or self.study.is_open()
+        return super().is_open() or (self.study.is_open() and not self.stopping)
 
     def unwanted(self) -> Collection[str]:
         """Cells whose trial is pruned."""

@@ -197,7 +197,6 @@ class Study:
         return not wrong
 
     def tell_failed(self, number: int, why: str) -> None:
-        """A trial whose run failed."""
         if self._mine.pop(number, None) is not None:
             self._fail(number, why)
 
@@ -207,7 +206,6 @@ class Study:
             self._study.tell(number, state=self._optuna.trial.TrialState.PRUNED, skip_if_finished=True)
 
     def tried(self) -> list[Tried]:
-        """Every trial, in order."""
         complete = self._optuna.trial.TrialState.COMPLETE
         trials = self._study.get_trials(deepcopy=False)
         best = {t.number for t in self._study.best_trials} if any(t.state == complete for t in trials) else set()

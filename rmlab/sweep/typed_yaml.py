@@ -5,6 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from rmlab.configuration import LARGEST
 from rmlab.errors import UsageError
 from rmlab.wording import near
 
@@ -42,7 +43,10 @@ def yaml_mapping(path: Path) -> dict[str, Any]:
 _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "levels": (lambda v: list_of(v, (int, float, str)), "a list of numbers or words"),
     "arms": (lambda v: list_of(v, (int, float, str)), "a list of words"),
-    "seeds": (lambda v: list_of(v, (int,)), "a list of whole numbers"),
+    "seeds": (
+        lambda v: list_of(v, (int,)) and all(0 <= seed <= LARGEST for seed in v),
+        f"a list of whole numbers from 0 to {LARGEST}",
+    ),
     "trials": (lambda v: isinstance(v, int) and v > 0, "a whole number, at least 1"),
     "overrides": (lambda v: v == [] or list_of(v, (str,)), "a list of KEY=VALUE"),
     "baseline": (lambda v: isinstance(v, int | float | str), "one of the levels"),

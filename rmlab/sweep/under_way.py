@@ -8,6 +8,7 @@ from collections.abc import Collection, Sequence
 from rmlab.launchers.jobs import Event, Job
 from rmlab.paths import runs_folder
 from rmlab.progress import is_verbose
+from rmlab.stopping import is_full
 from rmlab.sweep.plan import Cell, plain
 from rmlab.sweep.progress_table import CellState, ProgressTable
 from rmlab.sweep.request import OnError
@@ -21,7 +22,7 @@ from rmlab.tracking.tags import CONTROL_HASH, ERROR, FAILED, FINISHED
 LOOK_SECONDS = 2.0
 """How often a cell that is at work elsewhere is looked at."""
 MOST_STOPS = 3
-"""How often in a launch a cell is taken up again that had to stop (a machine that stood still, a store out of reach, a full disk)."""
+"""How often in a launch a cell is taken up again that had to stop (a machine that stood still, a store out of reach)."""
 
 _jitter = random.SystemRandom()
 
@@ -66,7 +67,7 @@ class SweepUnderWay:
         self.paused: list[str] = []
         self.ran = 0
         self.stops: Counter[str] = Counter()
-        self.stopping = False
+        self.stopping, self.disk_is_full = False, False
         self.until, self.out_of_time = until, False
 
     def next(self) -> Job | None:
@@ -207,7 +208,9 @@ class SweepUnderWay:
         self.table.say(f"{self.of_hash[key][0].name} stopped: {why}")
         self.stops[key] += 1
         self.table.note(self.of_hash[key][0].name, "waiting", seconds)
-        if self.stops[key] <= MOST_STOPS:
+        if is_full(why):  # for every cell: nothing starts any more, and what runs is awaited
+            self.stopping = self.disk_is_full = True
+        elif self.stops[key] <= MOST_STOPS:
             self.waiting.append(key)  # else it is left for the next launch
 
     def on_finished(self, key: str, runs: Sequence[RunInfo]) -> None:

@@ -20,7 +20,7 @@ import time
 from collections.abc import Collection, Iterable
 from functools import partial
 
-from rmlab.errors import RmlabError, StoreError
+from rmlab.errors import RmlabError, StoreError, UsageError
 from rmlab.stopping import EXIT_CODE, Stopped, ask_to_stop
 from rmlab.tracking.run_index import RunInfo, finished_run, runs_of
 from rmlab.tracking.store import Store
@@ -77,8 +77,18 @@ class Done(RmlabError):
 
 
 def lease_seconds() -> float:
-    """How long a beat may stay the same before its holder counts as dead elsewhere: 120 s, or RMLAB_LEASE_SECONDS."""
-    return float(os.environ.get("RMLAB_LEASE_SECONDS") or 120.0)
+    """How long a beat may stay the same before its holder counts as dead elsewhere: 120 s, or RMLAB_LEASE_SECONDS.
+
+    Raises UsageError where that is no number above 0.
+    """
+    text = os.environ.get("RMLAB_LEASE_SECONDS") or "120"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise UsageError(f"RMLAB_LEASE_SECONDS={text}: it is a number of seconds above 0, or not set")
+    return seconds
 
 
 def lease_tags() -> dict[str, str]:

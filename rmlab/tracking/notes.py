@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from rmlab.tracking.headline import EVALUATION
 from rmlab.tracking.store import NOTE as NOTE
 from rmlab.tracking.tags import LONGEST_TAG
+from rmlab.tracking.views import EVALUATION
 from rmlab.wording import estimate, number
 
 _number = partial(number, absent="")

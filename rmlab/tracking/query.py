@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 from rmlab.errors import DataError, MissingArtifact, StoreError
 from rmlab.fingerprint import file_fingerprint, fingerprint
 from rmlab.tracking.artifacts import fetched
-from rmlab.tracking.headline import headline
 from rmlab.tracking.home import local_path
 from rmlab.tracking.run_index import RunInfo, described, search
 from rmlab.tracking.store import Store
 from rmlab.tracking.tags import HOST, IMPORTED_RUN, LEFT_OUT, SOURCE_RUN
+from rmlab.tracking.views import headline
 
 if TYPE_CHECKING:
     from mlflow.entities import Run

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any
 from rmlab.errors import StoreError
 from rmlab.fingerprint import canonical_json
 from rmlab.paths import portable
-from rmlab.stopping import Stopped, is_stop
+from rmlab.stopping import Stopped, stop_behind, uncut
 from rmlab.tracking import leases
 from rmlab.tracking.config import LEVEL_NUMBER, TrackingConfig, level_number
-from rmlab.tracking.headline import HEADLINE, headline, rounded
 from rmlab.tracking.parameters import LONGEST_PARAM
 from rmlab.tracking.run_index import runs_of
 from rmlab.tracking.store import Store
@@ -45,6 +44,7 @@ from rmlab.tracking.tags import (
     set_tags,
     texts,
 )
+from rmlab.tracking.views import HEADLINE, headline, rounded
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
@@ -71,6 +71,7 @@ class RunLogger:
     _checked: set[str] = field(default_factory=set)
     _keeper: leases.Keeper | None = None
     _signed: list[str] = field(default_factory=list)
+    _finished: bool = False
 
     @classmethod
     def start(
@@ -102,18 +103,21 @@ class RunLogger:
         if once:
             first |= leases.lease_tags() | ({REPLACES: " ".join(replaces)} if replaces else {})
             del first[PROCESS]  # the lease says it
-        made = leases.now()
-        run = store.call(lambda: store.client.create_run(experiment_id, tags=first, run_name=name))
-        logger = cls(store, run.info.run_id, experiment_id, _signed=[tag for tag in AT_WORK if tag in first])
-        if once:
-            beaten = leases.claim(store, logger.run_id, first["config_hash"], made, replaces)
-            logger._keeper = leases.Keeper(store, logger.run_id, beaten)
+        made, logger = leases.now(), None
         try:
-            logger._take_up(first.get(CONFIG_HASH))
-            logger.params(params or {})
-            logger.place(first)
+            with uncut():  # from here on a signal finds a run that can say how it ended
+                run = store.call(lambda: store.client.create_run(experiment_id, tags=first, run_name=name))
+                signed = [tag for tag in AT_WORK if tag in first]
+                beaten = leases.claim(store, run.info.run_id, first[CONFIG_HASH], made, replaces) if once else 0.0
+                logger = cls(store, run.info.run_id, experiment_id, _signed=signed)
+                if once:
+                    logger._keeper = leases.Keeper(store, logger.run_id, beaten)
+                logger._take_up(first.get(CONFIG_HASH))
+                logger.params(params or {})
+                logger.place(first)
         except BaseException as error:
-            logger.fail(error)
+            if logger is not None:
+                logger.fail(error)
             raise
         return logger
 
@@ -243,6 +247,7 @@ class RunLogger:
 
         self.text("config.yaml", portable(OmegaConf.to_yaml(config, resolve=True)))
 
+    @uncut()
     def finish(self) -> None:
         """Flushes, then says `finished`, then closes. Raises StoreError where that cannot be written, and Stopped where the run's lease
         is lost: the run is not finished then."""
@@ -251,14 +256,20 @@ class RunLogger:
             if self._keeper:
                 self._keeper.confirm()
             self.tags({STATUS: FINISHED})
+            self._finished = True
         finally:  # it beats until the run says how it ended, however long the store takes
             if self._keeper:
                 self._keeper.stop()
         close(self.store, self.run_id, IN_MLFLOW[FINISHED], self._signed)
 
+    @uncut()
     def fail(self, error: BaseException) -> None:
-        """Flushes, records the error and closes. Where the store fails too, that is added to the error as a note."""
-        status = STOPPED if isinstance(error, KeyboardInterrupt | SystemExit) or is_stop(error) else FAILED
+        """Flushes, records the error and closes; a run that is finished stays so. Where the store fails too, that is added to the error
+        as a note."""
+        if self._finished:
+            return
+        from_outside = isinstance(error, KeyboardInterrupt | SystemExit) or stop_behind(error) is not None
+        status = STOPPED if from_outside else FAILED
         if self._keeper:
             self._keeper.stop()
         try:

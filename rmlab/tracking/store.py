@@ -20,6 +20,7 @@ from urllib.parse import quote, urlsplit
 from rmlab.errors import StoreError, StoreOutOfReach
 from rmlab.files import exclusive
 from rmlab.paths import runs_folder
+from rmlab.stopping import uncut
 from rmlab.tracking.home import ARTIFACTS, artifacts_of, bring_home
 from rmlab.tracking.store_errors import cannot_write, is_busy, store_error
 from rmlab.tracking.views import view_tags
@@ -121,7 +122,7 @@ class Store:
                 if not database.exists():
                     _create(database)
         bring_home(database)
-        store._reach()
+        store._reach(60.0)  # it is there, and other processes may write to it
         return store
 
     @classmethod
@@ -156,9 +157,10 @@ class Store:
         store._reach()
         return store
 
-    def _reach(self) -> None:
+    def _reach(self, patience: float = 5.0) -> None:
         """One real request, so that what is wrong with a store shows before work is done."""
-        self.call(lambda: self.client.search_experiments(max_results=1), patience=5.0)
+        client = self.client  # not within the request: Ctrl-C need not wait for the import of MLflow
+        self.call(lambda: client.search_experiments(max_results=1), patience)
 
     @property
     def database_url(self) -> str:
@@ -239,12 +241,15 @@ class Store:
     def call(self, request: Callable[[], Answer], patience: float = 60.0) -> Answer:
         """Makes a request, again with growing, jittered pauses while the store is busy. patience: seconds in all.
 
+        Ctrl-C and SIGTERM end the process after the request or in a pause, never in the middle of a transaction.
+
         Raises StoreOutOfReach with the store's own words when it stays busy, StoreError when it refuses.
         """
         pause, deadline = 0.05, time.monotonic() + patience
         while True:
             try:
-                return request()
+                with uncut():
+                    return request()
             except StoreError:
                 raise
             except Exception as error:

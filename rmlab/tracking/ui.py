@@ -1,4 +1,7 @@
-"""The MLflow UI over a store, on this machine only, opened as model training."""
+"""The MLflow UI over a store, on this machine only, opened as model training.
+
+Experiments of an earlier version get the views of this one, headline metrics and the level as a number.
+"""
 
 import os
 import shutil
@@ -9,14 +12,21 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rmlab.errors import RmlabError, UsageError
-from rmlab.tracking.run_index import run_infos
-from rmlab.tracking.store import Store, quiet_environment
+from rmlab.tracking.config import LEVEL_NUMBER
+from rmlab.tracking.run import RunLogger
+from rmlab.tracking.run_index import run_infos, search
+from rmlab.tracking.store import SEARCHED, Store, quiet_environment
 from rmlab.tracking.ui_server import HOST, TRAINING
-from rmlab.tracking.views import ARMS, CURVES, TABLE
+from rmlab.tracking.views import ARMS, CURVES, HEADLINE, TABLE, headline, is_ours, rounded, view_tags
+
+if TYPE_CHECKING:
+    from mlflow.entities import Experiment, Run
 
 PORT = 5000
 START_SECONDS = 120.0
@@ -120,7 +130,6 @@ def _stop(number: int, frame: object) -> None:
 
 
 def _await(server: "subprocess.Popen[bytes]", base: str, log: str) -> None:
-    """Returns when the server answers."""
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
         if server.poll() is not None:
@@ -145,3 +154,45 @@ def _end(server: "subprocess.Popen[bytes]") -> None:
         except subprocess.TimeoutExpired:
             continue
     server.wait()
+
+
+def bring_up(store: Store, descriptions: Mapping[str, str]) -> int:
+    """Makes a store's experiments such as this version makes them, and returns how many runs were completed.
+
+    descriptions: of experiments by name, for those that have none. A view that somebody saved stays, and nothing that a run says
+    is changed. An experiment whose views are of this version is not looked at again.
+    """
+    completed = 0
+    for experiment in store.call(lambda: store.client.search_experiments(max_results=1000)):
+        if experiment.name in descriptions:
+            store.describe(experiment.name, descriptions[experiment.name], _searched(experiment))
+        views = view_tags(_searched(experiment))
+        old = {
+            key: tag for key, tag in views.items() if is_ours(experiment.tags.get(key)) and experiment.tags[key] != tag
+        }
+        if not old:
+            continue
+        completed += sum(_complete(store, run) for run in search(store, [experiment.name])[0])
+        for key, tag in old.items():  # last: who is interrupted begins again
+            store.call(partial(store.client.set_experiment_tag, experiment.experiment_id, key, tag))
+    return completed
+
+
+def _searched(experiment: "Experiment") -> list[str]:
+    return str(experiment.tags.get(SEARCHED, "")).split()
+
+
+def _complete(store: Store, run: "Run") -> bool:
+    """Adds what a run that ended lacks; whether it lacked something."""
+    if run.info.end_time is None:
+        return False
+    lacking = headline(run.data.metrics)
+    logger = RunLogger(store, run.info.run_id, run.info.experiment_id)
+    for name in run.data.metrics:
+        if HEADLINE.get(name) in lacking:
+            for row in store.call(partial(store.client.get_metric_history, run.info.run_id, name)):
+                logger.history.append((HEADLINE[name], rounded(row.value), row.step, row.timestamp))
+    if LEVEL_NUMBER not in run.data.metrics:
+        logger.place(run.data.tags)
+    logger.flush()
+    return bool(logger.history)

@@ -3,16 +3,51 @@
 The UI keeps a saved view as a tag of the experiment: `mlflow.sharedViewState.KEY` holds its name and, deflated, the state of
 the page. A view is chosen under "Views", or by a link that ends in `&viewStateShareKey=KEY`. As MLflow 3.17 writes them; a UI
 that cannot read one shows its default.
+
+Runs are compared by a few headline metrics: short names that a column shows in full, values of three digits. The exact values stand
+under their full names (`eval/auc_within_task`); a headline metric is logged with them (`auc_task`), first of all since it has no group.
+A run of an earlier version, or out of a bundle of one, gets them when it is read or carried.
 """
 
 import base64
 import json
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rmlab.tracking.config import LEVEL_NUMBER
-from rmlab.tracking.headline import HEADLINE
+
+EVALUATION = {
+    "rm_at_k": "rm_at_k",
+    "auc_within_task": "auc_task",
+    "auc_pooled": "auc",
+    "ece_width_10": "ece",
+    "ece_less_floor": "ece_excess",
+    "brier": "brier",
+}
+"""Names of a report (rmlab.metrics.registry) to short ones, in the order in which they are shown."""
+
+HEADLINE = {f"eval/{name}": short for name, short in EVALUATION.items()} | {
+    "rl/pass_at_1": "pass_at_1",
+    "rl/hacking_gap": "hacking_gap",
+    "outcome/all_greedy_difference": "gained",
+    "outcome/all_sampled_difference": "gained_sampled",
+}
+"""Names of tracked metrics to short ones."""
+
+DIGITS = 3
+
+
+def headline(values: Mapping[str, float | None]) -> dict[str, float]:
+    """The headline metrics of some metrics by their full names; what is undefined, or there already, is left out."""
+    found = {HEADLINE[name]: value for name, value in values.items() if name in HEADLINE and value is not None}
+    return {short: rounded(value) for short, value in found.items() if short not in values}
+
+
+def rounded(value: float) -> float:
+    """To three significant digits."""
+    return float(f"{value:.{DIGITS}g}")
+
 
 PREFIX = "mlflow.sharedViewState."
 TABLE, CURVES, ARMS = "rmlab-table", "rmlab-levels", "rmlab-arms"

@@ -1,5 +1,6 @@
 """The pretrained model that a training starts from: which folder is meant, and does the learning rate fit its weights?"""
 
+import json
 import math
 import sys
 from functools import cache
@@ -33,12 +34,13 @@ class Start(Protocol):
 def find_pretrained(settings: Start, *, warn: bool = True) -> None:
     """Puts the folder that `model.pretrained` names in its place. warn: say in one line where the learning rate does not fit.
 
-    Raises DataError as `pretrained_folder` does.
+    Raises DataError as `pretrained_folder` does, and where `model` states another shape than the folder's model has.
     """
     if not settings.model.pretrained:
         return
     folder = pretrained_folder(settings.model.pretrained, settings.tracking.uri)
     settings.model.pretrained = str(folder)
+    _check_shape(settings.model, folder)
     if warn and (warning := warn_of_rate(folder, settings.optimizer.learning_rate, settings.lora.rank)):
         print(warning, file=sys.stderr)
 
@@ -67,6 +69,39 @@ def pretrained_folder(name: str, uri: str | None = None) -> Path:
         raise DataError(
             f"model.pretrained={name}: there is no such folder, and no run or cell with a model ({reason}). {to_do}"
         ) from error
+
+
+SHAPE = {
+    "hidden_size": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "kv_heads": "num_key_value_heads",
+}
+"""Fields of `model` by their names in config.json."""
+FEW = 16
+"""Tokens by which a vocabulary may differ from what is stated: answers that it lacks are added to it, and a cut ends at a whole word."""
+
+
+def _check_shape(model: ModelConfig, folder: Path) -> None:
+    """`model` names what a run was trained from: a folder of another model would make the name untrue. model=path and model=hf, which
+    state no shape, take any."""
+    default = ModelConfig()
+    if all(getattr(model, name) == getattr(default, name) for name in SHAPE):
+        return
+    try:
+        found = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+        pairs = {f"model.{name}": (getattr(model, name), found.get(theirs)) for name, theirs in SHAPE.items()}
+        stated, has = model.tokenizer.vocab_size, found.get("vocab_size")
+        if isinstance(has, int) and abs(stated - has) > FEW:
+            pairs["model.tokenizer.vocab_size"] = (stated, has)
+    except (OSError, ValueError, AttributeError):
+        return  # loading it says what is wrong with the folder
+    for key, (stated, has) in pairs.items():
+        if isinstance(has, int) and stated != has:
+            raise DataError(
+                f"{folder} is not the model that model={model.name} names: {key} is {stated}, the folder's is {has}. "
+                f"Another model is model=path model.pretrained={folder}."
+            )
 
 
 @cache

@@ -2,7 +2,7 @@
 
 Removed: the patch where it is repeated as the last turn (mini-SWE-agent, SWE-agent), since the record holds it once.
 Found: text that evaluation harnesses write about an outcome, and the names of tests that were hidden from the agent.
-`rmlab.verifiers.leaks` refuses to train on the former; a hidden test's name may have been seen in the repository by right
+`rmlab.verifiers.prompt` refuses to train on the former; a hidden test's name may have been seen in the repository by right
 (the test was there and was changed), so it is reported and nothing else.
 
 Which issues are almost the same? MinHash over word shingles, banded; every candidate pair is then compared exactly.

@@ -2,12 +2,15 @@
 
 Neither making nor writing it holds more than some thousand attempts at once, however many there are. What is known of each
 attempt beside is 40 bytes, while the set is written. A killed process loses the attempts of the last seconds.
+
+Sets that were collected in pieces, on several machines or of one policy at a time, become one by `union`.
 """
 
+import json
 import time
 from array import array
 from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,8 @@ import pyarrow.parquet as pq
 from rmlab.errors import DataError
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.trajectories.record import Trajectory
-from rmlab.trajectories.store import SCHEMA, TrajectorySet, read_count, write_in_order, write_tables
+from rmlab.trajectories.splitting import check_parts
+from rmlab.trajectories.store import SCHEMA, TrajectorySet, read_count, read_trajectories, write_in_order, write_tables
 from rmlab.wording import counted
 
 EVERY_SECONDS, MOST = 5.0, 2048  # a file is written after so long, or of so many attempts
@@ -80,7 +84,6 @@ class TrajectoryParts:
         self._written = time.monotonic()
 
     def add(self, trajectory: Trajectory) -> None:
-        """Keeps a finished attempt."""
         self._new.append(trajectory)
         if len(self._new) >= MOST or time.monotonic() - self._written > EVERY_SECONDS:
             self.flush()
@@ -153,7 +156,6 @@ class _Index:
         return codes.setdefault(text, len(codes))
 
     def fingerprint(self) -> str:
-        """As `TrajectorySet.fingerprint`."""
         order_N = np.argsort(self.id_N)
         id_N = self.id_N[order_N]
         if repeated := int((id_N[1:] == id_N[:-1]).sum()):
@@ -203,3 +205,32 @@ def _read(path: Path, names: list[str]) -> pa.Table:
         raise DataError(
             f"{path}: damaged ({str(error).splitlines()[0]}). Delete it: the same command makes its attempts again."
         ) from error
+
+
+SAME = ("tasks_fingerprint", "environment", "edits", "max_turns")
+"""What a set says of its origin that all must agree in: attempts under other rules are another environment's."""
+
+
+def union(paths: Sequence[Path]) -> TrajectorySet:
+    """The attempts of all sets, each set's command and fingerprint in `metadata["sets"]`.
+
+    Raises DataError where an attempt stands in two sets, where the sets come from other tasks or another environment, or where
+    together their parts share a cluster.
+    """
+    pools = [read_trajectories(path) for path in paths]
+    for key in SAME:
+        values = {path.name: pool.metadata.get(key) for path, pool in zip(paths, pools, strict=True)}
+        if len(set(values.values())) > 1:
+            said = ", ".join(f"{name} says {value or 'nothing'}" for name, value in values.items())
+            raise DataError(f"these sets differ in {key} ({said}): they cannot be one pool. Collect them alike.")
+    joined = TrajectorySet(
+        tuple(trajectory for pool in pools for trajectory in pool.trajectories),
+        {
+            **{key: value for key in SAME if (value := pools[0].metadata.get(key)) is not None},
+            "sets": json.dumps(
+                [{"command": pool.metadata.get("command", ""), "fingerprint": pool.fingerprint} for pool in pools]
+            ),
+        },
+    )
+    check_parts(joined.trajectories)
+    return joined

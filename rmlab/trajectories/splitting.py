@@ -104,22 +104,28 @@ def _check(shares: Sequence[tuple[Split, float]], by: str) -> None:
         )
 
 
-def groups_of(cluster: Mapping[str, str], near: Sequence[Near]) -> list[list[str]]:
-    """Tasks that have to stay together: those of one cluster, and clusters that share a nearly equal issue."""
-    parent = {name: name for name in set(cluster.values())}
+def joined(names: Iterable[str], pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """The smallest name of each name's component, where each pair is connected."""
+    parent = {name: name for name in names}
 
-    def find(name: str) -> str:
+    def root(name: str) -> str:
         while parent[name] != name:
             parent[name] = parent[parent[name]]
             name = parent[name]
         return name
 
-    for pair in near:
-        a, b = sorted((find(cluster[pair.a]), find(cluster[pair.b])))
+    for pair in pairs:
+        a, b = sorted(map(root, pair))
         parent[b] = a
+    return {name: root(name) for name in parent}
+
+
+def groups_of(cluster: Mapping[str, str], near: Sequence[Near]) -> list[list[str]]:
+    """Tasks that have to stay together: those of one cluster, and clusters that share a nearly equal issue."""
+    name_of = joined(cluster.values(), ((cluster[pair.a], cluster[pair.b]) for pair in near))
     groups: dict[str, list[str]] = defaultdict(list)
     for task in sorted(cluster):
-        groups[find(cluster[task])].append(task)
+        groups[name_of[cluster[task]]].append(task)
     return [groups[name] for name in sorted(groups)]
 
 

@@ -64,7 +64,6 @@ class TrajectorySet:
         return fingerprint_lines(sorted(fingerprint_line(t, t.trajectory_id) for t in self.trajectories))
 
     def part(self, part: Split) -> "TrajectorySet":
-        """The trajectories of one part."""
         return TrajectorySet(tuple(t for t in self.trajectories if t.split == part), self.metadata)
 
     def __len__(self) -> int:

@@ -23,8 +23,7 @@ from rmlab.trajectories.store import TrajectorySet, read_trajectories
 from rmlab.verifiers.answer import lesson_part, verifier_tokenizer
 from rmlab.verifiers.config import EvaluationConfig, PromptConfig
 from rmlab.verifiers.encoding import Encoded, encode
-from rmlab.verifiers.leaks import check_leaks
-from rmlab.verifiers.prompt import visible
+from rmlab.verifiers.prompt import check_leaks, visible
 
 
 @dataclass(frozen=True)

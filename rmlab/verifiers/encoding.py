@@ -76,7 +76,7 @@ def encode_prefixes(
     The whole prompt put together like that is compared with the one that was tokenised as it is; where a tokenizer makes a
     difference, or turns are left out (`prompt.shows`), the prefixes are tokenised one by one.
     """
-    front = _front(tokenizer)
+    front = len(tokenizer.front)
     if visible(trajectory, config) is trajectory and len(prefixes) > 1:
         (whole,) = prompt_ids([trajectory], tokenizer, config)
         start_S = np.flatnonzero(whole == tokenizer.start_id)
@@ -103,7 +103,7 @@ def token_counts(ids: Ids, tokenizer: Tokenizer) -> TokenCounts:
     start_S = np.flatnonzero(ids == tokenizer.start_id)
     turn_M = np.diff(start_S)[:-1]  # the last two are the question and the opened answer
     roles = tokenizer.encode(["assistant\n", "system\n", "tool\n", "user\n"])
-    marks = max(map(len, roles)) - _front(tokenizer) + 3  # the role, and <|im_start|>, <|im_end|>, a line break
+    marks = max(map(len, roles)) - len(tokenizer.front) + 3  # the role, and <|im_start|>, <|im_end|>, a line break
     return TokenCounts(turn_M.tolist(), len(ids) - int(turn_M.sum()), marks)
 
 
@@ -158,10 +158,6 @@ def _word(resolved: bool | None) -> str:
     return "unlabelled" if resolved is None else "resolved" if resolved else "unresolved"
 
 
-def _front(tokenizer: Tokenizer) -> int:
-    return len(tokenizer.front)
-
-
 def _ids(shown: Sequence[Trajectory], tokenizer: Tokenizer, with_last: bool) -> list[Ids]:
     """The ids of prompts whose messages are chosen. Raises DataError where one has other turns than it should."""
     ids_N = tokenizer.encode([render_shown(t, tokenizer.reserved, with_last) for t in shown])
@@ -192,12 +188,12 @@ def _as_read(trajectory: Trajectory, whole: Ids, tokenizer: Tokenizer, config: P
     """whole: the ids of the prompt as it is."""
     if config.over_length is OverLength.cut_observations and len(whole) >= config.max_tokens:
         return _cut(trajectory, whole, tokenizer, config)
-    return Encoded(trajectory, fit(whole, config, _front(tokenizer)), len(whole))
+    return Encoded(trajectory, fit(whole, config, len(tokenizer.front)), len(whole))
 
 
 def _cut(trajectory: Trajectory, whole: Ids, tokenizer: Tokenizer, config: PromptConfig) -> Encoded:
     """The prompt with its observations cut. whole: its ids as it is, which do not fit."""
-    room, front = config.max_tokens - 1, _front(tokenizer)
+    room, front = config.max_tokens - 1, len(tokenizer.front)
 
     def count(text: str) -> int:
         return len(tokenizer.encode([escape(text, tokenizer.reserved)])[0]) - front

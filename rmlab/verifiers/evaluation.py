@@ -16,8 +16,8 @@ from rmlab.metrics.report import report
 from rmlab.scores.baselines import baseline_report
 from rmlab.scores.scores import Scores
 from rmlab.scores.writing import write_score_table
-from rmlab.tracking.headline import EVALUATION
 from rmlab.tracking.run import RunLogger
+from rmlab.tracking.views import EVALUATION
 from rmlab.training.loop import Trained
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.store import TrajectorySet
@@ -282,7 +282,6 @@ class FoldLogger:
     fold: int
 
     def metrics(self, values: Mapping[str, float | None], step: int = 0) -> None:
-        """Values of one step."""
         self.run.metrics({self._named(name): value for name, value in values.items()}, step)
 
     def params(self, values: Mapping[str, Any]) -> None:
@@ -291,7 +290,6 @@ class FoldLogger:
             self.run.params(values)
 
     def tags(self, values: Mapping[str, Any]) -> None:
-        """Tags of this fold."""
         self.run.tags({self._named(name): value for name, value in values.items()})
 
     def dataset(self, name: str, fingerprint: str, context: str, *about: Mapping[str, Any]) -> None:
@@ -299,12 +297,10 @@ class FoldLogger:
         self.run.dataset(name, fingerprint, f"fold {self.fold} {context}", *about)
 
     def json(self, name: str, value: Any) -> None:
-        """An artifact of this fold."""
         self.run.json(f"{self.folder}/{name}", value)
 
     @property
     def folder(self) -> str:
-        """Of this fold's artifacts."""
         return f"folds/{self.fold}"
 
     def _named(self, name: str) -> str:

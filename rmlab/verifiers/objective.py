@@ -46,7 +46,6 @@ class Weighed:
 
     @property
     def tokens(self) -> int:
-        """Of the prompt."""
         return len(self.ids)
 
     def content(self) -> str:
@@ -64,7 +63,6 @@ class Pair:
 
     @property
     def tokens(self) -> int:
-        """Of both prompts."""
         return len(self.better) + len(self.worse)
 
     def content(self) -> str:

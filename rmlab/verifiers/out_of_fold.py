@@ -24,7 +24,7 @@ from rmlab.verifiers.answer import verifier_tokenizer
 from rmlab.verifiers.config import EvaluationConfig, PromptConfig
 from rmlab.verifiers.dataset import READ, VerifierData, check_pretraining, evaluated
 from rmlab.verifiers.encoding import Encoded, encode
-from rmlab.verifiers.leaks import check_leaks
+from rmlab.verifiers.prompt import check_leaks
 
 
 def fold_data(
@@ -72,7 +72,6 @@ def pooled(tables: Sequence[Scores]) -> Scores:
 
 
 def of_policies(scores: Scores, policies: Sequence[str]) -> Scores:
-    """The attempts of these policies."""
     return scores.select(np.isin(scores.policy, list(policies)))
 
 

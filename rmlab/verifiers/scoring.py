@@ -54,7 +54,8 @@ def score_ids(
 
     batch_tokens: that a batch reads, padding included; a longer prompt makes a batch of its own. autocast: a context for lower
     arithmetic, such as `Accelerator.autocast`. shared: what prompts have in common at their start is read once, without padding;
-    None = where it pays: on a GPU, in half precision. fused: element-wise work of that is compiled; None = from FUSED_FROM tokens on.
+    None = where it pays: on a CPU, and on a GPU in half precision. fused: element-wise work of that is compiled; None = from FUSED_FROM
+    tokens on.
     """
     place_N, prompts = distinct(prompts)
     if is_sharded(model):
@@ -163,7 +164,7 @@ def _margins_behind(model: Any, hidden_BH: torch.Tensor, answer: AnswerTokens) -
 
 def sharing_pays(model: Any, dtype: torch.dtype) -> bool:
     """Whether a causal language model is one whose prompts share their starts, on a device and in an arithmetic where that is faster."""
-    return model.device.type == "cuda" and dtype in HALF and can_share(model)
+    return (model.device.type == "cpu" or dtype in HALF) and can_share(model)
 
 
 def arithmetic(model: Any) -> torch.dtype:

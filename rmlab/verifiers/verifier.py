@@ -54,7 +54,6 @@ class Verifier:
     whole: "Verifier | None" = None
 
     def autocast(self) -> AbstractContextManager[Any]:
-        """The context of its arithmetic."""
         import torch
 
         device = next(self.model.parameters()).device

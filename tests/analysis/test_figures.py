@@ -88,6 +88,7 @@ def test_every_figure_is_drawn_with_its_data_and_twice_alike(store, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_pictures")
 def test_a_bundle_draws_what_its_store_draws(store, tmp_path):
     for level, seed in (("100", 0), ("100", 1), ("1000", 0)):
         track(store, tmp_path, level, seed, 1.0)
@@ -171,6 +172,7 @@ def test_what_cannot_be_drawn_is_named(store, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("small_pictures")
 def test_a_sweep_that_comes_without_its_summary_gets_one(store, tmp_path, capsys):
     track(store, tmp_path, "100", 0, 0.5)
     track(store, tmp_path, "1000", 0, 3.0)

@@ -31,14 +31,14 @@ CELLS = [cell for cell in ALL_CELLS if cell["kind"] == "rl"]
 FITTED = {
     **{(f"{kind}_{name}", "good"): "1.5" for kind in ("SLOPE", "SHIFT") for name in design.DISTORTIONS},
     **{(f"SLOPE_within_{role}", role): "0.5" for role in ("good", "poor")},
-    ("good", "good"): "even-4000",
-    ("poor", "poor"): "even-500",
+    ("good", "good"): "balanced-4000",
+    ("poor", "poor"): "balanced-500",
 }
 """What is fitted to a verifier, whose run has the name of its cell or role here."""
-TRAINED = {cell["name"]: cell["name"] for cell in ALL_CELLS} | {"good": "even-4000", "poor": "even-500"}
+TRAINED = {cell["name"]: cell["name"] for cell in ALL_CELLS} | {"good": "balanced-4000", "poor": "balanced-500"}
 PLAN = Plan(ALL_CELLS, FITTED, TRAINED)
 TASKS = [f"t{i}" for i in range(60)]
-ECE_OF = {"even": 0.06, "few": 0.15, "many": 0.32, "sharp": 0.22}
+ECE_OF = {"balanced": 0.06, "mostly_unresolved": 0.15, "mostly_resolved": 0.32, "overconfident": 0.22}
 
 
 @dataclass
@@ -148,7 +148,9 @@ def made_runs(folder: Path, of_auc: float, seed: int = 0, lowered: float = 0.0, 
             worth[cell["verifier"]] = (auc, ece, 0.03 * rng.normal())
         auc, ece, own = worth[cell["verifier"]]
         noise = 0.003 if cell["condition"] else 0.008
-        outcome = 0.2 + of_auc * (auc - 0.8) + own + noise * rng.normal() - lowered * (cell["condition"] == "lowered")
+        outcome = (
+            0.2 + of_auc * (auc - 0.8) + own + noise * rng.normal() - lowered * (cell["condition"] == "shifted_down")
+        )
         rates = {task: outcome + 0.1 * (i % 3) + 0.02 * rng.normal() for i, task in enumerate(TASKS)}
         tags, params = about(cell)
         own_files = files(outcome, auc if cell["verifier"] else None, ece, rates)
@@ -175,13 +177,13 @@ def test_a_known_answer_is_found(tmp_path: Path) -> None:
     assert ece.low < 0 < ece.high
     assert found.regret["auc_within_task"].value < found.regret["ece_width_10"].value
     assert found.regret["auc_within_task"].value < found.regret[ANY].value
-    assert found.causal["calibration: lowered"].words.startswith("differs")
-    assert found.causal["calibration: lowered"].difference == pytest.approx(-0.06, abs=0.02)
-    assert found.causal["calibration: flat"].words == "alike"
+    assert found.causal["calibration: shifted_down"].words.startswith("differs")
+    assert found.causal["calibration: shifted_down"].difference == pytest.approx(-0.06, abs=0.02)
+    assert found.causal["calibration: flattened"].words == "alike"
     assert found.causal["control: -1 + 4 r"].words == "alike"
     assert set(found.causal) == {
-        *(f"calibration: {name}" for name in ("flat", "raised", "far_raised", "lowered")),
-        "undivided: far_raised",
+        *(f"calibration: {name}" for name in ("flattened", "shifted_up", "shifted_far_up", "shifted_down")),
+        "unnormalised: shifted_far_up",
         "control: -1 + 4 r",
         "within task: good less poor",
         "difficulty: with less without",
@@ -203,28 +205,28 @@ def test_what_is_missing_or_not_the_plans_is_named(tmp_path: Path) -> None:
     runs = made_runs(tmp_path, 0.8)
     by_name = {run.run.name: run for run in runs}
     wrong = {
-        "execution_free_even-300_a_s0": ("seed is 7, the plan's 0", lambda run: run.params.update(seed="7")),
-        "execution_free_even-500_b_s0": (
+        "execution_free_balanced-300_a_s0": ("seed is 7, the plan's 0", lambda run: run.params.update(seed="7")),
+        "execution_free_balanced-500_b_s0": (
             "start is a, the plan's b",
             lambda run: run.tags.update(start="runs/policies/a"),
         ),
-        "execution_free_even-840_a_s0": ("it has 20 steps, the plan 60", lambda run: run.params.update(steps="20")),
-        "execution_free_even-1400_b_s0": (
+        "execution_free_balanced-840_a_s0": ("it has 20 steps, the plan 60", lambda run: run.params.update(steps="20")),
+        "execution_free_balanced-1400_b_s0": (
             "but those of two bugs",
             lambda run: run.files["outcome.json"].update(without=[]),
         ),
-        "execution_free_even-2400_a_s0": (
+        "execution_free_balanced-2400_a_s0": (
             "what its verifier is worth",
             lambda run: run.files.pop("verifier_report.json"),
         ),
-        "execution_free_sharp-500_a_s0": (
+        "execution_free_overconfident-500_a_s0": (
             "with its scores as they are paid",
             lambda run: run.files.pop("paid_report.json"),
         ),
     }
     for name, (_, change) in wrong.items():
         change(by_name[name].run)
-    runs = [run for run in runs if run.run.name != "hybrid_even-300_a_s0"]
+    runs = [run for run in runs if run.run.name != "hybrid_balanced-300_a_s0"]
     tags, params = about(next(cell for cell in CELLS if cell["name"] == "execution_a_s0"))
     later = MadeRun("execution_a_s0", "f" * 32, tags, params, files(0.3, None, 0, {}), tmp_path, start_time=9)
     later.files["config.yaml"] = configured(next(cell for cell in CELLS if cell["name"] == "execution_a_s0"))
@@ -232,15 +234,15 @@ def test_what_is_missing_or_not_the_plans_is_named(tmp_path: Path) -> None:
     reasons = dict(study.left_out)
     for name, (words, _) in wrong.items():
         assert words in reasons[name]
-    assert reasons["hybrid_even-300_a_s0"] == "no finished run"
+    assert reasons["hybrid_balanced-300_a_s0"] == "no finished run"
     assert reasons["execution_a_s0"] == "run ffffffff: an earlier run of the cell is taken"
     assert study.taken["execution_a_s0"].policy is by_name["execution_a_s0"]
     assert len(study.left_out) == 8
     assert "sets of weights" not in foretelling.markdown(study, answer(study))
-    by_name["hybrid_even-500_b_s0"].run.tags.update(start_fingerprint="made anew")
+    by_name["hybrid_balanced-500_b_s0"].run.tags.update(start_fingerprint="made anew")
     text = foretelling.markdown(study, answer(study))
     assert "Start b has 2 sets of weights, which are ranked apart." in text
-    assert "- left out: hybrid_even-300_a_s0: no finished run" in text
+    assert "- left out: hybrid_balanced-300_a_s0: no finished run" in text
 
 
 def test_a_run_again_takes_no_result_away(tmp_path: Path) -> None:
@@ -265,16 +267,16 @@ def test_a_run_again_takes_no_result_away(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "key", "value"),
     [
-        ("distortion_good_raised_a_s0", "reward.transform.slope", 1.0),
-        ("distortion_good_raised_a_s0", "reward.transform.shift", 0.0),
+        ("distortion_good_shifted_up_a_s0", "reward.transform.slope", 1.0),
+        ("distortion_good_shifted_up_a_s0", "reward.transform.shift", 0.0),
         ("difficulty_good_with_a_s0", "reward.transform.between", 1.0),
         ("difficulty_good_with_a_s0", "reward.transform.difficulty", 0.0),
-        ("undivided_good_calibrated_a_s0", "algorithm.scale", "std"),
-        ("affine_good_calibrated_a_s0", "reward.offset", 0.0),
-        ("affine_good_calibrated_a_s0", "reward.factor", 1.0),
-        ("affine_good_calibrated_a_s0", "algorithm.std_floor", 0.25),
-        ("execution_free_even-300_a_s0", "reward.transform.slope", 3.0),
-        ("execution_free_sharp-500_a_s0", "reward.transform.slope", 1.0),
+        ("unnormalised_good_recalibrated_a_s0", "algorithm.scale", "std"),
+        ("affine_good_recalibrated_a_s0", "reward.offset", 0.0),
+        ("affine_good_recalibrated_a_s0", "reward.factor", 1.0),
+        ("affine_good_recalibrated_a_s0", "algorithm.std_floor", 0.25),
+        ("execution_free_balanced-300_a_s0", "reward.transform.slope", 3.0),
+        ("execution_free_overconfident-500_a_s0", "reward.transform.slope", 1.0),
     ],
 )
 def test_a_run_that_varies_something_else_is_not_taken(tmp_path: Path, name: str, key: str, value: Any) -> None:
@@ -299,20 +301,20 @@ def test_a_run_that_another_verifier_paid_is_not_taken(tmp_path: Path) -> None:
         study = read_study([PolicyRun(changed, paid_by)], PLAN)
         return dict(study.left_out).get(name, "")
 
-    paid, bent = "execution_free_even-300_a_s0", "distortion_good_raised_a_s0"
+    paid, bent = "execution_free_balanced-300_a_s0", "distortion_good_shifted_up_a_s0"
     assert reason(paid) == reason(bent) == ""
-    assert reason(paid, verifier_run="even-500").endswith(
-        "what paid it (run even-500) is even-500, the plan's even-300"
+    assert reason(paid, verifier_run="balanced-500").endswith(
+        "what paid it (run balanced) is balanced-500, the plan's balanced-300"
     )
-    assert "is neither here nor in the ledger, the plan's even-300" in reason(paid, verifier_run="elsewhere")
-    cell = next(dict(cell) for cell in ALL_CELLS if cell["name"] == "even-300")
+    assert "is neither here nor in the ledger, the plan's balanced-300" in reason(paid, verifier_run="elsewhere")
+    cell = next(dict(cell) for cell in ALL_CELLS if cell["name"] == "balanced-300")
     for key, value in (("scale", 600), ("label_ratio", "4:1")):
         own = configured(cell)
-        there = MadeRun("even-300", "e" * 32, {}, {}, {"config.yaml": own}, tmp_path)
+        there = MadeRun("balanced-300", "e" * 32, {}, {}, {"config.yaml": own}, tmp_path)
         assert reason(paid, there) == ""
         own["data"][key] = value
-        assert f"what paid it is not even-300: its data.{key} is {value}, the plan's" in reason(paid, there)
-    assert "fitted.csv has no SLOPE_raised for the verifier that paid (run another)" in reason(
+        assert f"what paid it is not balanced-300: its data.{key} is {value}, the plan's" in reason(paid, there)
+    assert "fitted.csv has no SLOPE_shifted_up for the verifier that paid (run another)" in reason(
         bent, verifier_run="another"
     )
 
@@ -321,9 +323,9 @@ def test_what_the_conditions_moved_stands_beside_them(tmp_path: Path) -> None:
     study = read_study(made_runs(tmp_path, 0.8), PLAN)
     rows = {(row["block"], row["verifier"], row["condition"]): row for row in moved(study)}
     assert len(rows) == 5 + 2 + 1 + 4
-    assert rows["distortion", "good", "raised"]["runs"] == 5
-    good = study.taken["distortion_good_raised_a_s0"].policy.outcome["verifier_first"]
-    assert rows["distortion", "good", "raised"]["ece_width_10"] == pytest.approx(good["ece_width_10"])
+    assert rows["distortion", "good", "shifted_up"]["runs"] == 5
+    good = study.taken["distortion_good_shifted_up_a_s0"].policy.outcome["verifier_first"]
+    assert rows["distortion", "good", "shifted_up"]["ece_width_10"] == pytest.approx(good["ece_width_10"])
     assert "| difficulty | poor | without | 3 | " in foretelling.markdown(study, answer(study))
 
 
@@ -342,7 +344,7 @@ def test_the_plan_is_parsed_once_for_all_runs(tmp_path: Path, monkeypatch: pytes
 
 
 def test_few_runs_conclude_nothing(tmp_path: Path) -> None:
-    runs = [run for run in made_runs(tmp_path, 0.8, blocks="execution_free") if "sharp" not in run.run.name]
+    runs = [run for run in made_runs(tmp_path, 0.8, blocks="execution_free") if "overconfident" not in run.run.name]
     some = answer(read_study(runs[:15], PLAN))
     assert some.relations == {"execution_free": {}, "hybrid": {}}
     assert (
@@ -386,7 +388,7 @@ def test_a_bundle_gives_the_same_bytes_twice(
 ) -> None:
     monkeypatch.setattr(foretelling_runs, "read_plan", lambda: PLAN)
     store = Store.open(None)
-    for run in made_runs(tmp_path, 0.8, blocks="execution_free distortion undivided affine"):
+    for run in made_runs(tmp_path, 0.8, blocks="execution_free distortion unnormalised affine"):
         with RunLogger.start(
             store, "study", run.run.name, kind="rl", tags=run.run.tags, params=run.run.params
         ) as logger:
@@ -409,7 +411,7 @@ def test_a_bundle_gives_the_same_bytes_twice(
         table = {(row["kind"], row["block"], row["metric"]): row for row in csv.DictReader(file)}
     assert float(table["rho", "execution_free", "auc_within_task"]["p"]) < 0.05
     text = next(path for path in drawn[0] if path.suffix == ".md" and "caption" not in path.name).read_text()
-    assert "left out: hybrid_even-300_a_s0: no finished run" in text
+    assert "left out: hybrid_balanced-300_a_s0: no finished run" in text
     assert "24 of 24 execution_free, 0 of 8 second_seed, 0 of 24 hybrid" in text
 
 

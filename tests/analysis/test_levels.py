@@ -2,8 +2,6 @@
 
 import csv
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -17,13 +15,13 @@ from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.metrics.report import report
 from rmlab.metrics.sweep_levels import FAMILY, compare_levels
-from rmlab.paths import REPOSITORY
 from rmlab.scores.scores import Scores
 from rmlab.scores.writing import write_score_table
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
+from tests.command_line import rmlab_here
 
 pytestmark = pytest.mark.usefixtures("small_pictures")
 
@@ -248,11 +246,9 @@ def test_wrong_calls_are_one_line(store):
         ["compare", "a", "b", "--halves", "--sweep", "aa"],
         ["compare", "--halves"],
     ):
-        done = subprocess.run(
-            [sys.executable, "-m", "rmlab.cli", *arguments], cwd=REPOSITORY, capture_output=True, text=True, check=False
-        )
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-        assert "rmlab: name two" in done.stderr
+        code, _, err = rmlab_here(*arguments)
+        assert (code, err.count("\n")) == (2, 1)
+        assert "rmlab: name two" in err
 
 
 def test_the_papers_values_are_those_of_the_notes_and_never_on_our_axes(store, tmp_path):

@@ -17,7 +17,7 @@ from analysis.planned_cells import PlannedCell
 from analysis.planned_study import PlannedStudy, ledger_lines, open_study
 from analysis.study_effects import effects
 from rmlab.commands.figures import draw_figures
-from rmlab.commands.study import study as command
+from rmlab.commands.figures import study as command
 from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.metrics.report import report
 from rmlab.paths import REPOSITORY
@@ -29,6 +29,7 @@ from rmlab.tracking.listing import show_runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 
+pytestmark = pytest.mark.usefixtures("small_pictures")
 TASKS = 24
 SHIPPED = REPOSITORY / "experiments" / "studies" / "language_verifiers"
 

@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from rmlab.commands.compare import compare
+from rmlab.errors import UsageError
 from rmlab.scores.table import read_score_table
 from rmlab.scores.writing import write_score_table
 from rmlab.tracking.run import RunLogger
@@ -70,3 +71,12 @@ def test_a_table_beside_a_run_is_named_by_its_file(
     found = compare(a, str(tmp_path / "scores.csv"))
     assert "differ_in" not in found
     assert f"A = one (run {a})\nB = {tmp_path / 'scores.csv'}\n" in capsys.readouterr().out
+
+
+def test_an_option_that_would_say_nothing_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "one.csv").write_text(ROWS)
+    table = str(tmp_path / "one.csv")
+    with pytest.raises(UsageError, match="--preset chooses among the runs of a sweep"):
+        compare(table, table, preset="demo")
+    with pytest.raises(UsageError, match="--from says where runs are looked up"):
+        compare(table, table, source="nowhere.db")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rmlab.commands.completion import PROGRAMS_OF, complete_overrides, complete_sweep, groups, sweep_names
+from rmlab.commands.common import PROGRAMS_OF, complete_overrides, complete_sweep, groups, sweep_names
 from rmlab.commands.experiments import app, collect, rl, train
 from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError

@@ -2,12 +2,12 @@
 
 import io
 import sys
-import time
+import threading
+from collections.abc import Callable
 
 import pytest
 
 from rmlab.cli import SHOW_PROGRESS
-from rmlab.commands import verbosity
 from rmlab.commands.verbosity import ERASE, WORD, tells_progress, word_while_starting
 from rmlab.errors import UsageError
 from rmlab.progress import is_quiet, is_verbose, progress, set_verbosity
@@ -18,9 +18,23 @@ class Terminal(io.StringIO):
         return True
 
 
+class Timer:
+    """Stands for threading.Timer: a test says when the time is up."""
+
+    last: "Timer"
+
+    def __init__(self, seconds: float, work: Callable[[], None]) -> None:
+        self.is_up, Timer.last = work, self
+
+    def start(self) -> None:
+        """Waits for the test."""
+
+    cancel = start
+
+
 def on_terminal(monkeypatch: pytest.MonkeyPatch) -> tuple[Terminal, Terminal]:
     """Output and errors of this process from now on; in the test itself, for pytest sets its own before each."""
-    monkeypatch.setattr(verbosity, "PATIENCE_SECONDS", 0.02)
+    monkeypatch.setattr(threading, "Timer", Timer)
     out, err = Terminal(), Terminal()
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
@@ -68,7 +82,8 @@ def test_quiet_draws_no_bar(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_word_stands_until_something_is_printed(monkeypatch: pytest.MonkeyPatch) -> None:
     out, err = on_terminal(monkeypatch)
     with word_while_starting():
-        time.sleep(0.2)
+        assert err.getvalue() == ""
+        Timer.last.is_up()
         assert err.getvalue() == WORD
         print("result")
         assert err.getvalue() == WORD + ERASE
@@ -81,19 +96,19 @@ def test_a_quick_command_shows_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
     _, err = on_terminal(monkeypatch)
     with word_while_starting():
         print("at once")
-        time.sleep(0.1)
+        Timer.last.is_up()  # it was under way when it was cancelled
     assert err.getvalue() == ""
 
 
 def test_a_command_that_prints_nothing_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     _, err = on_terminal(monkeypatch)
     with word_while_starting():
-        time.sleep(0.1)
+        Timer.last.is_up()
     assert err.getvalue() == WORD + ERASE
 
 
 def test_no_terminal_no_word(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verbosity, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(threading, "Timer", lambda *_: pytest.fail("a word is to be shown"))
     with word_while_starting():
-        time.sleep(0.05)
+        pass
     assert capsys.readouterr().err == ""

@@ -9,6 +9,7 @@ from rmlab.launchers import beats
 from rmlab.launchers.beats import BeatReader, telling_beside_log
 from rmlab.launchers.jobs import Event, Job, JobList
 from rmlab.progress import ENDED, STARTED, progress
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -44,5 +45,5 @@ def test_a_launcher_that_is_blocked_hears_meanwhile(job: Job) -> None:
             heard.set()
 
     with BeatReader().listening([job], Queue([job])), telling_beside_log(job):
-        assert heard.wait(5)
+        assert heard.wait(PATIENCE)
     assert told[0].beat == STARTED

@@ -46,6 +46,28 @@ def test_a_gpu_is_given_once_also_across_processes(tmp_path: Path) -> None:
     assert other.take() == "0", "the process that had it has ended"
 
 
+def test_a_gpu_by_number_is_the_gpu_by_its_id(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    smi = tmp_path / "nvidia-smi"
+    smi.write_text(
+        f"#!{sys.executable}\nprint('0, GPU-aaaa\\n1, GPU-bbbb' if 'index' in sys.argv[1] else 'GPU-aaaa\\nGPU-bbbb')\n"
+    )
+    smi.write_text(smi.read_text().replace("\nprint", "\nimport sys\nprint"))
+    smi.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    config = OmegaConf.create({"runtime": {"device": "cuda", "processes": 1}, "training": {"threads": 1}})
+    monkeypatch.delenv(VISIBLE, raising=False)
+    every = local_launcher(config)
+    monkeypatch.setenv(VISIBLE, "0")
+    first = local_launcher(config)
+    assert every.gpus is not None
+    assert first.gpus is not None
+    assert every.gpus.take() == "GPU-aaaa"
+    assert first.gpus.take() is None, "the other launcher has it"
+    every.gpus.give_back("GPU-aaaa")
+    assert first.gpus.take() == "0"
+    assert every.gpus.take() == "GPU-bbbb"
+
+
 def test_small_cells_share_a_gpu_with_their_like_and_with_nobody_who_wants_it_whole(tmp_path: Path) -> None:
     two, also, whole = (Gpus(["0", "1"], tmp_path, cells) for cells in (2, 2, 1))
     assert [two.take() for _ in range(3)] == ["0", "1", "0"], "the emptiest first"

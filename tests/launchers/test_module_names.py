@@ -19,6 +19,7 @@ from rmlab.launchers.warmup import MODULE, VARIABLE, import_if_installed, named_
 from rmlab.paths import CONF, PROGRAMS, REPOSITORY
 
 NAME = re.compile(r"(rmlab|hydra_plugins)(\.[A-Za-z_]\w*)+(:\w+)?")
+QUOTED = re.compile(rf"[\"']{NAME.pattern}[\"']")
 RESOLVERS = {"rmlab.starter", "rmlab.runs", "rmlab.if"}  # of Hydra's interpolations, see `register_resolvers`
 SWEPT = [
     path.stem for path in PROGRAMS.glob("[!_]*.py") if "ConfigStore.instance()" in path.read_text(encoding="utf-8")
@@ -28,7 +29,10 @@ SWEPT = [
 def named_in_code() -> Iterator[str]:
     for folder in ("rmlab", "experiments", "hydra_plugins", "analysis"):
         for path in (REPOSITORY / folder).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = path.read_text(encoding="utf-8")
+            if not QUOTED.search(text):
+                continue
+            for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.Constant) and isinstance(node.value, str) and NAME.fullmatch(node.value):
                     yield node.value
 

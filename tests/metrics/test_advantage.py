@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmlab.metrics.advantage import advantage
+from rmlab.metrics.discrimination import advantage
 from rmlab.metrics.table import table
 from rmlab.scores.scores import Scores
 

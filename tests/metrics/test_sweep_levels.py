@@ -4,7 +4,6 @@ from scipy import stats
 
 from rmlab.errors import DataError
 from rmlab.metrics.sweep_levels import (
-    FAMILY,
     LevelTest,
     Spread,
     _tested,
@@ -29,7 +28,7 @@ def sweep(seed, levels=1, seeds=3, tasks=40, attempts=6, seed_effect=0.5, intera
     def table(extra):
         slope = 1 + extra + rng.normal(0, seed_effect) + task_effect + rng.normal(0, interaction, tasks)
         linear = slope[task] * (label - 0.5) + shared + rng.normal(0, 0.5, len(task))
-        return Scores.of(names, 1 / (1 + np.exp(-linear)), label)
+        return Scores.of(names, 1 / (1 + np.exp(-linear)), label, cluster=names)
 
     return [table(0.0) for _ in range(seeds)], {
         f"level {i}": [table(gain) for _ in range(seeds)] for i in range(levels)
@@ -158,22 +157,6 @@ def test_a_seed_that_a_level_lacks_is_left_out_of_its_pairs():
 def test_one_level_uses_its_own_seeds_only():
     found = Spread(np.array([0.1, 0.2, 0.3]), 0.0, 0.0, 10)
     assert _tested(LevelTest("l", "m", 3, 0.2), {"l": found}).degrees == pytest.approx(2.0)
-
-
-@pytest.mark.slow
-def test_sweeps_without_a_difference_are_rejected_as_often_as_said():
-    """400 A/A sweeps with effects of task, seed and task × seed: 3 to 7.5 % of the tests at 5 % on each metric that takes many
-    values; RM@k of few tasks takes few, and is held only from above."""
-    found = [compare_levels(*sweep(seed, levels=1, tasks=30), replicates=200) for seed in range(400)]
-    rate = {
-        metric: np.mean(
-            [test.p is not None and test.p <= 0.05 for tests in found for test in tests if test.metric == metric]
-        )
-        for metric in FAMILY
-    }
-    assert 0.03 <= rate["auc_within_task"] <= 0.075, rate
-    assert 0.03 <= rate["ece_width_10"] <= 0.075, rate
-    assert rate["rm_at_k"] <= 0.075, rate
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ from typer.testing import CliRunner
 from rmlab.cli import app
 from rmlab.errors import UsageError
 from rmlab.microswe.build.clusters import clusters as clusters_of
-from rmlab.microswe.build.parts import demonstration_split
+from rmlab.microswe.build.clusters import demonstration_split
 from rmlab.microswe.task import Task, read_tasks, write_tasks
 from rmlab.paths import STARTER
 from rmlab.trajectories.record import Split

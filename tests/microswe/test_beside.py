@@ -72,7 +72,7 @@ def collection(functions: tuple[Function, ...]) -> Collection:
 
 
 @pytest.fixture(scope="module")
-def beside() -> BaseTasks:
+def beside(short_calls: None) -> BaseTasks:
     tasks = build_from(collection(OLD), CONFIG).tasks
     assert {t.entry for t in tasks} == set(PARTS)
     return BaseTasks(tuple(replace(t, part=PARTS[t.entry]) for t in tasks), "human_eval", "0" * 16)

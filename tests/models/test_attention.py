@@ -33,7 +33,9 @@ def apart(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, scale: fl
     return torch.cat([by_definition(q, k, v, scale) for q, k, v in parts if len(q)])
 
 
-def test_each_sequence_sees_itself_alone() -> None:
+@pytest.mark.parametrize("at_once", [attention.BEHIND_MASK, 2])
+def test_each_sequence_sees_itself_alone(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "BEHIND_MASK", at_once)
     query, key, value, segments = drawn()
     expected = apart(query, key, value, 0.3)
     assert torch.allclose(attend(query, key, value, segments, 0.3), expected, atol=1e-5)

@@ -3,14 +3,13 @@
 import pytest
 import torch
 
-from rmlab.models import attention, cost, long_attention, packed
-from rmlab.models.attention import Segments, attend
-from rmlab.models.long_attention import attend_long
+from rmlab.models import attention, cost, packed
+from rmlab.models.attention import Segments, attend, attend_long
 from rmlab.models.packed import pack_row
 
 
 def test_what_is_read_behind_a_sequence_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(long_attention, "GRAIN", 8)
+    monkeypatch.setattr(attention, "GRAIN", 8)
     generator = torch.Generator().manual_seed(0)
     states = [torch.randn(40, 4, 8, generator=generator, requires_grad=True) for _ in range(3)]
     asked = torch.randn(40, 4, 8, generator=generator)

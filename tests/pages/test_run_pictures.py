@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from rmlab.pages.run_pictures import RELIABILITY, draw_missing, reliability_picture
+from rmlab.pages.report_page import RELIABILITY, draw_missing, reliability_picture
 from rmlab.scores.scores import Scores
 from rmlab.scores.writing import write_score_table
 from rmlab.tracking.query import get_run

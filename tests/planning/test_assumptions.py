@@ -12,11 +12,11 @@ from rmlab.commands.plan import app, plan
 from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
 from rmlab.models.packed import pack_branches
+from rmlab.planning.advice import work_of
 from rmlab.planning.assumed import Assumed
 from rmlab.planning.memory import FLOAT, GIB
 from rmlab.planning.phases import Work
 from rmlab.planning.policy_work import branched
-from rmlab.planning.work import work_of
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
 

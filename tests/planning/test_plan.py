@@ -14,11 +14,10 @@ from rmlab.configuration import compose
 from rmlab.errors import DataError, UsageError
 from rmlab.models.cost import KNOWN, known_shape, reading, training_flops
 from rmlab.paths import REPOSITORY, STARTER
-from rmlab.planning.assumed import Assumed, named_shape
+from rmlab.planning.advice import WORK, work_of
+from rmlab.planning.assumed import Assumed, named_shape, read_texts
 from rmlab.planning.cards import find_card
-from rmlab.planning.lengths import read_texts
 from rmlab.planning.phases import TrainingPhase
-from rmlab.planning.work import WORK, work_of
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
 

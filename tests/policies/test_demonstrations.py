@@ -5,8 +5,8 @@ import pytest
 from rmlab.errors import DataError
 from rmlab.microswe.episode import Edits
 from rmlab.models.tokenizer import Tokenizer
+from rmlab.policies.conversation import PolicyPrompt
 from rmlab.policies.demonstrations import label_actions, lessons, program, repair_lessons
-from rmlab.policies.language_prompt import PolicyPrompt
 from rmlab.trajectories.record import ExitStatus, Message, Trajectory
 
 ISSUE = "f(1) should return 'a\n1 b' but got 2\n1 def f(x):\n2     y = x + 2\n3     return y"

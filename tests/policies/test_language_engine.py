@@ -116,7 +116,7 @@ def test_greedy_and_sampled_attempts_share_the_slots(play: Any, qwen3: Any) -> N
 
 
 def test_tokens_and_messages_are_one_conversation(play: Any, qwen3: Any, tokenizer: Tokenizer) -> None:
-    from rmlab.policies.language_prompt import PolicyPrompt
+    from rmlab.policies.conversation import PolicyPrompt
 
     prompt = PolicyPrompt(tokenizer)
     for rollout in [rollout for rollout in play(qwen3) if not rollout.truncated]:
@@ -137,7 +137,7 @@ def test_tokens_and_messages_are_one_conversation(play: Any, qwen3: Any, tokeniz
 def test_an_issue_is_tokenised_once_for_all_attempts_at_it(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from rmlab.policies.language_prompt import PolicyPrompt
+    from rmlab.policies.conversation import PolicyPrompt
 
     asked: list[str] = []
     encode = type(tokenizer).encode

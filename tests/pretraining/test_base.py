@@ -16,8 +16,7 @@ from rmlab.models.load import load_model
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.paths import STARTER
 from rmlab.pretraining.corpus import package_code
-from rmlab.pretraining.near_copies import NearCopies, held_out_functions
-from rmlab.pretraining.sources import STDLIB, versions
+from rmlab.pretraining.sources import STDLIB, NearCopies, held_out_functions, versions
 from rmlab.trajectories.store import read_trajectories
 from rmlab.verifiers.answer import prove_answers
 from rmlab.verifiers.prompt import NO, YES, render

@@ -12,7 +12,7 @@ from rmlab.microswe.task import read_tasks, write_tasks
 from rmlab.models.tokenizer import IM_END, IM_START
 from rmlab.paths import STARTER
 from rmlab.pretraining.corpus import CorpusConfig, Kind, build_corpus, read_corpus, write_corpus
-from rmlab.pretraining.near_copies import held_out_functions
+from rmlab.pretraining.sources import held_out_functions
 from rmlab.trajectories.record import Message, Trajectory
 from rmlab.trajectories.store import write_trajectories
 from rmlab.verifiers.prompt import OPEN_ANSWER, render
@@ -23,7 +23,9 @@ PACKAGES = ["toolz", "sortedcontainers"]
 
 @pytest.fixture(scope="module")
 def tasks():
-    return read_tasks(STARTER / "tasks.parquet")[0]
+    """A twelfth of the shipped tasks, and all of toolz."""
+    shipped = read_tasks(STARTER / "tasks.parquet")[0]
+    return [task for i, task in enumerate(shipped) if i % 12 == 0 or task.package == "toolz"]
 
 
 def attempt(task, number=0, resolved=True):

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rmlab.microswe.build.clusters import clusters
-from rmlab.pretraining.near_copies import NearCopies
+from rmlab.pretraining.sources import NearCopies
 
 KNOWN = """\
 def total(values, start):

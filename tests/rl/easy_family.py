@@ -66,7 +66,7 @@ def write_easy_policy(folder: Path, steps: int = 60) -> None:
     from rmlab.models.config import ModelConfig, TokenizerConfig
     from rmlab.models.load import scratch_model
     from rmlab.models.tokenizer import train_tokenizer
-    from rmlab.policies.language_prompt import PolicyPrompt
+    from rmlab.policies.conversation import PolicyPrompt
     from rmlab.training.batching import SFTExample
     from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
     from rmlab.training.policy import imitate

@@ -9,7 +9,7 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.policies.engine import EngineSeconds, Rollout, Rollouts, Sampling
 from rmlab.policies.rollout import Planned
 from rmlab.progress import Advance
-from rmlab.rl.attempts import TaskSampler, make_attempts
+from rmlab.rl.batch import TaskSampler, make_attempts
 from rmlab.rl.outcome import behaviour
 from rmlab.trajectories.record import ExitStatus, Message, Trajectory
 from tests.rl.easy_family import easy_tasks

@@ -13,10 +13,9 @@ import pytest
 from rmlab.errors import UsageError
 from rmlab.metrics.uncertainty import Difference, paired_difference
 from rmlab.rl.evaluation import of_the_verifier, rates_by_task
-from rmlab.rl.held_out import benchmarks, pooled_benchmarks
+from rmlab.rl.held_out import benchmarks, compare_policies, pooled_benchmarks
 from rmlab.rl.learner import RLState
 from rmlab.rl.outcome import GAP_PARTS, area, described, outcome, outcome_metrics, timed
-from rmlab.rl.policy_comparison import compare_policies
 from rmlab.scores.scores import Scores
 from rmlab.trajectories.record import Trajectory
 from tests.rl.easy_family import easy_task
@@ -198,7 +197,7 @@ def test_where_the_time_went() -> None:
 
 def test_to_compare_two_policies_loads_no_torch() -> None:
     code = (
-        "import sys, rmlab.commands.compare, rmlab.rl.policy_comparison, rmlab.tracking.query\n"
+        "import sys, rmlab.commands.compare, rmlab.rl.held_out, rmlab.tracking.query\n"
         "assert not {'torch', 'transformers'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

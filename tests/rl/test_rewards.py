@@ -8,10 +8,10 @@ from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.metrics.discrimination import pairs_in_groups
 from rmlab.microswe.task import Task
+from rmlab.rl.advantages import check_order, log_odds, transform
 from rmlab.rl.config import RewardConfig, TransformConfig
 from rmlab.rl.evaluation import levelled
 from rmlab.rl.rewards import REWARDS, RewardInputs, check_reward, patch_similarity, reference_patch, reward, rewards
-from rmlab.rl.transforms import check_order, log_odds, transform
 from rmlab.trajectories.record import Message, Trajectory
 
 TASK = Task(

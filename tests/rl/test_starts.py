@@ -5,7 +5,7 @@ import pytest
 from rmlab.errors import DataError
 from rmlab.microswe.episode import Edits, EnvironmentConfig
 from rmlab.microswe.task import Task
-from rmlab.rl.initial_policy import other_rules, select_tasks
+from rmlab.rl.assemble import other_rules, select_tasks
 
 ONE = Task(
     "hand/f/0",

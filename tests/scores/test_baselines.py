@@ -5,8 +5,7 @@ import pytest
 
 from rmlab.metrics.discrimination import auc
 from rmlab.scores import baselines
-from rmlab.scores.baselines import baseline_report, score_baselines, table_baselines
-from rmlab.scores.majority import majority_at_k
+from rmlab.scores.baselines import baseline_report, majority_at_k, score_baselines, table_baselines
 from rmlab.scores.scores import Scores
 from rmlab.scores.shape import features, pattern
 from rmlab.trajectories.record import Message, Trajectory

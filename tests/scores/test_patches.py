@@ -1,7 +1,6 @@
 import pytest
 
-from rmlab.scores.patches import patch_hash
-from rmlab.scores.scores import Scores
+from rmlab.scores.scores import Scores, patch_hash
 from rmlab.scores.table import read_score_table
 from rmlab.scores.writing import write_score_table
 

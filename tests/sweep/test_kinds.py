@@ -6,7 +6,8 @@ import pytest
 
 from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
-from rmlab.sweep.plan import expand, read_sweep
+from rmlab.sweep.plan import expand
+from rmlab.sweep.spec import read_sweep
 
 TOY = Path(__file__).parent / "toy" / "toy.py"
 HEAD = f"question: q\nprogram: {TOY}\nfactor: data_scale\nbaseline: 1\nseeds: [0, 1]\n"

@@ -11,7 +11,8 @@ from rmlab.configuration import compose, load_program
 from rmlab.paths import STARTER, SWEEPS
 from rmlab.selection.pool import read_index
 from rmlab.selection.select import check_fill
-from rmlab.sweep.plan import expand, read_sweep
+from rmlab.sweep.plan import expand
+from rmlab.sweep.spec import read_sweep
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from rmlab.trajectories.store import TrajectorySet, read_trajectories, write_trajectories

@@ -21,7 +21,7 @@ from rmlab.tracking.query import runs
 from rmlab.tracking.run_index import run_infos
 from rmlab.tracking.store import Store
 from tests.sweeping import started as cells_started
-from tests.sweeping import sweep
+from tests.sweeping import sweep_here
 
 TOY = str(REPOSITORY / "tests" / "sweep" / "toy" / "toy_scale.yaml")
 
@@ -115,7 +115,7 @@ def test_nothing_is_prepared_once_the_time_is_up(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.usefixtures("runs_folder")
 def test_the_command_ends_well_and_says_how_to_go_on() -> None:
-    code, out, err = sweep(TOY, "preset=one_arm", "--stop-after", "0.0001", "--on-error", "continue")
+    code, out, err = sweep_here(TOY, "preset=one_arm", "--stop-after", "0.0001", "--on-error", "continue")
     assert code == 0, err
     assert "The time is up: 6 of 6 cells left. Finished cells stay finished. Go on with: rmlab sweep" in err
     assert err.rstrip().endswith("--on-error continue --stop-after 0.0001")
@@ -124,6 +124,6 @@ def test_the_command_ends_well_and_says_how_to_go_on() -> None:
 
 @pytest.mark.usefixtures("runs_folder")
 def test_a_search_counts_trials_and_has_no_limit_of_time() -> None:
-    code, _, err = sweep(TOY.replace("scale", "search"), "--stop-after", "1")
+    code, _, err = sweep_here(TOY.replace("scale", "search"), "--stop-after", "1")
     assert code == 2
     assert "--stop-after: a search has no such limit. Choose how many trials it makes with trials=N." in err

@@ -8,19 +8,18 @@ from typing import Any
 
 import pytest
 
+from rmlab.commands.runs import by
 from rmlab.metrics.registry import METRICS
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.bundles.reading import open_bundle
 from rmlab.tracking.config import TrackingConfig
-from rmlab.tracking.headline import EVALUATION, HEADLINE, headline, rounded
-from rmlab.tracking.listing import by
-from rmlab.tracking.older import bring_up
 from rmlab.tracking.query import get_run, runs
 from rmlab.tracking.reuse import log_reuse
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
-from rmlab.tracking.views import PREFIX, TABLE, view_tags
+from rmlab.tracking.ui import bring_up
+from rmlab.tracking.views import EVALUATION, HEADLINE, PREFIX, TABLE, headline, rounded, view_tags
 
 TAGS = {"sweep": "data_scale", "level": "2:1", "place": "3", "config_hash": "c0"}
 

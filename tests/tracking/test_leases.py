@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from rmlab.errors import RmlabError, StoreError, StoreOutOfReach
+from rmlab.errors import RmlabError, StoreError, StoreOutOfReach, UsageError
 from rmlab.paths import REPOSITORY
 from rmlab.stopping import EXIT_CODE, Stopped
 from rmlab.tracking import leases
@@ -39,6 +39,9 @@ import rmlab.tracking.preload
 leases.TIE_SECONDS = 600.0
 real, ahead = time.time, 0.0
 
+def say(*words):  # in one piece: they write to one pipe
+    os.write(1, (" ".join(map(str, words)) + "\\n").encode())
+
 def contend(machine, clock, trouble):
     global ahead
     ahead = float(clock)
@@ -47,15 +50,19 @@ def contend(machine, clock, trouble):
         origin.machine = lambda: machine
     try:
         with RunLogger.start(Store.open(), "shared", "cell", kind="toy", tags={"config_hash": "abc"}, once=True) as run:
-            print("got", run.run_id, os.getpid(), flush=True)
+            if trouble:  # a slow machine would not get the cell within such a lease
+                run._keeper.stop()
+                os.environ["RMLAB_LEASE_SECONDS"] = "2"
+                run._keeper = leases.Keeper(run.store, run.run_id, leases.now())
+            say("got", run.run_id, os.getpid())
             if trouble == "late":
                 leases._set_tag = lambda *arguments: threading.Event().wait()
             while word := os.read(0, 1):
                 ahead += 3600.0 if word == b"+" else -3600.0
     except leases.Held as error:
-        print("held", error.holder.run_id, os.getpid(), flush=True)
+        say("held", error.holder.run_id, os.getpid())
     except leases.Done as error:
-        print("done", error.run.run_id, os.getpid(), flush=True)
+        say("done", error.run.run_id, os.getpid())
 
 wait, go = os.pipe()
 for argument in sys.argv[1:]:
@@ -65,11 +72,10 @@ for argument in sys.argv[1:]:
         try:
             contend(*argument.split(","))
         finally:
-            sys.stdout.flush()
             os._exit(0)
 os.close(go)
 for _ in sys.argv[1:]:
-    print("ended", os.waitstatus_to_exitcode(os.wait()[1]), flush=True)
+    say("ended", os.waitstatus_to_exitcode(os.wait()[1]))
 """
 
 
@@ -239,6 +245,13 @@ def test_a_watcher_that_stands_still_makes_nobody_dead(store: Store, monkeypatch
     run.finish()
 
 
+@pytest.mark.parametrize("text", ["abc", "0", "-1", "nan", "inf"])
+def test_a_lease_of_no_length_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("RMLAB_LEASE_SECONDS", text)
+    with pytest.raises(UsageError, match=f"RMLAB_LEASE_SECONDS={text}: it is a number of seconds above 0"):
+        leases.lease_seconds()
+
+
 def test_how_long_a_beat_may_stand_is_the_holders_to_say(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     run = begun(store)
     monkeypatch.setattr(origin, "machine", lambda: "another/boot/1")
@@ -268,9 +281,8 @@ def test_a_clock_that_differs_or_steps_neither_ends_nor_hides_a_holder(store: St
 
 
 @pytest.mark.slow
-def test_a_holder_that_stood_still_ends_itself_and_says_why(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RMLAB_LEASE_SECONDS", "2")
-    with contending(",0,") as holder:
+def test_a_holder_that_stood_still_ends_itself_and_says_why(store: Store) -> None:
+    with contending(",0,still") as holder:
         run_id, process = holder.got()
         os.kill(process, signal.SIGSTOP)
         time.sleep(2.5)  # longer than the lease: a slow machine makes it longer still
@@ -282,8 +294,7 @@ def test_a_holder_that_stood_still_ends_itself_and_says_why(store: Store, monkey
 
 
 @pytest.mark.slow
-def test_a_holder_whose_store_does_not_answer_ends_itself(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RMLAB_LEASE_SECONDS", "2")
+def test_a_holder_whose_store_does_not_answer_ends_itself(store: Store) -> None:
     with contending(",0,late") as holder:
         run_id, _ = holder.got()
         assert holder.line() in (["ended", str(-signal.SIGTERM)], ["ended", str(EXIT_CODE)])
@@ -301,9 +312,11 @@ def unending(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_holder_finds_that_its_run_was_taken(
     store: Store, monkeypatch: pytest.MonkeyPatch, taken: str, words: str
 ) -> None:
-    monkeypatch.setenv("RMLAB_LEASE_SECONDS", "4")
     run = begun(store)
     assert run._keeper is not None
+    run._keeper.stop()
+    monkeypatch.setenv("RMLAB_LEASE_SECONDS", "4")  # not before: a slow machine takes longer to begin a run
+    run._keeper = leases.Keeper(store, run.run_id, leases.now())
     if taken == "closed":
         leases._set_tag(store, run.run_id, "status", "killed")
     else:

@@ -6,8 +6,8 @@ import signal
 
 import pytest
 
+from rmlab.commands.runs import list_runs
 from rmlab.errors import UsageError
-from rmlab.tracking.listing import show_runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 from tests.forked import exit_code
@@ -38,31 +38,31 @@ def names(capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_runs_are_sorted_chosen_and_counted(filled: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    show_runs(sort="auc_within_task")
+    list_runs(sort="auc_within_task")
     assert names(capsys) == ["data_scale=9 s1", "data_scale=9 s2", "data_scale=9 s0", "grpo"]
-    show_runs(sort="eval/auc_within_task", ascending=True, limit=2)
+    list_runs(sort="eval/auc_within_task", ascending=True, limit=2)
     assert names(capsys) == ["data_scale=9 s0", "data_scale=9 s2", "2 of 4 runs"]
-    show_runs(sort="learning_rate", kind="verifier")
+    list_runs(sort="learning_rate", kind="verifier")
     assert names(capsys) == ["data_scale=9 s0", "data_scale=9 s1", "data_scale=9 s2"], "numbers, not words"
-    show_runs(sort="name", ascending=True, sweep="data_scale")
+    list_runs(sort="name", ascending=True, sweep="data_scale")
     assert names(capsys) == ["data_scale=9 s0", "data_scale=9 s1", "data_scale=9 s2"]
-    show_runs(kind="policy")
+    list_runs(kind="policy")
     assert names(capsys) == ["grpo"]
-    show_runs(kind="nothing")
+    list_runs(kind="nothing")
     assert capsys.readouterr().out.startswith("no runs of kind nothing in sqlite:///")
     with pytest.raises(UsageError, match=r"--sort auc_within_tas: no run has .*auc_within_task"):
-        show_runs(sort="auc_within_tas")
+        list_runs(sort="auc_within_tas")
 
 
 def test_a_name_is_text_and_not_markup(store: Store, capsys: pytest.CaptureFixture[str]) -> None:
     with RunLogger.start(store, "verifiers", "data.sources=[bold] s0", kind="verifier"):
         pass
-    show_runs()
+    list_runs()
     assert names(capsys) == ["data.sources=[bold] s0"]
 
 
 def test_csv_has_everything(filled: Store, capsys: pytest.CaptureFixture[str]) -> None:
-    show_runs(sweep="data_scale", sort="seed", ascending=True, as_csv=True)
+    list_runs(sweep="data_scale", sort="seed", ascending=True, as_csv=True)
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [row["name"] for row in rows] == ["data_scale=9 s0", "data_scale=9 s1", "data_scale=9 s2"]
     assert [
@@ -82,7 +82,7 @@ def test_a_killed_process_does_not_run_for_ever(filled: Store, capsys: pytest.Ca
 
     assert exit_code(killed) == -signal.SIGKILL
     with RunLogger.start(filled, "policies", "alive", kind="warm_start"):
-        show_runs(kind="warm_start", as_csv=True)
+        list_runs(kind="warm_start", as_csv=True)
         shown = {row["name"]: row["status"] for row in csv.DictReader(io.StringIO(capsys.readouterr().out))}
     assert shown == {"warm start": "killed", "alive": "running"}
 
@@ -96,7 +96,7 @@ def test_a_long_name_is_not_cut_in_a_terminal(
     with RunLogger.start(store, "search", name, kind="verifier", tags={"config_hash": "c0"}):
         pass
     RunLogger.start(store, "search", "stopped", kind="verifier", tags={"config_hash": "c1"}).fail(KeyboardInterrupt())
-    show_runs()
+    list_runs()
     said = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
     assert "…" not in said
     assert all(word in said for word in name.split())

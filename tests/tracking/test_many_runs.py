@@ -67,8 +67,9 @@ def test_a_thousand_cells_are_found_among_ten_thousand_runs(store: Store, tmp_pa
     took = time.process_time() - started
     assert sum(run is not None for run in found) == 900
     assert len(known.failed) == RUNS // 10
-    assert took < 15, "a tenth of that here: it grows with the runs, not with their square"
     started = time.process_time()
-    assert [run.run_id for run in runs_of(store, f"{7:016x}")] == [f"{7:032x}"]
-    assert time.process_time() - started < 3
-    print(f"{took:.2f} s for all, of one cell {time.process_time() - started:.3f} s")
+    for n in range(10):
+        assert [run.run_id for run in runs_of(store, f"{n + 7:016x}")] == [f"{n + 7:032x}"]
+    of_ten = time.process_time() - started
+    print(f"{took:.2f} s for all, of ten cells {of_ten:.3f} s")
+    assert of_ten < took, "one cell is found without reading all runs"

@@ -104,6 +104,41 @@ def test_an_interruption_is_no_failure(store: Store) -> None:
     assert (get_run(store, run.run_id).status, store.client.get_run(run.run_id).info.status) == ("stopped", "SCHEDULED")
 
 
+@pytest.mark.parametrize(("moment", "status"), [("start", "stopped"), ("flush", "stopped"), ("finish", "finished")])
+def test_ctrl_c_in_the_middle_of_a_write_waits_for_its_end(store: Store, moment: str, status: str) -> None:
+    """Where it cut a transaction, the lock on the store stayed taken: nothing more could be written, by any process."""
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+
+    store.experiment("data_scale")
+    now = "start"
+
+    def press(connection: object) -> None:
+        nonlocal now
+        if now == moment:
+            now = "pressed"
+            os.kill(os.getpid(), signal.SIGINT)
+
+    event.listen(Engine, "commit", press)
+    try:
+        with (
+            pytest.raises(KeyboardInterrupt),
+            RunLogger.start(
+                store, "data_scale", "r", kind="verifier", once=True, tags={"config_hash": "c0"}, params={"seed": 1}
+            ) as run,
+        ):
+            now = "flush"
+            run.metrics({"train/loss": 1.0})
+            run.flush()
+            now = "finish"
+    finally:
+        event.remove(Engine, "commit", press)
+    [found] = runs(store)
+    assert (found.status, found.params) == (status, {"seed": "1"})
+    assert found.series("train/loss") == ([] if moment == "start" else [(0, 1.0)])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 def test_what_was_stopped_or_killed_names_the_run_that_goes_on_with_it(store: Store) -> None:
     def begin(name: str, cell: str = "c0", **more: bool) -> RunLogger:
         return RunLogger.start(store, "verifiers", name, kind="verifier", tags={"config_hash": cell}, **more)

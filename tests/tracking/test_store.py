@@ -4,6 +4,7 @@ import socket
 import sqlite3
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from rmlab.errors import StoreError, StoreOutOfReach
 from rmlab.paths import REPOSITORY
+from rmlab.tracking import store as store_module
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import run_infos
@@ -27,8 +29,9 @@ def one_run(name: str) -> None:
 
 @pytest.mark.slow
 def test_eight_processes_open_a_store_that_is_not_there_and_lose_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make_store_anew: Callable[[Path], None]
 ) -> None:
+    monkeypatch.setattr(store_module, "_create", make_store_anew)
     monkeypatch.setenv("RMLAB_RUNS", str(tmp_path / "new"))
     import rmlab.tracking.preload  # noqa: F401  (once, before the processes are forked)
 

@@ -16,16 +16,8 @@ from tests.command_line import rmlab_here
 from tests.waiting import PATIENCE
 
 
-def rmlab(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "rmlab.cli", *map(str, arguments)],
-        cwd=cwd or REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE,
-        env={**os.environ, "COLUMNS": "120", "HF_HUB_OFFLINE": "1"},
-    )
+def rmlab(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.CompletedProcess(arguments, *rmlab_here(*arguments))
 
 
 def row(task: str, model: str, resolved: bool | None, words: str) -> dict:
@@ -146,7 +138,14 @@ def test_what_is_wrong_is_one_line_and_an_exit_code(
 
 
 def test_a_set_of_the_hub_without_a_network_is_one_line(tmp_path: Path) -> None:
-    answer = rmlab("import", "auto", "hf:nobody/nothing", "-o", tmp_path / "o")
+    answer = subprocess.run(  # of its own: the hub's library reads the setting when it is imported
+        [sys.executable, "-m", "rmlab.cli", "import", "auto", "hf:nobody/nothing", "-o", str(tmp_path / "o")],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+    )
     assert answer.returncode == 1
     assert "hf:nobody/nothing cannot be read" in answer.stderr
     assert answer.stderr.strip().count("\n") == 0

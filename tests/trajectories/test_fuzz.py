@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from rmlab.trajectories.ingest.assemble import assemble
 from rmlab.trajectories.ingest.drafts import Spool
+from rmlab.trajectories.ingest.importing import summary
 from rmlab.trajectories.ingest.json_text import read_json
 from rmlab.trajectories.ingest.locations import Location
 from rmlab.trajectories.ingest.reading import Importer, ImportOptions
 from rmlab.trajectories.ingest.skipped import Skipped
-from rmlab.trajectories.ingest.summary import summary
 from rmlab.trajectories.labels.documents import reports
 from rmlab.trajectories.labels.statement import predictions
 from rmlab.trajectories.readers.registry import FORMATS, format_of

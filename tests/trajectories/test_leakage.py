@@ -7,7 +7,7 @@ import pytest
 
 from rmlab.trajectories.leakage import hidden_names, outcome_texts, without_repeated_patch
 from rmlab.trajectories.record import Message
-from rmlab.verifiers.leaks import check_leaks
+from rmlab.verifiers.prompt import check_leaks
 
 ISSUE = Message("user", "Fix. FAIL_TO_PASS is in the issue by right.")
 

@@ -8,8 +8,8 @@ import pytest
 
 from rmlab.commands.trajectories import join
 from rmlab.errors import DataError, UsageError
+from rmlab.trajectories.parts import union
 from rmlab.trajectories.store import read_trajectories, write_trajectories
-from rmlab.trajectories.union import union
 from tests.verifiers.examples import episodes
 
 RULES = {"tasks_fingerprint": "f00d", "environment": "final", "edits": "start_over", "max_turns": "14"}

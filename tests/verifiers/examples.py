@@ -1,9 +1,11 @@
 """Small sets of trajectories made by hand: a value is asked for, and one is shown last."""
 
 import random
+from pathlib import Path
 from typing import Any
 
 from rmlab.trajectories.record import Message, Split, Trajectory
+from rmlab.trajectories.store import write_trajectories
 
 
 def episode(
@@ -51,3 +53,15 @@ def episode(
 def episodes(count: int, part: Split = "verifier", first: int = 0, attempts: int = 2) -> list[Trajectory]:
     """`count` tasks with `attempts` attempts each, every other one resolved."""
     return [episode(first + i, a % 2 == 0, part=part, attempt=a) for i in range(count) for a in range(attempts)]
+
+
+def write_pool(path: Path, attempts: int = 4) -> Path:
+    """A pool of all parts that a shipped sweep at preset smoke can be trained on. attempts: at each validation and evaluation task."""
+    parts = [
+        *episodes(30, "supervised", 0, 1),
+        *episodes(120, "verifier", 1000),
+        *episodes(10, "validation", 2000, attempts),
+        *episodes(12, "evaluation", 3000, attempts),
+    ]
+    write_trajectories(path, parts)
+    return path

@@ -1,6 +1,7 @@
 """A verifier that is trained from a pretrained model, whole or by adapters: what moves, what is saved, what goes on, who reads it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from rmlab.commands.score import score
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import hashed_values
-from rmlab.models.config import LoraConfig, ModelConfig
+from rmlab.models.config import LoraConfig, ModelConfig, TokenizerConfig
 from rmlab.models.heads import ScalarModel, language_model
 from rmlab.models.load import load_model, scratch_model
 from rmlab.models.lora import load_adapters, with_adapters
@@ -27,7 +28,7 @@ from rmlab.tracking.query import TrackedRun, find_model, get_run
 from rmlab.tracking.store import Store
 from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.training.device import accelerator, checkpointed_layers
-from rmlab.training.pretrained import count_weights, pretrained_folder, warn_of_rate
+from rmlab.training.pretrained import count_weights, find_pretrained, pretrained_folder, warn_of_rate
 from rmlab.training.supervised import Example, mean_gradient, train
 from rmlab.trajectories.store import read_trajectories, write_trajectories
 from rmlab.verifiers.answer import AnswerTokens
@@ -192,6 +193,30 @@ def test_settings_fit_a_pretrained_model_and_follow_the_adapters() -> None:
 def test_a_pretrained_model_that_is_not_named_is_no_random_one(runs_folder: Path, pool: Path, model: str) -> None:
     with pytest.raises(DataError, match=r"model\.pretrained=FOLDER: there is no such folder"):
         identity(f"model={model}", f"data.path={pool}")
+
+
+def test_another_model_is_not_taken_for_the_one_that_is_named(folders: dict[str, Path]) -> None:
+    folder = folders["llama"]
+    has = json.loads((folder / "config.json").read_text())
+    own = ModelConfig(
+        name="mine",
+        hidden_size=has["hidden_size"],
+        layers=has["num_hidden_layers"],
+        heads=has["num_attention_heads"],
+        kv_heads=has["num_key_value_heads"],
+        tokenizer=TokenizerConfig(has["vocab_size"]),
+        pretrained=str(folder),
+    )
+    for model in (own, ModelConfig(name="path", pretrained=str(folder))):
+        settings = load_program("train_verifier").VerifierRun(model=model)
+        find_pretrained(settings, warn=False)
+    for model, key in (
+        (replace(own, layers=own.layers + 1), "model.layers"),
+        (replace(own, tokenizer=TokenizerConfig(has["vocab_size"] + 1000)), "model.tokenizer.vocab_size"),
+    ):
+        settings = load_program("train_verifier").VerifierRun(model=model)
+        with pytest.raises(DataError, match=f"is not the model that model=mine names: {key}"):
+            find_pretrained(settings, warn=False)
 
 
 def test_without_a_rank_no_hash_has_adapters_and_the_factor_owns_them(folders: dict[str, Path], pool: Path) -> None:

@@ -13,8 +13,7 @@ from rmlab.trajectories.record import Message
 from rmlab.verifiers.answer import AnswerTokens, prove_answers, verifier_tokenizer
 from rmlab.verifiers.config import OverLength, PromptConfig
 from rmlab.verifiers.encoding import encode, unfit_counts
-from rmlab.verifiers.leaks import check_leaks
-from rmlab.verifiers.prompt import RESERVED, escape, render, turns_of
+from rmlab.verifiers.prompt import RESERVED, check_leaks, escape, render, turns_of
 from tests.verifiers.examples import episode, episodes
 
 pieces = st.lists(

@@ -20,6 +20,7 @@ from rmlab.tracking.query import TrackedRun, runs
 from rmlab.tracking.store import Store
 from rmlab.training.config import SeveralGpusRuntimeConfig
 from rmlab.verifiers.verifier import load_verifier
+from tests.command_line import rmlab_here
 from tests.verifiers.test_programs import PARTS, overrides, pool, trained
 from tests.waiting import PATIENCE, until
 
@@ -48,10 +49,12 @@ def of_command(folder: Path, *given: str, **environment: str) -> tuple[subproces
 
 
 def finished(folder: Path, *given: str) -> TrackedRun:
-    process, store = of_command(folder, *given)
-    _, told = process.communicate(timeout=PATIENCE)
-    assert process.returncode == 0, told
-    (run,) = runs(store, tags={"kind": "verifier", "status": "finished"})
+    """By the command in this process, whose ranks are processes of their own."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("RMLAB_RUNS", str(folder))
+        code, _, told = rmlab_here("train", *given)
+        assert code == 0, told
+        (run,) = runs(Store.open(), tags={"kind": "verifier", "status": "finished"})
     return run
 
 

@@ -55,10 +55,10 @@ def test_attempts_with_one_prompt_are_read_once_and_have_one_score(verifier: Ver
     """Whichever batches they would have been in, and whatever stands between them."""
     prompts = [e.ids for e in verifier.encode([episode(i, True, longer=i % 3 * 4) for i in range(12)])]
     fixed = (verifier.answer, verifier.tokenizer.pad_id)
-    apart = scoring.score_ids(verifier.model, prompts, *fixed, batch_tokens=600)
+    apart = scoring.score_ids(verifier.model, prompts, *fixed, batch_tokens=600, shared=False)
     read, margins = [], scoring.margins
     monkeypatch.setattr(scoring, "margins", lambda *given: read.append(len(given[2])) or margins(*given))
-    twice = scoring.score_ids(verifier.model, [*prompts, *prompts[::-1]], *fixed, batch_tokens=600)
+    twice = scoring.score_ids(verifier.model, [*prompts, *prompts[::-1]], *fixed, batch_tokens=600, shared=False)
     assert sum(read) == 12
     assert len(read) > 1
     assert twice[:12].tolist() == apart.tolist()
@@ -68,7 +68,7 @@ def test_attempts_with_one_prompt_are_read_once_and_have_one_score(verifier: Ver
 
 
 def test_scores_do_not_depend_on_what_is_shared(verifier: Verifier) -> None:
-    """What prompts have in common is read once on a GPU; here it is asked for. Without that, the CPU's scores are padded batches'."""
+    """What prompts have in common is read once, on a CPU without being asked for; the scores are those of padded batches."""
     pool = [episode(i // 6, bool(i % 2), longer=i % 7 * 3) for i in range(30)]
     prompts = [e.ids for e in verifier.encode(pool) if e.ids is not None]
     scalar = ScalarModel(verifier.model, 0)
@@ -79,7 +79,10 @@ def test_scores_do_not_depend_on_what_is_shared(verifier: Verifier) -> None:
 
         padded = scores(prompts, 16384, False)
         assert np.ptp(padded) > 1e-3
-        assert np.array_equal(scores(prompts, 16384, None), padded)
+        assert np.array_equal(scores(prompts, 16384, None), scores(prompts, 16384, True))
+        assert not np.array_equal(scores(prompts, 16384, None), padded), (
+            "the order of sums is another one: it was taken"
+        )
         for tokens in (1, 500, 16384):
             assert np.abs(scores(prompts, tokens, True) - padded).max() < 1e-5
         assert np.abs(scores(prompts[::-1], 500, True)[::-1] - padded).max() < 1e-5

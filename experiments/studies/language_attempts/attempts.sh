@@ -3,6 +3,7 @@
 #   bash experiments/studies/language_attempts/attempts.sh prepare      # CPU: demonstrations, text, the model (README.md says what it takes)
 #   bash experiments/studies/language_attempts/attempts.sh a            # warm start a, its attempts, and those of a weaker snapshot
 #   bash experiments/studies/language_attempts/attempts.sh b            # warm start b, its attempts; the policy that never runs its code
+#   bash experiments/studies/language_attempts/attempts.sh starts       # both warm starts alone, side by side: what other studies begin from
 #   bash experiments/studies/language_attempts/attempts.sh scripts      # CPU
 #   bash experiments/studies/language_attempts/attempts.sh verifiers    # a good and a poor verifier of these attempts
 #   bash experiments/studies/language_attempts/attempts.sh rl NAME      # a_execution, b_execution, a_paid_well, b_paid_badly: one policy
@@ -103,6 +104,11 @@ b)
     warm_start silent 2 "$HASTY"
     collect silent "{silent: $(policy runs/policies/silent 1.0)}" parts.verifier.tasks=null parts.verifier.attempts=4 \
         'parts.evaluation.policies=[]' parts.evaluation.tasks=600 parts.evaluation.attempts=4
+    ;;
+starts)
+    warm_start a 0 "$STARTS" &
+    warm_start b 1 "$STARTS"
+    wait $! # `set -e` ends here where start a failed
     ;;
 scripts)
     rmlab collect output=$L/scripts.parquet "seed=$SEED" "workers=$W" 'policy=[hasty,seeking,wanderer]' $RULES parts.supervised.tasks=0 \

@@ -15,7 +15,7 @@ import yaml
 
 from rmlab.metrics.sweep_levels import LEVEL, detectable_difference
 from rmlab.paths import REPOSITORY
-from rmlab.sweep.plan import read_sweep
+from rmlab.sweep.spec import read_sweep
 
 HERE = Path(__file__).parent
 STUDIES = REPOSITORY / "experiments" / "studies"

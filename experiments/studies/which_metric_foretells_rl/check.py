@@ -2,7 +2,7 @@
 
     python experiments/studies/which_metric_foretells_rl/check.py     # once the verifiers are trained: design.csv, fitted.csv, the verdict
 
-design.csv: every verifier on the frozen pool, its scores as they are paid (in the column `sharp`: with the slope of cells.csv).
+design.csv: every verifier on the frozen pool, its scores as they are paid (in the column `overconfident`: with the slope of cells.csv).
 fitted.csv: which verifier is `good` and which is `poor`, and the slopes and shifts of the causal experiments, which are solved on the
 pool, each with the run of the training that it belongs to. That the distorted scores have the ranks of the others is asserted here for
 the pool, and again in every batch of RL.
@@ -10,7 +10,7 @@ the pool, and again in every batch of RL.
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,24 +18,25 @@ from typing import Any
 import numpy as np
 from scipy.optimize import brentq
 
-from analysis.foretelling_design import faults, row_of
+from analysis.foretelling_design import CORRELATION, VERIFIERS, correlation, faults, row_of
 from analysis.foretelling_runs import read_rows as read
 from analysis.style import csv_text
-from experiments.studies.which_metric_foretells_rl.study import look
+from experiments.studies.which_metric_foretells_rl.design import OTHER_SLOPES
+from experiments.studies.which_metric_foretells_rl.study import MOST_FAILURES, look
 from rmlab.errors import DataError, RmlabError
 from rmlab.files import write_text
 from rmlab.metrics.calibration import binned, ece, width_bin
 from rmlab.metrics.report import report
+from rmlab.rl.advantages import transform
 from rmlab.rl.config import TransformConfig
-from rmlab.rl.transforms import transform
 from rmlab.scores.scores import Scores
 from rmlab.scores.table import read_score_table
 from rmlab.tracking.query import get_run
 from rmlab.tracking.store import Store
 
 HERE = Path(__file__).parent
-TARGETS = {"flat": 0.15, "raised": 0.20, "far_raised": 0.40, "lowered": 0.15}
-"""ECE of each distortion on the pool; `calibrated` has what logistic recalibration leaves."""
+TARGETS = {"flattened": 0.15, "shifted_up": 0.20, "shifted_far_up": 0.40, "shifted_down": 0.15}
+"""ECE of each distortion on the pool; `recalibrated` has what logistic recalibration leaves."""
 WITHIN = 1.5
 """Root mean square distance of a logit from its group's mean, of both verifiers of the difficulty experiment."""
 POOR_AUC = 0.70
@@ -77,11 +78,11 @@ def fitted(good: Pool, poor: Pool) -> dict[str, float]:
         return replace(base, slope=share * base.slope, shift=share * base.shift)
 
     found = {
-        "calibrated": base,
-        "flat": solved(good, flattened, TARGETS["flat"], (1.0, 0.01)),
-        "raised": solved(good, moved, TARGETS["raised"], (0.0, 12.0)),
-        "far_raised": solved(good, moved, TARGETS["far_raised"], (0.0, 12.0)),
-        "lowered": solved(good, moved, TARGETS["lowered"], (0.0, -12.0)),
+        "recalibrated": base,
+        "flattened": solved(good, flattened, TARGETS["flattened"], (1.0, 0.01)),
+        "shifted_up": solved(good, moved, TARGETS["shifted_up"], (0.0, 12.0)),
+        "shifted_far_up": solved(good, moved, TARGETS["shifted_far_up"], (0.0, 12.0)),
+        "shifted_down": solved(good, moved, TARGETS["shifted_down"], (0.0, -12.0)),
     }
     assert_ranks(good, found)
     values = {f"{kind}_{name}": getattr(c, kind.lower()) for name, c in found.items() for kind in ("SLOPE", "SHIFT")}
@@ -136,14 +137,32 @@ def within(pool: Pool) -> float:
 
 
 def roles(rows: list[dict[str, Any]]) -> dict[str, str]:
-    """good: of the column `even`, the highest AUC within task; poor: of the others, the one nearest to an AUC of 0.70."""
-    own = [row for row in rows if (row["block"], row["column"]) == ("verifiers", "even")]
+    """good: of the column `balanced`, the highest AUC within task; poor: of the others, the one nearest to an AUC of 0.70."""
+    own = [row for row in rows if (row["block"], row["column"]) == ("verifiers", "balanced")]
     if len(own) < 2:
-        raise DataError("fewer than two verifiers of the column even are there: no good and no poor one can be named")
-    good = max(own, key=lambda row: (row["auc_within_task"], row["name"]))
+        raise DataError(
+            "fewer than two verifiers of the column balanced are there: no good and no poor one can be named"
+        )
+    good = max(own, key=lambda row: (float(row["auc_within_task"]), row["name"]))
     others = (row for row in own if row is not good)
-    poor = min(others, key=lambda row: (abs(row["auc_within_task"] - POOR_AUC), row["name"]))
-    return {"good": good["name"], "poor": poor["name"]}
+    poor = min(others, key=lambda row: (abs(float(row["auc_within_task"]) - POOR_AUC), row["name"]))
+    return {"good": str(good["name"]), "poor": str(poor["name"])}
+
+
+def remedy(rows: list[dict[str, Any]], pools: Mapping[str, Pool]) -> str:
+    """The first of the other slopes of the column `overconfident` that takes the correlation of AUC and ECE out, as the command that
+    plans with it."""
+    for slopes in OTHER_SLOPES:
+        of_amount = dict(zip(sorted({int(row["amount"]) for row in rows}), slopes, strict=True))
+        tried = [
+            {**row, "ece_width_10": pools[row["name"]].ece(TransformConfig(slope=of_amount[int(row["amount"])]))}
+            if row["column"] == "overconfident"
+            else row
+            for row in rows
+        ]
+        if abs(correlation(tried)) < CORRELATION:
+            return f"`design.py --slopes {' '.join(f'{slope:g}' for slope in slopes)}` mends the correlation: {correlation(tried):+.2f}"
+    return "none of the other slopes mends the correlation: the study is run with those that it has"
 
 
 def slope_of(cell: dict[str, str]) -> float:
@@ -156,13 +175,14 @@ def main() -> int:
     """Writes both files and prints the verdict; 1 where the design is not met."""
     state, store = look(), Store.open(None)
     rows, pools, missing = list[dict[str, Any]](), dict[str, Pool](), list[str]()
-    planned = read(HERE / "cells.csv")
+    planned, before = read(HERE / "cells.csv"), {row["name"]: row for row in read(HERE / "design.csv")}
     slopes = {cell["verifier"]: slope_of(cell) for cell in planned if cell["block"] == "execution_free"}
     for cell in planned:
         if cell["kind"] != "verifier":
             continue
         if cell["name"] not in state.finished:
             missing.append(cell["name"])
+            rows += [before[cell["name"]]] if cell["name"] in before else []  # of a training on another machine
             continue
         run_id = state.finished[cell["name"]].run_id
         pool = Pool.of(read_score_table(get_run(store, run_id).artifact("scores.parquet")))
@@ -171,15 +191,30 @@ def main() -> int:
         pools[cell["name"]] = pool
     if missing:
         print(f"not trained here: {', '.join(missing)}")
-    if not rows:
+    if not pools:
         raise DataError("no verifier of this study is trained here: study.py verifiers trains them")
     write_text(HERE / "design.csv", csv_text(rows))
-    found = faults([row for row in rows if row["block"] == "verifiers"])
+    own = [row for row in rows if row["block"] == "verifiers"]
+    found = faults(own)
     print("\n".join(found) or "the design is met")
+    if (
+        len(own) == VERIFIERS
+        and {row["name"] for row in own} <= pools.keys()
+        and not abs(correlation(own)) < CORRELATION
+    ):
+        print(remedy(own, pools))
     kept = read(HERE / "fitted.csv")
     named = {row["name"]: row["value"] for row in kept if row["name"] in ("good", "poor")}
-    if not named.keys() or not set(named.values()) <= pools.keys():  # a role stays, whoever is trained again
+    if not named:  # a role stays, whoever is trained again
         named = roles(rows)
+        if early := [n for n in missing if n.startswith("balanced-") and state.failures.get(n, 0) < MOST_FAILURES]:
+            raise DataError(
+                f"good and poor are chosen once all of the column balanced are trained: {', '.join(early)} are not yet"
+            )
+    if lost := [f"{role} ({name})" for role, name in named.items() if name not in pools]:
+        raise DataError(
+            f"not trained here: {', '.join(lost)}. `study.py verifiers` trains what runs still need; then run this again"
+        )
     values = fitted(*(pools[named[role]] for role in ("good", "poor")))
     ids = {role: state.finished[name].run_id for role, name in named.items()}
     found_now = [{"name": role, "value": name, "run_id": ids[role]} for role, name in named.items()] + [

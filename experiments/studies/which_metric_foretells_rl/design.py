@@ -2,7 +2,7 @@
 
     python experiments/studies/which_metric_foretells_rl/design.py
     python experiments/studies/which_metric_foretells_rl/design.py --times 2       # where the check of the design asks for it: README.md
-    python experiments/studies/which_metric_foretells_rl/design.py --sharpened 5
+    python experiments/studies/which_metric_foretells_rl/design.py --slopes 1.5 2 3 4 6 8
 
 The columns say what a cell is, `overrides` what its command has beside the settings that all cells of its kind share (`study.py`).
 A verifier that is chosen once all are trained stands by its role, `good` or `poor`, and so does what is fitted to it (SLOPE_...,
@@ -11,6 +11,7 @@ agree.
 """
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +21,21 @@ from rmlab.files import write_text
 HERE = Path(__file__).parent
 CELLS = HERE / "cells.csv"
 AMOUNTS = (300, 500, 840, 1400, 2400, 4000)
-COLUMNS = {"even": "1:1", "few": "1:4", "many": "4:1", "sharp": "1:1"}
+COLUMNS = {"balanced": "1:1", "mostly_unresolved": "1:4", "mostly_resolved": "4:1", "overconfident": "1:1"}
 """Column of the factorial -> resolved to unresolved attempts in training."""
-TIMES, SHARPENED = 1.0, 3.0
-"""What the amounts are multiplied by, and the logits of `sharp`."""
+TIMES = 1.0
+"""What the amounts are multiplied by."""
+SLOPES = (3.0,) * 6
+"""What the logits of `overconfident` are multiplied by, for each amount."""
+RISING = ((1.5, 2.0, 3.0, 4.0, 6.0, 8.0), (1.2, 1.5, 3.0, 5.0, 8.0, 12.0))
+OTHER_SLOPES = (*RISING, *(slopes[::-1] for slopes in RISING))
+"""In the order in which the check of the design falls back on them. A larger amount makes AUC higher and ECE lower, which correlates
+them; overconfidence that rises with the amount takes that out of the column, and training is not touched."""
 STARTS = ("a", "b")
 VOLUNTARY_AMOUNTS = (500, 1000, 2000, 4000)
-VOLUNTARY_COLUMNS = ("even", "many")
-DISTORTIONS = ("calibrated", "flat", "raised", "far_raised", "lowered")
-ENDS = ("calibrated", "far_raised")
+VOLUNTARY_COLUMNS = ("balanced", "mostly_resolved")
+DISTORTIONS = ("recalibrated", "flattened", "shifted_up", "shifted_far_up", "shifted_down")
+ENDS = ("recalibrated", "shifted_far_up")
 DISTORTION_SEEDS, CAUSAL_SEEDS = range(5), range(3)
 FIRST_SEED, SECOND_SEED, VOLUNTARY_SEED = 1000, 1100, 1200
 """Of the verifiers: each has its own draw and order, and none has a seed of the verifiers that paid for the pool."""
@@ -71,19 +78,20 @@ def second_seeds(trained: list[Cell]) -> list[Cell]:
     return [of[stratum][place % len(of[stratum])] for place, stratum in enumerate(strata)]
 
 
-def runs(trained: list[Cell], sharpened: float = SHARPENED) -> list[Cell]:
+def runs(trained: list[Cell], slopes: Sequence[float] = SLOPES) -> list[Cell]:
     """Every run of RL."""
     final = [cell for cell in trained if cell["evidence"] == "final"]
     voluntary = [cell for cell in trained if cell["evidence"] == "voluntary"]
+    sloped = _overconfident(trained, slopes)
     return [
-        *(_paid("execution_free", "execution_free", cell, 0, _sharp(cell, sharpened)) for cell in final),
-        *(_paid("second_seed", "execution_free", cell, 1, _sharp(cell, sharpened)) for cell in second_seeds(trained)),
-        *(_paid("hybrid", "hybrid", cell, 0, _sharp(cell, sharpened)) for cell in final),
+        *(_paid("execution_free", "execution_free", cell, 0, sloped[cell["name"]]) for cell in final),
+        *(_paid("second_seed", "execution_free", cell, 1, sloped[cell["name"]]) for cell in second_seeds(trained)),
+        *(_paid("hybrid", "hybrid", cell, 0, sloped[cell["name"]]) for cell in final),
         *(_run("execution", "execution", start, "", seed) for start in STARTS for seed in (0, 1)),
         *(_paid("voluntary", "execution_free", cell, 0, ["environment.evidence=voluntary"]) for cell in voluntary),
         *(_distorted(name, seed) for name in DISTORTIONS for seed in DISTORTION_SEEDS),
-        *(_distorted(name, seed, "undivided", ["algorithm.scale=none"]) for name in ENDS for seed in CAUSAL_SEEDS),
-        *(_distorted("calibrated", seed, "affine", AFFINE) for seed in CAUSAL_SEEDS),
+        *(_distorted(name, seed, "unnormalised", ["algorithm.scale=none"]) for name in ENDS for seed in CAUSAL_SEEDS),
+        *(_distorted("recalibrated", seed, "affine", AFFINE) for seed in CAUSAL_SEEDS),
         *(
             _difficulty(part, term, seed)
             for part in ("good", "poor")
@@ -136,8 +144,11 @@ def _run(
     }
 
 
-def _sharp(trained: Cell, sharpened: float) -> list[str]:
-    return [f"reward.transform.slope={sharpened:g}"] if trained["column"] == "sharp" else []
+def _overconfident(trained: list[Cell], slopes: Sequence[float]) -> dict[str, list[str]]:
+    """What the runs that each verifier pays have beside its name: the slope of those whose logits are multiplied."""
+    own = [cell["name"] for cell in trained if cell["column"] == "overconfident"]
+    sloped = zip(own, slopes, strict=True)
+    return {cell["name"]: [] for cell in trained} | {n: [f"reward.transform.slope={s:g}"] for n, s in sloped}
 
 
 def _paid(block: str, reward: str, trained: Cell, seed: int, more: list[str]) -> Cell:
@@ -160,16 +171,20 @@ def _difficulty(part: str, term: str, seed: int) -> Cell:
     return _run("difficulty", "execution_free", "a", part, seed, within, condition=term)
 
 
-def cells(times: float = TIMES, sharpened: float = SHARPENED) -> list[Cell]:
+def cells(times: float = TIMES, slopes: Sequence[float] = SLOPES) -> list[Cell]:
     """All of them, verifiers first."""
     trained = verifiers(times)
-    return [*trained, *runs(trained, sharpened)]
+    return [*trained, *runs(trained, slopes)]
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--times", type=float, default=TIMES, help="the amounts of the 24 verifiers")
     parser.add_argument(
-        "--sharpened", type=float, default=SHARPENED, help="what the logits of the column sharp are multiplied by"
+        "--slopes",
+        type=float,
+        nargs=len(AMOUNTS),
+        default=SLOPES,
+        help="what the logits of the column overconfident are multiplied by, for each amount",
     )
     write_text(CELLS, csv_text(cells(**vars(parser.parse_args()))))

@@ -1,6 +1,6 @@
 """What can this study show, and how often would it show what is not there? Simulated with its own analysis: power.csv beside this file.
 
-    python experiments/studies/which_metric_foretells_rl/power.py        # some minutes on one core
+    python experiments/studies/which_metric_foretells_rl/power.py        # two minutes on one core
 
 Verifiers lie where the design puts them: AUC within task rises with the amount, ECE is moved by the column, both with the spread
 between trainings of the landed runs. What RL makes of a verifier is a line in AUC (and, where a scenario says so, in ECE) plus a
@@ -9,17 +9,22 @@ experiments/studies/policy_rl: `VALUES` says which of its numbers each is taken 
 """
 
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy import stats
+from scipy.special import expit
 
 from analysis.causal import equivalence
-from analysis.rank_statistics import permutation_p, rank_regression, stronger, unit_weights
+from analysis.foretelling_design import CORRELATION
+from analysis.rank_statistics import permutation_p, rank_correlations, rank_regression, stronger, unit_weights
 from analysis.style import csv_text
+from experiments.studies.which_metric_foretells_rl.design import AMOUNTS, COLUMNS, OTHER_SLOPES, SLOPES
 from rmlab.files import write_text
 from rmlab.metrics.sweep_levels import Spread
 from rmlab.paths import REPOSITORY
@@ -84,42 +89,120 @@ class Scenario:
 
 
 AUC_RANGE = (0.65, 0.92)
-ECE_OF = {"even": 0.07, "few": 0.15, "many": 0.32, "sharp": 0.20}
+ECE_OF = {"balanced": 0.07, "mostly_unresolved": 0.15, "mostly_resolved": 0.32}
+"""In the middle of the amounts; `overconfident` is the first with what multiplied logits add."""
+MEASURED = 0.008
+"""Standard deviation of what the tasks of the pool add to a verifier's AUC and ECE."""
+
+
+@cache
+def added_ece(slope: float, auc: float = 0.8, rate: float = 0.27) -> float:
+    """What calibrated scores miss by in the mean once their logits are multiplied, where the logits of resolved and of unresolved
+    attempts are two normal distributions that give this AUC, and this share is resolved."""
+    distance = np.sqrt(2) * stats.norm.ppf(auc)
+    x_X = np.linspace(-8, 8 + distance, 4001)
+    logit_X = distance * x_X - distance**2 / 2 + np.log(rate / (1 - rate))
+    density_X = rate * stats.norm.pdf(x_X - distance) + (1 - rate) * stats.norm.pdf(x_X)
+    return float(np.average(np.abs(expit(slope * logit_X) - expit(logit_X)), weights=density_X))
+
+
+@dataclass(frozen=True)
+class Made:
+    """24 verifiers as they are and as the pool shows them. correlation: of what is shown, within starts, with the slopes of
+    `overconfident` that the check of the design settles on; met: whether that is small enough."""
+
+    auc_N: Any
+    ece_N: Any
+    shown_auc_N: Any
+    shown_ece_N: Any
+    correlation: float
+    met: bool
+
+
+EVERY_SLOPES = (SLOPES, *OTHER_SLOPES)
+
+
+def made(
+    design: Any, known: dict[str, float], rng: np.random.Generator, tried: Sequence[Sequence[float]] = EVERY_SLOPES
+) -> Made:
+    """Verifiers of one study: drawn, and then checked as check.py does. tried: slopes of `overconfident`, the planned ones first."""
+    low, high = AUC_RANGE
+    count, start_N = len(design), design.start.to_numpy()
+    place_N = (
+        np.log(design.amount / design.amount.min()) / np.log(design.amount.max() / design.amount.min())
+    ).to_numpy()
+    auc_N = low + (high - low) * place_N + known["spread_auc"] * rng.normal(size=count)
+    deviation_N = known["spread_ece"] * rng.normal(size=count)
+    noise_N, ece_noise_N = MEASURED * rng.normal(size=(2, count))
+    checked = []
+    for slopes in tried:
+        added = {amount: added_ece(slope) for amount, slope in zip(AMOUNTS, slopes, strict=True)}
+        mean_N = np.array(
+            [
+                ECE_OF[column] if column in ECE_OF else ECE_OF["balanced"] + added[amount]
+                for column, amount in zip(design.column, design.amount, strict=True)
+            ]
+        )
+        ece_N = np.abs(mean_N * (1.15 - 0.3 * place_N) + deviation_N)
+        found = Made(auc_N, ece_N, auc_N + noise_N, ece_N + ece_noise_N, 0.0, False)
+        rho = correlated(found.shown_auc_N, found.shown_ece_N, start_N)
+        checked.append(replace(found, correlation=rho, met=abs(rho) < CORRELATION))
+        if checked[-1].met:
+            return checked[-1]
+    return checked[0]
+
+
+def checks(known: dict[str, float], draws: int) -> list[dict[str, Any]]:
+    """The share of designs that pass the check, by the slopes that it may fall back on. constant: 2 or 5 for all amounts."""
+    design = CELLS[CELLS.block == "verifiers"].reset_index(drop=True)
+    ways = {"none": (SLOPES,), "constant": (SLOPES, (2.0,) * 6, (5.0,) * 6), "by_amount": EVERY_SLOPES}
+    rows = []
+    for name, tried in ways.items():
+        rng = np.random.default_rng(0)
+        met = np.mean([made(design, known, rng, tried).met for _ in range(draws)])
+        rows.append({"scenario": "check", "test": f"fall_back_{name}", "share": float(met), "draws": draws})
+    return rows
+
+
+def correlated(x_N: Any, y_N: Any, start_N: Any) -> float:
+    """Spearman's coefficient within starts."""
+    return float(rank_correlations(x_N, y_N, unit_weights(None, start_N, len(x_N), 0), start_N)[0])
 
 
 def simulate(scenario: Scenario, known: dict[str, float], draws: int, seed: int = 0) -> dict[str, float]:
-    """Shares of `draws` studies in which each thing is shown."""
+    """Shares of `draws` studies in which each thing is shown. over_before_check: "AUC rather than ECE" by its interval alone."""
     rng = np.random.default_rng(seed)
     design = CELLS[CELLS.block == "verifiers"].reset_index(drop=True)
     low, high = AUC_RANGE
-    place_N = np.log(design.amount / design.amount.min()) / np.log(design.amount.max() / design.amount.min())
-    shown = dict.fromkeys(("auc", "auc_over_ece", "auc_given_ece", "ece_given_auc"), 0)
+    names = ("auc", "auc_over_ece", "over_before_check", "auc_given_ece", "ece_given_auc", "design_met")
+    shown = dict.fromkeys(names, 0)
     correlation = []
     for _ in range(draws):
+        every = made(design, known, rng)
         rows = np.sort(rng.choice(len(design), scenario.verifiers, replace=False))
         own = design.loc[rows]
         start_N, block_N = own.start.to_numpy(), (own.start + own.column).to_numpy()
         count = len(rows)
-        auc_N = low + (high - low) * place_N[rows].to_numpy() + known["spread_auc"] * rng.normal(size=count)
-        ece_N = own.column.map(ECE_OF).to_numpy() * (1.15 - 0.3 * place_N[rows].to_numpy())
-        ece_N = np.abs(ece_N + known["spread_ece"] * rng.normal(size=count))
-        column_N = own.column.map(dict(zip(ECE_OF, rng.normal(size=4), strict=True))).to_numpy()
+        column_N = own.column.map(dict(zip(COLUMNS, rng.normal(size=4), strict=True))).to_numpy()
         y_N = (
-            scenario.auc * (auc_N - high) / (high - low)
-            - scenario.ece * (ece_N - 0.05) / 0.35
+            scenario.auc * (every.auc_N[rows] - high) / (high - low)
+            - scenario.ece * (every.ece_N[rows] - 0.05) / 0.35
             + scenario.of_column * column_N
             + scenario.training * rng.normal(size=count)
             + scenario.seed / np.sqrt(scenario.seeds) * rng.normal(size=count)
             + known["error_own"] * rng.normal(size=count)
         )
-        seen_N, ece_seen_N = auc_N + 0.008 * rng.normal(size=count), ece_N + 0.008 * rng.normal(size=count)
+        seen_N, ece_seen_N = every.shown_auc_N[rows], every.shown_ece_N[rows]
         weight_RN = unit_weights(None, start_N, count, REPLICATES)
         shown["auc"] += permutation_p(seen_N, y_N, start_N, block_N, PERMUTATIONS) <= LEVEL
-        shown["auc_over_ece"] += stronger(seen_N, ece_seen_N, y_N, weight_RN, start_N).low > 0
+        over = stronger(seen_N, ece_seen_N, y_N, weight_RN, start_N).low > 0
+        shown["over_before_check"] += over
+        shown["auc_over_ece"] += over and abs(correlated(seen_N, ece_seen_N, start_N)) < CORRELATION
+        shown["design_met"] += every.met
         given = rank_regression([seen_N, ece_seen_N], y_N, start_N)
         for name, one in zip(("auc_given_ece", "ece_given_auc"), given, strict=True):
             shown[name] += one.low > 0 or one.high < 0
-        correlation.append(float(stats.spearmanr(auc_N, ece_N).statistic))
+        correlation.append(every.correlation)
     return {name: number / draws for name, number in shown.items()} | {"correlation": float(np.mean(correlation))}
 
 
@@ -159,6 +242,7 @@ def main(draws: int = DRAWS) -> None:
         replace(free, name="ece_4_points", ece=0.04),
     ]
     rows: list[dict[str, Any]] = [{"scenario": "landed", "test": name, "share": value} for name, value in known.items()]
+    rows += checks(known, 4 * draws)
     for scenario in scenarios:
         for name, share in simulate(scenario, known, draws).items():
             rows.append(

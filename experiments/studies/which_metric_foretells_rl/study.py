@@ -11,11 +11,9 @@ is trained again before it pays here, and gets a line of its own in the ledger: 
 """
 
 import argparse
-import os
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -27,6 +25,7 @@ from typing import Any
 from analysis.foretelling_runs import Plan, configuration, read_plan, value_at
 from analysis.foretelling_runs import read_rows as read
 from analysis.style import csv_text
+from experiments.studies.which_metric_foretells_rl.side_by_side import SideBySide
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.files import exclusive, write_text
 from rmlab.paths import runs_folder
@@ -192,46 +191,33 @@ def to_do(cells: Sequence[Cell], state: State) -> list[Cell]:
     ]
 
 
-def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int = 1) -> list[str]:
-    """Runs cells until the time is up, `together` on each card; returns what failed. Each writes its output to a file of its own in the
-    runs folder."""
-    deadline, logs = time.monotonic() + 60 * minutes, runs_folder() / STUDY
-    logs.mkdir(parents=True, exist_ok=True)
-    waiting, running, failed = list(cells), dict[str, tuple[subprocess.Popen[bytes], int]](), list[str]()
-    ended = False
-    free = [card for _ in range(together) for card in range(cards)]
+def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int | None = None) -> list[str]:
+    """Runs cells until the time is up, `together` on each card; returns what failed."""
+    deadline, waiting, failed, stopped = time.monotonic() + 60 * minutes, list(cells), list[str](), False
+    running = SideBySide(runs_folder() / STUDY, together, cards)
     while True:
         left = deadline - time.monotonic()
-        for name in [name for name, (process, _) in running.items() if process.poll() is not None]:
-            process, card = running.pop(name)
-            free.insert(0, card)
-            lost = (
-                [name] if process.returncode != 0 and not ended else []
-            )  # what the end of the slice stopped has not failed
+        for name, code in running.ended():
+            lost = [name] if code != 0 and not stopped else []  # what the end of the slice stopped has not failed
             if lost:
                 failed += lost
-                print(f"{name} failed: {logs / name}.txt", flush=True)
+                print(f"{name} failed: {running.logs / name}.txt", flush=True)
             note(look(), lost)
-        while waiting and free and left > LEAST_SECONDS[waiting[0]["kind"]]:
-            cell = waiting.pop(0)
+        while waiting and len(running) < running.most and left > LEAST_SECONDS[waiting[0]["kind"]]:
+            name = waiting[0]["name"]
             try:
-                words = command(cell, look(), (left - ENDING) / 60)
+                if not running.start(name, command(waiting[0], look(), (left - ENDING) / 60)):
+                    break  # another program has the card
+                print(f"{name} begins, {duration(left)} left", flush=True)
             except DataError as error:
-                failed.append(cell["name"])
-                print(f"{cell['name']}: {error}", flush=True)
-                continue
-            card = free.pop(0)
-            seen = os.environ | ({"CUDA_VISIBLE_DEVICES": str(card)} if cards > 1 else {})
-            with (logs / f"{cell['name']}.txt").open("ab") as out:
-                process = subprocess.Popen(words, stdout=out, stderr=subprocess.STDOUT, env=seen)
-            running[cell["name"]] = process, card
-            print(f"{cell['name']} begins, {duration(left)} left", flush=True)
-        if not running:
+                failed.append(name)
+                print(f"{name}: {error}", flush=True)
+            waiting.pop(0)
+        if not running and (not waiting or left <= LEAST_SECONDS[waiting[0]["kind"]]):
             return failed
-        if left < -ENDING:
-            ended = True
-            for process, _ in running.values():
-                process.terminate()  # a run of RL saves its state first, a verifier has its checkpoint: both go on from there
+        if left < -ENDING and not stopped:
+            stopped = True
+            running.stop()  # a run of RL saves its state first, a verifier has its checkpoint: both go on from there
         time.sleep(1.0)
 
 
@@ -312,7 +298,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--dry-run", action="store_true", help="list the cells, start nothing")
     parser.add_argument("--minutes", type=float, default=9.5, help="of this slice")
     parser.add_argument("--together", type=int, default=3, help="cells side by side on a card")
-    parser.add_argument("--cards", type=int, default=1, help="cards of this machine")
+    parser.add_argument(
+        "--cards", type=int, help="the first so many cards of this machine; default: all that are visible"
+    )
     parser.add_argument(
         "--bundle", type=Path, help="write all finished runs of the study here afterwards, without weights"
     )

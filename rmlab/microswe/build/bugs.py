@@ -70,7 +70,6 @@ class Bug:
 
     @property
     def crashes(self) -> bool:
-        """Whether the public call raises."""
         return (self.outputs[self.public.index] or "").startswith('{"raised"')
 
     @property

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import fingerprint
 from rmlab.microswe.build.bugs import Bug, BuildConfig, PublicCallKind, double_bugs, lengths, single_bugs
-from rmlab.microswe.build.clusters import clusters
+from rmlab.microswe.build.clusters import clusters, counted, deal
 from rmlab.microswe.build.extension import ADDED, BaseTasks, admitted, cluster_names, own_functions, read_base_tasks
 from rmlab.microswe.build.fitness import unfit
 from rmlab.microswe.build.functions import Collection, collect_functions, versions
-from rmlab.microswe.build.parts import counted, deal
+from rmlab.microswe.build.inputs import round_robin
 from rmlab.microswe.build.public_call import choose
 from rmlab.microswe.build.trial import InputSearch, Tested, TriedEdit, all_edits, tested_functions
-from rmlab.microswe.round_robin import round_robin
 from rmlab.microswe.task import Task
 from rmlab.paths import REPOSITORY
 from rmlab.trajectories.record import Split

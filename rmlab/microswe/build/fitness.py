@@ -1,6 +1,6 @@
 """Which functions may tasks be made of? Asked when a set is built, and of a finished file by `rmlab tasks check`.
 
-Programs of a task do not have the task's own function of the standard library (`sandbox.removal`). So the original has to run
+Programs of a task do not have the task's own function of the standard library (`sandbox.runner`). So the original has to run
 without it, and well within the limits; nothing of the same name that a program can reach may answer for it; and what many
 programs use has to work without it.
 """
@@ -13,7 +13,7 @@ from rmlab.microswe.build.trial import Tested
 from rmlab.microswe.episode import passes
 from rmlab.microswe.loading import run_all
 from rmlab.microswe.sandbox import Program, Sandbox
-from rmlab.microswe.sandbox.modules import MODULES
+from rmlab.microswe.sandbox.isolation import MODULES
 
 MARGIN = 4.0
 """An original uses at most this part of the limits, so that a right edit may take longer than it and still be right."""

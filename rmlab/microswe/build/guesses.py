@@ -55,45 +55,15 @@ _BY_ANNOTATION: tuple[tuple[str, str], ...] = (
     (r"^bytes", "bytes"),
 )
 _ALL = (
-    "int",
-    "ints",
-    "str",
-    "float",
-    "strs",
-    "dict",
-    "matrix",
-    "pairs",
-    "floats",
-    "unary",
-    "digits",
-    "bytes",
-    "graph",
-    "predicate",
-    "binary",
-    "bool",
-)
+    "int", "ints", "str", "float", "strs", "dict", "matrix", "pairs", "floats", "unary", "digits", "bytes", "graph",
+    "predicate", "binary", "bool",
+)  # fmt: skip
 _COMBINED = (16, 16, 10, 6, 4)
 """Kinds of each parameter that are combined, by the number of parameters."""
 _WORDS = (
-    "a",
-    "b",
-    "abc",
-    "abca",
-    "hello",
-    "Hello World",
-    "aab",
-    "x-y_z",
-    "foo bar",
-    "level",
-    "ABC",
-    "a1b2",
-    "",
-    "one two",
-    "cat",
-    "a.b.c",
-    "tact",
-    "xyzzy",
-)
+    "a", "b", "abc", "abca", "hello", "Hello World", "aab", "x-y_z", "foo bar", "level", "ABC", "a1b2", "", "one two",
+    "cat", "a.b.c", "tact", "xyzzy",
+)  # fmt: skip
 _UNARY = ("lambda x: x % 2", "lambda x: x + 1", "lambda x: -x", "lambda x: x * x", "str", "abs", "lambda x: x // 2")
 _PREDICATE = ("lambda x: x > 2", "lambda x: x % 2 == 0", "bool", "lambda x: x < 4")
 _BINARY = ("lambda a, b: a + b", "lambda a, b: a - b", "max", "lambda a, b: a * b", "lambda a, b: a < b")

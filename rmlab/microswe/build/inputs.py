@@ -7,12 +7,26 @@ is proposed is tried out by `rmlab.microswe.build.trial`, and `choose` picks fro
 import ast
 import random
 import re
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
+from typing import TypeVar
 
 from rmlab.microswe.build.examples import LONGEST
-from rmlab.microswe.round_robin import round_robin
 from rmlab.microswe.sandbox import Result
+
+T = TypeVar("T")
+
+
+def round_robin(items: Sequence[T], kind: Callable[[T], str]) -> list[T]:
+    """The first of each kind, then the second of each, and so on; kinds and what is within them keep the order given."""
+    seen: Counter[str] = Counter()
+    ranked: list[tuple[int, T]] = []
+    for item in items:
+        ranked.append((seen[kind(item)], item))
+        seen[kind(item)] += 1
+    return [item for _, item in sorted(ranked, key=lambda pair: pair[0])]
+
 
 FEWEST, MOST = 8, 16
 """Inputs a function has in the end."""

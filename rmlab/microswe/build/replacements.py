@@ -88,22 +88,9 @@ for _alike in map(str.split, _CONFUSED):
     for _one in _alike:
         _FUNCTIONS.setdefault(_one, []).extend(other for other in _alike if other != _one)
 _WRAPPERS = {
-    "abs",
-    "sorted",
-    "set",
-    "int",
-    "reversed",
-    "list",
-    "tuple",
-    "str",
-    "len",
-    "float",
-    "max",
-    "min",
-    "sum",
-    "bool",
+    "abs", "sorted", "set", "int", "reversed", "list", "tuple", "str", "len", "float", "max", "min", "sum", "bool",
     "iter",
-}
+}  # fmt: skip
 _WRAPPER_METHODS = {"strip", "lower", "upper", "copy", "lstrip", "rstrip"}
 _MOST_VARIABLES = 3
 

@@ -234,16 +234,9 @@ def absolute(statement: ast.ImportFrom, module: Module) -> str:
 
 
 _PLAIN_DECORATORS = {
-    "lru_cache",
-    "cache",
-    "functools.lru_cache",
-    "functools.cache",
-    "lru_cache(maxsize=None)",
-    "functools.lru_cache(maxsize=None)",
-    "wraps(func)",
-    "wraps(f)",
-    "staticmethod",
-}
+    "lru_cache", "cache", "functools.lru_cache", "functools.cache", "lru_cache(maxsize=None)",
+    "functools.lru_cache(maxsize=None)", "wraps(func)", "wraps(f)", "staticmethod",
+}  # fmt: skip
 _MARKS = {"public"}  # decorators that only register a name
 
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from rmlab.microswe.build.examples import examples
 from rmlab.microswe.build.functions import Collection, Function
 from rmlab.microswe.build.guesses import guesses, sample
-from rmlab.microswe.build.inputs import choose, variations
+from rmlab.microswe.build.inputs import choose, round_robin, variations
 from rmlab.microswe.build.operators import Mutant, mutants
 from rmlab.microswe.build.public_call import Outputs
-from rmlab.microswe.round_robin import round_robin
 from rmlab.microswe.sandbox import Outcome, Program, Sandbox
 from rmlab.progress import progress
 

@@ -1,22 +1,18 @@
 """Code that anyone wrote, run so that it can harm nothing: `with Sandbox(workers=2) as sandbox: sandbox.run(programs)`.
 
-isolation  levels of isolation and how a worker reaches one
+isolation  levels of isolation and how a worker reaches one; the part of the standard library that programs may import
 linux      namespaces, mounts and capabilities through ctypes
-messages   the framing between these processes
-modules    the part of the standard library that programs may import
 pool       `Sandbox`: the worker processes, and batches of programs; `isolation_level`, and what runs at the weakest
 process    a worker process as its parent holds it
-records    programs, limits, results, outcomes
-removal    takes the function that a task is about out of it
-runner     what that process does: load, call, encode, write
+records    programs, limits, results, outcomes; the framing of messages between these processes
+runner     what that process does: take the function of the task out of itself, load, call, encode, write
 seccomp    the system calls that programs may make
 stream     `ProgramStream`: programs that run as workers become free, while more are added; lost workers replaced
 worker     the worker process: the clock, the bounds on what comes back
 zygote     the bare process that each program's own process is forked from
 """
 
-from rmlab.microswe.sandbox.isolation import LEVELS, IsolationLevel
-from rmlab.microswe.sandbox.modules import importable
+from rmlab.microswe.sandbox.isolation import LEVELS, IsolationLevel, importable
 from rmlab.microswe.sandbox.pool import (
     OnOutcome,
     Sandbox,

@@ -45,7 +45,6 @@ def unshare(flags: int) -> None:
 
 
 def mount(source: str, target: str, kind: str | None, flags: int, options: str | None = None) -> None:
-    """mount(2)."""
     words = [None if word is None else word.encode() for word in (source, target, kind, options)]
     _call("mount", words[0], words[1], words[2], _long(flags), words[3])
 

@@ -143,7 +143,6 @@ class Sandbox:
 
     @property
     def workers(self) -> tuple[Worker, ...]:
-        """The worker processes."""
         return tuple(self._workers)
 
 

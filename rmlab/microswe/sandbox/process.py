@@ -12,8 +12,7 @@ from typing import Any
 
 from rmlab.errors import RmlabError
 from rmlab.microswe.sandbox.isolation import IsolationLevel
-from rmlab.microswe.sandbox.messages import receive, send
-from rmlab.microswe.sandbox.records import Limits
+from rmlab.microswe.sandbox.records import Limits, receive, send
 from rmlab.paths import REPOSITORY
 
 START_SECONDS = 60.0

@@ -17,8 +17,7 @@ from typing import Any
 
 from rmlab.microswe import values
 from rmlab.microswe.sandbox import isolation
-from rmlab.microswe.sandbox.messages import receive, send
-from rmlab.microswe.sandbox.records import Limits
+from rmlab.microswe.sandbox.records import Limits, receive, send
 from rmlab.microswe.sandbox.zygote import END, FORK, OUT_OF_MEMORY, SECONDS, STATUS, TIME
 
 _KINDS = {"V": "value", "R": "raised", "U": "unencodable", "M": "memory"}

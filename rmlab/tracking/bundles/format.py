@@ -56,7 +56,6 @@ class BundleEntry:
 
     @property
     def files(self) -> tuple[BundledFile, ...]:
-        """All files of the run."""
         return (self.record, self.metrics, *self.artifacts)
 
 

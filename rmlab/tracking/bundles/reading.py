@@ -34,10 +34,10 @@ from rmlab.tracking.bundles.format import (
     texts,
     within,
 )
-from rmlab.tracking.headline import headline
 from rmlab.tracking.query import TrackedRun
 from rmlab.tracking.run_index import RunInfo
 from rmlab.tracking.tags import SOURCE_RUN
+from rmlab.tracking.views import headline
 
 CHUNK = 1 << 20
 LARGEST_WHOLE = 4 << 30

@@ -44,7 +44,6 @@ class ImportResult:
         return sum(map(len, self.also.values()))
 
     def records(self) -> Iterator[Trajectory]:
-        """The records, in order."""
         for index in self.rows:
             yield self._record(index)
 

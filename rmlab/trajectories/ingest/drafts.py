@@ -88,5 +88,4 @@ class Spool:
         return tuple(map(Message, roles, texts)), patch
 
     def close(self) -> None:
-        """Frees the disk."""
         self._file.close()

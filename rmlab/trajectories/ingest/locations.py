@@ -16,61 +16,18 @@ from rmlab.trajectories.record import bare, family
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz")
 ENDINGS = (".traj.json", ".json", ".jsonl", ".ndjson", ".traj", ".parquet", ".arrow", ".md", ".csv", ".tsv")
 # Folders and files that every harness makes: they name no run.
-COMMON = frozenset(
-    {
-        "trajs",
-        "traj",
-        "trajectories",
-        "logs",
-        "output",
-        "outputs",
-        "run_evaluation",
-        "evaluation_logs",
-        "event_service",
-        "events",
-        "llm_completions",
-        "results",
-        "result",
-        "results_summary",
-        "report",
-        "eval_results",
-        "final_results",
-        "final_report",
-        "swebench_eval",
-        "sb_cli_reports",
-        "preds",
-        "all_preds",
-        "predictions",
-        "eval",
-        "evals",
-        "evaluation",
-        "evaluations",
-        "reports",
-        "labels",
-        "data",
-        "train",
-        "test",
-        "tests",
-    }
-)
+COMMON = frozenset({
+    "trajs", "traj", "trajectories", "logs", "output", "outputs", "run_evaluation", "evaluation_logs",
+    "event_service", "events", "llm_completions", "results", "result", "results_summary", "report", "eval_results",
+    "final_results", "final_report", "swebench_eval", "sb_cli_reports", "preds", "all_preds", "predictions", "eval",
+    "evals", "evaluation", "evaluations", "reports", "labels", "data", "train", "test", "tests",
+})  # fmt: skip
 GENERIC = frozenset({"trajectory", "messages", "history", "conversation", "agent", "log", "run"})
 """Files that agents write one of into an instance's folder, besides the common ones."""
-COUNTED = frozenset(
-    {
-        "round",
-        "step",
-        "turn",
-        "iteration",
-        "iter",
-        "snapshot",
-        "checkpoint",
-        "state",
-        "message",
-        "chat",
-        "dialog",
-        "call",
-    }
-)
+COUNTED = frozenset({
+    "round", "step", "turn", "iteration", "iter", "snapshot", "checkpoint", "state", "message", "chat", "dialog",
+    "call",
+})  # fmt: skip
 """Files that agents write several of into an instance's folder, with a number behind."""
 
 
@@ -96,7 +53,6 @@ class Location:
 
     @property
     def name(self) -> str:
-        """The file's own name."""
         return (self.path or self.root).rsplit("/", 1)[-1]
 
     @property

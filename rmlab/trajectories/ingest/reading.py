@@ -28,15 +28,8 @@ from rmlab.trajectories.readers.registry import FORMATS, drafted
 
 UNKNOWN, LEAKS = "no known format", "the prompt holds an outcome"
 STATISTICS_KEYS = (
-    "metrics",
-    "patch_generated",
-    "patch_length",
-    "exit_status",
-    "cost",
-    "instance_cost",
-    "duration",
-    "model_stats",
-)
+    "metrics", "patch_generated", "patch_length", "exit_status", "cost", "instance_cost", "duration", "model_stats",
+)  # fmt: skip
 
 
 @dataclass

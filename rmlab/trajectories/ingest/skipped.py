@@ -17,7 +17,6 @@ class Skipped(DataError):
 
     @property
     def location(self) -> "Location":
-        """Where it stands."""
         if self._location is None:
             raise RuntimeError(f"skipped without a location: {self.reason}")
         return self._location
@@ -28,5 +27,4 @@ class Skipped(DataError):
         return self.reason.split(" (", 1)[0].split(": ", 1)[0]
 
     def at(self, location: "Location") -> "Skipped":
-        """The same, with its location."""
         return Skipped(self.reason, location)

@@ -26,17 +26,9 @@ PASSED = ("resolved_ids", "ids_resolved", "success_ids")
 FAILED = ("unresolved_ids", "ids_unresolved", "failure_ids", "empty_patch_ids")
 OPEN = ("error_ids", "incomplete_ids", "pending_ids", "failed_ids")
 STAGES = (
-    "no_generation",
-    "generated",
-    "with_logs",
-    "no_logs",
-    "install_fail",
-    "reset_failed",
-    "no_apply",
-    "applied",
-    "test_errored",
-    "test_timeout",
-)
+    "no_generation", "generated", "with_logs", "no_logs", "install_fail", "reset_failed", "no_apply", "applied",
+    "test_errored", "test_timeout",
+)  # fmt: skip
 # Stages at which the environment failed before any test ran: they state no outcome of the patch.
 HARNESS_FAILED = ("install_fail", "reset_failed", "no_logs")
 REPORT_KEYS = (

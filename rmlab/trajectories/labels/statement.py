@@ -79,12 +79,10 @@ class Report:
 
     @property
     def tasks(self) -> set[str]:
-        """All that it names."""
         return {*self.outcome, *self.unfinished, *self.contradictions}
 
     @property
     def resolved(self) -> int:
-        """How many it calls resolved."""
         return sum(self.outcome.values())
 
     def say(self, task: str, outcome: bool) -> None:

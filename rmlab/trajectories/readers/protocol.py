@@ -18,29 +18,10 @@ WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 SERVICE = ("rate limit", "ratelimit", "quota", "too many requests", "retries", "max retry", "deadline exceeded")
 """A service that refused or gave up, though its words speak of limits: the attempt was not given its chance."""
 OUT_OF = (
-    *(
-        "limit",
-        "exit_cost",
-        "exit_context",
-        "exit_format",
-        "early_exit",
-        "max",
-        "stuck",
-        "iteration",
-        "skipped",
-        "cost",
-    ),
-    *(
-        "rejected",
-        "unfinished",
-        "context",
-        "exceeded",
-        "budget",
-        "execution time",
-        "exit_command_timeout",
-        "exit_forfeit",
-    ),
-)
+    "limit", "exit_cost", "exit_context", "exit_format", "early_exit", "max", "stuck", "iteration", "skipped", "cost",
+    "rejected", "unfinished", "context", "exceeded", "budget", "execution time", "exit_command_timeout",
+    "exit_forfeit",
+)  # fmt: skip
 """What the agent ran out of (turns, money, context, time), or gave up. A bare timeout is a service's."""
 
 

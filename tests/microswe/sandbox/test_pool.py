@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from rmlab.microswe.sandbox import Limits, Program, Sandbox, importable
-from rmlab.microswe.sandbox.modules import MODULES
+from rmlab.microswe.sandbox.isolation import MODULES
 from rmlab.microswe.sandbox.process import Worker
 from rmlab.paths import REPOSITORY
 from tests.waiting import PATIENCE, until
@@ -30,9 +30,7 @@ def alive(process: psutil.Process) -> bool:
 def end(process: psutil.Process) -> None:
     """Kills it and waits until it is gone or a zombie."""
     process.kill()
-    deadline = time.monotonic() + 10
-    while alive(process) and time.monotonic() < deadline:
-        time.sleep(0.01)
+    until(lambda: not alive(process))
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +54,7 @@ def test_outcomes_keep_the_order_of_the_programs(sandbox):
 def test_an_endless_program_holds_up_its_own_batch_alone():
     endless = Program("", "def f():\n    while True: pass", "f", ("()",))
     found = []
-    with Sandbox(workers=2, limits=Limits(call_seconds=4.0, program_seconds=4.0)) as sandbox:
+    with Sandbox(workers=2, limits=Limits(call_seconds=2.0, program_seconds=2.0)) as sandbox:
         other = threading.Thread(target=lambda: found.extend(sandbox.run([endless])))
         other.start()
         until(lambda: len(sandbox._idle) < 2)
@@ -72,7 +70,7 @@ def test_a_long_batch_does_not_use_up_the_time_of_a_short_one():
     slow = [
         Program("", f"import time\ndef f():\n    time.sleep(0.05)\n    return {n}", "f", ("()",)) for n in range(30)
     ]
-    with Sandbox(workers=1, limits=Limits(batch_seconds=20.0)) as one:
+    with Sandbox(workers=1, limits=Limits(batch_seconds=PATIENCE)) as one:
         ended: dict[str, float] = {}
 
         def play(name: str, programs: list[Program]) -> None:

@@ -1,5 +1,6 @@
 """The function that a task is about is not there for the task's programs, by whatever way they go; the rest is."""
 
+import json
 import random
 
 import pytest
@@ -57,10 +58,25 @@ def one_of_each(tasks: list[Task]) -> list[Task]:
     return list({task.function_id: task for task in tasks}.values())
 
 
-def answered(tasks: list[Task], ways: list[str], sandbox: Sandbox) -> list[tuple[str, str]]:
-    tries = [(task, way) for task in tasks for way in ways]
+def answered(tries: list[tuple[Task, str]], sandbox: Sandbox) -> list[tuple[str, str]]:
     outcomes = sandbox.run([hidden_program(task, answering(task, way)) for task, way in tries])
     return [(t.task_id, way) for (t, way), o in zip(tries, outcomes, strict=True) if passes(o, t.outputs)]
+
+
+def found(sandbox: Sandbox, tasks: list[Task], ways: list[str], removed: bool = True) -> list[list[str]]:
+    """The ways that lead to something of a task's function's name: one program a task, with those that unload a module last."""
+    ways = sorted(ways, key=lambda way: ".pop(" in WAYS[way])
+    programs = []
+    for task in tasks:
+        module, _, name = task.function_id.rpartition(".")
+        codes = {way: WAYS[way].format(module=module, name=name, top=module.partition(".")[0]) for way in ways}
+        code = (
+            f"def f():\n    ways = []\n    for way, code in {codes!r}.items():\n        try:\n"
+            "            exec(code, {'__name__': 'program'})\n            ways.append(way)\n"
+            "        except BaseException:\n            pass\n    return ways"
+        )
+        programs.append(Program("", code, "f", ("()",), task.function_id if removed else ""))
+    return [json.loads(outcome.results[0].value) for outcome in sandbox.run(programs)]
 
 
 def test_no_way_leads_to_the_function_of_a_few_tasks():
@@ -69,7 +85,7 @@ def test_no_way_leads_to_the_function_of_a_few_tasks():
     tasks = [t for t in one_of_each(of_the_standard_library()) if t.function_id in names]
     assert len(tasks) == len(names)
     with Sandbox(2) as sandbox:
-        assert answered(tasks, list(WAYS), sandbox) == []
+        assert answered([(task, way) for task in tasks for way in WAYS], sandbox) == []
 
 
 def test_the_ways_lead_to_functions_that_are_there():
@@ -78,24 +94,27 @@ def test_the_ways_lead_to_functions_that_are_there():
     with Sandbox(1) as sandbox:
         programs = [Program(task.context, answering(task, way), task.entry, task.inputs) for way in WAYS]
         outcomes = dict(zip(WAYS, sandbox.run(programs), strict=True))
-    assert {way for way, outcome in outcomes.items() if passes(outcome, task.outputs)} == {
-        "import", "from", "star", "importlib", "__import__", "sys.modules", "pickle", "any module", "gc",
-    }  # fmt: skip
+        [ways] = found(sandbox, [task], list(WAYS), removed=False)
+    leading = {"import", "from", "star", "importlib", "__import__", "sys.modules", "pickle", "any module", "gc"}
+    assert {way for way, outcome in outcomes.items() if passes(outcome, task.outputs)} == leading <= set(ways)
 
 
 def test_no_shipped_task_of_a_sample_is_answered_by_an_import():
     tasks = random.Random(3).sample(of_the_standard_library(), 60)
     with Sandbox(2) as sandbox:
-        assert answered(tasks, ["import"], sandbox) == []
+        assert answered([(task, "import") for task in tasks], sandbox) == []
 
 
 @pytest.mark.slow
 def test_no_shipped_task_is_answered_by_an_import():
-    """One task of each function: what is taken away for its programs is the function, whichever task they are of."""
+    """One task of each function: what is taken away for its programs is the function, whichever task they are of. Ways that lead
+    to something of its name are tried one by one."""
+    own = one_of_each(of_the_standard_library())
+    others = list({t.package: t for t in shipped() if t.package != "stdlib"}.values())
     with Sandbox(2) as sandbox:
-        assert answered(one_of_each(of_the_standard_library()), list(WAYS), sandbox) == []
-        others = one_of_each([t for t in shipped() if t.package != "stdlib"])
-        assert answered(others, ["import"], sandbox) == []
+        tries = [(t, way) for t, ways in zip(own, found(sandbox, own, list(WAYS)), strict=True) for way in ways]
+        assert answered(tries, sandbox) == []
+        assert not any(found(sandbox, others, ["import"], removed=False)), "packages are not there at all"
 
 
 def test_both_programs_of_an_episode_go_without():

@@ -31,7 +31,7 @@ def few_files(number):
 
 FINE = "def f(): return 1"
 ENDLESS = "def f():\n    while True: pass"
-SLOW = "import time\ndef f():\n    time.sleep(0.6)\n    return 1"
+SLOW = "import time\ndef f():\n    time.sleep(2)\n    return 1"
 DEEP = "import os\ndef f():\n    for n in range(200):\n        os.mkdir('d')\n        os.chdir('d')\n    return n"
 SHUT = "import os\ndef f():\n    os.mkdir('a')\n    os.mkdir('a/b', 0)\n    open('a/x', 'w').close()"
 LISTING = "import os\ndef f(): return os.listdir('/')"

@@ -24,8 +24,8 @@ def f(seconds):
 
 @pytest.fixture
 def busy():
-    """Eight other processes for every processor: a program gets a ninth of one, or less."""
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(8 * (os.cpu_count() or 1))]
+    """Four other processes for every processor: a program gets a fifth of one, or less."""
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(4 * (os.cpu_count() or 1))]
     yield
     for other in others:
         other.send_signal(signal.SIGKILL)

@@ -41,8 +41,8 @@ class ToyTraining:
 
 @dataclass
 class ToyRun:
-    """seconds: a run takes. trouble: what happens at a level (error, data, exit, kill, memory, nan, late, full, stall, stand still);
-    level 0: prepare fails or changes the pool.
+    """seconds: a run takes. trouble: what happens at a level (error, data, exit, kill, memory, nan, late, full, lost, stall, stand still,
+    endless, deaf); level 0: prepare fails or changes the pool.
     """
 
     seed: int = 0
@@ -107,6 +107,9 @@ def run(config):
                     logger.flush()
                 time.sleep(config.seconds / 10)
                 advance(1)
+        if config.trouble.get(config.data.scale) == "deaf":
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            ledger("deaf", who.config_hash)
         while (runs_folder() / "hold").exists():  # a test says when it ends
             time.sleep(0.02)
         trouble(config.trouble.get(config.data.scale))
@@ -130,6 +133,8 @@ def trouble(kind):
         resource.setrlimit(resource.RLIMIT_AS, (1 << 32, 1 << 32))
         bytearray(1 << 36)
     stalled = runs_folder() / "stalled"
+    if kind == "lost":
+        raise Stopped("the lease is lost.")
     if kind == "full":
         raise OSError(errno.ENOSPC, "No space left on device")
     if kind in ("stall", "stand still") and not stalled.exists():  # as on a machine that stood still once
@@ -137,6 +142,8 @@ def trouble(kind):
         if kind == "stand still":
             os._exit(EXIT_CODE)
         raise Stopped("the lease could not be renewed. The same command goes on from the last checkpoint.")
+    if kind == "endless":
+        time.sleep(86400)
     if kind == "exit":
         os._exit(7)
     if kind == "kill":

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from rmlab.commands.runs import list_runs
 from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.paths import REPOSITORY
 from rmlab.scores.scores import Scores
@@ -18,7 +19,6 @@ from rmlab.tracking.bundles.format import weights
 from rmlab.tracking.bundles.importing import import_bundle
 from rmlab.tracking.bundles.reading import Bundle, is_bundle, open_bundle
 from rmlab.tracking.bundles.study import anonymous, left_out
-from rmlab.tracking.listing import show_runs
 from rmlab.tracking.query import runs
 from rmlab.tracking.reuse import log_reuse
 from rmlab.tracking.run import RunLogger
@@ -218,11 +218,11 @@ def test_it_is_listed_like_a_store_and_named_where_only_a_store_will_do(
         track(store, tmp_path, seed)
     bundle = tmp_path / "b.zip"
     export_runs(store, bundle, study=True, show=False)
-    show_runs(as_csv=True)
+    list_runs(as_csv=True)
     by_store = capsys.readouterr().out
-    show_runs(str(bundle), as_csv=True)
+    list_runs(store=str(bundle), as_csv=True)
     assert capsys.readouterr().out == by_store.replace("/mnt/disk", "disk")
-    show_runs(str(bundle), "another")
+    list_runs("another", store=str(bundle))
     assert capsys.readouterr().out == f"no runs of sweep another in {bundle}\n"
     with pytest.raises(
         StoreError, match=r"b\.zip is a zip archive and no store: if it is a bundle, `rmlab runs import"

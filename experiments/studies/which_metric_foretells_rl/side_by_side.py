@@ -1,0 +1,66 @@
+"""Commands side by side on the cards of this machine, several on each: which runs where, how each ended. What they do is not known here.
+
+A card is leased as the cells of a sweep lease theirs (`rmlab.launchers.local.Gpus`), so a sweep that runs beside this one shares it, or
+waits. Where this process ends, however it ends, its commands are told to stop, and save what they have.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from rmlab.launchers.local import VISIBLE, Gpus, visible_gpus
+from rmlab.microswe.sandbox import linux
+from rmlab.paths import runs_folder
+
+
+class SideBySide:
+    """At most `together` commands on each card; on a machine without cards so many in all. cards: None = all that are visible."""
+
+    def __init__(self, logs: Path, together: int, cards: int | None = None) -> None:
+        self.logs = logs
+        names = visible_gpus()[:cards]
+        self.most = together * max(len(names), 1)
+        self._gpus = Gpus(names, runs_folder() / "locks", together) if names else None
+        self._running: dict[str, tuple[subprocess.Popen[bytes], str | None]] = {}
+        logs.mkdir(parents=True, exist_ok=True)
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def start(self, name: str, words: Sequence[str]) -> bool:
+        """Starts a command, whose output goes to a file of its name; False where there is no room for it now."""
+        if len(self._running) >= self.most:
+            return False
+        card = self._gpus.take() if self._gpus else None
+        if self._gpus and card is None:
+            return False
+        seen = os.environ | ({VISIBLE: card} if card else {})
+        with (self.logs / f"{name}.txt").open("ab") as out:
+            process = subprocess.Popen(
+                words, stdout=out, stderr=subprocess.STDOUT, env=seen, preexec_fn=_end_with_parent
+            )
+        self._running[name] = process, card
+        return True
+
+    def ended(self) -> list[tuple[str, int]]:
+        """Those that have ended since this was last asked, each with its exit code."""
+        found = [(name, code) for name, (process, _) in self._running.items() if (code := process.poll()) is not None]
+        for name, _ in found:
+            _, card = self._running.pop(name)
+            if self._gpus and card:
+                self._gpus.give_back(card)
+        return found
+
+    def stop(self) -> None:
+        """Tells all to stop."""
+        for process, _ in self._running.values():
+            process.terminate()
+
+
+def _end_with_parent() -> None:
+    """In the new process, before its program: the kernel tells it to stop once the process that started it is gone."""
+    if sys.platform == "linux":
+        linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGTERM)

@@ -1,0 +1,51 @@
+"""`rmlab models fetch`: a folder that is there already is taken only for what it was made from."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from rmlab.commands.models import _record
+from rmlab.models import smollm2
+from tests.command_line import rmlab_here
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model folder of all tokens, as far as `fetch` looks at it."""
+    made = tmp_path / "model"
+    made.mkdir()
+    (made / "config.json").write_text("{}")
+    record = {"from": smollm2.REQUIREMENT, "file": smollm2.FILE, "fingerprint": smollm2.FINGERPRINT}
+    (made / "source.json").write_text(json.dumps(record | {"license": "Apache-2.0"}))
+    return made
+
+
+def test_a_folder_of_the_same_request_is_taken(folder: Path) -> None:
+    code, out, _ = rmlab_here("models", "fetch", "smollm2", "-o", str(folder))
+    assert (code, out) == (0, f"{folder}: it is there already\n")
+
+
+def test_a_folder_of_another_request_is_refused(folder: Path, tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.parquet"
+    request = ["models", "fetch", "smollm2", "--vocabulary", "8000", "--corpus", str(corpus), "-o", str(folder)]
+    code, _, err = rmlab_here(*request)
+    assert (code, f"{corpus}: there is no such file" in err) == (1, True)
+    corpus.write_bytes(b"one text")
+    code, _, err = rmlab_here(*request)
+    assert code == 1
+    assert f"{folder} was made from" in err
+    assert '"tokens": 8000' in err
+    (folder / "source.json").unlink()
+    code, _, err = rmlab_here("models", "fetch", "smollm2", "-o", str(folder))
+    assert (code, "has no readable source.json" in err) == (1, True)
+
+
+def test_the_same_number_of_tokens_of_another_text_is_another_model(tmp_path: Path, folder: Path) -> None:
+    corpus = tmp_path / "corpus.parquet"
+    corpus.write_bytes(b"one text")
+    (folder / "source.json").write_text(json.dumps(_record(8000, [corpus])))
+    request = ["models", "fetch", "smollm2", "--vocabulary", "8000", "--corpus", str(corpus), "-o", str(folder)]
+    assert rmlab_here(*request)[0] == 0
+    corpus.write_bytes(b"another text")
+    assert rmlab_here(*request)[0] == 1
