@@ -25,7 +25,6 @@ from rmlab.scores.scores import Scores
 from rmlab.scores.writing import write_score_table
 from rmlab.sweep.spec import read_sweep
 from rmlab.tracking.bundles.exporting import export_runs
-from rmlab.tracking.listing import show_runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 
@@ -193,7 +192,7 @@ def test_a_source_that_was_named_and_is_not_there_is_an_error(runs_folder: Path,
     for read in (
         lambda: command(folder, source=nowhere, ledger=True),
         lambda: draw_figures(source=nowhere),
-        lambda: show_runs(nowhere),
+        lambda: list_runs(store=nowhere),
     ):
         with pytest.raises(StoreError, match=r"nowhere\.db: there is no such store: name one by its URL or file"):
             read()
