@@ -18,6 +18,7 @@ from analysis.planned_study import PlannedStudy, ledger_lines, open_study
 from analysis.study_effects import effects
 from rmlab.commands.figures import draw_figures
 from rmlab.commands.figures import study as command
+from rmlab.commands.runs import list_runs
 from rmlab.errors import DataError, StoreError, UsageError
 from rmlab.metrics.report import report
 from rmlab.paths import REPOSITORY
