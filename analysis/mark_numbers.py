@@ -2,6 +2,7 @@
 
     python -m analysis.mark_numbers               # what is wrong, and how many numbers of each kind each page has
     python -m analysis.mark_numbers once          # the numbers of one kind, block by block
+    python -m analysis.mark_numbers sourced       # of those without a source, what a CSV beside the page has: look whether it is the source
     python -m analysis.mark_numbers mark PAGE     # adds marks where none are; sources are guessed, so look at them
     python -m analysis.mark_numbers write PAGE    # puts the values that the sources have now into the page
 
@@ -27,6 +28,7 @@ from rmlab.paths import REPOSITORY
 
 KEYS = ("config_hash", "arm", "level", "metric", "seed", "verifier", "base", "scale", "learning_rate", "group", "panel")
 MOST_ROWS = 100  # a larger CSV has nearly every value somewhere
+LEAST_DIGITS = 3
 NEAR = 60  # characters around a number in which its row may be named
 Cell = tuple[str, str]  # a source, a column
 
@@ -50,6 +52,25 @@ def of_kind(kind: str) -> list[str]:
         for block, found in groupby((one for one in checked(page) if one.kind == kind), key=lambda one: one.block):
             numbers = [one.token.text for one in found]
             lines.append(f"{page.relative_to(REPOSITORY)}: {block}: {len(numbers)}: {' '.join(numbers)}")
+    return lines
+
+
+def sourced() -> list[str]:
+    """Numbers marked as of the design or measured once that a small CSV beside the page has, with its first row that does; what names a row
+    (a level, a seed) is of the design.
+
+    Only those of three digits and more: others stand in nearly every CSV.
+    """
+    lines = []
+    for page in pages():
+        cells = list(_cells(page.parent)) if page.parent != REPOSITORY else []
+        for one in checked(page):
+            if one.kind in ("design", "once") and sum(map(str.isdigit, one.token.text)) >= LEAST_DIGITS:
+                fitting = [cell for value, cell in cells if cell[1] not in KEYS and agrees(one.token.text, value)]
+                source = next(iter(fitting), None)
+                if source:
+                    place = f"{page.relative_to(REPOSITORY)}: {one.block}"
+                    lines.append(f"{place}: {one.kind} {one.token.text}: {': '.join(source)}")
     return lines
 
 
@@ -146,7 +167,7 @@ def main(arguments: Sequence[str]) -> int:
         page = Path(arguments[1]).resolve()
         print(f"{mark(page)} numbers marked" if arguments[0] == "mark" else f"{write(page)} numbers changed")
         return 0
-    print("\n".join(of_kind(arguments[0])))
+    print("\n".join(sourced() if arguments == ["sourced"] else of_kind(arguments[0])))
     return 0
 
 

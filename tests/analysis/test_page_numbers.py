@@ -156,6 +156,18 @@ def test_new_marks_and_new_values(folder):
     assert page.read_text() == PAGE
 
 
+def test_a_number_without_a_source_that_a_table_has_is_listed(folder, monkeypatch):
+    page = folder / "README.md"
+    page.write_text("Of 4,000 attempts 0.712 are ranked right; 0.713 elsewhere.\n")
+    (folder / "numbers.yaml").write_text(
+        "README.md: {'Of #,# attempts #.# are ranked right; #.': [design: '4,000 0.712', once: '0.713']}"
+    )
+    monkeypatch.setattr(mark_numbers, "pages", lambda: [page])
+    monkeypatch.setattr(mark_numbers, "REPOSITORY", folder.parent)
+    [line] = mark_numbers.sourced()
+    assert line.endswith("design 0.712: table.csv level=4:1: auc_within_task")
+
+
 def test_a_table_that_changed_is_marked_anew(folder):
     page = folder / "README.md"
     page.write_text(PAGE.replace("| 14 |", "| 15 |"))
