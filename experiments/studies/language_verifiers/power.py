@@ -10,6 +10,7 @@ larger model differ is not known before they are done; each page states the powe
 import csv
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import yaml
 
@@ -36,7 +37,8 @@ def spread(sweep: str) -> dict[str, float]:
     for metric in METRICS:
         levels = rows.pivot_table(index=["arm", "seed"], columns="level", values=metric)
         differences = levels.drop(columns=baseline).sub(levels[baseline], axis=0)
-        found[metric] = float(differences.groupby("arm").var(ddof=1).stack().mean() ** 0.5)
+        variances = differences.groupby("arm").var(ddof=1).to_numpy(float)
+        found[metric] = float(np.nanmean(variances) ** 0.5)
     return found
 
 
