@@ -36,7 +36,7 @@ def spread(sweep: str) -> dict[str, float]:
     for metric in METRICS:
         levels = rows.pivot_table(index=["arm", "seed"], columns="level", values=metric)
         differences = levels.drop(columns=baseline).sub(levels[baseline], axis=0)
-        found[metric] = float(differences.groupby("arm").var(ddof=1).stack().mean() ** 0.5)
+        found[metric] = float(differences.groupby("arm").var(ddof=1).to_numpy().mean() ** 0.5)
     return found
 
 
