@@ -3,33 +3,25 @@
 The processes are forked from a fork server that has imported the heavy modules once, has read what all of them read (`warmup`),
 and has done nothing else: no CUDA, no thread of its own but Arrow's, which are made anew in a fork. Where there are GPUs, each
 process sees the one that was leased for it. They end when the parent ends, also when it is killed with -9.
-
-One GPU a cell, or a part of one: which GPUs this machine has, and who may use which.
-
-Nothing here touches CUDA. A GPU is held by a file lock in the runs folder, so two sweeps on one machine share its GPUs, and
-the kernel frees it when its holder ends, however it ends.
 """
 
 import ctypes
-import fcntl
 import multiprocessing
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import ForkServerContext, ForkServerProcess
-from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
-from rmlab.errors import RmlabError, UsageError
+from rmlab.errors import UsageError
+from rmlab.launchers.gpus import VISIBLE, Gpus, visible_gpus
 from rmlab.launchers.jobs import Event, Job, JobQueue, State, answer, event
 from rmlab.launchers.warmup import MODULE, SharedRead, warm_up_environment
 from rmlab.paths import runs_folder
@@ -39,90 +31,6 @@ from rmlab.wording import counted
 
 if TYPE_CHECKING:
     from omegaconf import DictConfig
-
-VISIBLE = "CUDA_VISIBLE_DEVICES"
-
-
-def visible_gpus() -> list[str]:
-    """What CUDA_VISIBLE_DEVICES allows, else the GPUs that nvidia-smi lists by id; empty where there are none."""
-    if VISIBLE in os.environ:
-        return [name.strip() for name in os.environ[VISIBLE].split(",") if name.strip() not in ("", "-1", "NoDevFiles")]
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return []
-    answer = subprocess.run([program, "--query-gpu=uuid", "--format=csv,noheader"], capture_output=True, text=True)
-    return (
-        [line.strip() for line in answer.stdout.splitlines() if line.strip().startswith("GPU-")]
-        if answer.returncode == 0
-        else []
-    )
-
-
-def gpu_uuids() -> dict[str, str]:
-    """The id of each GPU that nvidia-smi lists, by its number; empty where there are none. CUDA_VISIBLE_DEVICES may say either."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return {}
-    answer = subprocess.run(
-        [program, "--query-gpu=index,uuid", "--format=csv,noheader"], capture_output=True, text=True, check=False
-    )
-    pairs = (line.partition(",") for line in answer.stdout.splitlines())
-    return {number.strip(): uuid.strip() for number, _, uuid in pairs} if answer.returncode == 0 else {}
-
-
-class Gpus:
-    """Gives GPUs out to whoever runs a cell in this process' name: each to `cells` at once. uuids: as of `gpu_uuids`: one GPU has one
-    lock, whether it is asked for by number or by id.
-
-    One cell has its GPU for itself. Several share it with each other and with sweeps that share it too, never with one that wants
-    it whole: a sharer holds the GPU's lock together with the others, and the lock of a place on it alone.
-    """
-
-    def __init__(self, names: list[str], folder: Path, cells: int = 1, uuids: Mapping[str, str] | None = None) -> None:
-        self.names, self.folder, self.cells, self.uuids = names, folder, cells, uuids or {}
-        self._held: dict[str, list[list[IO[str]]]] = {name: [] for name in names}
-
-    def take(self) -> str | None:
-        """A GPU with room, the emptiest first; None = all are taken just now."""
-        for place in range(self.cells):
-            for name in self.names:
-                if (locks := self._lock(name, place)) is not None:
-                    self._held[name].append(locks)
-                    return name
-        return None
-
-    def give_back(self, name: str) -> None:
-        """One of its cells has ended."""
-        for file in self._held[name].pop():
-            file.close()
-
-    def _lock(self, name: str, place: int) -> list[IO[str]] | None:
-        """The open locks of a place on a GPU, None where others hold them."""
-        name = self.uuids.get(name, name)
-        wanted = (
-            [(name, fcntl.LOCK_EX)] if self.cells == 1 else [(name, fcntl.LOCK_SH), (f"{name}-{place}", fcntl.LOCK_EX)]
-        )
-        files: list[IO[str]] = []
-        for lock, kind in wanted:
-            files.append(self._open(lock))
-            try:
-                fcntl.flock(files[-1], kind | fcntl.LOCK_NB)
-            except BlockingIOError:
-                for file in files:
-                    file.close()
-                return None
-        return files
-
-    def _open(self, name: str) -> IO[str]:
-        path = self.folder / f"gpu-{name.replace('/', '-')}.lock"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            return path.open("a+")
-        except OSError as error:
-            raise RmlabError(
-                f"{path} cannot be written: {error.strerror or error}. Mend its rights or set RMLAB_RUNS."
-            ) from error
-
 
 AT_ITS_START = {"OPENBLAS_NUM_THREADS": "1", "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1"}
 """What a fork server reads once, and its cells not again. OpenBLAS starts its threads when it is imported; they would not live on in
@@ -242,9 +150,7 @@ def local_launcher(config: "DictConfig", workers: int | None = None, cells_per_g
     if OmegaConf.select(config, "runtime.processes") not in (None, 1):
         return LocalLauncher(workers or 1)
     usual = len(names) * cells_per_gpu or (1 if device == "cuda" else max(1, usable_cores() // threads))
-    return LocalLauncher(
-        workers or usual, Gpus(names, runs_folder() / "locks", cells_per_gpu, gpu_uuids()) if names else None
-    )
+    return LocalLauncher(workers or usual, Gpus(names, runs_folder() / "locks", cells_per_gpu) if names else None)
 
 
 def _receive(one: _Running) -> Event:

@@ -26,7 +26,8 @@ from pathlib import Path
 from typing import Any
 
 from rmlab.errors import RmlabError, UsageError
-from rmlab.launchers.local import ENDING, all_end, die_with_parent, how_it_ended, start_fork_server, visible_gpus
+from rmlab.launchers.gpus import visible_gpus
+from rmlab.launchers.local import ENDING, all_end, die_with_parent, how_it_ended, start_fork_server
 from rmlab.progress import is_quiet, is_verbose, listener, report_to, set_verbosity
 from rmlab.stopping import end_at_once, end_on_sigterm, uncut
 from rmlab.training.config import SeveralGpusRuntimeConfig

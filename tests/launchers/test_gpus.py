@@ -11,8 +11,9 @@ import pytest
 from omegaconf import OmegaConf
 
 from rmlab.errors import UsageError
+from rmlab.launchers.gpus import VISIBLE, Gpus, visible_gpus
 from rmlab.launchers.jobs import Job, JobList
-from rmlab.launchers.local import VISIBLE, Gpus, LocalLauncher, local_launcher, visible_gpus
+from rmlab.launchers.local import LocalLauncher, local_launcher
 from rmlab.paths import REPOSITORY
 
 PROGRAM = """
@@ -38,7 +39,7 @@ def test_a_gpu_is_given_once_also_across_processes(tmp_path: Path) -> None:
     one, other = Gpus(["0", "GPU-5/1"], tmp_path), Gpus(["0", "GPU-5/1"], tmp_path)
     assert (one.take(), other.take()) == ("0", "GPU-5/1")
     assert one.take() is other.take() is None
-    code = f"from rmlab.launchers.local import Gpus; from pathlib import Path; print(Gpus(['0'], Path({str(tmp_path)!r})).take())"
+    code = f"from rmlab.launchers.gpus import Gpus; from pathlib import Path; print(Gpus(['0'], Path({str(tmp_path)!r})).take())"
     ask = [sys.executable, "-c", code]
     assert subprocess.run(ask, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.strip() == "None"
     one.give_back("0")
@@ -88,7 +89,7 @@ def test_small_cells_share_a_gpu_with_their_like_and_with_nobody_who_wants_it_wh
 @pytest.mark.parametrize("cells", [1, 2])
 def test_gpus_come_back_when_their_holder_is_killed(tmp_path: Path, cells: int) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from rmlab.launchers.local import Gpus, visible_gpus\n"
+        "import sys, time; from pathlib import Path; from rmlab.launchers.gpus import Gpus, visible_gpus\n"
         f"gpus = Gpus(visible_gpus(), Path({str(tmp_path)!r}), {cells})\n"
         f"print(*[gpus.take() for _ in range({2 * cells + 1})], flush=True); time.sleep(3600)"
     )

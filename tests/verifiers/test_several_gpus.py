@@ -12,7 +12,8 @@ import pytest
 
 from rmlab.configuration import compose, load_program
 from rmlab.errors import UsageError
-from rmlab.launchers.local import VISIBLE, local_launcher
+from rmlab.launchers.gpus import VISIBLE
+from rmlab.launchers.local import local_launcher
 from rmlab.launchers.rank_processes import Nodes, ranks_to_start
 from rmlab.paths import REPOSITORY
 from rmlab.scores.table import read_score_table

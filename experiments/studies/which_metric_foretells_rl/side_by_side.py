@@ -1,6 +1,6 @@
 """Commands side by side on the cards of this machine, several on each: which runs where, how each ended. What they do is not known here.
 
-A card is leased as the cells of a sweep lease theirs (`rmlab.launchers.local.Gpus`), so a sweep that runs beside this one shares it, or
+A card is leased as the cells of a sweep lease theirs (`rmlab.launchers.gpus.Gpus`), so a sweep that runs beside this one shares it, or
 waits. Where this process ends, however it ends, its commands are told to stop, and save what they have.
 """
 
@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from rmlab.launchers.local import VISIBLE, Gpus, visible_gpus
+from rmlab.launchers.gpus import VISIBLE, Gpus, visible_gpus
 from rmlab.microswe.sandbox import linux
 from rmlab.paths import runs_folder
 
