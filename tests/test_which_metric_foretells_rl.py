@@ -169,6 +169,7 @@ def test_a_slice_runs_cells_side_by_side_and_ends_in_time(
 
     monkeypatch.setattr(study, "command", command)
     monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
+    monkeypatch.setattr(study, "tracked_as_failed", lambda name, since: True)
     assert study.run_slice(cells()[10:13], 5, 2) == ["mostly_resolved-300"]
     logs = runs_folder / study.STUDY
     assert sorted(path.stem for path in logs.iterdir()) == [
@@ -176,7 +177,7 @@ def test_a_slice_runs_cells_side_by_side_and_ends_in_time(
         "mostly_unresolved-2400",
         "mostly_unresolved-4000",
     ]
-    assert "mostly_resolved-300 failed" in capsys.readouterr().out
+    assert "mostly_resolved-300 failed: mostly_resolved-300 (" in capsys.readouterr().out, "the last line of its log"
     assert study.run_slice(cells()[:3], 0.5, 2) == [], "too little time is left to begin one"
 
 
@@ -271,7 +272,12 @@ def test_a_cell_that_failed_twice_is_not_run_again(
     monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
-    monkeypatch.setattr(study, "command", lambda *given: [sys.executable, "-c", "raise SystemExit(1)"])
+
+    def command(cell: study.Cell, *given: object) -> list[str]:
+        RunLogger.start(Store.open(None), "x", cell["name"], kind="verifier").fail(ValueError("not finite"))
+        return [sys.executable, "-c", "raise SystemExit(1)"]
+
+    monkeypatch.setattr(study, "command", command)
     one = cells()[:1]
     for _ in range(2):
         assert study.to_do(one, study.look()) == one
@@ -280,6 +286,47 @@ def test_a_cell_that_failed_twice_is_not_run_again(
     assert study.look().done == {}
     assert study.to_do(one, study.look()) == []
     assert "failed    balanced-300  2 times: it is not run again" in study.said(one, study.look())
+
+
+def test_a_mistake_of_set_up_is_no_failure_of_a_cell_and_ends_the_slice(
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A start that is not there, a word that the program does not know: the next cells would end alike, and the ledger travels."""
+    monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
+    refused = "import sys; print('runs/policies/a: there is no such file or folder'); sys.exit({})"
+    for code in (1, 2):
+        monkeypatch.setattr(study, "command", lambda *given, code=code: [sys.executable, "-c", refused.format(code)])
+        assert study.run_slice(cells()[:3], 5, 1) == ["balanced-300"]
+        said = capsys.readouterr().out
+        assert (
+            "balanced-300 was refused, which is not counted; no further cell begins: runs/policies/a: there is" in said
+        )
+    killed = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
+    monkeypatch.setattr(study, "command", lambda *given: [sys.executable, "-c", killed])
+    assert study.run_slice(cells()[:2], 5, 1) == ["balanced-300", "balanced-500"], "the next ones may be spared"
+    assert "balanced-300 was killed (signal 9), which is not counted: it said nothing (" in capsys.readouterr().out
+    assert study.look().failures == {}
+    assert len(study.to_do(cells()[:3], study.look())) == 3
+
+
+def test_an_earlier_failure_says_nothing_of_this_time(runs_folder: Path) -> None:
+    RunLogger.start(Store.open(None), "x", "balanced-300", kind="verifier").fail(ValueError("not finite"))
+    assert study.tracked_as_failed("balanced-300", time.time() - 60)
+    assert not study.tracked_as_failed("balanced-300", time.time() + 60)
+    assert not study.tracked_as_failed("balanced-500", time.time() - 60)
+
+
+def test_what_cells_begin_from_is_there_before_the_first_begins(
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(study, "command", lambda *given: pytest.fail("a cell begins"))
+    with pytest.raises(DataError, match=r"models/smollm2_8000: not on this machine\. README\.md says"):
+        study.main(["verifiers", "--minutes", "4"])
+    with pytest.raises(DataError, match=r"^runs/policies/a and runs/policies/b: not on this machine"):
+        study.main(["execution", "--minutes", "4"])
+    assert study.main(["execution", "--minutes", "0"]) == 0, "where nothing begins nothing has to be there"
 
 
 def test_a_run_that_has_a_cells_name_alone_is_none_of_it(runs_folder: Path) -> None:
@@ -379,6 +426,7 @@ def test_a_verifier_is_trained_and_pays_and_both_come_home(
     monkeypatch.setattr(study, "LEDGER", tmp_path / "kept" / "ledger.csv")
     monkeypatch.setattr(study, "LEAST_SECONDS", {"verifier": 0, "rl": 0})
     monkeypatch.chdir(tmp_path)
+    (runs_folder / "models" / "smollm2_8000").mkdir(parents=True)  # the preset smoke does not read it
     names = ["overconfident-500", "execution_free_overconfident-500_a_s0"]
     assert study.main([names[0], "--minutes", "8", "--bundle", str(tmp_path / "one.zip")]) == 0
     assert study.main([*names, "--minutes", "8", "--bundle", str(tmp_path / "two.zip")]) == 0

@@ -5,7 +5,8 @@
     python experiments/studies/which_metric_foretells_rl/study.py execution_free second_seed --minutes 9.5 --bundle $OUT/runs.zip
 
 What a cell is stands in cells.csv (`design.py`), what was fitted to a verifier in fitted.csv (`check.py`), what has been done in
-ledger.csv, which travels with the repository: a cell in it is not run again, nor is one that has failed twice. What a slice ends goes
+ledger.csv, which travels with the repository: a cell in it is not run again, nor is one that has failed twice. A command that is refused
+before its run begins (a start that is not there) is no failure: it ends the slice, and is named. What a slice ends goes
 on with the next one on the same machine; what is lost with a machine is begun again. A verifier whose weights stayed on another machine
 is trained again before it pays here, and gets a line of its own in the ledger: the runs that it pays carry its own offline metrics.
 """
@@ -32,7 +33,7 @@ from rmlab.paths import runs_folder
 from rmlab.tracking.query import find_model, get_run
 from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import FINISHED, IMPORTED_RUN, REPLACED
+from rmlab.tracking.tags import FAILED, FINISHED, IMPORTED_RUN, REPLACED
 from rmlab.wording import counted, duration
 
 HERE = Path(__file__).parent
@@ -164,7 +165,7 @@ def command(cell: Cell, state: State, minutes: float | None = None) -> list[str]
     if kind == "verifier":
         again = ["--force"] if cell["name"] in state.finished else []
         return [sys.executable, "-m", "rmlab", "train", *again, *COMMON[kind], *own]
-    named = [f"start=runs/policies/{cell['start']}"]
+    named = [f"start={start_of(cell)}"]
     if verifier := state.verifier_of(cell):
         if not (run := state.weights(verifier)):
             raise DataError(f"the weights of {verifier} are not here: `study.py verifiers` trains it")
@@ -191,20 +192,62 @@ def to_do(cells: Sequence[Cell], state: State) -> list[Cell]:
     ]
 
 
+def prove_there(cells: Sequence[Cell]) -> None:
+    """Raises DataError for the first folder that these cells begin from and that this machine lacks."""
+    needed = {
+        runs_folder() / "models" / "smollm2_8000" if cell["kind"] == "verifier" else start_of(cell) for cell in cells
+    }
+    if lacking := sorted(str(folder) for folder in needed if not folder.exists()):
+        raise DataError(
+            f"{' and '.join(lacking)}: not on this machine. README.md says under 'How it is run' what makes it"
+        )
+
+
+def start_of(cell: Cell) -> Path:
+    """The folder of the policy that a cell of RL begins with."""
+    return Path("runs", "policies", cell["start"])
+
+
+def tracked_as_failed(name: str, since: float) -> bool:
+    """Whether the store has a run of this name that has failed since a time (seconds). An end that left no such run says nothing of the
+    cell: what it was given is wrong, or it was killed."""
+    store = Store.existing(None)
+    return any(
+        (info.name, info.status) == (name, FAILED) and (info.end_time or 0) >= int(1000 * since)
+        for info in (run_infos(store) if store else [])
+    )
+
+
+def last_line(log: Path) -> str:
+    """What a command said last."""
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
+    return next(filter(None, reversed(lines)), "it said nothing")
+
+
 def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int | None = None) -> list[str]:
-    """Runs cells until the time is up, `together` on each card; returns what failed."""
+    """Runs cells until the time is up, `together` on each card; returns what failed. Only what the store tracks as failed is a failure
+    of its cell. Where a command is refused (a mistake of set-up, which would end all others too) no further cell begins."""
     deadline, waiting, failed, stopped = time.monotonic() + 60 * minutes, list(cells), list[str](), False
-    running = SideBySide(runs_folder() / STUDY, together, cards)
+    running, begun = SideBySide(runs_folder() / STUDY, together, cards), dict[str, float]()
     while True:
         left = deadline - time.monotonic()
         for name, code in running.ended():
-            lost = [name] if code != 0 and not stopped else []  # what the end of the slice stopped has not failed
-            if lost:
-                failed += lost
-                print(f"{name} failed: {running.logs / name}.txt", flush=True)
+            lost = list[str]()
+            if code != 0 and not stopped:  # what the end of the slice stopped has not failed
+                failed.append(name)
+                log = running.logs / f"{name}.txt"
+                if code != UsageError.exit_code and tracked_as_failed(name, begun[name]):
+                    lost, what = [name], "failed"
+                elif code < 0:
+                    what = f"was killed (signal {-code}), which is not counted"
+                else:
+                    what = "was refused, which is not counted; no further cell begins"
+                    waiting.clear()
+                print(f"{name} {what}: {last_line(log)} ({log})", flush=True)
             note(look(), lost)
         while waiting and len(running) < running.most and left > LEAST_SECONDS[waiting[0]["kind"]]:
             name = waiting[0]["name"]
+            begun[name] = time.time()
             try:
                 if not running.start(name, command(waiting[0], look(), (left - ENDING) / 60)):
                     break  # another program has the card
@@ -318,7 +361,10 @@ def main(arguments: Sequence[str]) -> int:
         print(said(cells, look()))
         return 0
     note(look())
-    failed = run_slice(to_do(cells, look()), asked.minutes, asked.together, asked.cards)
+    waiting = to_do(cells, look())
+    if 60 * asked.minutes > min(LEAST_SECONDS.values()):
+        prove_there(waiting)
+    failed = run_slice(waiting, asked.minutes, asked.together, asked.cards)
     state = look()
     note(state)
     if asked.bundle:
