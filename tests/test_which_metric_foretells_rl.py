@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from argparse import ArgumentTypeError
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -128,6 +129,35 @@ def test_what_a_cell_waits_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
         nothing.verifier_of(bent)
     with pytest.raises(UsageError, match="hybird is neither a block nor a cell; blocks are verifiers"):
         study.main(["hybird"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--together 0", "--together: 0 is no number from 1 up"),
+        ("--cards 0", "--cards: 0 is no number from 1 up"),
+        ("--minutes nan", "--minutes: nan is no number from 0 up"),
+        ("--minutes inf", "--minutes: inf is no number from 0 up"),
+        ("--minutes=-1", "--minutes: -1 is no number from 0 up"),
+        ("--together some", "--together: invalid int value: 'some'"),
+    ],
+)
+def test_numbers_with_which_nothing_can_run_are_refused(
+    words: str, said: str, runs_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a dry run too, so that it says what the run would."""
+    for more in ([], ["--dry-run"]):
+        with pytest.raises(SystemExit, match="2"):
+            study.main(["execution", *words.split(), *more])
+        assert said in capsys.readouterr().err
+
+
+def test_the_design_refuses_amounts_and_slopes_that_are_none() -> None:
+    number = design.at_least(0.1)
+    assert number("0.9") == 0.9
+    for text in ("0", "nan", "-1", "inf"):
+        with pytest.raises(ArgumentTypeError, match=f"{text} is no number from 0.1 up"):
+            number(text)
 
 
 def test_finished_cells_are_not_run_again_but_verifiers_that_are_needed_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,8 @@ agree.
 """
 
 import argparse
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -177,12 +178,25 @@ def cells(times: float = TIMES, slopes: Sequence[float] = SLOPES) -> list[Cell]:
     return [*trained, *runs(trained, slopes)]
 
 
+def at_least(least: float, kind: type = float) -> Callable[[str], Any]:
+    """What a command line takes as a number of a kind: a finite one from `least` up."""
+
+    def number(text: str) -> Any:
+        value = kind(text)
+        if not least <= value < math.inf:  # NaN is neither
+            raise argparse.ArgumentTypeError(f"{text} is no number from {least:g} up")
+        return value
+
+    number.__name__ = kind.__name__  # how argparse names what is no number at all
+    return number
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--times", type=float, default=TIMES, help="the amounts of the 24 verifiers")
+    parser.add_argument("--times", type=at_least(0.1), default=TIMES, help="the amounts of the 24 verifiers")
     parser.add_argument(
         "--slopes",
-        type=float,
+        type=at_least(0.1),
         nargs=len(AMOUNTS),
         default=SLOPES,
         help="what the logits of the column overconfident are multiplied by, for each amount",

@@ -26,6 +26,7 @@ from typing import Any
 from analysis.foretelling_runs import Plan, configuration, read_plan, value_at
 from analysis.foretelling_runs import read_rows as read
 from analysis.style import csv_text
+from experiments.studies.which_metric_foretells_rl.design import at_least
 from experiments.studies.which_metric_foretells_rl.side_by_side import SideBySide
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.files import exclusive, write_text
@@ -340,10 +341,10 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("blocks", nargs="*", help="blocks of cells.csv, or names of cells; none = all")
     parser.add_argument("--dry-run", action="store_true", help="list the cells, start nothing")
-    parser.add_argument("--minutes", type=float, default=9.5, help="of this slice")
-    parser.add_argument("--together", type=int, default=3, help="cells side by side on a card")
+    parser.add_argument("--minutes", type=at_least(0), default=9.5, help="of this slice")
+    parser.add_argument("--together", type=at_least(1, int), default=3, help="cells side by side on a card")
     parser.add_argument(
-        "--cards", type=int, help="the first so many cards of this machine; default: all that are visible"
+        "--cards", type=at_least(1, int), help="the first so many cards of this machine; default: all that are visible"
     )
     parser.add_argument(
         "--bundle", type=Path, help="write the finished runs of these cells here afterwards, without weights"
