@@ -288,6 +288,22 @@ def test_a_bundle_holds_the_runs_of_the_cells_that_were_asked_for(
     assert taken == ["0", "2"]
 
 
+def test_the_last_command_of_the_page_writes_beside_the_ledger(
+    monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path
+) -> None:
+    """The bundle that travels with the page lies in the study's own folder, where ledger.csv is already."""
+    [line] = re.findall(r"python \$S/study\.py (.*--page)", (study.HERE / "README.md").read_text(encoding="utf-8"))
+    own = tmp_path / "own"
+    shutil.copytree(study.HERE, own)
+    for name, place in (("HERE", own), ("LEDGER", own / "ledger.csv"), ("FITTED", own / "fitted.csv")):
+        monkeypatch.setattr(study, name, place)
+    before = (own / "ledger.csv").read_bytes()
+    assert study.main(line.replace("$S", str(own)).split()) == 0
+    assert (own / "ledger.csv").read_bytes() == before
+    assert study.main(line.replace("$S", str(tmp_path)).split()) == 0
+    assert (tmp_path / "ledger.csv").read_bytes() == before, "beside a bundle elsewhere they are copied"
+
+
 def test_two_that_note_at_a_time_lose_no_line(
     monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path
 ) -> None:

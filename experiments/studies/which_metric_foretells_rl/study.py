@@ -332,7 +332,9 @@ def export(bundle: Path, state: State, names: Collection[str], study: bool = Fal
         export_runs(Store.open(None), bundle, own, models=False, study=study, show=False)
         print(f"{counted(len(own), 'run')} in {bundle}", flush=True)
     for file in (LEDGER, FITTED, HERE / "design.csv"):
-        if file.exists():
+        if (
+            file.exists() and file.resolve().parent != bundle.resolve().parent
+        ):  # the bundle of the page lies beside them
             shutil.copy(file, bundle.parent)
 
 
