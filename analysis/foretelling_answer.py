@@ -12,7 +12,7 @@ import numpy as np
 
 from analysis.causal import Equivalence
 from analysis.foretelling_causal import causal
-from analysis.foretelling_design import CORRELATION, correlation, faults
+from analysis.foretelling_design import CORRELATION, correlation, faults, known
 from analysis.foretelling_runs import PaidRun, Study, column
 from analysis.rank_statistics import (
     Interval,
@@ -125,8 +125,8 @@ def answer(study: Study) -> Answer:
     for block in FACTORIAL:
         runs = study.of(block)
         relations[block] = _relations(runs) if len(runs) >= FEWEST else {}
-        if relations[block]:
-            over[block], given[block] = _rivals(runs)
+        if relations[block] and len(both := _with_both(runs)) >= FEWEST:
+            over[block], given[block] = _rivals(both)
     free = study.of("execution_free")
     lost = _regrets(free) if len(free) >= FEWEST else {}
     rows = [run.verifier for run in free]
@@ -145,7 +145,7 @@ def answer(study: Study) -> Answer:
         ),
         faults(rows),
     )
-    return Answer(**{**vars(found), "sentences": _sentences(study, found, rows)})
+    return Answer(**{**vars(found), "sentences": _sentences(study, found)})
 
 
 def _arrays(runs: Sequence[PaidRun]) -> tuple[Any, list[str], list[str], list[str]]:
@@ -160,12 +160,17 @@ def _relations(runs: Sequence[PaidRun]) -> dict[str, Relation]:
     found = {}
     for name in METRICS:
         value_N = column(runs, name)
-        known = np.flatnonzero(~np.isnan(value_N))
-        if len(known) < FEWEST:
+        there = np.flatnonzero(~np.isnan(value_N))
+        if len(there) < FEWEST:
             continue
-        unit_N, start_N, block_N = ([side[i] for i in known] for side in (units, starts, blocks))
-        found[name] = relation(name, value_N[known], outcome_N[known], unit_N, start_N, block_N)
+        unit_N, start_N, block_N = ([side[i] for i in there] for side in (units, starts, blocks))
+        found[name] = relation(name, value_N[there], outcome_N[there], unit_N, start_N, block_N)
     return found
+
+
+def _with_both(runs: Sequence[PaidRun]) -> list[PaidRun]:
+    """Those whose verifier has an AUC within task and an ECE."""
+    return [run for run in runs if known([run.verifier])]
 
 
 def _rivals(runs: Sequence[PaidRun]) -> tuple[Interval, list[Interval]]:
@@ -217,7 +222,7 @@ def _correlation(x_N: Sequence[float], y_N: Sequence[float], starts: Sequence[st
     return (None if np.isnan(rho) else rho), len(x_N)
 
 
-def _sentences(study: Study, found: Answer, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _sentences(study: Study, found: Answer) -> list[str]:
     """What can and cannot be concluded, a question each."""
     said = []
     for block, words in (("execution_free", "a verifier alone pays"), ("hybrid", "a verifier and execution pay")):
@@ -236,7 +241,14 @@ def _sentences(study: Study, found: Answer, rows: Sequence[Mapping[str, Any]]) -
         said.append(
             f"Where {words}, AUC within task {verb} pass@1 after RL: ρ = {rho}, p = {p or 1:.4f}, {there} verifiers."
         )
-        said.append(_rivals_said(found.over[block], rows, words))
+        both = [run.verifier for run in _with_both(study.of(block))]
+        if block not in found.over:
+            said.append(
+                f"Whether AUC rather than ECE does is not concluded where {words}: {counted(len(both), 'verifier')} have both, "
+                f"{FEWEST} are needed."
+            )
+            continue
+        said.append(_rivals_said(found.over[block], both, words))
         auc, ece = (estimate(g.value, (g.low, g.high), 2, signed=True) for g in found.given[block])
         said.append(f"Beside each other, where {words}: AUC within task {auc}, ECE {ece} (coefficients of ranks).")
     shown = [
@@ -270,8 +282,9 @@ def _sentences(study: Study, found: Answer, rows: Sequence[Mapping[str, Any]]) -
 
 
 def _rivals_said(over: Interval, rows: Sequence[Mapping[str, Any]], words: str) -> str:
+    """rows: the verifiers of this very block, which may be fewer or others than those of another one."""
     ends = estimate(over.value, (over.low, over.high), 2, signed=True)
-    if len(rows) >= FEWEST and not abs(correlation(rows)) < CORRELATION:
+    if not abs(correlation(rows)) < CORRELATION:
         return f"Whether AUC rather than ECE does is not concluded where {words}: the two are correlated here (|ρ| less |ρ| = {ends})."
     better = (
         "AUC rather than ECE"

@@ -14,6 +14,7 @@ VERIFIERS = 24
 LOW, MOST_LOW, HIGH = 0.65, 4, 0.85
 CORRELATION = 0.2
 MIXED_TASKS = 100
+BOTH = ("auc_within_task", "ece_width_10")
 ABOUT = ("name", "block", "start", "column", "amount", "evidence", "seed")
 METRICS = (
     "auc_within_task",
@@ -40,6 +41,9 @@ def faults(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     found = []
     if len(rows) < VERIFIERS:
         found.append(f"{len(rows)} of {VERIFIERS} verifiers are there.")
+    if lacking := [row["name"] for row in rows if not known([row])]:
+        found.append(f"Of {', '.join(lacking)} the AUC within task or the ECE is not known.")
+    rows = known(rows)
     if len(rows) < 3:
         return found
     auc_N = [float(row["auc_within_task"]) for row in rows]
@@ -55,8 +59,14 @@ def faults(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return found
 
 
+def known(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Those that have an AUC within task and an ECE; what a table has empty is undefined."""
+    return [row for row in rows if not {None, ""} & {row[name] for name in BOTH}]
+
+
 def correlation(rows: Sequence[Mapping[str, Any]]) -> float:
-    """Spearman's coefficient of AUC within task and ECE, within starts."""
-    auc_N, ece_N = ([float(row[name]) for row in rows] for name in ("auc_within_task", "ece_width_10"))
+    """Spearman's coefficient of AUC within task and ECE, within starts, of those that have both."""
+    rows = known(rows)
+    auc_N, ece_N = ([float(row[name]) for row in rows] for name in BOTH)
     starts = [row["start"] for row in rows]
     return float(rank_correlations(auc_N, ece_N, unit_weights(None, starts, len(rows), 0), starts)[0])

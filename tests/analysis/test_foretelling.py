@@ -372,6 +372,40 @@ def test_the_check_of_the_design() -> None:
     assert "The highest AUC within task is 0.700, it should be 0.85 or more." in faults(rows(low, spread))
     assert "6 verifiers have an AUC within task below 0.65" in " ".join(faults(rows([0.6] * 6 + auc[6:], spread)))
     assert faults(rows(auc[:2], spread[:2])) == ["2 of 24 verifiers are there."]
+    for undefined in (None, ""):  # of a report, of a table
+        lacking = rows(auc, [0.1 + 0.01 * ((i * 7) % 24) for i in range(24)])
+        lacking[3]["ece_width_10"] = undefined
+        assert faults(lacking)[0] == "Of v3 the AUC within task or the ECE is not known."
+
+
+def test_auc_rather_than_ece_is_judged_by_the_verifiers_of_the_block_itself(tmp_path: Path) -> None:
+    """In `execution_free` both are apart; in the hybrid those whose runs are there are correlated: nothing is concluded of it."""
+    runs = made_runs(tmp_path, 0.8, blocks="execution_free hybrid")
+    for run in runs:
+        made: Any = run.run
+        if made.name.startswith("hybrid"):
+            made.files["verifier_report.json"]["ece_width_10"] = (
+                1 - made.files["verifier_report.json"]["auc_within_task"]
+            )
+            made.files.pop("paid_report.json", None)
+            if "overconfident" in made.name:
+                made.files["paid_report.json"] = made.files["verifier_report.json"]
+    for free in (24, 15):
+        kept = [run for run in runs if run.run.name.startswith("hybrid")] + runs[:free]
+        said = " ".join(answer(read_study(kept, PLAN)).sentences)
+        assert "not concluded where a verifier and execution pay: the two are correlated here" in said
+        assert ("Where a verifier alone pays, AUC rather than ECE orders the outcomes" in said) == (free == 24)
+
+
+def test_auc_rather_than_ece_needs_both_of_enough_verifiers(tmp_path: Path) -> None:
+    """16 verifiers pay, and one of them has no ECE: it is in no comparison of the two."""
+    runs = made_runs(tmp_path, 0.8, blocks="execution_free")[:16]
+    assert "are needed" not in " ".join(answer(read_study(runs, PLAN)).sentences[:2])
+    made: Any = runs[0].run
+    made.files["verifier_report.json"]["ece_width_10"] = None
+    found = answer(read_study([PolicyRun(run.run) for run in runs], PLAN))
+    assert found.over == found.given == {}
+    assert "concluded where a verifier alone pays: 15 verifiers have both, 16 are needed." in found.sentences[1]
 
 
 def test_captions_say_the_same_in_both(tmp_path: Path) -> None:
