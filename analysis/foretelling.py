@@ -154,8 +154,10 @@ def _causal(axis: Any, found: Answer) -> list[dict[str, Any]]:
 
 
 def markdown(study: Study, found: Answer) -> str:
-    """The answer, the table, the causal comparisons, the check of the design, and what is missing."""
+    """The check of the design, the answer, the table, the causal comparisons, and what is missing."""
     lines = [
+        "**Design.** " + (" ".join(found.faults) or "Met."),
+        "",
         *found.sentences,
         "",
         "| metric | ρ, alone | p | p (Holm) | ρ, hybrid | p (Holm) | points lost by choosing by it |",
@@ -197,7 +199,6 @@ def markdown(study: Study, found: Answer) -> str:
             "As it pays, on the start's own attempts at validation tasks before the first step, mean over seeds.",
             "",
         ]
-    lines += ["**Design.** " + (" ".join(found.faults) or "Met."), ""]
     lines += [f"**Runs.** {', '.join(f'{len(study.of(b))} of {study.planned(b)} {b}' for b in study.blocks)}.", ""]
     again = {run.start for run in study.taken.values()}
     for start in sorted({run.cell["start"] for run in study.taken.values()}):
@@ -231,5 +232,6 @@ def caption(study: Study, found: Answer) -> Caption:
         "right: how pass@1 changes with a change of one verifier's reward, three to five RL seeds, 90 % intervals over seeds and tasks; "
         "the band is the margin of equivalence (unnormalised: advantages not divided by the group's standard deviation).",
         f"n = {len(free)} verifiers (alone), {len(study.of('hybrid'))} (hybrid), one RL seed each; "
-        f"{len(study.left_out)} cells or runs left out, named in {NAME}.md.",
+        f"{len(study.left_out)} cells or runs left out, named in {NAME}.md."
+        + (f" The design is not met: {' '.join(found.faults)}" if found.faults else ""),
     )

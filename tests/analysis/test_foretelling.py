@@ -408,6 +408,20 @@ def test_auc_rather_than_ece_needs_both_of_enough_verifiers(tmp_path: Path) -> N
     assert "concluded where a verifier alone pays: 15 verifiers have both, 16 are needed." in found.sentences[1]
 
 
+def test_what_the_design_lacks_is_said_above_the_result_and_in_the_caption(tmp_path: Path) -> None:
+    runs = made_runs(tmp_path, 0.8, blocks="execution_free")
+    for kept, words in ((runs, "Met."), (runs[:20], "20 of 24 verifiers are there.")):
+        study = read_study(kept, PLAN)
+        found = answer(study)
+        text = foretelling.markdown(study, found)
+        assert text.startswith(f"**Design.** {words}")
+        assert text.count("**Design.**") == 1
+        assert text.index("**Design.**") < text.index(found.sentences[0])
+        caption = foretelling.caption(study, found)
+        assert caption.says == found.sentences[0]
+        assert ("The design is not met: 20 of 24 verifiers are there." in caption.counts) == (kept is not runs)
+
+
 def test_captions_say_the_same_in_both(tmp_path: Path) -> None:
     caption = Caption("AUC foretells.", "ρ within starts; 95 % intervals ± 3.", "n = 24, two_bugs left out.")
     md, tex = (path.read_text() for path in write_captions(tmp_path, "x", caption))
