@@ -24,7 +24,8 @@ captions                      a figure's caption in Markdown and in LaTeX
 rank_statistics               rank correlation within strata, permutation, bootstrap, and what a choice by a metric costs
 causal                        two conditions paired by seed and task: different, alike within a margin, or neither
 foretelling_design            the check of the verifiers of which_metric_foretells_rl
-foretelling_runs              that study's runs beside its plan
+foretelling_plan              the plan of that study, and in what a run's configuration departs from it
+foretelling_runs              its runs beside its plan
 foretelling_causal            its causal experiments
 foretelling_answer            what it allows to say
 paper_reported.yaml           what the paper reports, for overlays

@@ -1,8 +1,5 @@
 """The runs of experiments/studies/which_metric_foretells_rl beside its plan: which cell each is, which is missing, which is not taken."""
 
-import csv
-import shlex
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,20 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 
 from analysis.foretelling_design import row_of
-from analysis.outcomes import damaged, parameter, quick_yaml, read_json
+from analysis.foretelling_plan import Plan, configuration, read_plan
+from analysis.outcomes import damaged, parameter, read_json
 from analysis.policies import PolicyRun
 from rmlab.errors import DataError, MissingArtifact
-from rmlab.paths import REPOSITORY
-from rmlab.rl.config import RLRun
 from rmlab.tracking.bundles.reading import AnyRun
-from rmlab.tracking.parameters import leaves
+from rmlab.tracking.run_index import RunInfo
+from rmlab.tracking.tags import IMPORTED_RUN
 from rmlab.wording import counted
 
-FOLDER = REPOSITORY / "experiments" / "studies" / "which_metric_foretells_rl"
-CELLS = FOLDER / "cells.csv"
 STEPS = "60"
 WITHOUT = "two_bugs"
 
@@ -98,102 +92,9 @@ class Study:
         return list(dict.fromkeys(cell["block"] for cell in self.cells))
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What runs are held against. cells: of verifiers and of RL. fitted: (name, run of the training that it was fitted to) -> value.
-    trained: run -> name of its cell, as the ledger has them. failed: how often a cell failed, by the ledger."""
-
-    cells: Sequence[Mapping[str, str]]
-    fitted: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    trained: Mapping[str, str] = field(default_factory=dict)
-    failed: Mapping[str, int] = field(default_factory=dict)
-
-    def departure(self, config: Mapping[str, Any], cell: Mapping[str, str], fitted_to: str = "") -> str:
-        """In what a configuration is not that of a cell, of all that cells of its kind vary; "" where it is.
-
-        fitted_to: the run of the verifier that pays: what is fitted belongs to one training.
-        """
-        default = self._default if cell["kind"] == "rl" else {}
-        asked = settings(cell)
-        for key in self._varied[cell["kind"]]:
-            planned = asked.get(key, default.get(key, ""))
-            if planned.startswith(("SLOPE_", "SHIFT_")):
-                name, planned = planned, self.fitted.get((planned, fitted_to), "")
-                if not planned:
-                    return f"fitted.csv has no {name} for the verifier that paid (run {fitted_to[:8] or 'not known'})"
-            if not same(found := value_at(config, key), planned):
-                return f"its {key} is {'not known' if found is None else found}, the plan's {planned}"
-        return ""
-
-    @cached_property
-    def _default(self) -> dict[str, str]:
-        """What a run of RL has where nothing else is said."""
-        return {key: str(value) for key, value in leaves(RLRun())}
-
-    @cached_property
-    def _varied(self) -> dict[str, dict[str, None]]:
-        """Kind -> every key that some cell of it sets."""
-        found = dict[str, dict[str, None]]()
-        for cell in self.cells:
-            found.setdefault(cell["kind"], {}).update(dict.fromkeys(settings(cell)))
-        return found
-
-
-def read_rows(path: Path) -> list[dict[str, str]]:
-    """The rows of a CSV file; none where it is not there."""
-    if not path.exists():
-        return []
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def read_plan(folder: Path = FOLDER) -> Plan:
-    """The plan as its folder has it."""
-    ledger = read_rows(folder / "ledger.csv")
-    return Plan(
-        read_rows(folder / "cells.csv"),
-        {(row["name"], row["run_id"]): row["value"] for row in read_rows(folder / "fitted.csv")},
-        {row["run_id"]: row["name"] for row in ledger if row["run_id"]},
-        Counter(row["name"] for row in ledger if not row["run_id"]),
-    )
-
-
-def read_cells(path: Path = CELLS) -> list[dict[str, str]]:
-    """The runs of RL that the plan has."""
-    return [row for row in read_rows(path) if row["kind"] == "rl"]
-
-
-def settings(cell: Mapping[str, str]) -> dict[str, str]:
-    """What a cell has beside the settings of its kind, by the keys of the configuration."""
-    pairs = dict(word.partition("=")[::2] for word in shlex.split(cell["overrides"]))
-    return {"reward.mode" if key == "reward" else key: value for key, value in pairs.items()}
-
-
-def value_at(config: Mapping[str, Any], key: str) -> Any:
-    """The value at a dotted key, None where there is none."""
-    found: Any = config
-    for part in key.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
-
-
-def same(found: Any, planned: str) -> bool:
-    """Whether a value of a configuration is what an override says."""
-    try:
-        return float(found) == float(planned)
-    except (TypeError, ValueError):
-        return found is not None and str(found).lower() == planned.lower()
-
-
-def configuration(run: AnyRun) -> dict[str, Any]:
-    """What a run was started with. Raises DataError for what cannot be read, MissingArtifact where it is not there."""
-    try:
-        found = quick_yaml(run.artifact("config.yaml").read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise damaged(run, "config.yaml", str(error)) from error
-    if not isinstance(found, dict):
-        raise damaged(run, "config.yaml", "it is no mapping")
-    return found
+def by_end(run: AnyRun | RunInfo) -> tuple[int, str]:
+    """What the runs of a cell are ordered by, the first finished one first; of two at a time by the id from where they were made."""
+    return run.end_time or run.start_time, run.tags.get(IMPORTED_RUN, run.run_id)
 
 
 def read_study(runs: Sequence[PolicyRun], plan: Plan | None = None) -> Study:
@@ -203,7 +104,7 @@ def read_study(runs: Sequence[PolicyRun], plan: Plan | None = None) -> Study:
     cells = [cell for cell in plan.cells if cell["kind"] == "rl"]
     named: dict[str, list[PolicyRun]] = {}
     every = [one for run in runs for one in (run, *run.earlier)]
-    for run in sorted(every, key=lambda run: (run.run.end_time or run.run.start_time, run.run.run_id)):
+    for run in sorted(every, key=lambda run: by_end(run.run)):
         named.setdefault(run.run.name, []).append(run)
     taken: dict[str, PaidRun] = {}
     left_out: list[tuple[str, str]] = []

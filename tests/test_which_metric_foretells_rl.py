@@ -9,13 +9,15 @@ import time
 from argparse import ArgumentTypeError
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from copy import deepcopy
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from analysis.foretelling_runs import PaidRun, read_plan, read_rows, refusal
+from analysis.foretelling_plan import COMMON, read_plan, read_rows, shared, value_at
+from analysis.foretelling_runs import PaidRun, refusal
 from analysis.policies import policy_runs
 from analysis.style import csv_text
 from analysis.tracked import source_runs
@@ -375,20 +377,29 @@ def test_what_cells_begin_from_is_there_before_the_first_begins(
     assert study.main(["execution", "--minutes", "0"]) == 0, "where nothing begins nothing has to be there"
 
 
+def test_the_run_that_finished_first_is_a_cells_result(monkeypatch: pytest.MonkeyPatch, runs_folder: Path) -> None:
+    """As the figure takes it: `study.py --page` exports the run that the figure of the store shows."""
+    [name] = [cell["name"] for cell in cells() if cell["name"] == "execution_a_s0"]
+    late, early = (
+        RunInfo("1", "0", name, {"status": "finished"}, 1, 9),
+        RunInfo("2", "0", name, {"status": "finished"}, 5, 8),
+    )
+    monkeypatch.setattr(study, "run_infos", lambda store: [late, early])
+    monkeypatch.setattr(study, "is_of_cell", lambda *given: True)
+    assert study.look().finished[name] is early
+
+
 def test_a_run_that_has_a_cells_name_alone_is_none_of_it(runs_folder: Path) -> None:
-    right = {"experiment": study.STUDY, "preset": "small", "scale": 300}
-    wrong = [right | {key: value} for key, value in (("experiment", "other"), ("preset", "demo"), ("scale", 600))]
+    right = {"tracking.experiment": study.STUDY, "preset": "small", "data.scale": 300, "prompt.max_tokens": 768}
+    wrong = {"tracking.experiment": "other", "preset": "demo", "data.scale": 600, "prompt.max_tokens": 512}
     store = Store.open(None)
-    for given in (*wrong, right):
-        config = {
-            "tracking": {"experiment": given["experiment"]},
-            "data": {"scale": given["scale"], "label_ratio": "1:1"},
-            "prompt": {"evidence": "final"},
-            "seed": 1000,
-        }
-        with RunLogger.start(
-            store, "x", "balanced-300", kind="verifier", tags={"preset": str(given["preset"])}
-        ) as logger:
+    for given in (*(right | {key: value} for key, value in wrong.items()), right):
+        config = deepcopy(shared(cells()[0]))
+        for key, value in (given | {"seed": 1000}).items():
+            *path, last = key.split(".")
+            value_at(config, ".".join(path))[last] = value
+        preset = {"preset": str(config.pop("preset"))}
+        with RunLogger.start(store, "x", "balanced-300", kind="verifier", tags=preset) as logger:
             logger.json("config.yaml", config)
     assert [run.run_id for run in study.look().runs] == [logger.run_id]
     assert study.look().finished["balanced-300"].run_id == logger.run_id
@@ -468,7 +479,8 @@ def test_a_verifier_is_trained_and_pays_and_both_come_home(
         "watch.held_out_tasks=2",
         "watch.held_out_attempts=1",
     ]
-    monkeypatch.setattr(study, "COMMON", {"verifier": verifier, "rl": rl})
+    for kind, words in (("verifier", verifier), ("rl", rl)):
+        monkeypatch.setitem(COMMON, kind, words)
     monkeypatch.setattr(study, "LEDGER", tmp_path / "kept" / "ledger.csv")
     monkeypatch.setattr(study, "LEAST_SECONDS", {"verifier": 0, "rl": 0})
     monkeypatch.chdir(tmp_path)

@@ -3,27 +3,29 @@
 import csv
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from analysis import foretelling, foretelling_answer, foretelling_runs
+from analysis import foretelling, foretelling_answer, foretelling_plan, foretelling_runs
 from analysis.captions import Caption, latex, write_captions
 from analysis.foretelling_answer import ANY, METRICS, PRIMARY, RIVAL, Answer, answer
 from analysis.foretelling_causal import moved
 from analysis.foretelling_design import faults
-from analysis.foretelling_runs import Plan, Study, changes_scores, read_plan, read_study, settings
+from analysis.foretelling_plan import Plan, read_plan, settings, shared
+from analysis.foretelling_runs import Study, by_end, changes_scores, read_study
 from analysis.policies import PolicyRun, policy_runs
 from experiments.studies.which_metric_foretells_rl import design
 from rmlab.commands.figures import draw_figures
 from rmlab.errors import MissingArtifact
 from rmlab.fingerprint import fingerprint
-from rmlab.rl.config import RLRun
 from rmlab.tracking.bundles.exporting import export_runs
 from rmlab.tracking.run import RunLogger
+from rmlab.tracking.run_index import RunInfo
 from rmlab.tracking.store import Store
 
 ALL_CELLS = read_plan().cells
@@ -88,7 +90,9 @@ def about(cell: dict[str, str]) -> tuple[dict[str, str], dict[str, str]]:
 
 def configured(cell: Mapping[str, str]) -> dict[str, Any]:
     """The configuration of a run of a cell."""
-    found: dict[str, Any] = asdict(RLRun()) if cell["kind"] == "rl" else {}
+    found = deepcopy(shared(cell))
+    if cell["kind"] == "rl":
+        found |= {"start": f"runs/policies/{cell['start']}", "verifier": cell["verifier"]}
     for key, value in settings(cell).items():
         *path, last = key.split(".")
         place = found
@@ -277,6 +281,13 @@ def test_a_run_again_takes_no_result_away(tmp_path: Path) -> None:
         ("affine_good_recalibrated_a_s0", "algorithm.std_floor", 0.25),
         ("execution_free_balanced-300_a_s0", "reward.transform.slope", 3.0),
         ("execution_free_overconfident-500_a_s0", "reward.transform.slope", 1.0),
+        # what no cell varies
+        ("execution_free_balanced-300_a_s0", "rl.groups", 64),
+        ("execution_free_balanced-300_a_s0", "optimizer.learning_rate", 1e-5),
+        ("hybrid_balanced-300_a_s0", "watch.held_out_attempts", 2),
+        ("hybrid_balanced-300_a_s0", "reward.weight", 0.5),
+        ("execution_a_s0", "environment.edits", "stay"),
+        ("execution_a_s0", "start", "runs/policies/b"),
     ],
 )
 def test_a_run_that_varies_something_else_is_not_taken(tmp_path: Path, name: str, key: str, value: Any) -> None:
@@ -308,7 +319,7 @@ def test_a_run_that_another_verifier_paid_is_not_taken(tmp_path: Path) -> None:
     )
     assert "is neither here nor in the ledger, the plan's balanced-300" in reason(paid, verifier_run="elsewhere")
     cell = next(dict(cell) for cell in ALL_CELLS if cell["name"] == "balanced-300")
-    for key, value in (("scale", 600), ("label_ratio", "4:1")):
+    for key, value in (("scale", 600), ("label_ratio", "4:1"), ("refilter", True)):
         own = configured(cell)
         there = MadeRun("balanced-300", "e" * 32, {}, {}, {"config.yaml": own}, tmp_path)
         assert reason(paid, there) == ""
@@ -317,6 +328,22 @@ def test_a_run_that_another_verifier_paid_is_not_taken(tmp_path: Path) -> None:
     assert "fitted.csv has no SLOPE_shifted_up for the verifier that paid (run another)" in reason(
         bent, verifier_run="another"
     )
+
+
+def test_what_changes_no_result_is_no_departure() -> None:
+    cell = next(cell for cell in CELLS if cell["name"] == "execution_a_s0")
+    own = configured(cell)
+    own["workers"], own["tasks"], own["start"] = 60, "elsewhere/tasks.parquet", "/elsewhere/a"
+    own["runtime"]["device"] = own["tracking"]["name"] = "other"
+    assert PLAN.departure(own, cell) == ""
+
+
+def test_the_first_of_two_runs_is_the_one_that_finished_first(tmp_path: Path) -> None:
+    """They overlap, on two machines: the one that began first ended last. Brought home, a run is known by where it was made."""
+    first, second = (MadeRun("x", name, {}, {}, {}, tmp_path, *times) for name, times in (("1", (5, 8)), ("2", (1, 9))))
+    assert sorted([second, first], key=by_end) == [first, second]  # type: ignore[arg-type]
+    infos = [RunInfo("1", "0", "x", {"imported_run": "9"}, 5, 8), RunInfo("2", "0", "x", {}, 1, 8)]
+    assert sorted(infos, key=by_end) == infos[::-1]
 
 
 def test_what_the_conditions_moved_stands_beside_them(tmp_path: Path) -> None:
@@ -338,7 +365,7 @@ def test_the_plan_is_parsed_once_for_all_runs(tmp_path: Path, monkeypatch: pytes
         return settings(cell)
 
     runs = made_runs(tmp_path, 0.8, blocks="execution_free")
-    monkeypatch.setattr(foretelling_runs, "settings", counted)
+    monkeypatch.setattr(foretelling_plan, "settings", counted)
     read_study(runs, replace(PLAN))
     assert len(parsed) <= len(ALL_CELLS) + len(runs)
 

@@ -19,7 +19,7 @@ import numpy as np
 from scipy.optimize import brentq
 
 from analysis.foretelling_design import CORRELATION, VERIFIERS, correlation, faults, row_of
-from analysis.foretelling_runs import read_rows as read
+from analysis.foretelling_plan import read_rows as read
 from analysis.style import csv_text
 from experiments.studies.which_metric_foretells_rl.design import OTHER_SLOPES
 from experiments.studies.which_metric_foretells_rl.study import MOST_FAILURES, look

@@ -23,8 +23,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from analysis.foretelling_runs import Plan, configuration, read_plan, value_at
-from analysis.foretelling_runs import read_rows as read
+from analysis.foretelling_plan import COMMON, Plan, configuration, read_plan, value_at
+from analysis.foretelling_plan import read_rows as read
+from analysis.foretelling_runs import by_end
 from analysis.style import csv_text
 from experiments.studies.which_metric_foretells_rl.design import at_least
 from experiments.studies.which_metric_foretells_rl.side_by_side import SideBySide
@@ -46,20 +47,7 @@ LEAST_SECONDS = {"verifier": 100, "rl": 90}
 """Of a slice that are left when the last cell begins: with less of it nothing is begun."""
 ENDING = 30
 """Seconds that a paused run of RL has to save its state."""
-LEARNED_FROM = "{a_cool: 4, a_plain: 4, a_hot: 4, b_cool: 4, b_plain: 4, b_hot: 4, weak: 3, silent: 3}"
-POOL = "[a_plain,b_plain,silent,a_execution,b_execution,a_paid_well,b_paid_badly]"
-COMMON = {
-    "verifier": [
-        *("preset=small", "data.held_out_policies=[]", f"data.policies={LEARNED_FROM}"),
-        f"evaluation.policies={POOL}",
-    ],
-    "rl": [
-        *("rl_preset=small", "rl.groups=40", "rl.steps=60", "engine.slots=256", "rl.batch_tokens=8192"),
-        *("over_length=truncate_middle", "workers=5", "watch.every=10", "watch.tasks=64", "watch.held_out_tasks=null"),
-        *("watch.held_out_attempts=4", "watch.outcome_without=[two_bugs]", "keep_model=false"),
-    ],
-}
-PROGRAMS = {"verifier": "train", "rl": "rl"}
+COMMANDS = {"verifier": "train", "rl": "rl"}
 MOST_FAILURES = 2
 """A cell that fails is run once more."""
 KEPT = ("config_hash", "start_fingerprint", "verifier_run", "verifier_fingerprint", "device", "commit")
@@ -113,7 +101,7 @@ def look() -> State:
     plan, ledger, fitted = read_plan(HERE), read(LEDGER), read(FITTED)
     cells = {cell["name"]: cell for cell in plan.cells}
     runs, finished = list[RunInfo](), dict[str, RunInfo]()
-    for info in sorted(run_infos(store) if store else [], key=lambda info: info.start_time):
+    for info in sorted(run_infos(store) if store else [], key=by_end):
         cell = cells.get(info.name)
         if (
             store is None
@@ -291,7 +279,7 @@ def said(cells: Sequence[Cell], state: State) -> str:
     beside them, or what it waits for; then how many are left."""
     left = {cell["name"] for cell in to_do(cells, state)}
     kinds = dict.fromkeys(cell["kind"] for cell in cells)
-    lines = [f"every {kind}: rmlab {PROGRAMS[kind]} {shlex.join(COMMON[kind])}" for kind in kinds]
+    lines = [f"every {kind}: rmlab {COMMANDS[kind]} {shlex.join(COMMON[kind])}" for kind in kinds]
     seconds = 0
     for cell in cells:
         if state.failures.get(cell["name"], 0) >= MOST_FAILURES:
