@@ -1,7 +1,9 @@
 """What becomes of policies by what pays them: pass@1, the hacking gap and the share of episodes that run the call, step by step.
 
-One colour and dash a reward: the mean over its runs, the 95 % interval of that mean over trainings of verifiers (t), and every single
-run as a thin line. Of the study which_metric_foretells_rl its blocks without a distortion; of other runs the largest comparable group.
+One colour and dash a reward: the mean over trainings of verifiers, of whose runs the mean is taken first, its 95 % interval within
+starts (t), and every single run as a thin line. What execution alone pays has its runs in the place of trainings. Of the study
+which_metric_foretells_rl its blocks without a distortion; of other runs the largest comparable group, where a bent, calibrated or
+otherwise weighted reward is one of its own.
 """
 
 import sys
@@ -16,7 +18,7 @@ from analysis import style
 from analysis.captions import Caption, write_captions
 from analysis.foretelling_runs import read_study
 from analysis.outcomes import parameter
-from analysis.policies import PolicyRun, comparable
+from analysis.policies import PAYING, PolicyRun, comparable
 from analysis.registry import Needs, figure
 from analysis.rl_curves import points
 from rmlab.wording import counted
@@ -55,17 +57,24 @@ def draw(runs: Sequence[PolicyRun], out: Path) -> list[Path]:
 
 
 def by_reward(runs: Sequence[PolicyRun]) -> dict[str, list[PolicyRun]]:
-    """Reward, with its evidence where that is voluntary -> its runs."""
+    """Reward, with its evidence where that is voluntary -> its runs. A block of the study is one arm: that some of its verifiers are
+    overconfident, because their logits are multiplied, is its design."""
     study = read_study(runs)
     if study.taken:
-        chosen = [one.policy for block in BLOCKS for one in study.of(block)]
+        chosen = [(one.cell["reward"], one.policy) for block in BLOCKS for one in study.of(block)]
     else:
-        chosen = max(comparable(runs).values(), key=len, default=[])
+        chosen = [(run.reward, run) for run in max(comparable(runs).values(), key=len, default=[])]
     arms: dict[str, list[PolicyRun]] = {}
-    for run in chosen:
+    for reward, run in chosen:
         evidence = ", voluntary evidence" if run.evidence == "voluntary" else ""
-        arms.setdefault(parameter(run.run, "reward") + evidence, []).append(run)
+        arms.setdefault(reward + evidence, []).append(run)
     return dict(sorted(arms.items()))
+
+
+def unit(run: PolicyRun) -> tuple[str, str]:
+    """Its start by its weights, and the training of the verifier that pays it; where none does, the run itself."""
+    pays = parameter(run.run, "reward") in PAYING
+    return run.run.tags.get("start_fingerprint", ""), run.training if pays else run.run.run_id
 
 
 def _panel(axis: Any, name: str, arms: dict[str, list[PolicyRun]], looks: dict[str, Any]) -> list[dict[str, Any]]:
@@ -76,18 +85,20 @@ def _panel(axis: Any, name: str, arms: dict[str, list[PolicyRun]], looks: dict[s
         for line in lines:
             axis.plot(line.keys(), line.values(), color=colour, linewidth=0.4, alpha=0.25)
         steps = sorted({step for line in lines for step in line})
-        means = [_mean([line[step] for line in lines if step in line]) for step in steps]
+        own = [(unit(run), line) for run, line in zip(runs, lines, strict=True)]
+        means = [_mean([(of, line[step]) for of, line in own if step in line]) for step in steps]
+        units = len({unit(run) for run in runs})
         if not means:
             continue
         mean, low, high = zip(*means, strict=True)
-        look = {"color": colour, "linestyle": dash, "label": f"{arm} ({counted(len(runs), 'run')})"}
+        look = {"color": colour, "linestyle": dash, "label": f"{arm} ({_count(runs)})"}
         axis.plot(
             steps, mean, color="white", linewidth=3.2, zorder=3
         )  # sets the mean off from single runs, in grey too
         axis.plot(steps, mean, linewidth=1.6, zorder=3, **look)
         axis.fill_between(steps, low, high, color=colour, alpha=0.15, lw=0)
         rows += [
-            {"panel": name, "arm": arm, "runs": len(runs), "step": step, "mean": m, "low": a, "high": b}
+            {"panel": name, "arm": arm, "runs": len(runs), "units": units, "step": step, "mean": m, "low": a, "high": b}
             for step, m, a, b in zip(steps, mean, low, high, strict=True)
         ]
     if name == "hacking_gap":
@@ -96,12 +107,29 @@ def _panel(axis: Any, name: str, arms: dict[str, list[PolicyRun]], looks: dict[s
     return rows
 
 
-def _mean(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean and its 95 % interval over runs, NaN where there is one run."""
-    mean = float(np.mean(values))
-    if len(values) < 2:
+def _count(runs: Sequence[PolicyRun]) -> str:
+    """`24 runs`, `8 runs of 4 verifiers`."""
+    units = len({unit(run) for run in runs})
+    return counted(len(runs), "run") + (f" of {counted(units, 'verifier')}" if units < len(runs) else "")
+
+
+def _mean(values: Sequence[tuple[tuple[str, str], float]]) -> tuple[float, float, float]:
+    """Mean over units, of each the mean of its runs, and its 95 % interval within starts; NaN where no start has two units.
+
+    values: of every run its unit and its value.
+    """
+    by_unit: dict[tuple[str, str], list[float]] = {}
+    for of, value in values:
+        by_unit.setdefault(of, []).append(value)
+    by_start: dict[str, list[float]] = {}
+    for (start, _), own in by_unit.items():
+        by_start.setdefault(start, []).append(float(np.mean(own)))
+    mean = float(np.mean([value for own in by_start.values() for value in own]))
+    degrees = len(by_unit) - len(by_start)
+    if degrees < 1:
         return mean, float("nan"), float("nan")
-    half = float(stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / np.sqrt(len(values)))
+    within = sum(len(own) * float(np.var(own)) for own in by_start.values()) / degrees
+    half = float(stats.t.ppf(0.975, degrees)) * float(np.sqrt(within / len(by_unit)))
     return mean, mean - half, mean + half
 
 
@@ -112,8 +140,8 @@ def caption(arms: dict[str, list[PolicyRun]]) -> Caption:
     return Caption(
         "What becomes of policies by what pays them.",
         "pass@1 of sampled attempts at validation tasks; hacking gap: how much the mean score exceeds the true rate, less the same before "
-        "training; share of training episodes that run the call. Thick: mean over runs; band: its 95 % interval over runs (t), each paid "
-        "by a verifier of its own, or by execution; thin: single runs.",
-        f"n = {', '.join(f'{len(runs)} {arm}' for arm, runs in arms.items())}; {counted(len(starts), 'start')}, RL "
+        "training; share of training episodes that run the call. Thick: mean over trainings of verifiers (of the runs that one pays the "
+        "mean is taken first; what execution alone pays: over runs); band: its 95 % interval within starts (t); thin: single runs.",
+        f"n = {', '.join(f'{arm}: {_count(runs)}' for arm, runs in arms.items())}; {counted(len(starts), 'start')}, RL "
         f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))}.",
     )

@@ -96,12 +96,55 @@ def test_curves_by_reward_are_means_over_verifiers(tmp_path: Path, monkeypatch: 
     paths = rl_by_reward.draw(runs, tmp_path / "out")
     with next(path for path in paths if path.suffix == ".csv").open() as file:
         rows = {(row["panel"], row["arm"], row["step"]): row for row in csv.DictReader(file)}
-    outcomes = [run.outcome["curve"][-1]["pass_at_1"] for run in arms["hybrid"]]
+    ends = [(run.run.tags["start"], run.outcome["curve"][-1]["pass_at_1"]) for run in arms["hybrid"]]
     last = rows["pass_at_1", "hybrid", "60"]
-    assert float(last["mean"]) == pytest.approx(np.mean(outcomes))
-    half = 2.0687 * np.std(outcomes, ddof=1) / np.sqrt(24)  # t of 23 degrees of freedom
+    assert float(last["mean"]) == pytest.approx(np.mean([end for _, end in ends]))
+    starts = [[end for start, end in ends if start.endswith(name)] for name in ("/a", "/b")]
+    within = sum(np.var(own, ddof=1) * (len(own) - 1) for own in starts) / 22
+    half = 2.0739 * np.sqrt(within / 24)  # t of 22 degrees of freedom: two starts
     assert float(last["high"]) - float(last["mean"]) == pytest.approx(half, rel=1e-3)
     assert rows["ran_share", "hybrid", "2"]["mean"] == "0.5"
     text = next(path for path in paths if path.name.endswith("caption.md")).read_text()
-    assert "n = 4 execution, 24 execution_free, 8 execution_free, voluntary evidence, 24 hybrid; 2 starts" in text
+    assert (
+        "n = execution: 4 runs, execution_free: 24 runs, execution_free, voluntary evidence: 8 runs, hybrid: 24" in text
+    )
+    assert "; 2 starts" in text
     assert rl_by_reward.draw([], tmp_path) == []
+
+
+def test_other_rewards_are_other_arms_and_runs_of_one_training_are_one_unit(tmp_path: Path) -> None:
+    """Outside the study: two seeds of one verifier, another verifier, a bent reward, two weights of a hybrid."""
+    runs = made_runs(tmp_path, 0.8, blocks="execution_free")[:6]
+    verifiers = ("one", "one", "two", "one", "one", "one")
+    for place, (run, verifier) in enumerate(zip(runs, verifiers, strict=True)):
+        made: Any = run.run
+        made.name = f"mine {place}"
+        made.tags |= {"verifier_training": verifier, "start_fingerprint": "s"}
+        made.files["outcome.json"]["curve"][-1]["pass_at_1"] = (0.2, 0.4, 0.5, 0.9, 0.1, 0.1)[place]
+    for run, tags, params in (
+        (runs[3], {"reward_variant": "slope 3"}, {}),
+        (runs[4], {}, {"reward": "hybrid", "reward_weight": "0.5"}),
+        (runs[5], {}, {"reward": "hybrid", "reward_weight": "2"}),
+    ):
+        run.run.tags.update(tags)
+        run.run.params.update(params)
+    arms = rl_by_reward.by_reward(runs)
+    counts = {"execution_free": 3, "execution_free (slope 3)": 1, "hybrid × 0.5": 1, "hybrid × 2": 1}
+    assert {arm: len(own) for arm, own in arms.items()} == counts
+    text = rl_by_reward.caption(arms).counts
+    assert "n = execution_free: 3 runs of 2 verifiers, execution_free (slope 3): 1 run" in text
+    values = [(rl_by_reward.unit(run), run.outcome["curve"][-1]["pass_at_1"]) for run in arms["execution_free"]]
+    mean, low, high = rl_by_reward._mean(values)
+    assert mean == pytest.approx((0.3 + 0.5) / 2)
+    assert high - mean == pytest.approx(12.7062 * 0.1, rel=1e-4)  # t of one degree of freedom, two units
+    assert mean - low == pytest.approx(high - mean)
+    apart = [(("a", "1"), 0.2), (("a", "2"), 0.4), (("b", "3"), 0.7), (("b", "4"), 0.9)]
+    assert rl_by_reward._mean(apart)[2] - 0.55 == pytest.approx(4.3027 * np.sqrt(0.02 / 4), rel=1e-4)
+    assert np.isnan(rl_by_reward._mean(apart[1:3])[1]), "one unit of each start"
+
+
+def test_what_execution_pays_is_a_unit_a_run_though_a_verifier_watches(tmp_path: Path) -> None:
+    runs = made_runs(tmp_path, 0.8, blocks="execution")
+    for run in runs:
+        run.run.tags.update(verifier_training="watches", verifier_fingerprint="w")
+    assert len({rl_by_reward.unit(run) for run in runs}) == 4
