@@ -21,7 +21,7 @@ from analysis.foretelling_runs import PaidRun, refusal
 from analysis.policies import policy_runs
 from analysis.style import csv_text
 from analysis.tracked import source_runs
-from experiments.studies.which_metric_foretells_rl import check, design, study
+from experiments.studies.which_metric_foretells_rl import check, design, power, study
 from experiments.studies.which_metric_foretells_rl.side_by_side import SideBySide
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
@@ -440,6 +440,18 @@ def test_what_is_fitted_moves_calibration_alone() -> None:
         check.solved(good, lambda by: TransformConfig(shift=by), 0.9, (0.0, 12.0))
     with pytest.raises(DataError, match="slope3 changed auc_within_task on the pool"):
         check.assert_ranks(good, {"slope3": TransformConfig(slope=-3.0)})
+
+
+def test_the_power_rests_on_what_the_pages_say() -> None:
+    """power.csv is of the numbers that the page and the tables of policy_rl have now; where they change it has to be made anew."""
+    kept = {row["test"]: row["share"] for row in read_rows(study.HERE / "power.csv") if row["scenario"] == "landed"}
+    assert {name: f"{value:.4f}" for name, value in power.landed().items()} == {
+        name: f"{float(value):.4f}" for name, value in kept.items()
+    }
+    assert power.page_rows(r"good: [^|]*\| final ")[0][2][0] == 0.909
+    assert [row[2][1] for row in power.page_rows(r"\d \| \d+ ")] == [0.286, 0.300, 0.281]
+    with pytest.raises(DataError, match="no row of a table begins with 'nobody: '"):
+        power.page_rows("nobody: ")
 
 
 def test_roles() -> None:

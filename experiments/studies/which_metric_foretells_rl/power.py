@@ -5,9 +5,10 @@
 Verifiers lie where the design puts them: AUC within task rises with the amount, ECE is moved by the column, both with the spread
 between trainings of the landed runs. What RL makes of a verifier is a line in AUC (and, where a scenario says so, in ECE) plus a
 deviation of the training, one of the RL seed, and the noise of the evaluation tasks. The lines and deviations come from
-experiments/studies/policy_rl: `VALUES` says which of its numbers each is taken from.
+experiments/studies/policy_rl: from its tables, and where no table of it has a number, from its page (`landed`).
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -21,20 +22,20 @@ from scipy import stats
 from scipy.special import expit
 
 from analysis.causal import equivalence
+from analysis.foretelling_causal import MARGIN
 from analysis.foretelling_design import CORRELATION
 from analysis.rank_statistics import permutation_p, rank_correlations, rank_regression, stronger, unit_weights
 from analysis.style import csv_text
 from experiments.studies.which_metric_foretells_rl.design import AMOUNTS, COLUMNS, OTHER_SLOPES, SLOPES
+from rmlab.errors import DataError
 from rmlab.files import write_text
-from rmlab.metrics.sweep_levels import Spread
+from rmlab.metrics.sweep_levels import LEVEL, Spread
 from rmlab.paths import REPOSITORY
 
 HERE = Path(__file__).parent
 CELLS: Any = pd.read_csv(HERE / "cells.csv")
 STUDIES = REPOSITORY / "experiments" / "studies"
 DRAWS, REPLICATES, PERMUTATIONS = 400, 400, 1000
-LEVEL = 0.05
-MARGIN = 0.03
 TASKS = 1548
 """Evaluation tasks without those of two bugs."""
 
@@ -43,11 +44,12 @@ def landed() -> dict[str, float]:
     """Numbers of the landed runs that the simulation rests on."""
     paid: Any = pd.read_csv(STUDIES / "policy_rl" / "rewards" / "against_execution.csv")
     single = paid[paid.seed == 0].set_index(["reward", "evidence"])
-    auc = {("final", "good"): 0.909, ("final", "skewed"): 0.717, ("final", "small"): 0.602}  # its table of verifiers
+    auc = {name: page_rows(rf"{name}: [^|]*\| final ")[0][2][0] for name in ("good", "skewed", "small")}
+    alone = [page_rows(f"{words}alone: sampled pass@1")[0] for words in ("good verifier, final; ", "")]
     slope = {}
     for reward in ("execution_free", "hybrid"):
         rows = single.loc[(reward, "final")]
-        x = [auc["final", name.split(", ")[1]] for name in rows.paid_by]
+        x = [auc[name.split(", ")[1]] for name in rows.paid_by]
         slope[reward] = float(np.polyfit(x, rows.difference, 1)[0])
     trained: Any = pd.read_csv(STUDIES / "label_ratio" / "runs.csv")
     return {
@@ -55,14 +57,28 @@ def landed() -> dict[str, float]:
         "slope_hybrid": slope["hybrid"],
         # two trainings, starts and RL seeds of the good verifier alone: final evidence, voluntary evidence
         "spread_execution_free": float(
-            np.sqrt(np.mean([np.var([0.054, 0.019], ddof=1), np.var([-0.028, -0.089], ddof=1)]))
+            np.sqrt(np.mean([np.var([here[0], repetition[0]], ddof=1) for _, here, repetition in alone]))
         ),
         # three seeds of execution, from one start, less what attempts at their 834 tasks add
-        "spread_seed": float(np.sqrt(np.var([0.286, 0.300, 0.281], ddof=1) - own_error(834) ** 2)),
+        "spread_seed": float(
+            np.sqrt(np.var([row[2][1] for row in page_rows(r"\d \| \d+ ")], ddof=1) - own_error(834) ** 2)
+        ),
         "spread_auc": float(np.sqrt(trained.groupby("level").auc_within_task.var(ddof=1).mean())),
         "spread_ece": float(np.sqrt(trained.groupby("level").ece_width_10.var(ddof=1).mean())),
         "error_own": own_error(TASKS),
     }
+
+
+def page_rows(begins: str) -> list[list[list[float]]]:
+    """Of the rows of tables on policy_rl's page that begin so (a regular expression), of each cell the numbers with decimals."""
+    page = STUDIES / "policy_rl" / "README.md"
+    lines = [line for line in page.read_text(encoding="utf-8").splitlines() if re.match(rf"\| {begins}", line)]
+    if not lines:
+        raise DataError(f"{page}: no row of a table begins with {begins!r}, from which the power is reckoned")
+    return [
+        [[float(found) for found in re.findall(r"[-+]?\d+\.\d+", cell)] for cell in line.strip("| ").split("|")]
+        for line in lines
+    ]
 
 
 def own_error(tasks: int) -> float:
