@@ -21,7 +21,7 @@ from analysis.foretelling_runs import PaidRun, refusal
 from analysis.policies import policy_runs
 from analysis.style import csv_text
 from analysis.tracked import source_runs
-from experiments.studies.which_metric_foretells_rl import check, design, power, study
+from experiments.studies.which_metric_foretells_rl import check, design, landed, records, study
 from experiments.studies.which_metric_foretells_rl.side_by_side import SideBySide
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
@@ -39,7 +39,7 @@ from tests.rl.easy_family import write_easy_policy, write_easy_tasks
 from tests.rl.test_program import SMALL
 
 
-def cells() -> list[study.Cell]:
+def cells() -> list[records.Cell]:
     return read_rows(study.HERE / "cells.csv")
 
 
@@ -71,15 +71,15 @@ def test_the_cells_are_those_of_the_design() -> None:
     assert {cell["seed"] for cell in doubled}.isdisjoint(int(cell["seed"]) for cell in final)
 
 
-def state(**fitted: str) -> study.State:
+def state(**fitted: str) -> records.State:
     values = dict.fromkeys((f"{kind}_{name}" for kind in ("SHIFT", "SLOPE") for name in design.DISTORTIONS), "1.5")
     values |= {"SLOPE_within_good": "0.5", "SLOPE_within_poor": "0.7"}
     roles = {"good": "balanced-4000", "poor": "balanced-500"}
-    return study.State({}, {}, values | roles | fitted, dict.fromkeys(roles, "1"))
+    return records.State({}, {}, values | roles | fitted, dict.fromkeys(roles, "1"))
 
 
 def test_every_kind_of_run_composes_with_what_it_varies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study.State, "weights", lambda self, verifier: "1")
+    monkeypatch.setattr(records.State, "weights", lambda self, verifier: "1")
     programs = {"verifier": "train_verifier", "rl": "rl"}
     one_a_block = {cell["block"]: cell for cell in cells()}
     found = {}
@@ -121,10 +121,10 @@ def test_what_a_cell_waits_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     paid, bent = by_name["execution_free_balanced-300_a_s0"], by_name["distortion_good_shifted_up_a_s0"]
     with pytest.raises(DataError, match="the weights of balanced-300 are not here"):
         study.command(paid, state())
-    monkeypatch.setattr(study.State, "weights", lambda self, verifier: "2")
+    monkeypatch.setattr(records.State, "weights", lambda self, verifier: "2")
     with pytest.raises(DataError, match="belongs to another training of balanced-4000"):
         study.command(bent, state())
-    nothing = study.State({}, {}, {}, {})
+    nothing = records.State({}, {}, {}, {})
     with pytest.raises(DataError, match="SLOPE_shifted_up is not fitted yet"):
         study.command(bent, nothing)
     with pytest.raises(DataError, match="which verifier is good is not known yet"):
@@ -165,17 +165,17 @@ def test_the_design_refuses_amounts_and_slopes_that_are_none() -> None:
 def test_finished_cells_are_not_run_again_but_verifiers_that_are_needed_are(monkeypatch: pytest.MonkeyPatch) -> None:
     planned = cells()
     done = {cell["name"]: {"run_id": "9"} for cell in planned}
-    everything = study.State({}, done, {}, {})
+    everything = records.State({}, done, {}, {})
     assert study.to_do(planned, everything) == []
     del done["hybrid_mostly_unresolved-500_a_s0"]
     assert [cell["name"] for cell in study.to_do(planned, everything)] == [
         "mostly_unresolved-500",
         "hybrid_mostly_unresolved-500_a_s0",
     ]
-    monkeypatch.setattr(study.State, "weights", lambda self, verifier: "1")
+    monkeypatch.setattr(records.State, "weights", lambda self, verifier: "1")
     assert [cell["name"] for cell in study.to_do(planned, everything)] == ["hybrid_mostly_unresolved-500_a_s0"]
     retrained = RunInfo("1", "0", "mostly_unresolved-500", {}, 0, 1)
-    assert "--force" in study.command(planned[7], study.State({"mostly_unresolved-500": retrained}, {}, {}, {}))
+    assert "--force" in study.command(planned[7], records.State({"mostly_unresolved-500": retrained}, {}, {}, {}))
 
 
 def test_a_dry_run_lists_every_cell(capsys: pytest.CaptureFixture[str], runs_folder: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_dry_run_lists_every_cell(capsys: pytest.CaptureFixture[str], runs_fol
 def test_a_slice_runs_cells_side_by_side_and_ends_in_time(
     monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def command(cell: study.Cell, state: study.State, minutes: float | None = None) -> list[str]:
+    def command(cell: records.Cell, state: records.State, minutes: float | None = None) -> list[str]:
         return [
             sys.executable,
             "-c",
@@ -200,10 +200,10 @@ def test_a_slice_runs_cells_side_by_side_and_ends_in_time(
         ]
 
     monkeypatch.setattr(study, "command", command)
-    monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
+    monkeypatch.setattr(records, "LEDGER", tmp_path / "ledger.csv")
     monkeypatch.setattr(study, "tracked_as_failed", lambda name, since: True)
     assert study.run_slice(cells()[10:13], 5, 2) == ["mostly_resolved-300"]
-    logs = runs_folder / study.STUDY
+    logs = runs_folder / records.STUDY
     assert sorted(path.stem for path in logs.iterdir()) == [
         "mostly_resolved-300",
         "mostly_unresolved-2400",
@@ -265,11 +265,11 @@ time.sleep(60)
 def test_the_ledger_gets_every_finished_run_once(
     monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
+    monkeypatch.setattr(records, "LEDGER", tmp_path / "ledger.csv")
     run = RunInfo("1", "0", "mostly_unresolved-500", {"config_hash": "c", "device": "NVIDIA H200"}, 0, 90_000)
     carried = RunInfo("2", "0", "mostly_unresolved-500", {"imported_run": "1"}, 0, 90_000)
     for one in (run, run, carried):
-        study.note(study.State({}, {}, {}, {}, [one]))
+        records.note(records.State({}, {}, {}, {}, [one]))
     [row] = read_rows(tmp_path / "ledger.csv")
     assert (row["name"], row["run_id"], row["minutes"]) == ("mostly_unresolved-500", "1", "1.5")
     assert (row["config_hash"], row["device"]) == ("c", "NVIDIA H200")
@@ -280,13 +280,13 @@ def test_a_bundle_holds_the_runs_of_the_cells_that_were_asked_for(
 ) -> None:
     """Every run that a store has would be more than some machines send home in one file."""
     taken = list[str]()
-    monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
+    monkeypatch.setattr(records, "LEDGER", tmp_path / "ledger.csv")
     monkeypatch.setattr(exporting, "export_runs", lambda store, path, ids, **options: taken.extend(ids))
-    monkeypatch.setattr(study.Store, "open", lambda uri: None)
+    monkeypatch.setattr(Store, "open", lambda uri: None)
     runs = [
         RunInfo(str(i), "0", name, {}, 0, 1) for i, name in enumerate(("balanced-300", "balanced-500", "balanced-300"))
     ]
-    study.export(tmp_path / "runs.zip", study.State({}, {}, {}, {}, runs), {"balanced-300"})
+    study.export(tmp_path / "runs.zip", records.State({}, {}, {}, {}, runs), {"balanced-300"})
     assert taken == ["0", "2"]
 
 
@@ -298,7 +298,8 @@ def test_the_last_command_of_the_page_writes_beside_the_ledger(
     own = tmp_path / "own"
     shutil.copytree(study.HERE, own)
     for name, place in (("HERE", own), ("LEDGER", own / "ledger.csv"), ("FITTED", own / "fitted.csv")):
-        monkeypatch.setattr(study, name, place)
+        monkeypatch.setattr(records, name, place)
+    monkeypatch.setattr(study, "HERE", own)
     before = (own / "ledger.csv").read_bytes()
     assert study.main(line.replace("$S", str(own)).split()) == 0
     assert (own / "ledger.csv").read_bytes() == before
@@ -309,65 +310,64 @@ def test_the_last_command_of_the_page_writes_beside_the_ledger(
 def test_two_that_note_at_a_time_lose_no_line(
     monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
+    monkeypatch.setattr(records, "LEDGER", tmp_path / "ledger.csv")
     infos = [RunInfo(str(i), "0", "mostly_unresolved-500", {}, 0, 1) for i in range(12)]
     with ThreadPoolExecutor(6) as pool:
-        list(pool.map(lambda info: study.note(study.State({}, {}, {}, {}, [info])), infos))
+        list(pool.map(lambda info: records.note(records.State({}, {}, {}, {}, [info])), infos))
     assert len(read_rows(tmp_path / "ledger.csv")) == 12
 
 
 def test_a_cell_that_failed_twice_is_not_run_again(
     monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
+    monkeypatch.setattr(records, "LEDGER", tmp_path / "ledger.csv")
 
-    def command(cell: study.Cell, *given: object) -> list[str]:
+    def command(cell: records.Cell, *given: object) -> list[str]:
         RunLogger.start(Store.open(None), "x", cell["name"], kind="verifier").fail(ValueError("not finite"))
         return [sys.executable, "-c", "raise SystemExit(1)"]
 
     monkeypatch.setattr(study, "command", command)
     one = cells()[:1]
     for _ in range(2):
-        assert study.to_do(one, study.look()) == one
+        assert study.to_do(one, records.look()) == one
         assert study.run_slice(one, 5, 1) == ["balanced-300"]
-    assert study.look().failures == {"balanced-300": 2}
-    assert study.look().done == {}
-    assert study.to_do(one, study.look()) == []
-    assert "failed    balanced-300  2 times: it is not run again" in study.said(one, study.look())
+    assert records.look().failures == {"balanced-300": 2}
+    assert records.look().done == {}
+    assert study.to_do(one, records.look()) == []
+    assert "failed    balanced-300  2 times: it is not run again" in study.said(one, records.look())
 
 
 def test_a_mistake_of_set_up_is_no_failure_of_a_cell_and_ends_the_slice(
     monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A start that is not there, a word that the program does not know: the next cells would end alike, and the ledger travels."""
-    monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
+    monkeypatch.setattr(records, "LEDGER", tmp_path / "ledger.csv")
     refused = "import sys; print('runs/policies/a: there is no such file or folder'); sys.exit({})"
     for code in (1, 2):
         monkeypatch.setattr(study, "command", lambda *given, code=code: [sys.executable, "-c", refused.format(code)])
         assert study.run_slice(cells()[:3], 5, 1) == ["balanced-300"]
         said = capsys.readouterr().out
-        assert (
-            "balanced-300 was refused, which is not counted; no further cell begins: runs/policies/a: there is" in said
-        )
+        words = f"balanced-300 ended with {code} without a failed run, which is not counted; no further cell begins: "
+        assert words + "runs/policies/a: there is no such file or folder (" in said
     killed = "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"
     monkeypatch.setattr(study, "command", lambda *given: [sys.executable, "-c", killed])
     assert study.run_slice(cells()[:2], 5, 1) == ["balanced-300", "balanced-500"], "the next ones may be spared"
     assert "balanced-300 was killed (signal 9), which is not counted: it said nothing (" in capsys.readouterr().out
-    assert study.look().failures == {}
-    assert len(study.to_do(cells()[:3], study.look())) == 3
+    assert records.look().failures == {}
+    assert len(study.to_do(cells()[:3], records.look())) == 3
 
 
 def test_an_earlier_failure_says_nothing_of_this_time(runs_folder: Path) -> None:
     RunLogger.start(Store.open(None), "x", "balanced-300", kind="verifier").fail(ValueError("not finite"))
-    assert study.tracked_as_failed("balanced-300", time.time() - 60)
-    assert not study.tracked_as_failed("balanced-300", time.time() + 60)
-    assert not study.tracked_as_failed("balanced-500", time.time() - 60)
+    assert records.tracked_as_failed("balanced-300", time.time() - 60)
+    assert not records.tracked_as_failed("balanced-300", time.time() + 60)
+    assert not records.tracked_as_failed("balanced-500", time.time() - 60)
 
 
 def test_what_cells_begin_from_is_there_before_the_first_begins(
     monkeypatch: pytest.MonkeyPatch, runs_folder: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(study, "LEDGER", tmp_path / "ledger.csv")
+    monkeypatch.setattr(records, "LEDGER", tmp_path / "ledger.csv")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(study, "command", lambda *given: pytest.fail("a cell begins"))
     with pytest.raises(DataError, match=r"models/smollm2_8000: not on this machine\. README\.md says"):
@@ -384,13 +384,13 @@ def test_the_run_that_finished_first_is_a_cells_result(monkeypatch: pytest.Monke
         RunInfo("1", "0", name, {"status": "finished"}, 1, 9),
         RunInfo("2", "0", name, {"status": "finished"}, 5, 8),
     )
-    monkeypatch.setattr(study, "run_infos", lambda store: [late, early])
-    monkeypatch.setattr(study, "is_of_cell", lambda *given: True)
-    assert study.look().finished[name] is early
+    monkeypatch.setattr(records, "run_infos", lambda store: [late, early])
+    monkeypatch.setattr(records, "is_of_cell", lambda *given: True)
+    assert records.look().finished[name] is early
 
 
 def test_a_run_that_has_a_cells_name_alone_is_none_of_it(runs_folder: Path) -> None:
-    right = {"tracking.experiment": study.STUDY, "preset": "small", "data.scale": 300, "prompt.max_tokens": 768}
+    right = {"tracking.experiment": records.STUDY, "preset": "small", "data.scale": 300, "prompt.max_tokens": 768}
     wrong = {"tracking.experiment": "other", "preset": "demo", "data.scale": 600, "prompt.max_tokens": 512}
     store = Store.open(None)
     for given in (*(right | {key: value} for key, value in wrong.items()), right):
@@ -401,8 +401,8 @@ def test_a_run_that_has_a_cells_name_alone_is_none_of_it(runs_folder: Path) -> N
         preset = {"preset": str(config.pop("preset"))}
         with RunLogger.start(store, "x", "balanced-300", kind="verifier", tags=preset) as logger:
             logger.json("config.yaml", config)
-    assert [run.run_id for run in study.look().runs] == [logger.run_id]
-    assert study.look().finished["balanced-300"].run_id == logger.run_id
+    assert [run.run_id for run in records.look().runs] == [logger.run_id]
+    assert records.look().finished["balanced-300"].run_id == logger.run_id
 
 
 def pool(seed: int = 0, skill: float = 2.0) -> check.Pool:
@@ -445,13 +445,13 @@ def test_what_is_fitted_moves_calibration_alone() -> None:
 def test_the_power_rests_on_what_the_pages_say() -> None:
     """power.csv is of the numbers that the page and the tables of policy_rl have now; where they change it has to be made anew."""
     kept = {row["test"]: row["share"] for row in read_rows(study.HERE / "power.csv") if row["scenario"] == "landed"}
-    assert {name: f"{value:.4f}" for name, value in power.landed().items()} == {
+    assert {name: f"{value:.4f}" for name, value in landed.landed().items()} == {
         name: f"{float(value):.4f}" for name, value in kept.items()
     }
-    assert power.page_rows(r"good: [^|]*\| final ")[0][2][0] == 0.909
-    assert [row[2][1] for row in power.page_rows(r"\d \| \d+ ")] == [0.286, 0.300, 0.281]
+    assert landed.page_rows(r"good: [^|]*\| final ")[0][2][0] == 0.909
+    assert [row[2][1] for row in landed.page_rows(r"\d \| \d+ ")] == [0.286, 0.300, 0.281]
     with pytest.raises(DataError, match="no row of a table begins with 'nobody: '"):
-        power.page_rows("nobody: ")
+        landed.page_rows("nobody: ")
 
 
 def test_roles() -> None:
@@ -493,7 +493,7 @@ def test_a_verifier_is_trained_and_pays_and_both_come_home(
     ]
     for kind, words in (("verifier", verifier), ("rl", rl)):
         monkeypatch.setitem(COMMON, kind, words)
-    monkeypatch.setattr(study, "LEDGER", tmp_path / "kept" / "ledger.csv")
+    monkeypatch.setattr(records, "LEDGER", tmp_path / "kept" / "ledger.csv")
     monkeypatch.setattr(study, "LEAST_SECONDS", {"verifier": 0, "rl": 0})
     monkeypatch.chdir(tmp_path)
     (runs_folder / "models" / "smollm2_8000").mkdir(parents=True)  # the preset smoke does not read it
@@ -554,7 +554,7 @@ def test_the_check_writes_what_it_found_and_what_it_fitted(
     infos = {name: RunInfo(name, "0", name, {}, 0, 1) for name in trained}
     monkeypatch.setattr(check, "HERE", tmp_path)
     failures = dict.fromkeys(("balanced-840", "balanced-1400"), 2)
-    monkeypatch.setattr(check, "look", lambda: study.State(infos, {}, {}, {}, failures=failures))
+    monkeypatch.setattr(check, "look", lambda: records.State(infos, {}, {}, {}, failures=failures))
     monkeypatch.setattr(check.Store, "open", lambda uri: None)
     tables = {name: SimpleNamespace(artifact=lambda path, name=name: tmp_path / f"{name}.parquet") for name in trained}
     monkeypatch.setattr(check, "get_run", lambda store, run_id: tables[run_id])

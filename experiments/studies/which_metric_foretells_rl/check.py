@@ -22,7 +22,8 @@ from analysis.foretelling_design import CORRELATION, VERIFIERS, correlation, fau
 from analysis.foretelling_plan import read_rows as read
 from analysis.style import csv_text
 from experiments.studies.which_metric_foretells_rl.design import OTHER_SLOPES
-from experiments.studies.which_metric_foretells_rl.study import MOST_FAILURES, look
+from experiments.studies.which_metric_foretells_rl.records import look
+from experiments.studies.which_metric_foretells_rl.study import MOST_FAILURES
 from rmlab.errors import DataError, RmlabError
 from rmlab.files import write_text
 from rmlab.metrics.calibration import binned, ece, width_bin

@@ -1,14 +1,13 @@
 """What can this study show, and how often would it show what is not there? Simulated with its own analysis: power.csv beside this file.
 
-    python experiments/studies/which_metric_foretells_rl/power.py        # two minutes on one core
+    python experiments/studies/which_metric_foretells_rl/power.py        # 40 seconds on one core
 
 Verifiers lie where the design puts them: AUC within task rises with the amount, ECE is moved by the column, both with the spread
 between trainings of the landed runs. What RL makes of a verifier is a line in AUC (and, where a scenario says so, in ECE) plus a
-deviation of the training, one of the RL seed, and the noise of the evaluation tasks. The lines and deviations come from
-experiments/studies/policy_rl: from its tables, and where no table of it has a number, from its page (`landed`).
+deviation of the training, one of the RL seed, and the noise of the evaluation tasks. `landed.py` says which runs the lines and the
+deviations are from.
 """
 
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -23,76 +22,24 @@ from scipy.special import expit
 
 from analysis.causal import equivalence
 from analysis.foretelling_causal import MARGIN
-from analysis.foretelling_design import CORRELATION
+from analysis.foretelling_design import CORRELATION, HIGH, LOW, MOST_LOW
 from analysis.rank_statistics import permutation_p, rank_correlations, rank_regression, stronger, unit_weights
 from analysis.style import csv_text
 from experiments.studies.which_metric_foretells_rl.design import AMOUNTS, COLUMNS, OTHER_SLOPES, SLOPES
-from rmlab.errors import DataError
+from experiments.studies.which_metric_foretells_rl.landed import TASKS, by_amount, landed
 from rmlab.files import write_text
 from rmlab.metrics.sweep_levels import LEVEL, Spread
-from rmlab.paths import REPOSITORY
 
 HERE = Path(__file__).parent
 CELLS: Any = pd.read_csv(HERE / "cells.csv")
-STUDIES = REPOSITORY / "experiments" / "studies"
 DRAWS, REPLICATES, PERMUTATIONS = 400, 400, 1000
-TASKS = 1548
-"""Evaluation tasks without those of two bugs."""
-
-
-def landed() -> dict[str, float]:
-    """Numbers of the landed runs that the simulation rests on."""
-    paid: Any = pd.read_csv(STUDIES / "policy_rl" / "rewards" / "against_execution.csv")
-    single = paid[paid.seed == 0].set_index(["reward", "evidence"])
-    auc = {name: page_rows(rf"{name}: [^|]*\| final ")[0][2][0] for name in ("good", "skewed", "small")}
-    alone = [page_rows(f"{words}alone: sampled pass@1")[0] for words in ("good verifier, final; ", "")]
-    slope = {}
-    for reward in ("execution_free", "hybrid"):
-        rows = single.loc[(reward, "final")]
-        x = [auc[name.split(", ")[1]] for name in rows.paid_by]
-        slope[reward] = float(np.polyfit(x, rows.difference, 1)[0])
-    trained: Any = pd.read_csv(STUDIES / "label_ratio" / "runs.csv")
-    return {
-        "slope_execution_free": slope["execution_free"],
-        "slope_hybrid": slope["hybrid"],
-        # two trainings, starts and RL seeds of the good verifier alone: final evidence, voluntary evidence
-        "spread_execution_free": float(
-            np.sqrt(np.mean([np.var([here[0], repetition[0]], ddof=1) for _, here, repetition in alone]))
-        ),
-        # three seeds of execution, from one start, less what attempts at their 834 tasks add
-        "spread_seed": float(
-            np.sqrt(np.var([row[2][1] for row in page_rows(r"\d \| \d+ ")], ddof=1) - own_error(834) ** 2)
-        ),
-        "spread_auc": float(np.sqrt(trained.groupby("level").auc_within_task.var(ddof=1).mean())),
-        "spread_ece": float(np.sqrt(trained.groupby("level").ece_width_10.var(ddof=1).mean())),
-        "error_own": own_error(TASKS),
-    }
-
-
-def page_rows(begins: str) -> list[list[list[float]]]:
-    """Of the rows of tables on policy_rl's page that begin so (a regular expression), of each cell the numbers with decimals."""
-    page = STUDIES / "policy_rl" / "README.md"
-    lines = [line for line in page.read_text(encoding="utf-8").splitlines() if re.match(rf"\| {begins}", line)]
-    if not lines:
-        raise DataError(f"{page}: no row of a table begins with {begins!r}, from which the power is reckoned")
-    return [
-        [[float(found) for found in re.findall(r"[-+]?\d+\.\d+", cell)] for cell in line.strip("| ").split("|")]
-        for line in lines
-    ]
-
-
-def own_error(tasks: int) -> float:
-    """What the attempts at so many tasks add to one run's pass@1, and what tasks that answer otherwise add to a difference: of the
-    landed differences from the start, which are paired by task, half the variance is given to either."""
-    table: Any = pd.read_csv(STUDIES / "policy_rl" / "rewards" / "rl_table.csv")
-    error = float(((table.sampled_high - table.sampled_low) / (2 * stats.norm.ppf(0.975))).median())
-    return error * float(np.sqrt(512 / tasks)) / 2
 
 
 @dataclass(frozen=True)
 class Scenario:
     """auc, ece: points of pass@1 between the least and the most of the design. training, seed: standard deviations of the outcome.
-    seeds: of RL, averaged. verifiers: how many of the 24 there are. of_column: points by which the columns differ in themselves."""
+    seeds: of RL, averaged. verifiers: how many of the 24 there are. of_column: points by which the columns differ in themselves.
+    by_amount: whether trainings differ as much as those of data_scale on as few attempts."""
 
     name: str
     auc: float
@@ -102,6 +49,7 @@ class Scenario:
     seeds: int = 1
     verifiers: int = 24
     of_column: float = 0.0
+    by_amount: bool = False
 
 
 AUC_RANGE = (0.65, 0.92)
@@ -125,7 +73,8 @@ def added_ece(slope: float, auc: float = 0.8, rate: float = 0.27) -> float:
 @dataclass(frozen=True)
 class Made:
     """24 verifiers as they are and as the pool shows them. correlation: of what is shown, within starts, with the slopes of
-    `overconfident` that the check of the design settles on; met: whether that is small enough."""
+    `overconfident` that the check of the design settles on; met: whether that is small enough; spread: whether few enough have a low
+    AUC, and one has a high one."""
 
     auc_N: Any
     ece_N: Any
@@ -133,6 +82,11 @@ class Made:
     shown_ece_N: Any
     correlation: float
     met: bool
+
+    @property
+    def spread(self) -> bool:
+        """Whether the check does not ask for other amounts."""
+        return bool((self.shown_auc_N < LOW).sum() <= MOST_LOW and self.shown_auc_N.max() >= HIGH)
 
 
 EVERY_SLOPES = (SLOPES, *OTHER_SLOPES)
@@ -147,7 +101,7 @@ def made(
     place_N = (
         np.log(design.amount / design.amount.min()) / np.log(design.amount.max() / design.amount.min())
     ).to_numpy()
-    auc_N = low + (high - low) * place_N + known["spread_auc"] * rng.normal(size=count)
+    auc_N = np.clip(low + (high - low) * place_N + known["spread_auc"] * rng.normal(size=count), 0.4, 1.0)
     deviation_N = known["spread_ece"] * rng.normal(size=count)
     noise_N, ece_noise_N = MEASURED * rng.normal(size=(2, count))
     checked = []
@@ -169,7 +123,9 @@ def made(
 
 
 def checks(known: dict[str, float], draws: int) -> list[dict[str, Any]]:
-    """The share of designs that pass the check, by the slopes that it may fall back on. constant: 2 or 5 for all amounts."""
+    """The share of designs whose AUC and ECE are uncorrelated enough, by the slopes that the check may fall back on (constant: 2 or 5
+    for all amounts); then of those whose AUC is spread as it should be, and of those that pass the whole check, by how much trainings
+    differ. The amounts are not doubled here, as the check has it where the first fails."""
     design = CELLS[CELLS.block == "verifiers"].reset_index(drop=True)
     ways = {"none": (SLOPES,), "constant": (SLOPES, (2.0,) * 6, (5.0,) * 6), "by_amount": EVERY_SLOPES}
     rows = []
@@ -177,6 +133,14 @@ def checks(known: dict[str, float], draws: int) -> list[dict[str, Any]]:
         rng = np.random.default_rng(0)
         met = np.mean([made(design, known, rng, tried).met for _ in range(draws)])
         rows.append({"scenario": "check", "test": f"fall_back_{name}", "share": float(met), "draws": draws})
+    for name, spreads in (("", known), ("_by_amount", by_amount(known))):
+        rng = np.random.default_rng(0)
+        found = [made(design, spreads, rng) for _ in range(draws)]
+        tests = {"auc_spread": [one.spread for one in found], "all": [one.spread and one.met for one in found]}
+        rows += [
+            {"scenario": "check", "test": f"{test}{name}", "share": float(np.mean(met)), "draws": draws}
+            for test, met in tests.items()
+        ]
     return rows
 
 
@@ -190,7 +154,8 @@ def simulate(scenario: Scenario, known: dict[str, float], draws: int, seed: int 
     rng = np.random.default_rng(seed)
     design = CELLS[CELLS.block == "verifiers"].reset_index(drop=True)
     low, high = AUC_RANGE
-    names = ("auc", "auc_over_ece", "over_before_check", "auc_given_ece", "ece_given_auc", "design_met")
+    names = ("auc", "auc_over_ece", "over_before_check", "auc_given_ece", "ece_given_auc", "uncorrelated", "design_met")
+    known = by_amount(known) if scenario.by_amount else known
     shown = dict.fromkeys(names, 0)
     correlation = []
     for _ in range(draws):
@@ -214,7 +179,8 @@ def simulate(scenario: Scenario, known: dict[str, float], draws: int, seed: int 
         over = stronger(seen_N, ece_seen_N, y_N, weight_RN, start_N).low > 0
         shown["over_before_check"] += over
         shown["auc_over_ece"] += over and abs(correlated(seen_N, ece_seen_N, start_N)) < CORRELATION
-        shown["design_met"] += every.met
+        shown["uncorrelated"] += every.met
+        shown["design_met"] += every.met and every.spread
         given = rank_regression([seen_N, ece_seen_N], y_N, start_N)
         for name, one in zip(("auc_given_ece", "ece_given_auc"), given, strict=True):
             shown[name] += one.low > 0 or one.high < 0
@@ -251,7 +217,9 @@ def main(draws: int = DRAWS) -> None:
         free,
         replace(free, name="execution_free_half", auc=free.auc / 2),
         replace(free, name="execution_free_16", verifiers=16),
+        replace(free, name="execution_free_by_amount", by_amount=True),
         hybrid,
+        replace(hybrid, name="hybrid_by_amount", by_amount=True),
         replace(hybrid, name="hybrid_two_seeds", seeds=2),
         replace(free, name="both_alike", auc=0.08, ece=0.08),
         replace(free, name="ece_8_points", ece=0.08),

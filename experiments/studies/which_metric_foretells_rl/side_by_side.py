@@ -25,6 +25,7 @@ class SideBySide:
         self.most = together * max(len(names), 1)
         self._gpus = Gpus(names, runs_folder() / "locks", together) if names else None
         self._running: dict[str, tuple[subprocess.Popen[bytes], str | None]] = {}
+        self._begins: dict[str, int] = {}
         logs.mkdir(parents=True, exist_ok=True)
 
     def __len__(self) -> int:
@@ -38,12 +39,22 @@ class SideBySide:
         if self._gpus and card is None:
             return False
         seen = os.environ | ({VISIBLE: card} if card else {})
-        with (self.logs / f"{name}.txt").open("ab") as out:
+        with self.log(name).open("ab") as out:
+            self._begins[name] = out.tell()
             process = subprocess.Popen(
                 words, stdout=out, stderr=subprocess.STDOUT, env=seen, preexec_fn=_end_with_parent
             )
         self._running[name] = process, card
         return True
+
+    def log(self, name: str) -> Path:
+        """Where the output of a command goes, after that of earlier ones of its name."""
+        return self.logs / f"{name}.txt"
+
+    def last_line(self, name: str) -> str:
+        """What a command that was started here said last."""
+        said = self.log(name).read_bytes()[self._begins[name] :].decode(errors="replace")
+        return next((line.strip() for line in reversed(said.splitlines()) if line.strip()), "it said nothing")
 
     def ended(self) -> list[tuple[str, int]]:
         """Those that have ended since this was last asked, each with its exit code."""

@@ -12,35 +12,26 @@ is trained again before it pays here, and gets a line of its own in the ledger: 
 """
 
 import argparse
-import re
 import shlex
 import shutil
 import sys
 import time
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
-from analysis.foretelling_plan import COMMON, Plan, configuration, read_plan, value_at
+from analysis.foretelling_plan import COMMON
 from analysis.foretelling_plan import read_rows as read
-from analysis.foretelling_runs import by_end
-from analysis.style import csv_text
+from experiments.studies.which_metric_foretells_rl import records
 from experiments.studies.which_metric_foretells_rl.design import at_least
+from experiments.studies.which_metric_foretells_rl.records import STUDY, Cell, State, look, note, tracked_as_failed
 from experiments.studies.which_metric_foretells_rl.side_by_side import SideBySide
 from rmlab.errors import DataError, RmlabError, UsageError
-from rmlab.files import exclusive, write_text
 from rmlab.paths import runs_folder
-from rmlab.tracking.query import find_model, get_run
-from rmlab.tracking.run_index import RunInfo, run_infos
 from rmlab.tracking.store import Store
-from rmlab.tracking.tags import FAILED, FINISHED, IMPORTED_RUN, REPLACED
 from rmlab.wording import counted, duration
 
 HERE = Path(__file__).parent
-STUDY = HERE.name
-LEDGER, FITTED = HERE / "ledger.csv", HERE / "fitted.csv"
 SECONDS = {"verifier": 90, "rl": 300}
 """Guessed: what a cell takes with three side by side on one H200."""
 LEAST_SECONDS = {"verifier": 100, "rl": 90}
@@ -50,97 +41,6 @@ ENDING = 30
 COMMANDS = {"verifier": "train", "rl": "rl"}
 MOST_FAILURES = 2
 """A cell that fails is run once more."""
-KEPT = ("config_hash", "start_fingerprint", "verifier_run", "verifier_fingerprint", "device", "commit")
-Cell = dict[str, str]
-
-
-@dataclass
-class State:
-    """What is known of the cells here. finished: name -> its finished run in this store: of a verifier the newest, whose weights are
-    here; of RL the first, which is the result. done: name -> its line in the ledger. fitted: name -> value, of `check.py`; fitted_to:
-    role -> the verifier's run that they were fitted to. runs: all finished runs of cells. failures: how often a cell failed."""
-
-    finished: dict[str, RunInfo]
-    done: dict[str, Cell]
-    fitted: dict[str, str]
-    fitted_to: dict[str, str]
-    runs: Sequence[RunInfo] = ()
-    failures: Mapping[str, int] = field(default_factory=dict)
-
-    def weights(self, verifier: str) -> str:
-        """The id of a run here that holds a verifier's weights, "" where there is none."""
-        run = self.finished.get(verifier)
-        try:
-            return "" if run is None or find_model(run.run_id, "verifier.json") is None else run.run_id
-        except RmlabError:
-            return ""
-
-    def means(self, text: str) -> str:
-        """A text with fitted values in the place of their names. Raises DataError for one that is not fitted yet."""
-
-        def value(found: re.Match[str]) -> str:
-            if found[0] not in self.fitted:
-                raise DataError(f"{found[0]} is not fitted yet: run check.py once the verifiers are trained")
-            return self.fitted[found[0]]
-
-        return re.sub(r"\b(?:SHIFT|SLOPE)_\w+", value, text)
-
-    def verifier_of(self, cell: Cell) -> str:
-        """The name of the verifier that a cell of RL needs, "" for none. Raises DataError for a role that is not given yet."""
-        role = cell["verifier"]
-        if role not in ("good", "poor"):
-            return role
-        if role not in self.fitted:
-            raise DataError(f"which verifier is {role} is not known yet: run check.py once the verifiers are trained")
-        return self.fitted[role]
-
-
-def look() -> State:
-    """Ledger, fitted values and this machine's store."""
-    store = Store.existing(None)
-    plan, ledger, fitted = read_plan(HERE), read(LEDGER), read(FITTED)
-    cells = {cell["name"]: cell for cell in plan.cells}
-    runs, finished = list[RunInfo](), dict[str, RunInfo]()
-    for info in sorted(run_infos(store) if store else [], key=by_end):
-        cell = cells.get(info.name)
-        if (
-            store is None
-            or cell is None
-            or info.status not in (FINISHED, REPLACED)
-            or not is_of_cell(store, info, cell, plan)
-        ):
-            continue
-        runs.append(info)
-        if cell["kind"] == "rl":
-            finished.setdefault(info.name, info)
-        elif info.status == FINISHED:
-            finished[info.name] = info
-    return State(
-        finished,
-        {row["name"]: row for row in ledger if row["run_id"]},
-        {row["name"]: row["value"] for row in fitted},
-        {row["name"]: row["run_id"] for row in fitted},
-        runs,
-        Counter(row["name"] for row in ledger if not row["run_id"]),
-    )
-
-
-def is_of_cell(store: Store, info: RunInfo, cell: Mapping[str, str], plan: Plan) -> bool:
-    """Whether a run with a cell's name is one of it: of this study, its kind and preset, with all that cells vary."""
-    given = dict(word.partition("=")[::2] for word in COMMON[cell["kind"]])
-    preset = given.get("preset") or given.get("rl_preset") or ""
-    if info.tags.get("kind") != cell["kind"] or info.tags.get("preset", "") != preset:
-        return False
-    try:
-        config = configuration(get_run(store, info.run_id))
-    except RmlabError as error:
-        print(f"{info.name}: run {info.run_id[:8]} is passed over: {error}", file=sys.stderr)
-        return False
-    if value_at(config, "tracking.experiment") != STUDY:
-        return False
-    if reason := plan.departure(config, cell, info.tags.get("verifier_run", "")):
-        print(f"{info.name}: run {info.run_id[:8]} is passed over: {reason}", file=sys.stderr)
-    return not reason
 
 
 def command(cell: Cell, state: State, minutes: float | None = None) -> list[str]:
@@ -197,25 +97,10 @@ def start_of(cell: Cell) -> Path:
     return Path("runs", "policies", cell["start"])
 
 
-def tracked_as_failed(name: str, since: float) -> bool:
-    """Whether the store has a run of this name that has failed since a time (seconds). An end that left no such run says nothing of the
-    cell: what it was given is wrong, or it was killed."""
-    store = Store.existing(None)
-    return any(
-        (info.name, info.status) == (name, FAILED) and (info.end_time or 0) >= int(1000 * since)
-        for info in (run_infos(store) if store else [])
-    )
-
-
-def last_line(log: Path) -> str:
-    """What a command said last."""
-    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines()]
-    return next(filter(None, reversed(lines)), "it said nothing")
-
-
 def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int | None = None) -> list[str]:
     """Runs cells until the time is up, `together` on each card; returns what failed. Only what the store tracks as failed is a failure
-    of its cell. Where a command is refused (a mistake of set-up, which would end all others too) no further cell begins."""
+    of its cell. Where a command ends by itself without one (a mistake of set-up, a full disk: all others would end so too) no further cell
+    begins."""
     deadline, waiting, failed, stopped = time.monotonic() + 60 * minutes, list(cells), list[str](), False
     running, begun = SideBySide(runs_folder() / STUDY, together, cards), dict[str, float]()
     while True:
@@ -224,15 +109,14 @@ def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int |
             lost = list[str]()
             if code != 0 and not stopped:  # what the end of the slice stopped has not failed
                 failed.append(name)
-                log = running.logs / f"{name}.txt"
                 if code != UsageError.exit_code and tracked_as_failed(name, begun[name]):
                     lost, what = [name], "failed"
                 elif code < 0:
                     what = f"was killed (signal {-code}), which is not counted"
                 else:
-                    what = "was refused, which is not counted; no further cell begins"
+                    what = f"ended with {code} without a failed run, which is not counted; no further cell begins"
                     waiting.clear()
-                print(f"{name} {what}: {last_line(log)} ({log})", flush=True)
+                print(f"{name} {what}: {running.last_line(name)} ({running.log(name)})", flush=True)
             note(look(), lost)
         while waiting and len(running) < running.most and left > LEAST_SECONDS[waiting[0]["kind"]]:
             name = waiting[0]["name"]
@@ -251,27 +135,6 @@ def run_slice(cells: Sequence[Cell], minutes: float, together: int, cards: int |
             stopped = True
             running.stop()  # a run of RL saves its state first, a verifier has its checkpoint: both go on from there
         time.sleep(1.0)
-
-
-def note(state: State, failed: Sequence[str] = ()) -> None:
-    """Writes every finished run that the ledger does not have yet as a line of it, and a line without a run for each failure."""
-    with exclusive(runs_folder() / "locks" / f"{STUDY}.lock", f"the ledger of {STUDY}"):
-        _note(state, failed)
-
-
-def _note(state: State, failed: Sequence[str]) -> None:
-    rows = read(LEDGER)
-    known = {row["run_id"] for row in rows}
-    rows += [dict.fromkeys(("name", "run_id", "minutes", *KEPT), "") | {"name": name} for name in failed]
-    for run in state.runs:
-        run_id = run.tags.get(IMPORTED_RUN, run.run_id)  # the id that it has where it was made
-        if run_id not in known:
-            minutes = "" if run.end_time is None else f"{(run.end_time - run.start_time) / 60_000:.1f}"
-            rows.append(
-                {"name": run.name, "run_id": run_id, "minutes": minutes, **{tag: run.tags.get(tag, "") for tag in KEPT}}
-            )
-    if rows:
-        write_text(LEDGER, csv_text(rows))
 
 
 def said(cells: Sequence[Cell], state: State) -> str:
@@ -319,7 +182,7 @@ def export(bundle: Path, state: State, names: Collection[str], study: bool = Fal
     if own:
         export_runs(Store.open(None), bundle, own, models=False, study=study, show=False)
         print(f"{counted(len(own), 'run')} in {bundle}", flush=True)
-    for file in (LEDGER, FITTED, HERE / "design.csv"):
+    for file in (records.LEDGER, records.FITTED, HERE / "design.csv"):
         if (
             file.exists() and file.resolve().parent != bundle.resolve().parent
         ):  # the bundle of the page lies beside them
