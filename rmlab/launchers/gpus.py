@@ -20,15 +20,7 @@ def visible_gpus() -> list[str]:
     """What CUDA_VISIBLE_DEVICES allows, else the GPUs that nvidia-smi lists by id; empty where there are none."""
     if VISIBLE in os.environ:
         return [name.strip() for name in os.environ[VISIBLE].split(",") if name.strip() not in ("", "-1", "NoDevFiles")]
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return []
-    answer = subprocess.run([program, "--query-gpu=uuid", "--format=csv,noheader"], capture_output=True, text=True)
-    return (
-        [line.strip() for line in answer.stdout.splitlines() if line.strip().startswith("GPU-")]
-        if answer.returncode == 0
-        else []
-    )
+    return list(gpu_uuids().values())
 
 
 def gpu_uuids() -> dict[str, str]:
@@ -39,8 +31,10 @@ def gpu_uuids() -> dict[str, str]:
     answer = subprocess.run(
         [program, "--query-gpu=index,uuid", "--format=csv,noheader"], capture_output=True, text=True, check=False
     )
+    if answer.returncode:
+        return {}
     pairs = (line.partition(",") for line in answer.stdout.splitlines())
-    return {number.strip(): uuid.strip() for number, _, uuid in pairs} if answer.returncode == 0 else {}
+    return {number.strip(): uuid.strip() for number, _, uuid in pairs if uuid.strip().startswith("GPU-")}
 
 
 class Gpus:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from rmlab.paths import REPOSITORY
+from tests.waiting import PATIENCE
 
 ON_REQUEST = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 PROGRAM = """
@@ -57,6 +58,6 @@ print(event.error or event.result)
 def test_the_memory_of_a_cell_is_asked_for_in_large_pages(tmp_path: Path) -> None:
     (tmp_path / "allocates.py").write_text(PROGRAM)
     done = subprocess.run(
-        [sys.executable, "-c", LAUNCH, str(tmp_path)], cwd=REPOSITORY, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", LAUNCH, str(tmp_path)], cwd=REPOSITORY, capture_output=True, text=True, timeout=PATIENCE
     )
     assert done.stdout.split() == ["True"], done.stderr
