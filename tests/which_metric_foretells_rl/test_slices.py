@@ -22,7 +22,7 @@ from rmlab.scores.table import read_score_table
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 from tests.rl.easy_family import write_easy_policy, write_easy_tasks
-from tests.rl.test_program import SMALL
+from tests.rl.small_training import SMALL
 from tests.which_metric_foretells_rl.planned import cells
 
 
