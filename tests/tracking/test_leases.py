@@ -68,7 +68,7 @@ def test_a_holder_on_another_machine_is_dead_when_its_beat_stands_still(
         leases._set_tag(store, run.run_id, "beat", str(beat))
         assert not monitor.is_dead(seen(store, after=10 * length)), "it beats, so it lives however long one looks"
         assert not monitor.is_dead(seen(store, after=0.9 * length))
-    with pytest.raises(leases.Held):
+    with pytest.raises(leases.Held, match=run.run_id):
         begun(store)
     assert run._keeper is not None
     run._keeper.stop()
@@ -202,13 +202,13 @@ def test_a_run_that_a_late_store_made_twice_is_no_rival(store: Store) -> None:
     ],
 )
 def test_a_full_disk_is_no_failure_of_the_cell(store: Store, error: Exception) -> None:
-    with pytest.raises(RmlabError), begun(store):
+    with pytest.raises(RmlabError, match=r"^checkpoint\.safetensors cannot be written"), begun(store):
         raise RmlabError("checkpoint.safetensors cannot be written") from error
     assert [run.status for run in runs_of(store, "abc")] == ["stopped"]
 
 
 def test_a_store_out_of_reach_leaves_no_failure_behind(store: Store) -> None:
-    with pytest.raises(StoreOutOfReach), begun(store):
+    with pytest.raises(StoreOutOfReach, match="database is locked"), begun(store):
         raise StoreOutOfReach("the tracking store does not work: database is locked")
     assert [run.status for run in runs_of(store, "abc")] == ["stopped"]
     assert "abc" not in cell_runs(store).failed

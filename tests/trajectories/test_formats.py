@@ -53,6 +53,8 @@ def test_content_is_a_string_a_list_of_blocks_or_nothing() -> None:
 
 def test_near_json_is_mended_and_nothing_else() -> None:
     assert read_json(b'\xef\xbb\xbf{"a": [1, 2]}') == ({"a": [1, 2]}, None)
+    with pytest.raises(Skipped, match=r"^not UTF-8 \(byte 5\)$"):  # counted with the mark
+        read_json(b'\xef\xbb\xbf["\xff"]')
     assert read_json(b'{"a": [1, 2,], "b": "x,]",}') == ({"a": [1, 2], "b": "x,]"}, "a comma before a closing bracket")
     assert read_json(rb'{"a": "C:\some \n \"q\" \\d"}') == (
         {"a": 'C:\\some \n "q" \\d'},

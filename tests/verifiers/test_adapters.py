@@ -101,7 +101,7 @@ def test_it_goes_on_exactly_from_a_checkpoint_that_holds_adapters_alone(
             ask_to_stop("enough")
 
     try:
-        with pytest.raises(Stopped):
+        with pytest.raises(Stopped, match="enough"):
             taught(pretrained_folders["llama"], lora=lora, checkpoint=path, log=stop)
     finally:
         ask_to_stop(None)
