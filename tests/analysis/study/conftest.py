@@ -4,8 +4,25 @@ from pathlib import Path
 
 import pytest
 
-from analysis import study_page
+from analysis import planned_study, study_page
+from analysis.planned_cells import PlannedCell, planned_cells
+from rmlab.sweep.spec import SweepSpec
 from rmlab.tracking.store import Store
+
+_PLANNED: dict[str, list[PlannedCell]] = {}
+
+
+def planned_once(spec: SweepSpec) -> list[PlannedCell]:
+    """The cells of a sweep follow from its file alone; to plan them anew in each test takes half of the time of all."""
+    key = repr(spec)
+    if key not in _PLANNED:
+        _PLANNED[key] = planned_cells(spec)
+    return list(_PLANNED[key])
+
+
+@pytest.fixture(autouse=True)
+def plan_each_sweep_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned_study, "planned_cells", planned_once)
 
 
 @pytest.fixture
