@@ -98,7 +98,7 @@ record = st.dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     value=st.lists(record, max_size=3)
     | st.dictionaries(st.text(max_size=3), record | cells, max_size=3)
