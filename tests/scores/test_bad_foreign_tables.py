@@ -134,3 +134,20 @@ def test_altered_bytes_of_real_tables_are_a_table_or_one_line(tmp_path):
             messages.append(outcome(path, columns))
         assert all(messages)
         assert set(messages) > {"a table"}, "some are broken, some are not"
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "json"])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_a_byte_that_is_no_utf8_is_counted_from_the_start_of_the_file(tmp_path, suffix, mark):
+    """Over more bytes than a reader takes at a time."""
+    rows = [{"task_id": f"t{n}", "score": 0.5, "resolved": n % 2} for n in range(2000)]
+    if suffix == "csv":
+        text = "task_id,score,resolved\n" + "".join(f"{row['task_id']},0.5,{row['resolved']}\n" for row in rows)
+    else:
+        text = json.dumps(rows) if suffix == "json" else "\n".join(map(json.dumps, rows))
+    data = bytearray(mark + text.encode())
+    place = data.index(b"t1999") + 1
+    data[place] = 0xFF
+    (tmp_path / f"scores.{suffix}").write_bytes(data)
+    with pytest.raises(DataError, match=rf" is not text in UTF-8 \(byte {place}\): is it another format"):
+        read(tmp_path / f"scores.{suffix}")
