@@ -136,7 +136,7 @@ def run(config: DictConfig, command: str = "rmlab collect", force: bool = False)
         lock = runs_folder() / "locks" / f"collection-{under_way.name}.lock"
         with exclusive(lock, "this collection", LAST_WORDS), only_writer(output, "the set", LAST_WORDS):
             there = None if force else written_before(output, run_hash)
-            if there and (not settings.tracked or has_finished(settings.tracking.uri, run_hash)):
+            if there is not None and (not settings.tracked or has_finished(settings.tracking.uri, run_hash)):
                 print(f"finished already: {there.summary} (--force collects it again)")
                 return there
             kept = TrajectoryParts(under_way)
