@@ -74,7 +74,9 @@ def as_marked(study: PlannedStudy) -> MarkedText:
     count("failed")
     text.say("; cells that have no finished training because of that: ")
     count("never")
-    text.say("; finished runs that no table here uses, because they are not of the plan or a later run took their place: ")
+    text.say(
+        "; finished runs that no table here uses, because they are not of the plan or a later run took their place: "
+    )
     count("unplanned")
     text.say(
         ". [README.md](README.md) is the plan, written before the first of them ran; "
