@@ -158,6 +158,20 @@ def test_a_run_that_lost_its_lease_does_not_finish(store: Store) -> None:
         pass
 
 
+@pytest.mark.parametrize(("taken", "status"), [("closed", "stopped"), ("deleted", None)])
+def test_a_run_that_was_taken_between_two_beats_does_not_finish(store: Store, taken: str, status: str | None) -> None:
+    """As while its virtual machine was paused: no clock there has gone on, and the next beat is far."""
+    with (
+        pytest.raises(Stopped, match=f"was {'closed as killed' if taken == 'closed' else taken} by"),
+        begun(store) as run,
+    ):
+        if taken == "closed":
+            leases._set_tag(store, run.run_id, "status", "killed")
+        else:
+            store.client.delete_run(run.run_id)
+    assert [head.status for head in runs_of(store, "abc")] == ([status] if status else [])
+
+
 @pytest.mark.usefixtures("unending")
 def test_work_is_asked_to_stop_before_its_lease_is_lost_and_a_beat_takes_that_back(store: Store) -> None:
     from rmlab.stopping import stop_asked
