@@ -13,8 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from rmlab.files import exclusive
 from rmlab.launchers.jobs import Event, JobQueue
-from rmlab.paths import REPOSITORY
+from rmlab.paths import REPOSITORY, runs_folder
+from rmlab.sweep import scheduler
 from rmlab.sweep.request import make_plan
 from rmlab.sweep.scheduler import run_cells
 from rmlab.sweep.under_way import SweepUnderWay
@@ -317,6 +319,18 @@ def test_whoever_is_interrupted_ends_the_cells_before_it_says_so(where: Path, mo
         run_cells(plan.cells, Store.open(), Endless())
     assert caught.value.__traceback__ is not None, "it keeps what was under way from being collected"
     assert ended == ["cells"]
+
+
+def test_a_sweep_that_runs_already_is_refused_before_anything_is_begun(
+    where: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[object] = []
+    monkeypatch.setattr(scheduler, "begin", lambda *given: begun.append(given))
+    with exclusive(runs_folder() / "locks" / "sweep-toy_scale-one_arm.lock", "the sweep"):
+        code, _, err = sweep_here(TOY, "preset=one_arm", "seeds=[0]")
+    assert code == 1
+    assert "rmlab: sweep toy_scale at preset one_arm is held by process" in err
+    assert not begun
 
 
 @pytest.mark.slow
