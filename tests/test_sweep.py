@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from rmlab.files import exclusive
+from rmlab.sweep import scheduler
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from tests.sweeping import TOY, cells_that_said, launch, ledger, sweep_here
@@ -147,6 +149,18 @@ def test_a_cell_that_became_another_run_since_the_plan_does_not_start(runs_folde
     code, _, err = sweep_here(*arguments)
     assert code == 0, err
     assert sorted(word for word, _ in ledger()) == ["end", "end", "prepared", "start", "start"]
+
+
+def test_a_sweep_that_runs_already_is_refused_before_anything_is_begun(
+    runs_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[object] = []
+    monkeypatch.setattr(scheduler, "begin", lambda *given: begun.append(given))
+    with exclusive(runs_folder / "locks" / "sweep-toy_scale-one_arm.lock", "the sweep"):
+        code, _, err = sweep_here(TOY, "preset=one_arm", "seeds=[0]")
+    assert code == 1
+    assert "rmlab: sweep toy_scale at preset one_arm is held by process" in err
+    assert not begun
 
 
 @pytest.mark.slow
