@@ -177,7 +177,7 @@ def test_a_store_that_stays_busy_is_out_of_reach_and_one_that_refuses_is_not(
         with pytest.raises(StoreOutOfReach, match="stays busy: database is locked"):
             heads.run_infos(store)
     assert heads.run_infos(store) == []
-    with pytest.raises(StoreError) as refused:
+    with pytest.raises(StoreError, match=r"\b0{32}\b") as refused:
         store.call(lambda: store.client.get_run("0" * 32))
     assert not isinstance(refused.value, StoreOutOfReach)
 
