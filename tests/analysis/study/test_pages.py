@@ -171,7 +171,7 @@ def test_the_page_is_written_with_its_marks_and_another_digit_is_found(
     ], "another page would need marks of its own"
     text = (folder / "results.md").read_text()
     assert "15 of 18 trainings are finished and 1 of 2 sweeps are complete. Trainings that failed: 0;" in text
-    assert "and stand in no table here: 1. [README.md]" in text
+    assert "or a later run took their place: 1. [README.md]" in text
     assert "![All sweeps](study_overview.png)" in text
     _, marks = marks_of(folder / "results.md")
     assert marks["README.md"] == {"Levels": [{"design": "5"}]}, "the plan's marks stay"
