@@ -101,7 +101,6 @@ def test_a_single_objective_may_prune(where: Path) -> None:
     }
 
 
-@pytest.mark.slow
 def test_values_are_means_over_the_seeds(where: Path) -> None:
     file = of(where, space={"data_scale": {"choices": [7]}})
     code, _, err = sweep_here(file, "trials=1", "seeds=[0,1]")
