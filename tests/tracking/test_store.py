@@ -18,6 +18,7 @@ from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import run_infos
 from rmlab.tracking.store import Store, default_uri
+from rmlab.tracking.store_errors import is_busy
 
 
 def one_run(name: str) -> None:
@@ -126,6 +127,14 @@ def test_a_server_that_is_not_there_is_said_at_once() -> None:
         with pytest.raises(StoreOutOfReach, match="no tracking server answers") as caught:
             Store.open(f"http://127.0.0.1:{taken.getsockname()[1]}")
     assert stop_behind(caught.value) is caught.value, "a cell that begins while the server restarts has not failed"
+
+
+@pytest.mark.parametrize(("code", "busy"), [(502, True), (503, True), (504, True), (403, False), (400, False)])
+def test_what_stands_between_says_that_a_server_restarts(code: int, busy: bool) -> None:
+    assert (
+        is_busy(Exception(f"API request to endpoint /api/2.0/mlflow/runs/create failed with error code {code} != 200"))
+        is busy
+    )
 
 
 def test_looking_makes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
