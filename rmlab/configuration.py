@@ -213,7 +213,8 @@ def _refuse_added_keys(config: DictConfig, program: str) -> None:
         for key in node:
             name = f"{path}{key!s}"
             if known is not None and key not in known:
-                raise UsageError(f"{program} has no key {name!r}{near(name, keys_of(config))}. Take +{name}=... out.")
+                others = [one for one in keys_of(config) if one != name and not one.startswith(f"{name}.")]
+                raise UsageError(f"{program} has no key {name!r}{near(name, others)}. Take +{name}=... out.")
             inner = node._get_node(key)
             if isinstance(inner, DictConfig) and not inner._is_none() and not inner._is_interpolation():
                 walk(inner, f"{name}.")

@@ -31,6 +31,7 @@ from rmlab.wording import near
         ("seed=[1", r"seed=\[1: the list or mapping cannot be read. Close its brackets"),
         ("+extra=1", "no key 'extra'"),
         ("+data.extra=1", "no key 'data.extra'"),
+        ("+sweep=x", r"no key 'sweep' \(did you mean tracking\.sweep\?\)"),
         ("~data.scale", "data.scale"),
         ("=3", "is no KEY=VALUE"),
         ("seed=-1", "seed=-1: it is at least 0"),

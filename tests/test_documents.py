@@ -67,7 +67,9 @@ def test_imports_follow_the_order_of_the_packages() -> None:
         for imported in re.findall(r"^\s*(?:from|import) rmlab\.(\w+)", path.read_text(encoding="utf-8"), re.MULTILINE)
         if place.get(imported, 0) > place[package]
     ]
-    assert upwards == []
+    assert upwards == [], (
+        "a package imports from its own row of CONTRIBUTING's table of packages, or from rows above it"
+    )
 
 
 def test_the_docstring_of_a_package_lists_its_modules_and_no_others() -> None:
@@ -79,4 +81,7 @@ def test_the_docstring_of_a_package_lists_its_modules_and_no_others() -> None:
         modules = {path.stem for path in init.parent.glob("*.py")} - {"__init__"}
         packages = {path.parent.name for path in init.parent.glob("*/__init__.py")}
         listed[str(init)] = (sorted(rows - modules - packages), sorted(modules - rows))
-    assert {init: wrong for init, wrong in listed.items() if wrong != ([], [])} == {}
+    assert {init: wrong for init, wrong in listed.items() if wrong != ([], [])} == {}, (
+        "in the docstring of that __init__.py: take out the modules that are gone (first list), "
+        "add a line `name  what it does` for those that it lacks (second list)"
+    )

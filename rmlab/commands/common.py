@@ -161,12 +161,13 @@ NOT_TAKEN = {
     "--config-name": "each command has one configuration; what differs from it is KEY=VALUE or GROUP=CHOICE",
     "--config-path": "more folders of groups are given as hydra.searchpath=[file://FOLDER]",
     "--config-dir": "more folders of groups are given as hydra.searchpath=[file://FOLDER]",
+    "--dry-run": "--cfg job prints the configuration and runs nothing; `rmlab plan` says what a run will cost",
     "--run": "a command without -m is a single run",
     "--hydra-help": "--help and --info say what a command takes",
     "--shell-completion": "`rmlab --install-completion` installs it",
     "--experimental-rerun": "the command of a run is in its MLflow run (Source), its configuration in the artifact config.yaml",
 }
-"""Options of Hydra's that rmlab does not have, and what does their work here."""
+"""Options of Hydra's, or of other commands, that a command does not have, and what does their work here."""
 
 
 def instead_of_option(option: str, arguments: Sequence[str]) -> str:

@@ -67,7 +67,7 @@ def pretrained_folder(name: str, uri: str | None = None) -> Path:
             else "Name a local folder with a model in safetensors, or hf:NAME of the hub where there is a network."
         )
         raise DataError(
-            f"model.pretrained={name}: there is no such folder, and no run or cell with a model ({reason}). {to_do}"
+            f"model.pretrained={name}: there is no such folder, and no run or cell with a model. {to_do} ({reason}.)"
         ) from error
 
 

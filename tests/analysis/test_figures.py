@@ -69,7 +69,7 @@ def test_every_figure_is_drawn_with_its_data_and_twice_alike(store, tmp_path):
     folder = tmp_path / "runs" / "figures" / "data_scale" / "smoke-c0"
     assert sorted(p.name for p in folder.iterdir()) == sorted(
         [*(f"{n}.{e}" for n in FIGURES for e in ("pdf", "png", "csv")), "table.csv", "table.md"]
-    )
+    ), "a new figure that these runs give: add its name to FIGURES above"
     first = {p.name: p.read_bytes() for p in paths}
     assert {p.name: p.read_bytes() for p in draw([], out=tmp_path / "again")} == first
 

@@ -50,11 +50,13 @@ def test_a_new_file_is_all_that_a_figure_needs(new_figure: None, runs_folder: Pa
 
 def test_the_readme_lists_every_figure_as_it_is_registered() -> None:
     text = README.read_text(encoding="utf-8")
-    assert with_table(text) == text, "run `python -m analysis.registry`"
+    assert with_table(text) == text, "run `.venv/bin/python -m analysis.registry`"
     assert with_table(f"a\n\n{registry.BEGIN}| `gone` | x | y |\n\nb\n") == f"a\n\n{registry.table()}\nb\n"
 
 
 def test_every_file_that_draws_is_registered() -> None:
     """A `draw` without the decorator would never be drawn."""
     drawing = {p.stem for p in Path(registry.__file__).parent.glob("*.py") if "\ndef draw(" in p.read_text()}
-    assert drawing == set(registered())
+    assert drawing == set(registered()), (
+        "its `draw` needs the decorator @figure(question, Needs...) of analysis/registry.py"
+    )

@@ -174,6 +174,7 @@ def test_a_launcher_or_sweeper_that_is_not_installed_names_its_package(choice: s
         (["sweep", "data_scale", "--preset=demo"], "without dashes: preset=demo;"),
         (["train", "--data.scale", "500"], "without dashes: data.scale=500;"),
         (["tasks", "build", "--seed", "1"], "without dashes: seed=1;"),
+        (["rl", "--dry-run"], "--cfg job prints the configuration"),
         (["train", "--config-dir", "mine"], "hydra.searchpath=[file://FOLDER]"),
         (["train", "--experimental-rerun", "x"], "config.yaml"),
     ],

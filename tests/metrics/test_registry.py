@@ -52,7 +52,9 @@ def test_a_report_holds_the_registry_and_nothing_else(make_scores):
 
 def test_the_list_in_the_documentation_is_that_of_the_registry():
     page = Path(__file__).parents[2] / "analysis" / "metrics.md"
-    assert page.read_text() == registry.markdown(), "python -m rmlab.metrics.registry > analysis/metrics.md"
+    assert page.read_text() == registry.markdown(), (
+        "run `.venv/bin/python -m rmlab.metrics.registry > analysis/metrics.md`"
+    )
 
 
 class MeanScore(Statistic):
