@@ -325,6 +325,9 @@ def test_a_run_that_another_verifier_paid_is_not_taken(tmp_path: Path) -> None:
         assert reason(paid, there) == ""
         own["data"][key] = value
         assert f"what paid it is not balanced-300: its data.{key} is {value}, the plan's" in reason(paid, there)
+    unpaid = "execution_a_s0"
+    assert reason(unpaid) == ""
+    assert "a verifier paid it (run balanced), the plan's run has none" in reason(unpaid, verifier_run="balanced-300")
     assert "fitted.csv has no SLOPE_shifted_up for the verifier that paid (run another)" in reason(
         bent, verifier_run="another"
     )
