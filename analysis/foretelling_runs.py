@@ -122,7 +122,8 @@ def read_study(runs: Sequence[PolicyRun], plan: Plan | None = None) -> Study:
             ends = [
                 f"it {verb} {counted(n, 'time')}" for how, verb in ENDS.items() if (n := plan.ended.get((name, how)))
             ]
-            left_out.append((name, ", ".join(["no finished run", *ends])))
+            known = [f"run {run[:8]} of the ledger is not there" for run, of in plan.trained.items() if of == name]
+            left_out.append((name, ", ".join(["no finished run", *ends, *known])))
     return Study(cells, taken, left_out)
 
 

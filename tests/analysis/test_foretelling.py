@@ -37,7 +37,10 @@ FITTED = {
     ("poor", "poor"): "balanced-500",
 }
 """What is fitted to a verifier, whose run has the name of its cell or role here."""
-TRAINED = {cell["name"]: cell["name"] for cell in ALL_CELLS} | {"good": "balanced-4000", "poor": "balanced-500"}
+TRAINED = {c["name"]: c["name"] for c in ALL_CELLS if c["kind"] == "verifier"} | {
+    "good": "balanced-4000",
+    "poor": "balanced-500",
+}
 PLAN = Plan(ALL_CELLS, FITTED, TRAINED)
 TASKS = [f"t{i}" for i in range(60)]
 ECE_OF = {"balanced": 0.06, "mostly_unresolved": 0.15, "mostly_resolved": 0.32, "overconfident": 0.22}
@@ -331,6 +334,18 @@ def test_a_run_that_another_verifier_paid_is_not_taken(tmp_path: Path) -> None:
     assert "fitted.csv has no SLOPE_shifted_up for the verifier that paid (run another)" in reason(
         bent, verifier_run="another"
     )
+
+
+def test_why_a_cell_has_no_run_is_said() -> None:
+    """It failed, was killed, or its run, which the ledger has, was not brought home."""
+    names = ("execution_a_s0", "execution_b_s0", "hybrid_balanced-300_a_s0")
+    ended = {(names[0], "failed"): 1, (names[0], "killed"): 3}
+    reasons = dict(read_study([], replace(PLAN, ended=ended, trained={"0123456789": names[1]})).left_out)
+    assert [reasons[name] for name in names] == [
+        "no finished run, it failed 1 time, it was killed 3 times",
+        "no finished run, run 01234567 of the ledger is not there",
+        "no finished run",
+    ]
 
 
 def test_what_changes_no_result_is_no_departure() -> None:
