@@ -39,7 +39,7 @@ def write(study: PlannedStudy, folder: Path) -> list[Path]:
 
 def counted_cells(study: PlannedStudy) -> dict[str, Any]:
     """The counts that the page names: trainings of the study, those that are finished, that failed, that were not planned (and stand in
-    no table), sweeps that are whole."""
+    no table), sweeps that are complete."""
     planned, done = study.trainings
     failed = {one.cell.key: one.failures for one in study.cells}
     whole = sum(all(one.run is not None for one in study.of(name)) for name in study.sweeps)
@@ -70,13 +70,12 @@ def as_marked(study: PlannedStudy) -> MarkedText:
     count("whole")
     text.say(" of ")
     count("sweeps")
-    text.say(" sweeps are whole; ")
+    text.say(" sweeps are complete. Trainings that failed: ")
     count("failed")
-    text.say(" trainings failed; cells that have no finished one for that reason: ")
+    text.say("; cells that have no finished training because of that: ")
     count("never")
     text.say(
-        "; finished runs of these sweeps that are of no planned cell, an older run of one, or of another configuration, pool or "
-        "tokenizer, and stand in no table here: "
+        "; finished runs that no table here uses, because they are not of the plan or a later run took their place: "
     )
     count("unplanned")
     text.say(

@@ -12,7 +12,7 @@ benchmark      the one shape of the scripts in experiments/benchmarks: rows, mac
 configuration  programs of experiments/, and their configurations by Hydra
 commands       what `rmlab NAME` does, one typed file a command
 cli            the `rmlab` command: it joins them
-__main__       `python -m rmlab`
+__main__       the process of the command: `rmlab`, `python -m rmlab`
 """
 
 __version__ = "0.1.0"

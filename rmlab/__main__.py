@@ -1,6 +1,32 @@
-"""`python -m rmlab` is `rmlab`."""
+"""`rmlab`, and `python -m rmlab`: Ctrl-C is one line also while the command is being imported, and while Python ends."""
 
-from rmlab.cli import main
+import signal
+import sys
+from contextlib import suppress
+
+from rmlab.stopping import interrupted_at_once
+
+
+def main() -> None:
+    """The console script."""
+    here = signal.getsignal(signal.SIGINT) is signal.default_int_handler  # else whoever started this wants it ignored
+    try:
+        if here:
+            signal.signal(signal.SIGINT, interrupted_at_once)
+        from rmlab.cli import main as command
+
+        if here:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        command()
+    except KeyboardInterrupt:
+        interrupted_at_once()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)  # what was to be ended has ended
+        with suppress(OSError, ValueError):  # closed: its reader has seen enough
+            sys.stdout.flush()
+        if here:
+            signal.signal(signal.SIGINT, interrupted_at_once)
+
 
 if __name__ == "__main__":
     main()

@@ -31,7 +31,7 @@ from rmlab.commands import (
 from rmlab.commands.common import instead_of_option
 from rmlab.commands.verbosity import tells_progress, word_while_starting
 from rmlab.errors import RmlabError
-from rmlab.stopping import end_on_sigterm
+from rmlab.stopping import INTERRUPTED, end_on_sigterm
 
 app = typer.Typer(
     name="rmlab",
@@ -104,9 +104,6 @@ UsageProblem: type[Exception] = typer.BadParameter.__mro__[1]
 CommandProblem: type[Exception] = typer.BadParameter.__mro__[2]
 
 
-INTERRUPTED = 130
-
-
 def _print_anything() -> None:
     """Characters that the output's encoding lacks (LC_ALL=C, a name that is no UTF-8) are printed as escapes: here, and in what is
     started from here."""
@@ -118,9 +115,9 @@ def _print_anything() -> None:
 
 def main() -> None:
     """The console script. SIGTERM (a scheduler, `kill`) ends it as Ctrl-C does: with a checkpoint, and a word on how to go on."""
-    end_on_sigterm()
-    _print_anything()
     try:
+        end_on_sigterm()
+        _print_anything()
         with word_while_starting():
             answer = app(
                 standalone_mode=False

@@ -198,7 +198,7 @@ def exclusive(path: Path, what: str, patience: float = float("inf")) -> Iterator
         yield
 
 
-def only_writer(folder: Path) -> AbstractContextManager[None]:
-    """Nobody else trains into this model folder meanwhile. Raises Busy at once where somebody does."""
-    lock = runs_folder() / "locks" / f"model-{fingerprint(str(folder.resolve()))}.lock"
-    return exclusive(lock, f"the model folder {folder}", patience=0)
+def only_writer(path: Path, what: str = "the model folder", patience: float = 0) -> AbstractContextManager[None]:
+    """Nobody else writes this folder or file meanwhile. Raises Busy where somebody still does after `patience` seconds."""
+    lock = runs_folder() / "locks" / f"model-{fingerprint(str(path.resolve()))}.lock"
+    return exclusive(lock, f"{what} {path}", patience)

@@ -43,9 +43,15 @@ def stop_behind(error: BaseException) -> BaseException | None:
     return None if behind is None else stop_behind(behind)
 
 
+INTERRUPTED = 130
+"""Exit code of a command that Ctrl-C or SIGTERM ended."""
+SOON = 0.05
+"""Seconds after which a signal that could not end anything where it came is raised again."""
+
 _reason: str | None = None
 _asking = False  # within `interrupt_asks_to_stop`
 _uncut = 0  # blocks of `uncut`, one within another
+_import_waits = False  # Ctrl-C came within an import and has not ended anything yet
 _waiting: int | None = None  # a signal that came within these and has not ended anything yet
 _before: dict[int, Callable[[int, FrameType | None], Any]] = {}  # what a signal does where it does not wait
 
@@ -63,24 +69,63 @@ def stop_asked() -> Stopped | KeyboardInterrupt | None:
     return None if _reason is None else Stopped(_reason)
 
 
+def interrupt(number: int, frame: FrameType | None) -> None:
+    """Handler of Ctrl-C and SIGTERM: KeyboardInterrupt, behind the end of an import that is under way; a second Ctrl-C does not wait.
+
+    An import that is cut leaves half a module: what imports it next fails by that, and what takes it for a package that is missing
+    goes on, so that the interrupt is forgotten.
+    """
+    global _import_waits
+    if not _is_importing(frame):
+        _import_waits = False
+        raise KeyboardInterrupt
+    if number == signal.SIGINT:
+        if _import_waits:
+            interrupted_at_once()
+        _import_waits = True
+    signal.setitimer(signal.ITIMER_REAL, SOON)
+
+
+def interrupted_at_once(*_: object) -> None:
+    """Handler of Ctrl-C while there is nothing to tidy up (a command is starting, or over), and where an exception would be a
+    traceback."""
+    with suppress(OSError):
+        os.write(2, b"rmlab: interrupted\n")
+    os._exit(INTERRUPTED)
+
+
+def _is_importing(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if frame.f_code.co_filename == "<frozen importlib._bootstrap>":
+            return True
+        frame = frame.f_back
+    return False
+
+
 def end_at_once(number: int, frame: object) -> None:
     """Handler of a signal that does not wait for a safe point, but for the end of what must stay uncut."""
     raise SystemExit(128 + number)
 
 
-def end_on_sigterm(handler: Callable[[int, FrameType | None], Any] = signal.default_int_handler) -> None:
+INTERRUPTS = (signal.default_int_handler, interrupt)
+"""Handlers by which a signal is a KeyboardInterrupt."""
+
+
+def end_on_sigterm(handler: Callable[[int, FrameType | None], Any] = interrupt) -> None:
     """From now on SIGTERM ends this process as Ctrl-C does (or as the handler says), and neither is lost.
 
     What a handler raises is lost where it comes within a callback that can raise nothing (`__del__`, one of a weak reference): a
     moment later it is raised again.
     """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, interrupt)
     signal.signal(signal.SIGTERM, handler)
     signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGTERM))
     show = sys.unraisablehook
 
     def again(lost: "sys.UnraisableHookArgs") -> None:
         if issubclass(lost.exc_type, KeyboardInterrupt | SystemExit):
-            signal.setitimer(signal.ITIMER_REAL, 0.05)
+            signal.setitimer(signal.ITIMER_REAL, SOON)
         else:
             show(lost)
 
@@ -90,7 +135,7 @@ def end_on_sigterm(handler: Callable[[int, FrameType | None], Any] = signal.defa
 def _waits(number: int) -> bool:
     """Whether a signal has to wait: for the end of `uncut`, and for a safe point where there is one. A lease that is lost ends the
     process by SIGTERM, and leaves no time for that."""
-    asks = _asking and _before[number] is signal.default_int_handler
+    asks = _asking and _before[number] in INTERRUPTS
     return bool(_uncut) or (asks and (_reason is None or number == signal.SIGINT))
 
 
@@ -140,7 +185,7 @@ def uncut() -> Iterator[None]:
         return
     _uncut += 1  # first and last: a signal that comes between these lines ends nothing, or finds nothing half done
     try:
-        before = _listen(signal.default_int_handler, end_at_once)
+        before = _listen(*INTERRUPTS, end_at_once)
         yield
     finally:
         _uncut -= 1
@@ -162,7 +207,7 @@ def interrupt_asks_to_stop() -> Iterator[None]:
     before: dict[int, Any] = {}
     try:
         _asking = True
-        before = _listen(signal.default_int_handler)
+        before = _listen(*INTERRUPTS)
         yield
     except BaseException:
         _waiting = None  # what ends the work is under way

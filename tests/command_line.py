@@ -14,7 +14,7 @@ from rmlab import cli
 def rmlab_here(*arguments: str | Path) -> tuple[int, str, str]:
     """Exit code, output and errors. What it starts (the cells of a sweep) are processes of their own all the same."""
     out, err = io.StringIO(), io.StringIO()
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGALRM)}
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)}
     with pytest.MonkeyPatch.context() as patched, redirect_stdout(out), redirect_stderr(err):
         patched.setattr(sys, "unraisablehook", sys.unraisablehook)
         patched.setattr(sys, "argv", ["rmlab", *map(str, arguments)])

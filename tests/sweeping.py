@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 from rmlab.configuration import load_program
@@ -13,6 +14,8 @@ from rmlab.launchers.local import start_fork_server
 from rmlab.paths import REPOSITORY, runs_folder
 from tests.command_line import rmlab_here
 
+TOY = str(REPOSITORY / "tests" / "sweep" / "toy" / "toy_scale.yaml")
+"""A sweep whose cells sleep, tell a ledger when they start and end, and have the troubles that a key names."""
 PATIENT = "from rmlab import cli; from rmlab.launchers import local; local.PATIENCE_SECONDS = 900.0; cli.main()"
 """The command, with time for its cells to say how they ended on a slow machine too."""
 
@@ -44,10 +47,21 @@ def sweep_here(*arguments: str | Path) -> tuple[int, str, str]:
     return rmlab_here("sweep", *arguments)
 
 
+def ledger() -> Counter[tuple[str, str]]:
+    """How often a cell of the toy said a word (`start`, `end`, ...) in the runs folder, by word and hash of the cell."""
+    path = runs_folder() / "ledger"
+    lines = path.read_text().splitlines() if path.exists() else []
+    return Counter((word, key) for word, key, *_ in map(str.split, lines))
+
+
+def cells_that_said(word: str) -> Counter[str]:
+    """How often each cell of the toy said this word, by its hash."""
+    return Counter({key: n for (said, key), n in ledger().items() if said == word})
+
+
 def started() -> int:
     """How many cells of the toy have begun in the runs folder, by their own word."""
-    ledger = runs_folder() / "ledger"
-    return sum(line.startswith("start ") for line in ledger.read_text().splitlines()) if ledger.exists() else 0
+    return cells_that_said("start").total()
 
 
 def kill_again_and_again(*arguments: str | Path, times: int, longest: float, seed: int) -> int:

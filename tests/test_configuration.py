@@ -145,7 +145,7 @@ def test_a_program_by_name_or_path() -> None:
 
 def test_a_file_that_fails_to_load_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("raise RuntimeError('no')")
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match=r"^no$"):
         load_file(tmp_path / "broken.py")
     assert not [name for name in sys.modules if name.endswith(".broken")]
 

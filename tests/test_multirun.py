@@ -4,7 +4,6 @@ import io
 import os
 import subprocess
 import sys
-from collections import Counter
 from contextlib import redirect_stdout
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from rmlab.sweep.spec import read_sweep
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
 from tests.command_line import rmlab_here
-from tests.sweeping import start_warm_fork_server
+from tests.sweeping import cells_that_said, start_warm_fork_server
 from tests.waiting import PATIENCE
 
 TOY = REPOSITORY / "tests" / "sweep" / "toy"
@@ -77,11 +76,6 @@ def rmlab(*arguments: str) -> tuple[int, str, str]:
     return process.returncode, process.stdout, process.stderr
 
 
-def ended(where: Path) -> Counter:
-    lines = (where / "ledger").read_text().splitlines() if (where / "ledger").exists() else []
-    return Counter(line.split()[1] for line in lines if line.startswith("end "))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "launcher",
@@ -111,12 +105,12 @@ def test_the_same_cells_through_every_launcher(where: Path, launcher: tuple[str,
         ("data_scale=1 s0", "finished"),
         ("data_scale=3 s0", "finished"),
     }
-    assert sorted(ended(where).values()) == [1, 1]
+    assert sorted(cells_that_said("end").values()) == [1, 1]
     spec = read_sweep(
         str(TOY / "toy_scale.yaml"), None, {"levels": [1, 3], "baseline": 1, "arms": ["epochs"], "seeds": [0]}
     )
     planned = expand(spec, ["seconds=1.5"], compose, load_program(spec.program).identity)
-    assert {cell.identity.config_hash for cell in planned} == set(ended(where)), "the cells of rmlab sweep"
+    assert {cell.identity.config_hash for cell in planned} == set(cells_that_said("end")), "the cells of rmlab sweep"
 
 
 @pytest.mark.slow
@@ -149,7 +143,7 @@ def test_a_multirun_without_a_sweep_is_hydras_own(where: Path) -> None:
     code, out, err = multirun("data.scale=1,3")
     assert code == 0, err
     assert "finished already" in out
-    assert sorted(ended(where).values()) == [1, 1, 1]
+    assert sorted(cells_that_said("end").values()) == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -248,5 +242,5 @@ def test_the_runs_folder_may_have_any_name(where: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("RMLAB_RUNS", str(odd))
     code, _, err = multirun(f"+sweep={TOY / 'toy_scale.yaml'}", *SMALL, "hydra/launcher=basic")
     assert code == 0, err
-    assert ended(odd)
+    assert cells_that_said("end")
     assert {path.name for path in where.iterdir()} == {odd.name}, "nothing beside it"

@@ -9,7 +9,7 @@ from rmlab.paths import REPOSITORY
 from rmlab.sweep.request import make_plan
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
-from tests.sweeping import kill_again_and_again, sweep_here
+from tests.sweeping import cells_that_said, kill_again_and_again, sweep_here
 from tests.verifiers.examples import write_pool
 
 TOY = REPOSITORY / "tests" / "sweep" / "toy"
@@ -25,11 +25,6 @@ def trials(where: Path):
 
     [name] = optuna.get_all_study_names(f"sqlite:///{where / 'optuna.db'}")
     return optuna.load_study(study_name=name, storage=f"sqlite:///{where / 'optuna.db'}").trials
-
-
-def ended(where: Path) -> Counter:
-    lines = (where / "ledger").read_text().splitlines() if (where / "ledger").exists() else []
-    return Counter(line.split()[1] for line in lines if line.startswith("end "))
 
 
 def of(where: Path, **parts) -> str:
@@ -55,10 +50,10 @@ def test_a_killed_search_goes_on_and_its_total_is_a_total(where: Path) -> None:
     assert set(states) <= {"COMPLETE", "FAIL"}, "what the kill left running is failed"
     assert all(trial.user_attrs.get("lost") for trial in trials(where) if trial.state.name == "FAIL")
     assert "8 complete" in out
-    before = ended(where)
+    before = cells_that_said("end")
     code, _, _ = sweep_here(file, "seconds=0.8", "--workers", "2")
     assert code == 0
-    assert ended(where) == before, "the total is reached: nothing is tried"
+    assert cells_that_said("end") == before, "the total is reached: nothing is tried"
     assert "8 trials in all" in sweep_here(file, "seconds=0.8", "--dry-run")[1]
     assert not [run for run in runs(Store.open()) if run.tags["kind"] == "toy" and run.end_time is None]
 
@@ -77,7 +72,7 @@ def test_trials_that_fail_do_not_fail_the_study_and_settings_are_not_run_twice(w
         "RuntimeError: this cell has no luck"
     }
     assert all("eval_of/score is" in t.user_attrs["why"] for t in found if t.params["data_scale"] == 1)
-    assert max(ended(where).values()) == 1, "a repeated configuration is answered from the finished run"
+    assert max(cells_that_said("end").values()) == 1, "a repeated configuration is answered from the finished run"
     assert {t.values[0] for t in found if t.state.name == "COMPLETE"} == {-4.0}
     for name in ("pareto.pdf", "pareto.png", "pareto.csv", "trials.csv"):
         assert list((where / "figures").rglob(name)), name

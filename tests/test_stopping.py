@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -115,6 +116,66 @@ except KeyboardInterrupt:
 def test_a_signal_that_comes_where_nothing_can_be_raised_comes_again() -> None:
     done = subprocess.run([sys.executable, "-c", LOST], capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("it was lost\nand came again\n", "")
+
+
+IMPORTS = """
+import sys, time
+from rmlab.stopping import end_on_sigterm
+end_on_sigterm()
+sys.path.insert(0, sys.argv[1])
+try:
+    import pressing
+    time.sleep(900)
+except KeyboardInterrupt:
+    print(sys.modules["pressing"].whole)
+"""
+PRESS = "os.kill(os.getpid(), signal.SIG{})"
+
+
+@pytest.mark.parametrize(
+    ("signals", "code", "out", "err"),
+    [(["INT"], 0, "True", ""), (["TERM", "TERM"], 0, "True", ""), (["INT", "INT"], 130, "", "rmlab: interrupted")],
+)
+def test_a_signal_waits_for_the_end_of_an_import_and_a_second_ctrl_c_does_not(
+    tmp_path: Path, signals: list[str], code: int, out: str, err: str
+) -> None:
+    lines = ["import os, signal, time", *map(PRESS.format, signals), "time.sleep(0.1)", "whole = True"]
+    (tmp_path / "pressing.py").write_text("\n".join(lines))
+    done = subprocess.run([sys.executable, "-c", IMPORTS, str(tmp_path)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.strip(), done.stderr.strip()) == (code, out, err)
+
+
+COUNTS = """
+import atexit, os, signal, sys
+left = int(sys.argv.pop(1))
+class Counts:
+    def find_spec(self, name, path, target=None):
+        global left
+        left -= 1
+        if left == 0:
+            press()
+def press():
+    os.kill(os.getpid(), signal.SIGINT)
+if left:
+    sys.meta_path.insert(0, Counts())
+else:
+    atexit.register(press)
+sys.argv[0] = "rmlab"
+from rmlab.__main__ import main
+main()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("imported", [25, 50, 100, 200, 300, 400, 600, 800, 1000, 0])
+def test_ctrl_c_is_one_line_from_the_first_moment_to_the_last(tmp_path: Path, imported: int) -> None:
+    """It comes when so many modules were asked for: at first those of the command line, then those of the command, 0 = at the end."""
+    table = tmp_path / "scores.csv"
+    table.write_text("task_id,score,resolved\na,0.9,1\na,0.1,0\nb,0.4,1\nb,0.6,0\n")
+    arguments = [str(imported), "evaluate", str(table), "--json"]
+    done = subprocess.run([sys.executable, "-c", COUNTS, *arguments], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "rmlab: interrupted\n")
+    assert bool(done.stdout) == (imported == 0), "what was printed is not lost"
 
 
 def test_another_thread_has_nothing_to_wait_for() -> None:

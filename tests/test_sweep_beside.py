@@ -12,7 +12,7 @@ import pytest
 from rmlab.paths import REPOSITORY
 from rmlab.tracking.query import runs
 from rmlab.tracking.store import Store
-from tests.sweeping import launch, sweep_here, until_said
+from tests.sweeping import cells_that_said, launch, started, sweep_here, until_said
 from tests.waiting import PATIENCE, until
 
 TOY = REPOSITORY / "tests" / "sweep" / "toy"
@@ -26,21 +26,15 @@ def where(tmp_path: Path, runs_folder: Path) -> Path:
     return runs_folder
 
 
-def words(where: Path, word: str) -> Counter:
-    """How often each cell said this word, by its hash."""
-    text = (where / "ledger").read_text() if (where / "ledger").exists() else ""
-    return Counter(line.split()[1] for line in text.splitlines() if line.startswith(f"{word} "))
-
-
-def ready(where: Path, process: subprocess.Popen, number: int = 1) -> None:
-    until(lambda: sum(words(where, "start").values()) >= number, process)
+def ready(process: subprocess.Popen, number: int = 1) -> None:
+    until(lambda: started() >= number, process)
 
 
 @pytest.mark.slow
 def test_two_sweeps_and_a_single_run_share_their_cells(where: Path, tmp_path: Path) -> None:
     (where / "hold").touch()
     first = launch(TOY / "toy_scale.yaml", *ONE, "--workers", "2")
-    ready(where, first, 2)
+    ready(first, 2)
     second = launch(tmp_path / "other.yaml", *ONE, "--workers", "1")
     single = f"""
 from rmlab.sweep.multirun import run_once
@@ -59,7 +53,7 @@ print(run_once(config, program.identity(config).config_hash, program.run))
         out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 0, err
         assert "finished" in out or "finished" in err
-    assert sorted(words(where, "start").values()) == [1, 1], "nothing was trained twice"
+    assert sorted(cells_that_said("start").values()) == [1, 1], "nothing was trained twice"
     for name in ("toy_scale", "other"):
         found = runs(Store.open(), [name])
         assert {(run.name, run.status) for run in found} == {
@@ -73,12 +67,12 @@ print(run_once(config, program.identity(config).config_hash, program.run))
 def test_the_cell_of_a_sweep_that_dies_is_taken_over(where: Path, tmp_path: Path) -> None:
     (where / "hold").touch()
     first = launch(TOY / "toy_scale.yaml", *ONE, "--workers", "2")
-    ready(where, first, 2)
+    ready(first, 2)
     second = launch(tmp_path / "other.yaml", *ONE, "--workers", "2", "--on-error", "continue", patient=True)
     until_said(second, "is at work elsewhere: waiting for it")
     os.killpg(first.pid, signal.SIGKILL)
     first.communicate()
-    ready(where, second, 4)
+    ready(second, 4)
     os.killpg(second.pid, signal.SIGINT)
     _, err = second.communicate(timeout=PATIENCE)
     assert second.returncode == 130
@@ -96,7 +90,7 @@ def test_finished_cells_are_run_again_when_asked(where: Path) -> None:
     assert "0 of 2 runs finished, 2 to run" in sweep_here(name, *ONE, "--force", "--dry-run")[1]
     code, _, err = sweep_here(name, *ONE, "--force")
     assert code == 0, err
-    assert sorted(words(where, "end").values()) == [2, 2]
+    assert sorted(cells_that_said("end").values()) == [2, 2]
     states = {run.run_id: run.status for run in runs(Store.open())}
     assert Counter(states.values()) == {"finished": 2, "replaced": 2}
     assert all(states[run_id] == "replaced" for run_id in before)
@@ -107,9 +101,9 @@ def test_finished_cells_are_run_again_when_asked(where: Path) -> None:
     assert "1 of 2 runs finished, 1 to run" in out
     assert commit() != "0" * 40
     assert sweep_here(name, *ONE, "--rerun-stale")[0] == 0
-    assert sorted(words(where, "end").values()) == [2, 3]
+    assert sorted(cells_that_said("end").values()) == [2, 3]
     assert sweep_here(name, *ONE, "--redo-before", "2020-01-01T00:00:00")[0] == 0
-    assert sorted(words(where, "end").values()) == [2, 3]
+    assert sorted(cells_that_said("end").values()) == [2, 3]
     assert sweep_here(name, *ONE, "--redo-before", "yesterday")[0] == 2
 
 

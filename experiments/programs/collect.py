@@ -4,7 +4,8 @@
     rmlab collect output=runs/mine.parquet policy=[careful,language] language.language.model=FOLDER parts.verifier.tasks=50
 
 Deterministic by seed, whatever the workers and the batch. Finished attempts are kept in the runs folder until the set is written: the
-same command goes on where a killed collection stopped. However many attempts there are, some thousand are held at once.
+same command goes on where a killed collection stopped, and does nothing where the set is finished. However many attempts there are,
+some thousand are held at once.
 """
 
 import json
@@ -24,7 +25,7 @@ from omegaconf import MISSING, DictConfig, OmegaConf
 import rmlab
 from rmlab.configuration import compose
 from rmlab.errors import UsageError
-from rmlab.files import check_output, exclusive
+from rmlab.files import check_output, exclusive, only_writer
 from rmlab.fingerprint import UNHASHED, fingerprint, hashed_values
 from rmlab.microswe.episode import EnvironmentConfig
 from rmlab.microswe.loading import LoadedTasks, load_tasks
@@ -41,8 +42,9 @@ from rmlab.progress import progress
 from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.parameters import describe_single, parameters
 from rmlab.tracking.query import find_model
+from rmlab.tracking.run_index import has_finished
 from rmlab.tracking.tags import commit
-from rmlab.trajectories.parts import TrajectoryParts, WrittenSet
+from rmlab.trajectories.parts import TrajectoryParts, WrittenSet, written_before
 from rmlab.trajectories.record import SPLITS
 from rmlab.wording import counted, duration
 
@@ -105,16 +107,20 @@ class CollectConfig:
 ConfigStore.instance().store(name="collect_schema", node=CollectConfig)
 
 
-def main(overrides: Sequence[str]) -> WrittenSet:
+def main(overrides: Sequence[str], force: bool = False) -> WrittenSet:
     """Composes `conf/collect.yaml` with the overrides and collects."""
     config = compose("collect", list(overrides))
     describe_single(config, overrides)
-    return run(config, command=shlex.join(["rmlab", "collect", *overrides]))
+    return run(config, command=shlex.join(["rmlab", "collect", *overrides]), force=force)
 
 
-def run(config: DictConfig, command: str = "rmlab collect") -> WrittenSet:
-    """Collects what the configuration asks for, writes the set and says what is in it. Raises UsageError for unknown names."""
+def run(config: DictConfig, command: str = "rmlab collect", force: bool = False) -> WrittenSet:
+    """Collects what the configuration asks for, writes the set and says what is in it. Where it is written, nothing is done unless `force`.
+
+    Raises UsageError for unknown names, and where the output holds something else, unless `force`.
+    """
     settings = _settings(config)
+    output = Path(settings.output)
     # scripts write only what this project's own code offers them
     with Sandbox(settings.workers, allow_weak=settings.sandbox.allow_weak or not settings.language) as sandbox:
         warn_if_weak(sandbox.isolation)
@@ -128,7 +134,11 @@ def run(config: DictConfig, command: str = "rmlab collect") -> WrittenSet:
         run_hash = config_hash(config, loaded.fingerprint, models)
         under_way = runs_folder() / "cells" / fingerprint([run_hash, rmlab.__version__, commit()])
         lock = runs_folder() / "locks" / f"collection-{under_way.name}.lock"
-        with exclusive(lock, "this collection", patience=LAST_WORDS):
+        with exclusive(lock, "this collection", LAST_WORDS), only_writer(output, "the set", LAST_WORDS):
+            there = None if force else written_before(output, run_hash)
+            if there is not None and (not settings.tracked or has_finished(settings.tracking.uri, run_hash)):
+                print(f"finished already: {there.summary} (--force collects it again)")
+                return there
             kept = TrajectoryParts(under_way)
             scripts = {name: make_policy(name, script) for name, script in settings.policy.items()}
             rollouts = RolloutPlan(
@@ -138,11 +148,12 @@ def run(config: DictConfig, command: str = "rmlab collect") -> WrittenSet:
                 RolloutProcesses(rollouts, sandbox) as processes,  # forked before tracking has threads
                 _start(settings, run_hash, sandbox.isolation) if settings.tracked else nullcontext() as logger,
             ):
-                collect(processes, settings, kept, command)
+                collect(processes, settings, kept, command + (" --force" if force else ""))
                 written = kept.write(
-                    Path(settings.output),
+                    output,
                     {
                         "command": command,
+                        "config_hash": run_hash,
                         "seed": str(settings.seed),
                         "tasks_fingerprint": loaded.fingerprint,
                         "rmlab_version": rmlab.__version__,

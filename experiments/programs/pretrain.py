@@ -26,6 +26,7 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.files import MODEL, atomic_folder, check_folder, only_writer, write_text
 from rmlab.fingerprint import UNHASHED, fingerprint, hashed_values
 from rmlab.models.config import ModelConfig
+from rmlab.models.load import BASE
 from rmlab.models.tokenizer import Tokenizer, train_tokenizer
 from rmlab.paths import REPOSITORY, runs_folder
 from rmlab.pretraining.comparisons import OTHER, SAME, comparisons
@@ -33,6 +34,7 @@ from rmlab.pretraining.corpus import Corpus, CorpusConfig, Kind, build_corpus, r
 from rmlab.stopping import says_how_to_go_on
 from rmlab.tracking.config import TrackingConfig
 from rmlab.tracking.parameters import describe_single, parameters
+from rmlab.tracking.run_index import has_finished
 from rmlab.training.config import LanguageConfig, OptimizerConfig, RuntimeConfig
 from rmlab.verifiers.prompt import NO, OPEN_ANSWER, YES
 
@@ -74,17 +76,18 @@ class PretrainConfig:
 ConfigStore.instance().store(name="pretrain_schema", node=PretrainConfig)
 
 
-def main(overrides: Sequence[str]) -> Path | None:
+def main(overrides: Sequence[str], force: bool = False) -> Path | None:
     """Composes `conf/pretrain.yaml` with the overrides and pretrains."""
     command = shlex.join(["rmlab", "pretrain", *overrides])
-    with says_how_to_go_on(command):
+    with says_how_to_go_on(command + (" --force" if force else "")):
         config = compose("pretrain", list(overrides))
         describe_single(config, overrides)
-        return run(config, command=command)
+        return run(config, command=command, force=force)
 
 
-def run(config: DictConfig, command: str = "rmlab pretrain") -> Path | None:
-    """Trains one base model and returns its folder; None where only the corpus was asked for.
+def run(config: DictConfig, command: str = "rmlab pretrain", force: bool = False) -> Path | None:
+    """Trains one base model and returns its folder; None where only the corpus was asked for. Where the folder holds this very model,
+    nothing is done unless `force`.
 
     Raises an RmlabError for a missing package, file or device, or a loss that is no longer finite.
     """
@@ -103,13 +106,17 @@ def run(config: DictConfig, command: str = "rmlab pretrain") -> Path | None:
     under_way = runs_folder() / "cells" / run_hash
     with ExitStack() as stack:
         stack.enter_context(only_writer(folder))
+        if not force and is_finished(settings, folder, run_hash):
+            print(f"finished already: {folder} (--force trains it again)")
+            return folder
         logger = stack.enter_context(_start(settings, corpus, run_hash)) if settings.tracked else None
         tokenizer = base_tokenizer(corpus, settings.model)
         checkpoint = under_way / "checkpoint.safetensors"
         model, took = pretrain(corpus, tokenizer, settings, logger.metrics if logger else None, checkpoint)
         if took.resumed_at:
             print(f"went on from step {took.resumed_at} of {took.steps}")
-        save(folder, model, tokenizer, took, _record(corpus, tokenizer, model, took, settings, command))
+        record = _record(corpus, tokenizer, model, took, settings, command)
+        save(folder, model, tokenizer, took, record | {"config_hash": run_hash})
         if logger:
             logger.configuration(config)
             logger.params(
@@ -122,6 +129,17 @@ def run(config: DictConfig, command: str = "rmlab pretrain") -> Path | None:
     shutil.rmtree(under_way, ignore_errors=True)
     _say(folder, took, model)
     return folder
+
+
+def is_finished(settings: PretrainConfig, folder: Path, run_hash: str) -> bool:
+    """Whether the folder holds this very model, and where it is to be tracked a finished run of it is in the store."""
+    try:
+        made = json.loads((folder / BASE).read_text(encoding="utf-8")).get("config_hash")
+    except (OSError, ValueError):
+        return False  # a damaged one is written again whole
+    if made != run_hash or not any(folder.glob("*.safetensors")):
+        return False
+    return not settings.tracked or has_finished(settings.tracking.uri, run_hash)
 
 
 def config_hash(config: DictConfig, corpus: str) -> str:
@@ -258,7 +276,7 @@ def save(folder: Path, model: Any, tokenizer: Tokenizer, took: "Pretrained", rec
     with atomic_folder(folder, MODEL) as temporary:
         model.to(torch.bfloat16).save_pretrained(str(temporary))
         tokenizer.save(temporary)
-        write_text(temporary / "base.json", json.dumps(record, indent=1) + "\n")
+        write_text(temporary / BASE, json.dumps(record, indent=1) + "\n")
         write_text(temporary / "log.json", json.dumps(history) + "\n")
 
 

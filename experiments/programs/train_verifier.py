@@ -30,7 +30,7 @@ from rmlab.selection import weak_tests
 from rmlab.selection.pool import read_index
 from rmlab.sweep.cells import Identity, identify, tokenizer_identity
 from rmlab.sweep.factors import find_factors
-from rmlab.sweep.multirun import run_once
+from rmlab.sweep.multirun import finished_elsewhere, finished_runs, run_once
 from rmlab.tracking.config import sweep_tags
 from rmlab.tracking.leases import LeaseMonitor, close_dead
 from rmlab.tracking.notes import NOTE, run_note
@@ -81,18 +81,17 @@ def main(overrides: Sequence[str], force: bool = False) -> str:
     config = compose("train_verifier", list(overrides))
     describe_single(config, overrides)
     if ranks_to_start(_settings(config).runtime) and Nodes.of_environment().index:
-        return _finished(config, force) or run(config)  # for a run that another machine tracks
+        return _done_elsewhere(config, force) or run(config)  # for a run that another machine tracks
     return run_once(config, identity(config).config_hash, run, force)
 
 
-def _finished(config: DictConfig, force: bool) -> str | None:
-    """The run that this configuration has already: the machine that tracks it will start no ranks."""
-    from rmlab.tracking.run_index import finished_run, runs_of
-    from rmlab.tracking.store import Store
-
-    store = None if force else Store.existing(config.tracking.uri)
-    whole = finished_run(runs_of(store, identity(config).config_hash)) if store else None
-    return whole.run_id if whole else None
+def _done_elsewhere(config: DictConfig, force: bool) -> str | None:
+    """The finished run of this configuration, for which the machine that tracks starts no ranks. It waits for who is at work on it, and
+    so does this one: else its ranks would wait in vain. The run that both make together begins only when all ranks are there."""
+    if (store := Store.existing(config.tracking.uri)) is None:
+        return None
+    config_hash = identity(config).config_hash
+    return finished_elsewhere(store, config_hash, finished_runs(store, config_hash) if force else ())
 
 
 def identity(config: DictConfig) -> Identity:

@@ -20,14 +20,17 @@ def collect(
             "--dry-run", help="Print what would be collected and how long it would take, and collect nothing."
         ),
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Collect though the output is there, and take its place.")
+    ] = False,
 ) -> None:
-    """Roll policies out in micro-SWE and write a trajectory set."""
+    """Roll policies out in micro-SWE and write a trajectory set. One that is finished is not collected a second time."""
     from experiments.programs import collect as program
 
     if dry_run:
         print(program.dry_run(overrides or []))
     else:
-        program.main(overrides or [])
+        program.main(overrides or [], force)
 
 
 @app.command(epilog="Example: `rmlab train preset=smoke data.scale=64 seed=1`")
@@ -78,11 +81,16 @@ def rl(
 
 @app.command(epilog="Example: `rmlab pretrain model=base_128x2 runtime=cuda runtime.compiled=true`")
 @of_program("pretrain")
-def pretrain(overrides: Overrides = None) -> None:
+def pretrain(
+    overrides: Overrides = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Train though the output folder holds this very model.")
+    ] = False,
+) -> None:
     """Train the base model that small verifiers start from, on unlabelled text."""
     from experiments.programs import pretrain as program
 
-    program.main(overrides or [])
+    program.main(overrides or [], force)
 
 
 @app.command(

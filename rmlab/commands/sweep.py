@@ -172,11 +172,11 @@ def _run(plan: "Plan", options: SweepOptions, launcher: "Launcher", until: float
     if plan.spec.search and until is not None:
         raise UsageError("--stop-after: a search has no such limit. Choose how many trials it makes with trials=N.")
     redo = redo_rule(options.redo_before, options.rerun_stale)
-    begin(plan.cells, Store.existing(plan.uri), launcher, redo)
-    store = Store.open(plan.uri)
-    store.describe(plan.spec.name, plan.spec.question, list(plan.spec.search.space) if plan.spec.search else [])
     lock = runs_folder() / "locks" / f"sweep-{plan.spec.name}-{plan.spec.preset}.lock"
     with exclusive(lock, f"sweep {plan.spec.name} at preset {plan.spec.preset}", patience=0):
+        begin(plan.cells, Store.existing(plan.uri), launcher, redo)
+        store = Store.open(plan.uri)
+        store.describe(plan.spec.name, plan.spec.question, list(plan.spec.search.space) if plan.spec.search else [])
         try:
             if plan.spec.search:
                 _search(plan, options, launcher, store)

@@ -29,7 +29,7 @@ from rmlab.errors import RmlabError, UsageError
 from rmlab.launchers.gpus import visible_gpus
 from rmlab.launchers.local import ENDING, all_end, die_with_parent, how_it_ended, start_fork_server
 from rmlab.progress import is_quiet, is_verbose, listener, report_to, set_verbosity
-from rmlab.stopping import end_at_once, end_on_sigterm, uncut
+from rmlab.stopping import INTERRUPTS, end_at_once, end_on_sigterm, uncut
 from rmlab.training.config import SeveralGpusRuntimeConfig
 from rmlab.training.ranks import STARTED, is_of_connection, started_ranks
 
@@ -197,7 +197,8 @@ def _passes_on_interrupt(rank: _Rank) -> Iterator[None]:
     """Ctrl-C, and SIGTERM where it is the same, reach this process alone (ranks have a session of their own) and go to one rank, which
     decides."""
     here = threading.current_thread() is threading.main_thread()
-    mine = [number for number in ENDING if here and signal.getsignal(number) is signal.default_int_handler]
+    found = {number: signal.getsignal(number) for number in ENDING if here}
+    mine = {number: handler for number, handler in found.items() if handler in INTERRUPTS}
 
     def pass_on(number: int, frame: object) -> None:
         if rank.process.is_alive() and rank.process.pid:
@@ -208,8 +209,8 @@ def _passes_on_interrupt(rank: _Rank) -> Iterator[None]:
     try:
         yield
     finally:
-        for number in mine:
-            signal.signal(number, signal.default_int_handler)
+        for number, handler in mine.items():
+            signal.signal(number, handler)
 
 
 def _end(ranks: Sequence[_Rank], failed: bool) -> None:

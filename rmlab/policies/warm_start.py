@@ -20,6 +20,7 @@ from rmlab.policies.engine import EngineConfig
 from rmlab.policies.folder import holds, save_policy
 from rmlab.policies.success import Success
 from rmlab.tracking.config import TrackingConfig
+from rmlab.tracking.run_index import has_finished
 from rmlab.training.config import MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
 from rmlab.trajectories.store import TrajectorySet
 
@@ -62,12 +63,7 @@ def is_finished(settings: TrainPolicyConfig, run_hash: str) -> bool:
     a finished run of it is in the store."""
     if not all(holds(folder, run_hash, share) for share, folder in kept_folders(settings).items()):
         return False
-    if not settings.tracked:
-        return True
-    from rmlab.tracking.run_index import finished_run, runs_of
-    from rmlab.tracking.store import Store
-
-    return finished_run(runs_of(Store.open(settings.tracking.uri), run_hash)) is not None
+    return not settings.tracked or has_finished(settings.tracking.uri, run_hash)
 
 
 def kept_folders(settings: TrainPolicyConfig) -> dict[float, Path]:

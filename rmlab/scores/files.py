@@ -123,9 +123,7 @@ def rows_of(path: Path, wanted: Wanted) -> Iterator[Row]:
     try:
         yield from reader(path, wanted)
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path} is not text in UTF-8 (byte {error.start}): is it another format than its suffix says?"
-        ) from error
+        raise _not_text(path) from error
     except OSError as error:
         raise DataError(f"{path} cannot be read: {error.strerror or error}") from error
 
@@ -191,15 +189,26 @@ def _read_jsonl(path: Path, wanted: Wanted) -> Iterator[Row]:
             yield f"line {number}", cells
 
 
+def _not_text(path: Path) -> DataError:
+    """The error of a file that is not UTF-8, with the first wrong byte of all: a reader counts from the start of its block."""
+    with opened(path) as file:
+        data = file.read()
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return DataError(
+            f"{path} is not text in UTF-8 (byte {error.start}): is it another format than its suffix says?"
+        )
+    return DataError(f"{path} changed while it was read. Give the command again.")
+
+
 def load_json(path: Path) -> Any:
     """A whole JSON file. Raises DataError where it is none."""
     try:
         with opened(path) as file:
             return json.loads(file.read().decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path} is not text in UTF-8 (byte {error.start}): is it another format than its suffix says?"
-        ) from error
+        raise _not_text(path) from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not readable as JSON ({error})") from error
 

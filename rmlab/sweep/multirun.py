@@ -205,10 +205,33 @@ def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig]
     finished; the new run takes the place of those that are.
     """
     store = Store.open(config.tracking.uri)
-    monitor, announced = LeaseMonitor(), ""
     if force:
-        config.tracking.replaces = [info.run_id for info in runs_of(store, config_hash) if info.status == FINISHED]
+        config.tracking.replaces = finished_runs(store, config_hash)
     replaces = list(config.tracking.replaces)
+    while (done := finished_elsewhere(store, config_hash, replaces)) is None:
+        try:
+            with says_how_to_go_on(command_line()):
+                run_id = run(config)
+        except (Held, Done):
+            time.sleep(_jitter.uniform(0.1, 1.0))
+            continue
+        if run_id in finished_runs(store, config_hash):
+            replace(store, replaces, run_id)  # a run that a time limit stopped takes nobody's place
+        return run_id
+    return done
+
+
+def finished_runs(store: Store, config_hash: str) -> list[str]:
+    """Ids of all that are finished, of one configuration."""
+    return [info.run_id for info in runs_of(store, config_hash) if info.status == FINISHED]
+
+
+def finished_elsewhere(store: Store, config_hash: str, replaces: Sequence[str] = ()) -> str | None:
+    """Id of the finished run of a configuration, for which who is at work on it is waited for; None where it is still to be done.
+
+    replaces: finished runs that do not count.
+    """
+    monitor, announced = LeaseMonitor(), ""
     while True:
         tracked = runs_of(store, config_hash)
         whole = finished_run(info for info in tracked if info.run_id not in replaces)
@@ -218,15 +241,7 @@ def run_once(config: "DictConfig", config_hash: str, run: "Callable[[DictConfig]
         holder = monitor.holder(tracked)
         if holder is None:
             close_dead(store, tracked, monitor)
-            try:
-                with says_how_to_go_on(command_line()):
-                    run_id = run(config)
-            except (Held, Done):
-                time.sleep(_jitter.uniform(0.1, 1.0))
-                continue
-            if finished_run(info for info in runs_of(store, config_hash) if info.run_id == run_id) is not None:
-                replace(store, replaces, run_id)  # a run that a time limit stopped takes nobody's place
-            return run_id
+            return None
         if announced != holder.run_id:
             announced = holder.run_id
             print(

@@ -186,8 +186,9 @@ class Keeper:
             ask_to_stop(None)
 
     def confirm(self) -> None:
-        """Raises Stopped where another process may be at work on the cell by now."""
-        if reason := self._lost():
+        """Raises Stopped where another process may be at work on the cell by now. The store is asked, too: no clock of a virtual machine
+        says that it was paused."""
+        if reason := self._lost() or self._taken_by_another():
             raise Stopped(reason)
 
     def _lost(self) -> str:
@@ -200,18 +201,24 @@ class Keeper:
             f"process stood still), and another process may take its place. {SAME_COMMAND}"
         )
 
+    def _taken_by_another(self, patience: float = 60.0) -> str:
+        """What the store says of who took the run, "" where nobody did."""
+        run = self.store.call(lambda: self.store.client.get_run(self.run_id), patience)
+        status, is_there = run.data.tags.get(STATUS), run.info.lifecycle_stage == "active"
+        if is_there and status in (RUNNING, FINISHED, REPLACED):
+            return ""
+        return (
+            f"run {self.run_id} was {f'closed as {status}' if is_there else 'deleted'} by another process, which "
+            f"may do its work now. {SAME_COMMAND}"
+        )
+
     def _beat(self) -> None:
         count, patience = 0, self._length / 8
         while not self._stopped.wait(self._length / 8):
             began, count = now(), count + 1
             with contextlib.suppress(StoreError):  # the guard says what comes of it
-                run = self.store.call(lambda: self.store.client.get_run(self.run_id), patience)
-                status, is_there = run.data.tags.get(STATUS), run.info.lifecycle_stage == "active"
-                if not is_there or status not in (RUNNING, FINISHED, REPLACED):
-                    self._taken = (
-                        f"run {self.run_id} was {f'closed as {status}' if is_there else 'deleted'} by another process, which "
-                        f"may do its work now. {SAME_COMMAND}"
-                    )
+                if reason := self._taken_by_another(patience):
+                    self._taken = reason
                     return
                 _set_tag(self.store, self.run_id, BEAT, str(count), patience)
                 if not self._lost():  # a beat that comes too late is none

@@ -97,6 +97,11 @@ def runs_of(store: Store, config_hash: str) -> list[RunInfo]:
     return _by_sql(store, config_hash)
 
 
+def has_finished(uri: str | None, config_hash: str) -> bool:
+    """Whether a store has a finished run of a configuration."""
+    return finished_run(runs_of(Store.open(uri), config_hash)) is not None
+
+
 def run_infos(store: Store) -> list[RunInfo]:
     """Every run of a store that is not deleted, newest first. Raises StoreError where the store cannot be read."""
     if store.uri.startswith("http"):

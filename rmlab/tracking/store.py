@@ -303,7 +303,7 @@ def _answers(uri: str) -> None:
     address = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
     try:
         socket.create_connection(address, timeout=5.0).close()
-    except OSError as error:
-        raise StoreError(
+    except OSError as error:  # a cell that begins while the server restarts is taken up again
+        raise StoreOutOfReach(
             f"no tracking server answers at {uri} ({error.strerror or error}). Start it, or set tracking.uri to another store."
         ) from error

@@ -67,7 +67,18 @@ def is_alive(host: str, process: str) -> bool | None:
     try:
         return _process(pid) == known and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
+        return None if _is_hidden(pid) else False
+
+
+def _is_hidden(pid: int) -> bool:
+    """Whether there is a process of somebody else that this one is not shown (/proc mounted with hidepid, as on shared login nodes)."""
+    try:
+        os.kill(pid, 0)
+    except PermissionError:
+        return True
+    except OSError:
         return False
+    return False
 
 
 def _process(pid: int) -> str:

@@ -19,11 +19,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rmlab.errors import DataError
+from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import fingerprint_lines
 from rmlab.trajectories.record import Trajectory
 from rmlab.trajectories.splitting import check_parts
-from rmlab.trajectories.store import SCHEMA, TrajectorySet, read_count, read_trajectories, write_in_order, write_tables
+from rmlab.trajectories.store import (
+    SCHEMA,
+    TrajectorySet,
+    read_count,
+    read_metadata,
+    read_trajectories,
+    write_in_order,
+    write_tables,
+)
 from rmlab.wording import counted
 
 EVERY_SECONDS, MOST = 5.0, 2048  # a file is written after so long, or of so many attempts
@@ -54,10 +62,15 @@ class WrittenSet:
         total = sum(labelled.values())
         return labelled[True] / total if total else None
 
-    def __str__(self) -> str:
-        """Attempts and resolved rate by part and policy, and the file's size and fingerprint."""
+    @property
+    def summary(self) -> str:
+        """In one line: how many attempts, the file's size and the fingerprint."""
         size = f"{self.path.stat().st_size / 1e6:.2f} MB"
-        lines = [f"{self.path}: {_trajectories(len(self))}, {size}, fingerprint {self.fingerprint}"]
+        return f"{self.path}: {_trajectories(len(self))}, {size}, fingerprint {self.fingerprint}"
+
+    def __str__(self) -> str:
+        """The summary; below it attempts and resolved rate by part and policy."""
+        lines = [self.summary]
         for part, policy in sorted({(part, policy) for part, policy, _ in self.counts}, key=str):
             resolved, unresolved, unlabelled = (
                 self.counts.get((part, policy, label), 0) for label in (True, False, None)
@@ -68,6 +81,27 @@ class WrittenSet:
                 f"  {part} {policy}: {_trajectories(labelled + unlabelled)}, {rate:.3f} resolved, {unlabelled} unlabelled"
             )
         return "\n".join(lines)
+
+
+def written_before(path: Path, config_hash: str) -> WrittenSet | None:
+    """The set at `path` that a request with this hash has made; None where nothing is there.
+
+    Raises UsageError where something else is there, which would be lost.
+    """
+    if not path.exists():
+        return None
+    try:
+        metadata = read_metadata(path)
+    except DataError:
+        metadata = {}
+    if metadata.get("config_hash") == config_hash:
+        index = _Index([path])
+        return WrittenSet(path, index.fingerprint(), dict(index.counts))
+    made = f"made by `{metadata['command']}`" if "command" in metadata else "which does not say what made it"
+    raise UsageError(
+        f"{path} holds something else, {made} (rules, tasks or models may have changed since, too): name another output, or replace "
+        "it with --force"
+    )
 
 
 def _trajectories(number: int) -> str:

@@ -161,7 +161,7 @@ def test_an_outcome_that_is_no_json(text: str, store: Store) -> None:
 def test_a_report_of_a_verifier_that_is_none(report: Any, store: Store) -> None:
     track(store, report=report)
     with pytest.raises(DataError, match=r"^verifier_report\.json of the run .* cannot be read: "):
-        draw()
+        draw_figures(["relation"])
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from analysis.policies import PolicyRun
 from rmlab.metrics.report import report
 from rmlab.scores.scores import Scores
 from rmlab.scores.writing import write_score_table
-from tests.analysis.test_foretelling import PLAN, MadeRun, made_runs
+from tests.analysis.made_study import PLAN, MadeRun, made_runs
 
 
 def scores(skill: float, seed: int = 0) -> Scores:

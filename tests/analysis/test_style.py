@@ -42,7 +42,12 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
 
 
 @pytest.mark.parametrize(
-    "backend", ["module://matplotlib_inline.backend_inline", "module://no.such_backend", "nonsense"]
+    "backend",
+    [
+        "module://matplotlib_inline.backend_inline",
+        pytest.param("module://no.such_backend", marks=pytest.mark.slow),
+        "nonsense",
+    ],
 )
 def test_the_backend_of_a_notebook(plain: list[bytes], tmp_path: Path, backend: str) -> None:
     assert drawn(tmp_path, MPLBACKEND=backend)[0] == plain

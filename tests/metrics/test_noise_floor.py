@@ -50,6 +50,7 @@ def test_floor_is_the_stated_draw():
     assert (floor.mean, floor.p95) == pytest.approx((np.mean(errors), np.quantile(errors, 0.95)), abs=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("deviation", [0.5, 1.0, 2.0])
 def test_task_variance_is_found_again(deviation):
     found = [

@@ -49,6 +49,7 @@ def test_clusters_are_resampled_not_rows():
     assert spread == pytest.approx(np.sqrt(label.mean() * (1 - label.mean()) / 20), rel=0.1)
 
 
+@pytest.mark.slow
 def test_intervals_cover_the_truth():
     # random scores: the within-task AUC is 1/2
     rng = np.random.default_rng(0)

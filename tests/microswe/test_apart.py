@@ -84,6 +84,7 @@ def test_the_command_writes_both_files_and_asks_for_the_file_that_they_were_buil
     assert "was not built beside" in str(failed.exception)
 
 
+@pytest.mark.slow
 def test_the_shipped_files_share_no_cluster() -> None:
     first, shown, practised = (
         read_tasks(STARTER / f"{name}.parquet")[0] for name in ("tasks", "tasks_supervised", "tasks_rl")

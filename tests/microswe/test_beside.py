@@ -199,6 +199,7 @@ def test_files_that_nothing_is_built_beside(tmp_path) -> None:
         build(BuildConfig(beside="rmlab/starter/tasks.parquet", progress=False))
 
 
+@pytest.mark.slow
 def test_the_shipped_file_joins_the_shipped_parts() -> None:
     tasks, metadata = read_tasks(STARTER / "tasks.parquet")
     more, about = read_tasks(STARTER / "tasks_rl.parquet")

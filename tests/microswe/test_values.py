@@ -128,12 +128,31 @@ LOOP.append(LOOP)
 
 @pytest.mark.parametrize(
     "value",
-    [object(), int, len, Level.HIGH, Yes(), [Yes()], namedtuple("P", "x")(1), ValueError(), DEEP, WIDE, LOOP, "x" * (CHARS + 1),
-     "é" * (CHARS // 2), list(range(CHARS)), 1 << (5 * CHARS), b"x" * CHARS],
+    [object(), int, len, Level.HIGH, Yes(), namedtuple("P", "x")(1), ValueError()],
     ids=lambda value: type(value).__name__,
-)  # fmt: skip
+)
 def test_what_cannot_be_compared_safely_is_refused(value):
-    with pytest.raises(Unencodable):
+    for refused in (value, [value]):
+        with pytest.raises(Unencodable, match=f"^a value of type {type(value).__name__}$"):
+            encode(refused)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (DEEP, "nested more than 40 deep"),
+        (LOOP, "nested more than 40 deep"),
+        (WIDE, "larger than 20000 elements or 20000 characters"),
+        ("x" * (CHARS + 1), "larger than 20000 elements or 20000 characters"),
+        ("é" * (CHARS // 2), "longer than 20000 characters"),
+        (list(range(CHARS)), "larger than 20000 elements or 20000 characters"),
+        (1 << (5 * CHARS), "larger than 20000 elements or 20000 characters"),
+        (b"x" * CHARS, "larger than 20000 elements or 20000 characters"),
+    ],
+    ids=["deep", "loop", "wide", "long text", "long once written", "long list", "long number", "long bytes"],
+)
+def test_what_is_too_large_to_compare_is_refused(value, words):
+    with pytest.raises(Unencodable, match=f"^{words}$"):
         encode(value)
 
 

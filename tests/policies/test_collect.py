@@ -58,6 +58,7 @@ def test_writes_a_labelled_set_that_names_its_origin(collect, tmp_path, tasks, s
     assert back.metadata["command"].startswith("rmlab collect")
     assert set(back.metadata) == {
         "command",
+        "config_hash",
         "seed",
         "tasks_fingerprint",
         "rmlab_version",
@@ -73,6 +74,63 @@ def test_writes_a_labelled_set_that_names_its_origin(collect, tmp_path, tasks, s
     assert (len(run.tags["config_hash"]), run.tags["device"]) == (16, "cpu")
     assert run.metrics["collect/trajectories"] == 12
     assert run.artifact("few.parquet").read_bytes() == path.read_bytes()
+    assert back.metadata["config_hash"] == run.tags["config_hash"]
+
+
+@pytest.fixture
+def once(collect, tmp_path, small, capsys):
+    """Overrides of a collection that is finished, and its file."""
+    path = tmp_path / "set.parquet"
+    arguments = [*small, f"output={path}", "parts.validation.tasks=1", "parts.validation.attempts=1"]
+    collect.main(arguments)
+    capsys.readouterr()
+    return arguments, path
+
+
+def test_a_finished_collection_is_not_made_again(collect, once, capsys, monkeypatch):
+    arguments, path = once
+    before, fingerprint = path.stat().st_mtime_ns, read_trajectories(path).fingerprint
+    with monkeypatch.context() as patched:
+        patched.setattr(collect, "RolloutProcesses", lambda *_: pytest.fail("it plays"))
+        found = collect.main([*arguments, "workers=1", "batch=7"])
+    assert (found.fingerprint, len(found)) == (fingerprint, 2)
+    said = capsys.readouterr().out
+    assert re.fullmatch(
+        rf"finished already: {re.escape(str(path))}: 2 trajectories, .* {fingerprint} \(--force .*\)\n", said
+    )
+    assert path.stat().st_mtime_ns == before
+    assert collect.main(arguments, force=True).fingerprint == fingerprint
+    assert "finished already" not in capsys.readouterr().out
+    assert path.stat().st_mtime_ns > before
+
+
+def test_a_set_whose_run_did_not_end_is_not_finished(collect, once, capsys, monkeypatch):
+    tracked = [*once[0], "tracked=true"]
+    with monkeypatch.context() as patched:
+        patched.setattr(collect, "_log", lambda *_: pytest.fail("killed behind the writing of the set"))
+        with pytest.raises(pytest.fail.Exception):
+            collect.main(tracked)
+    capsys.readouterr()
+    collect.main(tracked)
+    assert "goes on: 2 of 2 attempts were finished before" in capsys.readouterr().err
+    assert {run.status for run in runs(Store.open(), ["collections"])} == {"failed", "finished"}
+    collect.main(tracked)
+    assert "finished already" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("content", "words"), [(None, "made by `rmlab collect "), (b"task_id,score", "which does not say what made it")]
+)
+def test_another_request_does_not_take_the_place_of_a_set(collect, once, content, words):
+    arguments, path = once
+    if content is not None:
+        path.write_bytes(content)
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match=f"holds something else, {words}.*name another output, or replace it with"):
+        collect.main([*arguments, "seed=1"])
+    assert path.read_bytes() == before
+    assert collect.main([*arguments, "seed=1"], force=True).path == path
+    assert read_trajectories(path).metadata["seed"] == "1"
 
 
 @pytest.mark.slow
@@ -117,7 +175,7 @@ def test_an_interrupted_collection_goes_on_and_gives_the_same_set(collect, tmp_p
         t.extra for t in read_trajectories(whole).trajectories
     ]
     assert not list((tmp_path / "runs" / "cells").iterdir()), "nothing is left of it"
-    collect.main([*arguments, "seed=1"])
+    collect.main([*arguments, "seed=1"], force=True)
     assert "goes on" not in capsys.readouterr().err
 
 
@@ -150,7 +208,7 @@ def test_a_killed_collection_goes_on_and_its_run_is_closed(collect, tmp_path, sm
     pool = collect.main(arguments)
     assert f"goes on: {kept:,} of" in capsys.readouterr().err
     assert sorted(run.status for run in runs(Store.open())) == ["finished", "killed"]
-    assert pool.fingerprint == collect.main([*arguments, "tracked=false"]).fingerprint
+    assert pool.fingerprint == collect.main([*arguments, "tracked=false"], force=True).fingerprint
 
 
 @pytest.mark.parametrize(

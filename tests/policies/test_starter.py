@@ -73,6 +73,7 @@ def test_the_plain_heuristic_leaves_something_to_learn(scores):
     assert 0.70 <= within(scores["last_value"]) <= 0.90
 
 
+@pytest.mark.slow
 def test_neither_shape_nor_length_gives_the_label_away(pool, scores):
     assert within(scores["shape"]) <= 0.75
     assert abs(within(scores["length"]) - 0.5) <= 0.25

@@ -44,7 +44,7 @@ def corpus(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_folder_with_weights_tokenizer_and_record_and_a_run_that_holds_it(corpus, tmp_path):
+def test_a_folder_with_weights_tokenizer_and_record_and_a_run_that_holds_it(corpus, tmp_path, capsys):
     folder = load_program("pretrain").main(FEW)
     assert folder == tmp_path / "pretraining" / "tiny"
     record, log = (json.loads((folder / f"{name}.json").read_text()) for name in ("base", "log"))
@@ -64,6 +64,10 @@ def test_a_folder_with_weights_tokenizer_and_record_and_a_run_that_holds_it(corp
     assert (len(run.data.tags["config_hash"]), run.data.tags["device"]) == (16, "cpu")
     assert {"train/loss", "train/tokens_per_second", "held_out/loss_code"} <= set(run.data.metrics)
     assert "tiny" in {a.path for a in Store.open(None).client.list_artifacts(run.info.run_id)}
+    capsys.readouterr()
+    assert load_program("pretrain").main(FEW) == folder
+    assert f"finished already: {folder} (--force trains it again)" in capsys.readouterr().out
+    assert json.loads((folder / "base.json").read_text()) == record
 
 
 def test_episodes_do_not_ask_what_follows_them(corpus):

@@ -119,7 +119,7 @@ def test_the_report_is_computed_once_and_again_for_other_labels(monkeypatch):
     assert first["last_value"]["trajectories"] == 5
     monkeypatch.setattr(baselines, "report", None)  # a second computation would fail
     assert baseline_report(EVALUATION, VALIDATION, replicates=20) == first
-    with pytest.raises(TypeError):
+    with pytest.raises(TypeError, match="'NoneType' object is not callable"):
         baseline_report(pool(*(replace(t, resolved=True) for t in EVALUATION.trajectories)), VALIDATION, replicates=20)
 
 

@@ -1,49 +1,18 @@
+"""Score tables of other people: their layouts, their names of columns, and what makes a score of log probabilities."""
+
 import json
 import math
-import zipfile
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
-from rmlab.errors import DataError, RmlabError, UsageError
+from rmlab.errors import DataError
 from rmlab.metrics.report import report
 from rmlab.scores.answer_logprobs import NoAnswer, Tokens, score_of_logprobs
-from rmlab.scores.columns import column_names
-from rmlab.scores.table import read_table
+from tests.scores.foreign import LIST_NAMES, NAMES, RECORDS, read, real
 
-REAL = Path(__file__).parents[3] / "shared" / "data" / "real"
-NAMES = ["task_id=iid,score=final_probe,resolved=label"]
-
-
-def real(name, folder):
-    if not (REAL / f"{name}.zip").is_file():
-        pytest.skip(f"{REAL} is not here")
-    with zipfile.ZipFile(REAL / f"{name}.zip") as archive:
-        archive.extractall(folder)
-    return folder / name
-
-
-def read(path, *columns):
-    return read_table(path, column_names(columns))
-
-
-def outcome(path, columns):
-    """What became of a file: "a table", or the one line that says what is wrong; "" for anything else."""
-    try:
-        return "a table" if len(read(path, columns).scores) else ""
-    except RmlabError as error:
-        return "" if "\n" in str(error) else str(error)
-
-
-RECORDS = [
-    {"iid": "a", "final_probe": 0.25, "label": 1, "other": [1, 2]},
-    {"iid": "b", "final_probe": None, "label": None},
-]
 JSON_FILES = {
     "a list of records": RECORDS,
     "one list of records among other things": {"auroc": 0.9, "rows": RECORDS, "notes": ["x"]},
@@ -91,7 +60,6 @@ LISTS = (
     "docker,avg_yes_prob,gt_rewards,regression_rates,mean_predicted_rewards,step_counts\n"
     't1,"[0.9, 0.1]","[1.0, 0.0]","[1.0, 0.5]","[0.0, 1.0]","[10, 20]"\nt2,"[0.5]","[0]","[0.5]","[0.5]","[3]"\nt3,[],[],[],[],[]\n'
 )
-LIST_NAMES = "task_id=docker,score=avg_yes_prob,resolved=gt_rewards,regression=regression_rates,reproduction=mean_predicted_rewards"
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
@@ -223,131 +191,6 @@ def test_other_spellings_stand_for_the_word_only_where_it_is_not_listed():
         score_of_logprobs([{"the": -0.1, "YES": -3.0}], tokens)
     with pytest.raises(NoAnswer, match=r"0\.9 is no log-probability"):
         score_of_logprobs({"YES": 0.9, "NO": 0.1}, tokens)
-
-
-BAD_COLUMNS = {
-    "score": "'score': write ROLE=COLUMN",
-    "shcore=x": "'shcore=x': write ROLE=COLUMN with one of task_id",
-    "score=a,score=b": "names score twice: a and b",
-    "yes_logprob=a": "yes_logprob and no_logprob make a score together",
-    "score=a,logprobs=b": "the score comes from score and from logprobs; name one",
-    "": "write ROLE=COLUMN",
-    "score=": "write ROLE=COLUMN",
-}
-
-
-@pytest.mark.parametrize("text", BAD_COLUMNS)
-def test_bad_columns_are_one_line(text):
-    with pytest.raises(UsageError, match=BAD_COLUMNS[text]) as caught:
-        column_names([text])
-    assert "\n" not in str(caught.value)
-
-
-BAD_TABLES = {
-    "another column": (
-        '[{"iid": "a", "prob": 0.5, "label": 1}]',
-        "record 1: there is no 'final_probe' .there are: iid, prob, label.. --columns names it: mend",
-    ),
-    "lists of other things": ('{"auroc": [0.5], "n": 3}', "has no lists of records .it has: auroc, n."),
-    "two lists": (json.dumps({"a": RECORDS, "b": RECORDS}), "has 2 lists of records"),
-    "a number": ("3", "holds int instead of a list of records"),
-    "a list of numbers": ("[1, 2]", "record 1: int instead of an object"),
-    "columns of two lengths": (
-        '{"iid": ["a"], "final_probe": [0.5, 0.5], "label": [1]}',
-        "its columns differ in length or kind",
-    ),
-    "unequal lists": (
-        '[{"iid": "a", "final_probe": [0, 0], "label": [1]}]',
-        "record 1: its lists differ in length: score 2, resolved 1",
-    ),
-    "text that is no list": (
-        '[{"iid": "a", "final_probe": "[0.5,", "label": 1}]',
-        r"record 1: score '\[0.5,' is not readable as a list",
-    ),
-    "out of range": (
-        '[{"iid": "a", "final_probe": [0.5, 1.5], "label": [1, 1]}]',
-        r"record 1, item 2: score 1.5 is outside \[0, 1\]",
-    ),
-    "code in a list": ('[{"iid": "a", "final_probe": "[__import__(1)]", "label": [1]}]', "is not readable as a list"),
-    "deep": ("[" * 100_000, "not readable as JSON"),
-    "no JSON": ("{'a': 1}", "not readable as JSON"),
-    "empty": ("", "not readable as JSON"),
-    "an empty list": ("[]", "has no rows"),
-    "line ends in names": ('{"a\\nb": [{"c\\nd": 1}]}', "b, record 1: there is no 'iid'"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_TABLES)
-def test_bad_tables_are_one_line(tmp_path, case):
-    content, message = BAD_TABLES[case]
-    path = tmp_path / "scores.json"
-    path.write_text(content)
-    with pytest.raises(DataError, match=message) as caught:
-        read(path, *NAMES)
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_value_that_never_occurs_is_named(tmp_path):
-    path = tmp_path / "scores.csv"
-    path.write_text("task_id,score,outcome\nt,0.5,good\n")
-    with pytest.raises(UsageError, match=r"outcome is never 'success' .it is: 'good'"):
-        read(path, "resolved=outcome==success")
-
-
-cells = st.recursive(
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats()
-    | st.text(max_size=8)
-    | st.sampled_from(["[0.5]", "[nan]", "[1,", "{}", '{"YES": -1}', "0.5", "1", "true"]),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["YES", "NO", "token", "x"]), inner, max_size=3)
-    ),
-    max_leaves=6,
-)
-record = st.dictionaries(
-    st.sampled_from(["iid", "final_probe", "label", "rows", "key", "resolved_ids", "a\nb"]), cells, max_size=6
-)
-
-
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    value=st.lists(record, max_size=3)
-    | st.dictionaries(st.text(max_size=3), record | cells, max_size=3)
-    | record
-    | cells,
-    columns=st.sampled_from(
-        [NAMES[0], "task_id=iid,logprobs=final_probe,resolved=label", "score=final_probe,resolved=label==x", LIST_NAMES]
-    ),
-)
-def test_any_json_is_a_table_or_one_line(tmp_path, value, columns):
-    path = tmp_path / "scores.json"
-    path.write_text(json.dumps(value))
-    assert outcome(path, columns)
-
-
-def test_altered_bytes_of_real_tables_are_a_table_or_one_line(tmp_path):
-    folder = real("verifier_scores", tmp_path) / "openinterp_probe"
-    rng = np.random.default_rng(0)
-    cases = [
-        (folder / "tier3_combined_detector.json", "task_id=iid,score=final_probe,resolved=sub_class==success"),
-        (folder / "v5_cross_model_llama.csv", "task_id=iid,score=tool_diversity_last10,resolved=sub_class==wandering"),
-    ]
-    for source, columns in cases:
-        lines = source.read_bytes().splitlines(keepends=True)
-        whole = b"".join(lines[:400] if source.suffix == ".csv" else lines)
-        path = tmp_path / source.name
-        messages = []
-        for _ in range(300):
-            altered = bytearray(whole)
-            for place in rng.integers(len(whole), size=rng.integers(1, 4)):
-                altered[place] = rng.integers(256)
-            path.write_bytes(altered)
-            messages.append(outcome(path, columns))
-        assert all(messages)
-        assert set(messages) > {"a table"}, "some are broken, some are not"
 
 
 def test_the_published_probe_comes_out(tmp_path):

@@ -59,7 +59,7 @@ def test_sets_are_nested_within_a_seed_up_to_the_largest_that_the_error_names(po
         assert len(now) == scale
         assert before < now
         before = now
-    with pytest.raises(DataError):
+    with pytest.raises(DataError, match=rf"^data\.scale={most + 1} cannot be filled: .* ratio allows {most:,}\."):
         chosen(pool, most + 1, seed, label_ratio=ratio)
 
 

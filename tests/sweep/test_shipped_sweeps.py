@@ -56,6 +56,7 @@ def test_the_shipped_attempts_fill_every_level(name: str, preset: str) -> None:
     """Where a level labels by fewer tests, whose labels are not in the file, the names and the total are held against all tests'."""
     cells = planned_cells(read_sweep(name, preset, {"seeds": [0]}))
     asked = {str(cell.config.data): cell.config.data for cell in cells}
+    assert asked
     for data in asked.values():
         check_fill(read_index(data.path).rows, data)
 

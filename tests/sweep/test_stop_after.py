@@ -9,7 +9,6 @@ import pytest
 
 from rmlab.launchers.jobs import Event, JobQueue
 from rmlab.launchers.local import LocalLauncher
-from rmlab.paths import REPOSITORY
 from rmlab.sweep import scheduler
 from rmlab.sweep.progress_table import ProgressLine, ProgressTable
 from rmlab.sweep.request import OnError, make_plan
@@ -20,10 +19,8 @@ from rmlab.tracking.leases import LeaseMonitor
 from rmlab.tracking.query import runs
 from rmlab.tracking.run_index import run_infos
 from rmlab.tracking.store import Store
+from tests.sweeping import TOY, sweep_here
 from tests.sweeping import started as cells_started
-from tests.sweeping import sweep_here
-
-TOY = str(REPOSITORY / "tests" / "sweep" / "toy" / "toy_scale.yaml")
 
 
 def under_way(left: float | None, took: float | None) -> SweepUnderWay:

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 from omegaconf import DictConfig
 
-from rmlab.configuration import compose, load_program
+from rmlab.configuration import compose, load_program, with_values
 from rmlab.errors import RmlabError, UsageError
 from rmlab.paths import SWEEPS
 from rmlab.sweep.plan import expand, refuse_owned_overrides
@@ -70,7 +70,7 @@ def test_cells_that_differ_in_more_than_their_factors_are_refused() -> None:
 
 
 def test_a_level_is_set_as_composing_it_would() -> None:
-    spec = read_sweep("data_scale", "demo")
+    spec = read_sweep("data_scale", "demo", {"seeds": [0, 1]})
     program = load_program(spec.program)
     for cell in expand(spec, [], compose, program.identity):
         whole = compose(
@@ -152,11 +152,12 @@ def test_every_shipped_sweep_reads_at_every_preset(name: str) -> None:
     raw = yaml.safe_load((SWEEPS / f"{name}.yaml").read_text())
     assert {"smoke", "demo", "small", "paper"} <= set(raw["presets"])
     assert set(raw["cost"]) == set(raw["presets"])
-    for preset in raw["presets"]:  # levels change values, not keys: at one preset each is composed
+    for preset in raw["presets"]:  # levels change values, not keys: at one preset each is set, as a sweep does
         spec = read_sweep(name, preset)
         base = compose(spec.program, spec.overrides)
         if spec.arms and spec.arms.factor == "match" and "steps" in spec.arm_levels:
             assert base.training.reference_scale == spec.baseline
         for level in spec.levels if preset == "smoke" else ():
             for arm in spec.arm_levels:
-                compose(spec.program, [*spec.overrides, *spec.sets(level, arm)])
+                sets = spec.sets(level, arm)
+                assert with_values(base, sets) or compose(spec.program, [*spec.overrides, *sets])

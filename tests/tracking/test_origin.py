@@ -32,6 +32,22 @@ def test_a_process_is_known_again_after_the_clock_was_set(monkeypatch: pytest.Mo
     assert origin.is_alive(platform.node(), known) is False
 
 
+def test_of_a_process_that_is_hidden_from_this_user_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As /proc with hidepid hides those of others: they look as if they were gone, but for the answer to a signal."""
+
+    def hidden(pid: int) -> str:
+        raise psutil.NoSuchProcess(pid)
+
+    def refused(pid: int, number: int) -> None:
+        raise PermissionError
+
+    own = origin.this_process()
+    monkeypatch.setattr(origin, "_process", hidden)
+    assert origin.is_alive(platform.node(), f"999999999@1 {origin.machine()}") is False
+    monkeypatch.setattr(origin.os, "kill", refused)
+    assert origin.is_alive(platform.node(), own) is None
+
+
 def test_of_another_machine_or_another_boot_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     own = origin.this_process()
     monkeypatch.setattr(origin, "machine", lambda: f"{platform.node()}/another boot")

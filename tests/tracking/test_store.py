@@ -12,11 +12,13 @@ import pytest
 
 from rmlab.errors import StoreError, StoreOutOfReach
 from rmlab.paths import REPOSITORY
+from rmlab.stopping import stop_behind
 from rmlab.tracking import store as store_module
 from rmlab.tracking.query import runs
 from rmlab.tracking.run import RunLogger
 from rmlab.tracking.run_index import run_infos
 from rmlab.tracking.store import Store, default_uri
+from rmlab.tracking.store_errors import is_busy
 
 
 def one_run(name: str) -> None:
@@ -122,8 +124,17 @@ def test_a_folder_in_the_way(tmp_path: Path) -> None:
 def test_a_server_that_is_not_there_is_said_at_once() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        with pytest.raises(StoreError, match="no tracking server answers"):
+        with pytest.raises(StoreOutOfReach, match="no tracking server answers") as caught:
             Store.open(f"http://127.0.0.1:{taken.getsockname()[1]}")
+    assert stop_behind(caught.value) is caught.value, "a cell that begins while the server restarts has not failed"
+
+
+@pytest.mark.parametrize(("code", "busy"), [(502, True), (503, True), (504, True), (403, False), (400, False)])
+def test_what_stands_between_says_that_a_server_restarts(code: int, busy: bool) -> None:
+    assert (
+        is_busy(Exception(f"API request to endpoint /api/2.0/mlflow/runs/create failed with error code {code} != 200"))
+        is busy
+    )
 
 
 def test_looking_makes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,7 +186,7 @@ def test_a_store_that_stays_busy_is_out_of_reach_and_one_that_refuses_is_not(
         with pytest.raises(StoreOutOfReach, match="stays busy: database is locked"):
             heads.run_infos(store)
     assert heads.run_infos(store) == []
-    with pytest.raises(StoreError) as refused:
+    with pytest.raises(StoreError, match=r"\b0{32}\b") as refused:
         store.call(lambda: store.client.get_run("0" * 32))
     assert not isinstance(refused.value, StoreOutOfReach)
 

@@ -32,7 +32,9 @@ def test_the_elements_are_those_of_json(
         assert list(elements(io.BytesIO(data), 10_000)) == wanted
         if wanted:
             for end in range(1, len(data.rstrip()), 5):
-                with pytest.raises(Skipped):
+                with pytest.raises(
+                    Skipped, match=r"^(not a JSON array$|not JSON \(element \d+: |not UTF-8 \(byte \d+\)$)"
+                ):
                     list(elements(io.BytesIO(data[:end]), 10_000))
 
 
@@ -51,6 +53,17 @@ def test_the_elements_are_those_of_json(
 )
 def test_what_is_no_array_says_so(data: bytes, words: str) -> None:
     with pytest.raises(Skipped, match=words):
+        list(elements(io.BytesIO(data), 10**6))
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+@pytest.mark.parametrize("chunk", [1, 5, 1000])
+def test_a_byte_that_is_no_utf8_is_counted_from_the_start_of_the_file(
+    monkeypatch: pytest.MonkeyPatch, chunk: int, mark: bytes
+) -> None:
+    monkeypatch.setattr(arrays, "CHUNK", chunk)
+    data = mark + '["é", "'.encode() + b"\xc3("
+    with pytest.raises(Skipped, match=rf"^not UTF-8 \(byte {len(data) - 2}\)$"):
         list(elements(io.BytesIO(data), 10**6))
 
 

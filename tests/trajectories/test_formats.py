@@ -1,10 +1,8 @@
-"""Rows and documents as their writers make them, one format at a time; what is kept and what never is."""
+"""Documents as their writers make them, one format at a time; what is kept and what never is."""
 
 import json
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from rmlab.trajectories.ingest.json_text import clean, read_json
@@ -13,19 +11,9 @@ from rmlab.trajectories.ingest.skipped import Skipped
 from rmlab.trajectories.readers.calls import call, content_text, of_text, of_tool_calls
 from rmlab.trajectories.readers.protocol import exit_status
 from rmlab.trajectories.readers.registry import FORMATS, format_of, formats_named
+from tests.trajectories.drafts import TALK_WITH_CALLS
 
 HERE = Location("run.jsonl", "")
-TALK = [
-    {"role": "system", "content": "You fix."},
-    {"role": "user", "content": "Fix x."},
-    {
-        "role": "assistant",
-        "content": "I look.",
-        "tool_calls": [{"function": {"name": "bash", "arguments": '{"command": "ls"}'}, "id": "1"}],
-    },
-    {"role": "tool", "content": "a.py", "tool_call_id": "1"},
-    {"role": "assistant", "content": "Done."},
-]
 
 
 def test_one_notation_for_calls() -> None:
@@ -45,7 +33,7 @@ def test_one_notation_for_calls() -> None:
         == "So:\n[call bash]\nls\n[/call]"
     )
     assert of_text("no call") == "no call"
-    assert of_tool_calls(json.dumps(TALK[2]["tool_calls"])) == ["[call bash]\nls\n[/call]"]
+    assert of_tool_calls(json.dumps(TALK_WITH_CALLS[2]["tool_calls"])) == ["[call bash]\nls\n[/call]"]
     assert of_tool_calls([{"function": None}, 3, {"name": "run", "arguments": {"a": 1, "b": "x"}}]) == [
         "[call run]\na: 1\nb: x\n[/call]"
     ]
@@ -65,6 +53,8 @@ def test_content_is_a_string_a_list_of_blocks_or_nothing() -> None:
 
 def test_near_json_is_mended_and_nothing_else() -> None:
     assert read_json(b'\xef\xbb\xbf{"a": [1, 2]}') == ({"a": [1, 2]}, None)
+    with pytest.raises(Skipped, match=r"^not UTF-8 \(byte 5\)$"):  # counted with the mark
+        read_json(b'\xef\xbb\xbf["\xff"]')
     assert read_json(b'{"a": [1, 2,], "b": "x,]",}') == ({"a": [1, 2], "b": "x,]"}, "a comma before a closing bracket")
     assert read_json(rb'{"a": "C:\some \n \"q\" \\d"}') == (
         {"a": 'C:\\some \n "q" \\d'},
@@ -112,157 +102,6 @@ def test_near_json_is_mended_and_nothing_else() -> None:
 def test_how_an_attempt_ended(stated: str, status: str) -> None:
     assert exit_status(stated, submitted=False) == status
     assert exit_status("", submitted=True) == "submitted"
-
-
-HUB = {
-    "SWE-smith": (
-        {
-            "messages": json.dumps(TALK),
-            "instance_id": "o__n.abcdef12.x",
-            "resolved": True,
-            "model": "claude",
-            "traj_id": "t1",
-            "patch": "d",
-        },
-        ("claude", True, "d"),
-    ),
-    "SWE-rebench": (
-        {
-            "trajectory_id": "t",
-            "instance_id": "o__n-1",
-            "repo": "o/n",
-            "trajectory": TALK,
-            "tools": [],
-            "model_patch": "d",
-            "exit_status": "submit",
-            "resolved": 0,
-            "gen_tests_correct": 5,
-            "pred_passes_gen_tests": 3,
-        },
-        ("", False, "d"),
-    ),
-    "nebius": (
-        {
-            "instance_id": "o__n-1",
-            "model_name": "llama-70b",
-            "target": False,
-            "exit_status": "submitted (exit_cost)",
-            "generated_patch": "d",
-            "eval_logs": "SECRET 3 failed",
-            "trajectory": [
-                {"role": "system", "text": None, "system_prompt": "You fix.", "mask": False},
-                {"role": "user", "text": "Fix x."},
-                {"role": "ai", "text": "See\n```\nls\n```"},
-            ],
-        },
-        ("llama-70b", False, "d"),
-    ),
-    "SWE-Gym": (
-        {
-            "instance_id": "o__n-1",
-            "repo": "o/n",
-            "messages": TALK,
-            "run_id": "gpt-4o_run_1",
-            "resolved": True,
-            "test_result": {"report": {"resolved": True, "SECRET": 1}, "git_patch": "d"},
-        },
-        ("gpt-4o_run_1", True, "d"),
-    ),
-    "Open-SWE-Traces": (
-        {
-            "instance_id": "o__n-1",
-            "repo": "o/n",
-            "language": "python",
-            "trajectory_id": "t",
-            "resolved": -1,
-            "messages": [*TALK[:4], {"role": "assistant", "content": "Done.", "reasoning_content": "SECRET thought"}],
-            "metadata": {"teacher_model": "qwen", "reference_patch": "SECRET answer", "model_patch": "d"},
-        },
-        ("qwen", None, "d"),
-    ),
-    "CoderForge": ({"instance_id": "o__n-1", "messages": TALK, "reward": -1.0}, ("", None, None)),
-    "R2E-Gym": (
-        {
-            "docker_image": "img:1",
-            "rewards": 1.0,
-            "exp_name": "r8",
-            "messages": [
-                {"role": "system", "content": "You are a judge"},
-                {"role": "assistant", "content": "<judgement>SECRET</judgement>"},
-                {
-                    "role": "user",
-                    "content": "=== INTERACTION LOG ===\n\n[SYSTEM]\nYou fix.\n[/SYSTEM]\n\n[USER]\nFix x.\n[/USER]\n\n"
-                    "[STEP]\n0\n[/STEP]\n\n[ASSISTANT]\nSee\n```bash\nls\n```\n[/ASSISTANT]\n\n"
-                    "[USER]\n=== END ===\n[ASSISTANT]\n[/USER]\n\n=== END INTERACTION ===\n\n"
-                    "=== FINAL PATCH ===\n\n[PATCH]\nd\n[/PATCH]\n\n=== END FINAL PATCH ===\n\nYES or NO?",
-                },
-            ],
-        },
-        ("r8", True, "d\n"),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", HUB)
-@pytest.mark.parametrize("kind", ["jsonl", "json", "parquet"])
-def test_rows_of_the_hub(name: str, kind: str, tmp_path: Path, importing) -> None:
-    row, (policy, resolved, patch) = HUB[name]
-    other = {**row, "instance_id": "o__m-2", "docker_image": "img:2"}
-    if kind == "parquet":
-        pq.write_table(pa.Table.from_pylist([row, other]), tmp_path / "set.parquet")
-    else:
-        rows = [json.dumps(one) for one in (row, other)]
-        (tmp_path / f"set.{kind}").write_text("\n".join(rows) if kind == "jsonl" else f"[{','.join(rows)}]")
-    found = importing(tmp_path / f"set.{kind}")
-    assert found.summary["trajectories"] + found.summary["duplicates"] == 2
-    t = found.trajectories[0]
-    assert (t.resolved, t.patch, t.policy) == (resolved, patch, policy or "set")
-    assert [m.role for m in t.messages][:3] == ["system", "user", "assistant"]
-    assert "[call bash]\nls\n[/call]" in t.messages[2].content
-    assert "SECRET" not in json.dumps([t.messages, t.extra, t.label_source], default=str)
-    if resolved is not None:
-        assert t.label_source.startswith(f"set.{kind}:")
-
-
-def test_what_holds_the_outcome_is_counted_and_never_kept(tmp_path: Path, importing) -> None:
-    (tmp_path / "rows.jsonl").write_text(
-        "\n".join(json.dumps(HUB[name][0]) for name in ("nebius", "SWE-Gym", "Open-SWE-Traces", "SWE-rebench"))
-    )
-    removed = importing(tmp_path / "rows.jsonl").summary["removed"]
-    assert removed == {
-        "column eval_logs": 1,
-        "column test_result": 1,
-        "column reference_patch": 1,
-        "hidden reasoning": 1,
-        "column gen_tests_correct": 1,
-        "column pred_passes_gen_tests": 1,
-    }
-
-
-def test_the_same_content_under_two_names_is_kept_once_and_both_are_named(tmp_path: Path, importing) -> None:
-    row = {"instance_id": "o__n-1", "messages": TALK, "model": "m", "resolved": True}
-    again = {**row, "messages": [*TALK, {"role": "user", "content": "More?"}, {"role": "assistant", "content": "No."}]}
-    (tmp_path / "set").mkdir()
-    for name, rows in (("a", [row, again]), ("b", [row])):
-        (tmp_path / "set" / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    found = importing(tmp_path / "set")
-    assert (found.summary["trajectories"], found.summary["duplicates"]) == (2, 1)
-    assert [(t.attempt, t.extra["place"]) for t in found.trajectories] == [
-        (0, "set/a.jsonl:1"),
-        (1, "set/a.jsonl:2"),
-    ]  # two runs: attempts
-    assert found.trajectories[0].extra["also"] == ["set/b.jsonl:1"]
-    assert found.summary["places"]["duplicates"] == ["set/a.jsonl:1 = set/b.jsonl:1"]
-
-
-def test_copies_that_state_different_outcomes_are_unlabelled(tmp_path: Path, importing) -> None:
-    row = {"instance_id": "o__n-1", "messages": TALK, "model": "m"}
-    (tmp_path / "a.jsonl").write_text("\n".join(json.dumps({**row, "resolved": r}) for r in (True, False)))
-    found = importing(tmp_path / "a.jsonl")
-    assert (found.summary["trajectories"], found.summary["labelled"], found.summary["conflicts"]) == (1, 0, 1)
-    assert found.summary["places"]["conflicts"] == [
-        "o__n-1 (a.jsonl:1): resolved by a.jsonl:1: resolved, unresolved by a.jsonl:2: resolved"
-    ]
 
 
 def test_a_node_tree_is_read_along_the_branch_that_finished() -> None:
@@ -326,7 +165,7 @@ def test_no_agent_turn_and_crash_traces_have_reasons() -> None:
     mini = {
         "trajectory_format": "mini-swe-agent-1.1",
         "info": {"exit_status": "Timeout", "submission": ""},
-        "messages": TALK[:2],
+        "messages": TALK_WITH_CALLS[:2],
     }
     with pytest.raises(Skipped, match=r"crash trace \(Timeout\)"):
         format_of(mini).read(mini, HERE)
@@ -337,6 +176,8 @@ def test_no_agent_turn_and_crash_traces_have_reasons() -> None:
 def test_formats_are_found_by_name(tmp_path: Path, importing) -> None:
     assert len({one.name for one in FORMATS}) == len(FORMATS)
     assert formats_named("auto") == FORMATS
-    (tmp_path / "rows.jsonl").write_text(json.dumps(HUB["CoderForge"][0]))
+    (tmp_path / "rows.jsonl").write_text(
+        json.dumps({"instance_id": "o__n-1", "messages": TALK_WITH_CALLS, "reward": -1.0})
+    )
     found = importing(tmp_path / "rows.jsonl", formats=formats_named("swe-agent")).summary
     assert (found["trajectories"], found["skipped"]) == (0, {"no known format": 1})

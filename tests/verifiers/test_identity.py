@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from omegaconf import DictConfig, OmegaConf
 
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, RmlabError, UsageError
@@ -151,12 +152,16 @@ def test_labels_by_fewer_tests_are_another_pool_that_label_noise_owns(pool: Path
         hashes(pool, *weak)
 
 
-@pytest.mark.parametrize("name", sorted(FACTORS))
-def test_every_factor_owns_keys_that_are_there_and_its_overrides_touch_no_other(name: str) -> None:
-    from omegaconf import OmegaConf
+@pytest.fixture(scope="module")
+def programs() -> list[DictConfig]:
+    return [compose(program) for program in ("train_verifier", "rl")]
 
+
+@pytest.mark.parametrize("name", sorted(FACTORS))
+def test_every_factor_owns_keys_that_are_there_and_its_overrides_touch_no_other(
+    name: str, programs: list[DictConfig]
+) -> None:
     factor = FACTORS[name]
-    programs = [compose(program) for program in ("train_verifier", "rl")]
     assert any(
         all(OmegaConf.select(config, key, default="absent") != "absent" for key in factor.owns) for config in programs
     )

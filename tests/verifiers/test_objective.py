@@ -125,8 +125,8 @@ def test_difficulty_weights_by_hand() -> None:
 @pytest.mark.parametrize(
     "config",
     [
-        ObjectiveConfig(smoothing=0.1),
-        ObjectiveConfig(difficulty=1.0),
+        pytest.param(ObjectiveConfig(smoothing=0.1), marks=pytest.mark.slow),
+        pytest.param(ObjectiveConfig(difficulty=1.0), marks=pytest.mark.slow),
         ObjectiveConfig(Objective.scalar),
         ObjectiveConfig(Objective.pairs),
     ],

@@ -1,53 +1,33 @@
-"""A verifier that is trained from a pretrained model, whole or by adapters: what moves, what is saved, what goes on, who reads it."""
+"""The program that trains a verifier from a pretrained model: which model it is, what is hashed, who reads it."""
 
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from rmlab.commands.score import score
 from rmlab.configuration import compose, load_program
 from rmlab.errors import DataError, UsageError
 from rmlab.fingerprint import hashed_values
-from rmlab.models.config import LoraConfig, ModelConfig, TokenizerConfig
-from rmlab.models.heads import ScalarModel, language_model
-from rmlab.models.load import load_model, scratch_model
-from rmlab.models.lora import load_adapters, with_adapters
+from rmlab.models.config import ModelConfig, TokenizerConfig
+from rmlab.models.heads import ScalarModel
+from rmlab.models.load import load_model
 from rmlab.models.tokenizer import load_tokenizer
 from rmlab.rl.config import RewardConfig
 from rmlab.rl.reward_model import load_reward_model
 from rmlab.scores.table import read_score_table
-from rmlab.stopping import Stopped, ask_to_stop
 from rmlab.sweep.cells import Identity
 from rmlab.tracking.query import TrackedRun, find_model, get_run
 from rmlab.tracking.store import Store
-from rmlab.training.config import Dtype, MicroBatchRuntimeConfig, OptimizerConfig, TrainingConfig
-from rmlab.training.device import accelerator, checkpointed_layers
-from rmlab.training.pretrained import count_weights, find_pretrained, pretrained_folder, warn_of_rate
-from rmlab.training.supervised import Example, mean_gradient, train
+from rmlab.training.config import Dtype
+from rmlab.training.pretrained import find_pretrained, pretrained_folder
 from rmlab.trajectories.store import read_trajectories, write_trajectories
-from rmlab.verifiers.answer import AnswerTokens
-from rmlab.verifiers.config import PromptConfig
-from rmlab.verifiers.verifier import Verifier, finished_verifier, load_verifier, save_verifier
+from rmlab.verifiers.verifier import load_verifier
 from tests.verifiers.examples import episodes
 from tests.verifiers.tiny_models import LLAMA, write_model
-
-QUIET = MicroBatchRuntimeConfig(progress=False)
-LORA = LoraConfig(rank=4, alpha=8.0)
-QWEN3 = ModelConfig(hidden_size=32, layers=3, heads=2, kv_heads=1, head_dim=16, intermediate_size=48)
-
-
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Tiny models with ChatML markers by family."""
-    return {
-        family: write_model(tmp_path_factory.mktemp(family), family, positions=4096) for family in ("qwen2", "llama")
-    }
 
 
 @pytest.fixture(scope="module")
@@ -56,113 +36,6 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> Path:
     parts = [*episodes(20, "verifier", 1000), *episodes(4, "validation", 2000, 4), *episodes(4, "evaluation", 3000, 4)]
     write_trajectories(path, parts, {"command": "by hand"})
     return path
-
-
-def examples(n: int = 24) -> list[Example]:
-    rng = np.random.default_rng(0)
-    return [Example(rng.integers(0, 200, size=int(rng.integers(4, 20))).astype(np.int32), 1 + i % 2) for i in range(n)]
-
-
-def taught(folder: Path, *, rate: float = 1e-2, lora: LoraConfig = LORA, **more: Any) -> Any:
-    """A model with adapters (or all its weights) trained for a few steps."""
-    training = TrainingConfig(epochs=2, batch_size=8, micro_batch_size=4)
-    model = with_adapters(load_model(folder), lora, 0)
-    train(
-        model, examples(), 0, accelerator(training, QUIET), optimizer=OptimizerConfig(learning_rate=rate),
-        training=training, runtime=QUIET, seed=0, **more,
-    )  # fmt: skip
-    return model
-
-
-def test_only_the_adapters_move(folders: dict[str, Path]) -> None:
-    before = load_model(folders["llama"]).state_dict()
-    model = taught(folders["llama"])
-    moved = 0
-    for name, parameter in model.named_parameters():
-        plain = name.removeprefix("base_model.model.").replace(".base_layer.", ".")
-        if "lora_B" in name:
-            moved += int(parameter.abs().max() > 0)
-        elif "lora_A" not in name:
-            assert torch.equal(parameter, before[plain]), name
-    assert moved == 2 * 7, "both of every projection in both layers"
-
-
-@pytest.mark.parametrize("scalar", [False, True])
-def test_scores_are_the_same_merged_saved_and_read_again(
-    folders: dict[str, Path], tmp_path: Path, scalar: bool
-) -> None:
-    folder = folders["qwen2"]
-    model: Any = taught(folder, rate=3e-2)
-    if scalar:
-        model = ScalarModel(model, 1)
-    model.eval()
-    tokens = load_tokenizer(folder)
-    answer = AnswerTokens(*(ids[0] for ids in tokens.encode(["YES", "NO"])))
-    own = Verifier(model, tokens, PromptConfig(max_tokens=4096), answer)
-    encoded = own.encode(episodes(6, "evaluation"))
-    before = own.score(encoded).score
-    plain = load_model(folder).eval()
-    untrained = Verifier(ScalarModel(plain, 1) if scalar else plain, tokens, own.prompt, answer).score(encoded).score
-    assert np.abs(before - untrained).max() > 1e-3, "training changed what it says"
-    whole = finished_verifier(model, tokens, own.prompt, answer, Dtype.float32, tmp_path / "adapters")
-    np.testing.assert_allclose(whole.score(encoded).score, before, atol=1e-5)
-    save_verifier(tmp_path / "saved", whole)
-    again = load_verifier(tmp_path / "saved")
-    assert not any("lora" in name for name, _ in again.model.named_parameters())
-    np.testing.assert_allclose(again.score(encoded).score, before, atol=1e-5)
-    assert again.adapters == tmp_path / "saved" / "adapters"
-    save_verifier(tmp_path / "copy", again)
-    put_on = load_adapters(load_model(folder), tmp_path / "copy" / "adapters").merge_and_unload()
-    for (name, one), (_, other) in zip(
-        put_on.named_parameters(), language_model(again.model).named_parameters(), strict=True
-    ):
-        torch.testing.assert_close(one, other, atol=2e-2, rtol=2e-2, msg=name)  # adapters are kept in bfloat16
-
-
-def test_it_goes_on_exactly_from_a_checkpoint_that_holds_adapters_alone(
-    folders: dict[str, Path], tmp_path: Path
-) -> None:
-    lora = LoraConfig(rank=4, dropout=0.2)
-    straight = taught(folders["llama"], lora=lora)
-    path = tmp_path / "checkpoint.safetensors"
-
-    def stop(step: int, *_: float) -> None:
-        if step == 3:
-            ask_to_stop("enough")
-
-    try:
-        with pytest.raises(Stopped):
-            taught(folders["llama"], lora=lora, checkpoint=path, log=stop)
-    finally:
-        ask_to_stop(None)
-    assert all("lora_" in name for name in load_file(path) if name.startswith("weight/"))
-    resumed = taught(folders["llama"], lora=lora, checkpoint=path)
-    for (name, one), (_, other) in zip(straight.named_parameters(), resumed.named_parameters(), strict=True):
-        assert torch.equal(one, other), name
-
-
-@pytest.mark.parametrize("family", ["qwen2", "llama", "qwen3"])
-@pytest.mark.parametrize("rank", [0, 4])
-def test_checkpointing_gives_the_same_gradient(folders: dict[str, Path], family: str, rank: int) -> None:
-    gradients, kept = [], []
-    for wanted in (False, True):
-        model = scratch_model(QWEN3, 260, 0) if family == "qwen3" else load_model(folders[family])
-        model = with_adapters(model, LoraConfig(rank=rank, dropout=0.1 if rank else 0.0), 0).train()
-        saved: list[int] = []
-        with (
-            checkpointed_layers(model, wanted),
-            torch.autograd.graph.saved_tensors_hooks(lambda t, saved=saved: saved.append(t.numel()) or t, lambda t: t),
-        ):
-            torch.manual_seed(3)
-            loss = mean_gradient(model, [examples(4)], 0, accelerator(TrainingConfig(), QUIET))
-        kept.append(sum(saved))
-        gradients.append((float(loss), {n: p.grad for n, p in model.named_parameters() if p.grad is not None}))
-    (loss, plain), (again, checkpointed) = gradients
-    assert loss == again
-    assert plain.keys() == checkpointed.keys()
-    for name, gradient in plain.items():
-        torch.testing.assert_close(checkpointed[name], gradient, atol=1e-6, rtol=1e-5, msg=name)
-    assert kept[1] < kept[0] / 2, "within a layer nothing is kept"
 
 
 def overrides(pool: Path, folder: Path | str, *more: str) -> list[str]:
@@ -195,8 +68,8 @@ def test_a_pretrained_model_that_is_not_named_is_no_random_one(runs_folder: Path
         identity(f"model={model}", f"data.path={pool}")
 
 
-def test_another_model_is_not_taken_for_the_one_that_is_named(folders: dict[str, Path]) -> None:
-    folder = folders["llama"]
+def test_another_model_is_not_taken_for_the_one_that_is_named(pretrained_folders: dict[str, Path]) -> None:
+    folder = pretrained_folders["llama"]
     has = json.loads((folder / "config.json").read_text())
     own = ModelConfig(
         name="mine",
@@ -219,8 +92,10 @@ def test_another_model_is_not_taken_for_the_one_that_is_named(folders: dict[str,
             find_pretrained(settings, warn=False)
 
 
-def test_without_a_rank_no_hash_has_adapters_and_the_factor_owns_them(folders: dict[str, Path], pool: Path) -> None:
-    given = overrides(pool, folders["llama"])
+def test_without_a_rank_no_hash_has_adapters_and_the_factor_owns_them(
+    pretrained_folders: dict[str, Path], pool: Path
+) -> None:
+    given = overrides(pool, pretrained_folders["llama"])
     plain = identity(*given)
     assert identity(*given, "training.checkpointing=true") == plain
     with_rank = identity(*given, "lora.rank=8")
@@ -234,9 +109,15 @@ def test_without_a_rank_no_hash_has_adapters_and_the_factor_owns_them(folders: d
 
 
 def test_train_by_adapters_then_score_and_train_on_from_the_run(
-    folders: dict[str, Path], pool: Path, runs_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pretrained_folders: dict[str, Path],
+    pool: Path,
+    runs_folder: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    given = overrides(pool, folders["llama"], "lora.rank=4", "training.dtype=float32", "training.checkpointing=true")
+    given = overrides(
+        pool, pretrained_folders["llama"], "lora.rank=4", "training.dtype=float32", "training.checkpointing=true"
+    )
     run = trained(*given, "optimizer.learning_rate=1e-2")
     assert run.params["rank"] == "4"
     assert int(run.params["trained_parameters"]) < int(run.params["model_parameters"]) / 2
@@ -248,7 +129,7 @@ def test_train_by_adapters_then_score_and_train_on_from_the_run(
     judged = {e.trajectory_id: e for e in read_trajectories(pool).trajectories}
     paid = load_reward_model([reference], RewardConfig(), "cpu", 4096).score([judged[i] for i in tracked.trajectory_id])
     assert np.abs(paid.score_N - tracked.score).max() < 1e-5, "a policy is paid by the same verifier"
-    before, after = load_model(folders["llama"]), load_model(reference.folder)
+    before, after = load_model(pretrained_folders["llama"]), load_model(reference.folder)
     moved = [n for n, p in after.named_parameters() if not torch.equal(p, before.get_parameter(n))]
     assert moved
     assert all("_proj" in name for name in moved), "embeddings and norms are the base's"
@@ -264,37 +145,20 @@ def test_train_by_adapters_then_score_and_train_on_from_the_run(
 
 
 def test_bfloat16_leaves_frozen_weights_in_it_and_a_scalar_head_learns(
-    folders: dict[str, Path], pool: Path, runs_folder: Path, tmp_path: Path
+    pretrained_folders: dict[str, Path], pool: Path, runs_folder: Path, tmp_path: Path
 ) -> None:
-    run = trained(*overrides(pool, folders["qwen2"], "lora.rank=4", "objective=scalar"))
+    run = trained(*overrides(pool, pretrained_folders["qwen2"], "lora.rank=4", "objective=scalar"))
     verifier = load_verifier(run.artifact("model"))
     assert isinstance(verifier.model, ScalarModel)
     assert verifier.dtype is Dtype.bfloat16
-    first = ScalarModel(load_model(folders["qwen2"]), 0)
+    first = ScalarModel(load_model(pretrained_folders["qwen2"]), 0)
     assert not torch.equal(verifier.model.head.weight, first.head.weight)
-    rounded = load_model(folders["qwen2"], dtype="bfloat16").float()
+    rounded = load_model(pretrained_folders["qwen2"], dtype="bfloat16").float()
     embedded = verifier.model.get_input_embeddings().weight
     assert torch.equal(embedded, rounded.get_input_embeddings().weight)
     score(pool, run.run_id, tmp_path / "again.csv")
     tracked, again = read_score_table(run.artifact("scores.parquet")), read_score_table(tmp_path / "again.csv")
     assert np.abs(tracked.score - again.score).max() < 1e-5
-
-
-def test_a_rate_that_is_far_too_high_for_so_many_weights_is_said(
-    folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = folders["llama"]
-    assert count_weights(folder) == sum(p.numel() for p in load_model(folder).parameters())
-    assert warn_of_rate(folder, 1e-3, 0) is None
-    monkeypatch.setattr("rmlab.training.pretrained.LARGE", 1000)
-    said = warn_of_rate(folder, 1e-3, 0)
-    assert said is not None
-    assert said.startswith("optimizer.learning_rate=0.001 is far too high for training all weights")
-    assert "\n" not in said
-    assert "About 1e-05 fits" in said
-    assert warn_of_rate(folder, 1e-4, 0) is None
-    assert warn_of_rate(folder, 1e-3, 16) is None
-    assert "training adapters" in (warn_of_rate(folder, 1e-2, 16) or "")
 
 
 def test_a_tokenizer_without_markers_is_given_them_and_its_model_rows(

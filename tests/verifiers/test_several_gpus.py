@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import psutil
@@ -17,7 +18,9 @@ from rmlab.launchers.local import local_launcher
 from rmlab.launchers.rank_processes import Nodes, ranks_to_start
 from rmlab.paths import REPOSITORY
 from rmlab.scores.table import read_score_table
+from rmlab.sweep import multirun
 from rmlab.tracking.query import TrackedRun, runs
+from rmlab.tracking.run import RunLogger
 from rmlab.tracking.store import Store
 from rmlab.training.config import SeveralGpusRuntimeConfig
 from rmlab.verifiers.verifier import load_verifier
@@ -190,6 +193,32 @@ def test_two_nodes_of_slurm_train_one_verifier(pool: Path, tmp_path: Path) -> No
     (run,) = runs(Store.open(f"sqlite:///{tmp_path / 'runs' / 'mlflow.db'}"))
     assert run.status == "finished"
     assert run.tags["ranks"] == "2"
+
+
+@pytest.mark.parametrize("ends", ["finish", "fail"])
+def test_the_second_node_waits_for_who_is_at_work_as_the_first_does(
+    pool: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    """A run of another job, which ends while it is waited for: the first node starts no ranks before, and none where it is finished."""
+    monkeypatch.setenv("RMLAB_RUNS", str(tmp_path))
+    monkeypatch.setenv("RMLAB_LEASE_SECONDS", "86400")
+    monkeypatch.setattr(Nodes, "of_environment", lambda: Nodes(2, 1, "localhost", 1))
+    program, given, waited = load_program("train_verifier"), (*overrides(pool), "runtime.processes=0"), []
+    tags = {"config_hash": program.identity(compose("train_verifier", given)).config_hash}
+    other = RunLogger.start(Store.open(), "verifiers", "other", kind="verifier", tags=tags, once=True)
+
+    def wait(seconds: float) -> None:
+        waited.append(seconds)
+        other.finish() if ends == "finish" else other.fail(RuntimeError("killed"))
+
+    def ranks(config: object) -> str:
+        assert waited, "its ranks would wait in vain"
+        return "ranks"
+
+    monkeypatch.setattr(multirun, "time", SimpleNamespace(sleep=wait))
+    monkeypatch.setattr(program, "run", ranks)
+    assert program.main(given) == (other.run_id if ends == "finish" else "ranks")
+    assert len(waited) == 1
 
 
 @pytest.mark.slow

@@ -148,7 +148,11 @@ def elements(stream: IO[bytes], largest: int) -> Iterator[Any]:
     Raises Skipped with the element's number where the text is no JSON array, or over the limit.
     """
     text = _Text(stream)
-    if text.next_sign() != "[":
+    sign = text.next_sign()
+    if sign == "\ufeff":  # a byte order mark
+        text.at += 1
+        sign = text.next_sign()
+    if sign != "[":
         raise Skipped("not a JSON array")
     text.at += 1
     number = 0
@@ -194,8 +198,9 @@ class _Text:
 
     def __init__(self, stream: IO[bytes]):
         self._stream = stream
-        self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
+        self._decoder = codecs.getincrementaldecoder("utf-8")()
         self._ended = False
+        self._bytes = 0  # read so far
         self.held, self.at = "", 0
 
     def more(self, size: int) -> bool:
@@ -204,10 +209,12 @@ class _Text:
             return False
         data = self._stream.read(max(size, CHUNK))
         self._ended = not data
+        decoded = self._bytes - len(self._decoder.getstate()[0])
+        self._bytes += len(data)
         try:
             self.held, self.at = self.held[self.at :] + self._decoder.decode(data, final=self._ended), 0
         except UnicodeDecodeError as error:
-            raise Skipped(f"not UTF-8 (byte {error.start})") from error
+            raise Skipped(f"not UTF-8 (byte {decoded + error.start})") from error
         return True
 
     def next_sign(self) -> str:

@@ -18,7 +18,7 @@ _ESCAPE = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
 def read_json(data: bytes) -> tuple[Any, str | None]:
     """The value, and what had to be mended (None = nothing). Raises Skipped."""
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8").removeprefix("\ufeff")  # "utf-8-sig" counts bytes behind the mark
     except UnicodeDecodeError as error:
         raise Skipped(f"not UTF-8 (byte {error.start})") from error
     try:

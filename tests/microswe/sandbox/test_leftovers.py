@@ -30,7 +30,7 @@ def descriptors(process: psutil.Process) -> int | None:
         return None
 
 
-@pytest.mark.parametrize("count", [600, pytest.param(2_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("count", [150, pytest.param(2_000, marks=pytest.mark.slow)])
 def test_nothing_is_left(count):
     programs = [Program("", CODES[n % len(CODES)], "f", (f"({n},)",)) for n in range(count)]
     if count > 1000:

@@ -82,12 +82,12 @@ def test_programs_run_where_few_files_may_be_open_and_their_deep_folders_are_rem
     code = f"""
 few_files({files})
 with Sandbox(workers=1, at_most={level!r}) as sandbox:
-    found = values(sandbox, DEEP, SHUT, LISTING, FINE)
-    assert found[3] == "1", found
-    if sandbox.isolation.name == "namespaces":
-        assert found == ["199", "null", "[]", "1"], found
+    print(sandbox.isolation.name, *values(sandbox, DEEP, SHUT, LISTING, FINE), sep="; ")
 """
-    said(code)
+    name, *found = said(code).rstrip("\n").split("; ")
+    assert found[3] == "1", "a plain function runs at every level"
+    if name == "namespaces":  # the others have no folder of their own to write in
+        assert found == ["199", "null", "[]", "1"]
 
 
 @pytest.mark.parametrize(("files", "workers"), [(8, 1), (32, 40)])

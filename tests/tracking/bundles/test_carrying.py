@@ -108,7 +108,7 @@ def import_and_die(bundle: Path, database: str, requests: int) -> None:
     import_bundle(bundle, Store.open(database), show=False)
 
 
-@pytest.mark.parametrize("requests", [4, 9, 13, 17])
+@pytest.mark.parametrize("requests", [9, *(pytest.param(n, marks=pytest.mark.slow) for n in (4, 13, 17))])
 def test_an_interrupted_import_goes_on_and_nothing_half_written_is_finished(
     store: Store, other: Store, bundle: Path, requests: int
 ) -> None:

@@ -1,0 +1,40 @@
+"""The folder of a study, and a store for its runs."""
+
+from pathlib import Path
+
+import pytest
+
+from analysis import planned_study, study_page
+from analysis.planned_cells import PlannedCell, planned_cells
+from rmlab.sweep.spec import SweepSpec
+from rmlab.tracking.store import Store
+
+_PLANNED: dict[str, list[PlannedCell]] = {}
+
+
+def planned_once(spec: SweepSpec) -> list[PlannedCell]:
+    """The cells of a sweep follow from its file alone; to plan them anew in each test takes half of the time of all."""
+    key = repr(spec)
+    if key not in _PLANNED:
+        _PLANNED[key] = planned_cells(spec)
+    return list(_PLANNED[key])
+
+
+@pytest.fixture(autouse=True)
+def plan_each_sweep_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(planned_study, "planned_cells", planned_once)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Of a study of two sweeps at preset demo, whose baselines are one configuration, with a plan."""
+    made = tmp_path / "two_sweeps"
+    made.mkdir()
+    (made / "study.yaml").write_text("preset: demo\nsweeps: [label_ratio, evidence]\n")
+    (made / "README.md").write_text(f"# A plan\n\n{study_page.NOTHING_YET} Levels: many.\n")
+    return made
+
+
+@pytest.fixture
+def store(runs_folder: Path) -> Store:
+    return Store.open(None)

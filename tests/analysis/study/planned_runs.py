@@ -1,0 +1,86 @@
+"""Runs of the cells of a study, whose quality is known, in a store and in the bundles of the study's folder."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from omegaconf import OmegaConf
+
+from analysis.planned_cells import PlannedCell
+from analysis.planned_study import PlannedStudy
+from rmlab.metrics.report import report
+from rmlab.paths import REPOSITORY
+from rmlab.scores.scores import Scores
+from rmlab.scores.writing import write_score_table
+from rmlab.sweep.spec import read_sweep
+from rmlab.tracking.bundles.exporting import export_runs
+from rmlab.tracking.run import RunLogger
+from rmlab.tracking.store import Store
+
+TASKS = 24
+SHIPPED = REPOSITORY / "experiments" / "studies" / "language_verifiers"
+
+
+def scored(quality: float, noise: int) -> Scores:
+    """Attempts whose labels and luck are those of all runs; noise and quality are their own."""
+    rng = np.random.default_rng(0)
+    label, shared = rng.random(TASKS * 4) < 0.5, rng.normal(size=TASKS * 4)
+    own = np.random.default_rng(noise).normal(0, 0.3, TASKS * 4)
+    names = np.repeat([f"t{i}" for i in range(TASKS)], 4)
+    return Scores.of(names, 1 / (1 + np.exp(-(quality * (label - 0.5) + shared + own))), label)
+
+
+def train(
+    store: Store,
+    folder: Path,
+    cell: PlannedCell,
+    quality: float,
+    *,
+    fails: bool = False,
+    hashed: str = "",
+    control: str = "",
+    pool: str = "the pool",
+    change: tuple[str, Any] | None = None,
+) -> None:
+    """One verifier's run of a planned cell, with a further pool on which it is worth nothing."""
+    spec = read_sweep(cell.sweep, "demo")
+    tags = {
+        "sweep": cell.sweep,
+        "preset": "demo",
+        "factor": spec.factor,
+        "level": cell.level,
+        "arm": cell.arm,
+        "baseline": str(spec.baseline),
+        "place": str([str(level) for level in spec.levels].index(cell.level)),
+        "config_hash": hashed or cell.key,
+        "control_hash": f"control of {cell.sweep}{control}",
+        "dataset": pool,
+    }
+    config = cell.config.copy()
+    if change is not None:
+        OmegaConf.update(config, *change)
+    place = int(tags["place"])
+    with RunLogger.start(store, cell.sweep, cell.name, kind="verifier", tags=tags, params={"seed": cell.seed}) as run:
+        run.configuration(config)
+        if fails:
+            raise ArithmeticError("loss is not finite")
+        scores, hard = scored(quality, 10 * cell.seed + place), report(scored(0.0, cell.seed + place), replicates=0)
+        write_score_table(folder / "scores.parquet", scores)
+        run.json("report.json", report(scores, replicates=0))
+        run.json("baselines.json", {})
+        run.json("hard_report.json", hard)
+        run.metric("eval_hard/auc_within_task", hard["auc_within_task"])
+        run.artifact(folder / "scores.parquet")
+
+
+def fill(store: Store, folder: Path, scratch: Path, sweeps: dict[str, dict[str, float]], seeds: int = 3) -> None:
+    """Trains the levels of sweeps (level -> quality) and puts a bundle of each sweep into a study's folder."""
+    planned = PlannedStudy.read(folder, []).planned
+    for sweep, levels in sweeps.items():
+        for cell in planned[sweep]:
+            if cell.level in levels and cell.seed < seeds:
+                train(store, scratch, cell, levels[cell.level])
+        export_runs(store, folder / "bundles" / f"{sweep}.zip", sweep=sweep, preset="demo", study=True, show=False)
+
+
+WHOLE = {"4:1": 1.0, "2:1": 1.0, "1:1": 1.0, "1:2": 1.0, "1:4": 6.0}

@@ -1,0 +1,160 @@
+"""The plan's cells, the command of each, and what is left to do."""
+
+from argparse import ArgumentTypeError
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from experiments.studies.which_metric_foretells_rl import design, records, study
+from rmlab.configuration import compose, load_program
+from rmlab.errors import DataError, UsageError
+from rmlab.rl.config import Scale
+from rmlab.tracking.run_index import RunInfo
+from tests.which_metric_foretells_rl.planned import cells
+
+
+def test_the_cells_are_those_of_the_design() -> None:
+    planned = [{name: str(value) for name, value in cell.items()} for cell in design.cells()]
+    assert cells() == planned
+    assert Counter(cell["block"] for cell in planned) == {
+        "verifiers": 24,
+        "voluntary_verifiers": 8,
+        "execution_free": 24,
+        "second_seed": 8,
+        "hybrid": 24,
+        "execution": 4,
+        "voluntary": 8,
+        "distortion": 25,
+        "unnormalised": 6,
+        "affine": 3,
+        "difficulty": 12,
+    }
+    assert len({cell["name"] for cell in planned}) == len(planned)
+    final = [cell for cell in planned if cell["block"] == "verifiers"]
+    assert set(Counter((c["start"], c["column"]) for c in final).values()) == {3}
+    assert set(Counter((c["start"], c["amount"]) for c in final).values()) == {2}
+    assert len({cell["seed"] for cell in planned if cell["kind"] == "verifier"}) == 32
+    again = [cell for cell in planned if cell["block"] == "second_seed"]
+    assert set(Counter((c["start"], c["column"]) for c in again).values()) == {1}
+    doubled = [cell for cell in design.cells(2) if cell["block"] == "verifiers"]
+    assert {cell["amount"] for cell in doubled} == {2 * amount for amount in design.AMOUNTS}
+    assert {cell["seed"] for cell in doubled}.isdisjoint(int(cell["seed"]) for cell in final)
+
+
+def state(**fitted: str) -> records.State:
+    values = dict.fromkeys((f"{kind}_{name}" for kind in ("SHIFT", "SLOPE") for name in design.DISTORTIONS), "1.5")
+    values |= {"SLOPE_within_good": "0.5", "SLOPE_within_poor": "0.7"}
+    roles = {"good": "balanced-4000", "poor": "balanced-500"}
+    return records.State({}, {}, values | roles | fitted, dict.fromkeys(roles, "1"))
+
+
+def test_every_kind_of_run_composes_with_what_it_varies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records.State, "weights", lambda self, verifier: "1")
+    programs = {"verifier": "train_verifier", "rl": "rl"}
+    one_a_block = {cell["block"]: cell for cell in cells()}
+    found = {}
+    for block, cell in one_a_block.items():
+        load_program(programs[cell["kind"]])
+        found[block] = compose(programs[cell["kind"]], study.command(cell, state())[4:])
+    assert (found["verifiers"].data.label_ratio, found["verifiers"].data.scale, found["verifiers"].seed) == (
+        "1:1",
+        4000,
+        1023,
+    )
+    assert found["verifiers"].evaluation.policies[-1] == "b_paid_badly"
+    assert (
+        found["voluntary_verifiers"].prompt.evidence.value
+        == found["voluntary"].environment.evidence.value
+        == "voluntary"
+    )
+    assert found["hybrid"].reward.transform.slope == 3
+    assert (found["execution_free"].verifier, found["execution"].verifier) == ("1", "")
+    assert found["execution_free"].start == "runs/policies/a"
+    assert (found["execution_free"].watch.outcome_without, found["execution_free"].rl.groups) == (["two_bugs"], 40)
+    assert (found["distortion"].reward.transform.slope, found["distortion"].reward.transform.shift) == (1.5, 1.5)
+    assert found["unnormalised"].algorithm.scale is Scale.none
+    assert (
+        found["affine"].algorithm.std_floor == found["affine"].reward.factor * found["distortion"].algorithm.std_floor
+    )
+    assert (found["difficulty"].reward.transform.difficulty, found["difficulty"].reward.transform.between) == (1, 0)
+    assert found["difficulty"].tracking.name == "difficulty_poor_with_a_s2"
+    [without] = [cell for cell in cells() if cell["name"] == "difficulty_poor_without_a_s2"]
+    level = compose("rl", study.command(without, state())[4:]).reward.transform
+    assert (level.difficulty, level.between, level.same_difficulty, level.shift) == (1, 0, True, 0), (
+        "the same mean logit"
+    )
+    assert found["difficulty"].reward.transform == {**level, "same_difficulty": False}
+
+
+def test_what_a_cell_waits_for_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    by_name = {cell["name"]: cell for cell in cells()}
+    paid, bent = by_name["execution_free_balanced-300_a_s0"], by_name["distortion_good_shifted_up_a_s0"]
+    with pytest.raises(DataError, match="the weights of balanced-300 are not here"):
+        study.command(paid, state())
+    monkeypatch.setattr(records.State, "weights", lambda self, verifier: "2")
+    with pytest.raises(DataError, match="belongs to another training of balanced-4000"):
+        study.command(bent, state())
+    nothing = records.State({}, {}, {}, {})
+    with pytest.raises(DataError, match="SLOPE_shifted_up is not fitted yet"):
+        study.command(bent, nothing)
+    with pytest.raises(DataError, match="which verifier is good is not known yet"):
+        nothing.verifier_of(bent)
+    with pytest.raises(UsageError, match="hybird is neither a block nor a cell; blocks are verifiers"):
+        study.main(["hybird"])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--together 0", "--together: 0 is no number from 1 up"),
+        ("--cards 0", "--cards: 0 is no number from 1 up"),
+        ("--minutes nan", "--minutes: nan is no number from 0 up"),
+        ("--minutes inf", "--minutes: inf is no number from 0 up"),
+        ("--minutes=-1", "--minutes: -1 is no number from 0 up"),
+        ("--together some", "--together: invalid int value: 'some'"),
+    ],
+)
+def test_numbers_with_which_nothing_can_run_are_refused(
+    words: str, said: str, runs_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In a dry run too, so that it says what the run would."""
+    for more in ([], ["--dry-run"]):
+        with pytest.raises(SystemExit, match="2"):
+            study.main(["execution", *words.split(), *more])
+        assert said in capsys.readouterr().err
+
+
+def test_the_design_refuses_amounts_and_slopes_that_are_none() -> None:
+    number = design.at_least(0.1)
+    assert number("0.9") == 0.9
+    for text in ("0", "nan", "-1", "inf"):
+        with pytest.raises(ArgumentTypeError, match=f"{text} is no number from 0.1 up"):
+            number(text)
+
+
+def test_finished_cells_are_not_run_again_but_verifiers_that_are_needed_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned = cells()
+    done = {cell["name"]: {"run_id": "9"} for cell in planned}
+    everything = records.State({}, done, {}, {})
+    assert study.to_do(planned, everything) == []
+    del done["hybrid_mostly_unresolved-500_a_s0"]
+    assert [cell["name"] for cell in study.to_do(planned, everything)] == [
+        "mostly_unresolved-500",
+        "hybrid_mostly_unresolved-500_a_s0",
+    ]
+    monkeypatch.setattr(records.State, "weights", lambda self, verifier: "1")
+    assert [cell["name"] for cell in study.to_do(planned, everything)] == ["hybrid_mostly_unresolved-500_a_s0"]
+    retrained = RunInfo("1", "0", "mostly_unresolved-500", {}, 0, 1)
+    assert "--force" in study.command(planned[7], records.State({"mostly_unresolved-500": retrained}, {}, {}, {}))
+
+
+def test_a_dry_run_lists_every_cell(capsys: pytest.CaptureFixture[str], runs_folder: Path) -> None:
+    assert study.main(["--dry-run"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 2 + 146 + 2
+    assert lines[1].startswith("every rl: rmlab rl rl_preset=small rl.groups=40 ")
+    assert lines[-2].startswith("146 cells: 24 verifiers, 8 voluntary_verifiers, 24 execution_free, 8 second_seed")
+    assert lines[-1].endswith("some 3 h 26 min of one card, 1 h 43 min of two, 52 min of four, as guessed")
+    assert sum(line.startswith("to do     ") for line in lines) == 32 + 4, "verifiers, and what execution pays"
+    assert sum(line.startswith("waits     ") for line in lines) == 110
