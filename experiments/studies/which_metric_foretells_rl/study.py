@@ -38,10 +38,9 @@ from experiments.studies.which_metric_foretells_rl.records import (
     tracked_as_failed,
 )
 from experiments.studies.which_metric_foretells_rl.side_by_side import SideBySide
-from rmlab.cli import INTERRUPTED
 from rmlab.errors import DataError, RmlabError, UsageError
 from rmlab.paths import runs_folder
-from rmlab.stopping import EXIT_CODE
+from rmlab.stopping import EXIT_CODE, INTERRUPTED
 from rmlab.tracking.store import Store
 from rmlab.wording import counted, duration
 
